@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from remoting.request_code import RequestCode
-from rocketmq import joining, pulling, routes, sending
-from rocketmq.edge import Facts, RocketmqDialect, Translator
+from rocketmq import joining, pulling, routes, sending, transactions
+from rocketmq.edge import Facts, Notifier, RocketmqDialect, Translator
 
 SEND_MESSAGE_V2 = 310
 LITE_PULL_MESSAGE = 361
@@ -19,6 +19,7 @@ _OF_BROKER: dict[int, Translator] = {
     RequestCode.SEND_MESSAGE: sending.send,
     SEND_MESSAGE_V2: sending.send,
     RequestCode.SEND_BATCH_MESSAGE: sending.send,
+    RequestCode.END_TRANSACTION: transactions.end,
     RequestCode.PULL_MESSAGE: pulling.pull,
     LITE_PULL_MESSAGE: pulling.pull,
     RequestCode.CONSUMER_SEND_MSG_BACK: pulling.send_back,
@@ -34,6 +35,10 @@ _OF_BROKER: dict[int, Translator] = {
     RequestCode.UNLOCK_BATCH_MQ: joining.unlock,
     CHECK_CLIENT_CONFIG: joining.check_config,
 }
+_SAID_BY_BROKER: dict[int, Notifier] = {
+    RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: joining.members_changed,
+    RequestCode.CHECK_TRANSACTION_STATE: transactions.check,
+}
 
 
 def name_server_dialect() -> RocketmqDialect:
@@ -43,4 +48,4 @@ def name_server_dialect() -> RocketmqDialect:
 
 def broker_dialect(facts: Facts) -> RocketmqDialect:
     """RocketMQ's protocol as a broker takes it."""
-    return RocketmqDialect(facts, _OF_BROKER, {RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: joining.members_changed})
+    return RocketmqDialect(facts, _OF_BROKER, _SAID_BY_BROKER)

@@ -106,7 +106,7 @@ class Caller:
 
 
 Translator = Callable[[Caller, Fields, bytes, Frame], "Asked | StockAnswer"]
-Notifier = Callable[[Caller, Mapping[str, Any]], "tuple[int, Mapping[str, object], bytes | None] | None"]
+Notifier = Callable[[Caller, Mapping[str, Any], bytes | None], "tuple[int, Mapping[str, object], bytes | None] | None"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +199,7 @@ class Edge:
     def encode(self, flags: int, code: int, opaque: int, header: Mapping[str, Any], body: bytes | None) -> bytes:
         """See `remoting.codec.Codec`. What a client of RocketMQ has no words for is no bytes."""
         if flags != RESPONSE:
-            return self._notification(code, header)
+            return self._notification(code, header, body)
         if not isinstance(opaque, Question):
             # About the connection: why it is closed.
             refused = Frame(ResponseCode.SYSTEM_ERROR, RESPONSE_BIT, 0, {}, None, str(header.get("remark")))
@@ -209,9 +209,9 @@ class Edge:
             return _answer(opaque.frame, StockAnswer(code=code, remark=str(header.get("remark") or "")))
         return _answer(opaque.frame, asked.answer(dict(header), body, code))
 
-    def _notification(self, code: int, header: Mapping[str, Any]) -> bytes:
+    def _notification(self, code: int, header: Mapping[str, Any], body: bytes | None) -> bytes:
         notifier = self._dialect.notifiers.get(code)
-        said = None if notifier is None else notifier(self._caller, header)
+        said = None if notifier is None else notifier(self._caller, header, body)
         if said is None:
             return b""
         self._own_opaque += 1

@@ -34,6 +34,8 @@ _STARTS = {
 }
 _STRATEGY = "AVG"
 """A heartbeat does not say it; this is the default of every client."""
+_INNER_PRODUCER = "CLIENT_INNER_PRODUCER"
+"""The producer that every client of Java has for messages that its consumers send back."""
 
 
 def heartbeat(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
@@ -50,7 +52,13 @@ def heartbeat(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Aske
         )
         for each in consumers
     }
-    beat = HeartbeatData(client_id=client_id, consumers=tuple(consumers), producer_groups=tuple(producers))
+    beat = HeartbeatData(
+        client_id=client_id,
+        consumers=tuple(consumers),
+        producer_groups=tuple(producers),
+        # A heartbeat does not say which producers answer checks: one that cannot keeps silent, and another is next.
+        checkers=tuple(group for group in producers if group != _INNER_PRODUCER),
+    )
 
     def answer(answered: dict[str, Any], body: bytes | None, code: int) -> StockAnswer:
         return StockAnswer()
@@ -148,6 +156,8 @@ def check_config(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> S
     return StockAnswer(code=ResponseCode.SYSTEM_ERROR, remark="filters by SQL92 are not supported here: use tags")
 
 
-def members_changed(caller: Caller, header: Mapping[str, Any]) -> tuple[int, Mapping[str, object], bytes | None]:
+def members_changed(
+    caller: Caller, header: Mapping[str, Any], body: bytes | None
+) -> tuple[int, Mapping[str, object], bytes | None]:
     """A notification that a group has changed."""
     return RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, {"consumerGroup": header["group"]}, None

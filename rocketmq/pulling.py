@@ -97,7 +97,7 @@ def stored_messages(caller: Caller, topic: str, queue_id: int, records: bytes) -
 
 def _stored_message(caller: Caller, topic: str, topic_id: int, queue_id: int, record: StoredRecord) -> bytes:
     """Translate one record; what is not a message of ours is delivered as a body, so that nothing is passed over."""
-    body, properties, flag, born_ms = _message_of(record.payload, topic) or (record.payload, {}, 0, record.stored_ms)
+    body, properties, flag, born_ms = message_of(record.payload, topic) or (record.payload, {}, 0, record.stored_ms)
     return encode_message(
         StoredMessage(
             topic=topic,
@@ -115,7 +115,7 @@ def _stored_message(caller: Caller, topic: str, topic_id: int, queue_id: int, re
     )
 
 
-def _message_of(payload: bytes, topic: str) -> tuple[bytes, dict[str, str], int, int] | None:
+def message_of(payload: bytes, topic: str) -> tuple[bytes, dict[str, str], int, int] | None:
     """Body, properties, flag and born time of a payload, which a broker stores without a look; None if it is none."""
     try:
         fields: Any = msgpack.unpackb(payload)

@@ -1,4 +1,4 @@
-"""Translates sends: SEND_MESSAGE, its short form, and batches. Pure. RocketMQ: SendMessageProcessor.
+"""Translates sends: SEND_MESSAGE, its short form, batches, and half messages. Pure. RocketMQ: SendMessageProcessor.
 
 A message gets the form that all messages here have, so that clients of both kinds read it: its body as it was before
 its client compressed it, its tag, keys and id in their places, and the other properties as they are. What only
@@ -14,13 +14,15 @@ import msgpack
 
 from model.errors import MessageIllegal
 from model.message import Message, check_message, delay_of_level, encode_payload, tag_hash
-from model.names import dlq_topic, is_retry_topic
+from model.names import HALF_TOPIC, dlq_topic, is_retry_topic
 from remoting.request_code import RequestCode
-from rocketmq.edge import Asked, Caller, StockAnswer
+from rocketmq.edge import Answerer, Asked, Caller, StockAnswer
 from rocketmq.fields import Fields, number_of
 from rocketmq.frame import Frame
 from rocketmq.message import (
+    CHECK_IMMUNITY_S,
     DELAY,
+    HALF_QUEUE,
     KEYS,
     RETRY_TOPIC,
     TAGS,
@@ -28,6 +30,7 @@ from rocketmq.message import (
     TIMER_DELAY_SEC,
     TIMER_DELIVER_MS,
     TRANSACTION_BITS,
+    TRANSACTION_PREPARED,
     UNIQ_KEY,
     batch_entries,
     offset_message_id,
@@ -51,9 +54,9 @@ def send(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
         if frame.code == RequestCode.SEND_BATCH_MESSAGE or fields.flag("batch"):
             return _send_batch(caller, fields, body)
     sys_flag = fields.number("sysFlag", 0)
-    if sys_flag & TRANSACTION_BITS:
-        raise MessageIllegal("transactional messages are not supported here: send it without a transaction")
     properties = parse_properties(fields.text("properties", ""))
+    if sys_flag & TRANSACTION_BITS or properties.get(TRANSACTION_PREPARED) == "true":
+        return _send_half(caller, fields, body, properties)
     topic, times = fields.text("topic"), fields.number("reconsumeTimes", 0)
     header: dict[str, Any] = {}
     delay_ms = _delay_ms(properties, caller.facts.now_ms())
@@ -64,11 +67,36 @@ def send(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
             topic, delay_ms = dlq_topic(topic.partition("%RETRY%")[2]), 0
     if delay_ms > 0:
         header["delay_ms"] = delay_ms
-    message = _message(topic, plain_body(body, sys_flag), properties, fields.number("flag", 0))
-    message_id = properties.get(UNIQ_KEY) or _new_id(caller, fields)
-    payload = encode_payload(message, fields.number("bornTimestamp", 0), message_id)
-    header |= {"topic": topic, "queue_id": _queue_id(caller, fields, topic), "tag_hash": tag_hash(message.tags)}
+    payload, message_id, tag = _payload(caller, fields, body, topic, properties)
+    header |= {"topic": topic, "queue_id": _queue_id(caller, fields, topic), "tag_hash": tag}
     return Asked(RequestCode.SEND_MESSAGE, header, payload, _answerer(caller, header, [message_id]))
+
+
+def _send_half(caller: Caller, fields: Fields, body: bytes, properties: dict[str, str]) -> Asked:
+    """One message of a transaction, which its producer ends."""
+    topic, group = fields.text("topic"), fields.text("producerGroup")
+    if is_retry_topic(topic) or _delay_ms(properties, caller.facts.now_ms()):
+        raise MessageIllegal(
+            "a retry or a delayed message has no transaction: its time comes whatever becomes of the local branch; "
+            "send it without one"
+        )
+    properties.pop(TRANSACTION_PREPARED, None)
+    wait_s = number_of(CHECK_IMMUNITY_S, properties.get(CHECK_IMMUNITY_S), -1)
+    payload, message_id, tag = _payload(caller, fields, body, topic, properties)
+    queue_id = _queue_id(caller, fields, topic)
+    rows = [[topic, queue_id, tag, wait_s * 1000 if wait_s > 0 else -1, payload]]
+    header = {"topic": topic, "queue_id": queue_id}
+    answer = _answerer(caller, header, [message_id], stored_in=(HALF_TOPIC, HALF_QUEUE))
+    return Asked(RequestCode.SEND_HALF_MESSAGE, {"group": group}, msgpack.packb(rows), answer)
+
+
+def _payload(
+    caller: Caller, fields: Fields, body: bytes, topic: str, properties: dict[str, str]
+) -> tuple[bytes, str, int]:
+    """The payload of a single message, its id and the hash of its tag."""
+    message = _message(topic, plain_body(body, fields.number("sysFlag", 0)), properties, fields.number("flag", 0))
+    message_id = properties.get(UNIQ_KEY) or _new_id(caller, fields)
+    return encode_payload(message, fields.number("bornTimestamp", 0), message_id), message_id, tag_hash(message.tags)
 
 
 def _send_batch(caller: Caller, fields: Fields, body: bytes) -> Asked:
@@ -131,15 +159,20 @@ def _new_id(caller: Caller, fields: Fields) -> str:
     return (caller.store.address.hex() + "".join(f"{number & 0xFFFFFFFF:08x}" for number in low)).upper()
 
 
-def _answerer(caller: Caller, header: Mapping[str, Any], ids: list[str]) -> Any:
+def _answerer(
+    caller: Caller, header: Mapping[str, Any], ids: list[str], stored_in: tuple[str, int] | None = None
+) -> Answerer:
+    """Translate the answer of a send; `stored_in` is where the ids point to, unless it is where the message goes."""
+
     def answer(answered: dict[str, Any], body: bytes | None, code: int) -> StockAnswer:
-        topic_id, queue_id, first = caller.facts.topic_id(header["topic"]), header["queue_id"], answered["offset"]
+        topic, queue_id = stored_in or (header["topic"], header["queue_id"])
+        topic_id, first = caller.facts.topic_id(topic), answered["offset"]
         places = range(first, first + len(ids)) if first >= 0 else [-1]
         store = caller.store
         return StockAnswer(
             {
                 "msgId": ",".join(offset_message_id(store, physical_offset(topic_id, queue_id, at)) for at in places),
-                "queueId": queue_id,
+                "queueId": header["queue_id"],
                 "queueOffset": max(first, 0),
                 "transactionId": ids[0] if len(ids) == 1 else "",
                 "MSG_REGION": "DefaultRegion",

@@ -137,16 +137,19 @@ def report_document(report: Report) -> dict[str, object]:
         "span_ms": round(report.span_ms, 1),
         "damaged_messages": report.damaged,
         "groups": [{**asdict(one.totals), "missed": one.missed} for one in report.groups],
+        "transactions": report.transactions,
     }
 
 
 def print_report(report: Report, out: Path) -> None:
     """Print a summary of each group, and the path of the page."""
-    from pipeline.report.words import counted, missed, summary, what_happened
+    from pipeline.report.words import counted, missed, summary, transactions, what_happened
 
     for one in report.groups:
         worst = what_happened(one.ranking[0]) if one.ranking else None
         print_line(f"group {one.totals.group}: {summary(one.totals, worst)} {missed(one.missed)}".rstrip())
+    for row in report.transactions:
+        print_line(f"producer group {row['group']}: {transactions(row)}")
     if report.damaged:
         print_line(f"{counted(report.damaged, 'stored message')} cannot be had any more: files of brokers are damaged")
     if not report.groups:

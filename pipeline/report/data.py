@@ -81,13 +81,14 @@ class Report:
     damaged: int  # stored messages that brokers have lost
     damage: Rows  # ranges of them, the largest first: broker, topic, queue_id, offset, n, and the file as `detail`
     groups: list[GroupSection]  # those that owned queues, the costliest first
+    transactions: Rows  # of producer groups: `figures.transactions.TransactionTotals`
 
 
 def read_report(tables: Path) -> Report:
     """Read the contents of a report from the directory that `trace.tables.write_tables` has written."""
     read = {
         name: _table(tables / name)
-        for name in ("ownership", "rebalances", "fairness", "totals", "delivery", "losses", "nodes")
+        for name in ("ownership", "rebalances", "fairness", "totals", "delivery", "losses", "transactions", "nodes")
     }
     nodes = read["nodes"]
     started_ms = float(nodes["first_ms"].min())
@@ -106,6 +107,7 @@ def read_report(tables: Path) -> Report:
         damaged=_damaged(damage),
         damage=damage[:MOST_DAMAGE],
         groups=groups,
+        transactions=_rows(read["transactions"].sort_values("group")),
     )
 
 

@@ -41,7 +41,7 @@ def page(report: Report) -> str:
         parts.append("<p>No member of any group had a queue in this trace.</p>")
     if left:
         parts.append(f"<p>Not shown: {escape(', '.join(one.totals.group for one in left))}.</p>")
-    parts.append(_footer())
+    parts += [_transactions(report.transactions), _footer()]
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -66,6 +66,19 @@ def _damage(report: Report) -> str:
         "<h3>Damage</h3>"
         f'<p class="warn">{counted(report.damaged, "stored message")} cannot be had any more: files of brokers are '
         "damaged or missing.</p>" + _table(("file", "queue", "offsets", "*messages"), cells)
+    )
+
+
+def _transactions(rows: Rows) -> str:
+    if not rows:
+        return ""
+    names = ("half", "committed", "rolled_back", "checks", "given_up")
+    cells = ((escape(str(row["group"])), *(f"{row[name]:,}" for name in names)) for row in rows)
+    return (
+        "<h3>Transactions</h3>"
+        '<p class="hint">Half messages of producer groups, and what became of them. A check asks a producer of the '
+        "group about one that nobody has ended; one that is given up has gone to an operator's topic.</p>"
+        + _table(("producer group", "*half", "*committed", "*rolled back", "*checks", "*given up"), cells)
     )
 
 

@@ -100,6 +100,16 @@ def missed(by_reason: dict[str, int]) -> str:
     return f"The group missed {' and '.join(parts)}." if parts else ""
 
 
+def transactions(row: dict[str, Any]) -> str:
+    """What became of the transactions of a producer group, in a sentence."""
+    checks = f", {counted(row['checks'], 'check')}" if row["checks"] else ""
+    given_up = f", {row['given_up']:,} given up" if row["given_up"] else ""
+    return (
+        f"{counted(row['half'], 'half message')}, {row['committed']:,} committed, {row['rolled_back']:,} rolled back"
+        f"{checks}{given_up}"
+    )
+
+
 def twice(duplicates: int, possible: int) -> str:
     """The messages that came twice: `12`, `12 to 52` if some may have, or nothing."""
     if not possible:

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from figures.group import KINDS
 from figures.over_time import DeliveryBucket, bucket_of, deliveries
 from figures.records import order_of
+from figures.transactions import TransactionTotals, transactions_of
 from model.errors import ConfigError
 from model.events import Event, EventKind
 from model.limits import RUN_SEQS
@@ -40,6 +41,7 @@ _DELIVERY_SCHEMA = pa.schema(
         for each in fields(DeliveryBucket)
     ]
 )
+_TRANSACTION_SCHEMA = pa.schema([(name, ARROW_TYPES[kind]) for name, kind in get_type_hints(TransactionTotals).items()])
 _LOST_KINDS = (EventKind.MESSAGES_DAMAGED.value, EventKind.OFFSET_MOVED.value)
 
 
@@ -167,6 +169,7 @@ def write_tables(
     given = deliveries(mine, start_ms, bucket_of(end_ms - start_ms))
     write("delivery", [asdict(each) for each in given], _DELIVERY_SCHEMA)
     write("losses", list(_losses(mine)), _LOSS_SCHEMA)
+    write("transactions", [asdict(each) for each in transactions_of(mine)], _TRANSACTION_SCHEMA)
     write("nodes", list(_nodes(events, group)), _NODE_SCHEMA)
     return directory
 

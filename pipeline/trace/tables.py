@@ -7,6 +7,7 @@
     totals       the figures of each group
     delivery     dispatched messages, their latency, and the lag
     losses       messages that nobody can get any more, and those that a group was moved past
+    transactions what became of the transactions of each producer group
     nodes        events of each node, and how many of them are missing
 
     with spark_session("report") as spark:
@@ -20,12 +21,14 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from figures.over_time import bucket_of
+from figures.transactions import COUNTED, SINGLE, TransactionTotals
 from model.errors import ConfigError
 from model.events import EventKind
 from model.limits import RUN_SEQS
@@ -34,7 +37,7 @@ from pipeline.trace.group_figures import figures_of, is_kind, table_in
 from pipeline.trace.rows import TABLES as OF_GROUPS
 from pipeline.trace.source import any_twice, each_once, events_of, trace_events
 
-TABLES = ("events", *OF_GROUPS, "delivery", "losses", "nodes")
+TABLES = ("events", *OF_GROUPS, "delivery", "losses", "transactions", "nodes")
 
 
 def write_tables(
@@ -76,6 +79,7 @@ def write_tables(
     shutil.rmtree(directory / "figures")
     write("delivery", delivery_of(events, start_ms, bucket_of(end_ms - start_ms)))
     write("losses", losses_of(events))
+    write("transactions", transactions_of(events))
     # Of all groups, because the numbers of a node are without gaps only over all of its events.
     write("nodes", nodes_of(events if group is None else trace_events(read), group))
     return directory
@@ -97,6 +101,17 @@ def losses_of(events: DataFrame) -> DataFrame:
     """
     told = events.where(is_kind(EventKind.MESSAGES_DAMAGED, EventKind.OFFSET_MOVED) & (F.col("n") > 0))
     return told.select("kind", "group", "topic", "broker", "queue_id", "offset", "n", "detail").distinct()
+
+
+def transactions_of(events: DataFrame) -> DataFrame:
+    """The table `transactions`: the columns of `figures.transactions.TransactionTotals`, which has the definitions."""
+    told = events.where(F.col("kind").isin(list(COUNTED)))
+    n = F.when(F.col("kind") == SINGLE, F.lit(1)).otherwise(F.col("n"))
+    each = [
+        F.sum(F.when(F.col("kind") == kind, n).otherwise(0)).cast("bigint").alias(name)
+        for kind, name in COUNTED.items()
+    ]
+    return told.groupBy("group").agg(*each).select([one.name for one in fields(TransactionTotals)])
 
 
 def nodes_of(events: DataFrame, group: str | None = None) -> DataFrame:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
@@ -10,7 +11,7 @@ from collections.abc import Sequence
 import anyio
 import anyio.to_thread
 
-from client import ConsumeFrom, Message, MessageExt, Producer, PushConsumer
+from client import ConsumeFrom, Message, MessageExt, Producer, PushConsumer, TransactionProducer, TransactionState
 
 pause = threading.Event().wait
 
@@ -41,9 +42,20 @@ async def produce(name_server: str, topic: str, n: int) -> None:
                 await anyio.to_thread.run_sync(pause, 0.02)
 
 
+async def transact(name_server: str, kind: str, group: str, topic: str) -> None:
+    """`begin`: die in the local branch of a transaction; `answer`: say commit to every check until input is closed."""
+    async with TransactionProducer(name_server, group, check=lambda message: TransactionState.COMMIT) as producer:
+        if kind == "begin":
+            async with producer.transaction(Message(topic, b"half")):
+                os._exit(9)
+        await anyio.to_thread.run_sync(sys.stdin.read, abandon_on_cancel=True)
+
+
 if __name__ == "__main__":
     server, kind, *others = sys.argv[1:]
-    if kind == "produce":
+    if kind in ("begin", "answer"):
+        anyio.run(transact, server, kind, others[0], others[1])
+    elif kind == "produce":
         anyio.run(produce, server, others[0], int(others[1]))
     else:
         anyio.run(consume, server, kind, others[0])

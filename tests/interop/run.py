@@ -33,6 +33,9 @@ JAVA_VERSIONS = ("4.9.8", "5.3.3")
 JAVA_FLAGS = ("-Drocketmq.client.logLevel=ERROR", "-Xmx256m", "-XX:TieredStopAtLevel=1")
 MESSAGES, MEMBERS = 20_000, 2
 TIMEOUT_S = 280
+OURS = [sys.executable, str(HERE / "member.py")]
+DIED = 9
+"""What a member exits with that dies in a transaction."""
 
 
 pause = threading.Event().wait
@@ -113,15 +116,35 @@ def go_client(directory: Path) -> list[str] | None:
     return [str(directory / "features")]
 
 
-def features_of(program: list[str]) -> dict[str, str]:
-    """Run every feature; name -> `ok` or what was wrong."""
+def features_of(program: list[str], transactions: list[str]) -> dict[str, str]:
+    """Run every feature; name -> `ok` or what was wrong. `transactions` begins some and dies, or answers checks."""
     with cluster(1) as name_server:
         output = subprocess.run([*program, name_server], capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+        stood_in = {
+            "transaction: answers for one of ours": stands_in(name_server, begins=OURS, answers=transactions),
+            "transaction: one of ours answers for it": stands_in(name_server, begins=transactions, answers=OURS),
+        }
     rows = (line.split("\t") for line in output.stdout.splitlines() if line.startswith("feature\t"))
     found = {name: outcome for _, name, outcome in rows}
     if output.returncode or not found:
         say(output.stdout[-500:] + output.stderr[-500:])
-    return found
+    return found | stood_in
+
+
+def stands_in(name_server: str, *, begins: list[str], answers: list[str]) -> str:
+    """One member of a producer group dies in a transaction, another one is asked; returns `ok` or what was wrong."""
+    group = "-then-".join(Path(each[0]).stem for each in (begins, answers))
+    arguments = (group, f"topic-{group}")
+    with subprocess.Popen([*answers, name_server, "answer", *arguments], stdin=subprocess.PIPE) as process:
+        died = subprocess.run([*begins, name_server, "begin", *arguments], timeout=60, check=False)
+        take = [RLAB, "consume", arguments[1], "--group", group, "--from", "earliest", "--count", "1", "--wait"]
+        got = subprocess.run(
+            [*take, "--timeout", "60", "--namesrv", name_server], capture_output=True, text=True, check=False
+        )
+        process.kill()
+    if died.returncode != DIED:
+        return f"it did not die in its transaction: {died.returncode}"
+    return "ok" if "half" in got.stdout else "the message did not come"
 
 
 def table_in(page: str) -> dict[str, dict[str, str]]:
@@ -175,7 +198,7 @@ def mixed(java: list[str], directory: Path) -> list[str]:
         subprocess.run([RLAB, "topic", "create", "mixed", "--queues", "8", "--namesrv", name_server], check=True)
         commands = {
             "stock": [*java, "Member", name_server, "mixed-group", "mixed", "orderly", "1"],
-            "ours": [sys.executable, str(HERE / "member.py"), name_server, "mixed-group", "mixed"],
+            "ours": [*OURS, name_server, "mixed-group", "mixed"],
         }
         members: list[Logged] = []
 
@@ -246,7 +269,7 @@ def main(arguments: list[str]) -> int:
             if java is None:
                 continue
             if "mixed" not in arguments:
-                found[f"Java {version}"] = outcomes = features_of([*java, "Features"])
+                found[f"Java {version}"] = outcomes = features_of([*java, "Features"], [*java, "Transactions"])
                 wrong += [f"Java {version}: {name}: {each}" for name, each in outcomes.items() if each != "ok"]
             if "features" not in arguments:
                 logs = directory / f"mixed-{version}"
@@ -254,7 +277,7 @@ def main(arguments: list[str]) -> int:
                 wrong += [f"Java {version} with members of ours: {each}" for each in mixed(java, logs)]
         go = None if "mixed" in arguments or "go" not in wanted else go_client(directory / "go")
         if go is not None:
-            found["Go 2.1.2"] = outcomes = features_of(go)
+            found["Go 2.1.2"] = outcomes = features_of(go, go)
             wrong += [f"Go: {name}: {each}" for name, each in outcomes.items() if each != "ok"]
     table = table_of(found)
     say("\n".join((table, *wrong)))

@@ -119,6 +119,20 @@ def an_absence() -> Trace:
     return trace
 
 
+def transactions() -> Trace:
+    """A producer group with an event for several transactions, and another one with one each."""
+    trace = Trace("shop")
+    cause = trace.add(10, "a", E.HALF_STORED, n=5)
+    trace.add(20, "b", E.HALF_STORED, n=1)
+    trace.add(30, "a", E.TRANSACTION_COMMITTED, cause, n=2)
+    trace.add(40, "a", E.TRANSACTION_ROLLED_BACK, cause, n=1)
+    for number in (1, 2, 3):
+        trace.add(100 * number, "a", E.TRANSACTION_CHECKED, cause, n=number)
+    trace.add(500, "a", E.TRANSACTION_GIVEN_UP, cause, n=1)
+    trace.add(600, "b", E.TRANSACTION_COMMITTED, n=1)
+    return trace
+
+
 def random_trace(group: str) -> Trace:
     """Everything that may happen to two queues and three members, in any order: also what never does."""
     rng, trace, token = random.Random(group), Trace(group), 0
@@ -159,7 +173,7 @@ def random_trace(group: str) -> Trace:
 
 @pytest.fixture(scope="module")
 def traces() -> dict[str, list[Event]]:
-    by_hand = [a_move(), an_expansion(), an_absence()]
+    by_hand = [a_move(), an_expansion(), an_absence(), transactions()]
     made = [*by_hand, *map(random_trace, TWINS)]
     ends = [Event(t_ms, "end", n, E.BROKER_UP.value, "end/1") for n, t_ms in enumerate((START_MS, END_MS), 1)]
     return {trace.group: trace.events for trace in made} | {"": ends + [e for trace in made for e in trace.groupless]}
@@ -323,6 +337,11 @@ def test_every_table_is_the_same_when_a_process_alone_computes_it(
     found = read_tables(spark, alone)
     for name in expected:
         assert rounded(found[name]) == rounded(expected[name]), name
+
+
+def test_transactions_are_counted_by_what_their_events_say_and_checks_by_their_number(tables: Tables) -> None:
+    [row] = tables["transactions"]
+    assert row == {"group": "shop", "half": 6, "committed": 3, "rolled_back": 1, "checks": 3, "given_up": 1}
 
 
 def test_a_change_of_a_topic_has_one_row_although_its_events_name_no_group(tables: Tables) -> None:

@@ -104,6 +104,10 @@ func receive(name, filter string, n int, answer func(*primitive.MessageExt) cons
 func main() {
 	rlog.SetLogLevel("fatal")
 	servers = os.Args[1:2]
+	if len(os.Args) > 2 {
+		transactionsOf(os.Args[2], os.Args[3], os.Args[4])
+		return
+	}
 	var err error
 	sender, err = rocketmq.NewProducer(producer.WithNsResolver(primitive.NewPassthroughResolver(servers)), producer.WithGroupName("interop-go"))
 	done(err)
@@ -182,5 +186,7 @@ func main() {
 		send(primitive.NewMessage(topic("broadcast"), []byte("to all")))
 		receive(topic("broadcast"), "*", 1, nil, consumer.WithConsumerModel(consumer.BroadCasting))
 	})
+	check("transaction: commit and rollback", ended)
+	check("transaction: unknown, then checked", checked)
 	done(sender.Shutdown())
 }

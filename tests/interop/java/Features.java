@@ -42,7 +42,8 @@ public class Features {
         check("consume from time", () -> from(ConsumeFromWhere.CONSUME_FROM_TIMESTAMP, 1));
         check("lite pull consumer", Features::litePull);
         check("pull consumer", Features::pull);
-        check("transaction refused", Features::transaction);
+        check("transaction: commit and rollback", Transactions::ended);
+        check("transaction: unknown, then checked", Transactions::checked);
         check("SQL filter refused", Features::sql);
         producer.shutdown();
         System.exit(0);
@@ -337,29 +338,6 @@ public class Features {
         PullResult result = consumer.pull(queue, "t", sent.getQueueOffset(), 32);
         must(result.getPullStatus() == PullStatus.FOUND && result.getMsgFoundList().size() == 1, result.toString());
         consumer.shutdown();
-    }
-
-    static void transaction() throws Exception {
-        TransactionMQProducer sender = new TransactionMQProducer("interop-transactions");
-        sender.setNamesrvAddr(nameServer);
-        sender.setTransactionListener(new TransactionListener() {
-            public LocalTransactionState executeLocalTransaction(Message message, Object argument) {
-                return LocalTransactionState.COMMIT_MESSAGE;
-            }
-
-            public LocalTransactionState checkLocalTransaction(MessageExt message) {
-                return LocalTransactionState.COMMIT_MESSAGE;
-            }
-        });
-        sender.start();
-        try {
-            sender.sendMessageInTransaction(new Message(topic("send"), bytes("half")), null);
-            must(false, "it was not refused");
-        } catch (MQClientException refused) {
-            must(String.valueOf(refused.getCause()).contains("transactional messages are not supported"), refused.toString());
-        } finally {
-            sender.shutdown();
-        }
     }
 
     static void sql() throws Exception {

@@ -47,8 +47,12 @@ def test_a_report_is_told_in_short(tmp_path: Path, capsys: pytest.CaptureFixture
     assert said[0].endswith(
         "The group missed 26 messages that are damaged or missing and 5 messages that were deleted before it read them."
     )
-    assert said[1] == "26 stored messages cannot be had any more: files of brokers are damaged"
-    assert said[2] == f"report: {tmp_path / 'index.html'}"
+    assert said[1:3] == [
+        "producer group bank: 1 half message, 1 committed, 0 rolled back",
+        "producer group shop<b>: 9 half messages, 5 committed, 2 rolled back, 4 checks, 1 given up",
+    ]
+    assert said[3] == "26 stored messages cannot be had any more: files of brokers are damaged"
+    assert said[4] == f"report: {tmp_path / 'index.html'}"
 
 
 def test_the_document_holds_the_counts(tmp_path: Path) -> None:
@@ -57,4 +61,5 @@ def test_the_document_holds_the_counts(tmp_path: Path) -> None:
     groups = document["groups"]
     assert isinstance(groups, list)
     assert [(group["moves"], group["handed_out"]) for group in groups] == [(3, 112)]
+    assert [row["half"] for row in document["transactions"]] == [1, 9]  # type: ignore[attr-defined]
     assert (document["damaged_messages"], groups[0]["missed"]) == (26, {"damaged": 26, "deleted": 5})

@@ -81,6 +81,10 @@ def write(directory: Path, *, group: str = "g<b>") -> Path:
             _loss("OFFSET_MOVED", group, 0, 5, 5, "deleted"),
             _loss("OFFSET_MOVED", "other", 0, 8, 1, "damaged"),
         ],
+        "transactions": [
+            {"group": "shop<b>", "half": 9, "committed": 5, "rolled_back": 2, "checks": 4, "given_up": 1},
+            {"group": "bank", "half": 1, "committed": 1, "rolled_back": 0, "checks": 0, "given_up": 0},
+        ],
         "nodes": [
             {"node": node, "events": 10, "first_ms": T0, "last_ms": T0 + 9_000, "lost": lost}
             for node, lost in (("b", 0), ("ip@c1", 4))

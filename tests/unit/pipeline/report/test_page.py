@@ -59,6 +59,7 @@ def test_a_page_tells_what_happened_with_the_messages_that_show_it(tmp_path: Pat
         "c1 to c2 40 from 1,200",
         "t@b:1: no owner for 300 ms",
         "Shown are all queues.",
+        "producer group half committed rolled back checks given up bank 1 1 0 0 0 shop<b> 9 5 2 4 1",
         "5.000 s c2 joined LOCK NOTIFY 2 1 1 400 ms 300 ms 2 to 6 40",
     ):
         assert words in told

@@ -1,0 +1,55 @@
+"""Transactions of a trace by producer group: how many there were, and what became of them. Pure.
+
+Brokers tell of several transactions in one event, and of each check in one of its own. What a trace begins or ends in
+the middle of is counted as far as it tells: more may have been committed than half messages were stored.
+
+    HALF_STORED n=3, TRANSACTION_CHECKED n=1, TRANSACTION_COMMITTED n=2    ->  half 3, checks 1, committed 2
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from model.events import Event, EventKind
+
+
+@dataclass(slots=True, kw_only=True)
+class TransactionTotals:
+    """The transactions of one producer group.
+
+    Attributes:
+        half: half messages that were stored.
+        checks: how often the group was asked about one.
+        given_up: those that nobody ended.
+    """
+
+    group: str
+    half: int = 0
+    committed: int = 0
+    rolled_back: int = 0
+    checks: int = 0
+    given_up: int = 0
+
+
+COUNTED = {
+    EventKind.HALF_STORED.value: "half",
+    EventKind.TRANSACTION_COMMITTED.value: "committed",
+    EventKind.TRANSACTION_ROLLED_BACK.value: "rolled_back",
+    EventKind.TRANSACTION_CHECKED.value: "checks",
+    EventKind.TRANSACTION_GIVEN_UP.value: "given_up",
+}
+"""Kind of an event -> the figure that it counts for."""
+SINGLE = EventKind.TRANSACTION_CHECKED.value
+"""An event of this kind is one check: its `n` is the number of the check, while that of others says how many."""
+
+
+def transactions_of(events: Iterable[Event]) -> list[TransactionTotals]:
+    """The totals of each producer group, sorted by name; the order of the events does not matter."""
+    found: dict[str, TransactionTotals] = {}
+    for event in events:
+        name = COUNTED.get(event.kind)
+        if name is not None:
+            totals = found.setdefault(event.group, TransactionTotals(group=event.group))
+            setattr(totals, name, getattr(totals, name) + (1 if event.kind == SINGLE else event.n))
+    return sorted(found.values(), key=lambda totals: totals.group)

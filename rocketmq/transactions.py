@@ -1,0 +1,86 @@
+"""Translates the ends of transactions, and the checks of those that nobody has ended. Pure.
+
+RocketMQ: EndTransactionProcessor, AbstractTransactionalMessageCheckListener. A half message arrives as a send
+(`sending.py`), whose answer says where it is: queue 0 of the half topic. The end of its transaction names that place.
+An end is one-way; only the Go client leaves that bit out, and drops the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgpack
+
+from model.names import HALF_TOPIC
+from model.response_code import ResponseCode
+from model.transaction import EndOutcome
+from remoting.request_code import RequestCode
+from rocketmq.edge import Asked, Caller, StockAnswer
+from rocketmq.fields import Fields
+from rocketmq.frame import Frame
+from rocketmq.message import (
+    HALF_QUEUE,
+    PRODUCER_GROUP,
+    UNIQ_KEY,
+    StoredMessage,
+    encode_message,
+    offset_message_id,
+    physical_offset,
+)
+from rocketmq.pulling import message_of
+
+
+def end(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
+    """What a producer says of one transaction, by itself or because it was asked."""
+    offset = fields.number("tranStateTableOffset")
+    message_id = fields.text("msgId", "") or fields.text("transactionId")
+    header = {"group": fields.text("producerGroup"), "from_check": fields.flag("fromTransactionCheck")}
+    rows = [[offset, message_id, fields.number("commitOrRollback")]]
+
+    def answer(answered: dict[str, Any], outcomes: bytes | None, code: int) -> StockAnswer:
+        found: Any = msgpack.unpackb(outcomes or b"\x90")
+        if EndOutcome.NOT_FOUND in found:
+            remark = f"producer group {header['group']!r} has no half message {message_id} at {offset} here"
+            return StockAnswer(code=ResponseCode.SYSTEM_ERROR, remark=remark)
+        return StockAnswer()
+
+    return Asked(RequestCode.END_TRANSACTION, header, msgpack.packb(rows), answer)
+
+
+def check(
+    caller: Caller, header: Mapping[str, Any], body: bytes | None
+) -> tuple[int, Mapping[str, object], bytes | None] | None:
+    """A question about a transaction of the group, with its message as a consumer would get it.
+
+    It names the producer group in the message, where clients look for it. A payload that is no message is not asked
+    about, because a client could not read it.
+    """
+    topic, offset, store = header["topic"], header["offset"], caller.store
+    message = message_of(body or b"", topic)
+    if message is None:
+        return None
+    content, properties, flag, born_ms = message
+    physical = physical_offset(caller.facts.topic_id(HALF_TOPIC), HALF_QUEUE, offset)
+    message_id = properties[UNIQ_KEY]
+    stored = StoredMessage(
+        topic=topic,
+        queue_id=header["queue_id"],
+        offset=offset,
+        physical=physical,
+        body=content,
+        properties={**properties, PRODUCER_GROUP: header["group"]},
+        born_ms=born_ms,
+        stored_ms=born_ms,
+        store=store,
+        flag=flag,
+    )
+    fields = {
+        "tranStateTableOffset": offset,
+        "commitLogOffset": physical,
+        "msgId": message_id,
+        "transactionId": message_id,
+        "offsetMsgId": offset_message_id(store, physical),
+        "topic": HALF_TOPIC,
+    }
+    return RequestCode.CHECK_TRANSACTION_STATE, fields, encode_message(stored)
