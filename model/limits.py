@@ -342,6 +342,32 @@ RUN_SEQS = 1_000_000_000
 MAX_CLIENT_RUN = 8_000_000
 """Runs of clients, chosen at random: numbers of all their events stay exact in tools that have only floats (2^53)."""
 
+# --- pictures and console --------------------------------------------------------------------------------------------
+MAX_PICTURES = 1_000
+"""Groups whose owners are drawn; of others the console shows what brokers say of them now."""
+MAX_PICTURE_CHANGES = 100_000
+"""Changes of hands of a group that can be scrubbed back to: an hour in which a thousand queues move fifty times; some
+20 MB, and the oldest are forgotten."""
+MAX_PICTURE_NAMES = 20_000
+"""Queues, and clients, that one picture names; members that come and go under new names for hours."""
+MAX_PICTURE_REBALANCES = 2_000
+"""Rebalances of a group that are listed, and changes of its member count that are drawn."""
+MAX_PICTURE_MOVES = 5_000
+"""Moves of a group whose stages are kept, some 3 kB each: five rebalances of a thousand queues."""
+MAX_HELD_EVENTS = 200_000
+"""Events that wait for those of other nodes; more are drawn as they come."""
+
+MAX_CHANNEL_UPDATES = 2_000
+"""Updates that a page of the console that was away can catch up with: eight minutes at four a second."""
+MAX_CHANNEL_BYTES = 8 * 2**20
+"""Of one channel; a page that is further behind loads the whole again."""
+MAX_CONSOLE_GROUPS = 64
+"""Groups that are watched at a time; the one that nobody has looked at for the longest time makes room."""
+MAX_CONSOLE_STREAMS = 256
+"""Pages that follow the console at a time."""
+MAX_CONSOLE_BODY_BYTES = 1_000_000
+"""A message that is published on a page."""
+
 # --- simulation ------------------------------------------------------------------------------------------------------
 MAX_SIM_S = 86_400.0
 """Longest simulated programme, and longest time in it: a day, which is also the limit of the virtual loop."""

@@ -87,12 +87,15 @@ class GroupStatsHandlers(Feature):
         rows: list[list[object]] = []
         damaged: list[list[object]] = []
         starts: list[list[object]] = []
+        sent: list[list[object]] = []
         for topic in sorted(topics if only is None else topics & {only}):
             entry = self._topics.get(topic)
             if entry is None:
                 continue
             for queue_id in range(queue_count(entry.config)):
                 lease = self._leases.table.owner_of(group, QueueKey(topic, queue_id))
+                if lease is not None and lease.served >= 0:
+                    sent.append([topic, queue_id, lease.served - max(committed.get((topic, queue_id), 0), lease.start)])
                 if lost := store.damage.total((entry.topic_id, queue_id)):
                     damaged.append([topic, queue_id, lost])
                 if (topic, queue_id) not in committed and (start := self._start(info, entry, queue_id)) is not None:
@@ -109,7 +112,7 @@ class GroupStatsHandlers(Feature):
                     ]
                 )
         # In the header: a client of an older version reads rows of exactly these columns.
-        more = {"damaged": damaged, "starts": starts}
+        more = {"damaged": damaged, "starts": starts, "sent": sent}
         return Reply({name: found for name, found in more.items() if found}, msgpack.packb(rows))
 
     def _start(self, info: ConsumerGroupInfo | None, entry: TopicEntry, queue_id: int) -> int | None:

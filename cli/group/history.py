@@ -66,14 +66,14 @@ async def _rebalances(group: str, traces: list[Path], name_servers: str) -> list
 
 def print_rebalances(rows: list[Rebalance]) -> None:
     """Print a row for each rebalance."""
-    from figures.why.words import clock, time_of
+    from figures.why.words import because, clock, time_of
 
     print_table(
         ["time (UTC)", "because", "passes by", ">members", ">moves", ">needed", ">took", ">no owner", ">two owners"],
         [
             (
                 clock(row.began_ms),
-                _because(row),
+                because(row),
                 row.trigger.replace("+", " "),
                 row.members if row.members >= 0 else None,
                 row.moves,
@@ -88,29 +88,10 @@ def print_rebalances(rows: list[Rebalance]) -> None:
     )
 
 
-def _because(row: Rebalance) -> str:
-    from figures.why.words import happened
-    from model.events import Event
-
-    if not row.kind:
-        return happened(None)
-    node = row.cause.rpartition("/")[0]
-    return happened(
-        Event(
-            row.began_ms,
-            node,
-            -1,
-            row.kind,
-            row.cause,
-            broker=row.broker,
-            client=row.client,
-            detail=row.detail,
-        )
-    )
-
-
 def _document(row: Rebalance) -> dict[str, object]:
-    return {**document(row), "because": _because(row), "balance_ms": row.balance_ms}
+    from figures.why.words import because
+
+    return {**document(row), "because": because(row), "balance_ms": row.balance_ms}
 
 
 def watch(

@@ -1,4 +1,4 @@
-"""`rlab namesrv`, `rlab broker`, `rlab exporter` and `rlab cluster`: daemons in this process or in child processes.
+"""Daemons in this process or in child processes: `rlab namesrv`, `broker`, `exporter`, `console` and `cluster`.
 
 daemons.py         one name server or one broker in this process
 options.py         the options of a broker, with sizes and times as people write them
@@ -10,6 +10,7 @@ children.py        starts a child process, waits for its announcement, and stops
 trace_file.py      the file of `--trace`
 watched.py         a server with an HTTP endpoint, for `--metrics`
 doctor.py          looks at a running cluster, and says what is wrong
+console.py         the web page of a cluster
 exporter.py        the metrics of groups, from the trace of a cluster
 
 Every other room that needs a process uses `children.py`; `rlab demo` also writes a trace file.

@@ -15,6 +15,7 @@ import typer
 from cli.options import DEFAULT_NAME_SERVER, AutoCreate, Config, Json, Listen, NameServers, Verbose
 from cli.output import document, print_note, print_outcome
 from cli.runtime import run, wait_for_eof
+from cli.servers.console import console
 from cli.servers.descriptors import connections_within_limits
 from cli.servers.doctor import doctor
 from cli.servers.exporter import exporter
@@ -80,6 +81,7 @@ def register(app: typer.Typer) -> None:
     of_broker.command("verify")(verify)
     app.add_typer(of_broker, name="broker")
     app.command("exporter")(exporter)
+    app.command("console")(console)
     app.command("doctor")(doctor)
 
 

@@ -14,10 +14,19 @@ from typing import Any
 from client.admin.dead_letters import DeadLetterAdmin
 from client.admin.expected_owners import group_info, newest_assignment
 from client.admin.group_settings import set_group, settings_in
-from client.admin.messages import DEFAULT_FOUND, FoundMessages, find_messages
+from client.admin.messages import DEFAULT_FOUND, FoundMessages, find_messages, read_queue
 from client.admin.offsets import reset_offsets
 from client.admin.producers import ProducerGroup, ProducerGroupInfo, all_producer_groups, one_producer_group
-from client.admin.records import AssignmentInfo, BrokerInfo, GroupInfo, GroupReport, GroupSummary, PoppedQueue
+from client.admin.records import (
+    AssignmentInfo,
+    BrokerInfo,
+    GroupInfo,
+    GroupReport,
+    GroupSummary,
+    PoppedQueue,
+    QueueProgress,
+    progress_from_wire,
+)
 from client.admin.requests import ClusterRequests, listed, succeeded, unpack, unpack_group
 from client.admin.topics import create_topic, delete_topic, scale_topic
 from client.admin.trace import TraceReader
@@ -35,6 +44,7 @@ from model.errors import (
 )
 from model.group_settings import GroupSettings
 from model.limits import DEFAULT_TOPIC_QUEUES, MAX_LOOKUP_MESSAGES, REQUEST_TIMEOUT_S
+from model.message import MessageExt
 from model.message_queue import MessageQueue
 from model.names import check_group, check_topic, is_retry_topic
 from model.offset_reset import QueueReset, ResetTo
@@ -384,6 +394,25 @@ class Admin(ClientLife):
         info = group_info(group, reports, routes, silent, strategies, await self.assignment(group), popped)
         return replace(info, settings=settings_in(configs))
 
+    async def progress(self, group: str) -> tuple[QueueProgress, ...]:
+        """Progress of a group and the owners of its queues, without targets, as far as brokers answer.
+
+        One request to each broker, where `group` asks six: for whoever looks twice a second.
+
+        Raises:
+            InvalidParameter: an illegal name.
+            ServiceNotAvailable: no broker is registered.
+            ConnectFailed: no broker answers.
+        """
+        header = {"group": check_group(group)}
+        masters = await self._cluster.masters()
+        answers, _ = await self._cluster.ask_reachable(masters, RequestCode.GET_CONSUME_STATS, header)
+        return tuple(
+            row
+            for name, answer in answers.items()
+            for row in progress_from_wire(name, unpack_group(answer) or (), _header(answer))
+        )
+
     async def reset_offsets(
         self,
         group: str,
@@ -504,6 +533,19 @@ class Admin(ClientLife):
         return await find_messages(
             self._cluster, RequestCode.QUERY_MESSAGE, {"topic": topic, "key": key, **times}, max_n
         )
+
+    async def read_queue(
+        self, queue: MessageQueue, *, offset: int | None = None, since_ms: int | None = None, max_n: int = DEFAULT_FOUND
+    ) -> tuple[list[tuple[MessageExt, str]], int]:
+        """Messages of a queue from an offset, or from a time, or the newest; each with what is wrong if it is none.
+
+        It joins no group. Returns the offset to go on from too.
+
+        Raises:
+            TopicNotExist, InvalidParameter: there is no such topic, queue or broker.
+            NetworkError: its broker does not answer.
+        """
+        return await read_queue(self._cluster, queue, offset, since_ms, max_n)
 
     async def view_message(self, message_id: str, *, max_n: int = MAX_LOOKUP_MESSAGES) -> FoundMessages:
         """Find every copy of a message: the original, its retries, its dead letters.

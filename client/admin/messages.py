@@ -12,7 +12,7 @@ from typing import Any
 
 import anyio
 
-from client.admin.requests import ClusterRequests, fail, unpack
+from client.admin.requests import ClusterRequests, fail, pull_once, unpack
 from model.decode import decode_or_keep
 from model.errors import ConnectFailed, InvalidParameter, NetworkError, RlabError
 from model.limits import LOOKUP_TIMEOUT_S, MAX_LOOKUP_MESSAGES
@@ -21,6 +21,7 @@ from model.message_queue import MessageQueue
 from remoting.request_code import RequestCode
 
 DEFAULT_FOUND = 32
+_READER = "rlab-message-reader"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,3 +117,20 @@ def _half_text(known: tuple[int, float] | None) -> str:
     checks, next_s = known
     when = "waits for a producer of its group" if next_s < 0 else f"next check in {next_s:.0f} s"
     return f"open: {checks} checks, {when}"
+
+
+async def read_queue(
+    cluster: ClusterRequests, queue: MessageQueue, offset: int | None, since_ms: int | None, max_n: int
+) -> tuple[list[tuple[MessageExt, str]], int]:
+    """Read a queue from an offset, or else from a time, or else its newest messages."""
+    address = (await cluster.masters([queue.broker_name]))[queue.broker_name]
+    where = {"topic": queue.topic, "queue_id": queue.queue_id}
+    if offset is None:
+        if since_ms is None:
+            answer = await cluster.request(address, RequestCode.GET_MAX_OFFSET, where)
+            offset = max(0, int(answer.header["offset"]) - max_n)
+        else:
+            where["timestamp_ms"] = since_ms
+            answer = await cluster.request(address, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, where)
+            offset = int(answer.header["offset"])
+    return await pull_once(cluster.remoting, address, _READER, queue, offset, max_n)

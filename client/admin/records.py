@@ -117,9 +117,12 @@ class QueueProgress:
     targets: tuple[str, ...] = ()
     damaged: int = 0  # messages of the queue that are damaged or missing in the broker's files, as far as it knows
     start: int | None = None  # where the group begins, if nothing was committed yet and a member subscribes
+    in_flight: int | None = None  # messages that its owner was sent and has not committed, as far as its broker knows
 
     @classmethod
-    def from_wire(cls, broker_name: str, wire: Any, damaged: int = 0, start: int | None = None) -> QueueProgress:
+    def from_wire(
+        cls, broker_name: str, wire: Any, damaged: int = 0, start: int | None = None, in_flight: int | None = None
+    ) -> QueueProgress:
         """Read one row of the answer to GET_CONSUME_STATS, which has no targets; its header has the other two."""
         topic, queue_id, min_offset, max_offset, committed, owner, _ = wire
         return cls(
@@ -130,6 +133,7 @@ class QueueProgress:
             owner=owner or None,
             damaged=damaged,
             start=start,
+            in_flight=None if in_flight is None else max(0, in_flight),
         )
 
     @property
@@ -149,6 +153,19 @@ class QueueProgress:
     def settled(self) -> bool:
         """Whether the owner of the queue is its target."""
         return self.targets == (() if self.owner is None else (self.owner,))
+
+
+def progress_from_wire(broker_name: str, rows: Any, more: Mapping[str, Any]) -> tuple[QueueProgress, ...]:
+    """Read the answer to GET_CONSUME_STATS; `more` is its header."""
+    lost, starts, sent = (
+        {(topic, queue_id): n for topic, queue_id, n in more.get(name, ())} for name in ("damaged", "starts", "sent")
+    )
+    return tuple(
+        QueueProgress.from_wire(
+            broker_name, row, lost.get((row[0], row[1]), 0), starts.get((row[0], row[1])), sent.get((row[0], row[1]))
+        )
+        for row in rows
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -326,9 +343,6 @@ class GroupReport:
 
         `more` is the header of the latter.
         """
-        lost, starts = (
-            {(topic, queue_id): n for topic, queue_id, n in more.get(name, ())} for name in ("damaged", "starts")
-        )
         connections = connections or {"version": 0, "created_ms": 0, "members": []}
         return cls(
             broker_name=broker_name,
@@ -346,8 +360,5 @@ class GroupReport:
                 )
                 for member in connections["members"]
             ),
-            queues=tuple(
-                QueueProgress.from_wire(broker_name, row, lost.get((row[0], row[1]), 0), starts.get((row[0], row[1])))
-                for row in stats or ()
-            ),
+            queues=progress_from_wire(broker_name, stats or (), more),
         )

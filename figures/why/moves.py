@@ -205,6 +205,15 @@ class MoveTracker:
         queue.passes = {}
 
     def _tell(self, name: MessageQueue, queue: _Queue) -> QueueMove:
+        move = self._move(name, queue)
+        self._forget_end(queue)
+        self._last.pop(name, None)
+        self._last[name] = move
+        if len(self._last) > MAX_QUEUES:
+            self._last.popitem(last=False)
+        return move
+
+    def _move(self, name: MessageQueue, queue: _Queue) -> QueueMove:
         acquired = queue.acquired
         assert acquired is not None, "only a move is told"
         ended = queue.dropped or queue.ended
@@ -219,7 +228,7 @@ class MoveTracker:
         for step, event in ordered:
             stages.append(Stage(step, event, event.t_ms - before_ms))
             before_ms = event.t_ms
-        move = QueueMove(
+        return QueueMove(
             group=self._group,
             queue=name,
             owner=acquired.client,
@@ -229,12 +238,6 @@ class MoveTracker:
             stages=tuple(stages),
             missing=_missing(steps, first=queue.from_client is None),
         )
-        self._forget_end(queue)
-        self._last.pop(name, None)
-        self._last[name] = move
-        if len(self._last) > MAX_QUEUES:
-            self._last.popitem(last=False)
-        return move
 
     def _steps(self, queue: _Queue, root: Event | None) -> dict[MoveStep, Event]:
         acquired = queue.acquired
@@ -265,6 +268,10 @@ class MoveTracker:
     def finish(self) -> list[QueueMove]:
         """Return the moves that were not told yet, as far as they are known."""
         return [self._tell(name, queue) for name, queue in self._queues.items() if queue.acquired is not None]
+
+    def under_way(self) -> list[QueueMove]:
+        """The moves whose new owner has no message yet, as far as they are known; they are told once more later."""
+        return [self._move(name, queue) for name, queue in self._queues.items() if queue.acquired is not None]
 
     def last(self, queue: MessageQueue) -> QueueMove | None:
         """The last move of a queue that was told."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from figures.records import Rebalance
 from figures.why.causes import Learned
 from figures.why.messages import Handout, MessageStory, TimesGiven
 from figures.why.moves import MoveStep, QueueMove, Stage
@@ -64,6 +65,24 @@ def happened(event: Event | None) -> str:
     if event.kind == EventKind.BROKER_DOWN and event.node != event.broker:
         return f"{client} lost its connection to broker {event.broker or event.detail}"
     return simple.get(EventKind(event.kind), event.kind.lower().replace("_", " "))
+
+
+def because(rebalance: Rebalance) -> str:
+    """The change of the world that began a rebalance, as a sentence without its full stop."""
+    if not rebalance.kind:
+        return happened(None)
+    return happened(
+        Event(
+            rebalance.began_ms,
+            rebalance.cause.rpartition("/")[0],
+            -1,
+            rebalance.kind,
+            rebalance.cause,
+            broker=rebalance.broker,
+            client=rebalance.client,
+            detail=rebalance.detail,
+        )
+    )
 
 
 def stage_text(stage: Stage) -> str:

@@ -86,7 +86,9 @@ LEASE_SCHEMA: dict[RequestCode, RequestSchema] = {
         answer="body: msgpack array of [topic, queue id, min offset, max offset, committed offset or -1, "
         "owner or empty, -1]. The last one is kept for old clients: the fencing token is shown to the owner only. "
         "Header, only if there are some: `damaged`, [topic, queue id, messages that are damaged or missing]; `starts`, "
-        "[topic, queue id, offset at which the group begins] of queues without a committed offset",
+        "[topic, queue id, offset at which the group begins] of queues without a committed offset; `sent`, [topic, "
+        "queue id, messages beyond the committed offset that the owner was sent, less than 0 if it is known to be "
+        "further] of owned queues",
     ),
     RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: RequestSchema(
         "admin -> broker",

@@ -87,3 +87,21 @@ async def test_a_queue_without_a_commit_is_shown_with_the_offset_at_which_the_gr
     await a.commit(1, await a.token_of(0, group="late"), group="late")
     answer = await a.call(RequestCode.GET_CONSUME_STATS, {"group": "late"})
     assert ["t", 0] not in [row[:2] for row in answer.header["starts"]]
+
+
+@simulated
+async def test_what_an_owner_was_sent_and_has_not_committed_is_in_flight(world: World) -> None:
+    a = await operator(world)
+    await a.heartbeat(consumer("g"))
+    token = await a.token_of(0)
+    for _ in range(3):
+        await a.send()
+
+    async def in_flight() -> list[object]:
+        return [row for row in (await a.call(RequestCode.GET_CONSUME_STATS, {"group": "g"})).header["sent"] if row[2]]
+
+    assert await in_flight() == []
+    await a.pull(client_id=a.client_id, token=token)
+    assert await in_flight() == [["t", 0, 3]]
+    await a.commit(2, token)
+    assert await in_flight() == [["t", 0, 1]]

@@ -220,6 +220,7 @@ def test_the_document_has_the_record_and_what_follows_from_it() -> None:
         "targets": ["c@2"],
         "damaged": 0,
         "start": None,
+        "in_flight": None,
         "lag": 3,
         "deleted": 0,
         "settled": False,

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -127,6 +128,22 @@ def test_progress_follows_the_commits_of_the_group(tmp_path: Path) -> None:
         assert after.lag == 2
         assert after.members == ()
         assert not any(queue.owner or queue.targets for queue in after.queues)
+
+    administer(scenario, tmp_path)
+
+
+def test_progress_alone_is_that_of_the_group_without_its_targets(tmp_path: Path) -> None:
+    async def scenario(cluster: SimulatedCluster, admin: Admin) -> None:
+        await cluster.create_topic("t", queues=2)
+        await cluster.start_consumer("g", "t")
+        await cluster.wait_converged(5.0)
+        producer = await cluster.start_producer()
+        await producer.send_many("t", 7)
+        await anyio.sleep(10)
+        whole, alone = (await admin.group("g")).queues, await admin.progress("g")
+        assert sorted(alone, key=lambda each: each.queue) == [replace(each, targets=()) for each in whole]
+        assert {each.in_flight for each in alone} == {0}, "all is committed"
+        assert await admin.progress("nobody") == ()
 
     administer(scenario, tmp_path)
 

@@ -177,3 +177,24 @@ def test_a_record_that_is_no_message_is_found_as_its_bytes_and_costs_the_others_
         assert shown == {(b"m", False, 0, None), (b"\xc1", True, 1, None), (b"hello", True, -1, 9)}
 
     administer(scenario, tmp_path)
+
+
+def test_a_queue_is_read_from_an_offset_from_a_time_or_at_its_end(tmp_path: Path) -> None:
+    async def scenario(cluster: SimulatedCluster, admin: Admin) -> None:
+        await cluster.create_topic("t", queues=1, brokers=["broker-a"])
+        await send(cluster, *(Message("t", str(n).encode()) for n in range(5)))
+        queue = MessageQueue("t", "broker-a", 0)
+
+        async def read(**where: int) -> tuple[list[bytes], int]:
+            found, following = await admin.read_queue(queue, **where)
+            return [message.body for message, _ in found], following
+
+        assert await read(offset=1, max_n=2) == ([b"1", b"2"], 3)
+        assert await read(max_n=2) == ([b"3", b"4"], 5)
+        third = (await admin.read_queue(queue, offset=2, max_n=1))[0][0][0].stored_ms
+        assert (await read(since_ms=third))[0] == [b"2", b"3", b"4"]
+        assert await read(offset=9) == ([], 5)
+        with pytest.raises(InvalidParameter, match="broker-z"):
+            await admin.read_queue(MessageQueue("t", "broker-z", 0))
+
+    administer(scenario, tmp_path)

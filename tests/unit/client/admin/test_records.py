@@ -137,11 +137,11 @@ def test_what_a_broker_knows_of_a_group_is_read_from_its_two_answers() -> None:
     assert report.members[0].address == ""
     assert report.queues[0] == QueueProgress(queue=QUEUE, min_offset=1, max_offset=9, committed=None, owner=None)
     assert (report.queues[1].committed, report.queues[1].owner) == (4, "c1")
-    more = {"starts": [["t", 0, 3]], "damaged": [["t", 1, 2]]}
+    more = {"starts": [["t", 0, 3]], "damaged": [["t", 1, 2]], "sent": [["t", 1, -2]]}
     told = GroupReport.from_wire(
         "broker-a", connections, [["t", 0, 1, 9, -1, "", -1], ["t", 1, 1, 9, 4, "c1", 77]], more
     )
-    assert [(each.start, each.damaged) for each in told.queues] == [(3, 0), (None, 2)]
+    assert [(each.start, each.damaged, each.in_flight) for each in told.queues] == [(3, 0, None), (None, 2, 0)]
 
 
 def test_a_broker_that_does_not_know_the_group_gives_an_empty_report() -> None:

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from figures.history.reading import in_order
 from figures.why.causes import Learned
-from figures.why.moves import MoveStep
+from figures.why.moves import MoveStep, MoveTracker
 from model.events import EventKind
 from tests.unit.figures.why.stories import first_owner, handed_over, moves_of
 
@@ -70,6 +71,16 @@ def test_the_lease_of_a_member_that_died_ends_instead_of_being_released() -> Non
         MoveStep.PULL,
     ]
     assert move.gap_ms == 5
+
+
+def test_a_move_under_way_is_told_as_far_as_it_is_known_and_once_more_when_it_is_over() -> None:
+    tracker = MoveTracker("g")
+    under_way, told = [], []
+    for event in in_order(first_owner()[0].events):
+        told += [move.stages[-1].step for move in tracker.take(event)]
+        under_way.append([move.stages[-1].step for move in tracker.under_way()])
+    assert under_way == [[], [], [], [MoveStep.ACQUIRED], [MoveStep.PULL], []]
+    assert told == [MoveStep.MESSAGE]
 
 
 def test_what_the_trace_lacks_is_named() -> None:

@@ -1,0 +1,108 @@
+"""The changes that a page may make: publish a message, send dead letters again, scale a topic, break a test cluster.
+
+Whether it may at all is for `guard.py` to say, before anything here is called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from client.admin.admin import Admin
+from client.admin.dead_letters import ResendTo
+from client.produce.producer import Producer
+from console.testbed import TestBed
+from model.errors import IllegalOperation, InvalidParameter, QueryNotFound
+from model.limits import MAX_CONSOLE_BODY_BYTES
+from model.message import Message
+
+_GROUP = "rlab-console"
+_NO_TEST_BED = (
+    "this console did not start the processes of the cluster, so it cannot stop them: rlab cluster --console can"
+)
+
+
+class PageChanges:
+    """The changes of one cluster; without a test bed those of its processes are refused."""
+
+    def __init__(self, admin: Admin, name_servers: str, test_bed: TestBed | None) -> None:
+        self._admin = admin
+        self._name_servers = name_servers
+        self._test_bed = test_bed
+        self._made: dict[str, Callable[[Mapping[str, Any]], Awaitable[str]]] = {
+            "publish": self._publish,
+            "resend": self._resend,
+            "scale": self._scale,
+            "act": self._act,
+            "add-consumer": self._add_consumer,
+        }
+
+    async def make(self, change: str, wanted: Mapping[str, Any]) -> str:
+        """Make a change; returns what was done.
+
+        Raises:
+            InvalidParameter: there is no such change, or it lacks something.
+            RlabError: the cluster refused it or does not answer; the text says whether to repeat it.
+
+        Cancellation: it may have been made.
+        """
+        if change not in self._made:
+            raise InvalidParameter(f"there is no change {change[:40]!r}")
+        return await self._made[change](wanted)
+
+    async def _publish(self, wanted: Mapping[str, Any]) -> str:
+        body = _text(wanted, "body", empty=True).encode()
+        if len(body) > MAX_CONSOLE_BODY_BYTES:
+            raise InvalidParameter(f"a body of {len(body):,} bytes is more than {MAX_CONSOLE_BODY_BYTES:,}")
+        keys = tuple(_text(wanted, "keys", empty=True).split())
+        message = Message(_text(wanted, "topic"), body, keys=keys, tags=_text(wanted, "tag", empty=True))
+        async with Producer(self._name_servers, group=_GROUP) as producer:
+            sent = await producer.send(message)
+        return f"stored in {sent.queue} at offset {sent.offset:,}, message id {sent.message_id}"
+
+    async def _resend(self, wanted: Mapping[str, Any]) -> str:
+        letters = self._admin.dead_letters(_text(wanted, "group"))
+        to = ResendTo.TOPIC if wanted.get("to") == "topic" else ResendTo.GROUP
+        if wanted.get("all") is True:
+            return f"{await letters.resend_all(to):,} sent again"
+        message_id = _text(wanted, "id")
+        found = (await letters.find([message_id]))[message_id]
+        if not found:
+            raise QueryNotFound(f"no dead letter with id {message_id!r} waits: it may have been sent again already")
+        await letters.resend(found, to)
+        return f"{message_id} sent again"
+
+    async def _scale(self, wanted: Mapping[str, Any]) -> str:
+        topic, queues = _text(wanted, "topic"), wanted.get("queues")
+        if not isinstance(queues, int) or isinstance(queues, bool):
+            raise InvalidParameter("queues is a whole number")
+        await self._admin.scale_topic(topic, read=queues, write=queues)
+        return f"{topic} has {queues} queues on each broker now"
+
+    # --- a test cluster ----------------------------------------------------------------------------------------------
+
+    def test_cluster(self) -> dict[str, Any]:
+        """Its parts, and what cannot be done to them."""
+        bed = self._test_bed
+        if bed is None:
+            return {"parts": [], "missing": _NO_TEST_BED, "there": False}
+        parts = [part._asdict() for part in bed.parts()]
+        return {"parts": parts, "missing": bed.missing(), "there": True}
+
+    async def _act(self, wanted: Mapping[str, Any]) -> str:
+        return await self._bed().act(_text(wanted, "name"), _text(wanted, "action"))
+
+    async def _add_consumer(self, wanted: Mapping[str, Any]) -> str:
+        return await self._bed().add_consumer(_text(wanted, "group"), _text(wanted, "topic"))
+
+    def _bed(self) -> TestBed:
+        if self._test_bed is None:
+            raise IllegalOperation(_NO_TEST_BED)
+        return self._test_bed
+
+
+def _text(wanted: Mapping[str, Any], name: str, *, empty: bool = False) -> str:
+    value = wanted.get(name, "" if empty else None)
+    if not isinstance(value, str) or not (value or empty):
+        raise InvalidParameter(f"{name} is missing, or no text")
+    return value

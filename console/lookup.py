@@ -1,0 +1,103 @@
+"""Messages and dead letters of a cluster as documents for pages. Bodies, keys and names are text and stay text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from client.admin.admin import Admin
+from client.admin.messages import FoundMessage
+from model.errors import InvalidParameter
+from model.message import MessageExt
+from model.message_queue import MessageQueue
+from model.names import check_topic
+
+MOST = 50
+"""Messages of one page."""
+MOST_LETTERS = 200
+_BODY_CHARS = 4_000
+
+
+async def messages(admin: Admin, query: Mapping[str, str]) -> dict[str, Any]:
+    """The messages that a page asks for: by id, by key, or by queue from an offset or a time.
+
+    Raises:
+        InvalidParameter: the question is incomplete, or a number is none.
+        RlabError: the cluster does not answer.
+
+    Cancellation: harmless.
+    """
+    if query.get("id"):
+        found = await admin.view_message(query["id"])
+    elif query.get("key"):
+        found = await admin.query_message(query.get("topic", ""), query["key"], max_n=MOST)
+    else:
+        return await _from(admin, query)
+    return {
+        "messages": [_found(each) for each in found.messages],
+        "complete": found.is_complete,
+        "unreachable": list(found.unreachable),
+    }
+
+
+async def _from(admin: Admin, query: Mapping[str, str]) -> dict[str, Any]:
+    broker, _, queue_id = query.get("queue", "").rpartition(":")
+    if not broker or not queue_id.isdecimal():
+        raise InvalidParameter("name a queue as broker:number, or a key, or a message id")
+    read, following = await admin.read_queue(
+        MessageQueue(check_topic(query.get("topic", "")), broker, int(queue_id)),
+        offset=_number(query, "offset"),
+        since_ms=_number(query, "since_ms"),
+        max_n=MOST,
+    )
+    return {"messages": [_message(*each) for each in read], "complete": True, "unreachable": [], "next": following}
+
+
+def _number(query: Mapping[str, str], name: str) -> int | None:
+    text = query.get(name, "")
+    if not text:
+        return None
+    if not text.isdecimal() or len(text) > 18:
+        raise InvalidParameter(f"{name} {text[:40]!r} is no whole number")
+    return int(text)
+
+
+def _found(found: FoundMessage) -> dict[str, Any]:
+    return {**_message(found.message, found.undecodable), "due_ms": found.due_ms, "half": found.half}
+
+
+def _message(message: MessageExt, undecodable: str) -> dict[str, Any]:
+    text = message.body[: _BODY_CHARS * 4].decode("utf-8", "backslashreplace")
+    return {
+        "id": message.message_id,
+        "topic": message.topic,
+        "queue": f"{message.queue.broker_name}:{message.queue.queue_id}",
+        "stored_in": message.queue.topic,
+        "offset": message.offset,
+        "born_ms": message.born_ms,
+        "stored_ms": message.stored_ms,
+        "times": message.times_delivered,
+        "keys": list(message.keys),
+        "tag": message.tags,
+        "properties": {str(name): str(value) for name, value in sorted(message.properties.items())},
+        "bytes": len(message.body),
+        "body": text[:_BODY_CHARS],
+        "undecodable": undecodable,
+    }
+
+
+async def dead_letters(admin: Admin, group: str) -> dict[str, Any]:
+    """The dead letters of a group that were not sent again, the first `MOST_LETTERS`.
+
+    Raises:
+        RlabError: the cluster does not answer.
+
+    Cancellation: harmless.
+    """
+    letters: list[dict[str, Any]] = []
+    waiting = 0
+    async for letter in admin.dead_letters(group).letters():
+        waiting += not letter.resent
+        if len(letters) < MOST_LETTERS and not letter.resent:
+            letters.append(_message(letter.message, letter.undecodable))
+    return {"group": group, "letters": letters, "waiting": waiting}

@@ -1,0 +1,119 @@
+"""The rows of a group: of each queue its owner, its target, its lag, and why the two differ. Pure.
+
+    rows_of(info)           ->  {"orders@broker-a:3": ["orders@broker-a:3", "c1", ["c2"], 17, 4, "c1 still ..."]}
+    changed(before, now)    ->  the rows that a page has to be told
+
+A row is [queue, owner, targets, lag, messages in flight, why the owner is not the target].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from client.admin.records import GroupInfo, QueueProgress
+from model.heartbeat import ConsumeType
+
+Row = list[Any]
+LAG, IN_FLIGHT = 3, 4
+"""Places in a row that change with every message, and are told less often than the others."""
+
+
+def with_progress(info: GroupInfo, progress: Iterable[QueueProgress]) -> GroupInfo:
+    """A group with newer owners and offsets of its queues; the targets stay until the whole group is asked again."""
+    newer = {each.queue: each for each in progress}
+    return replace(
+        info,
+        queues=tuple(
+            replace(newer[each.queue], targets=each.targets) if each.queue in newer else each for each in info.queues
+        ),
+    )
+
+
+def rows_of(info: GroupInfo) -> dict[str, Row]:
+    """The rows of a group by queue."""
+    popped = {each.queue: each.in_flight for each in info.popped_queues}
+    why = _Why(info)
+    return {
+        str(each.queue): [
+            str(each.queue),
+            each.owner,
+            list(each.targets),
+            each.lag,
+            popped.get(each.queue, each.in_flight),
+            why.of(each),
+        ]
+        for each in info.queues
+    }
+
+
+class _Why:
+    """Why a queue is not where it belongs."""
+
+    def __init__(self, info: GroupInfo) -> None:
+        self._info = info
+        self._members = {member.client_id: member for member in info.members}
+        self._away = frozenset(info.unreachable)
+        self._stranded = frozenset(info.stranded)
+        self._off = frozenset(info.switched_off)
+        self._popped = {topic for member in info.members for topic in info.popped_by(member)}
+
+    def of(self, progress: QueueProgress) -> str:
+        """A sentence without its full stop; empty if nothing is wrong."""
+        owner, targets, queue = progress.owner, progress.targets, progress.queue
+        if queue.broker_name in self._away:
+            return f"{queue.broker_name} does not answer"
+        if queue.broker_name in self._off:
+            return f"the group is switched off at {queue.broker_name}"
+        if queue in self._stranded:
+            return "the members' strategies give it to nobody"
+        if len(targets) > 1 and not self._info.broadcasting:
+            return f"members disagree: {len(targets)} of them believe that it is theirs"
+        if owner is not None and owner not in self._members:
+            return f"{owner} is gone, and its lease has not ended yet"
+        if owner is not None and self._members[owner].suspended:
+            return f"{owner} is suspended: it calls no listener"
+        if progress.settled or self._info.broadcasting or queue.topic in self._popped:
+            return ""
+        return self._moving(owner, targets)
+
+    def _moving(self, owner: str | None, targets: Sequence[str]) -> str:
+        if not targets:
+            if owner is None:
+                return ""
+            return f"{owner} holds it, and no member should"
+        if owner is None:
+            return f"{targets[0]} has not asked for it yet, or its lease is on the way"
+        return f"{targets[0]} waits: {owner} has not drained and released it yet"
+
+
+def members_of(info: GroupInfo) -> list[dict[str, Any]]:
+    """The members of a group for its page."""
+    return [
+        {
+            "id": member.client_id,
+            "address": member.address,
+            "strategy": member.strategy if member.consume_type is not ConsumeType.POP else "",
+            "mode": info.mode_of(member),
+            "queues": len(member.queues),
+            "suspended": member.suspended,
+        }
+        for member in info.members
+    ]
+
+
+def changed(before: Mapping[str, Row], now: Mapping[str, Row], *, counts: bool) -> list[Row]:
+    """The rows that are new or have changed; without `counts` those are left out of which only counts have."""
+    if counts:
+        return [row for name, row in now.items() if before.get(name) != row]
+    return [row for name, row in now.items() if name not in before or _plain(before[name]) != _plain(row)]
+
+
+def _plain(row: Row) -> Row:
+    return row[:LAG] + row[IN_FLIGHT + 1 :]
+
+
+def gone(before: Mapping[str, Row], now: Mapping[str, Row]) -> list[str]:
+    """The queues that are no more."""
+    return [name for name in before if name not in now]

@@ -1,0 +1,287 @@
+// One group: its matrix, its timeline, its rebalances, and the moves of one of them as waterfalls. The address has the
+// moment, the window, the rebalance and the member that are shown.
+
+import { clock, duration, fill, h, number, setText, shortName, table } from "/static/pictures/dom.js";
+import { History, NONE } from "/static/pictures/history.js";
+import { swatchClass } from "/static/pictures/palette.js";
+import { Timeline } from "/static/pictures/timeline.js";
+import { waterfall } from "/static/pictures/waterfall.js";
+import { follow, getJson, remember } from "./app.js";
+import { Matrix } from "./matrix.js";
+
+const MOST_REBALANCES = 100;
+const MOST_MOVES = 50;
+const REDRAW_MS = 250;
+
+export function groupView(view, name) {
+  return new GroupView(view, name).start();
+}
+
+class GroupView {
+  constructor(view, name) {
+    this.name = name;
+    this.query = new URLSearchParams(location.search);
+    this.history = null;
+    this.rows = new Map();
+    this.state = null;
+    this.memberList = [];
+    this.moment = null;
+    this.chosen = this.query.get("rebalance");
+    this.problem = h("p", { class: "problem", hidden: true });
+    this.tiles = h("ul", { class: "tiles" });
+    this.moved = h("p", { class: "hint", role: "status" });
+    this.legend = h("ul", { class: "legend", "aria-label": "Consumers; choose one to highlight it" });
+    this.timelineBox = h("div", {});
+    this.rebalances = h("div", {});
+    this.moves = h("div", { "aria-live": "polite" });
+    this.members = h("div", {});
+    this.matrix = new Matrix((client) => this.placeOf(client));
+    fill(
+      view,
+      h("h1", {}, name),
+      h("p", { class: "soft" }, "Consumer group. ", h("a", { href: `/groups/${encodeURIComponent(name)}/dead-letters` }, "Dead letters")),
+      this.problem,
+      this.tiles,
+      h("h2", {}, "Who owns which queue"),
+      this.moved,
+      this.matrix.element,
+      h("h2", {}, "Over time"),
+      h("p", { class: "hint" }, "A strip for each queue, in the colour of its owner. Triangles and dotted lines are causes of rebalances; a thin red line is a queue without an owner. Click or use the slider to go back to a moment."),
+      this.legend,
+      this.timelineBox,
+      h("h2", {}, "Rebalances"),
+      this.rebalances,
+      this.moves,
+      h("h2", {}, "Members"),
+      this.members,
+    );
+  }
+
+  start() {
+    const path = `/api/groups/${encodeURIComponent(this.name)}`;
+    const stop = follow(path, this.name, (document) => this.load(document), (news) => this.update(news));
+    const timer = setInterval(() => {
+      if (this.timeline && this.timeline.live && !document.hidden) this.timeline.redraw();
+    }, REDRAW_MS);
+    const theme = () => {
+      if (this.timeline) this.timeline.redraw();
+      this.matrix.redraw();
+    };
+    addEventListener("themechange", theme);
+    return () => {
+      stop();
+      clearInterval(timer);
+      removeEventListener("themechange", theme);
+      if (this.timeline) this.timeline.close();
+      this.matrix.close();
+    };
+  }
+
+  now() {
+    return Date.now() + this.ahead - this.history.base;
+  }
+
+  placeOf(client) {
+    const found = this.places.get(client);
+    if (found !== undefined) return found;
+    // The brokers know it before the trace tells: a place of its own until then would change its colour.
+    let sum = 0;
+    for (const char of client) sum = (sum * 31 + char.charCodeAt(0)) % 997;
+    return sum;
+  }
+
+  load(found) {
+    this.ahead = found.clock_ms - Date.now();
+    this.history = new History(found);
+    this.places = new Map(this.history.clients.map((client, place) => [client, place]));
+    this.rows.clear();
+    if (this.timeline) {
+      this.timeline.history = this.history;
+    } else {
+      this.timeline = new Timeline(this.history, {
+        now: () => this.now(),
+        onMoment: (t) => this.atMoment(t),
+        onRebalance: (cause) => this.choose(cause),
+      });
+      this.timelineBox.append(this.timeline.element);
+      this.timeline.rebalance = this.chosen;
+      const at = Number(this.query.get("at"));
+      const span = Number(this.query.get("span"));
+      if (span > 0) this.timeline.span = Math.min(3600000, Math.max(1000, span));
+      if (this.query.has("at") && Number.isFinite(at)) this.timeline.choose(at - this.history.base);
+    }
+    this.update({ ...found, queues: [], clients: [], changes: [], members: [], rebalances: [] });
+    this.drawRebalances();
+    if (this.chosen) this.loadMoves();
+  }
+
+  update(news) {
+    if (news.queues || news.changes || news.rebalances || news.clients) {
+      for (const client of news.clients || []) this.places.set(client, this.places.size);
+      this.history.add(news);
+      if (news.rebalances) this.drawRebalances();
+      if (news.rebalances && news.rebalances.some((each) => each.cause === this.chosen)) this.loadMoves();
+    }
+    for (const row of news.rows || []) this.rows.set(row[0], row);
+    for (const name of news.gone || []) this.rows.delete(name);
+    if (news.problem !== undefined) {
+      setText(this.problem, news.problem);
+      this.problem.hidden = !news.problem;
+    }
+    if (news.state) this.state = news.state;
+    if (news.member_list) this.memberList = news.member_list;
+    if (news.clients || news.member_list) this.drawMembers();
+    if (news.rows || news.gone || news.queues) this.sorted = [...this.rows.keys()].sort((a, b) => a.localeCompare(b, "en", { numeric: true }));
+    if (news.rows || news.gone || news.queues) this.tellTimeline();
+    this.drawMatrix();
+    this.drawTiles();
+    this.timeline.redraw();
+  }
+
+  tellTimeline() {
+    const seen = new Map();
+    this.history.queues.forEach((name, place) => {
+      const row = this.rows.get(name);
+      if (row) seen.set(place, row[1] === null ? NONE : (this.places.get(row[1]) ?? NONE));
+    });
+    this.timeline.seen = seen;
+  }
+
+  atMoment(t) {
+    this.moment = t;
+    remember({ at: t === null ? null : (this.history.base + t).toFixed(0), span: t === null ? null : this.timeline.span.toFixed(0) });
+    this.drawMatrix();
+  }
+
+  drawMatrix() {
+    const members = this.memberList.map((each) => each.id);
+    if (this.moment === null) {
+      setText(this.moved, "Now, as the brokers say twice a second.");
+      this.matrix.show((this.sorted || []).map((name) => this.rows.get(name)), members);
+      return;
+    }
+    setText(this.moved, `As of ${clock(this.history.base + this.moment, 3)} UTC, by the trace: ${number(this.history.membersAt(this.moment))} members. Lag is known for now only.`);
+    const rows = this.history.order.map((queue) => {
+      const owner = this.timeline.ownerOf(queue, this.moment);
+      return [this.history.queues[queue], owner === NONE ? null : this.history.clients[owner], null, undefined, undefined, ""];
+    });
+    const owners = [...new Set(rows.map((row) => row[1]).filter((owner) => owner !== null))].sort();
+    this.matrix.show(rows, owners);
+  }
+
+  drawTiles() {
+    const state = this.state;
+    const rows = [...this.rows.values()];
+    const lag = rows.reduce((sum, row) => sum + (row[3] || 0), 0);
+    const alone = rows.filter((row) => row[1] === null).length;
+    const tile = (value, label, kind) => h("li", { class: "tile" }, h("b", { class: kind }, value), h("span", {}, label));
+    const values = state
+      ? [
+          [number(state.members), "members"],
+          [number(rows.length), "queues"],
+          [state.balanced ? "yes" : "not yet", "every owner is the target", state.balanced ? "good" : "warn"],
+          [number(alone), "queues without an owner", alone ? "bad" : null],
+          [number(lag), "messages of lag"],
+        ]
+      : [["–", "no broker knows the group"]];
+    const key = JSON.stringify(values);
+    if (key === this.tilesKey) return;
+    this.tilesKey = key;
+    fill(this.tiles, values.map((each) => tile(...each)));
+    const trouble = state && [...state.disagreements, ...state.unreachable.map((name) => `${name} does not answer`)].join("; ");
+    if (trouble) {
+      setText(this.problem, trouble);
+      this.problem.hidden = false;
+    }
+  }
+
+  drawMembers() {
+    const highlighted = this.timeline ? this.timeline.member : NONE;
+    fill(
+      this.legend,
+      this.memberList.map((member) => {
+        const place = this.placeOf(member.id);
+        const choose = () => {
+          this.timeline.member = this.timeline.member === place ? NONE : place;
+          this.timeline.redraw();
+          this.drawMembers();
+        };
+        return h("li", {}, h("button", { type: "button", "aria-pressed": String(highlighted === place), title: member.id, onclick: choose }, h("i", { class: swatchClass(place) }), shortName(member.id)));
+      }),
+    );
+    fill(
+      this.members,
+      table(
+        ["client id", "address", "mode", "strategy", ">queues", "state"],
+        this.memberList.map((each) => [each.id, each.address || "not connected", each.mode, each.strategy, number(each.queues), each.suspended ? h("span", { class: "warn" }, "suspended") : "consumes"]),
+        "Members",
+      ),
+    );
+  }
+
+  drawRebalances() {
+    const all = this.history.sortedRebalances().reverse();
+    const shown = all.slice(0, MOST_REBALANCES);
+    if (!shown.length) {
+      fill(this.rebalances, h("p", { class: "soft" }, "No rebalance in the last hour."));
+      return;
+    }
+    const chosen = (each) => each.cause === this.chosen;
+    fill(
+      this.rebalances,
+      h("p", { class: "hint" }, `${number(all.length)} rebalances${all.length > shown.length ? `, the latest ${shown.length} of them` : ""}. Choose one to see the way of each queue.`),
+      table(
+        ["time (UTC)", "because", ">members", ">moved", ">needed", ">took", ">no owner", ">two owners"],
+        shown.map((each) => [
+          clock(this.history.base + each.began, 3),
+          h("button", { type: "button", class: "plain", "aria-expanded": String(chosen(each)), onclick: () => this.choose(each.cause) }, each.because),
+          each.members < 0 ? "–" : number(each.members),
+          number(each.moves),
+          number(each.needed),
+          duration(each.ended - each.began),
+          duration(each.orphan_ms),
+          duration(each.double_ms),
+        ]),
+        "Rebalances",
+      ),
+    );
+    const rows = this.rebalances.querySelectorAll("tbody tr");
+    shown.forEach((each, n) => rows[n].classList.toggle("chosen", chosen(each)));
+  }
+
+  choose(cause) {
+    this.chosen = this.chosen === cause ? null : cause;
+    this.timeline.rebalance = this.chosen;
+    remember({ rebalance: this.chosen });
+    const found = this.history.rebalances.get(this.chosen);
+    if (found) {
+      const span = Math.max(1500, found.ended - found.began);
+      this.timeline.show(found.began - span * 0.25, found.ended + span * 0.25);
+    }
+    this.drawRebalances();
+    this.loadMoves();
+  }
+
+  async loadMoves() {
+    const cause = this.chosen;
+    const found = cause && this.history.rebalances.get(cause);
+    if (!found) {
+      fill(this.moves);
+      return;
+    }
+    try {
+      const told = await getJson(`/api/groups/${encodeURIComponent(this.name)}/moves?${new URLSearchParams({ cause })}`);
+      if (cause !== this.chosen) return;
+      const slowest = [...told.moves].sort((a, b) => b.gap_ms - a.gap_ms).slice(0, MOST_MOVES);
+      fill(
+        this.moves,
+        h("h3", {}, `${found.because}: ${number(told.all)} moves`),
+        told.all > slowest.length && h("p", { class: "hint" }, `The ${slowest.length} whose queue nobody read for the longest time.`),
+        !told.all && h("p", { class: "soft" }, "The stages of its moves are not kept, or it moved no queue."),
+        slowest.map((move, n) => waterfall(move, n === 0)),
+      );
+    } catch (error) {
+      fill(this.moves, h("p", { class: "problem" }, error.message));
+    }
+  }
+}

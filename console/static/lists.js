@@ -1,0 +1,82 @@
+// The cluster with its brokers, the list of topics, the list of groups.
+
+import { duration, fill, h, number, table } from "/static/pictures/dom.js";
+import { follow, session } from "./app.js";
+
+function listView(view, title, draw) {
+  const body = h("div", {}, h("p", { class: "soft" }, "Loading …"));
+  fill(view, h("h1", {}, title), body);
+  const show = (document) => fill(body, (document.problems || []).map((text) => h("p", { class: "problem" }, text)), draw(document));
+  return follow("/api/cluster", null, show, show);
+}
+
+export function clusterView(view) {
+  return listView(view, "Cluster", (found) => [
+    h("p", { class: "soft" }, `Name servers ${session.name_servers}`),
+    h(
+      "ul",
+      { class: "tiles" },
+      tile(found.brokers.length, "brokers"),
+      tile(found.topics.filter((each) => !each.system).length, "topics"),
+      tile(found.groups.length, "groups"),
+      tile(found.groups.reduce((sum, each) => sum + each.members, 0), "members"),
+    ),
+    h("h2", {}, "Brokers"),
+    table(
+      ["broker", "address", "state", ">up", ">topics", ">groups", ">held pulls", ">disk free"],
+      found.brokers.map((each) => [
+        each.name,
+        each.address,
+        each.error ? h("span", { class: "bad" }, each.error) : each.disk_full ? h("span", { class: "bad" }, "disk full: refuses sends") : h("span", { class: "good" }, "answers"),
+        each.error ? "–" : duration(each.up_minutes * 60000).replace(/ 0 s$/, ""),
+        number(each.topics),
+        number(each.groups),
+        number(each.held_pulls),
+        each.error || each.disk_total_gb <= 0 ? "–" : `${each.disk_free_gb} of ${each.disk_total_gb} GB`,
+      ]),
+      "Brokers",
+    ),
+    found.brokers.some((each) => each.quirks && each.quirks.length) &&
+      h("p", { class: "warn" }, `Quirks on purpose: ${found.brokers.map((each) => `${each.name}: ${(each.quirks || []).join(", ") || "none"}`).join("; ")}`),
+    h("h2", {}, "Groups"),
+    groups(found.groups),
+  ]);
+}
+
+function tile(value, label) {
+  return h("li", { class: "tile" }, h("b", {}, number(value)), h("span", {}, label));
+}
+
+function groups(list) {
+  if (!list.length) return h("p", { class: "soft" }, "No group yet: rlab consume TOPIC --group NAME makes one.");
+  return table(
+    ["group", ">members", "brokers that know it", ""],
+    list.map((each) => [
+      h("a", { href: `/groups/${encodeURIComponent(each.group)}` }, each.group),
+      number(each.members),
+      each.brokers.join(", "),
+      h("a", { href: `/groups/${encodeURIComponent(each.group)}/dead-letters`, "aria-label": `dead letters of ${each.group}` }, "dead letters"),
+    ]),
+    "Groups",
+  );
+}
+
+export function groupsView(view) {
+  return listView(view, "Groups", (found) => groups(found.groups));
+}
+
+export function topicsView(view) {
+  return listView(view, "Topics", (found) =>
+    table(
+      ["topic", ">brokers", ">queues", ">messages", ""],
+      found.topics.map((each) => [
+        h("a", { href: `/topics/${encodeURIComponent(each.topic)}` }, each.topic),
+        number(each.brokers),
+        number(each.queues),
+        number(each.messages),
+        each.system ? "system" : "",
+      ]),
+      "Topics",
+    ),
+  );
+}

@@ -1,0 +1,272 @@
+"""Follows the trace of a cluster and asks its brokers, as far as somebody looks, and publishes what has changed.
+
+The trace tells what happened, exactly and a second or two late, because nodes send their events once a second. Who owns
+what now is asked of the brokers; so the page is right within half a second, and its timeline a moment later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import anyio
+from anyio.abc import TaskGroup
+
+from client.admin.admin import Admin
+from client.admin.records import GroupInfo
+from client.config import wall_clock_ms
+from console.channel import Channel
+from console.matrix import Row, changed, gone, members_of, rows_of, with_progress
+from console.overview import overview
+from model.errors import GroupNotExist, RlabError, ServiceNotAvailable
+from model.limits import MAX_CONSOLE_GROUPS
+from pictures.group_picture import GroupPicture
+from pictures.trace_pictures import TracePictures
+
+logger = logging.getLogger(__name__)
+
+TRACE_INTERVAL_S = 0.5
+PROGRESS_INTERVAL_S = 0.4
+GROUP_INTERVAL_S = 2.0
+COUNTS_INTERVAL_S = 2.0
+OVERVIEW_INTERVAL_S = 2.0
+SHARE = 20
+"""A poll is repeated after at least so many times its own length: all polls take a twentieth of the loop."""
+IDLE_S = 120.0
+"""How long a subject is followed after its last page has gone: one that comes back within it reads on."""
+HISTORY_MS = 3_600_000.0
+"""How far back the trace is read at the start."""
+
+
+@dataclass(slots=True)
+class Subject:
+    """What pages follow: a group, or the cluster as a whole."""
+
+    channel: Channel
+    document: dict[str, Any] = field(default_factory=dict)  # of the poll
+    info: GroupInfo | None = None
+    rows: dict[str, Row] = field(default_factory=dict)
+    pages: int = 0
+    left_at: float = 0.0  # loop time
+    news: anyio.Event = field(default_factory=anyio.Event)
+    loaded: anyio.Event = field(default_factory=anyio.Event)  # after the first poll
+
+    def publish(self, update: dict[str, Any]) -> None:
+        """Publish an update to all pages."""
+        self.channel.publish(to_json(update))
+        self.news.set()
+        self.news = anyio.Event()
+
+
+def to_json(document: Any) -> bytes:
+    """A document as JSON on one line."""
+    return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "replace")
+
+
+class Watcher:
+    """Watches one cluster for all pages; made by `watching`."""
+
+    def __init__(self, admin: Admin, tasks: TaskGroup, epoch: str, clock_ms: Callable[[], float]) -> None:
+        self.admin = admin
+        self.clock_ms = clock_ms
+        self.pictures = TracePictures(clock_ms() - HISTORY_MS)
+        self.problem = ""  # why the trace cannot be read
+        self._tasks = tasks
+        self._epoch = epoch
+        self._made = 0
+        self._groups: dict[str, Subject] = {}
+        self._cluster = self._subject()
+        self._tasks.start_soon(self._follow_trace)
+
+    def _subject(self) -> Subject:
+        self._made += 1  # a channel that was forgotten and made again must not take the ids of the old one
+        return Subject(Channel(f"{self._epoch}{self._made:x}"))
+
+    # --- pages -------------------------------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def watch(self, group: str | None) -> AsyncIterator[Subject]:
+        """Follow a group, or without one the cluster, while the block runs; the first poll is done.
+
+        Raises:
+            ServiceNotAvailable: too many groups are watched.
+
+        Cancellation: harmless.
+        """
+        subject = self._subject_of(group)
+        subject.pages += 1
+        try:
+            await subject.loaded.wait()
+            yield subject
+        finally:
+            subject.pages -= 1
+            subject.left_at = asyncio.get_running_loop().time()
+
+    def _subject_of(self, group: str | None) -> Subject:
+        if group is None:
+            if not self._cluster.document and not self._cluster.pages:
+                self._tasks.start_soon(self._poll_cluster)
+                self._cluster.document = {"brokers": []}
+            return self._cluster
+        subject = self._groups.get(group)
+        if subject is None:
+            self._make_room()
+            subject = self._groups[group] = self._subject()
+            picture = self.pictures.groups.get(group)
+            if picture is not None:
+                picture.news()  # the page begins with all of it
+            self._tasks.start_soon(self._poll_group, group, subject)
+        return subject
+
+    def _make_room(self) -> None:
+        if len(self._groups) < MAX_CONSOLE_GROUPS:
+            return
+        idle = [name for name, subject in self._groups.items() if not subject.pages]
+        if not idle:
+            raise ServiceNotAvailable(f"{len(self._groups)} groups are watched already: close some pages")
+        del self._groups[min(idle, key=lambda name: self._groups[name].left_at)]
+
+    def group_document(self, group: str, subject: Subject) -> dict[str, Any]:
+        """All about a group: the picture of its trace, and its rows now; `id` is where its updates go on."""
+        picture = self.pictures.groups.get(group)
+        if picture is None:
+            picture = GroupPicture(group, self.pictures.base_ms)
+        else:
+            self._publish_news(picture, subject)
+        return {
+            **picture.document(),
+            **subject.document,
+            "rows": list(subject.rows.values()),
+            "settled": round(self.pictures.settled_ms - self.pictures.base_ms, 1),
+            "clock_ms": self.clock_ms(),
+            "id": subject.channel.last_id,
+        }
+
+    def cluster_document(self, subject: Subject) -> dict[str, Any]:
+        """All about the cluster."""
+        return {**subject.document, "clock_ms": self.clock_ms(), "id": subject.channel.last_id}
+
+    # --- the trace ---------------------------------------------------------------------------------------------------
+
+    async def _follow_trace(self) -> None:
+        trace = self.admin.trace(self.pictures.base_ms)
+        while True:
+            try:
+                self.pictures.take(await trace.read())
+                self.problem = ""
+            except RlabError as error:
+                self.problem = f"the trace cannot be read: {error}"
+                logger.info("%s", self.problem)
+            self.pictures.advance(self.clock_ms())
+            for group, subject in self._groups.items():
+                picture = self.pictures.groups.get(group)
+                if picture is not None:
+                    self._publish_news(picture, subject)
+            await anyio.sleep(TRACE_INTERVAL_S)
+
+    def _publish_news(self, picture: GroupPicture, subject: Subject) -> None:
+        news = picture.news()
+        if len(news) > 1:
+            subject.publish({**news, "settled": round(self.pictures.settled_ms - self.pictures.base_ms, 1)})
+
+    # --- polls -------------------------------------------------------------------------------------------------------
+
+    async def _poll_group(self, group: str, subject: Subject) -> None:
+        """Ask after the owners often, after all of the group rarely, until nobody looks any more."""
+        loop = asyncio.get_running_loop()
+        group_due = counts_due = 0.0
+        while self._groups.get(group) is subject and (subject.pages or loop.time() < subject.left_at + IDLE_S):
+            began = loop.time()
+            is_whole = began >= group_due
+            try:
+                if is_whole or subject.info is None:
+                    subject.info = await self.admin.group(group)
+                    group_due = loop.time() + max(GROUP_INTERVAL_S, SHARE * (loop.time() - began))
+                else:
+                    progress = await self.admin.progress(group)
+                    subject.info = with_progress(subject.info, progress)
+                    if {each.queue for each in progress} != {each.queue for each in subject.info.queues}:
+                        group_due = 0.0  # it has other queues now
+                problem = ""
+            except GroupNotExist:
+                subject.info, problem = None, "no broker knows this group: nobody has consumed with it yet"
+            except RlabError as error:
+                problem = str(error)
+            with_counts = began >= counts_due
+            if with_counts:
+                counts_due = began + COUNTS_INTERVAL_S
+            moved = self._publish_rows(subject, problem, counts=with_counts)
+            if moved:
+                group_due = min(group_due, loop.time() + PROGRESS_INTERVAL_S)  # targets may have changed with it
+            subject.loaded.set()
+            await anyio.sleep(max(PROGRESS_INTERVAL_S, SHARE * (loop.time() - began) if not is_whole else 0.0))
+        if self._groups.get(group) is subject:
+            del self._groups[group]
+
+    def _publish_rows(self, subject: Subject, problem: str, *, counts: bool) -> bool:
+        """Publish what has changed; returns whether a queue has another owner."""
+        info = subject.info
+        rows = {} if info is None else rows_of(info)
+        update: dict[str, Any] = {}
+        told = changed(subject.rows, rows, counts=counts)
+        if told:
+            update["rows"] = told
+        if lost := gone(subject.rows, rows):
+            update["gone"] = lost
+        moved = any(row[0] not in subject.rows or subject.rows[row[0]][1] != row[1] for row in told)
+        # A row whose counts were not told keeps those that pages know, so that they are told later.
+        names = {row[0] for row in told}
+        subject.rows = {name: row if name in names else subject.rows[name] for name, row in rows.items()}
+        document = {
+            "problem": problem or self.problem,
+            "state": None if info is None else _state(info),
+            "member_list": [] if info is None else members_of(info),
+        }
+        update.update({name: value for name, value in document.items() if subject.document.get(name) != value})
+        subject.document = document
+        if update:
+            subject.publish({**update, "polled": round(self.clock_ms() - self.pictures.base_ms, 1)})
+        return moved
+
+    async def _poll_cluster(self) -> None:
+        subject = self._cluster
+        while True:
+            if subject.pages or not subject.loaded.is_set():
+                document = await overview(self.admin, self.problem)
+                if document != subject.document:
+                    subject.document = document
+                    subject.publish(document)
+                subject.loaded.set()
+            await anyio.sleep(OVERVIEW_INTERVAL_S)
+
+
+def _state(info: GroupInfo) -> dict[str, Any]:
+    return {
+        "version": info.version,
+        "members": len(info.members),
+        "balanced": info.balanced,
+        "broadcasting": info.broadcasting,
+        "coordinator": info.assignment.coordinator,
+        "disagreements": [f"{each.what}: {each.consequence}" for each in info.disagreements],
+        "unreachable": list(info.unreachable),
+    }
+
+
+@asynccontextmanager
+async def watching(
+    name_servers: str, epoch: str, tasks: TaskGroup, clock_ms: Callable[[], float] = wall_clock_ms
+) -> AsyncIterator[Watcher]:
+    """Watch a cluster while the block runs; the tasks are those of the caller, who ends them.
+
+    Raises:
+        ConnectFailed: no name server answers.
+
+    Cancellation: harmless.
+    """
+    async with Admin(name_servers) as admin:
+        yield Watcher(admin, tasks, epoch, clock_ms)

@@ -1,0 +1,81 @@
+// Elements and texts. Whatever comes from a cluster becomes a text node or an attribute value, never markup: nothing
+// here, or in any other script, parses HTML.
+
+export function h(tag, attributes, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes || {})) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (name === "class") element.className = value;
+    else element.setAttribute(name, value === true ? "" : String(value));
+  }
+  append(element, children);
+  return element;
+}
+
+function append(element, children) {
+  for (const child of children) {
+    if (child === null || child === undefined || child === false) continue;
+    if (Array.isArray(child)) append(element, child);
+    else element.append(child instanceof Node ? child : document.createTextNode(String(child)));
+  }
+}
+
+export function fill(element, ...children) {
+  element.replaceChildren();
+  append(element, children);
+  return element;
+}
+
+export function setText(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+export function table(heads, rows, caption) {
+  const numeric = heads.map((head) => head.startsWith(">"));
+  return h(
+    "div",
+    { class: "wide", tabindex: "0", role: "region", "aria-label": caption },
+    h(
+      "table",
+      { role: "table" }, // on a narrow page rows are blocks, which would cost them their meaning
+      h("caption", { class: "unseen" }, caption),
+      h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, heads.map((head, n) => h("th", { scope: "col", role: "columnheader", class: numeric[n] ? "n" : null }, head.replace(/^>/, ""))))),
+      h("tbody", { role: "rowgroup" }, rows.map((cells) => h("tr", { role: "row" }, cells.map((cell, n) => h("td", { role: "cell", class: numeric[n] ? "n" : null, "data-head": heads[n].replace(/^>/, "") }, cell))))),
+    ),
+  );
+}
+
+export function number(value) {
+  return value === null || value === undefined ? "–" : Number(value).toLocaleString("en");
+}
+
+export function duration(ms) {
+  if (ms === null || ms === undefined) return "–";
+  if (ms < 10) return `${ms.toFixed(1)} ms`;
+  if (ms < 1000) return `${Math.round(ms)} ms`;
+  if (ms < 60000) return `${(ms / 1000).toFixed(ms < 10000 ? 1 : 0)} s`;
+  if (ms < 3600000) return `${Math.floor(ms / 60000)} min ${Math.round((ms % 60000) / 1000)} s`;
+  return `${(ms / 3600000).toFixed(1)} h`;
+}
+
+const pad = (n, digits = 2) => String(n).padStart(digits, "0");
+
+// The time of day, UTC as everywhere in this project; `digits` of a second.
+export function clock(ms, digits = 0) {
+  const at = new Date(ms);
+  const text = `${pad(at.getUTCHours())}:${pad(at.getUTCMinutes())}:${pad(at.getUTCSeconds())}`;
+  return digits ? `${text}.${pad(at.getUTCMilliseconds(), 3).slice(0, digits)}` : text;
+}
+
+export function dateAndClock(ms) {
+  const at = new Date(ms);
+  if (Number.isNaN(at.getTime())) return `${ms} ms`;
+  return `${at.getUTCFullYear()}-${pad(at.getUTCMonth() + 1)}-${pad(at.getUTCDate())} ${clock(ms, 3)}`;
+}
+
+// The instance name in a client id, which people choose.
+export function shortName(client) {
+  if (client === null || client === undefined) return "nobody";
+  return client.slice(client.indexOf("@") + 1) || client;
+}

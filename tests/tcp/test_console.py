@@ -1,0 +1,223 @@
+"""The console over HTTP: what it answers, what it refuses, how its streams resume, and that text stays text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import anyio
+import pytest
+import uvloop
+
+from broker.broker import run_broker
+from broker.config import BrokerConfig
+from client import Admin, Message, Producer, PushConsumer
+from console.server import ConsoleOptions, run_console
+from model.errors import ConfigError
+from namesrv.config import NameServerConfig
+from namesrv.server import run_name_server
+
+pytestmark = pytest.mark.tcp
+ANY = "127.0.0.1:0"
+MARKUP = "<img src=x onerror=alert(1)>"
+
+
+class Browser:
+    """Asks a console as a browser does."""
+
+    def __init__(self, session: aiohttp.ClientSession, address: str) -> None:
+        self._session = session
+        self.address = address
+        self.token = ""
+
+    async def get(self, path: str, **headers: str) -> tuple[int, str, Any]:
+        async with self._session.get(f"http://{self.address}{path}", headers=headers) as answer:
+            return answer.status, await answer.text(), answer.headers
+
+    async def json(self, path: str) -> Any:
+        status, text, _ = await self.get(path)
+        assert status == 200, text
+        return json.loads(text)
+
+    async def change(self, name: str, wanted: Any, **headers: str) -> tuple[int, Any]:
+        known = {"Origin": f"http://{self.address}", "X-Console-Token": self.token, **headers}
+        async with self._session.post(f"http://{self.address}/api/{name}", json=wanted, headers=known) as answer:
+            return answer.status, await answer.json()
+
+    @asynccontextmanager
+    async def stream(self, query: str, last_id: str = "") -> AsyncIterator[AsyncIterator[dict[str, str]]]:
+        headers = {"Last-Event-ID": last_id} if last_id else {}
+        async with self._session.get(f"http://{self.address}/api/stream?{query}", headers=headers) as answer:
+            assert answer.content_type == "text/event-stream"
+            yield self._events(answer)
+
+    @staticmethod
+    async def _events(answer: aiohttp.ClientResponse) -> AsyncIterator[dict[str, str]]:
+        event: dict[str, str] = {}
+        async for line in answer.content:
+            name, _, value = line.decode().rstrip("\n").partition(": ")
+            if name:
+                event[name] = value
+            elif event:
+                yield event
+                event = {}
+
+
+@asynccontextmanager
+async def consoled_cluster(tmp_path: Path, **options: Any) -> AsyncIterator[tuple[str, Browser]]:
+    async with (
+        run_name_server(NameServerConfig(listen=ANY)) as name_server,
+        run_broker(
+            BrokerConfig(name="b", data_dir=tmp_path, listen=ANY, name_servers=(name_server.address,))
+        ) as running,
+    ):
+        await running.broker.topics.registration.wait_tried()
+        made = ConsoleOptions(name_servers=name_server.address, **options)
+        async with run_console(made) as address, aiohttp.ClientSession() as session:
+            browser = Browser(session, address)
+            browser.token = (await browser.json("/api/session"))["token"]
+            yield name_server.address, browser
+
+
+async def nothing(messages: Any) -> None:
+    """A listener."""
+
+
+def test_a_group_is_shown_with_its_owners_and_a_page_that_was_away_reads_on(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with consoled_cluster(tmp_path) as (address, browser), Admin(address) as admin:
+            await admin.create_topic("t", queues=2)
+            with anyio.fail_after(20):
+                async with PushConsumer(address, group="g") as consumer:
+                    await consumer.subscribe("t", nothing)
+                    found = await browser.json("/api/groups/g")
+                    while not all(row[1] for row in found["rows"]) or len(found["rows"]) < 2:
+                        found = await browser.json("/api/groups/g")
+                    owners = {row[0]: row[1] for row in found["rows"]}
+                    assert owners["t@b:0"] == owners["t@b:1"] == consumer.client_id
+                    first_id = found["id"]
+                    async with browser.stream(f"group=g&after={first_id}") as events:
+                        changes = 0
+                        async for event in events:
+                            if "data" in event:
+                                news = json.loads(event["data"])
+                                changes += len(news.get("changes", ())) // 4
+                                if changes == 2:
+                                    assert news["clients"] == [consumer.client_id]
+                                    break
+                        last_id = event["id"]
+                    whole = await browser.json("/api/groups/g")
+                    assert [whole["changes"][n + 2] for n in (0, 4)] == [0, 0]
+                    assert whole["rebalances"][0]["because"] == f"{consumer.client_id} started"
+                # Away meanwhile: the member has left. From its last id the page learns just that.
+                async with browser.stream("group=g", last_id) as events:
+                    async for event in events:
+                        if json.loads(event.get("data", "{}")).get("member_list") == []:
+                            break
+                async with browser.stream("group=g", "beef-7") as events:
+                    told = [event async for event in events]
+                    assert told[-1]["event"] == "reset", "an id of another run: load all again"
+
+    uvloop.run(main())
+
+
+def test_who_is_not_our_own_page_changes_nothing_and_other_names_are_not_answered(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with consoled_cluster(tmp_path, allow_changes=True) as (address, browser), Admin(address) as admin:
+            await admin.create_topic("t", queues=1)
+            wanted = {"topic": "t", "body": "x"}
+            foreign = {"Origin": "http://evil.example"}
+            assert (await browser.change("publish", wanted, **foreign))[0] == 403
+            assert (await browser.change("publish", wanted, **{"X-Console-Token": "guess"}))[0] == 403
+            assert (await browser.get("/api/session", Host="evil.example"))[0] == 403
+            assert (await browser.get("/", Host="evil.example"))[0] == 403
+            assert (await browser.json("/api/topics/t"))["queues"][0]["max"] == 0
+
+            status, told = await browser.change("publish", wanted)
+            assert (status, "t@b:0" in told["done"]) == (200, True)
+            assert (await browser.json("/api/topics/t"))["queues"][0]["max"] == 1
+            assert (await browser.change("publish", {"topic": "t", "body": 7}))[0] == 400
+            assert (await browser.change("publish", ["t"]))[0] == 400
+            assert (await browser.change("nothing", {}))[0] == 400
+            assert (await browser.change("act", {"name": "b", "action": "kill"}))[0] == 409, "it owns no process"
+            assert (await browser.change("scale", {"topic": "t", "queues": 3}))[0] == 200
+            assert len((await browser.json("/api/topics/t"))["queues"]) == 3
+
+    uvloop.run(main())
+
+
+def test_it_is_read_only_unless_told_otherwise(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with consoled_cluster(tmp_path) as (_, browser):
+            assert browser.token == "", "nobody needs it"
+            status, told = await browser.change("publish", {"topic": "t", "body": "x"})
+            assert (status, "--allow-changes" in told["error"]) == (403, True)
+
+    uvloop.run(main())
+
+
+def test_markup_in_keys_and_bodies_is_answered_as_json_that_no_browser_runs(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with consoled_cluster(tmp_path) as (address, browser), Admin(address) as admin:
+            await admin.create_topic("t", queues=1)
+            async with Producer(address, group="p") as producer:
+                sent = await producer.send(
+                    Message("t", f"{MARKUP}\n\n: ping".encode(), keys=(MARKUP.replace(" ", "_"),))
+                )
+            for query in ("topic=t&queue=b:0", "topic=t&queue=b:0&offset=0", f"id={sent.message_id}"):
+                _, text, headers = await browser.get(f"/api/messages?{query}")
+                [message] = json.loads(text)["messages"]
+                assert (message["body"], message["offset"]) == (f"{MARKUP}\n\n: ping", 0)
+                assert headers["Content-Type"].startswith("application/json")
+                assert headers["X-Content-Type-Options"] == "nosniff"
+            for bad in ("topic=t&queue=b:x", "topic=t&queue=b:0&offset=-1", "topic=&queue=b:0", ""):
+                assert (await browser.get(f"/api/messages?{bad}"))[0] == 400
+
+    uvloop.run(main())
+
+
+def test_every_view_has_an_address_and_nothing_else_is_served(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with consoled_cluster(tmp_path) as (_, browser):
+            for path in ("/", "/topics", "/topics/a%7Cb", "/groups/g", "/groups/g/dead-letters", "/test-cluster"):
+                status, text, headers = await browser.get(path)
+                assert (status, "<script type" in text) == (200, True)
+                assert "script-src 'self'" in headers["Content-Security-Policy"]
+            for path in ("/static/console/app.js", "/static/pictures/timeline.js", "/static/pictures/pictures.css"):
+                assert (await browser.get(path))[0] == 200
+            for path in (
+                "/static/console/..%2Fserver.py",
+                "/static/model/limits.py",
+                "/static/console/nothing.js",
+                "/static/console/..",
+                "/other",
+            ):
+                assert (await browser.get(path))[0] == 404
+            assert (await browser.get("/api/groups/no%20group"))[0] in (200, 400)
+
+    uvloop.run(main())
+
+
+def test_changes_are_not_allowed_on_an_address_that_others_reach(tmp_path: Path) -> None:
+    async def main() -> None:
+        options = ConsoleOptions(name_servers="127.0.0.1:1", listen="0.0.0.0:0", allow_changes=True)
+        with pytest.raises(ConfigError, match="everybody who reaches it"):
+            async with run_console(options):
+                raise AssertionError("not reached")
+
+    uvloop.run(main())
+
+
+def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with consoled_cluster(tmp_path) as (address, browser):
+            options = ConsoleOptions(name_servers=address, listen=browser.address)
+            with pytest.raises(ConfigError, match=f"cannot listen on {browser.address}"):
+                async with run_console(options):
+                    raise AssertionError("not reached")
+
+    uvloop.run(main())

@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from client.admin.records import GroupInfo, GroupMemberInfo, QueueProgress
+from console.matrix import changed, gone, members_of, rows_of, with_progress
+from model.group_settings import GroupSettings
+from model.heartbeat import ConsumeType, MessageModel
+from model.message_queue import MessageQueue
+from model.subscription import SubscriptionData
+
+QUEUE = MessageQueue("t", "b", 0)
+
+
+def member(client: str, **changes: Any) -> GroupMemberInfo:
+    made = GroupMemberInfo(
+        client_id=client,
+        address="",
+        subscriptions=(SubscriptionData(topic="t"),),
+        strategy="AVG",
+        model=MessageModel.CLUSTERING,
+        consume_type=ConsumeType.PASSIVELY,
+        expires_in_s=60.0,
+        queues=(),
+        brokers=("b",),
+    )
+    return replace(made, **changes)
+
+
+def progress(owner: str | None, *targets: str, **changes: Any) -> QueueProgress:
+    made = QueueProgress(queue=QUEUE, min_offset=0, max_offset=20, committed=12, owner=owner, targets=targets)
+    return replace(made, **changes)
+
+
+def group(queue: QueueProgress, *members: GroupMemberInfo, **changes: Any) -> GroupInfo:
+    made = GroupInfo(
+        group="g",
+        version=1,
+        created_ms=0,
+        members=members,
+        queues=(queue,),
+        disagreements=(),
+        unknown_strategies=(),
+        unreachable=(),
+    )
+    return replace(made, **changes)
+
+
+C1, C2 = member("c1"), member("c2")
+
+
+def test_a_row_has_the_owner_the_target_the_lag_and_what_is_in_flight() -> None:
+    info = group(progress("c1", "c1", in_flight=3), C1)
+
+    assert rows_of(info) == {"t@b:0": ["t@b:0", "c1", ["c1"], 8, 3, ""]}
+
+
+@pytest.mark.parametrize(
+    ("info", "why"),
+    [
+        (group(progress("c1", "c1"), C1), ""),
+        (group(progress("c1", "c2"), C1, C2), "c2 waits: c1 has not drained and released it yet"),
+        (group(progress(None, "c2"), C1, C2), "c2 has not asked for it yet, or its lease is on the way"),
+        (group(progress("c9", "c1"), C1), "c9 is gone, and its lease has not ended yet"),
+        (group(progress("c1", "c1"), member("c1", suspended=True)), "c1 is suspended: it calls no listener"),
+        (group(progress("c1", "c1"), C1, unreachable=("b",)), "b does not answer"),
+        (
+            group(progress("c1", "c1"), C1, settings={"b": GroupSettings(consume=False)}),
+            "the group is switched off at b",
+        ),
+        (group(progress("c1", "c1", "c2"), C1, C2), "members disagree: 2 of them believe that it is theirs"),
+        (group(progress(None), C1), "the members' strategies give it to nobody"),
+        (group(progress("c1"), member("c1", subscriptions=())), "c1 holds it, and no member should"),
+        (group(progress(None)), ""),
+    ],
+)
+def test_a_queue_that_is_not_where_it_belongs_says_why(info: GroupInfo, why: str) -> None:
+    assert rows_of(info)["t@b:0"][-1] == why
+
+
+def test_newer_owners_keep_the_targets_that_are_known() -> None:
+    info = with_progress(group(progress("c1", "c2"), C1, C2), [progress("c2")])
+
+    assert (info.queues[0].owner, info.queues[0].targets) == ("c2", ("c2",))
+
+
+def test_a_row_of_which_only_counts_have_changed_waits_until_counts_are_told() -> None:
+    before = {"q": ["q", "c1", ["c1"], 1, 0, ""]}
+    counted = {"q": ["q", "c1", ["c1"], 2, 1, ""]}
+    moved = {"q": ["q", "c2", ["c1"], 1, 0, ""]}
+
+    assert changed(before, counted, counts=False) == []
+    assert changed(before, counted, counts=True) == [counted["q"]]
+    assert changed(before, moved, counts=False) == [moved["q"]]
+    assert changed({}, moved, counts=False) == [moved["q"]]
+    assert (gone(before, {}), gone(before, moved)) == (["q"], [])
+
+
+def test_members_are_told_with_what_they_do() -> None:
+    [told] = members_of(group(progress("c1", "c1"), replace(C1, queues=(QUEUE,))))
+
+    assert told == {
+        "id": "c1",
+        "address": "",
+        "strategy": "AVG",
+        "mode": "pull",
+        "queues": 1,
+        "suspended": False,
+    }
