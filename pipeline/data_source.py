@@ -4,12 +4,15 @@
 
 docs/spark-source.md and docs/spark-sink.md list the options.
 
+A table in SQL, `CREATE TABLE orders USING rlab OPTIONS (...)`, has its options in its schema: see `tables.py`.
+
 Spark makes these objects in processes of its own, pickles readers and writers, and calls `reader` and `streamReader` by
 keyword, so their parameter is named `schema` whether it is used or not.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import (
@@ -22,10 +25,12 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from model.errors import ConfigError
+from pipeline.given_options import GivenOptions
 from pipeline.source.columns import SCHEMA, check_schema
-from pipeline.source.options import parse_options
+from pipeline.source.options import OPTIONS, SELECTIONS, SourceOptions, parse_options
 from pipeline.source.reader import BatchReader, PushingReader
 from pipeline.source.stream import RefusedStream, StreamReader
+from pipeline.tables import options_of_create, options_with, schema_with
 
 if TYPE_CHECKING:
     from pipeline.sink.options import SinkOptions
@@ -43,18 +48,18 @@ class RlabDataSource(DataSource):
         """All columns; see `pipeline/source/columns.py`. Spark asks for them in `load()`.
 
         Options that neither kind of read takes are refused then: later, the error of a stream is that of its query.
-        Without any option this is the schema of a table in SQL, whose options come with its reads.
+        Spark also asks when a table is created in SQL. One without options gets them with each statement.
         """
+        of_table = options_of_create(self.options)
+        if of_table is not None:
+            return _schema_of_table(of_table)
         if self.options:
-            try:
-                parse_options(self.options, streaming=False)
-            except ConfigError:
-                parse_options(self.options, streaming=True)
+            _check_read(self.options)
         return SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Make the reader of a batch."""
-        options = parse_options(self.options, streaming=False)
+        options = self._source_options(schema, streaming=False)
         # Two classes, because in pyspark 4.3 a reader with `pushFilters` fails unless a setting of the session, which
         # is off by default, allows it.
         kind = PushingReader if options.filter_pushdown else BatchReader
@@ -67,7 +72,7 @@ class RlabDataSource(DataSource):
         here with an UnboundLocalError of its own.
         """
         try:
-            return StreamReader(parse_options(self.options, streaming=True), check_schema(schema))
+            return StreamReader(self._source_options(schema, streaming=True), check_schema(schema))
         except ConfigError as error:
             return RefusedStream(error)
 
@@ -76,9 +81,10 @@ class RlabDataSource(DataSource):
         if overwrite:
             raise ConfigError("a topic cannot be overwritten, only appended to: use mode('append')")
         # Imported late, as all of the sink: the processes that Spark starts for a read do not need it.
+        from pipeline.sink.options import SINK_OPTIONS  # noqa: PLC0415
         from pipeline.sink.writer import BatchSink, check_topic_exists  # noqa: PLC0415
 
-        options = self._sink_options(schema)
+        options = self._sink_options(options_with(self.options, schema, SINK_OPTIONS), schema)
         check_topic_exists(options)
         return BatchSink(options)
 
@@ -86,13 +92,52 @@ class RlabDataSource(DataSource):
         """Make the writer of a stream."""
         from pipeline.sink.writer import StreamSink  # noqa: PLC0415
 
-        return StreamSink(self._sink_options(schema))
+        if "nameserver" not in {name.lower() for name in self.options}:
+            raise ConfigError(
+                "option nameServer is missing. The options of a table are not used here, because Spark gives its "
+                "schema to no stream that writes: use writeStream.format('rlab') and options, or give them to toTable"
+            )
+        return StreamSink(self._sink_options(self.options, schema))
 
-    def _sink_options(self, schema: StructType) -> SinkOptions:
+    def _source_options(self, schema: StructType, *, streaming: bool) -> SourceOptions:
+        given = options_with(self.options, schema, OPTIONS, SELECTIONS)
+        if not given:
+            raise ConfigError(
+                "the rlab source got no options. To a table they belong when it is created, CREATE TABLE t USING rlab "
+                "OPTIONS (nameServer '...', subscribe '...') without columns, or to each read: FROM t WITH (nameServer "
+                "= '...', subscribe = '...')"
+            )
+        return parse_options(given, streaming=streaming)
+
+    def _sink_options(self, given: Mapping[str, str], schema: StructType) -> SinkOptions:
         from pipeline.sink.options import Partitioning, parse_sink_options  # noqa: PLC0415
         from pipeline.sink.rows import check_sink_schema  # noqa: PLC0415
 
-        options = parse_sink_options(self.options)
+        options = parse_sink_options(given)
         needs_queue_id = options.partitioning is Partitioning.QUEUE_ID
         check_sink_schema(schema, topic=options.topic, needs_queue_id=needs_queue_id)
         return options
+
+
+def _check_read(options: Mapping[str, str]) -> None:
+    """Refuse options that neither a batch nor a stream takes."""
+    try:
+        parse_options(options, streaming=False)
+    except ConfigError:
+        parse_options(options, streaming=True)
+
+
+def _schema_of_table(given: Mapping[str, str]) -> StructType:
+    """The columns of a table that is created with these options: those of the sink if it can only be written."""
+    from pipeline.sink.options import SINK_OPTIONS, parse_sink_options  # noqa: PLC0415
+    from pipeline.sink.rows import SINK_SCHEMA  # noqa: PLC0415
+
+    GivenOptions(given, list(dict.fromkeys((*OPTIONS, *SINK_OPTIONS))), "table")
+    of_source = options_with({}, schema_with(SCHEMA, given), OPTIONS)
+    of_sink = options_with({}, schema_with(SCHEMA, given), SINK_OPTIONS)
+    reads, writes = len(of_source) > 1, "topic" in of_sink
+    if reads:
+        _check_read(of_source)
+    if len(of_sink) > 1 or not reads:
+        parse_sink_options(of_sink)
+    return schema_with(SINK_SCHEMA if writes and not reads else SCHEMA, given) if given else SCHEMA

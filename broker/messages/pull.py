@@ -80,8 +80,9 @@ class Pulls(Feature):
     # --- offsets of a queue ------------------------------------------------------------------------------------------
 
     def max_offset(self, connection: Connection, request: Command) -> Reply:
-        """The offset that the next message gets."""
-        return Reply({"offset": self._store.max_offset(*self._queue(request))})
+        """The offset that the next message gets, and the number of the topic that it is an offset of."""
+        topic_id, queue_id = self._queue(request)
+        return Reply({"offset": self._store.max_offset(topic_id, queue_id), "topic_id": topic_id})
 
     def min_offset(self, connection: Connection, request: Command) -> Reply:
         """The lowest offset still held."""

@@ -13,7 +13,7 @@ from typing import Any
 import msgpack
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.types import BinaryType, DataType, IntegerType, LongType, MapType, StringType, StructType
+from pyspark.sql.types import BinaryType, DataType, IntegerType, LongType, MapType, StringType, StructField, StructType
 
 from model.errors import ConfigError, MessageIllegal
 from model.limits import MAX_BODY_BYTES, MAX_KEYS, MAX_PAYLOAD_BYTES, MAX_PROPERTIES
@@ -27,6 +27,11 @@ _TYPES: dict[str, tuple[DataType, ...]] = {
     "queue_id": (IntegerType(), LongType()),
     "properties": (MapType(StringType(), StringType()),),
 }
+SINK_SCHEMA = StructType([StructField(name, kinds[-1]) for name, kinds in _TYPES.items()])
+"""Columns of a table that can only be written, of the wider type: into a string Spark puts the bytes of a binary as
+well, unchanged, but it puts no string into a binary."""
+_SET_BY_BROKERS = ("broker", "offset", "msg_id", "born_ts", "store_ts", "reconsume_times")
+"""Columns of the source that no row can set."""
 CHUNK_OVERHEAD_BYTES = 256
 """Bytes around a message in a chunk: a topic of at most 127 characters, two numbers, lengths."""
 
@@ -37,12 +42,16 @@ _NO_PROPERTIES: dict[str, str] = {}
 def check_sink_schema(schema: StructType, *, topic: str | None, needs_queue_id: bool) -> None:
     """Refuse a DataFrame whose columns cannot be sent, before anything is written.
 
-    `topic` is that of option topic; the partitioner queueId needs column queue_id.
+    `topic` is that of option topic; the partitioner queueId needs column queue_id. An INSERT into a table that can also
+    be read has all columns of the source: those that brokers set have to be null in each row.
 
     Raises:
         ConfigError: a column is missing, unknown, or has a type that cannot be sent.
     """
+    is_of_table = set(_SET_BY_BROKERS).issubset(schema.names)
     for field in schema:
+        if is_of_table and field.name in _SET_BY_BROKERS:
+            continue
         wanted = _TYPES.get(field.name)
         if wanted is None:
             raise ConfigError(
@@ -95,6 +104,12 @@ class RowEncoder:
         """
         columns = {name: batch.column(number) for number, name in enumerate(batch.schema.names)}
         n = batch.num_rows
+        for name in _SET_BY_BROKERS:
+            if name in columns and columns[name].null_count < n:
+                raise MessageIllegal(
+                    f"column {name} has a value in a row, and brokers set it: name the columns to write, as in INSERT "
+                    "INTO t (key, tag, body) SELECT key, tag, body FROM ..."
+                )
         topics, bodies = self._topics(columns, n), _bodies(columns["body"])
         keys, tags = _texts(columns.get("key"), n), _texts(columns.get("tag"), n)
         payloads = [

@@ -4,6 +4,9 @@ A position is the offset of the next message to read, so ranges are half open. I
 
     {"orders": {"broker-a": {"0": 23, "1": -1}}}        -1 is the end of the queue, -2 its beginning
 
+The offset of a stream also has the number of each broker's topic, `"topic_id": 7` beside its queues: a topic that was
+deleted and made again has another one, and offsets of the old one mean nothing in it.
+
 Invariant: JSON made for Spark has its keys sorted. Spark compares offsets as text, so another order of the same mapping
 would look like a change, and a stream over idle queues would run one empty batch after the other.
 """
@@ -23,7 +26,10 @@ LATEST = -1
 MAX_OFFSET = 2**63 - 1
 
 Offsets = dict[MessageQueue, int]
+TopicIds = dict[tuple[str, str], int]
+"""(topic, broker name) -> number of the topic in that broker."""
 JsonOffsets = dict[str, dict[str, dict[str, int]]]
+_TOPIC_ID = "topic_id"
 
 
 class Bounds(NamedTuple):
@@ -41,12 +47,15 @@ class Range(NamedTuple):
     end: int
 
 
-def to_json(offsets: Mapping[MessageQueue, int]) -> JsonOffsets:
-    """Return the mapping for JSON, sorted by topic, broker name and queue id as text."""
+def to_json(offsets: Mapping[MessageQueue, int], topic_ids: Mapping[tuple[str, str], int] | None = None) -> JsonOffsets:
+    """Return the mapping for JSON, sorted by topic, broker name and queue id as text, with the numbers of topics."""
     found: JsonOffsets = {}
     for queue in sorted(offsets, key=lambda queue: (queue.topic, queue.broker_name, str(queue.queue_id))):
         brokers = found.setdefault(queue.topic, {})
         brokers.setdefault(queue.broker_name, {})[str(queue.queue_id)] = offsets[queue]
+    for (topic, broker_name), topic_id in (topic_ids or {}).items():
+        if broker_name in found.get(topic, {}):
+            found[topic][broker_name][_TOPIC_ID] = topic_id  # behind the queues, as text sorts
     return found
 
 
@@ -66,6 +75,8 @@ def parse_offsets(text: str, option: str = "offsets") -> Offsets:
     for topic, brokers in _items(_document(text, option, example), option, example):
         for broker_name, queues in _items(brokers, f"{option}: {topic!r}", example):
             for queue_id, offset in _items(queues, f"{option}: {topic!r}, {broker_name!r}", example):
+                if queue_id == _TOPIC_ID:
+                    continue  # of the progress of a stream, which may be copied into an option
                 if not (queue_id.isascii() and queue_id.isdigit()):
                     raise ConfigError(f"{option}: queue {queue_id!r} of {topic!r} is no whole number: {example}")
                 if type(offset) is not int or not EARLIEST <= offset <= MAX_OFFSET:
@@ -78,13 +89,29 @@ def parse_offsets(text: str, option: str = "offsets") -> Offsets:
 
 
 def from_json(document: JsonOffsets) -> Offsets:
-    """The inverse of `to_json`, for an offset from Spark's checkpoint."""
+    """The inverse of `to_json`, for an offset from Spark's checkpoint; `topic_ids_in` has the numbers of topics."""
     return {
         MessageQueue(topic, broker_name, int(queue_id)): offset
         for topic, brokers in document.items()
         for broker_name, queues in brokers.items()
         for queue_id, offset in queues.items()
+        if queue_id != _TOPIC_ID
     }
+
+
+def topic_ids_in(document: Mapping[str, Mapping[str, Mapping[str, int]]]) -> TopicIds:
+    """The numbers of topics in an offset from Spark's checkpoint; none in one of an earlier version."""
+    return {
+        (topic, broker_name): queues[_TOPIC_ID]
+        for topic, brokers in document.items()
+        for broker_name, queues in brokers.items()
+        if _TOPIC_ID in queues
+    }
+
+
+def made_again(start: Mapping[tuple[str, str], int], end: Mapping[tuple[str, str], int]) -> list[tuple[str, str]]:
+    """Topics, each with its broker, that were deleted and made again between two offsets of a stream."""
+    return sorted(place for place, topic_id in start.items() if end.get(place, topic_id) != topic_id)
 
 
 def parse_queues(text: str, option: str = "assign") -> tuple[MessageQueue, ...]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from model.errors import ConfigError
 from model.message_queue import MessageQueue
 from model.names import is_system_topic
-from pipeline.source.offsets import EARLIEST, Bounds, Offsets
+from pipeline.source.offsets import EARLIEST, Bounds, Offsets, TopicIds
 from pipeline.source.options import Position, SourceOptions
 from pipeline.wire import WireClient
 from remoting.request_code import RequestCode
@@ -22,6 +22,7 @@ class Planner:
     def __init__(self, client: WireClient, options: SourceOptions) -> None:
         self._client = client
         self._options = options
+        self.topic_ids: TopicIds = {}  # of the queues whose ends were asked for
 
     def queues(self, *, all_must_exist: bool) -> list[MessageQueue]:
         """The queues of the read that can be read now, sorted.
@@ -50,9 +51,13 @@ class Planner:
     def bounds(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, Bounds]:
         """The offsets that each queue holds now."""
         wanted = list(queues)
-        begins = self._ask(RequestCode.GET_MIN_OFFSET, wanted)
+        begins = self.begins(wanted)
         ends = self.ends(wanted)
         return {queue: Bounds(begins[queue], ends[queue]) for queue in wanted}
+
+    def begins(self, queues: Iterable[MessageQueue]) -> Offsets:
+        """The lowest offset that each queue still holds."""
+        return self._ask(RequestCode.GET_MIN_OFFSET, list(queues))
 
     def ends(self, queues: Iterable[MessageQueue]) -> Offsets:
         """The offset that the next message of each queue gets."""
@@ -105,7 +110,10 @@ class Planner:
             mine = [queue for queue in queues if queue.broker_name == broker_name]
             headers = [{"topic": queue.topic, "queue_id": queue.queue_id, **(extra or {})} for queue in mine]
             answers = self._client.ask_broker(broker_name, code, headers)
-            offsets.update({queue: answer.header["offset"] for queue, answer in zip(mine, answers, strict=True)})
+            for queue, answer in zip(mine, answers, strict=True):
+                offsets[queue] = answer.header["offset"]
+                if "topic_id" in answer.header:  # brokers of earlier versions do not tell it
+                    self.topic_ids[queue.topic, broker_name] = answer.header["topic_id"]
         return offsets
 
     def _known_topics(self) -> str:

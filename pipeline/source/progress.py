@@ -10,6 +10,7 @@ query.
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 from collections.abc import Iterator, Sequence
@@ -29,7 +30,7 @@ from pyspark.sql.streaming.listener import (
 from model.errors import ConfigError, RlabError
 from model.message_queue import MessageQueue
 from model.names import check_group
-from pipeline.source.offsets import Offsets, parse_offsets
+from pipeline.source.offsets import Offsets, TopicIds, made_again, parse_offsets, topic_ids_in
 from pipeline.wire import WireClient
 from remoting.request_code import RequestCode
 
@@ -168,10 +169,25 @@ def skipped_rows(start: str | None, end: str | None, input_rows: int) -> int | N
     queue appears.
     """
     starts, ends = offsets_of(start), offsets_of(end)
+    again = topics_made_again(start, end)
+    starts.update((queue, 0) for queue in starts if (queue.topic, queue.broker_name) in again)
     if any(last > 0 and queue not in starts for queue, last in ends.items()):
         return None
-    # An end before its start is of a queue that was deleted and created again: nothing of it was read.
+    # An end before its start is of a queue that was truncated: nothing of it was read.
     return sum(max(0, last - starts.get(queue, last)) for queue, last in ends.items()) - input_rows
+
+
+def topics_made_again(start: str | None, end: str | None) -> list[tuple[str, str]]:
+    """Topics, each with its broker, that had been deleted and made again when a micro-batch began.
+
+    `start` and `end` are of its progress. Such a topic was read from its beginning; how many messages the old one had
+    that nobody read is not known.
+    """
+    return made_again(_topic_ids(start), _topic_ids(end))
+
+
+def _topic_ids(text: str | None) -> TopicIds:
+    return topic_ids_in(json.loads(text or "{}")) if offsets_of(text) else {}
 
 
 def _rows(body: bytes) -> list[tuple[str, int, int, str]]:

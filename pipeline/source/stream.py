@@ -2,7 +2,8 @@
 
 A micro-batch is a half-open range of offsets of each queue. Spark writes its end to the checkpoint before the batch
 runs, and the log does not change, so a batch that is run again has the same rows. `pipeline/source/offsets.py` decides
-how much of the lag a micro-batch takes.
+how much of the lag a micro-batch takes. An offset also has the numbers of its topics: where one differs, the topic was
+deleted and made again, and is read from its beginning as a new one is.
 
 For a new query Spark calls, in this order: prepareForTriggerAvailableNow (if it is one), initialOffset, latestOffset,
 initialOffset again, partitions, ...; for a query that continues from a checkpoint it does not call initialOffset.
@@ -30,7 +31,17 @@ from pyspark.sql.types import StructType
 
 from model.errors import ConfigError, NetworkError
 from model.message_queue import MessageQueue
-from pipeline.source.offsets import Offsets, Range, from_json, is_due, limited, to_json
+from pipeline.source.offsets import (
+    Offsets,
+    Range,
+    TopicIds,
+    from_json,
+    is_due,
+    limited,
+    made_again,
+    to_json,
+    topic_ids_in,
+)
 from pipeline.source.options import SourceOptions
 from pipeline.source.planner import Planner
 from pipeline.source.queue_reader import MessagesLost
@@ -87,6 +98,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._seen: Offsets = {}
         self._seen_at: float | None = None
         self._begins: Offsets = {}
+        self._oldest: Offsets = {}
+        self._topic_ids: TopicIds = {}
         self._gone: set[MessageQueue] = set()
         self._reported: dict[MessageQueue, str] = {}
         self._waiting_since: float | None = None
@@ -104,7 +117,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             planner = self._planner()
             bounds = planner.bounds(planner.queues(all_must_exist=True))
             self._initial = planner.resolve(self._options.start, bounds, "startingOffsets")
-        return dict(to_json(self._initial))
+            self._topic_ids = planner.topic_ids
+        return dict(to_json(self._initial, self._topic_ids))
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Fix the end of a query that reads the present messages."""
@@ -126,7 +140,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             MessagesLost: a queue ends before its start, or was deleted, and `failOnDataLoss` is set.
             RlabError: the cluster does not answer.
         """
-        starts = from_json(start)
+        starts, topic_ids = from_json(start), topic_ids_in(start)
         if not self._began:
             self._began = True
             if starts == self._initial and not self._options.start.is_repeatable:
@@ -134,30 +148,42 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 # again, and "latest" has moved on: the messages in between would be skipped. So the first batch is
                 # empty, which puts the initial offset into the checkpoint before anything is read.
                 return start
-        ends = self._ends(starts)
+        ends = self._ends(starts, topic_ids)
         limit_rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        # An end before the start is of a queue that was deleted and created again: nothing of the range is left.
-        backlog = [Range(queue, min(self._begin(queue, starts), end), end) for queue, end in ends.items()]
+        # An end before the start is of a queue that was truncated: nothing of the range is left. What was deleted is no
+        # part of the lag: a batch of so many messages would be empty.
+        backlog = [
+            Range(queue, min(max(self._begin(queue, starts), self._oldest.get(queue, 0)), end), end)
+            for queue, end in ends.items()
+        ]
         if not isinstance(limit, ReadAllAvailable) and not self._is_due(sum(one.end - one.start for one in backlog)):
             return start
-        return dict(to_json(ends if limit_rows is None else limited(backlog, limit_rows)))
+        reached = ends if limit_rows is None else limited(backlog, limit_rows)
+        return dict(to_json(reached, {**topic_ids, **self._topic_ids}))
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """The last known ends of the queues, from which Spark's progress computes the lag."""
-        return dict(to_json(self._seen)) if self._seen else None
+        return dict(to_json(self._seen, self._topic_ids)) if self._seen else None
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Plan the tasks of a micro-batch."""
         starts, ends = from_json(start), from_json(end)
-        new = [queue for queue in ends if queue not in starts and ends[queue] > 0]
+        for place in made_again(topic_ids_in(start), topic_ids_in(end)):
+            starts = _without(starts, place)
         # A new queue may begin behind offset 0 without a loss: this stream has not read it yet.
-        begins = {queue: held.begin for queue, held in self._planner().bounds(new).items()} if new else {}
+        asked = [queue for queue in ends if queue not in starts and ends[queue] > 0]
+        if not self._options.fail_on_data_loss:
+            asked = [queue for queue in ends if ends[queue] > starts.get(queue, 0)]
+        begins = self._planner().begins(asked) if asked else {}
         ranges = []
         for queue, last in ends.items():
-            first = starts[queue] if queue in starts else begins.get(queue, 0)
-            # A start beyond the end is not a loss either: the first batch of a query runs again, and "latest" has moved
-            # on; or the queue was deleted and created again, which `latestOffset` has reported.
-            ranges.append(Range(queue, min(first, last), last))
+            # A start beyond the end is not a loss: the first batch of a query runs again, and "latest" has moved on; or
+            # the queue was truncated, which `latestOffset` has reported.
+            first = min(starts.get(queue, begins.get(queue, 0)), last)
+            begin = min(max(first, begins.get(queue, 0)), last)
+            if begin > first:
+                logger.warning("queue %s: %d messages from offset %d are skipped: deleted", queue, begin - first, first)
+            ranges.append(Range(queue, begin, last))
         self._planner()
         assert self._client is not None, "the planner has it"
         return plan_tasks(ranges, self._options, partial(sampled_bytes, self._client, self._options))
@@ -188,9 +214,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The offset at which the next batch begins to read a queue."""
         return starts[queue] if queue in starts else self._begins[queue]
 
-    def _ends(self, starts: Offsets) -> Offsets:
-        """The end of every queue that has a start or has appeared; never before its begin."""
-        self._look(starts)
+    def _ends(self, starts: Offsets, topic_ids: TopicIds) -> Offsets:
+        """The end of every queue that has a start or has appeared; never before its begin.
+
+        The starts of topics that were made again are removed from `starts`.
+        """
+        self._look(starts, topic_ids)
         target = self._target
         ends: Offsets = {}
         for queue in {**starts, **self._begins}:
@@ -204,33 +233,58 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 ends[queue] = start
                 continue
             if start is not None and end < start:
-                why = f"ends at {end}, and offset {start} is wanted: it was created again, or truncated"
+                why = f"ends at {end}, and offset {start} is wanted: it was truncated, or created again"
                 self._lost(queue, f"queue {queue} {why}")
             ends[queue] = end if target is None else min(end, max(target[queue], self._begin(queue, starts)))
         return ends
 
-    def _look(self, starts: Offsets) -> None:
+    def _look(self, starts: Offsets, topic_ids: TopicIds) -> None:
         """Ask for the ends of queues, and for missing and new queues; at most once in `metadataPollMs`."""
         now = self._now()
         # An idle query whose trigger has no interval asks every 11 ms.
-        if self._seen_at is not None and now - self._seen_at < self._options.metadata_poll_s:
-            return
-        self._seen = self._seen_ends()
-        self._look_for_missing(starts)
-        self._begins = self._begins_of([queue for queue in self._seen if queue not in starts])
-        self._seen_at = now
+        is_time = self._seen_at is None or now - self._seen_at >= self._options.metadata_poll_s
+        if is_time:
+            self._seen = self._seen_ends()
+            self._look_for_missing(starts)
+        self._forget_made_again(starts, topic_ids)
+        if is_time:
+            self._begins = self._begins_of([queue for queue in self._seen if queue not in starts])
+            self._oldest = self._oldest_of([queue for queue in self._seen if queue in starts])
+            self._seen_at = now
+
+    def _forget_made_again(self, starts: Offsets, topic_ids: TopicIds) -> None:
+        """Remove the starts in topics that were deleted and made again, after having reported them."""
+        for place in made_again(topic_ids, self._topic_ids):
+            old = [queue for queue in starts if (queue.topic, queue.broker_name) == place]
+            for queue in old:
+                what = (
+                    f"the messages of queue {queue} from offset {starts[queue]} on are gone: its topic was deleted and"
+                )
+                self._lost(queue, f"{what} made again (number {topic_ids[place]}, and now {self._topic_ids[place]})")
+                del starts[queue]
 
     def _seen_ends(self) -> Offsets:
         planner = self._planner()
         queues = planner.queues(all_must_exist=False)
         try:
-            return planner.ends(queues)
+            ends = planner.ends(queues)
         except NetworkError:
             left = planner.queues(all_must_exist=False)
             if left == queues:
                 raise
             # A broker went down between the two requests; the others continue.
-            return planner.ends(left)
+            ends = planner.ends(left)
+        self._topic_ids = planner.topic_ids
+        return ends
+
+    def _oldest_of(self, queues: list[MessageQueue]) -> Offsets:
+        """The begins of known queues, where they count: a limited batch begins behind messages that are gone."""
+        if self._options.fail_on_data_loss or self._options.max_rows_per_trigger is None or not queues:
+            return {}
+        try:
+            return self._planner().begins(queues)
+        except NetworkError:
+            return {}  # just gone down: its executors will say so, or the next look
 
     def _begins_of(self, new: list[MessageQueue]) -> Offsets:
         """The begins of new queues, which are above 0 if a broker was down and its oldest messages have expired.
@@ -285,3 +339,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._waiting_since = now
             return True
         return False
+
+
+def _without(offsets: Offsets, place: tuple[str, str]) -> Offsets:
+    return {queue: offset for queue, offset in offsets.items() if (queue.topic, queue.broker_name) != place}

@@ -122,7 +122,8 @@ MESSAGE_SCHEMA: dict[RequestCode, RequestSchema] = {
         "consumer, admin -> broker",
         "Offset that the next message of the queue gets.",
         (TOPIC, QUEUE),
-        answer="header `offset`",
+        answer="header `offset`, `topic_id`: number of the topic in this broker, another one once it was deleted and "
+        "made again",
     ),
     RequestCode.GET_MIN_OFFSET: RequestSchema(
         "consumer, admin -> broker",

@@ -54,6 +54,7 @@ class FakeCluster:
         broker_sets: broker -> among which brokers it was first told that a batch is spread.
         asked: code and header of each request, in order.
         waits: seconds that clients waited.
+        topic_id: number of every topic in its broker; None in brokers of earlier versions.
     """
 
     def __init__(self, *names: str, queues: int = 2, topic: str = "t") -> None:
@@ -70,6 +71,7 @@ class FakeCluster:
         self.broker_sets: dict[str, list[str]] = {}
         self.waits: list[float] = []
         self.connected: list[str] = []
+        self.topic_id: int | None = 1
 
     def put(self, queue: MessageQueue, *messages: Message) -> None:
         self.queues[queue].messages.extend(messages)
@@ -122,7 +124,10 @@ class FakeCluster:
             return self._pull(queue, held, header)
         if code == RequestCode.SEARCH_OFFSET_BY_TIMESTAMP:
             return 0, {"offset": min(held.end, max(held.begin, header["timestamp_ms"] // 1000))}, b""
-        return 0, {"offset": held.end if code == RequestCode.GET_MAX_OFFSET else held.begin}, b""
+        if code == RequestCode.GET_MIN_OFFSET:
+            return 0, {"offset": held.begin}, b""
+        told = {} if self.topic_id is None else {"topic_id": self.topic_id}
+        return 0, {"offset": held.end, **told}, b""
 
     def _route(self, topic: str, up: list[str]) -> tuple[int, dict[str, Any], bytes]:
         counts = {name: sum(queue.topic == topic and queue.broker_name == name for queue in self.queues) for name in up}

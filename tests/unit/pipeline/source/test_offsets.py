@@ -22,6 +22,7 @@ from pipeline.source.offsets import (
     split,
     to_json,
     to_text,
+    topic_ids_in,
 )
 
 queues = st.builds(
@@ -49,6 +50,11 @@ def test_offsets_survive_json_and_their_text_does_not_depend_on_their_order(
     rng.shuffle(items)
     assert to_text(dict(items)) == to_text(offsets) == json.dumps(to_json(offsets), sort_keys=True)
     assert from_json(to_json(offsets)) == offsets == parse_offsets(to_text(offsets))
+    ids = {(queue.topic, queue.broker_name): number for number, queue in enumerate(offsets)}
+    document = to_json(offsets, {**ids, ("topic of another", "broker"): 9})
+    assert json.dumps(document) == json.dumps(document, sort_keys=True)
+    assert (from_json(document), topic_ids_in(document)) == (offsets, ids)
+    assert parse_offsets(json.dumps(document)) == offsets, "the progress of a stream is an option"
 
 
 @given(ranges(), st.integers(1, 50_000))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from model.message_queue import MessageQueue
 from model.response_code import ResponseCode
 from pipeline.source.offsets import to_text
-from pipeline.source.progress import GroupProgress, offsets_of, skipped_rows
+from pipeline.source.progress import GroupProgress, offsets_of, skipped_rows, topics_made_again
 from tests.unit.pipeline.fake_cluster import FakeCluster
 
 FIRST, SECOND = MessageQueue("t", "a", 0), MessageQueue("t", "a", 1)
@@ -91,7 +91,14 @@ def test_what_a_batch_skipped_is_what_lies_between_its_offsets_and_gave_no_row(
     assert skipped_rows(start, end, rows) == sum(skipped for _, _, skipped in queues.values())
 
 
-def test_a_queue_that_was_made_anew_has_skipped_nothing_and_one_that_is_empty_neither() -> None:
+def test_a_topic_that_was_made_again_was_read_from_its_beginning() -> None:
+    start, end = '{"t": {"a": {"0": 9, "topic_id": 1}}}', '{"t": {"a": {"0": 10, "topic_id": 2}}}'
+    assert topics_made_again(start, end) == [("t", "a")]
+    assert skipped_rows(start, end, 8) == 2
+    assert topics_made_again(end, end) == topics_made_again(None, end) == topics_made_again("None", "12") == []
+
+
+def test_a_queue_that_was_truncated_has_skipped_nothing_and_one_that_is_empty_neither() -> None:
     assert skipped_rows('{"t": {"a": {"0": 3, "1": 9}}}', '{"t": {"a": {"0": 10, "1": 2, "2": 0}}}', 5) == 2
 
 

@@ -92,7 +92,7 @@ def test_the_text_of_an_offset_does_not_change_while_nothing_happens(cluster: Fa
     found = reader(startingOffsets="earliest")
     end = latest(found, found.initialOffset())
     assert repr(latest(found, end)) == repr(end) == repr(found.reportLatestOffset())
-    assert list(end["t"]["a"]) == sorted(map(str, range(12)))
+    assert list(end["t"]["a"]) == [*sorted(map(str, range(12))), "topic_id"]
 
 
 def test_a_limit_is_shared_out_and_ignored_when_spark_wants_everything(cluster: FakeCluster) -> None:
@@ -292,6 +292,57 @@ def test_a_queue_that_was_deleted_or_made_anew_is_a_loss(cluster: FakeCluster, m
     if make == "anew":
         cluster.fill(2)
         assert planned(careless, later, latest(careless, later)) == [(0, 7, 9), (1, 2, 4)]
+
+
+def test_a_topic_that_was_made_again_and_is_longer_now_is_a_loss_or_is_read_from_its_beginning(
+    cluster: FakeCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster.fill(5)
+    found = reader(startingOffsets="earliest")
+    end = latest(found, found.initialOffset())
+    cluster.queues = {FIRST: FakeQueue(), SECOND: FakeQueue()}
+    cluster.topic_id = 2
+    cluster.fill(9)
+    for strict in (found, reader()):  # one that ran all the time, and one that begins with the checkpoint
+        with pytest.raises(MessagesLost, match=r"t@a:0 from offset 5 on are gone: .* \(number 1, and now 2\)"):
+            latest(strict, end)
+    careless = reader(failOnDataLoss="false", maxOffsetsPerTrigger="8")
+    later = latest(careless, end)
+    assert planned(careless, end, later) == [(0, 0, 4), (1, 0, 4)]
+    assert planned(reader(failOnDataLoss="false"), end, later) == [(0, 0, 4), (1, 0, 4)], "when it is run again"
+    assert planned(careless, later, latest(careless, later)) == [(0, 4, 8), (1, 4, 8)]
+    assert sum("was deleted and made again" in one.getMessage() for one in caplog.records) == 2
+
+
+def test_brokers_and_checkpoints_that_do_not_tell_the_numbers_of_topics_go_on_without(cluster: FakeCluster) -> None:
+    cluster.fill(5)
+    cluster.topic_id = None
+    found = reader(startingOffsets="earliest")
+    end = latest(found, found.initialOffset())
+    assert end == {"t": {"a": {"0": 5, "1": 5}}}
+    cluster.topic_id = 7
+    cluster.fill(1)
+    later = latest(found, end)
+    assert later == {"t": {"a": {"0": 6, "1": 6, "topic_id": 7}}}
+    assert planned(found, end, later) == [(0, 5, 6), (1, 5, 6)]
+
+
+def test_a_limited_batch_begins_behind_what_is_gone_and_is_not_spent_on_it(
+    cluster: FakeCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster.fill(1_000)
+    start = {"t": {"a": {"0": 10, "1": 10}}}
+    cluster.trim(FIRST, 990)
+    found = reader(failOnDataLoss="false", maxOffsetsPerTrigger="40")
+    end = latest(found, start)
+    [first, second] = planned(found, start, end)
+    assert first[1] == 990
+    assert (first[2] - first[1]) + (second[2] - second[1]) == 40
+    assert [one.getMessage() for one in caplog.records] == [
+        "queue t@a:0: 980 messages from offset 10 are skipped: deleted"
+    ]
+    strict = reader(maxOffsetsPerTrigger="40")
+    assert planned(strict, start, latest(strict, start)) == [(0, 10, 30), (1, 10, 30)], "its tasks raise the error"
 
 
 def test_an_idle_stream_asks_the_cluster_ten_times_a_second_and_not_a_hundred(cluster: FakeCluster) -> None:
