@@ -96,7 +96,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@echo 'Installing into $(VENV) what rlab, its tests and Spark need: about 1.2 GB, of which half is Spark with its Java.'
 	@echo 'It takes a minute or two, depending on the network, and is done again only when constraints.txt changes ...'
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
-	  --config-settings editable_mode=compat -e '.[dev,spark,spark-jdk]'
+	  --config-settings editable_mode=compat -e '.[dev,spark,spark-connect,spark-jdk]'
 	@touch $(STAMP)
 	@echo 'Installed. To have rlab in your shell: . $(BIN)/activate'
 

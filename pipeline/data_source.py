@@ -138,6 +138,6 @@ def _schema_of_table(given: Mapping[str, str]) -> StructType:
     reads, writes = len(of_source) > 1, "topic" in of_sink
     if reads:
         _check_read(of_source)
-    if len(of_sink) > 1 or not reads:
+    if len(of_sink) > 1:
         parse_sink_options(of_sink)
     return schema_with(SINK_SCHEMA if writes and not reads else SCHEMA, given) if given else SCHEMA

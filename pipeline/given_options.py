@@ -18,8 +18,6 @@ OF_KAFKA = {
     "kafka.group.id": "groupId",
     "groupIdPrefix": "groupId",
     "includeHeaders": "includeProperties",
-    "startingOffsetsByTimestamp": "startingTimestamp",
-    "endingOffsetsByTimestamp": "endingTimestamp",
 }
 """Options of Spark's source for Kafka, and what does the same here; all others have the same names."""
 _OF_KAFKA = {name.lower(): ours for name, ours in OF_KAFKA.items()}

@@ -39,6 +39,13 @@ _RecordedTimeout = Annotated[
         help="Session timeout in force when the trace was recorded; by default as its members told, else 120.",
     ),
 ]
+_Sort = Annotated[
+    str,
+    typer.Option(
+        metavar="COST",
+        help="Order by moves, orphan, silent, duplicates, lag, imbalance, or all: by the ranks in all of them.",
+    ),
+]
 _Capacity = Annotated[
     float | None,
     typer.Option(
@@ -78,13 +85,14 @@ def whatif(
         ),
     ] = None,
     capacity: _Capacity = None,
+    sort: _Sort = "all",
     top: Annotated[int, typer.Option(metavar="N", min=1, help="Print at most N configurations.")] = 20,
     master: Annotated[
         str, typer.Option(metavar="URL", help="Where Spark runs: local[*], or spark://host:7077.")
     ] = "local[*]",
     driver_memory: Annotated[str, typer.Option(metavar="SIZE", help="Memory of Spark's driver.")] = "1g",
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Write a picture and all configurations (Parquet) there.")
+        Path | None, typer.Option(metavar="DIR", help="Write a page, a picture and all configurations (Parquet) there.")
     ] = None,
     json: Json = False,
     config: Config = None,
@@ -93,17 +101,18 @@ def whatif(
 
     The joins, leaves and messages are those of the trace. Tries every combination of strategies, rebalance intervals,
     session timeouts, kinds of handover, and notifications, and prints the Pareto front: the combinations that no other
-    one beats in every cost. Needs the extra `spark`.
+    one beats in every cost, and which of them to choose. Needs the extra `spark`.
 
     Example: rlab whatif trace.jsonl --handover drain --session-timeout 30 --session-timeout 120
     """
     with exit_with_error():
         grid = _grid(strategy, interval, session_timeout, handover, notify, recorded_timeout)
         _check_recorded(recorded_strategy, capacity)
+        _check_sort(sort)
         for path in trace:
             if not path.exists():
                 raise ConfigError(f"there is no trace {path}")
-        _run(trace, group, grid, recorded_strategy, capacity, master, driver_memory, out, top, as_json=json)
+        _run(trace, group, grid, recorded_strategy, capacity, master, driver_memory, out, sort, top, as_json=json)
 
 
 def _grid(
@@ -142,6 +151,12 @@ def _check_recorded(strategy: str | None, capacity: float | None) -> None:
         raise ConfigError(f"--capacity must be a number above 0, got {capacity:g}")
 
 
+def _check_sort(sort: str) -> None:
+    from pipeline.replay.advice import check_sort
+
+    check_sort(sort)
+
+
 def _once(values: list[T] | None) -> tuple[T, ...]:
     return tuple(dict.fromkeys(values or ()))
 
@@ -155,21 +170,14 @@ def _run(
     master: str,
     driver_memory: str,
     out: Path | None,
+    sort: str,
     top: int,
     *,
     as_json: bool,
 ) -> None:
     from cli.trace.spark_progress import spark_progress
-    from pipeline.replay.job import (
-        as_recorded,
-        baseline_of,
-        collect_events,
-        pareto_front,
-        recorded_in,
-        tried_in,
-        try_all,
-        try_rules,
-    )
+    from pipeline.replay import job
+    from pipeline.replay.advice import advice, ranked
     from pipeline.replay.plot import plot_whatif
     from pipeline.spark.session import spark_session
 
@@ -177,39 +185,81 @@ def _run(
     with spark_session("rlab whatif", master=master, driver_memory=driver_memory) as spark:
         notes: list[str] = []
         with spark_progress(spark, "reading"):
-            events = collect_events(spark, traces, notes.append)
+            events = job.collect_events(spark, traces, notes.append)
         for note in notes:
             print_note(note)
-        recorded = recorded_in(events, group)
+        recorded = job.recorded_in(events, group)
         grid = grid.recorded_with(recorded.timeout_ms)
         rules = grid.rules()
-        baseline = baseline_of(recorded, grid.recorded_timeout_s, strategy, grid.strategies)
-        replayed = try_rules(recorded, baseline.rules, capacity)
-        trace = as_recorded(recorded, replayed)
+        baseline = job.baseline_of(recorded, grid.recorded_timeout_s, strategy, grid.strategies)
+        replayed = job.try_rules(recorded, baseline.rules, capacity)
+        trace = job.as_recorded(recorded, replayed)
         with spark_progress(spark, "configurations"):
-            table = try_all(spark, recorded, rules, capacity).persist()
-            tried = tried_in(table, rules)
-        front = pareto_front(each.costs for each in tried)
+            table = job.try_all(spark, recorded, rules, capacity).persist()
+            tried = job.tried_in(table, rules)
+        front = job.pareto_front(each.costs for each in tried)
         if out is not None:
             out.mkdir(parents=True, exist_ok=True)
             table.write.mode("overwrite").parquet(str(out / "whatif.parquet"))
             plot_whatif(tried, front, trace, out / "whatif.png")
-    best = [each for each, is_on_front in zip(tried, front, strict=True) if is_on_front]
+    best = ranked((each for each, is_on_front in zip(tried, front, strict=True) if is_on_front), sort)
+    choice = advice(best[0], replayed, sort)
     if as_json:
-        [was, again] = _dicts([trace, replayed])
-        figures = {**was, "figures": recorded.figures}
-        print_json({"recorded": figures, "replayed": again, "baseline": baseline._asdict(), "front": _dicts(best)})
+        [of_trace, of_replay] = _dicts([trace, replayed])
+        figures = {**of_trace, "figures": recorded.figures}
+        print_json({"recorded": figures, "replayed": of_replay, "baseline": baseline._asdict(), "front": _dicts(best)})
         return
-    _print(recorded, baseline, [trace, replayed], best, len(tried), top)
+    _print_proof(recorded, baseline)
+    length = f"group {recorded.group}, {recorded.end_ms / 1000:,.0f} s"
+    title = f"{length}, {len(tried)} configurations; Pareto front: {len(best)}"
+    was = [_cells("recorded", trace, recorded.figures.possible_duplicates), _cells("replayed", replayed)]
+    _show(title, choice, was, best, out, top)
+
+
+def _show(title: str, choice: str, was: list[list[str]], best: list[Tried], out: Path | None, top: int) -> None:
+    """Print the table and the advice, and write the page beside the picture."""
+    from pipeline.replay.page import whatif_page
+
+    rows = [*was, *(_cells("", each) for each in best)]
+    print_table(_COLUMNS, rows[: top + 2], title=title)
+    if len(best) > top:
+        print_line(f"{len(best) - top} more: --top {len(best)}")
+    for note in _NOTES:
+        print_line(note)
+    print_line(choice)
     if out is not None:
-        print_line(f"{out / 'whatif.png'}")
+        picture = (out / "whatif.png").read_bytes()
+        page = whatif_page(title, choice, picture, _COLUMNS, rows, _NOTES)
+        (out / "whatif.html").write_text(page, encoding="utf-8")
+        print_line(f"{out / 'whatif.html'}")
+
+
+_COLUMNS = [
+    "",
+    "strategy",
+    ">interval",
+    ">timeout",
+    "handover",
+    "notified",
+    ">moves",
+    ">orphan",
+    ">silent",
+    ">duplicates",
+    ">lag p99",
+    ">imbalance",
+]
+_NOTES = (
+    "recorded: moves, orphan and duplicates as counted in the trace; replayed: the same rules, as all below it",
+    "orphan, silent: queue-seconds without an owner, and with one that was dead or hung",
+    "duplicates and lag of a replay: messages, estimated",
+)
 
 
 def _dicts(tried: list[Tried]) -> list[dict[str, object]]:
     return [{**each._asdict(), "costs": each.costs._asdict()} for each in tried]
 
 
-def _print(recorded: Recorded, baseline: Baseline, was: list[Tried], best: list[Tried], tried: int, top: int) -> None:
+def _print_proof(recorded: Recorded, baseline: Baseline) -> None:
     missing = sorted({change.client for change in recorded.changes} - recorded.passes.keys())
     if missing:
         print_line(f"the trace has no events of {len(missing)} members, for instance {missing[0]}")
@@ -220,44 +270,6 @@ def _print(recorded: Recorded, baseline: Baseline, was: list[Tried], best: list[
         )
     else:
         print_line(f"the replay is exact: each of {baseline.moves:,} leases goes to the same member as in the trace")
-    # Configurations with equal costs are one row: the first of them.
-    different = list({each.costs: each for each in reversed(best)}.values())
-    ranked = sorted(different, key=lambda each: (_ranks(each, different), each.costs))
-    print_table(
-        [
-            "",
-            "strategy",
-            ">interval",
-            ">timeout",
-            "handover",
-            "notified",
-            ">moves",
-            ">orphan",
-            ">silent",
-            ">duplicates",
-            ">lag p99",
-            ">imbalance",
-        ],
-        [
-            _cells("recorded", was[0], recorded.figures.possible_duplicates),
-            _cells("replayed", was[1]),
-            *(_cells("", each) for each in ranked[:top]),
-        ],
-        title=f"group {recorded.group}, {recorded.end_ms / 1000:,.0f} s, {tried} configurations; Pareto front: "
-        f"{len(ranked)}",
-    )
-    if len(ranked) > top:
-        print_line(f"{len(ranked) - top} more: --top {len(ranked)}")
-    print_line(
-        "recorded: moves, orphan and duplicates as counted in the trace; replayed: the same rules, as all below it"
-    )
-    print_line("orphan, silent: queue-seconds without an owner, and with one that was dead or hung")
-    print_line("duplicates and lag of a replay: messages, estimated")
-
-
-def _ranks(one: Tried, others: list[Tried]) -> int:
-    """Number of costs in which another configuration is better, summed: lowest for one that is good in every cost."""
-    return sum(a < b for other in others for a, b in zip(other.costs, one.costs, strict=True))
 
 
 def _cells(what: str, tried: Tried, possible: int = 0) -> list[str]:

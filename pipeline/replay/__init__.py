@@ -2,7 +2,8 @@
 
 Read `recorded.py` first (what is read from a trace, with `routes.py` for routes), then `rules.py` (what may change),
 then `replay.py`, which decides who owns which queue when; `targets.py` and `trace_lookup.py` answer its questions.
-`costs.py` computes the costs. All of these are pure. `job.py` runs many replays in Spark, `plot.py` draws them.
+`costs.py` computes the costs. All of these are pure. `job.py` runs many replays in Spark, `plot.py` draws them,
+`advice.py` ranks them and says which to choose, `page.py` is the page.
 
-Other rooms use `job` (the command `rlab whatif`) and `plot`.
+Other rooms use these four (the command `rlab whatif`).
 """

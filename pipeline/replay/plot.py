@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from pipeline.replay.job import Tried
 from pipeline.replay.rules import Handover
 
 _COLORS = ("#4477aa", "#cc6677", "#228833", "#ccbb44", "#66ccee", "#aa3377")
+WIDE = 30
+"""Times the smallest value that the largest is, from which an axis is logarithmic: else points crowd at one end."""
 _MARKERS = {Handover.DRAIN: "o", Handover.CUT: "s", Handover.OVERLAP: "^"}
 
 
 def plot_whatif(tried: Sequence[Tried], front: Sequence[bool], recorded: Tried, path: Path) -> None:
     """Draw two panels: moves against time without an owner, duplicates against lag; `path` is a `.png` or `.svg`.
 
-    `front` says of each configuration whether it is on the Pareto front; that of the trace is drawn as a star.
+    Configurations with equal costs are one point, with their number beside it. `front` says of each configuration
+    whether it is on the Pareto front; that of the trace is drawn as a star.
     """
     import matplotlib  # noqa: PLC0415 - slow to import, and only needed for a picture
 
@@ -31,24 +37,16 @@ def plot_whatif(tried: Sequence[Tried], front: Sequence[bool], recorded: Tried, 
         (panels[1], "duplicates", "lag_p99", "messages delivered twice (estimate)", "lag, 99th percentile (estimate)"),
     )
     for axes, x, y, x_label, y_label in axes_of:
-        for each, is_on_front in zip(tried, front, strict=True):
-            color = color_of.get(each.rules.strategy, "#777777")
-            axes.plot(
-                getattr(each.costs, x),
-                getattr(each.costs, y),
-                _MARKERS[each.rules.handover],
-                markersize=8 if is_on_front else 5,
-                markerfacecolor=color if each.rules.notify else "white",
-                markeredgecolor="#222222" if is_on_front else color,
-                alpha=0.9 if is_on_front else 0.35,
-            )
+        _draw_points(axes, tried, front, (x, y), color_of)
         axes.plot(getattr(recorded.costs, x), getattr(recorded.costs, y), "*", color="#000000", markersize=16)
         axes.set_xlabel(x_label)
         axes.set_ylabel(y_label)
-        axes.set_xscale("symlog")
-        axes.set_yscale("symlog")
-        axes.set_xlim(left=0)
-        axes.set_ylim(bottom=0)
+        scale, *bounds = axis_of(getattr(each.costs, x) for each in (*tried, recorded))
+        axes.set_xscale(scale)
+        axes.set_xlim(*bounds)
+        scale, *bounds = axis_of(getattr(each.costs, y) for each in (*tried, recorded))
+        axes.set_yscale(scale)
+        axes.set_ylim(*bounds)
         axes.grid(alpha=0.25)
         axes.spines[["top", "right"]].set_visible(False)
     keys = [Line2D([], [], marker="o", linestyle="", color=color, label=name) for name, color in color_of.items()]
@@ -66,3 +64,44 @@ def plot_whatif(tried: Sequence[Tried], front: Sequence[bool], recorded: Tried, 
     figure.suptitle(f"{len(tried)} configurations; {sum(front)} that no other one beats are drawn large", fontsize=11)
     figure.savefig(path, dpi=120)
     pyplot.close(figure)
+
+
+def _draw_points(
+    axes: Any, tried: Sequence[Tried], front: Sequence[bool], costs: tuple[str, str], color_of: dict[str, str]
+) -> None:
+    points = Counter(
+        (
+            tuple(getattr(each.costs, cost) for cost in costs),
+            (color_of.get(each.rules.strategy, "#777777"), _MARKERS[each.rules.handover], each.rules.notify),
+            is_on_front,
+        )
+        for each, is_on_front in zip(tried, front, strict=True)
+    )
+    for (at, (color, marker, notify), is_on_front), count in points.items():
+        axes.plot(
+            *at,
+            marker,
+            markersize=8 if is_on_front else 5,
+            markerfacecolor=color if notify else "white",
+            markeredgecolor="#222222" if is_on_front else color,
+            alpha=0.9 if is_on_front else 0.35,
+        )
+        if count > 1:
+            axes.annotate(f"{count}", at, xytext=(5, 4), textcoords="offset points", fontsize=7, color="#555555")
+
+
+def axis_of(values: Iterable[float]) -> tuple[str, float, float]:
+    """The scale and the bounds of an axis on which these values fill the picture.
+
+    A logarithmic one begins at the smallest value above 0, as far below it as there is room for the zeros.
+    """
+    known = sorted(set(values))
+    low, high = known[0], known[-1]
+    if low == high:
+        return "linear", low - 1.0, high + 1.0
+    positive = [value for value in known if value > 0]
+    if low < 0 or high / positive[0] < WIDE:
+        margin = (high - low) * 0.07
+        return "linear", low - margin, high + margin
+    below = 0.0 if low == 0 else positive[0] / 10 ** (0.07 * math.log10(high / positive[0]))
+    return "symlog" if low == 0 else "log", below, high * 10 ** (0.07 * math.log10(high / positive[0]))

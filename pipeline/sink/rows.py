@@ -13,11 +13,21 @@ from typing import Any
 import msgpack
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.types import BinaryType, DataType, IntegerType, LongType, MapType, StringType, StructField, StructType
+from pyspark.sql.types import (
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
 
 from model.errors import ConfigError, MessageIllegal
 from model.limits import MAX_BODY_BYTES, MAX_KEYS, MAX_PAYLOAD_BYTES, MAX_PROPERTIES
-from model.message import tag_hash
+from model.message import MAX_DELAY_MS, tag_hash
 
 _TYPES: dict[str, tuple[DataType, ...]] = {
     "body": (BinaryType(), StringType()),
@@ -26,6 +36,8 @@ _TYPES: dict[str, tuple[DataType, ...]] = {
     "tag": (StringType(),),
     "queue_id": (IntegerType(), LongType()),
     "properties": (MapType(StringType(), StringType()),),
+    "delay": (IntegerType(), LongType()),
+    "deliver_at": (TimestampType(),),
 }
 SINK_SCHEMA = StructType([StructField(name, kinds[-1]) for name, kinds in _TYPES.items()])
 """Columns of a table that can only be written, of the wider type: into a string Spark puts the bytes of a binary as
@@ -84,6 +96,7 @@ class SinkRows:
     queue_ids: Sequence[int] | None  # None without the column
     tag_hashes: Sequence[int]  # see `model.message.tag_hash`
     payloads: Sequence[bytes]  # encoded messages
+    delays_ms: Sequence[int]  # 0 for none
 
 
 class RowEncoder:
@@ -132,6 +145,7 @@ class RowEncoder:
             queue_ids=_queue_ids(columns.get("queue_id")),
             tag_hashes=[tag_hash(tag) if tag else 0 for tag in tags] if "tag" in columns else [0] * n,
             payloads=payloads,
+            delays_ms=_delays(columns.get("delay"), columns.get("deliver_at"), n, born_ms),
         )
 
     def _topics(self, columns: dict[str, Any], n: int) -> list[str]:
@@ -204,6 +218,25 @@ def _queue_ids(column: Any) -> list[int] | None:
     # The partitioner refuses a row without a queue if it needs one.
     numbers: list[int] = (column.fill_null(-1) if column.null_count else column).to_pylist()
     return numbers
+
+
+def _delays(delay: Any, deliver_at: Any, n: int, now_ms: int) -> list[int]:
+    """The delay of each row in milliseconds; a time that is over is none."""
+    waits: list[int] = [0] * n
+    if delay is not None and delay.null_count < n:
+        waits = delay.fill_null(0).to_pylist()
+    if deliver_at is not None and deliver_at.null_count < n:
+        times: list[int | None] = deliver_at.cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()).to_pylist()
+        if any(wait and time is not None for wait, time in zip(waits, times, strict=True)):
+            raise MessageIllegal("columns delay and deliver_at both have a value in a row: one of them has to be null")
+        waits = [
+            wait if time is None else max(0, time // 1000 - now_ms) for wait, time in zip(waits, times, strict=True)
+        ]
+    least, most = min(waits, default=0), max(waits, default=0)
+    if least < 0 or most > MAX_DELAY_MS:
+        wrong = least if least < 0 else most
+        raise MessageIllegal(f"a row asks for a delay of {wrong} ms; it may be 0 to {MAX_DELAY_MS}, 40 days")
+    return waits
 
 
 def _check_payloads(payloads: list[bytes]) -> None:

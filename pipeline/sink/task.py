@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import msgpack
 import pyarrow as pa
 
-from model.errors import ConnectFailed, IllegalOperation, TopicNotExist
+from model.errors import ConnectFailed, IllegalOperation, MessageIllegal, TopicNotExist
 from model.limits import MAX_BATCH_BYTES, MAX_BATCH_MESSAGES
 from model.message_queue import MessageQueue
 from pipeline.sink.broker_pipeline import BrokerPipeline
@@ -88,11 +88,21 @@ class SinkTask:
         rows = self._encoder.encode(batch, int(self._clock_ms()))
         queue_ids = rows.queue_ids if rows.queue_ids is not None else [None] * len(rows.bodies)
         of_topic = self._targets
-        for topic, key, body, queue_id, tag_hash, payload in zip(
-            *(rows.topics, rows.keys, rows.bodies, queue_ids, rows.tag_hashes, rows.payloads), strict=True
+        if self._stage is not None and any(rows.delays_ms):
+            raise MessageIllegal(
+                "column delay or deliver_at has a value in a row, and with exactlyOnce all rows of a batch are "
+                "published together: use atLeastOnce"
+            )
+        for topic, key, body, queue_id, tag_hash, payload, delay_ms in zip(
+            *(rows.topics, rows.keys, rows.bodies, queue_ids, rows.tag_hashes, rows.payloads, rows.delays_ms),
+            strict=True,
         ):
             targets = of_topic.get(topic) or self._find_targets(topic)
-            self._gather(targets.pick(key, body, queue_id), tag_hash, payload)
+            queue = targets.pick(key, body, queue_id)
+            if delay_ms:
+                self._send_later(queue, tag_hash, payload, delay_ms)
+            else:
+                self._gather(queue, tag_hash, payload)
 
     def finish(self) -> None:
         """Send the gathered rows and wait for every answer."""
@@ -176,7 +186,15 @@ class SinkTask:
             assert self._stage is not None, "only what is staged is gathered for a broker"
             header = {**self._stage._asdict(), "seq": self._chunks.get(name, 0)}
             self._chunks[name] = header["seq"] + 1
-        self.rows[name] = self.rows.get(name, 0) + len(gathered.messages)
+        self._request(name, len(gathered.messages), code, header, body)
+
+    def _send_later(self, queue: MessageQueue, tag_hash: int, payload: bytes, delay_ms: int) -> None:
+        """Send a delayed message, in a request of its own: a batch has no delays."""
+        header = {"topic": queue.topic, "queue_id": queue.queue_id, "tag_hash": tag_hash, "delay_ms": delay_ms}
+        self._request(queue.broker_name, 1, RequestCode.SEND_MESSAGE, header, payload)
+
+    def _request(self, name: str, rows: int, code: RequestCode, header: dict[str, Any], body: bytes) -> None:
+        self.rows[name] = self.rows.get(name, 0) + rows
         pipeline = self._pipelines.get(name)
         if pipeline is None:
             pipeline = self._pipelines[name] = BrokerPipeline(self._client, name)

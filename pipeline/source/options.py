@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from model.errors import ConfigError
 from model.limits import MAX_PULL_BATCH
@@ -24,7 +24,10 @@ OPTIONS = (
     "endingOffsets",
     "startingTimestamp",
     "endingTimestamp",
+    "startingOffsetsByTimestamp",
+    "endingOffsetsByTimestamp",
     "startingOffsetsByTimestampStrategy",
+    "startingGroup",
     "maxOffsetsPerTrigger",
     "minOffsetsPerTrigger",
     "maxTriggerDelay",
@@ -44,7 +47,7 @@ OPTIONS = (
 )
 """Every option, in the order of the table in docs/spark-source.md."""
 
-_BATCH_ONLY = ("endingOffsets", "endingTimestamp", "filterPushdown")
+_BATCH_ONLY = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp", "filterPushdown")
 _STREAM_ONLY = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
 SELECTIONS = ("subscribe", "subscribePattern", "assign")
 _UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -57,16 +60,22 @@ class Position:
     Attributes:
         timestamp_ms: stands for the first message stored at or after it, wall clock in milliseconds; wins over the
             offsets.
+        timestamps_ms: the same for single queues; wins over `timestamp_ms`.
+        group: queues begin where this group has committed; what is left to the others is said by the rest.
     """
 
     default: int  # EARLIEST or LATEST, for queues that are not in `offsets`
     offsets: Offsets = field(default_factory=dict)
     timestamp_ms: int | None = None
+    timestamps_ms: Offsets = field(default_factory=dict)
+    group: str = ""
     or_latest: bool = False  # whether a queue without such a message is taken at its end; else that is an error
 
     @property
     def is_repeatable(self) -> bool:
         """Whether resolving it again gives the same offsets, as long as nothing is deleted."""
+        if self.group or (self.or_latest and self.timestamps_ms):
+            return False
         relative = self.default == LATEST or LATEST in self.offsets.values()
         return not self.or_latest if self.timestamp_ms is not None else not relative
 
@@ -170,9 +179,11 @@ def _start(given: GivenOptions, *, streaming: bool) -> Position:
     if not streaming and (position.default == LATEST or LATEST in position.offsets.values()):
         raise ConfigError("option startingOffsets: a batch read that starts at the latest offset reads nothing")
     timestamp_ms = given.number_or_none("startingTimestamp", 0)
-    if timestamp_ms is None:
-        return position
-    return Position(default=default, timestamp_ms=timestamp_ms, or_latest=strategy == "latest")
+    if timestamp_ms is not None:
+        position = Position(default=default, timestamp_ms=timestamp_ms)
+    timestamps_ms: Offsets = given.parsed("startingOffsetsByTimestamp", _timestamps, {})
+    group = given.parsed("startingGroup", check_group, "")
+    return replace(position, timestamps_ms=timestamps_ms, or_latest=strategy == "latest", group=group)
 
 
 def _end(given: GivenOptions) -> Position:
@@ -180,7 +191,18 @@ def _end(given: GivenOptions) -> Position:
     if position.default == EARLIEST or EARLIEST in position.offsets.values():
         raise ConfigError("option endingOffsets: a read that ends at the earliest offset reads nothing")
     timestamp_ms = given.number_or_none("endingTimestamp", 0)
-    return position if timestamp_ms is None else Position(default=LATEST, timestamp_ms=timestamp_ms, or_latest=True)
+    if timestamp_ms is not None:
+        position = Position(default=LATEST, timestamp_ms=timestamp_ms)
+    timestamps_ms: Offsets = given.parsed("endingOffsetsByTimestamp", _timestamps, {})
+    return replace(position, timestamps_ms=timestamps_ms, or_latest=True)
+
+
+def _timestamps(text: str) -> Offsets:
+    timestamps_ms = parse_offsets(text, "milliseconds in JSON wanted; it")
+    for queue, timestamp_ms in timestamps_ms.items():
+        if timestamp_ms < 0:
+            raise ValueError(f"{timestamp_ms} of {queue} is no time in milliseconds")
+    return timestamps_ms
 
 
 def _position(text: str, default: int) -> Position:

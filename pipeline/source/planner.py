@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 
-from model.errors import ConfigError
+from model.errors import ConfigError, QueryNotFound
 from model.message_queue import MessageQueue
 from model.names import is_system_topic
 from pipeline.source.offsets import EARLIEST, Bounds, Offsets, TopicIds
@@ -67,30 +68,52 @@ class Planner:
         """Turn a position of the options into an offset for each queue; `option` is its name, for errors.
 
         Raises:
-            ConfigError: it names a queue that is not read, or no message was stored since its timestamp.
+            ConfigError: it names a queue that is not read, a group without a commit on these queues, or a timestamp
+                since which no message was stored.
             RlabError: a broker does not answer.
         """
-        unknown = sorted(set(position.offsets) - set(bounds))
-        if unknown:
-            raise ConfigError(f"option {option} names {unknown[0]}, which is not among the {len(bounds)} queues read")
+        for name, named in ((option, position.offsets), (f"{option}ByTimestamp", position.timestamps_ms)):
+            unknown = sorted(set(named) - set(bounds))
+            if unknown:
+                raise ConfigError(f"option {name} names {unknown[0]}, which is not among the {len(bounds)} queues read")
+        committed = self._committed(position.group, bounds) if position.group else {}
+        timestamps_ms: Offsets = {}
         if position.timestamp_ms is not None:
-            return self._at_time(position, bounds)
-        offsets: Offsets = {}
+            timestamps_ms = dict.fromkeys(bounds, position.timestamp_ms)
+        timestamps_ms.update(position.timestamps_ms)
+        left = {queue: ms for queue, ms in timestamps_ms.items() if queue not in committed}
+        offsets = committed | self._at_times(left, position, bounds)
         for queue, held in bounds.items():
             wanted = position.offsets.get(queue, position.default)
-            offsets[queue] = wanted if wanted >= 0 else held.begin if wanted == EARLIEST else held.end
-        return offsets
+            offsets.setdefault(queue, wanted if wanted >= 0 else held.begin if wanted == EARLIEST else held.end)
+        return {queue: offsets[queue] for queue in bounds}
 
-    def _at_time(self, position: Position, bounds: Mapping[MessageQueue, Bounds]) -> Offsets:
-        extra = {"timestamp_ms": position.timestamp_ms}
-        offsets = self._ask(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, list(bounds), extra)
-        for queue, held in bounds.items():
+    def _at_times(
+        self, timestamps_ms: Mapping[MessageQueue, int], position: Position, bounds: Mapping[MessageQueue, Bounds]
+    ) -> Offsets:
+        extra = {queue: {"timestamp_ms": ms} for queue, ms in timestamps_ms.items()}
+        offsets = self._ask(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, list(timestamps_ms), extra)
+        for queue, ms in timestamps_ms.items():
             # A queue without such a message answers with its end, which may have moved since the bounds were asked.
-            if offsets[queue] >= held.end and not position.or_latest:
+            if offsets[queue] >= bounds[queue].end and not position.or_latest:
+                option = "startingOffsetsByTimestamp" if queue in position.timestamps_ms else "startingTimestamp"
                 raise ConfigError(
-                    f"option startingTimestamp: {queue} has no message stored at or after {position.timestamp_ms}; set "
+                    f"option {option}: {queue} has no message stored at or after {ms}; set "
                     "startingOffsetsByTimestampStrategy to latest to begin at its end"
                 )
+        return offsets
+
+    def _committed(self, group: str, queues: Iterable[MessageQueue]) -> Offsets:
+        """The offsets that a group has committed; queues without one are absent."""
+        offsets: Offsets = {}
+        for queue in queues:
+            header = {"group": group, "topic": queue.topic, "queue_id": queue.queue_id}
+            # One by one, because a queue without a commit is refused.
+            with suppress(QueryNotFound):
+                (answer,) = self._client.ask_broker(queue.broker_name, RequestCode.QUERY_CONSUMER_OFFSET, [header])
+                offsets[queue] = answer.header["offset"]
+        if not offsets:
+            raise ConfigError(f"option startingGroup: group {group!r} has committed no offset of the queues read")
         return offsets
 
     def _assigned(self, assigned: tuple[MessageQueue, ...], *, all_must_exist: bool) -> list[MessageQueue]:
@@ -104,11 +127,17 @@ class Planner:
             raise ConfigError(f"option assign names {missing[0]}, which does not exist, or whose broker is down")
         return [queue for queue in assigned if queue in there]
 
-    def _ask(self, code: RequestCode, queues: list[MessageQueue], extra: Mapping[str, object] | None = None) -> Offsets:
+    def _ask(
+        self,
+        code: RequestCode,
+        queues: list[MessageQueue],
+        extra: Mapping[MessageQueue, Mapping[str, object]] | None = None,
+    ) -> Offsets:
         offsets: Offsets = {}
         for broker_name in sorted({queue.broker_name for queue in queues}):
             mine = [queue for queue in queues if queue.broker_name == broker_name]
-            headers = [{"topic": queue.topic, "queue_id": queue.queue_id, **(extra or {})} for queue in mine]
+            more = extra or {}
+            headers = [{"topic": queue.topic, "queue_id": queue.queue_id, **more.get(queue, {})} for queue in mine]
             answers = self._client.ask_broker(broker_name, code, headers)
             for queue, answer in zip(mine, answers, strict=True):
                 offsets[queue] = answer.header["offset"]

@@ -60,6 +60,8 @@ class GroupProgress(StreamingQueryListener):
         # Spark's thread commits and the caller's closes, but a client serves one thread at a time.
         self._lock = threading.Lock()
         self._is_closed = False
+        self._ended: set[str] = set()
+        self._has_ended = threading.Condition()
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
         """Do nothing."""
@@ -75,7 +77,15 @@ class GroupProgress(StreamingQueryListener):
         """Do nothing."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        """Do nothing: the progress of the last batch was reported before."""
+        """Remember it: the progress of its last batch was reported before."""
+        with self._has_ended:
+            self._ended.add(str(event.id))
+            self._has_ended.notify_all()
+
+    def wait_ended(self, query_id: str, timeout_s: float) -> bool:
+        """Wait until the end of a query was reported, and so every event before it; returns whether it was."""
+        with self._has_ended:
+            return self._has_ended.wait_for(lambda: query_id in self._ended, timeout_s)
 
     def commit(self, offsets: Offsets) -> None:
         """Commit changed offsets; failures are recorded and logged, because they must not end a stream."""
@@ -123,7 +133,7 @@ class GroupProgress(StreamingQueryListener):
 def committed_progress(
     spark: SparkSession, name_servers: str, group: str, query_id: str | None = None
 ) -> Iterator[GroupProgress]:
-    """Commit the progress of the session's streams to a group as long as the block runs.
+    """Commit the progress of the session's streams to a group as long as the block runs; with Spark Connect as well.
 
     At its end the progress of all batches that ended in the block is committed, also of the last batch of a query. With
     a `query_id`, `str(query.id)`, only that query counts.
@@ -137,13 +147,16 @@ def committed_progress(
         try:
             yield listener
         finally:
-            _wait_for_listeners(spark)
+            _wait_for_listeners(spark, listener)
             spark.streams.removeListener(listener)
             listener.close()
 
 
-def _wait_for_listeners(spark: SparkSession) -> None:
+def _wait_for_listeners(spark: SparkSession, listener: GroupProgress) -> None:
     """Wait until Spark has called its listeners with all events so far, which it does in a thread of its own."""
+    if not hasattr(spark, "sparkContext"):
+        _wait_for_server(spark, listener)
+        return
     context = spark.sparkContext._jsc
     if context is None:
         return  # the session was stopped in the block
@@ -151,6 +164,15 @@ def _wait_for_listeners(spark: SparkSession) -> None:
         context.sc().listenerBus().waitUntilEmpty(int(LISTENER_TIMEOUT_S * 1000))
     except Py4JError as error:
         logger.warning("progress may not be committed up to the last batch: %s", error)
+
+
+def _wait_for_server(spark: SparkSession, listener: GroupProgress) -> None:
+    """The same with Spark Connect, which has nothing to wait for: events come in order, so a last one is made."""
+    nothing = spark.readStream.format("rate").load().writeStream.format("noop")
+    query = nothing.trigger(availableNow=True).start()
+    query.awaitTermination()
+    if not listener.wait_ended(str(query.id), LISTENER_TIMEOUT_S):
+        logger.warning("progress may not be committed up to the last batch: the server has not reported it")
 
 
 def offsets_of(text: str | None) -> Offsets:

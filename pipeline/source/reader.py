@@ -23,7 +23,10 @@ from pipeline.source.pushdown import Narrowing, narrow
 from pipeline.source.queue_reader import HINT, MessagesLost
 from pipeline.source.ranges import open_client, plan_tasks, read_ranges, sampled_bytes
 
-_POSITIONS = ("startingTimestamp", "endingTimestamp", "startingOffsets", "endingOffsets")
+_POSITIONS = (
+    *("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets", "startingGroup"),
+    *("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets"),
+)
 _RESOLVED = frozenset(name.lower() for name in (*SELECTIONS, *_POSITIONS))
 """Options that `resolve_offsets` replaces, as Spark compares names."""
 

@@ -166,10 +166,15 @@ def register_source(spark: SparkSession) -> None:
     lock. Two that add a variable at the same moment can leave it with a size that is not the number of its entries, and
     from then on no task of this source can be serialized ("Illegal size 5 of collection, expected 6"). Existing
     variables are only replaced, so they are added here.
+
+    With Spark Connect the environment is out of reach, in another process: there the source is only registered. The
+    server needs this package installed, or on its PYTHONPATH.
     """
     from pipeline.data_source import RlabDataSource  # noqa: PLC0415 - it needs pyspark
 
     spark.dataSource.register(RlabDataSource)
+    if not hasattr(spark, "_jsparkSession"):
+        return
     environment = source_environment(spark)
     for name in ("SPARK_LOCAL_DIRS", "SPARK_AUTH_SOCKET_TIMEOUT", "SPARK_BUFFER_SIZE", "SPARK_PYTHON_RUNTIME"):
         environment.put(name, "")

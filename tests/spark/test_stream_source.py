@@ -9,13 +9,14 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.errors import AnalysisException, StreamingQueryException
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from pipeline.source.progress import committed_progress, skipped_rows
 from pipeline.spark.session import register_source, source_environment
+from tests.spark.refusals import refusal
 from tests.spark.spark_cluster import ClusterProcesses, cluster_processes
 from tests.tcp.rlab_process import wait_until
 
@@ -55,13 +56,6 @@ def ends(query: StreamingQuery) -> dict[str, int]:
     offsets = dict(brokers["broker-a"])
     assert offsets.pop("topic_id") > 0
     return offsets
-
-
-def refusal(act: Callable[[], object]) -> str:
-    """The last line of the traceback that Spark shows of its Python process."""
-    with pytest.raises((AnalysisException, StreamingQueryException)) as caught:
-        act()
-    return next(line for line in reversed(str(caught.value).splitlines()) if line.startswith("model.errors."))
 
 
 def test_what_is_wrong_with_a_stream_is_the_last_line_of_its_error_and_already_of_load_if_it_can_be(

@@ -20,6 +20,7 @@ from remoting.request_code import RequestCode
 
 NAME_SERVER = "names:1"
 _WRITES = (
+    RequestCode.SEND_MESSAGE,
     RequestCode.SEND_BATCH_MESSAGE,
     RequestCode.SINK_STAGE,
     RequestCode.SINK_COMMIT,
@@ -54,6 +55,7 @@ class FakeCluster:
         broker_sets: broker -> among which brokers it was first told that a batch is spread.
         asked: code and header of each request, in order.
         waits: seconds that clients waited.
+        committed: offsets by group and queue.
         topic_id: number of every topic in its broker; None in brokers of earlier versions.
     """
 
@@ -72,6 +74,7 @@ class FakeCluster:
         self.waits: list[float] = []
         self.connected: list[str] = []
         self.topic_id: int | None = 1
+        self.committed: dict[tuple[str, MessageQueue], int] = {}
 
     def put(self, queue: MessageQueue, *messages: Message) -> None:
         self.queues[queue].messages.extend(messages)
@@ -124,6 +127,11 @@ class FakeCluster:
             return self._pull(queue, held, header)
         if code == RequestCode.SEARCH_OFFSET_BY_TIMESTAMP:
             return 0, {"offset": min(held.end, max(held.begin, header["timestamp_ms"] // 1000))}, b""
+        if code == RequestCode.QUERY_CONSUMER_OFFSET:
+            offset = self.committed.get((header["group"], queue))
+            if offset is None:
+                return int(ResponseCode.QUERY_NOT_FOUND), {"remark": "none"}, b""
+            return 0, {"offset": offset}, b""
         if code == RequestCode.GET_MIN_OFFSET:
             return 0, {"offset": held.begin}, b""
         told = {} if self.topic_id is None else {"topic_id": self.topic_id}

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import traceback
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,22 +14,33 @@ from pyspark.sql.types import StructType
 
 from model.errors import ConfigError
 from pipeline.data_source import RlabDataSource
+from pipeline.sink.options import SINK_OPTIONS
 from pipeline.source.columns import SCHEMA
 from pipeline.source.options import OPTIONS as OPTIONS_OF_SOURCE
 from pipeline.source.options import SELECTIONS
 from pipeline.source.reader import BatchReader, PushingReader
 from pipeline.source.stream import StreamReader
-
-OPTIONS = {"nameServer": "names:1", "subscribe": "t"}
+from tests.unit.pipeline.wrong_options import OPTIONS, WRONG_READS, WRONG_WRITES
 
 
 def reader(**more: str) -> DataSourceReader:
     return RlabDataSource({**OPTIONS, **more}).reader(schema=SCHEMA)
 
 
-def test_the_processes_of_a_read_do_not_wait_for_what_writes() -> None:
-    code = "import pipeline.data_source, sys; print([name for name in sys.modules if name.startswith('pipeline.sink')])"
-    assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout == "[]\n"
+OF_OTHERS = ("aiohttp", "anyio", "matplotlib", "prometheus_client", "rich", "typer", "uvloop")
+"""What this distribution needs, but no process of Spark does: that has msgpack, numpy, pandas, pyarrow and pyspark."""
+IMPORTED = """
+import sys
+import pipeline.data_source
+print([name for name in sys.modules if name.startswith("pipeline.sink")])
+import pipeline.sink.writer
+print([name for name in OF_OTHERS if name in sys.modules])
+"""
+
+
+def test_the_processes_of_a_read_do_not_wait_for_what_writes_and_executors_need_no_more_than_they_are_said_to() -> None:
+    code = f"OF_OTHERS = {OF_OTHERS}\n{IMPORTED}"
+    assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout == "[]\n[]\n"
 
 
 def test_the_format_is_rlab_and_has_all_columns() -> None:
@@ -56,36 +68,6 @@ def test_readers_are_made_by_keyword_and_check_options_and_columns() -> None:
             make()
 
 
-WRONG: dict[str, str] = {
-    "nameServer": "names",
-    "subscribe": "a b",
-    "subscribePattern": "(",
-    "assign": "{",
-    "tags": "||",
-    "startingOffsets": "soon",
-    "endingOffsets": "earliest",
-    "startingTimestamp": "-1",
-    "endingTimestamp": "now",
-    "startingOffsetsByTimestampStrategy": "guess",
-    "maxOffsetsPerTrigger": "0",
-    "minOffsetsPerTrigger": "few",
-    "maxTriggerDelay": "15",
-    "minPartitions": "0",
-    "maxPartitions": "0",
-    "maxRecordsPerPartition": "0",
-    "failOnDataLoss": "maybe",
-    "includeProperties": "1",
-    "includeBody": "yes",
-    "pullBatchSize": "0",
-    "pullTimeoutMs": "0",
-    "fetchRetries": "-1",
-    "metadataPollMs": "-1",
-    "groupId": "a b",
-    "filterPushdown": "x",
-    "useArrow": "x",
-}
-
-
 def last_line(act: Callable[[], object]) -> str:
     """What a user sees last: Spark shows the traceback of its Python process."""
     try:
@@ -97,11 +79,20 @@ def last_line(act: Callable[[], object]) -> str:
 
 @pytest.mark.parametrize("name", OPTIONS_OF_SOURCE)
 def test_a_wrong_option_of_any_read_is_named_in_the_last_line_and_most_already_by_load(name: str) -> None:
-    given = {**(OPTIONS if name not in SELECTIONS else {"nameServer": "names:1"}), name: WRONG[name]}
+    given = {**(OPTIONS if name not in SELECTIONS else {"nameServer": "names:1"}), name: WRONG_READS[name]}
     source = RlabDataSource(given)
     batch = last_line(lambda: source.reader(schema=SCHEMA))
     stream = last_line(lambda: source.streamReader(schema=SCHEMA).initialOffset())
     for line in (batch, stream, last_line(source.schema)):
+        assert line.startswith(f"model.errors.ConfigError: option {name}")
+
+
+@pytest.mark.parametrize("name", SINK_OPTIONS)
+def test_a_wrong_option_of_any_write_is_named_in_the_last_line(name: str) -> None:
+    source = RlabDataSource({"nameServer": "names:1", "topic": "t", name: WRONG_WRITES[name]})
+    schema = StructType().add("body", "string")
+    for make in (source.writer, source.streamWriter):
+        line = last_line(partial(make, schema=schema, overwrite=False))
         assert line.startswith(f"model.errors.ConfigError: option {name}")
 
 

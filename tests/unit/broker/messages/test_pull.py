@@ -360,19 +360,6 @@ async def test_an_empty_queue_begins_and_ends_at_0(world: World) -> None:
 
 
 @simulated
-async def test_a_topic_that_is_made_again_has_another_number(world: World) -> None:
-    await world.start_broker()
-    a = world.peer("a")
-    numbers = []
-    for _ in range(2):
-        await a.put_topic()
-        answer = await a.call(RequestCode.GET_MAX_OFFSET, {"topic": "t", "queue_id": 0})
-        numbers.append(answer.header["topic_id"])
-        await a.call(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "t"})
-    assert numbers[0] != numbers[1]
-
-
-@simulated
 async def test_a_queue_tells_its_oldest_and_its_next_offset(world: World) -> None:
     await world.start_broker(store=StoreOptions(segment_bytes=1))
     a = world.peer("a")

@@ -244,3 +244,17 @@ async def test_commits_for_a_deleted_topic_are_late_and_not_wrong(world: World) 
     await delete(a)
     assert await a.commit(1) == []
     assert world.broker.leases.offsets.of_group("g") == []
+
+
+@simulated
+async def test_the_end_of_a_queue_is_told_with_the_number_of_its_topic_which_changes_when_it_is_made_again(
+    world: World,
+) -> None:
+    peer = await operator(world)
+    numbers = []
+    for _ in range(2):
+        await peer.put_topic()
+        answer = await peer.call(RequestCode.GET_MAX_OFFSET, {"topic": "t", "queue_id": 0})
+        numbers.append(answer.header["topic_id"])
+        await delete(peer)
+    assert numbers[0] != numbers[1]

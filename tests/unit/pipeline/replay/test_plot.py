@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pipeline.replay.costs import Costs
 from pipeline.replay.job import Tried
-from pipeline.replay.plot import plot_whatif
+from pipeline.replay.plot import axis_of, plot_whatif
 from pipeline.replay.rules import Handover
 from tests.unit.pipeline.replay.test_replay import rules
 
@@ -23,3 +23,11 @@ def test_every_configuration_is_a_point(tmp_path: Path) -> None:
     ]
     plot_whatif(tried, [False, True, True], recorded, tmp_path / "whatif.png")
     assert (tmp_path / "whatif.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_points_of_a_picture_fill_it_whatever_their_values_are() -> None:
+    assert axis_of([100, 101, 104]) == ("linear", 100 - 0.28, 104 + 0.28), "and do not crowd far from a zero"
+    scale, low, high = axis_of([2, 50, 4_000])
+    assert (scale, low < 2, high > 4_000) == ("log", True, True)
+    assert axis_of([0, 3, 900])[:2] == ("symlog", 0)
+    assert axis_of([7, 7]) == ("linear", 6, 8)

@@ -19,7 +19,7 @@ from pyspark.sql.types import (
 
 from model.errors import ConfigError, MessageIllegal
 from model.limits import MAX_BODY_BYTES
-from model.message import Message, encode_payload, tag_hash
+from model.message import MAX_DELAY_MS, Message, encode_payload, tag_hash
 from pipeline.sink.rows import RowEncoder, check_sink_schema
 
 _TYPES: dict[str, DataType] = {
@@ -85,6 +85,16 @@ def test_no_rows_are_no_messages() -> None:
         ({"body": pa.array([b"x" * (MAX_BODY_BYTES + 1)])}, f"column body has {MAX_BODY_BYTES + 1} bytes"),
         ({"body": pa.array([b"x"]), "tag": pa.array(["a||b"])}, r"column tag has '\|\|'"),
         ({"body": pa.array([b"x"]), "key": pa.array(["k " * 65])}, "column key has 65 keys"),
+        ({"body": pa.array([b"x"]), "delay": pa.array([-1])}, "a row asks for a delay of -1 ms"),
+        ({"body": pa.array([b"x"]), "delay": pa.array([MAX_DELAY_MS + 1])}, "40 days"),
+        (
+            {
+                "body": pa.array([b"x"]),
+                "delay": pa.array([1]),
+                "deliver_at": pa.array([1], pa.timestamp("us", tz="UTC")),
+            },
+            "columns delay and deliver_at both have a value",
+        ),
         (
             {"body": pa.array([b"x"]), "properties": pa.array([[("p", None)]], _PROPERTIES)},
             "column properties has a null",
@@ -102,6 +112,22 @@ def test_no_rows_are_no_messages() -> None:
 def test_a_row_that_is_no_message_is_refused_by_its_column(columns: dict[str, Any], why: str) -> None:
     with pytest.raises(MessageIllegal, match=why):
         RowEncoder("t", "p").encode(batch(**columns), 7)
+
+
+def test_a_delay_is_in_milliseconds_or_the_time_until_a_moment() -> None:
+    at = pa.array([None, None, 10_000_000, 2_000_000], pa.timestamp("us", tz="UTC"))
+    delays = pa.array([None, 3, None, None], pa.int32())
+    bodies = pa.array([b"x"] * 4)
+    rows = RowEncoder("t", "p").encode(batch(body=bodies, delay=delays, deliver_at=at), 7_000)
+    assert rows.delays_ms == [0, 3, 3_000, 0], "what is over is delivered now"
+    assert RowEncoder("t", "p").encode(batch(body=bodies), 7).delays_ms == [0] * 4
+
+
+def test_what_only_brokers_set_is_null_in_the_rows_of_a_table() -> None:
+    table = {name: pa.array([None], pa.string()) for name in ("broker", "msg_id")}
+    assert len(RowEncoder("t", "p").encode(batch(body=pa.array([b"x"]), **table), 7).payloads) == 1
+    with pytest.raises(MessageIllegal, match="column msg_id has a value in a row, and brokers set it"):
+        RowEncoder("t", "p").encode(batch(body=pa.array([b"x"]), msg_id=pa.array(["i"])), 7)
 
 
 def test_without_option_topic_the_column_must_not_be_null() -> None:

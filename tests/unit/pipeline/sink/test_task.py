@@ -132,3 +132,18 @@ def test_brokers_that_do_not_agree_are_an_error_and_not_asked_for_ever() -> None
 def brokers_of_bodies(cluster: FakeCluster, task: SinkTask) -> dict[bytes, str]:
     assert len(task.rows) == 2
     return {body_of(message[3]): broker for broker, _, _, body in cluster.written for message in body}
+
+
+def test_a_row_with_a_delay_goes_in_a_request_of_its_own_and_not_exactly_once() -> None:
+    cluster = FakeCluster(queues=1)
+    columns = {"body": pa.array([b"now", b"later"], pa.binary()), "delay": pa.array([None, 60_000], pa.int64())}
+    batch = pa.RecordBatch.from_pydict(columns)
+    task = SinkTask(cluster.client(), OPTIONS, None, "0" * 16, lambda: 5.0)
+    task.add(batch)
+    task.finish()
+    (_, later, header, payload), (_, now, _, messages) = cluster.written
+    assert (later, now) == (RequestCode.SEND_MESSAGE, RequestCode.SEND_BATCH_MESSAGE)
+    assert header == {"topic": "t", "queue_id": 0, "tag_hash": 0, "delay_ms": 60_000}
+    assert (payload[1], [body_of(one) for _, one in messages], task.rows) == (b"later", [b"now"], {"a": 2})
+    with pytest.raises(MessageIllegal, match="with exactlyOnce all rows of a batch are published together"):
+        SinkTask(cluster.client(), OPTIONS, STAGE, "0" * 16, lambda: 5.0).add(batch)

@@ -84,6 +84,9 @@ def test_a_stream_refuses_what_only_a_batch_has(name: str) -> None:
         parse_stream(**{name: "1"})
 
 
+TIMES = '{"t": {"a": {"0": 7}}}'
+
+
 def test_a_timestamp_wins_over_offsets() -> None:
     start = parse(startingTimestamp="5", startingOffsets="earliest").start
     assert (start.timestamp_ms, start.or_latest) == (5, False)
@@ -100,6 +103,11 @@ def test_a_timestamp_wins_over_offsets() -> None:
         ({"startingOffsets": '{"t": {"a": {"0": -1}}}'}, False),
         ({"startingTimestamp": "5"}, True),
         ({"startingTimestamp": "5", "startingOffsetsByTimestampStrategy": "latest"}, False),
+        ({"startingOffsetsByTimestamp": TIMES, "startingOffsets": "earliest"}, True),
+        ({"startingOffsetsByTimestamp": TIMES, "startingTimestamp": "5"}, True),
+        ({"startingOffsetsByTimestamp": TIMES}, False),
+        ({"startingOffsetsByTimestamp": TIMES, "startingOffsetsByTimestampStrategy": "latest"}, False),
+        ({"startingGroup": "billing", "startingOffsets": "earliest"}, False),
     ],
 )
 def test_a_start_that_moves_with_the_end_of_the_queue_is_known_as_such(

@@ -106,5 +106,31 @@ def test_a_timestamp_is_the_first_message_stored_since() -> None:
     with pytest.raises(ConfigError, match="t@a:0 has no message stored at or after 60000"):
         start(startingTimestamp="60000")
     assert start(startingTimestamp="60000", startingOffsetsByTimestampStrategy="latest") == {queue: 10}
+    of_queue = {"startingOffsetsByTimestamp": '{"t": {"a": {"0": 7000}}}'}
+    assert start(**of_queue) == start(**of_queue, startingTimestamp="4000") == {queue: 7}
+    with pytest.raises(ConfigError, match="option startingOffsetsByTimestamp: t@a:0 has no message stored at or after"):
+        start(startingOffsetsByTimestamp='{"t": {"a": {"0": 60000}}}')
+    with pytest.raises(ConfigError, match="option startingOffsetsByTimestamp names t@a:9, which is not among the 1"):
+        start(startingOffsetsByTimestamp='{"t": {"a": {"9": 7}}}')
+    ending = parse_options({**options, "endingOffsetsByTimestamp": '{"t": {"a": {"0": 8000}}}'}, streaming=False).end
+    assert found.resolve(ending, bounds, "endingOffsets") == {queue: 8}
     end = parse_options({**options, "endingTimestamp": "60000"}, streaming=False).end
     assert found.resolve(end, bounds, "endingOffsets") == {queue: 10}
+
+
+def test_a_read_begins_where_a_group_has_committed_and_elsewhere_as_the_other_options_say() -> None:
+    cluster = FakeCluster(queues=3)
+    cluster.fill(10)
+    first, second, third = sorted(cluster.queues)
+    cluster.committed = {("billing", first): 4, ("billing", second): 0}
+    options = {"nameServer": "names:1", "subscribe": "t"}
+    found, bounds = planner(cluster, subscribe="t"), dict.fromkeys(cluster.queues, Bounds(0, 10))
+
+    def start(**more: str) -> dict[MessageQueue, int]:
+        position = parse_options({**options, **more}, streaming=True).start
+        return found.resolve(position, bounds, "startingOffsets")
+
+    assert start(startingGroup="billing") == {first: 4, second: 0, third: 10}
+    assert start(startingGroup="billing", startingTimestamp="7000") == {first: 4, second: 0, third: 7}
+    with pytest.raises(ConfigError, match="option startingGroup: group 'biling' has committed no offset"):
+        start(startingGroup="biling")
