@@ -2,6 +2,7 @@
 
 metrics = ClientMetrics()
 consumer = PushConsumer(name_servers, "billing", event_sink=metrics.event_sink)
+producer = Producer(name_servers, event_sink=metrics.event_sink, latency_sink=metrics.latency_sink)
 print(metrics.exposition())                          # or metrics.registry, or serve_metrics(listen, metrics.registry)
 """
 
@@ -12,13 +13,13 @@ from collections.abc import Iterator
 from prometheus_client import REGISTRY, CollectorRegistry, generate_latest
 
 from metrics.event_counts import EventCounts
-from metrics.exposition import add_table
-from metrics.families import OWNED_QUEUES, Samples
+from metrics.exposition import add_table, histogram
+from metrics.families import OWNED_QUEUES, SEND_TIME, Samples
 from model.event_log import EventSink
 
 
 class ClientMetrics:
-    """Metrics of all clients whose `event_sink` is the one of this object.
+    """Metrics of all clients whose `event_sink` is the one of this object, and of sends whose `latency_sink` is.
 
     Args:
         registry: where they are shown; the default one of prometheus-client suits an application that shows its own
@@ -30,6 +31,12 @@ class ClientMetrics:
         self.registry = registry
         self.event_sink = EventCounts(then)
         add_table(registry, self._read)
+        times = histogram(registry, SEND_TIME)
+        self._sent, self._failed = times.labels("sent"), times.labels("failed")
+
+    def latency_sink(self, seconds: float, succeeded: bool) -> None:
+        """The `latency_sink` of producers."""
+        (self._sent if succeeded else self._failed).observe(seconds)
 
     def _read(self) -> Iterator[Samples]:
         yield OWNED_QUEUES, [((group,), n) for group, n in sorted(self.event_sink.owned().items())]

@@ -126,6 +126,9 @@ HANDED_OUT = _counter("client_messages_handed_out", "Messages dispatched to list
 WAITED = _counter(
     "client_messages_waited_seconds", "Time from storing to dispatching, summed over the messages dispatched.", "group"
 )
+SEND_TIME = _histogram(
+    "client_send_seconds", "Time of a `Producer.send` with all its attempts, by how it ended: sent or failed.", "result"
+)
 LISTENER_TIMEOUTS = _counter("client_listener_timeouts", "Messages whose listener did not return in time.", "group")
 PASSES = _counter("client_rebalance_passes", "Rebalance passes by their triggers.", "group", "trigger")
 

@@ -65,6 +65,9 @@ _TEMPLATED_S = 0.1
 """How long queues made up from the template are used before the route is asked for again."""
 MAX_RETRIES = 100
 
+LatencySink = Callable[[float, bool], None]
+"""Gets the seconds of a send, and whether it succeeded."""
+
 
 class _Templated(NamedTuple):
     queues: tuple[MessageQueue, ...]
@@ -81,6 +84,7 @@ class Producer(ClientLife, Resident):
             may be stored twice.
         timeout_s: seconds for a send with all its attempts.
         avoid_slow_brokers: whether a broker that was slow is avoided for a while.
+        latency_sink: called at the end of each `send` with its seconds, all attempts included, and whether it was sent.
         **options: `ClientConfig` by name. Producers of one process share a client instance unless `instance_name` says
             otherwise.
 
@@ -100,6 +104,7 @@ class Producer(ClientLife, Resident):
         retries: int = SEND_RETRIES,
         timeout_s: float = SEND_TIMEOUT_S,
         avoid_slow_brokers: bool = True,
+        latency_sink: LatencySink | None = None,
         **options: Any,
     ) -> None:
         self.group = check_group(group)
@@ -112,6 +117,9 @@ class Producer(ClientLife, Resident):
         self._attempts = 1 + retries
         self._timeout_s = timeout_s
         self._picker = QueuePicker(self.config.rng, avoid_slow_brokers=avoid_slow_brokers)
+        self._latency_sink = latency_sink
+        # Faster sends cost no call: nobody wants to know of them.
+        self._noted_from_s = _SLOW_S if latency_sink is None else 0.0
         self._topics: dict[str, None] = {}
         self._templated: dict[str, _Templated] = {}
         self._instance: ClientInstance | None = None
@@ -213,13 +221,13 @@ class Producer(ClientLife, Resident):
                 self._picker.record(chosen.broker_name, 0.0, now, failed=True)
                 doubt = doubt if error.definite else error
                 if attempt >= self._attempts or now >= deadline or not may_retry(error):
-                    raise (doubt or error) from None
+                    raise self._noted(doubt or error, now, deadline) from None
                 attempt, avoid = attempt + 1, chosen.broker_name
                 if error.code in _ELSEWHERE:
                     queues = await self._look_again(topic, queues)
             else:
-                if (latency_s := self._time() - now) >= _SLOW_S:
-                    self._picker.record(chosen.broker_name, latency_s, now + latency_s)
+                if (latency_s := self._time() - now) >= self._noted_from_s:
+                    self._note(chosen.broker_name, latency_s, now + latency_s, deadline)
                 return _new_tuple(SendResult, (chosen, offset, message_id))
 
     async def send_oneway(self, message: Message, *, key: str | None = None) -> None:
@@ -277,6 +285,17 @@ class Producer(ClientLife, Resident):
         return list(self._publish_queues(topic) or await self._resolve(topic))
 
     # --- details -----------------------------------------------------------------------------------------------------
+
+    def _note(self, broker_name: str, latency_s: float, now: float, deadline: float) -> None:
+        if latency_s >= _SLOW_S:
+            self._picker.record(broker_name, latency_s, now)
+        if self._latency_sink is not None:
+            self._latency_sink(now - deadline + self._timeout_s, True)
+
+    def _noted(self, error: RlabError, now: float, deadline: float) -> RlabError:
+        if self._latency_sink is not None:
+            self._latency_sink(now - deadline + self._timeout_s, False)
+        return error
 
     def _encode(self, message: Message) -> tuple[str, bytes]:
         self._sent += 1

@@ -12,10 +12,13 @@ from figures.records import GroupTotals
 from figures.trace import figures_of
 from metrics.event_counts import EventCounts
 from metrics.families import (
+    GROUP_DOUBLE_TIME,
     GROUP_DUPLICATES,
     GROUP_HANDED_OUT,
     GROUP_MOVES,
+    GROUP_NEEDED,
     GROUP_ORPHAN_TIME,
+    GROUP_PAUSE_TIME,
     GROUP_REBALANCES,
     HANDED_OUT,
     LEASES_GRANTED,
@@ -129,6 +132,9 @@ def test_the_exporter_has_the_figures_of_the_report_although_nodes_send_late(chu
     assert value(metrics, GROUP_HANDED_OUT, "g") == report.handed_out
     assert value(metrics, GROUP_DUPLICATES, "g") == report.duplicates
     assert value(metrics, GROUP_ORPHAN_TIME, "g") == pytest.approx(report.orphan_ms / 1000)
+    assert value(metrics, GROUP_DOUBLE_TIME, "g") == pytest.approx(report.double_ms / 1000)
+    assert value(metrics, GROUP_PAUSE_TIME, "g") == pytest.approx(report.pause_ms / 1000)
+    assert value(metrics, GROUP_NEEDED, "g") == report.needed
     assert report.orphan_ms > 0
 
 

@@ -83,7 +83,8 @@ def test_a_broker_a_client_and_the_exporter_count_the_same_messages(tmp_path: Pa
 
             first = ConsumeFrom.FIRST_OFFSET
             options: dict[str, Any] = {"consume_from": first, "event_sink": client.event_sink}
-            async with PushConsumer(address, "g", **options) as consumer, Producer(address) as producer:
+            timed = Producer(address, latency_sink=client.latency_sink)
+            async with PushConsumer(address, "g", **options) as consumer, timed as producer:
                 await consumer.subscribe("t", listen)
                 for number in range(50):
                     await producer.send(Message("t", str(number).encode()))
@@ -104,6 +105,7 @@ def test_a_broker_a_client_and_the_exporter_count_the_same_messages(tmp_path: Pa
             assert of(after, "rlab_group_members", group="g") == 0
             assert of(after, "rlab_request_seconds_count", code="SEND_MESSAGE", result="SUCCESS") >= 50  # and its trace
             assert b'rlab_client_messages_handed_out_total{group="g"} 50.0' in client.exposition()
+            assert b'rlab_client_send_seconds_count{result="sent"} 50.0' in client.exposition()
             assert of(seen, "rlab_cluster_group_moves_total", group="g") == 2
             assert {summary.group for summary in await admin.groups()} == {"g"}, "the exporter is no group"
             known = {family.name for family in families()}

@@ -287,3 +287,27 @@ def test_a_send_under_way_at_the_shutdown_fails_as_one_whose_connection_was_lost
         assert isinstance(error, ConnectionLost)
 
     simulate(scenario, brokers=1)
+
+
+# -------------------------------------------------------------------------------------------------------- their latency
+
+
+def test_a_latency_sink_gets_the_time_of_each_send_with_all_its_attempts(simulate: Simulate) -> None:
+    told: list[tuple[float, bool]] = []
+
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t")
+        producer = await cluster.start_producer(host="p", latency_sink=lambda *each: told.append(each))
+        for name in cluster.brokers:
+            cluster.simulation.network.set_latency("p", name, 0.1)
+        await producer.send("t", b"0")
+        for name in cluster.brokers:
+            await cluster.brokers[name].crash()
+        with pytest.raises(RlabError):
+            await producer.send("t", b"1")
+
+    simulate(scenario)
+    (quick, sent), (slow, failed) = told
+    assert (sent, failed) == (True, False)
+    assert quick == pytest.approx(0.2, abs=0.02)
+    assert 0.2 < slow <= SEND_TIMEOUT_S + 0.1
