@@ -28,7 +28,8 @@ def doctor(
     Example: rlab doctor --namesrv ns1:9876,ns2:9876
     """
     from metrics.doctor.look import look
-    from metrics.doctor.rules import Diagnosis, diagnose
+    from metrics.doctor.rules import diagnose
+    from metrics.doctor.troubles import Diagnosis
 
     async def main() -> tuple[list[Diagnosis], str]:
         print_note(f"looking for {between:g} s ...")

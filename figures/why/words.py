@@ -85,34 +85,37 @@ def because(rebalance: Rebalance) -> str:
     )
 
 
+_STAGES: dict[MoveStep, str] = {
+    MoveStep.VERSION: "{broker} counts group version {version}, with {members}",
+    MoveStep.NOTIFY: "{notifier} notified {members}",
+    MoveStep.NOTIFIED: "{client} was notified",
+    MoveStep.PASS_BEFORE: "{client} began a pass ({triggers})",
+    MoveStep.PASS: "{client} began a pass ({triggers})",
+    MoveStep.DROPPED: "{client} dispatches nothing more of it: {ended}",
+    MoveStep.RELEASED: "{client} had drained and committed it, and released the lease",
+    MoveStep.ENDED: "{broker} ended the lease of {client}: {ended}",
+    MoveStep.LEASE: "{broker} granted the lease to {client}, from offset {offset}",
+    MoveStep.ACQUIRED: "{client} owns it",
+    MoveStep.PULL: "{client} sent its first pull",
+    MoveStep.MESSAGE: "{client} got its first message, offset {offset}",
+}
+
+
 def stage_text(stage: Stage) -> str:
     """What happened at the end of a stage."""
-    event, step = stage.event, stage.step
-    match step:
-        case MoveStep.CHANGE:
-            return happened(event)
-        case MoveStep.VERSION:
-            return f"{event.broker} counts group version {event.version}, with {_members(event.n)}"
-        case MoveStep.NOTIFY:
-            return f"{event.broker or event.node} notified {_members(event.n)}"
-        case MoveStep.NOTIFIED:
-            return f"{event.client} was notified"
-        case MoveStep.PASS_BEFORE | MoveStep.PASS:
-            return f"{event.client} began a pass ({event.detail.replace('+', ', ')})"
-        case MoveStep.DROPPED:
-            return f"{event.client} dispatches nothing more of it: {_ENDED.get(event.detail, event.detail)}"
-        case MoveStep.RELEASED:
-            return f"{event.client} had drained and committed it, and released the lease"
-        case MoveStep.ENDED:
-            return f"{event.broker} ended the lease of {event.client}: {_ENDED.get(event.detail, event.detail)}"
-        case MoveStep.LEASE:
-            return f"{event.broker} granted the lease to {event.client}, from offset {event.offset:,}"
-        case MoveStep.ACQUIRED:
-            return f"{event.client} owns it"
-        case MoveStep.PULL:
-            return f"{event.client} sent its first pull"
-        case MoveStep.MESSAGE:
-            return f"{event.client} got its first message, offset {event.offset:,}"
+    event = stage.event
+    if stage.step is MoveStep.CHANGE:
+        return happened(event)
+    return _STAGES[stage.step].format(
+        client=event.client,
+        broker=event.broker,
+        notifier=event.broker or event.node,
+        version=event.version,
+        members=_members(event.n),
+        triggers=event.detail.replace("+", ", "),
+        ended=_ENDED.get(event.detail, event.detail),
+        offset=f"{event.offset:,}",
+    )
 
 
 def _members(n: int) -> str:

@@ -8,31 +8,18 @@ import anyio
 import pytest
 from pyspark.sql import SparkSession
 
-from cli.swarm.run import SwarmRun, SwarmRunOptions
+from cli.swarm.run import SwarmRun
 from cli.swarm.spark import SparkParts
 from model.errors import ConfigError
 from simulation.swarm.observer import SwarmSummary
 from tests.spark.spark_cluster import ClusterProcesses
+from tests.unit.cli.swarm.small import small_swarm
 
 pytestmark = [pytest.mark.spark, pytest.mark.process]
 
 
 async def run(spark: SparkSession, name_servers: str, processes: int) -> SwarmSummary | None:
-    options = SwarmRunOptions(
-        name_servers=name_servers,
-        topic="swarm-of-spark",
-        group="swarm-of-spark",
-        queues=6,
-        consumers=4,
-        producers=2,
-        rate=200.0,
-        body_bytes=64,
-        churn_s=0.3,
-        seed=0,
-        processes=processes,
-        duration_s=1.0,
-        session_timeout_s=20.0,
-    )
+    options = small_swarm(name_servers, processes, name="swarm-of-spark", consumers=4)
     swarm_run = SwarmRun(options, elsewhere=SparkParts(spark).open)
     with anyio.fail_after(120):
         await swarm_run.run()

@@ -297,6 +297,19 @@ async def a_life(world: World, **options: object) -> tuple[Peer, Peer, int]:
     return a, b, token
 
 
+async def operator(world: World, **options: object) -> Peer:
+    """Start a broker with topic `t`; returns a peer of it."""
+    await world.start_broker(**options)
+    peer = world.peer("operator")
+    await peer.put_topic()
+    world.events.clear()
+    return peer
+
+
+async def ask(peer: Peer, code: RequestCode, **header: object) -> Any:
+    return unpacked(await peer.call(code, header))
+
+
 def simulated(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
     """Turn a coroutine of a `World` into a test that runs it in virtual time; other parameters are pytest's."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import errno
 from pathlib import Path
-from typing import Any
 
 import anyio
 import pytest
@@ -33,13 +32,13 @@ from tests.unit.broker.harness import (
     ADDRESS,
     HOST,
     FailingDisk,
-    Peer,
     World,
     a_life,
+    ask,
     consumer,
+    operator,
     records,
     simulated,
-    unpacked,
 )
 
 
@@ -171,19 +170,6 @@ async def test_an_idle_broker_sleeps_from_deadline_to_deadline(world: World) -> 
 
 
 # --- what an operator asks of a broker -------------------------------------------------------------------------------
-async def operator(world: World, **options: object) -> Peer:
-    """Start a broker with topic `t`; returns a peer of it."""
-    await world.start_broker(**options)
-    peer = world.peer("operator")
-    await peer.put_topic()
-    world.events.clear()
-    return peer
-
-
-async def ask(peer: Peer, code: RequestCode, **header: object) -> Any:
-    return unpacked(await peer.call(code, header))
-
-
 @simulated
 async def test_the_state_of_a_broker_tells_its_load(world: World) -> None:
     a = await operator(world, quirks=frozenset({Quirk.SILENT_EXPIRY}))

@@ -2,27 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from model.errors import GroupNotExist
 from model.heartbeat import ConsumeFrom
 from remoting.request_code import RequestCode
-from tests.unit.broker.harness import Peer, World, consumer, simulated, unpacked
-
-
-async def operator(world: World, **options: object) -> Peer:
-    """Start a broker with topic `t`; returns a peer of it."""
-    await world.start_broker(**options)
-    peer = world.peer("operator")
-    await peer.put_topic()
-    world.events.clear()
-    return peer
-
-
-async def ask(peer: Peer, code: RequestCode, **header: object) -> Any:
-    return unpacked(await peer.call(code, header))
+from tests.unit.broker.harness import World, ask, consumer, operator, simulated
 
 
 @simulated

@@ -171,6 +171,17 @@ async def test_one_message_that_is_too_long_refuses_its_batch(world: World) -> N
 
 
 # --- a disk that fails -----------------------------------------------------------------------------------------------
+async def full_broker(world: World) -> tuple[FailingDisk, Peer]:
+    """A broker with one message of topic `t`, whose disk is full now, and a peer of it."""
+    disk = FailingDisk()
+    await world.start_broker(files=disk)
+    a = world.peer("a")
+    await a.put_topic()
+    await a.send()
+    disk.errno = errno.ENOSPC
+    return disk, a
+
+
 async def outcome_of_a_send(peer: Peer) -> int | type[RlabError]:
     try:
         return await peer.send()
@@ -180,12 +191,7 @@ async def outcome_of_a_send(peer: Peer) -> int | type[RlabError]:
 
 @simulated
 async def test_a_full_disk_refuses_sends_while_pulls_and_commits_go_on_and_sends_resume(world: World) -> None:
-    disk = FailingDisk()
-    await world.start_broker(files=disk)
-    a = world.peer("a")
-    await a.put_topic()
-    await a.send()
-    disk.errno = errno.ENOSPC
+    disk, a = await full_broker(world)
     refused = await outcome_of_a_send(a)
     assert refused is StorageFull
     assert len(records(await a.pull())) == 1
@@ -197,12 +203,7 @@ async def test_a_full_disk_refuses_sends_while_pulls_and_commits_go_on_and_sends
 
 @simulated
 async def test_commits_of_the_very_turn_in_which_a_send_finds_no_room_are_taken(world: World) -> None:
-    disk = FailingDisk()
-    await world.start_broker(files=disk)
-    a = world.peer("a")
-    await a.put_topic()
-    await a.send()
-    disk.errno = errno.ENOSPC
+    disk, a = await full_broker(world)
     send = await a.begin(RequestCode.SEND_MESSAGE, {"topic": "t", "queue_id": 0, "tag_hash": 0}, payload_of(b"x"))
     header = {"group": "g", "client_id": a.client_id}
     commit = await a.begin(RequestCode.UPDATE_CONSUMER_OFFSET, header, [["t", 0, 1, -1]])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +12,7 @@ import anyio
 from broker.broker import run_broker
 from broker.config import BrokerConfig
 from cli.bench.kit.echo import EchoClient, connect_echo, echo_server
+from cli.bench.kit.rounds import Window
 from client.admin.admin import Admin
 from namesrv.config import NameServerConfig
 from namesrv.server import run_name_server
@@ -39,6 +40,20 @@ async def embedded(simulation: Simulation, folder: Path, topic: str, queues: int
             await anyio.sleep(1)  # it registers
             await admin.create_topic(topic, queues)
             yield Embedded(name_server=name_server.address, broker=broker.address)
+
+
+async def done_and_stored(
+    simulation: Simulation, cluster: Embedded, topic: str, work: Callable[[Window], Awaitable[None]]
+) -> tuple[int, int]:
+    """How much half a second of work did, and how many messages are stored after it."""
+    window = Window()
+    simulation.loop.call_later(0.5, window.close)
+    await work(window)
+    async with Admin(cluster.name_server) as admin:
+        (broker,) = await admin.brokers()
+        info = (await admin.broker_info(broker.broker_name)).topic(topic)
+    assert info is not None
+    return window.done, sum(queue.max_offset - queue.min_offset for queue in info.ranges)
 
 
 @asynccontextmanager

@@ -11,38 +11,21 @@ import uvloop
 
 from cli.demo.cluster import run_cluster
 from cli.swarm.parts import run_parts
-from cli.swarm.run import SwarmRun, SwarmRunOptions, parts_of
+from cli.swarm.run import SwarmRun, parts_of
 from cli.swarm.wire import Bunch
 from client.config import wall_clock_ms
 from model.errors import ServiceNotAvailable
 from simulation.swarm.observer import SwarmSummary
+from tests.unit.cli.swarm.small import small_swarm
 
 pytestmark = [pytest.mark.tcp, pytest.mark.process]
-
-
-def options(name_servers: str, processes: int) -> SwarmRunOptions:
-    return SwarmRunOptions(
-        name_servers=name_servers,
-        topic="t",
-        group="g",
-        queues=6,
-        consumers=3,
-        producers=2,
-        rate=200.0,
-        body_bytes=64,
-        churn_s=0.2,
-        seed=0,
-        processes=processes,
-        duration_s=1.0,
-        session_timeout_s=10.0,
-    )
 
 
 @pytest.mark.parametrize("processes", [1, 2])
 def test_parts_here_or_in_processes_make_one_swarm(tmp_path: Path, processes: int) -> None:
     async def main() -> SwarmSummary | None:
         async with run_cluster(tmp_path, 1, lambda event: None, wall_clock_ms) as cluster:
-            swarm_run = SwarmRun(options(cluster.name_server, processes))
+            swarm_run = SwarmRun(small_swarm(cluster.name_server, processes))
             with anyio.fail_after(60):
                 await swarm_run.run()
             return swarm_run.summary
@@ -60,7 +43,7 @@ def test_a_part_that_dies_ends_the_swarm_with_an_error_that_names_it(tmp_path: P
         async with run_cluster(tmp_path, 1, lambda event: None, wall_clock_ms) as cluster:
             await cluster.admin.create_topic("t", 6)
             with anyio.fail_after(60):
-                async with run_parts(parts_of(options(cluster.name_server, 2), run=1), Bunch()) as parts:
+                async with run_parts(parts_of(small_swarm(cluster.name_server, 2), run=1), Bunch()) as parts:
                     victim: Any = parts[0]
                     os.kill(victim.process.pid, signal.SIGKILL)
                     await anyio.sleep_forever()
@@ -72,7 +55,7 @@ def test_a_part_that_dies_ends_the_swarm_with_an_error_that_names_it(tmp_path: P
 def test_a_part_that_cannot_start_ends_the_swarm() -> None:
     async def main() -> None:
         with anyio.fail_after(60):
-            async with run_parts(parts_of(options("127.0.0.1:1", 2), run=1), Bunch()):
+            async with run_parts(parts_of(small_swarm("127.0.0.1:1", 2), run=1), Bunch()):
                 raise AssertionError("not reached")
 
     with pytest.raises(ServiceNotAvailable, match=r"part [12] of the swarm ended by itself \(exit code 1\)"):

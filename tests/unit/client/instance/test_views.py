@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import anyio
 import msgpack
@@ -100,17 +101,24 @@ def asks(wire: WireTap) -> int:
     return sum(sent.code.name == ASK for sent in wire.sent)
 
 
+@asynccontextmanager
+async def told_of_the_fifth(cluster: SimulatedCluster) -> AsyncIterator[ClientInstance]:
+    """The instance of a member that has fetched a list of four, and then was notified of the fifth."""
+    await cluster.create_topic("t")
+    async with AsyncExitStack() as stack:
+        instance, *others = [await stack.enter_async_context(running_instance(cluster, name)) for name in "cdefg"]
+        for each in (instance, *others[:3]):
+            await introduce(each, FakeMember("g", "t"))
+            await anyio.sleep(1)
+        await fetch(instance, "t")
+        await introduce(others[3], FakeMember("g", "t"))
+        await anyio.sleep(1)
+        yield instance
+
+
 def test_a_list_that_came_with_the_notification_is_not_asked_for(simulate: Simulate, wire: WireTap) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
-        await cluster.create_topic("t")
-        async with AsyncExitStack() as stack:
-            instance, *others = [await stack.enter_async_context(running_instance(cluster, name)) for name in "cdefg"]
-            for each in (instance, *others[:3]):
-                await introduce(each, FakeMember("g", "t"))
-                await anyio.sleep(1)
-            await fetch(instance, "t")
-            await introduce(others[3], FakeMember("g", "t"))
-            await anyio.sleep(1)
+        async with told_of_the_fifth(cluster) as instance:
             before = asks(wire)
             told = await instance.views.fetch("g", ["t"], notified=True)
             assert told is not None
@@ -127,15 +135,7 @@ def test_after_the_notification_of_another_change_by_another_broker_the_list_is_
     simulate: Simulate, wire: WireTap
 ) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
-        await cluster.create_topic("t")
-        async with AsyncExitStack() as stack:
-            instance, *others = [await stack.enter_async_context(running_instance(cluster, name)) for name in "cdefg"]
-            for each in (instance, *others[:3]):
-                await introduce(each, FakeMember("g", "t"))
-                await anyio.sleep(1)
-            await fetch(instance, "t")
-            await introduce(others[3], FakeMember("g", "t"))
-            await anyio.sleep(1)
+        async with told_of_the_fifth(cluster) as instance:
             before, same = asks(wire), cluster.events_of(EventKind.NOTIFY_RECEIVED)[-1].cause
             for cause, asked in ((same, 0), ("another/1", 1)):
                 instance.views.notified("g", "broker-b:10911", cause, None, None)

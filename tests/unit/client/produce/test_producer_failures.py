@@ -17,6 +17,7 @@ from model.errors import (
 )
 from model.limits import SEND_RETRIES, SEND_TIMEOUT_S
 from model.topic_route import Perm
+from simulation.cluster.clients import SimulatedProducer
 from simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 from tests.simulation.wire import WireTap, wire
@@ -218,6 +219,13 @@ def test_a_broker_that_answers_slowly_is_avoided_for_a_while_unless_told_otherwi
 # ---------------------------------------------------------------------------------------------- what an error tells
 
 
+async def send_and_note(producer: SimulatedProducer, failures: list[RlabError]) -> None:
+    try:
+        await producer.send("t", b"x")
+    except RlabError as error:
+        failures.append(error)
+
+
 @pytest.mark.parametrize(("lost", "n"), [("request", 0), ("answer", 1)])
 def test_after_a_timeout_nobody_can_tell_whether_the_message_is_stored(simulate: Simulate, lost: str, n: int) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
@@ -246,15 +254,8 @@ def test_an_error_after_an_attempt_that_may_have_been_stored_does_not_say_that_n
         network = cluster.simulation.network
         network.set_latency("p", "broker-a", 0.2)
         failures: list[RlabError] = []
-
-        async def send() -> None:
-            try:
-                await producer.send("t", b"x")
-            except RlabError as error:
-                failures.append(error)
-
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(send)
+            tasks.start_soon(send_and_note, producer, failures)
             await anyio.sleep(0.3)  # the request has arrived, its answer has not
             network.refuse("broker-a", 10911)
             network.cut("p", "broker-a")
@@ -272,15 +273,8 @@ def test_a_send_under_way_at_the_shutdown_fails_as_one_whose_connection_was_lost
         await producer.send("t", b"first")
         cluster.simulation.network.set_latency("p", "broker-a", 0.5)
         failures: list[RlabError] = []
-
-        async def send() -> None:
-            try:
-                await producer.send("t", b"x")
-            except RlabError as error:
-                failures.append(error)
-
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(send)
+            tasks.start_soon(send_and_note, producer, failures)
             await anyio.sleep(0.1)
             await producer.stop()
         (error,) = failures

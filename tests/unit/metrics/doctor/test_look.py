@@ -11,7 +11,8 @@ import pytest
 
 from client.admin.admin import Admin
 from metrics.doctor.look import look
-from metrics.doctor.rules import Trouble, diagnose
+from metrics.doctor.rules import diagnose
+from metrics.doctor.troubles import Trouble
 from simulation.cluster.cluster import SimulatedCluster
 from tests.unit.client.admin.admin_cluster import administer
 

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from client.admin.records import BrokerInfo, GroupInfo, GroupMemberInfo, QueueProgress, QueueRange, TopicInfo
-from metrics.doctor.rules import Trouble, diagnose
+from metrics.doctor.rules import diagnose
 from metrics.doctor.snapshot import BrokerSeen, NameServerSeen, Snapshot
+from metrics.doctor.troubles import Trouble
 from model.events import Event, EventKind
 from model.group_agreement import Disagreement, Side
 from model.group_settings import GroupSettings

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from random import Random
+from typing import Any
 
 import anyio
 import pytest
@@ -33,6 +34,14 @@ async def tasks_of_an_asyncio_group(ended: list[int]) -> None:
         await fill_a_group_and_fail()
 
 
+async def start_and_cancel(wait: Callable[[int], Coroutine[Any, Any, None]]) -> None:
+    async with anyio.create_task_group() as group:
+        for number in range(TASKS):
+            group.start_soon(wait, number)
+        await anyio.sleep(1)
+        group.cancel_scope.cancel()
+
+
 async def tasks_of_an_anyio_group(ended: list[int]) -> None:
     async def wait(number: int) -> None:
         try:
@@ -40,11 +49,7 @@ async def tasks_of_an_anyio_group(ended: list[int]) -> None:
         finally:
             ended.append(number)
 
-    async with anyio.create_task_group() as group:
-        for number in range(TASKS):
-            group.start_soon(wait, number)
-        await anyio.sleep(1)
-        group.cancel_scope.cancel()
+    await start_and_cancel(wait)
 
 
 async def tasks_in_scopes_of_their_own(ended: list[int]) -> None:
@@ -55,11 +60,7 @@ async def tasks_in_scopes_of_their_own(ended: list[int]) -> None:
         finally:
             ended.append(number)
 
-    async with anyio.create_task_group() as group:
-        for number in range(TASKS):
-            group.start_soon(wait, number)
-        await anyio.sleep(1)
-        group.cancel_scope.cancel()
+    await start_and_cancel(wait)
 
 
 @pytest.mark.parametrize("scenario", [tasks_of_an_asyncio_group, tasks_of_an_anyio_group, tasks_in_scopes_of_their_own])

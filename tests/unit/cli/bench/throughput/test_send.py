@@ -6,9 +6,8 @@ from cli.bench.kit.echo import BODY, TOPIC
 from cli.bench.kit.rounds import Sizes, Window, rate
 from cli.bench.throughput.send import echoing, round_of, sending
 from client import Producer
-from client.admin.admin import Admin
 from simulation.kernel.run import Simulation, run_simulation
-from tests.unit.cli.bench.embedded import echo_connected, embedded
+from tests.unit.cli.bench.embedded import done_and_stored, echo_connected, embedded
 
 SIZES = Sizes(seconds=0.5)
 
@@ -16,15 +15,8 @@ SIZES = Sizes(seconds=0.5)
 def test_every_send_that_counts_is_stored(tmp_path: Path) -> None:
     async def main(simulation: Simulation) -> None:
         async with embedded(simulation, tmp_path, TOPIC, 2) as cluster, Producer(cluster.name_server) as producer:
-            window = Window()
-            simulation.loop.call_later(SIZES.seconds, window.close)
-            await sending(producer)(window)
-            async with Admin(cluster.name_server) as admin:
-                (broker,) = await admin.brokers()
-                info = (await admin.broker_info(broker.broker_name)).topic(TOPIC)
-            assert info is not None
-            assert window.done > 100
-            assert sum(queue.max_offset - queue.min_offset for queue in info.ranges) == window.done
+            done, stored = await done_and_stored(simulation, cluster, TOPIC, sending(producer))
+            assert stored == done > 100
 
     run_simulation(main)
 

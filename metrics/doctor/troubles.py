@@ -1,0 +1,127 @@
+"""The troubles of a cluster by name, and what to do about each. Pure.
+
+`{group}` and `{consequence}` in an advice are filled in where the trouble is found.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypedDict
+
+
+class Trouble(StrEnum):
+    """The troubles that are known, by their names on docs/doctor.md."""
+
+    NAME_SERVER_AWAY = "name-server-away"
+    NAME_SERVERS_DIFFER = "name-servers-differ"
+    BROKER_AWAY = "broker-away"
+    WRONG_BROKER = "wrong-broker"
+    CLOCKS_APART = "clocks-apart"
+    DISK_FULL = "disk-full"
+    DISK_FILLS = "disk-fills"
+    MESSAGES_DAMAGED = "messages-damaged"
+    EVENTS_LOST = "events-lost"
+    QUIRKS_ON = "quirks-on"
+    MEMBERS_DISAGREE = "members-disagree"
+    MEMBER_UNKNOWN = "member-unknown"
+    QUEUES_WITHOUT_OWNER = "queues-without-owner"
+    LAG_GROWS = "lag-grows"
+    QUEUE_STUCK = "queue-stuck"
+    LISTENER_HANGS = "listener-hangs"
+    GROUP_OFF = "group-off"
+    MEMBER_SUSPENDED = "member-suspended"
+    DEAD_LETTERS = "dead-letters"
+    MESSAGES_MISSED = "messages-missed"
+    CLIENT_ID_TWICE = "client-id-twice"
+    GROUP_RESTLESS = "group-restless"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnosis:
+    """One thing that is wrong.
+
+    Attributes:
+        subject: what it is about: a server, a group, a queue.
+        evidence: what was seen.
+        advice: what to do.
+        docs: the page that explains it.
+    """
+
+    trouble: Trouble
+    subject: str
+    evidence: str
+    advice: str
+    docs: str
+
+
+class Remedy(TypedDict):
+    """What to do, and the page that explains it."""
+
+    advice: str
+    docs: str
+
+
+def remedy(trouble: Trouble, **details: str) -> Remedy:
+    """What to do about a trouble."""
+    docs, advice = _REMEDIES[trouble]
+    return {"advice": advice.format(**details), "docs": f"{docs}.md"}
+
+
+_REMEDIES: dict[Trouble, tuple[str, str]] = {
+    Trouble.NAME_SERVER_AWAY: ("failures", "start it, or take it out of --namesrv of every broker and client"),
+    Trouble.NAME_SERVERS_DIFFER: (
+        "failures",
+        "give the broker all name servers in --namesrv; after a cut it registers within 30 s by itself",
+    ),
+    Trouble.BROKER_AWAY: (
+        "failures",
+        "start it; if it moved, see --advertise; a name server drops a silent broker after 120 s",
+    ),
+    Trouble.WRONG_BROKER: ("failures", "give each broker a port of its own, and restart both"),
+    Trouble.CLOCKS_APART: (
+        "failures",
+        "run NTP on both; times in reports, delayed messages and retention follow the broker's clock",
+    ),
+    Trouble.DISK_FULL: (
+        "storage",
+        "free space, or lower --retain-age or --retain-size-max; it accepts sends again by itself",
+    ),
+    Trouble.DISK_FILLS: ("storage", "lower --retain-age or set --retain-size-max before sends are refused"),
+    Trouble.MESSAGES_DAMAGED: ("storage", "run rlab broker verify on its data directory, and replace the disk"),
+    Trouble.EVENTS_LOST: ("events", "reports of that time are incomplete; --trace FILE keeps all events of a broker"),
+    Trouble.QUIRKS_ON: ("quirks", "start it without --quirk unless you study them"),
+    Trouble.MEMBERS_DISAGREE: ("failures", "give all members the same setting: {consequence}"),
+    Trouble.MEMBER_UNKNOWN: (
+        "failures",
+        "the member cannot reach that broker: see its log, and the network between the two",
+    ),
+    Trouble.QUEUES_WITHOUT_OWNER: (
+        "one-rebalance",
+        "rlab group show {group} compares owners and targets; the log of that member says why it waits",
+    ),
+    Trouble.LAG_GROWS: (
+        "operating-groups",
+        "it consumes less than is sent: add members, up to the number of queues, or faster listeners",
+    ),
+    Trouble.QUEUE_STUCK: (
+        "ordering",
+        "a message fails again and again in order, or a listener hangs: see that member's log",
+    ),
+    Trouble.LISTENER_HANGS: (
+        "listeners",
+        "find what it waits for; consume_timeout_s says when a listener counts as hanging",
+    ),
+    Trouble.GROUP_OFF: ("operating-groups", "rlab group set {group} --consume switches it on"),
+    Trouble.MEMBER_SUSPENDED: ("listeners", "its application called suspend(); it has to call resume(), or to stop"),
+    Trouble.DEAD_LETTERS: ("listeners", "rlab group dlq list {group} shows them, and sends them again"),
+    Trouble.MESSAGES_MISSED: (
+        "storage",
+        "the group is slower than retention: raise --retain-age or --retain-size-max, or add members",
+    ),
+    Trouble.CLIENT_ID_TWICE: ("failures", "give each process a client_ip or an instance_name of its own"),
+    Trouble.GROUP_RESTLESS: (
+        "operating-groups",
+        "members that crash or miss heartbeats come and go: see their logs, or set rejoin_within_s",
+    ),
+}
