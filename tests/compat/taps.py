@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import sys
 import tempfile
+from collections.abc import Awaitable, Callable
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgpack
 
@@ -23,6 +24,7 @@ from tests.compat.scenario import act
 
 SERVER_PORTS = (9876, 10911)
 _LENGTH_BYTES = 4
+T = TypeVar("T")
 
 
 class Tap:
@@ -70,20 +72,25 @@ def _module(*names: str) -> Any:
     return import_module(names[-1])
 
 
+def run_on_a_broker(main: Callable[[Any], Awaitable[T]], folder: Path) -> T:
+    """Run a scenario on a simulated cluster of the code that is on the path, whose broker stores below the folder."""
+    cluster_class = _module("simulation.cluster.cluster", "simulation.cluster").SimulatedCluster
+
+    async def on_cluster(simulation: Any) -> T:
+        async with cluster_class(simulation, folder, brokers=1):
+            return await main(simulation)
+
+    result: T = _module("simulation.kernel.run", "simulation.run").run_simulation(on_cluster, seed=1)
+    return result
+
+
 def record() -> dict[str, Any]:
     """Run the scenario with the code that is on the path."""
-    cluster_class = _module("simulation.cluster.cluster", "simulation.cluster").SimulatedCluster
-    run = _module("simulation.kernel.run", "simulation.run").run_simulation
     schema = _module("remoting.wire.schema", "remoting.schema").SCHEMA
     tap = Tap()
     listen(_module("simulation.kernel.sockets", "simulation.sockets").VirtualSocket, tap)
-
-    async def main(simulation: Any) -> dict[str, Any]:
-        with tempfile.TemporaryDirectory() as folder:
-            async with cluster_class(simulation, Path(folder), brokers=1):
-                return await act(simulation)
-
-    seen: dict[str, Any] = run(main, seed=1)
+    with tempfile.TemporaryDirectory() as folder:
+        seen = run_on_a_broker(act, Path(folder))
     fields = {
         int(code): [[f.name, f.type.__name__, f.required, f.minimum, f.maximum] for f in each.fields]
         for code, each in schema.items()
