@@ -8,6 +8,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 # Spark's JVMs start in half of the time with it: the tests start ten.
 CLASSES := $(VENV)/.classes
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
+  --config-settings editable_mode=compat -e
 # For the test runner, e.g. make test PYTEST_ARGS="-k rebalance -x"
 PYTEST_ARGS ?=
 # For the benchmark, e.g. make bench BENCH_ARGS=--json
@@ -26,7 +28,7 @@ TORTURE_ARGS ?=
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench peers compat interop crash torture mutants clean
+.PHONY: help setup demo test check bench peers compat interop crash torture mutants site release clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
@@ -55,8 +57,7 @@ compat: $(STAMP) ## run processes of an earlier commit with those of this one (n
 
 # What cannot be installed is left out; the benchmark says what it misses.
 peers: $(STAMP) ## install what `rlab bench --peers redis,nats,kafka` compares with (Debian packages need root)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
-	  --config-settings editable_mode=compat -e '.[peers]'
+	@$(PIP) '.[peers]'
 	@if command -v redis-server >/dev/null && command -v nats-server >/dev/null; then :; \
 	elif command -v apt-get >/dev/null; then apt-get install -y --no-install-recommends redis-server nats-server || \
 	  echo 'redis-server or nats-server could not be installed: try again as root, after apt-get update.' >&2; \
@@ -78,6 +79,15 @@ torture: $(STAMP) ## an hour of faults in virtual time, a minute of churn in rea
 mutants: $(STAMP) ## plant bugs in the shipped code, and let simulated runs find each (some 10 minutes)
 	@$(BIN)/python -m tests.simulation.mutants
 
+site: $(STAMP) ## build the documentation as a site into build/site, with warnings as errors
+	@$(PIP) '.[site]'
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo 'build/site/index.html'
+
+release: $(STAMP) ## make wheel, source archive, image, notes and checksums of this version in dist/
+	@$(PIP) '.[site]'
+	@$(BIN)/python -m tools.release
+
 clean: ## remove everything that make, the tools and the demo leave behind
 	rm -rf $(VENV) build dist *.egg-info .demo .bench report
 	rm -rf .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
@@ -95,8 +105,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo 'Installing into $(VENV) what rlab, its tests and Spark need: about 1.2 GB, of which half is Spark with its Java.'
 	@echo 'It takes a minute or two, depending on the network, and is done again only when constraints.txt changes ...'
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
-	  --config-settings editable_mode=compat -e '.[dev,spark,spark-connect,spark-jdk]'
+	@$(PIP) '.[dev,spark,spark-connect,spark-jdk]'
 	@touch $(STAMP)
 	@echo 'Installed. To have rlab in your shell: . $(BIN)/activate'
 

@@ -89,7 +89,7 @@ def record() -> dict[str, Any]:
 
 def unpack(folder: Path) -> bytes:
     """Write the recorded files below a folder; returns the message that `poppers` had acknowledged."""
-    recorded: dict[str, Any] = msgpack.unpackb(gzip.decompress(FILE.read_bytes()))
+    recorded: Any = msgpack.unpackb(gzip.decompress(FILE.read_bytes()))
     for name, content in recorded["files"].items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)

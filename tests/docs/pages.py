@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = sorted(path.relative_to(ROOT).as_posix() for path in (*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")))
+PAGES = sorted(path.relative_to(ROOT).as_posix() for path in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")))
 
 _CODE_BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -46,8 +46,3 @@ def _cells(line: str) -> list[str]:
 
 def headings(page: str) -> list[str]:
     return re.findall(r"^#+ (.+)$", prose_of(page), re.MULTILINE)
-
-
-def slug(heading: str) -> str:
-    """The anchor that a heading has, as GitHub makes it."""
-    return re.sub(r"[^\w\- ]", "", heading.lower().replace("`", "")).replace(" ", "-")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import shlex
 import sys
 from functools import cache
 from pathlib import Path
@@ -14,7 +15,8 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from cli.main import app
-from tests.docs.pages import PAGES, ROOT, code_blocks, headings, prose_of, slug, table_of, text_of
+from tests.docs.pages import PAGES, ROOT, code_blocks, headings, prose_of, table_of, text_of
+from tools.site.links import slug
 
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 FOLDERS = (
@@ -26,6 +28,7 @@ FOLDERS = (
     "broker",
     "client",
     "simulation",
+    "tools",
     "cli",
     "examples",
     "tests",
@@ -35,6 +38,11 @@ FILE = re.compile(rf"\b((?:{'|'.join(FOLDERS)})/[\w/.-]*[\w/])")
 TEST = re.compile(r"`(test_\w+)`")
 MEMBER = re.compile(r"`([A-Z]\w+)\.([a-z_]+)`")
 COMMAND = re.compile(r"\brlab ([a-z]+)(?: ([a-z]+))?")
+
+
+@cache
+def rlab() -> Any:
+    return get_command(app)
 
 
 @cache
@@ -85,7 +93,7 @@ def test_every_method_and_attribute_that_is_named_exists(page: str) -> None:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_every_command_that_is_named_exists(page: str) -> None:
-    root: Any = get_command(app)
+    root = rlab()
     for name, sub in COMMAND.findall(text_of(page)):
         assert name in root.commands, f"rlab {name}"
         commands = getattr(root.commands[name], "commands", None)
@@ -93,8 +101,33 @@ def test_every_command_that_is_named_exists(page: str) -> None:
             assert sub in commands, f"rlab {name} {sub}"
 
 
+LINE = re.compile(r"^(?: {4}|\$ )?(rlab [^|>\n]+)", re.MULTILINE)
+MANY = re.compile(r" {3,}| # | \.\.\. ")
+"""Where the text beside a command begins."""
+
+
+def lines_of_commands(page: str) -> list[str]:
+    """The lines that somebody may type, from the blocks of a page, fenced or indented."""
+    text = text_of(page)
+    blocks = [code for language in ("text", "bash", "console") for code in code_blocks(page, language)]
+    blocks += re.findall(r"\n\n((?: {4}.*\n)+)", text)
+    return [MANY.split(line)[0].strip() for block in blocks for line in LINE.findall(block.replace("\\\n", ""))]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_command_that_is_shown_has_options_that_it_takes(page: str) -> None:
+    for line in lines_of_commands(page):
+        _, *words = shlex.split(line.replace("<", "").replace("$(", "").replace(")", ""))
+        command = rlab()
+        while words and words[0] in getattr(command, "commands", {}):
+            command = command.commands[words.pop(0)]
+        flags = {flag for each in command.params for flag in (*each.opts, *each.secondary_opts)} | {"--help"}
+        assert [word for word in words if word.startswith("--") and word.partition("=")[0] not in flags] == [], line
+        assert "commands" not in dir(command) or not words or words[0].startswith("-"), line
+
+
 def test_every_command_of_the_readme_explains_itself() -> None:
-    root: Any = get_command(app)
+    root = rlab()
     for name, sub in sorted(set(COMMAND.findall(text_of("README.md")))):
         has_commands = hasattr(root.commands[name], "commands")
         shown = CliRunner().invoke(app, [name, *([sub] if has_commands and sub else []), "--help"])
@@ -127,6 +160,7 @@ def _stable(page: str) -> str:
 
 def test_the_index_of_the_documentation_links_to_every_page() -> None:
     linked = set(LINK.findall(text_of("docs/README.md")))
+    linked |= {f"labs/{each}" for each in LINK.findall(text_of("docs/labs/README.md"))}
     assert {page.removeprefix("docs/") for page in PAGES if page.startswith("docs/")} - {"README.md"} <= linked
 
 

@@ -1,39 +1,10 @@
-"""What the README shows to whoever comes first: its script runs, and its commands are those of the Makefile."""
+"""What the README shows to whoever comes first: its commands are those of the Makefile."""
 
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
-from pathlib import Path
-
-import pytest
 
 from tests.docs.pages import ROOT, code_blocks, text_of
-from tests.tcp.rlab_process import TIMEOUT_S, environment, stopped_cleanly
-
-
-@pytest.mark.process
-@pytest.mark.tcp
-def test_the_shown_script_prints_what_is_shown(tmp_path: Path) -> None:
-    (code,) = code_blocks("README.md", "python")
-    shown = next(block for block in code_blocks("README.md", "text") if block.startswith("stored at"))
-    with stopped_cleanly("cluster", "--port", "0", "--brokers", "2", cwd=tmp_path) as cluster:
-        script = code.replace("127.0.0.1:9876", cluster.address)
-        done = subprocess.run(
-            [sys.executable, "-c", script],
-            cwd=tmp_path,
-            env=environment(),
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT_S,
-            check=True,
-        )
-    assert _without_queue(done.stdout) == _without_queue(shown)
-
-
-def _without_queue(output: str) -> str:
-    return re.sub(r"greetings@broker-[ab]:\d", "greetings@broker-?:?", output)
 
 
 def test_every_make_target_that_is_named_exists() -> None:

@@ -1,0 +1,209 @@
+"""Runs the commands and listings of a page as its reader does: in order, in one folder, on one cluster.
+
+    ```console title="Terminal 3"      commands that stay: they run until the page ends (Terminals 3 and 4: twice)
+    $ rlab consume orders --group g
+    message 4                          output that has to come, line by line; ... stands for anything
+    ```
+
+A block without a title runs to its end: `rlab` in this process, everything else in a shell. What only looks at the
+cluster is looked at again until it shows what the page shows. Numbers, times, ids and the widths of tables may differ.
+A block `python` runs as a script; with a title it is written to a file of that name instead, and the block `text` after
+it is its output. The address of the cluster, and the process ids in client ids, stand for those of the test.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import runpy
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+from unittest.mock import patch
+
+import pytest
+from typer.main import get_command
+
+from cli.main import app
+from tests.docs.pages import ROOT, text_of
+from tests.tcp.rlab_process import TIMEOUT_S, command, environment, wait_until
+
+SHOWN_ADDRESS = "127.0.0.1:9876"
+SETUP = {"make setup", ". .venv/bin/activate"}
+"""Whoever runs the tests has done this."""
+LOOKS = {"group show", "group list", "group why", "group history", "group dlq", "topic show", "doctor", "check"}
+"""Commands that change nothing."""
+VERDICTS = {"doctor", "check", "sim"}
+"""Commands whose exit code is their answer."""
+
+_BLOCK = re.compile(r"^```(console|python|text)(?: title=\"([^\"]+)\")?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_PROCESS = re.compile(r"@(\d+)#")
+_ID = re.compile(r"\b(?=[0-9a-f]*\d)[0-9a-f]{12,}\b")
+_ANY_QUEUE = re.compile(r"@broker-[ab]:\d")
+_NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?(?: (?:ms|s|min)\b)?")
+
+
+class Block(NamedTuple):
+    """A fenced block of a page."""
+
+    language: str
+    title: str
+    text: str
+
+
+class Step(NamedTuple):
+    """A command, and the lines that a page shows as its output."""
+
+    line: str
+    shown: list[str]
+
+
+def blocks_of(page: str) -> list[Block]:
+    return [Block(*found) for found in _BLOCK.findall(text_of(page))]
+
+
+def steps_of(text: str) -> Iterator[Step]:
+    """The commands of a console block."""
+    first, *parts = re.split(r"^\$ ", text.replace("\\\n", ""), flags=re.MULTILINE)
+    assert not first.strip(), f"output before a command: {first}"
+    for part in parts:
+        line, _, output = part.partition("\n")
+        yield Step(line.partition("   # ")[0].strip(), [each for each in output.splitlines() if each.strip()])
+
+
+def _alike(line: str) -> str:
+    """A line without what differs from run to run."""
+    line = re.sub("[█─│]+", "", _ID.sub("ID", line))
+    return " ".join(_NUMBER.sub("0", line).split())
+
+
+def missing(shown: list[str], output: str, processes: dict[str, str] | None = None) -> str:
+    """The first shown line that the output does not have at its place; "" if it has all. Learns process ids."""
+    lines = output.splitlines()
+    for expected in shown:
+        if expected.strip() == "...":
+            continue
+        pattern = ".*".join(re.escape(_alike(part)) for part in expected.split("..."))
+        for n, line in enumerate(lines):
+            if re.fullmatch(pattern.replace(".*", r"\s*.*\s*"), _alike(line)):
+                if processes is not None:
+                    for shown_id, real_id in zip(_PROCESS.findall(expected), _PROCESS.findall(line), strict=False):
+                        processes.setdefault(shown_id, real_id)
+                del lines[: n + 1]
+                break
+        else:
+            return expected
+    return ""
+
+
+class Reader:
+    """Somebody who follows pages, with a cluster."""
+
+    def __init__(self, address: str, folder: Path) -> None:
+        self._address, self._folder = address, folder
+        self._processes: dict[str, str] = {}
+        self._stay: list[subprocess.Popen[bytes]] = []
+        for name in ("examples", "docs"):
+            (folder / name).symlink_to(ROOT / name)
+
+    def follow(self, page: str) -> None:
+        """Do what a page says, and compare what it shows."""
+        blocks = blocks_of(page)
+        for block, after in zip(blocks, [*blocks[1:], Block("", "", "")], strict=True):
+            if block.language == "console":
+                for step in steps_of(block.text):
+                    for _ in range(1 + block.title.count(" and ")):
+                        (self._begin if block.title else self._run)(step)
+            elif block.language == "python" and block.title:
+                (self._folder / block.title).write_text(self._real(block.text), encoding="utf-8")
+            elif block.language == "python":
+                (self._folder / "listing.py").write_text(self._real(block.text), encoding="utf-8")
+                shown = after.text if after.language == "text" else ""
+                output = self._script(["listing.py"])
+                # A producer begins with any queue.
+                self._compare("a listing", _ANY_QUEUE.sub("", shown).splitlines(), _ANY_QUEUE.sub("", output))
+
+    def close(self) -> None:
+        """End what stays."""
+        for process in self._stay:
+            process.kill()
+            process.wait(TIMEOUT_S)
+
+    def _real(self, text: str) -> str:
+        for shown, real in self._processes.items():
+            text = re.sub(rf"\b{shown}\b", real, text)
+        return text.replace(SHOWN_ADDRESS, self._address)
+
+    def _begin(self, step: Step) -> None:
+        if step.line.startswith("rlab cluster"):
+            return  # it runs already, and its output was compared when it started
+        output = self._folder / f"output-{len(self._stay)}"
+        with output.open("wb") as file:
+            line = command(shlex.split(step.line)[1:])
+            env = environment(RLAB_NAMESRV=self._address, PYTHONUNBUFFERED="1")
+            self._stay.append(subprocess.Popen(line, stdout=file, stderr=file, cwd=self._folder, env=env))
+        wait_until(lambda: not missing(step.shown, output.read_text()))
+
+    def _run(self, step: Step) -> None:
+        if step.line in SETUP:
+            return
+        words = shlex.split(self._real(step.line))
+        if words[0] == "rlab" and any(step.line.startswith(f"rlab {each}") for each in LOOKS) and step.shown:
+            with contextlib.suppress(AssertionError):  # the comparison below says what is missing
+                wait_until(lambda: not missing(step.shown, self._invoke(words[1:])[1]))
+        output = self._output_of(words, self._real(step.line))
+        self._compare(step.line, step.shown, output)
+
+    def _output_of(self, words: list[str], line: str) -> str:
+        if set("|>&;$") & set(line):
+            done = subprocess.run(
+                ["bash", "-ec", line],
+                capture_output=True,
+                text=True,
+                check=False,
+                cwd=self._folder,
+                timeout=TIMEOUT_S,
+                env=environment(
+                    RLAB_NAMESRV=self._address, PATH=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+                ),
+            )
+            assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
+            return done.stdout
+        if words[0] == "rlab":
+            return self._rlab(words[1:])
+        if words[0] == "python":
+            return self._script(words[1:])
+        return subprocess.run(words, capture_output=True, text=True, check=True, cwd=self._folder).stdout
+
+    def _invoke(self, words: list[str]) -> tuple[int, str]:
+        """Run `rlab` in this process, which takes a tenth of the time; returns its exit code and what it printed."""
+        printed = self._folder / "printed"
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(contextlib.chdir(self._folder))
+            stack.enter_context(patch.dict(os.environ, environment(RLAB_NAMESRV=self._address), clear=True))
+            file = stack.enter_context(printed.open("w"))
+            stack.enter_context(contextlib.redirect_stdout(file))
+            stack.enter_context(contextlib.redirect_stderr(file))
+            with pytest.raises(SystemExit) as ended:
+                get_command(app)(words, prog_name="rlab")
+        return int(ended.value.code or 0), printed.read_text()
+
+    def _rlab(self, words: list[str]) -> str:
+        code, output = self._invoke(words)
+        assert code == 0 or (words[0] in VERDICTS and code == 1), (words, output)
+        return output
+
+    def _script(self, words: list[str]) -> str:
+        output = io.StringIO()
+        with contextlib.chdir(self._folder), contextlib.redirect_stdout(output):
+            runpy.run_path(words[0], run_name="__main__")
+        return output.getvalue()
+
+    def _compare(self, what: str, shown: list[str], output: str) -> None:
+        line = missing(shown, output, self._processes)
+        assert not line, f"{what} does not print\n{line}\nbut\n{output}"

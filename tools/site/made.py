@@ -1,0 +1,126 @@
+"""The pages of the site that are made from the code when it is built, so that no file of them can be old."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from typing import Any
+
+from typer.main import get_command
+
+import client
+from cli.main import app
+from model.errors import RlabError
+
+PYTHON: dict[str, tuple[str, ...]] = {
+    "Send": ("Producer", "TransactionProducer", "Message", "SendResult", "TransactionState"),
+    "Consume": ("PushConsumer", "Failed", "ConsumeResult", "ConsumeFrom", "MessageModel", "MessageExt", "MessageQueue"),
+    "Poll": ("LitePullConsumer",),
+    "Pop single messages": ("PopConsumer", "PopMessage"),
+    "Operate": ("Admin",),
+}
+"""Every name of `client`, by what it is for."""
+MORE_PYTHON: dict[str, tuple[str, ...]] = {
+    "Options": ("client.config.ClientConfig", "client.options.ConsumerOptions", "client.options.LitePullOptions"),
+    "Metrics": ("metrics.client.ClientMetrics",),
+    "Tests in virtual time": ("simulation.kernel.run.run_simulation", "simulation.cluster.cluster.SimulatedCluster"),
+}
+
+
+def made_pages() -> dict[str, str]:
+    """The Markdown of each page by its path on the site."""
+    return {
+        "reference/commands.md": commands_page(),
+        "reference/python.md": python_page(),
+        "reference/errors.md": errors_page(),
+    }
+
+
+def commands_page() -> str:
+    """Every command with its arguments and options, from the code that reads them."""
+    lines = ["# Commands", "", "Every command of `rlab`, as the command itself explains it with `--help`.", ""]
+    for name, command in every_command():
+        lines += _command(name, command)
+    return "\n".join(lines)
+
+
+def every_command() -> Iterator[tuple[str, Any]]:
+    """Each command with its whole name, groups before their commands."""
+    waiting: list[tuple[str, Any]] = [("rlab", get_command(app))]
+    while waiting:
+        name, command = waiting.pop(0)
+        yield name, command
+        waiting[:0] = [(f"{name} {sub}", each) for sub, each in getattr(command, "commands", {}).items()]
+
+
+def _command(name: str, command: Any) -> list[str]:
+    lines = [f"{'##' if name.count(' ') < 2 else '###'} {name}", ""]
+    lines += [inspect.cleandoc(command.help or ""), ""]
+    arguments = [each for each in command.params if each.param_type_name == "argument"]
+    options = [each for each in command.params if each.param_type_name == "option" and not each.hidden]
+    usage = " ".join([name, *(f"[{_metavar(each)}]" for each in arguments), *(["[OPTIONS]"] if options else [])])
+    lines += ["```text", usage, "```", ""]
+    if arguments or options:
+        lines += ["| argument or option | default | meaning |", "|---|---|---|"]
+        lines += [_row(f"`{_metavar(each)}`", each) for each in arguments]
+        lines += [_row(_flags(each), each) for each in options]
+        lines.append("")
+    return lines
+
+
+def _metavar(parameter: Any) -> str:
+    return str(parameter.metavar or parameter.name.upper())
+
+
+def _flags(option: Any) -> str:
+    flags = ", ".join(f"`{flag}`" for flag in (*option.opts, *option.secondary_opts))
+    kind = option.metavar or ("" if option.is_flag else option.type.name)
+    return f"{flags} {kind}".strip().replace("|", "\\|")
+
+
+def _row(name: str, parameter: Any) -> str:
+    default = "" if parameter.default is None or callable(parameter.default) else str(parameter.default)
+    if isinstance(shown := getattr(parameter, "show_default", None), str):
+        default = f"({shown})"
+    if parameter.required:
+        default = "required"
+    if default in ("False", "()", "[]", "Sentinel.UNSET"):
+        default = ""
+    meaning = " ".join((parameter.help or "").split())
+    return f"| {name} | {default} | {meaning} |".replace("<", "&lt;")
+
+
+def python_page() -> str:
+    """What applications import, with directives that mkdocstrings fills from the docstrings."""
+    lines = ["# Python API", "", "The names that applications import, from their docstrings.", ""]
+    parts = {title: tuple(f"client.{name}" for name in names) for title, names in PYTHON.items()}
+    for title, names in {**parts, **MORE_PYTHON}.items():
+        lines += [f"## {title}", ""]
+        for name in names:
+            lines += [f"::: {name}", ""]
+    assert {name for names in PYTHON.values() for name in names} == set(client.__all__)
+    return "\n".join(lines)
+
+
+def errors_page() -> str:
+    """Every error: its branch of the tree, and its answers to the questions of a caller."""
+    lines = [
+        *("# Errors", ""),
+        "Every error that the cluster raises on purpose (`model/errors.py`). *Retry*: the same call may succeed later.",
+        "*Not done*: the request certainly had no effect; otherwise it may have been carried out without an answer.",
+        "",
+    ]
+    for branch in RlabError.__subclasses__():
+        lines += [f"## {branch.__name__}", "", _first(branch), ""]
+        lines += ["| error | response code | retry | not done | meaning |", "|---|---|---|---|---|"]
+        for each in branch.__subclasses__():
+            code = f"`{each.code.name}`" if each.code is not None else ""
+            retry, definite = ("yes" if answer else "no" for answer in (each.retryable, each.definite))
+            lines.append(f"| `{each.__name__}` | {code} | {retry} | {definite} | {_first(each)} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _first(kind: type[RlabError]) -> str:
+    """The first paragraph of a docstring."""
+    return " ".join((inspect.getdoc(kind) or "").partition("\n\n")[0].split())
