@@ -141,7 +141,7 @@ def test_python_that_is_shown_is_python(page: str) -> None:
         compile(block, page, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)  # fragments of coroutines are shown too
 
 
-@pytest.mark.parametrize("name", ["one_message", "one_rebalance"])
+@pytest.mark.parametrize("name", ["one_message", "one_rebalance", "one_transaction"])
 def test_what_a_page_shows_of_a_run_is_what_the_run_shows(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "examples"))
     monkeypatch.delitem(sys.modules, name, raising=False)

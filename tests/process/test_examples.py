@@ -25,6 +25,7 @@ LAST_LINES = {
     "key_order.py": r"by key \d\.\d times as fast as by queue, and 0 overtaken",
     "one_message.py": r"offset 1 is committed",
     "one_rebalance.py": r"6 scenes",
+    "one_transaction.py": r"3 scenes",
     "payment.py": r"[1-9]\d* orders, [1-9]\d* payments, \d+\.\d\d in both books",
     "pop.py": r"sent 200; done by a \d\d, b \d\d, c \d\d, slow \d",
     "rebalance_live.py": r"1 member has all queues",

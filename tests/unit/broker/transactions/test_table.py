@@ -61,3 +61,22 @@ def test_an_old_message_is_given_up_for_its_age_before_its_checks_are_counted() 
     for each in table.take_due(10.0, 9):
         table.checked([each.offset], 10.0)
     assert [(each.offset, each.give_up) for each in table.take_due(3_600.0, 9)] == [(0, Why.AGE), (1, Why.CHECKS)]
+
+
+def test_one_that_is_ended_waits_for_no_producer_any_more() -> None:
+    table = TransactionTable(TransactionOptions())
+    table.add(0, half(6.0))
+    table.take_due(6.0, 10)
+    table.wait([0], 6.0)
+    table.begin_end(0)
+    assert table.waiting() == {}
+    assert not table.producer_came("g", 7.0)
+
+
+def test_one_whose_end_could_not_be_written_is_due_again_after_the_interval() -> None:
+    table = TransactionTable(TransactionOptions(check_interval_s=30))
+    table.add(0, half(6.0))
+    table.begin_end(0)
+    table.put_back([0], 2.0)
+    assert table.take_due(31.9, 10) == []
+    assert [each.offset for each in table.take_due(32.0, 10)] == [0]
