@@ -121,7 +121,7 @@ def _cases(
     """The cases that the options mean. Raises ConfigError for a kind that does not exist, and for a bad file."""
     from simulation.engine.draw import ALL_KINDS
     from simulation.engine.sweep import Case
-    from simulation.engine.text import programme_of, text_of
+    from simulation.engine.text import programme_of
 
     if kind and kind not in ALL_KINDS:
         raise ConfigError(f"no kind {kind!r}; there are {', '.join(ALL_KINDS)}")
@@ -132,12 +132,10 @@ def _cases(
         try:
             text = file.read_text(encoding="utf-8")
             read = programme_of(text)
-            if sound:
-                text = text_of(read.with_quirks(()))
         except UnicodeDecodeError:
             raise ConfigError(f"{file}: not a programme: it is no text") from None
         except ConfigError as error:
             raise ConfigError(f"{file}: {error}") from None
         seed = read.seed if seed is None else seed
     first = seed or 0
-    return [Case(seed=each, kind=kind, quirks=quirks, text=text) for each in range(first, first + seeds)]
+    return [Case(seed=each, kind=kind, quirks=quirks, text=text, sound=sound) for each in range(first, first + seeds)]

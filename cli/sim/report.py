@@ -61,6 +61,7 @@ def repeat_command(case: Case, file: str | None) -> str:
     """The command that runs a case again."""
     words = ["rlab", "sim", *([file] if file else []), "--seed", str(case.seed)]
     words += ["--kind", case.kind] if case.kind and not file else []
+    words += ["--sound"] if case.sound else []
     for quirk in case.quirks:
         words += ["--quirk", quirk]
     return shlex.join(words)

@@ -28,11 +28,13 @@ class Case:
     kind: str = ""  # of a drawn programme, see `draw.py`
     quirks: tuple[str, ...] = ()  # beside those of the text
     text: str = ""  # TOML
+    sound: bool = False  # without the quirks of the text
 
     def programme(self) -> Programme:
         """Make the programme. Raises ConfigError if the text is none."""
         made = replace(programme_of(self.text), seed=self.seed) if self.text else draw(self.seed, self.kind)
-        return made.with_quirks({*made.cluster.quirks, *self.quirks})
+        of_text = () if self.sound else made.cluster.quirks
+        return made.with_quirks({*of_text, *self.quirks})
 
 
 def run_case(case: Case) -> Outcome:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -41,4 +42,6 @@ def test_a_programme_that_fails_is_made_small_and_written_as_a_file_and_as_a_tes
     assert (out / f"test_{toml.stem}.py").exists()
     assert "[[step]]" not in toml.read_text(encoding="utf-8"), "members that start overlap already"
     assert CliRunner().invoke(app, ["sim", str(toml)]).exit_code == 1
-    assert CliRunner().invoke(app, ["sim", str(toml), "--sound"]).exit_code == 0
+    sound = CliRunner().invoke(app, ["sim", str(toml), "--sound"])
+    assert sound.exit_code == 0
+    assert re.search(r"  again      rlab sim \S+ --seed \d+ --sound\n", sound.stdout)
