@@ -66,8 +66,11 @@ def test_every_command_is_in_the_reference_with_each_of_its_options() -> None:
         "\n### rlab group reset\n" if "\n### rlab group reset\n" in page else "\n## rlab group reset\n"
     )
     section = after.split("\n## ")[0].split("\n### ")[0]
-    for shown in ("`--to` ", "`--dry-run`", "`--shift` ", "Example: "):
+    for shown in ("`--to` earliest", "`--dry-run`", "`--shift` ", "Example: "):
         assert shown in section
+    assert "{" not in page
+    assert "| `--rocketmq`, `--no-rocketmq` | `--rocketmq` |" in page
+    assert "- `rlab group reset`: " in page
 
 
 def test_every_name_that_applications_import_is_in_the_reference() -> None:

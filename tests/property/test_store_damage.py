@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,7 @@ from tests.unit.broker.store.faulty_files import FaultyFiles
 from tests.unit.broker.store.store_helpers import read_all
 
 Key = tuple[int, int]
+Intact = tuple[Path, dict[Key, dict[int, StoredRecord]]]
 
 SMALL = StoreOptions(segment_bytes=700, tail_bytes=0)
 QUEUES: list[Key] = [(1, 0), (1, 1), (2, 0)]
@@ -39,9 +42,19 @@ def build_store(directory: Path) -> dict[Key, dict[int, StoredRecord]]:
 
 
 @pytest.fixture(scope="module")
-def intact(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[Key, dict[int, StoredRecord]]]:
+def intact(tmp_path_factory: pytest.TempPathFactory) -> Intact:
     directory = tmp_path_factory.mktemp("intact") / "store"
     return directory, build_store(directory)
+
+
+@contextmanager
+def copied(intact: Intact) -> Iterator[Intact]:
+    """A store to damage, and what is in it."""
+    source, stored = intact
+    with tempfile.TemporaryDirectory() as root:
+        directory = Path(root) / "store"
+        shutil.copytree(source, directory)
+        yield directory, stored
 
 
 def open_and_read(directory: Path, stored: dict[Key, dict[int, StoredRecord]]) -> set[tuple[Key, int]]:
@@ -77,13 +90,8 @@ def record_at(segment: Path, byte: int) -> tuple[Key, int] | None:
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data(), indexes=st.sampled_from(["all", "not the last", "none"]))
-def test_any_flipped_bit_costs_one_message_and_is_reported(
-    intact: tuple[Path, dict[Key, dict[int, StoredRecord]]], data: st.DataObject, indexes: str
-) -> None:
-    source, stored = intact
-    with tempfile.TemporaryDirectory() as root:
-        directory = Path(root) / "store"
-        shutil.copytree(source, directory)
+def test_any_flipped_bit_costs_one_message_and_is_reported(intact: Intact, data: st.DataObject, indexes: str) -> None:
+    with copied(intact) as (directory, stored):
         keep = sorted(directory.glob("*.index"))
         for path in {"all": [], "not the last": keep[-1:], "none": keep}[indexes]:
             path.unlink()
@@ -100,13 +108,8 @@ def test_any_flipped_bit_costs_one_message_and_is_reported(
 
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_any_flipped_bit_in_an_index_file_costs_nothing(
-    intact: tuple[Path, dict[Key, dict[int, StoredRecord]]], data: st.DataObject
-) -> None:
-    source, stored = intact
-    with tempfile.TemporaryDirectory() as root:
-        directory = Path(root) / "store"
-        shutil.copytree(source, directory)
+def test_any_flipped_bit_in_an_index_file_costs_nothing(intact: Intact, data: st.DataObject) -> None:
+    with copied(intact) as (directory, stored):
         index = data.draw(st.sampled_from(sorted(directory.glob("*.index"))))
         content = bytearray(index.read_bytes())
         bit = data.draw(st.integers(0, len(content) * 8 - 1))
@@ -118,12 +121,9 @@ def test_any_flipped_bit_in_an_index_file_costs_nothing(
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data(), has_index=st.booleans(), remove=st.booleans())
 def test_a_segment_that_is_cut_short_or_gone_costs_what_was_in_it(
-    intact: tuple[Path, dict[Key, dict[int, StoredRecord]]], data: st.DataObject, has_index: bool, remove: bool
+    intact: Intact, data: st.DataObject, has_index: bool, remove: bool
 ) -> None:
-    source, stored = intact
-    with tempfile.TemporaryDirectory() as root:
-        directory = Path(root) / "store"
-        shutil.copytree(source, directory)
+    with copied(intact) as (directory, stored):
         segments = sorted(directory.glob("*.log"))
         segment = data.draw(st.sampled_from(segments))
         size = segment.stat().st_size
@@ -143,12 +143,9 @@ def test_a_segment_that_is_cut_short_or_gone_costs_what_was_in_it(
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_run_of_segments_that_is_gone_is_reported_and_one_that_is_put_back_is_served_again(
-    intact: tuple[Path, dict[Key, dict[int, StoredRecord]]], data: st.DataObject
+    intact: Intact, data: st.DataObject
 ) -> None:
-    source, stored = intact
-    with tempfile.TemporaryDirectory() as root:
-        directory = Path(root) / "store"
-        shutil.copytree(source, directory)
+    with copied(intact) as (directory, stored):
         segments = sorted(directory.glob("*.log"))
         first = data.draw(st.integers(0, len(segments) - 1))
         gone = segments[first : data.draw(st.integers(first + 1, len(segments)))]
@@ -158,19 +155,16 @@ def test_a_run_of_segments_that_is_gone_is_reported_and_one_that_is_put_back_is_
         assert open_and_read(directory, stored) == lost
         assert open_and_read(directory, stored) == lost
         for path in gone:
-            shutil.copy(source / path.name, path)
+            shutil.copy(intact[0] / path.name, path)
         assert open_and_read(directory, stored) == set()
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data(), remove=st.booleans())
 def test_a_damaged_file_of_ends_costs_nothing_and_claims_no_loss(
-    intact: tuple[Path, dict[Key, dict[int, StoredRecord]]], data: st.DataObject, remove: bool
+    intact: Intact, data: st.DataObject, remove: bool
 ) -> None:
-    source, stored = intact
-    with tempfile.TemporaryDirectory() as root:
-        directory = Path(root) / "store"
-        shutil.copytree(source, directory)
+    with copied(intact) as (directory, stored):
         path = directory / FILE_NAME
         content = bytearray(path.read_bytes())
         if remove:

@@ -10,6 +10,7 @@ from typer.main import get_command
 
 import client
 from cli.main import app
+from client.allocate.registry import strategy_names
 from model.errors import RlabError
 
 PYTHON: dict[str, tuple[str, ...]] = {
@@ -56,9 +57,11 @@ def every_command() -> Iterator[tuple[str, Any]]:
 def _command(name: str, command: Any) -> list[str]:
     lines = [f"{'##' if name.count(' ') < 2 else '###'} {name}", ""]
     lines += [inspect.cleandoc(command.help or ""), ""]
+    if subs := getattr(command, "commands", {}):
+        lines += [*(f"- `{name} {sub}`: {each.get_short_help_str(200)}" for sub, each in subs.items()), ""]
     arguments = [each for each in command.params if each.param_type_name == "argument"]
     options = [each for each in command.params if each.param_type_name == "option" and not each.hidden]
-    usage = " ".join([name, *(f"[{_metavar(each)}]" for each in arguments), *(["[OPTIONS]"] if options else [])])
+    usage = " ".join([name, *map(_metavar, arguments), *(["[OPTIONS]"] if options else [])])
     lines += ["```text", usage, "```", ""]
     if arguments or options:
         lines += ["| argument or option | default | meaning |", "|---|---|---|"]
@@ -74,7 +77,7 @@ def _metavar(parameter: Any) -> str:
 
 def _flags(option: Any) -> str:
     flags = ", ".join(f"`{flag}`" for flag in (*option.opts, *option.secondary_opts))
-    kind = option.metavar or ("" if option.is_flag else option.type.name)
+    kind = option.metavar or ("" if option.is_flag else "|".join(getattr(option.type, "choices", [option.type.name])))
     return f"{flags} {kind}".strip().replace("|", "\\|")
 
 
@@ -84,9 +87,11 @@ def _row(name: str, parameter: Any) -> str:
         default = f"({shown})"
     if parameter.required:
         default = "required"
+    if parameter.param_type_name == "option" and parameter.secondary_opts:
+        default = f"`{parameter.opts[0] if parameter.default else parameter.secondary_opts[0]}`"
     if default in ("False", "()", "[]", "Sentinel.UNSET"):
         default = ""
-    meaning = " ".join((parameter.help or "").split())
+    meaning = " ".join((parameter.help or "").split()).replace("{strategies}", ", ".join(strategy_names()))
     return f"| {name} | {default} | {meaning} |".replace("<", "&lt;")
 
 
