@@ -28,10 +28,10 @@ TORTURE_ARGS ?=
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench peers compat interop crash torture mutants site release clean
+.PHONY: help setup demo test console-test check bench peers compat interop crash torture mutants site release clean
 
 help: ## list these targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 setup: $(STAMP) ## make .venv with the pinned versions (again only when they change)
 
@@ -40,6 +40,11 @@ demo: $(STAMP) ## run the main job: a cluster, a living consumer group, a verdic
 
 test: $(CLASSES) ## run every test (PYTEST_ARGS="-k name" for some)
 	@$(BIN)/python -m pytest -n auto --maxprocesses 8 $(PYTEST_ARGS)
+
+console-test: $(STAMP) ## walk through rlab console in a headless Chromium (installs it; CONSOLE_ARGS=scale measures a large group)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
+	  --config-settings editable_mode=compat -e '.[browser]'
+	@$(BIN)/python -m tests.browser.$(or $(CONSOLE_ARGS),walk)
 
 check: $(STAMP) ## format, lint, types, import rules, and the style that no linter knows
 	$(BIN)/ruff format --check

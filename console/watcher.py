@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -36,7 +37,8 @@ GROUP_INTERVAL_S = 2.0
 COUNTS_INTERVAL_S = 2.0
 OVERVIEW_INTERVAL_S = 2.0
 SHARE = 20
-"""A poll is repeated after at least so many times its own length: all polls take a twentieth of the loop."""
+"""A poll is repeated after at least so many times the processor time that it took: they take a twentieth of a core. Not
+after its length, which would tell the page late on a busy machine."""
 IDLE_S = 120.0
 """How long a subject is followed after its last page has gone: one that comes back within it reads on."""
 HISTORY_MS = 3_600_000.0
@@ -181,12 +183,12 @@ class Watcher:
         loop = asyncio.get_running_loop()
         group_due = counts_due = 0.0
         while self._groups.get(group) is subject and (subject.pages or loop.time() < subject.left_at + IDLE_S):
-            began = loop.time()
+            began, worked = loop.time(), time.process_time()
             is_whole = began >= group_due
             try:
                 if is_whole or subject.info is None:
                     subject.info = await self.admin.group(group)
-                    group_due = loop.time() + max(GROUP_INTERVAL_S, SHARE * (loop.time() - began))
+                    group_due = loop.time() + max(GROUP_INTERVAL_S, SHARE * (time.process_time() - worked))
                 else:
                     progress = await self.admin.progress(group)
                     subject.info = with_progress(subject.info, progress)
@@ -204,7 +206,8 @@ class Watcher:
             if moved:
                 group_due = min(group_due, loop.time() + PROGRESS_INTERVAL_S)  # targets may have changed with it
             subject.loaded.set()
-            await anyio.sleep(max(PROGRESS_INTERVAL_S, SHARE * (loop.time() - began) if not is_whole else 0.0))
+            took = 0.0 if is_whole else time.process_time() - worked
+            await anyio.sleep(max(PROGRESS_INTERVAL_S, SHARE * took))
         if self._groups.get(group) is subject:
             del self._groups[group]
 

@@ -101,7 +101,7 @@ class GroupView {
       this.timeline = new Timeline(this.history, {
         now: () => this.now(),
         onMoment: (t) => this.atMoment(t),
-        onRebalance: (cause) => this.choose(cause),
+        onRebalance: (cause) => this.select(cause),
       });
       this.timelineBox.append(this.timeline.element);
       this.timeline.rebalance = this.chosen;
@@ -250,7 +250,11 @@ class GroupView {
   }
 
   choose(cause) {
-    this.chosen = this.chosen === cause ? null : cause;
+    this.select(this.chosen === cause ? null : cause);
+  }
+
+  select(cause) {
+    this.chosen = cause;
     this.timeline.rebalance = this.chosen;
     remember({ rebalance: this.chosen });
     const found = this.history.rebalances.get(this.chosen);

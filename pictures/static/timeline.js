@@ -38,7 +38,7 @@ export class Timeline {
   }
 
   build() {
-    const button = (text, label, action) => h("button", { type: "button", "aria-label": label, title: label, onclick: action }, text);
+    const button = (text, label, action) => h("button", { type: "button", "aria-label": /\w/.test(text) ? null : label, title: label, onclick: action }, text);
     this.axis = h("canvas", { class: "axis-canvas", "aria-hidden": "true" });
     this.canvas = h("canvas", { class: "strips", "aria-hidden": "true" });
     this.spacer = h("div", { class: "spacer" });

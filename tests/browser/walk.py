@@ -1,0 +1,247 @@
+"""The walk through the console in a real browser: `make console-test`.
+
+A group is followed through a join, a kill and a scale-up. The right owner has to stand in the matrix within a second
+of each move, old owners can be read by going back, everything can be reached by keyboard, axe-core finds no serious
+violation, text of messages stays text, and a page that was offline catches up. Screenshots of all views in both widths
+and themes are left in the folder that is named at the end.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+from playwright.sync_api import Browser, Page
+
+from tests.browser.cluster import ROOT, Relay, axe_script, browsing, consoled, need, stop, wait_for
+
+GROUP, TOPIC = "billing", "orders"
+LATEST_MS = 1_000.0
+SIZES = {"1280": (1280, 900), "390": (390, 844)}
+THEMES = ("light", "dark")
+SERIOUS = ("serious", "critical")
+MARKUP = "<img/src=x/onerror=window.broken=1>"
+WATCH = """() => {
+  window.shown = {};
+  const look = () => {
+    for (const row of document.querySelectorAll(".matrix-row")) {
+      if (row.hidden) continue;
+      const known = window.shown[row.dataset.queue] ||= [];
+      const owner = row.dataset.owner;
+      if (!known.length || known[known.length - 1][1] !== owner) known.push([Date.now(), owner]);
+    }
+    requestAnimationFrame(look);
+  };
+  look();
+}"""
+
+
+class Members:
+    """Members in processes of their own, and what they have acquired when."""
+
+    def __init__(self, name_server: str) -> None:
+        self.acquired: list[dict[str, Any]] = []
+        self._name_server = name_server
+        self._processes: dict[str, subprocess.Popen[str]] = {}
+
+    def start(self, name: str) -> None:
+        command = [sys.executable, "-m", "tests.browser.members", self._name_server, GROUP, TOPIC, name]
+        process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+        self._processes[name] = process
+        threading.Thread(target=self._listen, args=(process,), daemon=True).start()
+
+    def _listen(self, process: subprocess.Popen[str]) -> None:
+        for line in process.stdout or ():
+            self.acquired.append(json.loads(line))
+
+    def kill(self, name: str) -> None:
+        self._processes.pop(name).kill()
+
+    def stop(self) -> None:
+        for process in self._processes.values():
+            stop(process)
+
+
+@contextmanager
+def members(name_server: str) -> Iterator[Members]:
+    made = Members(name_server)
+    try:
+        yield made
+    finally:
+        made.stop()
+
+
+def owners(page: Page) -> dict[str, str]:
+    """The owners in the matrix, of the queues of the topic that are in sight."""
+    rows = page.eval_on_selector_all(
+        ".matrix-row", "rows => rows.filter(r => !r.hidden).map(r => [r.dataset.queue, r.dataset.owner])"
+    )
+    return {queue: owner for queue, owner in rows if queue.startswith(f"{TOPIC}@")}
+
+
+def check_moves(page: Page, group: Members, since: int, what: str) -> None:
+    """Every queue that was acquired, and kept for a second, was shown with its owner within a second."""
+    page.wait_for_timeout(LATEST_MS + 500)
+    shown = page.evaluate("window.shown")
+    moves = {each["queue"]: each for each in group.acquired[since:] if each["queue"].startswith(f"{TOPIC}@")}
+    need(bool(moves), f"{what}: nothing moved")
+    worst = 0.0
+    for queue, move in moves.items():
+        times = [t_ms for t_ms, owner in shown.get(queue, []) if owner == move["owner"]]
+        after = [t_ms - move["t_ms"] for t_ms in times if t_ms >= move["t_ms"] - 50]
+        late = after[0] if after else 0.0 if times and shown[queue][-1][1] == move["owner"] else float("inf")
+        worst = max(worst, late)
+    need(worst <= LATEST_MS, f"{what}: an owner was shown {worst:.0f} ms after its move")
+    print(f"ok  {what}: {len(moves)} moves, each shown within {worst:.0f} ms", flush=True)
+
+
+def spread(page: Page, names: int, queues: int) -> bool:
+    found = owners(page)
+    return len(found) == queues and len(set(found.values())) == names and "" not in found.values()
+
+
+def walk(page: Page, console: str, group: Members) -> None:
+    group.start("first")
+    page.goto(f"http://{console}/groups/{GROUP}")
+    page.wait_for_selector(".timeline")
+    wait_for("the first member owns all", lambda: spread(page, 1, 8))
+    page.evaluate(WATCH)
+    for action, name, number, queues in (("start", "second", 2, 8), ("start", "third", 3, 8), ("kill", "second", 2, 8)):
+        since = len(group.acquired)
+        getattr(group, action)(name)
+        wait_for(f"{name} after {action}", lambda n=number, q=queues: spread(page, n, q))
+        check_moves(page, group, since, f"{action} of {name}")
+    since = len(group.acquired)
+    other = page.context.new_page()
+    other.goto(f"http://{console}/topics/{TOPIC}")
+    other.fill("input[name=queues]", "6")
+    other.click("button:text-is('Scale')")
+    other.wait_for_selector("text=has 6 queues on each broker now")
+    other.close()
+    wait_for("owners of the new queues", lambda: spread(page, 2, 12))
+    check_moves(page, group, since, "scale-up")
+
+
+def go_back(page: Page) -> None:
+    """By keyboard alone: choose the rebalance of the killed member, go before it, and read its queues."""
+    page.wait_for_timeout(4000)  # until the trace has told all of it
+    now = owners(page)
+    page.focus("body")
+    presses = 0
+    while "strips-box" not in page.evaluate("document.activeElement.className") and presses < 60:
+        page.keyboard.press("Tab")
+        presses += 1
+    need(presses < 60, "the timeline cannot be reached by Tab")
+    presses = 0
+    while not any(owner.endswith("@second") for owner in owners(page).values()) and presses < 60:
+        page.keyboard.press("[" if presses % 10 == 0 else "ArrowLeft")
+        page.wait_for_timeout(100)
+        presses += 1
+    then = owners(page)
+    need(presses < 60, f"the killed member is not shown in the past: {then}")
+    need(not any(owner.endswith("@second") for owner in now.values()), "it was shown in the present")
+    address = page.url
+    need("at=" in address, f"the moment is not in the address: {address}")
+    page.goto(address)
+    page.wait_for_function("document.querySelector('.hint[role=status]').textContent.startsWith('As of')")
+    page.wait_for_function("document.querySelectorAll('.matrix-row:not([hidden])').length > 7")
+    need(owners(page) == then, "the address does not lead to the same moment")
+    page.focus(".strips-box")
+    page.keyboard.press("End")
+    wait_for("the present again", lambda: owners(page) == now)
+    button = page.locator("tbody button.plain", has_text="second started").first
+    button.focus()
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".waterfall")
+    need("rebalance=" in page.url, "the rebalance is not in the address")
+    print(f"ok  going back by keyboard: {len(then)} owners of then, and a waterfall", flush=True)
+
+
+def offline(page: Page, relay: Relay, group: Members) -> None:
+    """A page that lost its connection while a member joined shows the owners soon after it is back."""
+    relay.cut()
+    page.wait_for_selector("#connection.bad", timeout=20_000)
+    group.start("fourth")
+    page.wait_for_timeout(5000)
+    need(not spread(page, 3, 12), "it was not offline")
+    relay.mend()
+    took = wait_for("a page that was offline", lambda: spread(page, 3, 12), 10)
+    print(f"ok  a page that was offline caught up {took:.1f} s after it was back", flush=True)
+
+
+def injection(page: Page, console: str) -> None:
+    """Markup in keys, tags and bodies is shown as it was written."""
+    page.goto(f"http://{console}/topics/{TOPIC}")
+    page.fill("textarea", f"body {MARKUP}")
+    page.fill("input[name=keys]", MARKUP)
+    page.fill("input[name=tag]", MARKUP)
+    page.click("button:text-is('Publish')")
+    page.wait_for_selector("text=stored in orders@")
+    page.select_option("select[name=by]", "key")
+    page.fill("input[name=key]", MARKUP)
+    page.click("button:text-is('Find')")
+    page.wait_for_selector("details.message")
+    page.click("details.message summary")
+    need(MARKUP in page.inner_text("details.message"), "the text of a message is not shown as it is")
+    need(page.evaluate("document.images.length === 0 && window.broken === undefined"), "markup of a message was run")
+    page.goto(f"http://{console}/groups/{MARKUP.replace('/', '%2F')}")
+    page.wait_for_timeout(500)
+    need(page.evaluate("document.images.length === 0 && window.broken === undefined"), "markup of an address was run")
+    print("ok  markup in keys, tags, bodies and names is shown as text", flush=True)
+
+
+def views(browser: Browser, console: str, folder: Path) -> None:
+    """Each view in both widths and themes: nothing wider than the page, nothing serious for axe, and a screenshot."""
+    axe = axe_script()
+    paths = {"cluster": "/", "topics": "/topics", "topic": f"/topics/{TOPIC}", "groups": "/groups"}
+    paths |= {"group": f"/groups/{GROUP}", "letters": f"/groups/{GROUP}/dead-letters"}
+    for width, (wide, high) in SIZES.items():
+        for theme in THEMES:
+            context = browser.new_context(
+                viewport={"width": wide, "height": high}, color_scheme="light" if theme == "light" else "dark"
+            )
+            page = context.new_page()
+            problems: list[str] = []
+            page.on("pageerror", lambda error: problems.append(str(error)))  # noqa: B023 - of this page
+            for name, path in paths.items():
+                page.goto(f"http://{console}{path}")
+                page.wait_for_timeout(1500)
+                if name == "group":
+                    page.locator("tbody button.plain").first.click()
+                    page.wait_for_selector(".waterfall")
+                page.screenshot(path=folder / f"{name}-{width}-{theme}.png", full_page=True)
+                need(page.evaluate("document.documentElement.scrollWidth") <= wide, f"{name} is wider than {width}")
+                page.evaluate(axe)
+                found = page.evaluate("axe.run(document).then(r => r.violations)")
+                serious = [
+                    f"{each['id']}: {each['nodes'][0]['html'][:160]}" for each in found if each["impact"] in SERIOUS
+                ]
+                need(not serious, f"axe finds on {name} at {width}, {theme}: {serious}")
+            need(not problems, f"errors of scripts at {width}, {theme}: {problems}")
+            context.close()
+    print(f"ok  {len(paths)} views in 2 widths and 2 themes: no serious violation, nothing cut off", flush=True)
+
+
+def main() -> None:
+    folder = Path(mkdtemp(prefix="rlab-console-"))
+    began = time.perf_counter()
+    with browsing() as browser, consoled(4) as (name_server, console, relay, _), members(name_server) as group:
+        page = browser.new_context(viewport={"width": 1280, "height": 900}).new_page()
+        walk(page, relay.address, group)
+        go_back(page)
+        offline(page, relay, group)
+        injection(page, console)
+        views(browser, console, folder)
+    print(f"PASSED in {time.perf_counter() - began:.0f} s; screenshots: {folder}")
+
+
+if __name__ == "__main__":
+    main()
