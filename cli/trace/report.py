@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,6 +19,8 @@ from model.names import TRACE_TOPIC
 if TYPE_CHECKING:
     from pipeline.report.data import Report
 
+AGAINST = "against"
+"""The folder, in that of a report, of the run that it is compared with."""
 SHORT_TRACE_BYTES = 30_000_000
 """A hundred thousand events: measured faster without Java's second compiler; larger traces were not measured."""
 
@@ -37,6 +40,10 @@ def report(
     namesrv: NameServers = DEFAULT_NAME_SERVER,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the page and the tables.")] = Path("report"),
     group: Annotated[str | None, typer.Option(help="Report only this consumer group.")] = None,
+    against: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="TRACE", help="Compare with the trace of another run; may be repeated for its files."),
+    ] = None,
     master: Annotated[
         str | None,
         typer.Option(
@@ -58,12 +65,16 @@ def report(
     and Java only for more than 200,000 events or the topic.
 
     Example: rlab report --namesrv 127.0.0.1:9876 --out report
+
+    Example: rlab report tuned.jsonl --against before.jsonl
     """
     if not trace:
         # A cluster that cannot be reached is reported before Spark starts.
         ask_cluster(namesrv, lambda admin: admin.route(TRACE_TOPIC))
     with exit_with_error():
-        made = make_report(trace or [], namesrv, out, group=group, master=master, driver_memory=driver_memory)
+        made = make_report(
+            trace or [], namesrv, out, group=group, against=against or (), master=master, driver_memory=driver_memory
+        )
     if json:
         print_json({"page": str(page_of(out)), **report_document(made)})
     else:
@@ -76,14 +87,23 @@ def make_report(
     out: Path,
     *,
     group: str | None = None,
+    against: Sequence[Path] = (),
     master: str | None = None,
     driver_memory: str = "1g",
 ) -> Report:
     """Make a report in the folder `out`, with progress on stderr; without `traces` the topic SYS_TRACE is read.
 
+    With traces of another run `against` it, the page compares both; the report of that run is in a folder of its own.
+
     Raises:
         ConfigError: pyspark, Java or a trace is missing, or a trace has no events.
     """
+    if against:
+        before = make_report(list(against), "", out / AGAINST, group=group, master=master, driver_memory=driver_memory)
+        make_report(traces, name_servers, out, group=group, master=master, driver_memory=driver_memory)
+        from pipeline.report.folder import write_page
+
+        return write_page(out, before)
     for path in traces:
         if not path.exists():
             raise ConfigError(f"there is no trace {path}")

@@ -17,10 +17,12 @@ from model.events import EventKind
 
 MOST_REBALANCES = 40
 """Rows of the ranking."""
-MOST_QUEUES = 40
+MOST_QUEUES = 2_000
 """Rows of the timeline: the queues with the longest pauses."""
-MOST_INTERVALS = 4_000
+MOST_INTERVALS = 20_000
 """Most bars of the timeline; if there are more, fewer queues are shown, each from the beginning to the end."""
+MOST_BANDS = 500
+"""Rebalances in the pictures: the costliest."""
 MOST_POINTS = 3_000
 """Most points of a chart; more are thinned out evenly, and the slowest are kept."""
 MOST_DAMAGE = 40
@@ -55,6 +57,7 @@ class GroupSection:
 
     totals: Totals
     ranking: Rows  # rebalances that moved a queue, the costliest first
+    bands: Rows  # rebalances that moved a queue, the costliest first, as many as are drawn
     intervals: Rows  # of `ownership`, of the queues in the timeline
     left_out: int  # number of later intervals that are left out; only if one queue alone has too many
     queues_in_all: int  # number of queues of the group, in the timeline or not
@@ -112,7 +115,7 @@ def read_report(tables: Path) -> Report:
 
 
 _TIMES = {
-    "ownership": ("from_ms", "to_ms"),
+    "ownership": ("from_ms", "to_ms", "first_pull_ms"),
     "rebalances": ("began_ms", "ended_ms"),
     "fairness": ("t_ms",),
     "delivery": ("t_ms",),
@@ -128,12 +131,14 @@ def _group(group: str, read: dict[str, pd.DataFrame]) -> GroupSection:
     mine = {name: table[table["group"] == group] for name, table in read.items() if name != "nodes"}
     owned, rebalances = mine["ownership"], mine["rebalances"]
     moved = rebalances[rebalances["moves"] > 0]
+    ranked = moved.sort_values(["pause_ms", "duplicates", "moves"], ascending=False)
     shown = _queues_of_timeline(owned)
     intervals = owned.merge(shown, on=_QUEUE).sort_values("from_ms")
     pauses = owned["pause_ms"].to_numpy(dtype=float)
     return GroupSection(
         totals=_totals(mine["totals"], moved),
-        ranking=_rows(moved.sort_values(["pause_ms", "duplicates", "moves"], ascending=False), MOST_REBALANCES),
+        ranking=_rows(ranked, MOST_REBALANCES),
+        bands=_rows(ranked, MOST_BANDS),
         intervals=_rows(intervals, MOST_INTERVALS),
         left_out=max(0, len(intervals) - MOST_INTERVALS),
         queues_in_all=owned.groupby(_QUEUE).ngroups,

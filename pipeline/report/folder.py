@@ -30,10 +30,10 @@ def make_folder(directory: Path) -> None:
         raise ConfigError(f"a report cannot be written to {directory}: {error.strerror}") from error
 
 
-def write_page(directory: Path) -> Report:
-    """Write the page from the tables that are in the folder; returns its contents."""
+def write_page(directory: Path, against: Report | None = None) -> Report:
+    """Write the page from the tables that are in the folder, maybe compared with another run; returns its contents."""
     report = read_report(directory / TABLES)
-    (directory / PAGE).write_text(page(report), encoding="utf-8")
+    (directory / PAGE).write_text(page(report, against), encoding="utf-8")
     return report
 
 

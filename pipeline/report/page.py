@@ -7,24 +7,31 @@ the evenness of loads.
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import json
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from html import escape
 from typing import Any
 
+from pictures.assets import bundled
 from pipeline.report import svg
+from pipeline.report.compare import compared
 from pipeline.report.data import GroupSection, Report, Rows, queue_name
+from pipeline.report.picture import picture_of
 from pipeline.report.style import STYLE
 from pipeline.report.svg import milliseconds, seconds
 from pipeline.report.words import counted, kind_of, member_name, missed, offsets, summary, twice, what_happened
 
 MOST_GROUPS = 12
 """Groups that get sections of their own; the others are named."""
+_SCRIPT = bundled(("dom.js", "palette.js", "history.js", "timeline.js", "report.js"))
 _PAUSES_MS = (10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000)
 
 
-def page(report: Report) -> str:
-    """The whole file."""
+def page(report: Report, against: Report | None = None) -> str:
+    """The whole file; with a report of another run, the figures of both side by side."""
     shown, left = report.groups[:MOST_GROUPS], report.groups[MOST_GROUPS:]
     names = ", ".join(one.totals.group for one in shown)
     started = datetime.fromtimestamp(report.started_ms / 1_000, UTC)
@@ -35,18 +42,31 @@ def page(report: Report) -> str:
         f'<p class="soft">{milliseconds(report.span_ms)} from {started:%Y-%m-%d %H:%M:%S} UTC: '
         f"{counted(report.events, 'event')} of {counted(report.nodes, 'node')}.{lost}</p>",
         _damage(report),
-        *(_group(one, report.span_ms, titled=len(shown) > 1) for one in shown),
+        compared(report, against) if against is not None else "",
+        *(_group(one, number, report.span_ms, titled=len(shown) > 1) for number, one in enumerate(shown)),
     ]
     if not shown:
         parts.append("<p>No member of any group had a queue in this trace.</p>")
     if left:
         parts.append(f"<p>Not shown: {escape(', '.join(one.totals.group for one in left))}.</p>")
     parts += [_transactions(report.transactions), _footer()]
+    drawn = [picture_of(one, report.started_ms, report.span_ms) for one in shown]
+    return _document(f"Rebalances of {names}", "".join(parts), drawn)
+
+
+def _document(title: str, body: str, pictures: Sequence[dict[str, Any]]) -> str:
+    """The file: it loads nothing, and runs no script but its own."""
+    # Only "</" could end the element, and names of groups and clients are anybody's.
+    data = json.dumps(pictures, separators=(",", ":")).replace("<", "\\u003c")
+    allowed = base64.b64encode(hashlib.sha256(_SCRIPT.encode()).digest()).decode()
+    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{allowed}'"
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>Rebalances of {escape(names)}</title><style>{STYLE}</style></head>"
-        f"<body><main>{''.join(parts)}</main></body></html>\n"
+        f"<title>{escape(title)}</title><style>{STYLE}</style></head>"
+        f'<body><main>{body}</main><script type="application/json" id="pictures">{data}</script>'
+        f'<script type="module">{_SCRIPT}</script></body></html>\n'
     )
 
 
@@ -82,7 +102,7 @@ def _transactions(rows: Rows) -> str:
     )
 
 
-def _group(group: GroupSection, span_ms: float, *, titled: bool) -> str:
+def _group(group: GroupSection, number: int, span_ms: float, *, titled: bool) -> str:
     marks = [(row["began_ms"], f"{seconds(row['began_ms'])}: {what_happened(row)}") for row in group.ranking]
     worst = what_happened(group.ranking[0]) if group.ranking else None
     parts = [
@@ -90,13 +110,13 @@ def _group(group: GroupSection, span_ms: float, *, titled: bool) -> str:
         f'<p class="lead">{escape(f"{summary(group.totals, worst)} {missed(group.missed)}".rstrip())}</p>',
         _tiles(group),
         _ranking(group.ranking, group.totals.rebalances),
-        _timeline(group, marks, span_ms),
+        _pictures(group, number),
         _balances(group.balances),
         _hazards(group),
         _delivery(group.delivery, marks, span_ms),
         _fairness(group.fairness, span_ms),
     ]
-    return "".join(parts)
+    return f"<section>{''.join(parts)}</section>"
 
 
 def _tiles(group: GroupSection) -> str:
@@ -167,16 +187,8 @@ def _cost(value_ms: float, most_ms: float) -> str:
     return f'<span class="cost" style="width:{90 * value_ms / most_ms:.0f}px"></span>{milliseconds(value_ms)}'
 
 
-def _timeline(group: GroupSection, marks: Sequence[tuple[float, str]], span_ms: float) -> str:
-    owners = list(dict.fromkeys(str(row["owner"]) for row in group.intervals))
-    chart = svg.timeline(
-        group.queues, group.intervals, marks, span_ms, (queue_name, lambda row: str(row["owner"]), owners)
-    )
-    key = "".join(
-        f'<span><i class="o{number % svg.OWNER_COLOURS}"></i>{escape(member_name(owner))}</span> '
-        for number, owner in enumerate(owners[: 2 * svg.OWNER_COLOURS])
-    )
-    more = " and others in the same colours" if len(owners) > 2 * svg.OWNER_COLOURS else ""
+def _pictures(group: GroupSection, number: int) -> str:
+    """The place of the pictures, which the script draws, and the note on what they leave out."""
     shown = f"{len(group.queues):,} of {group.queues_in_all:,} queues, those with the longest pauses."
     if len(group.queues) == group.queues_in_all:
         shown = "all queues."
@@ -184,9 +196,9 @@ def _timeline(group: GroupSection, marks: Sequence[tuple[float, str]], span_ms: 
         last = seconds(float(group.intervals[-1]["to_ms"]))
         shown += f" The timeline ends at {last}: {group.left_out:,} later intervals of this queue are left out."
     return (
-        "<h3>Who had which queue</h3>"
-        f'<p class="hint">Dotted lines are rebalances; point at anything to read it. Shown are {shown}</p>'
-        f'<div class="key">{key}{more}<span><i class="k-orphan"></i>no owner</span></div>{chart}'
+        "<h3>Over time</h3>"
+        f'<p class="hint">The pictures show {shown} Their filters are in the address, so that it can be sent.</p>'
+        f'<div data-picture="{number}"><noscript>The pictures need JavaScript; the tables do not.</noscript></div>'
     )
 
 
@@ -292,18 +304,17 @@ def _fairness(rows: Rows, span_ms: float) -> str:
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table; a head that begins with a star is of numbers."""
     numbers = [head.startswith("*") for head in heads]
+    names = [head.lstrip("*") for head in heads]
 
     def cells(tag: str, values: Iterable[str]) -> str:
+        # On a narrow page each cell stands below the other, with its head before it.
         return "".join(
-            f"<{tag}{' class=' + chr(34) + 'n' + chr(34) if number else ''}>{value}</{tag}>"
-            for value, number in zip(values, numbers, strict=True)
+            f'<{tag}{" class=" + chr(34) + "n" + chr(34) if number else ""} data-head="{escape(name)}">{value}</{tag}>'
+            for value, number, name in zip(values, numbers, names, strict=True)
         )
 
     body = "".join(f"<tr>{cells('td', row)}</tr>" for row in rows)
-    return (
-        f'<div class="wide"><table><thead><tr>{cells("th", (head.lstrip("*") for head in heads))}</tr></thead>'
-        f"<tbody>{body}</tbody></table></div>"
-    )
+    return f'<div class="wide"><table><thead><tr>{cells("th", names)}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
 def _footer() -> str:

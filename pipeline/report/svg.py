@@ -10,12 +10,9 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Any
 
 WIDTH = 1000.0
 LEFT, RIGHT, TOP, BOTTOM = 150.0, 12.0, 8.0, 26.0
-OWNER_COLOURS = 10
-"""Classes o0 to o9 of the style sheet; with more owners, colours repeat."""
 
 Scale = Callable[[float], float]
 
@@ -120,45 +117,6 @@ def value_axis(y: Scale, high: float, box: Box, unit: str) -> list[str]:
 
 
 # --- whole charts ----------------------------------------------------------------------------------------------------
-
-
-def timeline(
-    queues: Sequence[str],
-    intervals: Sequence[dict[str, Any]],
-    marks: Sequence[tuple[float, str]],
-    span_ms: float,
-    names: tuple[Callable[[dict[str, Any]], str], Callable[[dict[str, Any]], str], Sequence[str]],
-) -> str:
-    """Owners of queues over time: a row for each queue, a bar for each interval, a red gap between two owners.
-
-    `intervals` are rows of `ownership` in order of time, `marks` the time and tooltip of each rebalance. `names` has
-    functions that name the queue and the owner of an interval, and all owners in the order of their colours.
-    """
-    queue_of, owner_of, owners = names
-    row = max(8.0, min(20.0, 480.0 / max(1, len(queues))))
-    box = Box(LEFT + 40, WIDTH - RIGHT, 18.0, 18.0 + row * len(queues))
-    x = linear(0, span_ms, box.left, box.right)
-    colour = {owner: f"o{number % OWNER_COLOURS}" for number, owner in enumerate(owners)}
-    parts = time_axis(x, span_ms, box)
-    tops = {queue: box.top + row * number for number, queue in enumerate(queues)}
-    parts += [text(box.left - 8, top + row * 0.72, queue, anchor="end", style="small") for queue, top in tops.items()]
-    free_ms: dict[str, float] = {}
-    for interval in intervals:
-        queue, owner = queue_of(interval), owner_of(interval)
-        top, from_ms, to_ms = tops[queue], interval["from_ms"], interval["to_ms"]
-        if queue in free_ms and from_ms > free_ms[queue]:
-            told = f"{queue}: no owner for {milliseconds(from_ms - free_ms[queue])}"
-            parts.append(rect(x(free_ms[queue]), top + 1, x(from_ms) - x(free_ms[queue]), row - 2, "orphan", told))
-        ended = "until the end" if interval["ended"] == "open" else f"until {seconds(to_ms)}: {interval['ended']}"
-        told = f"{queue}: {owner} from {seconds(from_ms)} {ended}; {interval['handed_out']:,} messages"
-        parts.append(rect(x(from_ms), top + 1, x(to_ms) - x(from_ms), row - 2, f"owned {colour[owner]}", told))
-        if queue in free_ms and from_ms < free_ms[queue]:
-            both = min(to_ms, free_ms[queue]) - from_ms
-            told = f"{queue}: two owners for {milliseconds(both)}"
-            parts.append(rect(x(from_ms), top + 1, x(from_ms + both) - x(from_ms), row - 2, "double", told))
-        free_ms[queue] = max(to_ms, free_ms.get(queue, 0.0))
-    parts += [line(x(at), 6, x(at), box.bottom, "mark", told) for at, told in marks]
-    return chart(box.bottom + BOTTOM, parts, "which member had which queue when")
 
 
 def strip(groups: Sequence[tuple[str, Sequence[float]]], label: str) -> str:

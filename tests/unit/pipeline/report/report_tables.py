@@ -105,6 +105,7 @@ def _owned(
     place: dict[str, str], queue_id: int, cause: str, old: str | None, owner: str, *times_ms: float, **more: Any
 ) -> dict[str, Any]:
     none = {"orphan_ms": 0.0, "pause_ms": 0.0, "double_ms": 0.0, "backlog": None, "ended": "revoked"}
+    none |= {"first_pull_ms": None if old is None else T0 + times_ms[0] + 10}
     none |= {"redelivered": 0, "duplicates": 0, "possible_duplicates": 0, "start_offset": 1_200}
     who = {"queue_id": queue_id, "cause": cause, "from_client": old, "owner": owner, "began": "acquired", "moved": True}
     from_ms, to_ms = times_ms

@@ -34,20 +34,6 @@ def titles(drawn: str) -> list[str]:
     return [str(each.text) for each in ElementTree.fromstring(drawn).iter("title")]
 
 
-def test_a_timeline_shows_gaps_and_times_with_two_owners() -> None:
-    rows = [interval("a", 0, 100), interval("b", 140, 200), interval("c", 180, 400)]
-    names = (lambda row: str(row["queue"]), lambda row: str(row["owner"]), ["a", "b", "c"])
-    told = titles(svg.timeline(["q<1>"], rows, [(140, "b joined")], 400, names))
-    assert told == [
-        "q<1>: a from 0.000 s until 0.100 s: lost; 5 messages",
-        "q<1>: no owner for 40 ms",
-        "q<1>: b from 0.140 s until 0.200 s: lost; 5 messages",
-        "q<1>: c from 0.180 s until 0.400 s: lost; 5 messages",
-        "q<1>: two owners for 20 ms",
-        "b joined",
-    ]
-
-
 def test_other_charts_are_sound_and_empty_ones_draw_nothing_wrong() -> None:
     assert titles(svg.strip([("join", [3.0, 40.0, 5.0])], "x")) == [
         "join: 3 ms",

@@ -1,0 +1,83 @@
+"""Two runs side by side: the figures of each group in both, and what has changed. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from html import escape
+
+from pipeline.report.data import Report, Totals
+from pipeline.report.svg import milliseconds
+
+_COUNTS = (
+    ("rebalances", "rebalances that moved queues"),
+    ("moves", "moves of queues"),
+    ("needed", "moves needed"),
+    ("duplicates", "messages came twice"),
+    ("possible_duplicates", "more may have come twice"),
+    ("backlog_max", "largest lag of a new owner"),
+)
+_TIMES = (
+    ("balance_p50_ms", "time to balance, median"),
+    ("balance_p95_ms", "time to balance, 95 of 100"),
+    ("pause_ms", "pauses of queues, summed"),
+    ("pause_max_ms", "longest pause"),
+    ("orphan_ms", "queues without an owner, summed"),
+    ("double_ms", "queues with two owners, summed"),
+)
+
+
+def compared(report: Report, against: Report) -> str:
+    """A table for each group that both runs have, and the names of those that only one has."""
+    before = {one.totals.group: one.totals for one in against.groups}
+    now = {one.totals.group: one.totals for one in report.groups}
+    both = [name for name in now if name in before]
+    parts = ["<h2>Compared with the other run</h2>"]
+    parts.append(
+        f'<p class="hint">This run took {milliseconds(report.span_ms)}, the other one {milliseconds(against.span_ms)}: '
+        "sums grow with the length of a run.</p>"
+    )
+    for name in both:
+        parts += [f"<h3>Group {escape(name)}</h3>" if len(both) > 1 else "", _table(before[name], now[name])]
+    for which, names in (("this", now.keys() - before.keys()), ("the other", before.keys() - now.keys())):
+        if names:
+            parts.append(f"<p>Only in {which} run: {escape(', '.join(sorted(names)))}.</p>")
+    if not both:
+        parts.append("<p>No group is in both runs.</p>")
+    return "".join(parts)
+
+
+def _table(before: Totals, now: Totals) -> str:
+    rows = [_row(label, getattr(before, name), getattr(now, name), is_time=False) for name, label in _COUNTS]
+    rows += [_row(label, getattr(before, name), getattr(now, name), is_time=True) for name, label in _TIMES]
+    heads = "".join(f'<th scope="col" class="n">{head}</th>' for head in ("other run", "this run", "change"))
+    return (
+        f'<div class="wide compared"><table><thead><tr><th scope="col">figure</th>{heads}</tr></thead>'
+        f"<tbody>{''.join(rows)}</tbody></table></div>"
+    )
+
+
+def _row(label: str, before: float | None, now: float | None, *, is_time: bool) -> str:
+    cells = [_text(before, is_time=is_time), _text(now, is_time=is_time), change_of(before, now)]
+    return f"<tr><td>{label}</td>{''.join(_cells(cells))}</tr>"
+
+
+def _cells(values: Iterable[str]) -> Iterable[str]:
+    heads = ("other run", "this run", "change")
+    return (f'<td class="n" data-head="{head}">{value}</td>' for head, value in zip(heads, values, strict=True))
+
+
+def _text(value: float | None, *, is_time: bool) -> str:
+    if value is None:
+        return "-"
+    return milliseconds(value) if is_time else f"{value:,.0f}"
+
+
+def change_of(before: float | None, now: float | None) -> str:
+    """The change in per cent of the other run, or in words where that has none."""
+    if before is None or now is None:
+        return ""
+    if before == now:
+        return "the same"
+    if not before:
+        return "new"
+    return f"{(now - before) / before:+.0%}"
