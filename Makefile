@@ -41,7 +41,7 @@ demo: $(STAMP) ## run the main job: a cluster, a living consumer group, a verdic
 test: $(CLASSES) ## run every test (PYTEST_ARGS="-k name" for some)
 	@$(BIN)/python -m pytest -n auto --maxprocesses 8 $(PYTEST_ARGS)
 
-console-test: $(STAMP) ## walk through rlab console in a headless Chromium (installs it; CONSOLE_ARGS=scale measures a large group)
+console-test: $(STAMP) ## walk through rlab console in a headless Chromium (CONSOLE_ARGS=scale measures)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
 	  --config-settings editable_mode=compat -e '.[browser]'
 	@$(BIN)/python -m tests.browser.$(or $(CONSOLE_ARGS),walk)
