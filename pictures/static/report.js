@@ -197,7 +197,10 @@ class GroupPictures {
     const most = Math.max(1, ...members, ...held.alone);
     const y = (value) => height - 14 - (value / most) * (height - 30);
     context.fillStyle = palette.bad;
-    held.alone.forEach((value, n) => context.fillRect(x(n), y(value), (width - gutter) / SLICES + 0.5, y(0) - y(value)));
+    const edge = (n) => Math.round(gutter + (n * (width - gutter)) / SLICES);
+    held.alone.forEach((value, n) => {
+      if (members[n]) context.fillRect(edge(n), y(value), edge(n + 1) - edge(n), y(0) - y(value)); // else nobody misses it
+    });
     context.strokeStyle = palette.accent;
     context.lineWidth = 2;
     context.beginPath();

@@ -9,6 +9,7 @@ const SHORTEST = 1000;
 const LONGEST = 3600000;
 const AXIS = 40;
 const MOST_ROWS = 300; // of the table
+const MOST_LINES = 60; // of rebalances, which would hide the strips
 const TICKS = [50, 100, 250, 500, 1000, 2000, 5000, 10000, 30000, 60000, 120000, 300000, 600000, 1800000];
 
 export class Timeline {
@@ -351,6 +352,7 @@ export class Timeline {
   drawOwner(context, left, right, y, height, owner, owners) {
     const width = Math.max(0.6, right - left);
     if (owner === NONE) {
+      if (this.history.membersAt(this.timeAt(right)) === 0) return; // nobody is there to miss it
       context.fillStyle = this.colours.bad;
       context.fillRect(left, y + height / 2 - 1, width, 2);
       return;
@@ -385,9 +387,8 @@ export class Timeline {
       context.stroke();
       context.setLineDash([]);
     };
-    for (const each of this.history.rebalances.values()) {
-      if (each.began >= this.from && each.began <= this.to) line(each.began, this.colours.ink, [2, 3]);
-    }
+    const inside = [...this.history.rebalances.values()].filter((each) => each.began >= this.from && each.began <= this.to);
+    for (const each of inside.length <= MOST_LINES ? inside : []) line(each.began, this.colours.ink, [2, 3]);
     if (this.moment !== null) line(this.moment, this.colours.accent, []);
     else if (!this.options.ended) line(this.options.now(), this.colours.soft, [4, 3]);
   }

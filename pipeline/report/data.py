@@ -57,6 +57,7 @@ class GroupSection:
 
     totals: Totals
     ranking: Rows  # rebalances that moved a queue, the costliest first
+    members: Rows  # of each rebalance, also of those without a move: `ended_ms`, `members`
     bands: Rows  # rebalances that moved a queue, the costliest first, as many as are drawn
     intervals: Rows  # of `ownership`, of the queues in the timeline
     left_out: int  # number of later intervals that are left out; only if one queue alone has too many
@@ -131,6 +132,7 @@ def _group(group: str, read: dict[str, pd.DataFrame]) -> GroupSection:
     mine = {name: table[table["group"] == group] for name, table in read.items() if name != "nodes"}
     owned, rebalances = mine["ownership"], mine["rebalances"]
     moved = rebalances[rebalances["moves"] > 0]
+    told = rebalances[rebalances["members"] >= 0]
     ranked = moved.sort_values(["pause_ms", "duplicates", "moves"], ascending=False)
     shown = _queues_of_timeline(owned)
     intervals = owned.merge(shown, on=_QUEUE).sort_values("from_ms")
@@ -138,6 +140,7 @@ def _group(group: str, read: dict[str, pd.DataFrame]) -> GroupSection:
     return GroupSection(
         totals=_totals(mine["totals"], moved),
         ranking=_rows(ranked, MOST_REBALANCES),
+        members=_rows(_thinned(told.sort_values("ended_ms"))[["ended_ms", "members"]]),
         bands=_rows(ranked, MOST_BANDS),
         intervals=_rows(intervals, MOST_INTERVALS),
         left_out=max(0, len(intervals) - MOST_INTERVALS),

@@ -35,7 +35,7 @@ def picture_of(group: GroupSection, started_ms: float, span_ms: float) -> dict[s
         "queues": queues.all,
         "clients": clients.all,
         "changes": [number for change in changes for number in change],
-        "members": [number for row in bands if row["members"] >= 0 for number in (row["ended_ms"], row["members"])],
+        "members": [number for row in group.members for number in (round(row["ended_ms"], 1), row["members"])],
         "rebalances": [_rebalance(row, by_cause[str(row["cause"])], queues, clients) for row in bands],
     }
 

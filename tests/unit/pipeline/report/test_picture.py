@@ -23,7 +23,7 @@ def test_the_picture_has_the_owners_in_the_form_of_one_that_lives(tmp_path: Path
 
     assert (found["queues"], found["clients"]) == (["t@b:0", "t@b:1"], ["ip@c1", "ip@c2"])
     assert found["changes"] == [0, 0, 0, 1, 0, 1, 0, 1, 5_100, 1, NONE, 0, 5_400, 1, 1, 1]
-    assert found["members"] == [40, 2, 5_400, 2]
+    assert found["members"] == [40, 2, 5_400, 2, 6_000, 2], "also of the one that moved nothing"
     assert found["now"] == SPAN_MS
     json.dumps(found)
 
