@@ -346,8 +346,7 @@ MAX_CLIENT_RUN = 8_000_000
 MAX_PICTURES = 1_000
 """Groups whose owners are drawn; of others the console shows what brokers say of them now."""
 MAX_PICTURE_CHANGES = 100_000
-"""Changes of hands of a group that can be scrubbed back to: an hour in which a thousand queues move fifty times; some
-20 MB, and the oldest are forgotten."""
+"""Changes of hands of a group that can be scrubbed back to, some 20 MB: a thousand queues move fifty times an hour."""
 MAX_PICTURE_NAMES = 20_000
 """Queues, and clients, that one picture names; members that come and go under new names for hours."""
 MAX_PICTURE_REBALANCES = 2_000
@@ -365,6 +364,8 @@ MAX_CONSOLE_GROUPS = 64
 """Groups that are watched at a time; the one that nobody has looked at for the longest time makes room."""
 MAX_CONSOLE_STREAMS = 256
 """Pages that follow the console at a time."""
+MAX_BED_CONSUMERS = 32
+"""Consumers that pages may add to a test cluster; each is a process of some 50 MB."""
 MAX_CONSOLE_BODY_BYTES = 1_000_000
 """A message that is published on a page."""
 

@@ -15,6 +15,7 @@ import typer
 from cli.options import Config, Json, Verbose, new_directory, switch
 from cli.output import print_error, print_json, print_line, print_note, print_verdict
 from cli.runtime import FAILED, run
+from cli.servers.console import CONSOLE_PORT
 
 if TYPE_CHECKING:
     from cli.demo.state import DemoState
@@ -39,6 +40,9 @@ def demo(
         Path | None,
         typer.Option(metavar="DIR", help="Write a report (see rlab report) to this folder at the end."),
     ] = None,
+    console: Annotated[
+        bool, switch("--console", help_text="Serve the console on port 9480 while the demo runs.")
+    ] = False,
     plain: Annotated[bool, switch("--plain", help_text="Print lines even on a terminal.")] = False,
     json: Json = False,
     verbose: Verbose = False,
@@ -53,10 +57,15 @@ def demo(
 
     Example: rlab demo --keep ./demo-run
     """
+    from cli.demo.story import GROUP, StoryOptions
+
+    if console:
+        print_note(f"the console is on http://127.0.0.1:{CONSOLE_PORT}/groups/{GROUP} meanwhile")
     with ExitStack() as stack:
         data_dir = stack.enter_context(_data_dir(keep))
         trace_file = trace or (None if keep is None and report is None else data_dir / "trace.jsonl")
-        result = run(lambda: _run(data_dir, trace_file, rate, pace, plain=plain, as_json=json, verbose=verbose))
+        options = StoryOptions(data_dir=data_dir, rate=rate, pace_s=pace, console=console)
+        result = run(lambda: _run(options, trace_file, plain=plain, as_json=json, verbose=verbose))
         _print(result, as_json=json)
         if report is not None and trace_file is not None:
             _report(trace_file, report, as_json=json)
@@ -73,11 +82,9 @@ def _data_dir(keep: Path | None) -> Iterator[Path]:
         yield new_directory("--keep", keep)
 
 
-async def _run(
-    data_dir: Path, trace: Path | None, rate: float, pace: float, *, plain: bool, as_json: bool, verbose: bool
-) -> DemoResult:
+async def _run(options: StoryOptions, trace: Path | None, *, plain: bool, as_json: bool, verbose: bool) -> DemoResult:
     from cli.demo.state import DemoState
-    from cli.demo.story import GROUP, NAMES, TOPIC, StoryOptions
+    from cli.demo.story import GROUP, NAMES, TOPIC
     from cli.servers.trace_file import TraceFile
     from client.allocate import AllocateMessageQueueAveragely
     from client.config import wall_clock_ms
@@ -86,7 +93,6 @@ async def _run(
         sink = stack.enter_context(TraceFile(trace)).write if trace is not None else lambda event: None
         state = DemoState(GROUP, TOPIC, AllocateMessageQueueAveragely(), NAMES, wall_clock_ms, trace=sink)
         stack.enter_context(logs_into(state, logging.WARNING if verbose else logging.ERROR))
-        options = StoryOptions(data_dir=data_dir, rate=rate, pace_s=pace)
         if plain or as_json or not sys.stdout.isatty():
             return await _with_lines(options, state, print_note if as_json else print_line)
         return await _with_view(options, state)

@@ -8,6 +8,7 @@ silence, so it includes the session timeout.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from cli.demo.cluster import EmbeddedCluster, run_cluster
 from cli.demo.state import DemoState, Health
 from cli.demo.valves import Valves
 from cli.runtime import wait_until
+from cli.servers.console import CONSOLE_PORT
 from model.heartbeat import ConsumeFrom
 from model.limits import LEASE_CLOSE_GRACE_S
 from model.message_queue import MessageQueue
@@ -46,6 +48,7 @@ class StoryOptions:
     data_dir: Path  # of the brokers
     rate: float = 2_000.0  # messages per second of all producers together
     pace_s: float = 1.2  # pause after each step, for the viewer
+    console: bool = False  # whether a console shows it meanwhile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +76,13 @@ async def run_story(options: StoryOptions, state: DemoState) -> DemoResult:
     Cancellation: everything is stopped in order, and nothing is left running.
     """
     state.steps_planned = STEPS
-    async with run_cluster(options.data_dir, BROKERS, state.event, state.clock_ms) as cluster:
+    async with AsyncExitStack() as stack:
+        cluster = await stack.enter_async_context(run_cluster(options.data_dir, BROKERS, state.event, state.clock_ms))
+        if options.console:
+            from console.server import ConsoleOptions, run_console
+
+            shown = ConsoleOptions(name_servers=cluster.name_server, listen=f"127.0.0.1:{CONSOLE_PORT}")
+            await stack.enter_async_context(run_console(shown))
         await cluster.admin.create_topic(TOPIC, QUEUES)
         swarm_options = SwarmOptions(
             name_servers=cluster.name_server,

@@ -6,6 +6,8 @@ verify.py          reads a data directory without a broker, and says what is dam
 descriptors.py     how many connections the limits of this process are enough for
 cluster.py         a name server and brokers as child processes, started and stopped together
 cluster_folder.py  the folder of a cluster that keeps nothing
+cluster_bed.py     the test bed of `rlab cluster --console`: kills, pauses, starts again, adds consumers
+bed_consumer.py    a consumer that a page adds to a test cluster
 children.py        starts a child process, waits for its announcement, and stops it
 trace_file.py      the file of `--trace`
 watched.py         a server with an HTTP endpoint, for `--metrics`

@@ -5,19 +5,21 @@ Brokers stop before their name server, because they unregister from it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import anyio
 import typer
 
-from cli.options import AutoCreate, Config, Json
+from cli.options import AutoCreate, Config, Json, switch
 from cli.output import print_json, print_line
 from cli.runtime import run
 from cli.servers.children import DAEMON, MODULE, Child, broker_name, children, module_process, wait_registered
+from cli.servers.cluster_bed import ClusterBed, restarts
 from cli.servers.cluster_folder import cluster_folder
+from cli.servers.console import CONSOLE_PORT, AllowChanges
 from model.errors import ServiceNotAvailable
 from model.limits import DEFAULT_TOPIC_QUEUES
 
@@ -57,12 +59,17 @@ def cluster(
             help="Serve metrics: the name server on this port, brokers on the ports after it. 0 takes free ports.",
         ),
     ] = None,
+    console: Annotated[
+        bool, switch("--console", help_text="Serve the console on port 9480, or a free one with --port 0.")
+    ] = False,
+    allow_changes: AllowChanges = False,
     json: Json = False,
     config: Config = None,
 ) -> None:
     """Run a name server and brokers on this machine.
 
-    They run until this command is stopped, or until one of them fails.
+    They run until this command is stopped, or until one of them fails. With --console and --allow-changes, pages may
+    kill and pause brokers and add consumers as well.
 
     Example: rlab cluster --brokers 2 --topic orders --queues 8
     """
@@ -81,8 +88,15 @@ def cluster(
                 ]
                 async with children(zip(names, commands, strict=True)) as started:
                     await _prepare(name_server.address, started, topic or [], queues)
-                    _announce(name_server, started, as_json=json)
-                    await _first_end([name_server, *started])
+                    bed = ClusterBed(name_server, started, restarts(started, dict(zip(names, commands, strict=True))))
+                    listen = f"127.0.0.1:{CONSOLE_PORT if port else 0}"
+                    async with _consoled(bed, name_server, listen if console else "", allow_changes) as shown:
+                        _announce(name_server, started, shown, as_json=json)
+                        first = await bed.first_end()
+                        raise ServiceNotAvailable(
+                            f"{first.name} ended by itself (exit code {first.process.returncode}); the rest of the "
+                            "cluster was stopped"
+                        )
 
     run(main, endless=True)
 
@@ -111,36 +125,41 @@ async def _prepare(name_server: str, brokers: Sequence[Child], topics: Sequence[
             await admin.create_topic(topic, queues)
 
 
-def _announce(name_server: Child, brokers: Sequence[Child], *, as_json: bool) -> None:
+@asynccontextmanager
+async def _consoled(bed: ClusterBed, name_server: Child, listen: str, allow_changes: bool) -> AsyncIterator[str]:
+    """Run a console with this test bed, if it is to listen anywhere; yields its address or ""."""
+    try:
+        if not listen:
+            yield ""
+            return
+        from console.server import ConsoleOptions, run_console
+
+        options = ConsoleOptions(
+            name_servers=name_server.address, listen=listen, allow_changes=allow_changes, test_bed=bed
+        )
+        async with run_console(options) as address:
+            yield address
+    finally:
+        with anyio.CancelScope(shield=True):
+            await bed.stop()
+
+
+def _announce(name_server: Child, brokers: Sequence[Child], console: str, *, as_json: bool) -> None:
     if as_json:
         line = {"kind": "cluster", "name": "cluster", "ready": True, "address": name_server.address}
         line["brokers"] = {child.name: child.address for child in brokers}
         if "metrics" in name_server.announced:
             line["metrics"] = {child.name: child.announced["metrics"] for child in (name_server, *brokers)}
+        if console:
+            line["console"] = console
         print_json(line)
         return
     for child in brokers:
         print_line(f"broker {child.name} listens on {child.address}{_shown_at(child)}")
+    if console:
+        print_line(f"console is on http://{console}/")
     print_line(f"cluster is ready; name server {name_server.address}{_shown_at(name_server)}")
 
 
 def _shown_at(child: Child) -> str:
     return f", metrics on http://{child.announced['metrics']}/metrics" if "metrics" in child.announced else ""
-
-
-async def _first_end(children: Sequence[Child]) -> NoReturn:
-    """Wait until a child ends, which is an error."""
-    ended: list[Child] = []
-
-    async def watch(child: Child) -> None:
-        await child.process.wait()
-        ended.append(child)
-        tasks.cancel_scope.cancel()
-
-    async with anyio.create_task_group() as tasks:
-        for child in children:
-            tasks.start_soon(watch, child)
-    first = ended[0]
-    raise ServiceNotAvailable(
-        f"{first.name} ended by itself (exit code {first.process.returncode}); the rest of the cluster was stopped"
-    )

@@ -12,6 +12,7 @@ from cli.output import print_note, print_outcome
 from cli.runtime import run, wait_for_eof
 from cli.servers.options import ExitWithStdin, Log
 
+CONSOLE_PORT = 9480
 AllowChanges = Annotated[
     bool, switch("--allow-changes", help_text="Let the pages publish, send dead letters again, scale topics.")
 ]
@@ -21,7 +22,7 @@ def console(
     namesrv: NameServers = DEFAULT_NAME_SERVER,
     listen: Annotated[
         str, typer.Option(metavar="HOST:PORT", help="Address of the page; port 0 takes a free one.")
-    ] = "127.0.0.1:9480",
+    ] = f"127.0.0.1:{CONSOLE_PORT}",
     allow_changes: AllowChanges = False,
     allow_host: Annotated[
         list[str] | None,
