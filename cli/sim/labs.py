@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -132,8 +133,11 @@ def still_wrong(lesson: Lesson, given: Path, folder: Path) -> list[str]:
 
 def _begin(labs: Path, lesson: Lesson, folder: Path) -> None:
     folder.mkdir(parents=True)
-    for name in (PAGE, PROGRAMME):
-        shutil.copyfile(labs / lesson.name / name, folder / name)
+    shutil.copyfile(labs / lesson.name / PROGRAMME, folder / PROGRAMME)
+    # The pages that it links to stay where they are.
+    pages = Path(os.path.relpath(labs.parent, folder)).as_posix()
+    text = _read(labs / lesson.name / PAGE).replace("](../../", f"]({pages}/")
+    (folder / PAGE).write_text(text, encoding="utf-8")
     if lesson.asks:
         (folder / ANSWERS).write_text(template_of(lesson), encoding="utf-8")
     _run(_read(folder / PROGRAMME), folder / TRACE)
@@ -141,7 +145,7 @@ def _begin(labs: Path, lesson: Lesson, folder: Path) -> None:
 
 def _print_begin(folder: Path) -> None:
     print_line((folder / PAGE).read_text(encoding="utf-8"))
-    print_note(f"your work is in {folder}")
+    print_note(f"your work is in {folder}: the commands above are for that folder, and rlab lab check is for this one")
 
 
 def _run(text: str, trace: Path) -> tuple[Outcome, int]:

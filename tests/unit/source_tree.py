@@ -20,7 +20,8 @@ PURE_MODULES: list[str] = next(
 
 TEXT_SUFFIXES = {".css", ".html", ".js", ".md", ".py", ".pyi", ".sh", ".toml", ".txt", ".yaml", ".yml"}
 TEXT_NAMES = {".dockerignore", ".gitignore", "Dockerfile", "Makefile", "run"}
-GENERATED = {ROOT / "build", ROOT / "dist", ROOT / "report"}  # hidden folders other than .ci are left out too
+GENERATED = {ROOT / name for name in ("build", "dist", "labs", "report", "rlab-data")}
+"""Left out, as hidden folders other than .ci are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cli.main import app
-from cli.sim.labs import ANSWERS, PROGRAMME, SHIPPED, TRACE, still_wrong
+from cli.sim.labs import ANSWERS, PAGE, PROGRAMME, SHIPPED, TRACE, still_wrong
 from cli.sim.lesson import lesson_of, template_of
 from figures.history.reading import event_of
 
@@ -45,6 +46,9 @@ def test_a_lesson_is_started_checked_and_begun_again(tmp_path: Path) -> None:
     assert started.exit_code == 0, started.output
     assert "# Lesson on routes" in started.stdout
     work = tmp_path / "01-route"
+    links = re.findall(r"\]\(([^)#]+)", (work / PAGE).read_text(encoding="utf-8"))
+    assert [link for link in links if not (work / link).is_file()] == [], "read from the folder of the work"
+    assert len(links) > 1
     assert event_of((work / TRACE).read_bytes().splitlines()[0]).node
     assert "exists: go on with it" in CliRunner().invoke(app, ["lab", "start", "route", *options]).stderr
     (work / ANSWERS).write_text('trigger = "TIMER"\n', encoding="utf-8")
