@@ -8,23 +8,22 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.listings import Reader, blocks_of, missing, steps_of
+from tests.docs.listings import Cluster, Reader, blocks_of, missing, running_cluster, steps_of
 from tests.docs.pages import ROOT
-from tests.tcp.rlab_process import Daemon, stopped_cleanly
 
 GUIDES = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs" / "howto").glob("*.md"))
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """One cluster for all pages, each of which has topics and groups of its own."""
-    with stopped_cleanly("cluster", "--port", "0", "--brokers", "2", cwd=tmp_path_factory.mktemp("pages")) as started:
+    with running_cluster(tmp_path_factory.mktemp("pages")) as started:
         yield started
 
 
 @pytest.fixture
-def reader(cluster: Daemon, tmp_path: Path) -> Iterator[Reader]:
-    made = Reader(cluster.address, tmp_path)
+def reader(cluster: Cluster, tmp_path: Path) -> Iterator[Reader]:
+    made = Reader(cluster, tmp_path)
     yield made
     made.close()
 
