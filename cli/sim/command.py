@@ -42,9 +42,9 @@ _Master = Annotated[
 _Kind = Annotated[
     str,
     typer.Option(
-        metavar="plain|order|pop|power|calm|torture",
+        metavar="plain|order|pop|power|calm|transactions|torture",
         help="Kind of drawn programmes.",
-        show_default="the first five in turns",
+        show_default="the first six in turns",
     ),
 ]
 _Quirk = Annotated[

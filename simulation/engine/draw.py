@@ -4,6 +4,8 @@
     order   a group in key order and one in queue order, with listeners that fail, and poisoned messages
     pop     a group that pops, some of whose listeners take longer than the invisible time
     power   plain groups on brokers that sync before they answer, and lose power
+    transactions  a group behind producers whose local branches fail, take long and are left to checks, and whose ends
+            and checks are lost or late; in half of the seeds the brokers sync, and lose power
     calm    members come and go and change their topics, and nothing breaks but, in half of the seeds, one path between
             a member and a broker: with tight bounds for queues without an owner and messages that wait
     torture an hour of rounds of plain faults, each with a repair and a rest, after which nothing may have grown
@@ -29,7 +31,7 @@ from simulation.engine.programme import (
     TopicPart,
 )
 
-KINDS = ("plain", "order", "pop", "power", "calm")
+KINDS = ("plain", "order", "pop", "power", "calm", "transactions")
 """The kinds of programmes; a sweep without a kind draws them in turns."""
 ALL_KINDS = (*KINDS, "torture")
 ROUNDS, ROUND_S, CALM_S = 12, 300.0, 100.0
@@ -180,6 +182,16 @@ def _lose_requests(d: _Drawing) -> list[Step]:
     return [d.step("drop_code", who, code=code, one_in=2, for_s=d.seconds(6.0))]
 
 
+def _lose_ends(d: _Drawing) -> list[Step]:
+    do, columns = d.chance.choice((("drop_code", {"one_in": 2}), ("delay_code", {"by_s": d.seconds(6.0)})))
+    to, code = d.chance.choice(((d.brokers, "END_TRANSACTION"), (d.producers, "CHECK_TRANSACTION_STATE")))
+    return [d.step(do, d.chance.choice(to), code=code, for_s=d.seconds(12.0), **columns)]
+
+
+def _cut_power(d: _Drawing) -> list[Step]:
+    return (_power_cut if d.cluster.flush == "sync" else _crash_broker)(d)
+
+
 def _flap(d: _Drawing) -> list[Step]:
     return [d.step("flap", d.chance.choice(d.members), n=d.chance.randint(2, 4), period_s=d.seconds(3.0))]
 
@@ -237,6 +249,13 @@ _MORE: dict[str, dict[_Draw, int]] = {
     "power": {_power_cut: 12, _crash_broker: 0},
     "order": {_scale: 0},
     "torture": {_scale: 0},
+    "transactions": {
+        _ended("crash", "producers"): 6,
+        _for_a_while("pause", "producers", 12.0): 2,
+        _for_a_while("half_open", "producers", 10.0): 1,
+        _lose_ends: 6,
+        _cut_power: 3,
+    },
 }
 """What happens more or less often in a kind."""
 
@@ -286,6 +305,21 @@ def _power(chance: random.Random) -> _Parts:
     return ClusterPart(flush="sync", sync_s=0.004), topics, groups, LoadPart(producers=3, messages=120, pause_s=0.4)
 
 
+def _transactions(chance: random.Random) -> _Parts:
+    loses_power = chance.random() < 0.5
+    load = LoadPart(
+        producers=3,
+        messages=60,
+        pause_s=1.0,
+        branch_s=chance.choice((0.05, 1.0, 6.0)),
+        fails=0.2,
+        undecided=0.15,
+    )
+    cluster = ClusterPart(flush="sync", sync_s=0.004) if loses_power else ClusterPart()
+    groups = (GroupPart(name="shipping", members=chance.randint(1, 3), session_s=4.0),)
+    return cluster, (TopicPart(name="orders", queues=2),), groups, load
+
+
 def _calm_parts(chance: random.Random) -> _Parts:
     topics = (TopicPart(name="orders", queues=chance.randint(2, 4)), TopicPart(name="payments", queues=2))
     return ClusterPart(), topics, (GroupPart(name="billing", members=4),), LoadPart(messages=100, pause_s=0.8)
@@ -306,5 +340,6 @@ _PARTS: dict[str, Callable[[random.Random], _Parts]] = {
     "pop": _pop,
     "power": _power,
     "calm": _calm_parts,
+    "transactions": _transactions,
     "torture": _torture,
 }

@@ -7,7 +7,8 @@ with their producer and their number, so that each is known wherever it comes.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import anyio
@@ -24,11 +25,18 @@ from model.limits import HEARTBEAT_INTERVAL_S
 from model.message import Message, MessageExt
 from model.message_queue import MessageQueue
 from model.names import dlq_topic
-from simulation.cluster.clients import SimulatedConsumer, SimulatedMember, SimulatedPopConsumer, SimulatedProducer
+from simulation.cluster.clients import (
+    SimulatedConsumer,
+    SimulatedMember,
+    SimulatedPopConsumer,
+    SimulatedProducer,
+    SimulatedTransactionProducer,
+)
 from simulation.cluster.cluster import SimulatedCluster
 from simulation.engine.judge import Call, Judge
 from simulation.engine.pops import watch_acknowledgements
 from simulation.engine.programme import GroupPart, Programme
+from simulation.engine.transactions import SimulatedTransactions
 
 HEAD = struct.Struct(">IQ")
 """Producer and number."""
@@ -45,7 +53,8 @@ class SimulatedLoad:
         self.members: dict[str, SimulatedMember | None] = {}  # slot -> the member in it
         self.producers: dict[str, SimulatedProducer | None] = {}
         self.slower_s: dict[str, float] = {}  # slot -> how much longer its member works on a message
-        self.sending = anyio.Event()  # set while producers send
+        self._sending = anyio.Event()  # set while producers send
+        self.transactions = SimulatedTransactions(programme, cluster, judge) if programme.load.branch_s else None
         self._programme, self._cluster, self._judge, self._tasks = programme, cluster, judge, tasks
         self._random = cluster.simulation.random
         self._group_of = {slot: group for group in programme.group for slot in group.slots}
@@ -225,20 +234,41 @@ class SimulatedLoad:
 
     async def start_producer(self, slot: str) -> None:
         """Start the producer of a slot. Raises and cancellation: see `Producer.start`."""
-        self.producers[slot] = await self._cluster.start_producer(host=slot, retries=1)
+        if self.transactions is not None:
+            self.producers[slot] = await self.transactions.start_producer(slot)
+        else:
+            self.producers[slot] = await self._cluster.start_producer(host=slot, retries=1)
 
     async def stop_producer(self, slot: str, *, crash: bool) -> None:
         """End the producer of a slot. Cancellation: see `Producer.shutdown`."""
         producer, self.producers[slot] = self.producers[slot], None
         if producer is not None:
-            if crash:
-                self._cluster.simulation.network.cut(slot)
-            await producer.stop()
+            if self.transactions is not None:
+                self.transactions.end_branches(slot)
+            if crash and isinstance(producer, SimulatedTransactionProducer):
+                await producer.crash()
+            else:
+                if crash:
+                    self._cluster.simulation.network.cut(slot)
+                await producer.stop()
             self._cluster.producers.remove(producer)
 
+    def send_again(self) -> None:
+        """Let the producers send, from now on."""
+        self._sending.set()
+        if self.transactions is not None:
+            self.transactions.calm = False
+
+    @property
+    def open(self) -> int:
+        """Transactions that no broker has seen the end of."""
+        return 0 if self.transactions is None else self.transactions.open
+
     async def fall_quiet(self, *, for_good: bool) -> None:
-        """Wait until every send has its answer; no more are begun until `sending` is set. Cancellation: harmless."""
-        self.sending = anyio.Event()
+        """Wait until every send has its answer; no more are begun until `send_again`. Cancellation: harmless."""
+        self._sending = anyio.Event()
+        if self.transactions is not None:
+            self.transactions.calm = True
         self._stopping = self._stopping or for_good
         while self._in_flight:  # noqa: ASYNC110 - virtual time costs nothing
             await anyio.sleep(0.1)
@@ -247,19 +277,33 @@ class SimulatedLoad:
         load, random = self._programme.load, self._random
         topics = list(self._queues)
         for number in range(load.messages):
-            await self.sending.wait()
+            await self._sending.wait()
             if self._stopping:
                 return
             topic = topics[number % len(topics)]
             key = f"{lane}-{number // len(topics) % load.keys}" if load.keys else ""
             message = Message(topic, HEAD.pack(lane, number), (key,) if key else ())
             delay_ms = DELAY_MS if load.delayed and number % load.delayed == load.delayed - 1 and not key else None
-            self._in_flight += 1
-            try:
-                await self._send(slot, message, key, delay_ms)
-            finally:
-                self._in_flight -= 1
+            if self.transactions is not None:
+                self._tasks.start_soon(self._in_transaction, self.transactions, slot, message)
+            else:
+                with self._flying():
+                    await self._send(slot, message, key, delay_ms)
             await anyio.sleep(random.random() * load.pause_s)
+
+    @contextmanager
+    def _flying(self) -> Iterator[None]:
+        self._in_flight += 1
+        try:
+            yield
+        finally:
+            self._in_flight -= 1
+
+    async def _in_transaction(self, transactions: SimulatedTransactions, slot: str, message: Message) -> None:
+        producer = self.producers[slot]
+        if isinstance(producer, SimulatedTransactionProducer):
+            with self._flying():
+                await transactions.run(producer, message, _message_of(message.body))
 
     async def _send(self, slot: str, message: Message, key: str, delay_ms: int | None) -> None:
         """Send a message; one with a key until it is acknowledged, because the next one must not overtake it."""

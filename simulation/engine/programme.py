@@ -63,6 +63,7 @@ class ClusterPart:
 
     Attributes:
         sync_s: virtual seconds that a sync of a disk takes.
+        check_s: after how long a producer group is asked about an open transaction, and how often then.
         quirks: defects of RocketMQ to reproduce; those of clients go to the clients.
     """
 
@@ -71,6 +72,7 @@ class ClusterPart:
     flush: str = "async"
     sync_s: float = 0.0
     route_poll_s: float = 5.0  # how often clients ask for routes; 30 s is their default
+    check_s: float = 2.0
     quirks: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -78,6 +80,7 @@ class ClusterPart:
         _in_range("cluster", "brokers", self.brokers, 1, MAX_SIM_BROKERS)
         _in_range("cluster", "route_poll_s", self.route_poll_s, 0.5, 600)
         _in_range("cluster", "sync_s", self.sync_s, 0, 10)
+        _in_range("cluster", "check_s", self.check_s, 0.1, 3_600)
         _one_of("cluster", "flush", self.flush, FLUSHES)
         for quirk in self.quirks:
             _one_of("cluster", "quirk", quirk, list(Quirk))
@@ -163,6 +166,9 @@ class LoadPart:
         pause_s: the longest pause of a producer between two messages.
         keys: of each producer; its messages have them in turns, and a key has one queue. 0 for none.
         delayed: every so many-th message is delivered a second later; 0 for none.
+        branch_s: messages are sent in transactions, whose local branches take up to twice as long; 0 for plain sends.
+        fails: share of the local branches that fail.
+        undecided: share of the transactions that are left to a check, and of the checks that know no answer.
     """
 
     producers: int = 1
@@ -170,6 +176,9 @@ class LoadPart:
     pause_s: float = 0.2
     keys: int = 0
     delayed: int = 0
+    branch_s: float = 0.0
+    fails: float = 0.0
+    undecided: float = 0.0
 
     def __post_init__(self) -> None:
         _in_range("load", "producers", self.producers, 0, MAX_SIM_CLIENTS)
@@ -177,6 +186,15 @@ class LoadPart:
         _in_range("load", "pause_s", self.pause_s, 0, 3_600)
         _in_range("load", "keys", self.keys, 0, MAX_SIM_MESSAGES)
         _in_range("load", "delayed", self.delayed, 0, MAX_SIM_MESSAGES)
+        _in_range("load", "branch_s", self.branch_s, 0, 3_600)
+        _in_range("load", "fails", self.fails, 0, 1)
+        _in_range("load", "undecided", self.undecided, 0, 0.9)
+        if self.branch_s and (self.keys or self.delayed):
+            raise ConfigError(
+                "load: a transaction is neither delayed nor in the order of a key; leave out branch_s, or the others"
+            )
+        if (self.fails or self.undecided) and not self.branch_s:
+            raise ConfigError("load: fails and undecided are of transactions; set branch_s too")
 
     @property
     def slots(self) -> tuple[str, ...]:

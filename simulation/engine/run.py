@@ -18,6 +18,7 @@ import anyio
 
 from broker.retention.plan import RetentionOptions
 from broker.store.disk.options import MIB, StoreOptions
+from broker.transactions.table import TransactionOptions
 from model.errors import RlabError
 from model.event_log import EventSink
 from model.events import Event
@@ -176,6 +177,8 @@ class _Run:
             files=self.disks,
             flush=FlushMode(part.flush),
             quirks=part.broker_quirks,
+            # Never given up, so that every transaction ends.
+            transactions=TransactionOptions(timeout_s=part.check_s, check_interval_s=part.check_s, max_checks=10_000),
             # Stored messages must not be what grows.
             **({"retention": RetentionOptions(retain_bytes=MIB)} if self.programme.rest_s else {}),
         )
@@ -194,7 +197,7 @@ class _Run:
                 await load.start()
                 if self.judge.pops:
                     tasks.start_soon(watch_brokers, self.cluster, self.judge.pops)
-                load.sending.set()
+                load.send_again()
                 self.clock_s = loop.time()
                 try:
                     await self._steps(acts, load)
@@ -235,8 +238,10 @@ class _Run:
             self.judge.find("orphan", text, _queue_of(left[0]))
         await load.fall_quiet(for_good=for_good)
         until_s = loop.time() + promise.settle_s
-        while self.judge.lag and loop.time() < until_s and not self.judge.is_broken:  # noqa: ASYNC110
+        while (self.judge.lag or load.open) and loop.time() < until_s and not self.judge.is_broken:  # noqa: ASYNC110
             await anyio.sleep(LOOK_S)
+        if load.transactions is not None:
+            load.transactions.compare()
         if self.judge.lag and not for_good:
             self.judge.find(
                 "lost-write", f"{self.judge.lag} messages are not processed {promise.settle_s:g} s after it"
@@ -247,7 +252,7 @@ class _Run:
             if for_good:
                 for grown in self.leaks.grown():
                     self.judge.find("leak", grown)
-        load.sending.set()
+        load.send_again()
         self.clock_s += loop.time() - began_s
 
 

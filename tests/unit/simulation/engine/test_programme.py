@@ -82,6 +82,8 @@ def test_a_step_that_cannot_be_done_is_refused(step: dict[str, Any], said: str) 
         (lambda: Programme(group=(GroupPart(name="g", topics=("x",)),)), "group 'g': no topic 'x'"),
         (lambda: TopicPart(name="t", queues=0), "topic 't': queues must be 1 to 4096"),
         (lambda: LoadPart(pause_s=-1.0), "load: pause_s must be 0 to 3600"),
+        (lambda: LoadPart(branch_s=1.0, keys=3), "load: a transaction is neither delayed nor in the order of a key"),
+        (lambda: LoadPart(fails=0.1), "load: fails and undecided are of transactions; set branch_s too"),
     ],
 )
 def test_a_value_out_of_its_range_is_refused(make: Any, said: str) -> None:
