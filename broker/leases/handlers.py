@@ -192,7 +192,7 @@ class LeaseHandlers(Feature):
                 if soon and not reset:
                     self._leases.commit_soon(group, queue, client_id, offset)
                 elif self._leases.commit(group, queue, offset, reset=reset):
-                    self._leases.report_commit(group, queue, client_id, offset, cause)
+                    self._leases.report_commit(group, queue, client_id, offset, cause, "seek" if reset else "")
             except (LeaseLost, OffsetRegression, InvalidParameter, SystemBusy) as error:
                 failures.append((topic, queue_id, int(error.code or 0), str(error)))
         return failures

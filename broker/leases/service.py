@@ -144,11 +144,13 @@ class Leases(Feature):
         self.save_offset(group, topic, queue_id, offset)
         self.report_commit(group, QueueKey(topic, queue_id), client_id, offset)
 
-    def report_commit(self, group: str, queue: QueueKey, client_id: str, offset: int, cause: str = "") -> None:
+    def report_commit(
+        self, group: str, queue: QueueKey, client_id: str, offset: int, cause: str = "", detail: str = ""
+    ) -> None:
         """Record a commit as an event, with the lag that it leaves."""
         topic_id = self._topics.table.existing(queue.topic).topic_id
         lag = self._core.store.max_offset(topic_id, queue.queue_id) - offset
-        note = {"client": client_id, "offset": offset, "n": lag}
+        note = {"client": client_id, "offset": offset, "n": lag, "detail": detail}
         self._core.emit_queue(EventKind.OFFSET_COMMITTED, group, queue, cause=cause, **note)
 
     def save_offset(self, group: str, topic: str, queue_id: int, offset: int) -> None:

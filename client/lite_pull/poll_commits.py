@@ -65,16 +65,17 @@ class PollCommits:
     def commit_at(self, owned: OwnedQueue, offset: int) -> None:
         """Mark exactly this offset for the next commit; it may be lower than the committed one."""
         assert owned.commit_at is not None, "no offsets are chosen with automatic commit"
-        if offset < owned.commit_at:
+        if offset < owned.commit_at or owned.sought:
             owned.rewound = True
         owned.commit_at = offset
 
     def moved(self, old: OwnedQueue, new: OwnedQueue) -> None:
         """Continue with `new` in the place of `old`, after a seek."""
+        new.sought = True
         new.rewound = old.rewound
         if not self._auto_commit:
             new.commit_at = old.commit_at
-        elif new.commit_offset < old.commit_offset:
+        else:
             new.rewound = True
         self._processed.pop(old, None)
 

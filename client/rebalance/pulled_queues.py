@@ -122,7 +122,8 @@ class PulledQueues(ABC):
                 version=owned.token,
                 offset=owned.process_queue.position,
                 n=counts.n,
-                detail=f"waited_ms={counts.waited_ms / counts.n:.1f} max_ms={counts.waited_max_ms:.1f}",
+                detail=f"waited_ms={counts.waited_ms / counts.n:.1f} max_ms={counts.waited_max_ms:.1f}"
+                + (" seek" if owned.sought else ""),
             )
 
     def _begin_release(self, queues: Iterable[OwnedQueue], cause: str) -> None:

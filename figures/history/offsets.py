@@ -20,7 +20,7 @@ from model.events import Event, EventKind
 from model.message_queue import MessageQueue
 
 SEEK = "seek"
-"""Detail of a commit whose member went back on purpose."""
+"""Detail of a commit, and last word of that of a dispatch, of a member that has chosen the offset itself."""
 
 
 @dataclass(slots=True)
@@ -97,7 +97,8 @@ class OffsetRules:
         self._evidence.checked[Rule.NONMONOTONIC_POLL] += 1
         before = offsets.owners.get(event.client)
         if before is not None:
-            if event.offset < offsets.committed and event.version == before.version:
+            is_back = event.offset < offsets.committed and event.version == before.version
+            if is_back and not event.detail.endswith(SEEK):
                 text = (
                     f"{event.client} owned {_named(event)} without a break and went back to offset {event.offset:,}, "
                     f"although the group had committed {offsets.committed:,}."
@@ -118,15 +119,14 @@ class OffsetRules:
 
     def _committed(self, offsets: _Offsets, event: Event) -> None:
         self._evidence.checked[Rule.NONMONOTONIC_COMMIT] += 1
-        if event.offset < offsets.committed:
-            if event.detail == SEEK:
-                offsets.reach = event.offset
-            else:
-                text = (
-                    f"The committed offset of {_named(event)} went back from {offsets.committed:,} to "
-                    f"{event.offset:,}, and nobody had reset it: what lies between will come again."
-                )
-                self._evidence.add(Rule.NONMONOTONIC_COMMIT, event, text, [offsets.commit, event])
+        if event.detail == SEEK:
+            offsets.reach, offsets.beyond = event.offset, None
+        elif event.offset < offsets.committed:
+            text = (
+                f"The committed offset of {_named(event)} went back from {offsets.committed:,} to "
+                f"{event.offset:,}, and nobody had reset it: what lies between will come again."
+            )
+            self._evidence.add(Rule.NONMONOTONIC_COMMIT, event, text, [offsets.commit, event])
         elif event.client in offsets.owners and event.topic not in self.filtered:
             self._evidence.checked[Rule.LOST_WRITE] += 1
             if event.offset > offsets.reach:

@@ -7,7 +7,11 @@ from typing import Any
 import anyio
 import pytest
 
+from figures.history.check import HistoryCheck
+from figures.history.limits import HistoryLimits
+from figures.history.offsets import SEEK
 from model.errors import IllegalOperation, InvalidParameter, NetworkError
+from model.events import EventKind
 from model.heartbeat import ConsumeFrom, ConsumeType
 from model.message import MessageExt
 from model.message_queue import MessageQueue
@@ -194,6 +198,12 @@ def test_a_seek_goes_on_there_and_so_does_the_commit(simulate: Simulate, auto_co
         await lite.do(consumer.seek_to_begin, Q0)
         await lite.do(consumer.shutdown)
         assert committed(cluster) == (0 if auto_commit else 10), "and is not lost if it is the last thing done"
+        commits = cluster.events_of(EventKind.OFFSET_COMMITTED, group="g")
+        assert [event.offset for event in commits if event.detail == SEEK] == [7, 10, *([0] if auto_commit else [])]
+        check = HistoryCheck(HistoryLimits(complete=True))
+        for event in cluster.events:
+            check.feed(event)
+        assert check.finish().anomalies == ()
 
     run(simulate, scenario)
 
