@@ -15,22 +15,23 @@ from dataclasses import dataclass
 from cli.crash.ledger import Findings, LaneKind, Ledger, lane_kind, sent_of
 from client.admin.records import QueueProgress
 from figures.history.ledger import Sent
+from figures.history.verdict import MEANING, Rule
+from figures.history.words import headline
 from model.message import MessageExt
 from model.message_queue import MessageQueue
 
 KINDS = {
     "lost": "acknowledged, and not in the log",
-    "lost to the group": "acknowledged, and never consumed by the group",
     "stored and denied": "in the log, although the error of the send excluded that",
     "not in its place": "another message, or none, is at the acknowledged offset",
     "one offset for two": "acknowledged at the same offset as another",
     "out of order": "stored after a later message of its lane in the same queue",
-    "delivered out of turn": "first delivered to a member after a later message of the queue",
     "hole": "an offset of a queue without a message",
     "damaged": "a byte differs from what was sent",
     "commit beyond the log": "the committed offset is beyond the end of the queue",
     "commit lost": "after the last crash the committed offset is lower than before",
     "no restart": "a broker ended by itself, or did not start again",
+    **{rule.value: MEANING[rule] for rule in (Rule.LOST_WRITE, Rule.POLL_SKIP, Rule.OUT_OF_ORDER, Rule.PHANTOM)},
 }
 """Every kind of finding, with its meaning."""
 
@@ -123,19 +124,19 @@ class Audit:
 
     def verdict(self) -> CrashVerdict:
         """Return the result, after everything was checked, or as much as could be if a broker did not restart."""
-        ledger, findings = self._ledger, self.findings
+        ledger, findings, counted = self._ledger, self.findings, self._ledger.messages
         if "no restart" not in findings.counts:
             self._find_missing()
         return CrashVerdict(
             ok=not findings.counts,
             acknowledged=len(ledger.acknowledged),
-            given_up=ledger.given_up,
-            in_doubt=ledger.given_up - len(ledger.refused),
+            given_up=counted.failed_sends,
+            in_doubt=counted.failed_sends - len(ledger.refused),
             stored=len(self._seen),
             stored_unacknowledged=len(self._seen - ledger.acknowledged.keys()),
             stored_twice=self._copies,
-            consumed=len(ledger.consumed),
-            consumed_twice=ledger.repeated,
+            consumed=counted.received,
+            consumed_twice=counted.duplicates,
             deliveries=ledger.deliveries,
             findings={kind: findings.counts.get(kind, 0) for kind in KINDS},
             examples=tuple(findings.examples),
@@ -146,7 +147,8 @@ class Audit:
         for sent, place in ledger.acknowledged.items():
             if sent not in self._seen:
                 findings.add("lost", f"{sent} ({lane_kind(sent.lane).name}), acknowledged at {place}")
-        for sent in ledger.owed:
-            findings.add("lost to the group", f"{sent} at {ledger.acknowledged[sent]}")
+        verdict = ledger.verdict()
+        findings.counts |= {each.rule.value: each.found for each in verdict.rules if each.found}
+        findings.examples += map(headline, verdict.anomalies)
         for (queue, offset), (sent, _) in self._unplaced.items():
             findings.add("not in its place", f"{sent} was to be at {queue}+{offset}")

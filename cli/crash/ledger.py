@@ -1,25 +1,33 @@
-"""Ledger of a crash run: messages that were acknowledged to producers, and messages that the group has consumed. Pure.
+"""Ledger of a crash run: messages that producers were acknowledged, with their places, and what the group got. Pure.
+
+What the group was given is judged by a history check (`figures/history`). Where each message has to be stored, and
+which sends were refused for certain, only this run knows.
 
 Messages are sent in *lanes*. A lane sends one message at a time and numbers them from 0, so the messages of one lane
 in one queue must be stored in the order of their numbers, retried sends included. Many lanes keep many sends
 outstanding. A body begins with its lane and number, and its other bytes follow from them, so that a changed byte is
 detected.
 
-    acknowledge(Sent(3, 0), StoredAt(q1, 17, id))   owed: the group must consume it, and the log must have it there
-    give_up(Sent(3, 1), refused=False)              not owed; it may be stored nevertheless
-    deliver("c1", q1, 17)                           a listener is called with it
-    consume(Sent(3, 0))                             the listener succeeded: no longer owed
+    acknowledge(Sent(3, 0), StoredAt(q1, 17, id))   the group must consume it, and the log must have it there
+    give_up(Sent(3, 1), refused=False)              it may be stored nevertheless
+    deliver("c1", Sent(3, 0), q1, 17)               a listener is called with it
+    consume("c1", Sent(3, 0), q1, 17)               the listener succeeded
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from enum import Enum
 from typing import NamedTuple
 
-from figures.history.ledger import Sent
+from figures.history.check import HistoryCheck
+from figures.history.ledger import Sent, dispatched, ended, send_failed, sent
+from figures.history.limits import HistoryLimits
+from figures.history.verdict import GroupMessages, Verdict
 from model.message_queue import MessageQueue
 
+GROUP = "crash-audit"
 _HEAD = struct.Struct(">IQ")
 _MIN_BODY_BYTES, _BODY_SIZES = 48, 900
 LANES = 18
@@ -85,57 +93,44 @@ class Findings:
 
 
 class Ledger:
-    """Messages of one run."""
+    """Messages of one run; `clock_ms` is of any clock that goes on."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock_ms: Callable[[], float]) -> None:
         self.acknowledged: dict[Sent, StoredAt] = {}
-        self.given_up = 0  # sends that failed for good
         self.refused: set[Sent] = set()  # failed sends that are certainly not stored, by their error
-        self.owed: dict[Sent, None] = {}  # acknowledged and not consumed yet; any left at the end are lost to the group
-        self.consumed: set[Sent] = set()
         self.deliveries = 0  # messages passed to listeners, retries included
-        self.repeated = 0  # messages processed again
         self.findings = Findings()
-        self._delivered: dict[MessageQueue, set[int]] = {}
-        self._newest: dict[tuple[str, MessageQueue], int] = {}
+        self._history = HistoryCheck(HistoryLimits(drained=True))
+        self._clock_ms = clock_ms
 
-    def acknowledge(self, sent: Sent, place: StoredAt) -> None:
+    def acknowledge(self, message: Sent, place: StoredAt) -> None:
         """Record that a broker has acknowledged a message; once for each."""
-        self.acknowledged[sent] = place
-        if sent not in self.consumed:
-            self.owed[sent] = None
+        self.acknowledged[message] = place
+        self._history.feed(sent(self._clock_ms(), message, place.queue, place.offset))
 
-    def give_up(self, sent: Sent, *, refused: bool) -> None:
+    def give_up(self, message: Sent, *, refused: bool) -> None:
         """Record that a send failed for good.
 
         `refused` means that the error says that it is certainly not stored; otherwise it may be.
         """
-        self.given_up += 1
+        self._history.feed(send_failed(self._clock_ms(), message))
         if refused:
-            self.refused.add(sent)
+            self.refused.add(message)
 
-    def deliver(self, owner: str, queue: MessageQueue, offset: int) -> None:
-        """Record that a message was delivered to a member of the group.
-
-        A first delivery must come after all earlier first deliveries of this queue to this member.
-        """
+    def deliver(self, owner: str, message: Sent, queue: MessageQueue, offset: int) -> None:
+        """Record that a message was delivered to a member of the group."""
         self.deliveries += 1
-        delivered = self._delivered.setdefault(queue, set())
-        if offset in delivered:
-            return
-        delivered.add(offset)
-        newest = self._newest.get((owner, queue), -1)
-        if offset < newest:
-            self.findings.add(
-                "delivered out of turn", f"{owner} got {queue}+{offset} for the first time after {newest}"
-            )
-        else:
-            self._newest[owner, queue] = offset
+        self._history.feed(dispatched(self._clock_ms(), GROUP, owner, message, queue, offset))
 
-    def consume(self, sent: Sent) -> None:
+    def consume(self, owner: str, message: Sent, queue: MessageQueue, offset: int) -> None:
         """Record that a listener has processed a message."""
-        if sent in self.consumed:
-            self.repeated += 1
-            return
-        self.consumed.add(sent)
-        self.owed.pop(sent, None)
+        self._history.feed(ended(self._clock_ms(), GROUP, owner, message, queue, offset))
+
+    @property
+    def messages(self) -> GroupMessages:
+        """The counts of messages, so far."""
+        return self._history.messages(GROUP)
+
+    def verdict(self) -> Verdict:
+        """The verdict on what the group was given; to be called once, at the end."""
+        return self._history.finish(self._clock_ms())

@@ -16,14 +16,14 @@ from typing import Any
 import anyio
 from anyio.abc import TaskGroup
 
-from cli.crash.ledger import LANES, LaneKind, Ledger, StoredAt, body_of, lane_kind, sent_of
+from cli.crash.ledger import GROUP, LANES, LaneKind, Ledger, StoredAt, body_of, lane_kind, sent_of
 from cli.runtime import wait_until
 from client import ConsumeFrom, ConsumeResult, Message, MessageExt, MessageQueue, Producer, PushConsumer
 from figures.history.ledger import Sent
 from model.errors import RlabError
 from remoting.tasks import background_tasks
 
-TOPIC, GROUP = "crash", "crash-audit"
+TOPIC = "crash"
 BATCH = 8
 AFTER_FAILURE_S = 0.1
 """Pause of a lane after a failed send: mostly the broker is down, and the next send would fail as quickly."""
@@ -213,19 +213,20 @@ class Load:
 
     async def _listen(self, owner: str, messages: Sequence[MessageExt]) -> ConsumeResult:
         ledger = self._ledger
-        for message in messages:
-            ledger.deliver(owner, message.queue, message.offset)
-        self._delivered[messages[0].queue.broker_name] += len(messages)
         found = [(message, sent_of(message.body)) for message in messages]
+        for message, sent in found:
+            if sent is None:
+                ledger.findings.add("damaged", f"{message.queue}+{message.offset}, as a consumer got it")
+            else:
+                ledger.deliver(owner, sent, message.queue, message.offset)
+        self._delivered[messages[0].queue.broker_name] += len(messages)
         if self._rng.randrange(SLOW_EVERY) == 0:
             await anyio.sleep(SLOW_S)
         if any(sent is not None and fails_on(sent, message.times_delivered) for message, sent in found):
             return ConsumeResult.RECONSUME_LATER
         for message, sent in found:
-            if sent is None:
-                ledger.findings.add("damaged", f"{message.queue}+{message.offset}, as a consumer got it")
-            else:
-                ledger.consume(sent)
+            if sent is not None:
+                ledger.consume(owner, sent, message.queue, message.offset)
         return ConsumeResult.SUCCESS
 
 

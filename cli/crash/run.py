@@ -17,14 +17,15 @@ import anyio
 
 from cli.crash.audit import Audit, CrashVerdict
 from cli.crash.brokers import BrokerProcess, appending
-from cli.crash.ledger import Ledger
-from cli.crash.load import GROUP, TOPIC, Load, run_load
+from cli.crash.ledger import GROUP, Ledger
+from cli.crash.load import TOPIC, Load, run_load
 from cli.crash.read_back import read_back
 from cli.crash.schedule import Kill, Moment, next_kill
 from cli.crash.simulated import SimulatedPart, cut_power, damage_files
 from cli.servers.children import DAEMON, broker_name, module_process, wait_registered
 from client.admin.admin import Admin
 from client.admin.records import QueueProgress
+from client.config import wall_clock_ms
 from model.errors import GroupNotExist, RlabError, ServiceNotAvailable
 from model.message_queue import MessageQueue
 
@@ -87,7 +88,7 @@ class CrashRun:
     """One run; `progress` reports on it."""
 
     def __init__(self, options: CrashOptions) -> None:
-        self.ledger = Ledger()
+        self.ledger = Ledger(wall_clock_ms)
         self.kills = 0  # so far
         self.phase = "starting"
         self._options = options
@@ -139,10 +140,10 @@ class CrashRun:
 
     def progress(self) -> str:
         """The progress in a line."""
-        ledger = self.ledger
+        counted = self.ledger.messages
         return (
-            f"{self.phase}: {self.kills} of {self._options.kills} kills, {len(ledger.acknowledged):,} acknowledged, "
-            f"{ledger.given_up:,} failed, {len(ledger.owed):,} to consume, {ledger.repeated:,} consumed twice"
+            f"{self.phase}: {self.kills} of {self._options.kills} kills, {counted.sent:,} acknowledged, "
+            f"{counted.failed_sends:,} failed, {counted.lost:,} to consume, {counted.duplicates:,} consumed twice"
         )
 
     # --- the cluster -------------------------------------------------------------------------------------------------
@@ -232,7 +233,7 @@ class CrashRun:
         async with Admin(name_server) as admin:
             seen, quiet_since = -1, anyio.current_time()
             while anyio.current_time() - quiet_since < DRAIN_QUIET_S:
-                if not ledger.owed and await _lag(admin) == 0:
+                if not ledger.messages.lost and await _lag(admin) == 0:
                     return
                 if ledger.deliveries != seen:
                     seen, quiet_since = ledger.deliveries, anyio.current_time()

@@ -52,8 +52,8 @@ def demo(
 
     One name server, two brokers, 16 queues, 2,000 messages a second, all in this process. Consumers start one after
     another, two join, one leaves, one is cut off, one goes silent, the topic is scaled up, a broker restarts. Exit code
-    0 means that every acknowledged message was received and that the group converged after every step; exit code 1
-    means that a check failed or that the demo was stopped early.
+    0 means that the history keeps every rule of rlab check (every acknowledged message was received, for instance) and
+    that the group converged after every step; exit code 1 means that a check failed or that the demo was stopped early.
 
     Example: rlab demo --keep ./demo-run
     """

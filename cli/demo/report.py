@@ -81,6 +81,7 @@ def verdict(result: DemoResult) -> Table:
         f"Queues with two owners: {milliseconds(result.double_owner_ms)}; "
         f"without one: {milliseconds(result.orphan_ms)}, summed over {result.queues} queues."
     )
+    lines += result.broken or ["The history keeps every rule of rlab check."]
     table = Table.grid(padding=(0, 2))
     table.add_row(Text("PASSED", "bold green") if result.ok else Text("FAILED", "bold red"), "\n".join(lines))
     return table

@@ -1,7 +1,8 @@
-"""State of a running demo: messages, queue owners, steps, and the latest events.
+"""State of a running demo: its history, queue owners, steps, and the latest events.
 
-The view and the report read everything from here. The clock is an argument; all times are wall-clock milliseconds, as
-in the events.
+Every event and every message goes to a history check (`figures/history`), which has the verdict at the end. The view
+and the report read everything from here. The clock is an argument; all times are wall-clock milliseconds, as in the
+events.
 """
 
 from __future__ import annotations
@@ -12,7 +13,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from client.allocate import AllocateMessageQueueStrategy
-from figures.history.delivery import DeliveryCheck
+from figures.history.check import HistoryCheck
+from figures.history.ledger import Sent, ended, send_failed, sent
+from figures.history.limits import HistoryLimits
+from figures.history.verdict import GroupMessages
 from model.event_log import EventSink
 from model.events import Event, EventKind
 from model.message_queue import MessageQueue
@@ -20,6 +24,8 @@ from simulation.checks.ownership import OwnershipTracker, RebalanceStep
 
 MAX_NOTES = 200
 """Latest lines that are kept."""
+LIMITS = HistoryLimits(drained=True, flap_moves=12)
+"""A demo has eleven steps within a minute, of which most move queues: the bound for flapping is above that."""
 
 
 class Health(StrEnum):
@@ -65,11 +71,8 @@ class DemoState:
         *,
         trace: EventSink = lambda event: None,
     ) -> None:
-        self.check = DeliveryCheck()
+        self.history = HistoryCheck(LIMITS)
         self.tracker = OwnershipTracker(group, topic, strategy)
-        self.acknowledged = self.check.acknowledged
-        self.failed = self.check.failed
-        self.received = self.check.received
         self.health = dict.fromkeys(names, Health.NOT_YET)
         self.steps: list[RebalanceStep] = []  # finished ones
         self.steps_planned = 0
@@ -84,9 +87,27 @@ class DemoState:
         self.on_note: Callable[[Note], object] = lambda note: None
         self.on_step: Callable[[RebalanceStep], object] = lambda step: None
 
+    def acknowledged(self, producer: int, number: int) -> None:
+        """A broker acknowledged the message."""
+        self.history.feed(sent(self.clock_ms(), Sent(producer, number)))
+
+    def failed(self, producer: int, number: int) -> None:
+        """A send failed."""
+        self.history.feed(send_failed(self.clock_ms(), Sent(producer, number)))
+
+    def received(self, producer: int, number: int) -> None:
+        """A consumer got the message."""
+        self.history.feed(ended(self.clock_ms(), self._group, "", Sent(producer, number)))
+
+    @property
+    def messages(self) -> GroupMessages:
+        """The counts of messages, so far."""
+        return self.history.messages(self._group)
+
     def event(self, event: Event) -> None:
         """Record an event of any node of the cluster."""
         self._trace(event)
+        self.history.feed(event)
         self.tracker.take(event)
         if event.kind == EventKind.QUEUE_ACQUIRED and event.topic == self._topic:
             self.moved_ms[MessageQueue(event.topic, event.broker, event.queue_id)] = event.t_ms

@@ -19,6 +19,7 @@ from cli.demo.state import DemoState, Health
 from cli.demo.valves import Valves
 from cli.runtime import wait_until
 from cli.servers.console import CONSOLE_PORT
+from figures.history.words import headline
 from model.heartbeat import ConsumeFrom
 from model.limits import LEASE_CLOSE_GRACE_S
 from model.message_queue import MessageQueue
@@ -64,6 +65,7 @@ class DemoResult:
     queues: int
     double_owner_ms: float
     orphan_ms: float
+    broken: tuple[str, ...]  # a line for each anomaly of the history, as `rlab check` has it
     rebalances: list[RebalanceStep]
 
 
@@ -143,24 +145,27 @@ class _Story:
 
     async def verdict(self) -> DemoResult:
         """Stop the producers, wait for pending messages, and count."""
-        state, check = self._state, self._state.check
+        state = self._state
         state.step = "the producers stop"
         await self._swarm.fall_quiet()
-        await wait_until(lambda: not check.lost, DRAIN_S, _LOOK_S)
+        await wait_until(lambda: not state.messages.lost, DRAIN_S, _LOOK_S)
         # Duplicates arrive soon after the first delivery.
         await anyio.sleep(min(SETTLE_S, self._options.pace_s))
         state.tracker.figures.advance(state.clock_ms())
-        totals = state.tracker.figures.totals()
+        totals, counted = state.tracker.figures.totals(), state.messages
+        anomalies = state.history.finish(state.clock_ms()).anomalies
+        broken = tuple(headline(anomaly) for anomaly in anomalies if not anomaly.doubt)
         return DemoResult(
-            ok=not check.lost and all(step.converged_ms is not None for step in state.steps),
-            sent=check.sent,
-            received_unique=check.received_unique,
-            lost=check.lost,
-            duplicates=check.duplicates,
+            ok=not broken and all(step.converged_ms is not None for step in state.steps),
+            sent=counted.sent,
+            received_unique=counted.received,
+            lost=counted.lost,
+            duplicates=counted.duplicates,
             consumers=len(self._members()),
             queues=len(self._queues()),
             double_owner_ms=totals.double_ms,
             orphan_ms=totals.orphan_ms,
+            broken=broken,
             rebalances=state.steps,
         )
 

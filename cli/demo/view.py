@@ -56,7 +56,7 @@ def _title(state: DemoState, now_ms: float, width: int) -> Text:
         (state.step, "bold"),
     )
     seconds = (now_ms - state.started_ms) / 1000
-    right = Text(f"{state.check.sent / max(1.0, seconds):,.0f} messages/s  {seconds:.1f} s ", "dim")
+    right = Text(f"{state.messages.sent / max(1.0, seconds):,.0f} messages/s  {seconds:.1f} s ", "dim")
     return _spread(left, right, width)
 
 
@@ -136,13 +136,13 @@ def _orphans(owners: dict[MessageQueue, tuple[str, ...]], cell: int) -> Text:
 
 
 def _counters(state: DemoState) -> Text:
-    check, totals = state.check, state.tracker.figures.totals()
+    counted, totals = state.messages, state.tracker.figures.totals()
     line = Text(" ", no_wrap=True, overflow="crop")
     for label, value, alarming in (
-        ("sent", f"{check.sent:,}", False),
-        ("received", f"{check.received_unique:,}", False),
-        ("lag", f"{check.lost:,}", check.lost >= LAG_ALARM),
-        ("duplicates", f"{check.duplicates:,}", False),
+        ("sent", f"{counted.sent:,}", False),
+        ("received", f"{counted.received:,}", False),
+        ("lag", f"{counted.lost:,}", counted.lost >= LAG_ALARM),
+        ("duplicates", f"{counted.duplicates:,}", False),
         ("two owners", f"{totals.double_ms:,.0f} ms", totals.double_ms > 0),
         ("no owner", f"{totals.orphan_ms:,.0f} ms", False),
     ):

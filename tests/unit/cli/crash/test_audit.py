@@ -22,11 +22,11 @@ def stored(offset: int, sent: Sent, body: bytes | None = None) -> MessageExt:
 
 
 def ledger_of(*promised: tuple[Sent, int], consumed: bool = True) -> Ledger:
-    ledger = Ledger()
+    ledger = Ledger(float)
     for sent, offset in promised:
         ledger.acknowledge(sent, StoredAt(QUEUE, offset, f"id-{sent.number}"))
         if consumed:
-            ledger.consume(sent)
+            ledger.consume("a", sent, QUEUE, offset)
     return ledger
 
 
@@ -60,7 +60,7 @@ def test_a_message_that_is_not_in_the_log_is_lost() -> None:
 
 
 def test_a_message_whose_error_said_that_it_is_not_stored_is_not_stored() -> None:
-    ledger = Ledger()
+    ledger = Ledger(float)
     ledger.give_up(FIRST, refused=True)
     ledger.give_up(SECOND, refused=False)
     verdict = audited(ledger, stored(0, FIRST), stored(1, SECOND))
@@ -68,13 +68,17 @@ def test_a_message_whose_error_said_that_it_is_not_stored_is_not_stored() -> Non
     assert (verdict.given_up, verdict.in_doubt, verdict.stored_unacknowledged) == (2, 1, 2)
 
 
-def test_a_message_that_nobody_consumed_is_lost_to_the_group() -> None:
-    assert found(audited(ledger_of((FIRST, 0), consumed=False), stored(0, FIRST))) == {"lost to the group": 1}
+def test_a_message_that_nobody_consumed_is_a_lost_write() -> None:
+    assert found(audited(ledger_of((FIRST, 0), consumed=False), stored(0, FIRST))) == {"lost-write": 1}
 
 
 def test_two_messages_may_not_be_acknowledged_at_one_offset() -> None:
     verdict = audited(ledger_of((FIRST, 0), (SECOND, 0)), stored(0, FIRST), stored(1, SECOND))
-    assert found(verdict) == {"one offset for two": 1, "not in its place": 1}
+    assert found(verdict) == {
+        "one offset for two": 1,
+        "not in its place": 1,
+        "out-of-order": 1,
+    }
 
 
 def test_two_delayed_messages_have_no_offset_yet() -> None:
@@ -85,18 +89,18 @@ def test_two_delayed_messages_have_no_offset_yet() -> None:
 
 def test_a_lane_keeps_its_order_in_a_queue() -> None:
     ledger = ledger_of((FIRST, 1), (SECOND, 0))
-    assert found(audited(ledger, stored(0, SECOND), stored(1, FIRST))) == {"out of order": 1}
+    assert found(audited(ledger, stored(0, SECOND), stored(1, FIRST))) == {"out of order": 1, "out-of-order": 1}
 
 
 def test_the_order_holds_for_what_was_given_up_too() -> None:
-    assert found(audited(Ledger(), stored(0, SECOND), stored(1, FIRST))) == {"out of order": 1}
+    assert found(audited(Ledger(float), stored(0, SECOND), stored(1, FIRST))) == {"out of order": 1}
 
 
 def test_a_queue_has_no_holes_and_no_changed_bytes() -> None:
     ledger = ledger_of((FIRST, 0), (SECOND, 2))
     assert found(audited(ledger, stored(0, FIRST), stored(2, SECOND))) == {"hole": 1}
     changed = stored(0, FIRST, body_of(FIRST)[:-1] + b"?")
-    assert found(audited(Ledger(), changed)) == {"damaged": 1}
+    assert found(audited(Ledger(float), changed)) == {"damaged": 1}
 
 
 def progress(committed: int | None, max_offset: int) -> QueueProgress:
@@ -115,7 +119,7 @@ def progress(committed: int | None, max_offset: int) -> QueueProgress:
     ],
 )
 def test_commits_survive_and_stay_within_the_log(look: Callable[[Audit], None], expected: dict[str, int]) -> None:
-    audit = Audit(Ledger())
+    audit = Audit(Ledger(float))
     look(audit)
     assert found(audit.verdict()) == expected
 

@@ -15,7 +15,7 @@ from tests.unit.cli.bench.embedded import embedded
 
 
 def test_without_a_crash_everything_is_acknowledged_consumed_and_in_its_place(tmp_path: Path) -> None:
-    ledger = Ledger()
+    ledger = Ledger(float)
 
     async def main(simulation: Simulation) -> Audit:
         async with embedded(simulation, tmp_path, TOPIC, 4) as cluster:

@@ -36,6 +36,7 @@ def result(**changes: Any) -> DemoResult:
         "queues": 24,
         "double_owner_ms": 0.0,
         "orphan_ms": 12_345.678,
+        "broken": (),
         "rebalances": [step()],
     }
     return DemoResult(**{**defaults, **changes})
@@ -64,6 +65,7 @@ def test_a_passed_demo_says_so_and_how_the_silent_consumer_was_replaced() -> Non
     assert "group converged after every step" in text
     assert "expired after 2,998 ms and its queues were reassigned 23 ms later" in text
     assert "two owners: 0.0 ms; without one: 12,346 ms, summed over 24 queues" in text
+    assert text.endswith("The history keeps every rule of rlab check.")
 
 
 def test_a_failed_demo_names_what_failed() -> None:
@@ -71,6 +73,7 @@ def test_a_failed_demo_names_what_failed() -> None:
     text = " ".join(shown(verdict(failed), 120).split())
     assert text.startswith("FAILED 60,000 messages acknowledged, 3 of them never received")
     assert "did not converge after: c4 goes silent, c2 leaves." in text
+    assert "flap: q went to and fro" in shown(verdict(result(ok=False, broken=("flap: q went to and fro",))))
 
 
 def test_the_document_has_exactly_the_promised_fields() -> None:
@@ -85,6 +88,7 @@ def test_the_document_has_exactly_the_promised_fields() -> None:
         "queues": 24,
         "double_owner_ms": 0.0,
         "orphan_ms": 12_345.7,
+        "broken": [],
         "rebalances": [
             {
                 "step": "c4 goes silent",

@@ -107,7 +107,7 @@ def test_it_keeps_the_books_of_the_messages() -> None:
     sink.acknowledged(0, 0)
     sink.received(0, 0)
     sink.failed(0, 1)
-    assert (state.check.sent, state.check.received_unique, state.check.failed_sends) == (1, 1, 1)
+    assert (state.messages.sent, state.messages.received, state.messages.failed_sends) == (1, 1, 1)
 
 
 def test_a_client_is_called_by_its_instance_name() -> None:
