@@ -143,12 +143,14 @@ class Audit:
         )
 
     def _find_missing(self) -> None:
-        ledger, findings = self._ledger, self.findings
+        ledger, findings, counted = self._ledger, self.findings, self._ledger.messages
         for sent, place in ledger.acknowledged.items():
             if sent not in self._seen:
                 findings.add("lost", f"{sent} ({lane_kind(sent.lane).name}), acknowledged at {place}")
         verdict = ledger.verdict()
         findings.counts |= {each.rule.value: each.found for each in verdict.rules if each.found}
+        if counted.lost:  # also if the group was given nothing at all
+            findings.counts[Rule.LOST_WRITE.value] = counted.lost
         findings.examples += map(headline, verdict.anomalies)
         for (queue, offset), (sent, _) in self._unplaced.items():
             findings.add("not in its place", f"{sent} was to be at {queue}+{offset}")

@@ -24,8 +24,8 @@ from simulation.checks.ownership import OwnershipTracker, RebalanceStep
 
 MAX_NOTES = 200
 """Latest lines that are kept."""
-LIMITS = HistoryLimits(drained=True, flap_moves=12)
-"""A demo has eleven steps within a minute, of which most move queues: the bound for flapping is above that."""
+LIMITS = HistoryLimits(drained=True, flap_moves=12, thundering_passes=100)
+"""A demo has eleven steps within a minute, and most of them move queues: the bounds of restlessness are above that."""
 
 
 class Health(StrEnum):

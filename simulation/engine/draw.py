@@ -184,7 +184,13 @@ def _lose_requests(d: _Drawing) -> list[Step]:
 
 def _lose_ends(d: _Drawing) -> list[Step]:
     do, columns = d.chance.choice((("drop_code", {"one_in": 2}), ("delay_code", {"by_s": d.seconds(6.0)})))
-    to, code = d.chance.choice(((d.brokers, "END_TRANSACTION"), (d.producers, "CHECK_TRANSACTION_STATE")))
+    to, code = d.chance.choice(
+        (
+            (d.brokers, "END_TRANSACTION"),
+            (d.brokers, "SEND_HALF_MESSAGE"),
+            (d.producers, "CHECK_TRANSACTION_STATE"),
+        )
+    )
     return [d.step(do, d.chance.choice(to), code=code, for_s=d.seconds(12.0), **columns)]
 
 
@@ -251,9 +257,11 @@ _MORE: dict[str, dict[_Draw, int]] = {
     "torture": {_scale: 0},
     "transactions": {
         _ended("crash", "producers"): 6,
+        _ended("stop", "producers"): 3,
         _for_a_while("pause", "producers", 12.0): 2,
         _for_a_while("half_open", "producers", 10.0): 1,
         _lose_ends: 6,
+        _for_a_while("full_disk", "brokers", 8.0): 3,
         _cut_power: 3,
     },
 }

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import shutil
 import tempfile
 from collections import Counter
 from dataclasses import dataclass
@@ -43,6 +44,13 @@ SMALL_STORE = StoreOptions(segment_bytes=MIB // 4, tail_bytes=MIB // 32, index_c
 """For brokers that live minutes: segments end, and reads miss the caches, as they do in days."""
 SMALLEST_STORE = StoreOptions(segment_bytes=8_192, tail_bytes=8_192)
 """For brokers that lose power: cuts hit the change from one segment to the next."""
+_BREAKDOWNS = (
+    *(RlabError, ExceptionGroup, SimulationDeadlock, SimulationTimeout, TimeoutError),
+    *(AssertionError, ArithmeticError, LookupError, TypeError, ValueError),
+)
+"""What a server or client with a bug in it raises: a finding, which must not end a sweep."""
+MEMORY, ROOM_BYTES = Path("/dev/shm"), 1024 * MIB
+"""What a file system in memory needs to have free, which is far more than a run stores."""
 LOOK_S = 0.25
 """How often a repaired cluster is looked at: the precision of what it takes."""
 
@@ -89,22 +97,21 @@ def run_programme(programme: Programme, *, watch: EventSink | None = None) -> Ou
     A run that breaks down, because for instance a server does not start again, has that as its finding.
     """
     state = _State(programme)
-    with tempfile.TemporaryDirectory() as root:
+    with tempfile.TemporaryDirectory(dir=_directory()) as root:
         try:
             run_simulation(
                 lambda world: _Run(state, world, Path(root), watch).run(), seed=programme.seed, jitter_s=0.001
             )
-        except (
-            RlabError,
-            AssertionError,
-            ExceptionGroup,
-            SimulationDeadlock,
-            SimulationTimeout,
-            TimeoutError,
-        ) as error:
+        except _BREAKDOWNS as error:
             logger.debug("seed %d", programme.seed, exc_info=error)
             state.judge.find("breakdown", f"{type(error).__name__}: {_first_line(error)}")
     return state.outcome()
+
+
+def _directory() -> Path | None:
+    """Where the files of a run are: in memory if there is room, because disks are simulated and a real one is slow."""
+    has_room = MEMORY.is_dir() and shutil.disk_usage(MEMORY).free >= ROOM_BYTES
+    return MEMORY if has_room else None
 
 
 def _first_line(error: BaseException) -> str:

@@ -13,6 +13,7 @@ from broker.retention.plan import RetentionOptions
 from broker.store.disk.options import StoreOptions
 from client.admin.admin import Admin
 from client.allocate import AllocateMessageQueueAveragelyByCircle
+from client.lite_pull.consumer import LitePullConsumer
 from client.pop.consumer import PopConsumer
 from client.transactions.transaction import Transaction
 from client.trigger import Trigger
@@ -70,6 +71,18 @@ async def pop_twice(cluster: SimulatedCluster) -> None:
             for _ in range(8):
                 await consumer.receive(invisible_s=1, wait_s=0.5)
                 await anyio.sleep(1)
+
+
+async def go_back(cluster: SimulatedCluster) -> None:
+    """Poll, seek to the begin, and commit there."""
+    with cluster.simulation.on_host("seeker"):
+        async with LitePullConsumer(cluster.addresses, "l", consume_from=ConsumeFrom.FIRST_OFFSET) as consumer:
+            await consumer.subscribe("t")
+            await consumer.poll(1)
+            await consumer.commit()
+            for queue in consumer.assignment():
+                await consumer.seek_to_begin(queue)
+            await consumer.commit()
 
 
 async def store_nonsense(cluster: SimulatedCluster, producer: SimulatedProducer) -> None:
@@ -141,6 +154,7 @@ async def everything(cluster: SimulatedCluster) -> None:
     with pytest.raises(ClientIdConflict):
         await cluster.start_consumer("g", "t", client_ip=first.host, instance_name=first.client_id.split("@")[1])
     await pop_twice(cluster)
+    await go_back(cluster)
     await end_in_each_way(cluster)
     await cluster.start_consumer("assigned", "t", assignment="broker")
     named: dict[str, Any] = {"host": "restarted", "instance_name": "fixed", "rejoin_within_s": 5.0}

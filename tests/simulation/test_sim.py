@@ -11,7 +11,7 @@ from simulation.engine.run import run_programme
 
 pytestmark = pytest.mark.simulation
 
-SEEDS = range(3)
+SEEDS = range(2)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -22,7 +22,7 @@ def test_only_the_steps_that_are_needed_stay(needed: set[int]) -> None:
 
 
 def test_clients_messages_and_queues_become_few_and_steps_of_those_that_are_gone_go_with_them() -> None:
-    programme = draw(10)
+    programme = draw(10, "plain")
 
     def fails(small: Programme) -> bool:
         return any(step.who == "billing-2" for step in small.step) and small.load.messages >= 10

@@ -33,5 +33,8 @@ def test_a_producer_that_is_killed_leaves_its_transactions_to_the_others() -> No
 
 
 def test_a_transaction_that_nobody_ends_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(TransactionTable, "next_due", lambda self: None)  # nobody is ever asked
-    assert run_programme(SHORT).kinds == ("lost-write", "open-transaction")
+    # Nobody is ever asked.
+    monkeypatch.setattr(TransactionTable, "next_due", lambda self: None)
+    monkeypatch.setattr(TransactionTable, "take_due", lambda self, now, limit: [])
+    few = replace(SHORT, load=replace(SHORT.load, messages=10))
+    assert "open-transaction" in run_programme(few).kinds
