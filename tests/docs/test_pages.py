@@ -51,6 +51,12 @@ def python_text() -> str:
     return "\n".join(path.read_text(encoding="utf-8") for folder in folders for path in sorted(folder.rglob("*.py")))
 
 
+@cache
+def named_by(pattern: str) -> frozenset[str]:
+    """The names that a pattern finds in all Python files."""
+    return frozenset(re.findall(pattern, python_text(), re.MULTILINE))
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_every_link_to_a_file_or_heading_leads_there(page: str) -> None:
     for target in LINK.findall(prose_of(page)):
@@ -87,8 +93,9 @@ def test_every_method_and_attribute_that_is_named_exists(page: str) -> None:
     for name, member in MEMBER.findall(prose_of(page)):
         if (ROOT / f"{name}.{member}").exists():
             continue
-        assert re.search(rf"^class {name}\b", python_text(), re.MULTILINE), name
-        assert re.search(rf"\bdef {member}\(|^    {member}\b|\bself\.{member}\b", python_text(), re.MULTILINE), member
+        assert name in named_by(r"^class (\w+)"), name
+        members = (r"\bdef (\w+)\(", r"^    (\w+)\b", r"\bself\.(\w+)\b")
+        assert any(member in named_by(each) for each in members), member
 
 
 @pytest.mark.parametrize("page", PAGES)
