@@ -1,6 +1,7 @@
 """Reads the contents of a report from the trace tables: plain values, small however long the trace is. Without Spark.
 
-The tables are plain Parquet, so Arrow reads them quickly; only `page.py` knows the layout of the page.
+The tables are plain Parquet, and Arrow reads, filters and sorts them: pandas took most of the time of a short report.
+Only `page.py` knows the layout of the page.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from figures.records import GroupTotals
 from model.events import EventKind
@@ -95,23 +98,24 @@ def read_report(tables: Path) -> Report:
         for name in ("ownership", "rebalances", "fairness", "totals", "delivery", "losses", "transactions", "nodes")
     }
     nodes = read["nodes"]
-    started_ms = float(nodes["first_ms"].min())
+    started_ms = float(pc.min(nodes["first_ms"]).as_py())
     for name, columns in _TIMES.items():
-        read[name][list(columns)] -= started_ms
-    groups = [_group(str(name), read) for name in read["ownership"]["group"].unique()]
-    losses = read["losses"]
-    damage = _rows(losses[losses["kind"] == EventKind.MESSAGES_DAMAGED].sort_values("n", ascending=False))
+        for column in columns:
+            read[name] = _with(read[name], column, pc.subtract(read[name][column], started_ms))
+    groups = [_group(str(name), read) for name in read["ownership"]["group"].unique().to_pylist()]
+    damaged = _where(read["losses"], "kind", EventKind.MESSAGES_DAMAGED.value)
+    damage = _rows(_sorted(damaged, "n", descending=True))
     groups.sort(key=lambda one: (-one.totals.pause_ms, one.totals.group))
     return Report(
         started_ms=started_ms,
-        span_ms=float(nodes["last_ms"].max()) - started_ms,
-        events=int(nodes["events"].sum()),
+        span_ms=float(pc.max(nodes["last_ms"]).as_py()) - started_ms,
+        events=int(pc.sum(nodes["events"]).as_py()),
         nodes=len(nodes),
-        lost=int(nodes["lost"].sum()),
+        lost=int(pc.sum(nodes["lost"]).as_py()),
         damaged=_damaged(damage),
         damage=damage[:MOST_DAMAGE],
         groups=groups,
-        transactions=_rows(read["transactions"].sort_values("group")),
+        transactions=_rows(_sorted(read["transactions"], "group")),
     )
 
 
@@ -123,37 +127,41 @@ _TIMES = {
 }
 
 
-def _table(directory: Path) -> pd.DataFrame:
-    # Text stays in Arrow's form: a million names as Python strings would be most of the memory.
-    return pd.read_parquet(directory, dtype_backend="pyarrow")
+def _table(directory: Path) -> pa.Table:
+    return pq.read_table(directory)
 
 
-def _group(group: str, read: dict[str, pd.DataFrame]) -> GroupSection:
-    mine = {name: table[table["group"] == group] for name, table in read.items() if name != "nodes"}
-    owned, rebalances = mine["ownership"], mine["rebalances"]
-    moved = rebalances[rebalances["moves"] > 0]
-    told = rebalances[rebalances["members"] >= 0]
-    ranked = moved.sort_values(["pause_ms", "duplicates", "moves"], ascending=False)
-    shown = _queues_of_timeline(owned)
-    intervals = owned.merge(shown, on=_QUEUE).sort_values("from_ms")
-    pauses = owned["pause_ms"].to_numpy(dtype=float)
+def _group(group: str, read: dict[str, pa.Table]) -> GroupSection:
+    mine = {name: _where(table, "group", group) for name, table in read.items() if name != "nodes"}
+    owned, rebalances = _with_queue(mine["ownership"]), mine["rebalances"]
+    moved = rebalances.filter(pc.greater(rebalances["moves"], 0))
+    told = rebalances.filter(pc.greater_equal(rebalances["members"], 0))
+    ranked = _sorted(moved, "pause_ms", "duplicates", "moves", descending=True)
+    queues = _queues(owned)
+    shown = _queues_of_timeline(queues)
+    intervals = _sorted(owned.filter(pc.is_in(owned[_QUEUE], shown[_QUEUE].combine_chunks())), "from_ms")
+    pauses = owned["pause_ms"].to_numpy()
+    again = pc.add(owned["redelivered"], owned["possible_duplicates"])
     return GroupSection(
         totals=_totals(mine["totals"], moved),
         ranking=_rows(ranked, MOST_REBALANCES),
-        members=_rows(_thinned(told.sort_values("ended_ms"))[["ended_ms", "members"]]),
+        members=_rows(_thinned(_sorted(told, "ended_ms")).select(["ended_ms", "members"])),
         bands=_rows(ranked, MOST_BANDS),
-        intervals=_rows(intervals, MOST_INTERVALS),
+        intervals=_rows(intervals.drop_columns(_QUEUE), MOST_INTERVALS),
         left_out=max(0, len(intervals) - MOST_INTERVALS),
-        queues_in_all=owned.groupby(_QUEUE).ngroups,
-        queues=list(dict.fromkeys(queue_name(row) for row in _rows(shown))),
-        balances=_rows(_thinned(moved.sort_values("balance_ms"))[["kind", "detail", "trigger", "balance_ms"]]),
+        queues_in_all=len(queues),
+        queues=[queue_name(row) for row in _rows(shown)],
+        balances=_rows(_thinned(_sorted(moved, "balance_ms")).select(["kind", "detail", "trigger", "balance_ms"])),
         pauses=[float(pause) for pause in pauses[pauses > 0]],
         longest=_most(owned, "pause_ms"),
-        twice=_most(owned.assign(again=owned["redelivered"] + owned["possible_duplicates"]), "again"),
+        twice=_most(_with(owned, "again", again), "again"),
         bursts=_most(owned, "backlog"),
         delivery=_delivery(mine["delivery"]),
-        fairness=_rows(_thinned(mine["fairness"].sort_values("t_ms"))),
-        missed={str(why): int(n) for why, n in mine["losses"].groupby("detail")["n"].sum().items()},
+        fairness=_rows(_thinned(_sorted(mine["fairness"], "t_ms"))),
+        missed={
+            str(row["detail"]): int(row["n_sum"])
+            for row in _rows(_sorted(mine["losses"].group_by("detail").aggregate([("n", "sum")]), "detail"))
+        },
     )
 
 
@@ -169,7 +177,8 @@ def _damaged(ranges: Rows) -> int:
     return n
 
 
-_QUEUE = ["topic", "broker", "queue_id"]
+_QUEUE = "queue"
+"""A column with the identity of a queue, while a group is read."""
 
 
 def queue_name(row: dict[str, Any]) -> str:
@@ -177,10 +186,10 @@ def queue_name(row: dict[str, Any]) -> str:
     return f"{row['topic']}@{row['broker']}:{row['queue_id']}"
 
 
-def _totals(of_group: pd.DataFrame, moved: pd.DataFrame) -> Totals:
+def _totals(of_group: pa.Table, moved: pa.Table) -> Totals:
     [row] = _rows(of_group)
     totals: dict[str, Any] = {name: _round(value) if name.endswith("_ms") else value for name, value in row.items()}
-    times = np.sort(moved["balance_ms"].to_numpy(dtype=float))
+    times = np.sort(moved["balance_ms"].to_numpy())
     return Totals(
         **totals,
         balance_p50_ms=percentile(times, 0.50),
@@ -200,41 +209,75 @@ def _round(value: float) -> float:
     return round(float(value), 1)
 
 
-def _queues_of_timeline(owned: pd.DataFrame) -> pd.DataFrame:
-    """The queues with the longest pauses, as many as have at most `MOST_INTERVALS` together; at least one."""
-    of_queues = owned.groupby(_QUEUE, as_index=False).agg(still_ms=("pause_ms", "sum"), intervals=("pause_ms", "size"))
-    still = of_queues.nlargest(MOST_QUEUES, "still_ms")
-    together = still["intervals"].cumsum()
-    return still.head(max(1, int((together <= MOST_INTERVALS).sum()))).sort_values(_QUEUE)[_QUEUE]
+def _with_queue(owned: pa.Table) -> pa.Table:
+    number = pc.cast(owned["queue_id"], pa.string())
+    return _with(owned, _QUEUE, pc.binary_join_element_wise(owned["topic"], owned["broker"], number, "\n"))
 
 
-def _most(owned: pd.DataFrame, column: str) -> Rows:
-    some = owned[owned[column].fillna(0) > 0]
-    return _rows(some.sort_values(column, ascending=False), MOST_MOVES)
-
-
-def _delivery(delivery: pd.DataFrame) -> Rows:
-    """All topics together; in a bucket without a row of a topic, its lag is the last one."""
-    if delivery.empty:
-        return []
-    lag = delivery.pivot_table(index="t_ms", columns="topic", values="lag").sort_index().ffill().sum(axis=1)
-    given = delivery.assign(weighted=delivery["latency_ms"] * delivery["handed_out"])
-    summed = given.groupby("t_ms").agg(
-        handed_out=("handed_out", "sum"), weighted=("weighted", "sum"), latency_max_ms=("latency_max_ms", "max")
+def _queues(owned: pa.Table) -> pa.Table:
+    """Topic, broker and number of each queue in order, with the sum of its pauses and the number of its intervals."""
+    grouped = owned.group_by([_QUEUE, "topic", "broker", "queue_id"]).aggregate(
+        [("pause_ms", "sum"), ("from_ms", "count")]
     )
-    summed["latency_ms"] = summed["weighted"] / summed["handed_out"].where(summed["handed_out"] > 0)
-    summed["lag"] = lag
-    return _rows(summed.drop(columns="weighted").sort_index().reset_index())
+    return _sorted(grouped, "topic", "broker", "queue_id")
 
 
-def _thinned(rows: pd.DataFrame) -> pd.DataFrame:
-    step = -(-len(rows) // MOST_POINTS)
+def _queues_of_timeline(queues: pa.Table) -> pa.Table:
+    """The queues with the longest pauses, as many as have at most `MOST_INTERVALS` together; at least one."""
+    still = _sorted(queues, "pause_ms_sum", descending=True).slice(0, MOST_QUEUES)
+    together = np.cumsum(still["from_ms_count"].to_numpy())
+    return _sorted(still.slice(0, max(1, int((together <= MOST_INTERVALS).sum()))), "topic", "broker", "queue_id")
+
+
+def _most(owned: pa.Table, column: str) -> Rows:
+    some = owned.filter(pc.greater(owned[column], 0))
+    return _rows(_sorted(some, column, descending=True).drop_columns(_QUEUE), MOST_MOVES)
+
+
+def _delivery(delivery: pa.Table) -> Rows:
+    """All topics together; in a bucket without a row of a topic, its lag is the last one."""
+    rows: dict[float, dict[str, Any]] = {}
+    lags: dict[str, int] = {}
+    for each in _rows(_sorted(delivery, "t_ms", "topic")):
+        row = rows.setdefault(each["t_ms"], {"t_ms": each["t_ms"], "handed_out": 0, "weighted": 0.0})
+        row["handed_out"] += each["handed_out"]
+        row["weighted"] += (each["latency_ms"] or 0.0) * each["handed_out"]
+        highest = [value for value in (row.get("latency_max_ms"), each["latency_max_ms"]) if value is not None]
+        row["latency_max_ms"] = max(highest, default=None)
+        if each["lag"] is not None:
+            lags[each["topic"]] = each["lag"]
+        row["lag"] = sum(lags.values())
+    for row in rows.values():
+        weighted = row.pop("weighted")
+        row["latency_ms"] = weighted / row["handed_out"] if row["handed_out"] else None
+    return list(rows.values())
+
+
+def _thinned(rows: pa.Table) -> pa.Table:
+    step = max(1, -(-len(rows) // MOST_POINTS))
     # From the end, so that the last one, which may be the slowest, is among them.
-    return rows.iloc[:: -max(1, step)].iloc[::-1]
+    return rows.take(pa.array(np.arange(len(rows) - 1, -1, -step)[::-1].copy()))
 
 
-def _rows(table: pd.DataFrame, most: int | None = None) -> Rows:
-    some = table if most is None else table.head(most)
-    # Whole columns at once: a call for each of a million values took as long as the page.
-    rows: Rows = some.astype(object).where(some.notna(), None).to_dict("records")
+def _where(table: pa.Table, column: str, value: str) -> pa.Table:
+    return table.filter(pc.equal(table[column], value))
+
+
+def _with(table: pa.Table, column: str, values: Any) -> pa.Table:
+    """The table with a column replaced or added."""
+    if column in table.column_names:
+        return table.set_column(table.column_names.index(column), column, values)
+    return table.append_column(column, values)
+
+
+def _sorted(table: pa.Table, *columns: str, descending: bool = False) -> pa.Table:
+    order = "descending" if descending else "ascending"
+    # With the place as the last key: Arrow may change the order of equal rows.
+    placed = table.append_column("place of row", pa.array(np.arange(len(table))))
+    by = [*((column, order) for column in columns), ("place of row", "ascending")]
+    return placed.sort_by(by).drop_columns("place of row")
+
+
+def _rows(table: pa.Table, most: int | None = None) -> Rows:
+    rows: Rows = table.slice(0, most).to_pylist()
     return rows

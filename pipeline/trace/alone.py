@@ -8,11 +8,12 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, get_type_hints
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.json as pa_json
 import pyarrow.parquet as pq
 
@@ -45,18 +46,6 @@ _TRANSACTION_SCHEMA = pa.schema([(name, ARROW_TYPES[kind]) for name, kind in get
 _LOST_KINDS = (EventKind.MESSAGES_DAMAGED.value, EventKind.OFFSET_MOVED.value)
 
 
-@dataclass(slots=True)
-class _Run:
-    """The events of one run of a node; `events`, `first_ms` and `last_ms` are those of the group that is asked for."""
-
-    events: int = 0
-    first_ms: float = float("inf")
-    last_ms: float = float("-inf")
-    all_events: int = 0
-    first_seq: int = 2**63
-    last_seq: int = -1
-
-
 def is_for_one_process(paths: Sequence[Path]) -> bool:
     """Whether these are files with at most `MOST_EVENTS` together; folders that a stream has written are not."""
     n = 0
@@ -81,17 +70,16 @@ def read_events(paths: Sequence[Path]) -> tuple[list[Event], int]:
     Raises:
         ConfigError: a file is not Parquet with these columns.
     """
-    events: list[Event] = []
-    others = 0
-    for path in paths:
-        table = _read_parquet(path) if path.suffix == ".parquet" else _read_json(path)
-        rows = zip(*(column.to_pylist() for column in table.columns), strict=True)
-        whole = [Event._make(row) for row in rows if None not in row]
-        others += table.num_rows - len(whole)
-        events += whole
-    # A node that gets no answer sends its events again.
-    once = {(event.node, event.seq, event.t_ms): event for event in reversed(events)}
-    return events if len(once) == len(events) else list(once.values())[::-1], others
+    read = [_read_parquet(path) if path.suffix == ".parquet" else _read_json(path) for path in paths]
+    table = pa.concat_tables(read)
+    whole = table.drop_null() if any(column.null_count for column in table.columns) else table
+    columns = (column.to_pylist() for column in whole.columns)
+    events = list(map(Event._make, zip(*columns, strict=True)))
+    if whole.group_by(["node", "seq", "t_ms"]).aggregate([]).num_rows < len(events):
+        # A node that gets no answer sends its events again.
+        once = {(event.node, event.seq, event.t_ms): event for event in reversed(events)}
+        events = list(once.values())[::-1]
+    return events, table.num_rows - whole.num_rows
 
 
 def _read_parquet(path: Path) -> pa.Table:
@@ -153,13 +141,12 @@ def write_tables(
         _write(directory / name, pa.Table.from_pylist(rows, schema=schema))
 
     progress("events")
-    columns = [list(column) for column in zip(*mine, strict=True)]
-    _write(
-        directory / "events",
-        pa.Table.from_arrays(
-            [pa.array(c, t.type) for c, t in zip(columns, _EVENT_SCHEMA, strict=True)], schema=_EVENT_SCHEMA
-        ),
-    )
+    columns = [
+        pa.array(column, field.type) for column, field in zip(zip(*events, strict=True), _EVENT_SCHEMA, strict=True)
+    ]
+    table = pa.Table.from_arrays(columns, schema=_EVENT_SCHEMA)
+    of_mine = table if group is None else table.filter(pc.is_in(table["group"], pa.array([group, ""])))
+    _write(directory / "events", of_mine)
     found: dict[str, list[dict[str, Any]]] = {name: [] for name in OF_GROUPS}
     for row in rows_of(_by_group(mine), end_ms):
         for name, columns_of_row in row.items():
@@ -170,7 +157,7 @@ def write_tables(
     write("delivery", [asdict(each) for each in given], _DELIVERY_SCHEMA)
     write("losses", list(_losses(mine)), _LOSS_SCHEMA)
     write("transactions", [asdict(each) for each in transactions_of(mine)], _TRANSACTION_SCHEMA)
-    write("nodes", list(_nodes(events, group)), _NODE_SCHEMA)
+    write("nodes", _nodes(table, group), _NODE_SCHEMA)
     return directory
 
 
@@ -210,28 +197,27 @@ _NODE_SCHEMA = pa.schema(
 )
 
 
-def _nodes(events: Iterable[Event], group: str | None) -> Iterator[dict[str, Any]]:
-    runs: dict[tuple[str, int], _Run] = {}
-    for event in events:
-        place = (event.node, event.seq // RUN_SEQS)
-        run = runs.get(place)
-        if run is None:
-            run = runs[place] = _Run()
-        run.all_events += 1
-        run.first_seq, run.last_seq = min(run.first_seq, event.seq), max(run.last_seq, event.seq)
-        if group in (None, event.group):
-            run.events += 1
-            run.first_ms, run.last_ms = min(run.first_ms, event.t_ms), max(run.last_ms, event.t_ms)
-    of: dict[str, list[_Run]] = {}
-    for (node, _), run in runs.items():
-        of.setdefault(node, []).append(run)
-    for node, its_runs in of.items():
-        n = sum(run.events for run in its_runs)
-        if n:
-            yield {
-                "node": node,
-                "events": n,
-                "first_ms": min(run.first_ms for run in its_runs),
-                "last_ms": max(run.last_ms for run in its_runs),
-                "lost": sum(max(0, run.last_seq - run.first_seq + 1 - run.all_events) for run in its_runs),
-            }
+def _nodes(events: pa.Table, group: str | None) -> list[dict[str, Any]]:
+    """Events of the group and times of each node; `lost` is of all its events, whose numbers are without gaps."""
+    run = pc.divide(events["seq"], RUN_SEQS)
+    is_mine = pc.is_valid(events["group"]) if group is None else pc.equal(events["group"], group)
+    mine_ms = pc.if_else(is_mine, events["t_ms"], None)
+    told = pa.table({"node": events["node"], "run": run, "seq": events["seq"], "mine_ms": mine_ms})
+    runs = told.group_by(["node", "run"], use_threads=False).aggregate(
+        [("seq", "count"), ("seq", "min"), ("seq", "max"), ("mine_ms", "count"), ("mine_ms", "min"), ("mine_ms", "max")]
+    )
+    numbered = pc.add(pc.subtract(runs["seq_max"], runs["seq_min"]), 1)
+    lost = pc.max_element_wise(0, pc.subtract(numbered, runs["seq_count"]))
+    nodes = runs.append_column("lost", lost).group_by("node", use_threads=False)
+    found = nodes.aggregate([("mine_ms_count", "sum"), ("mine_ms_min", "min"), ("mine_ms_max", "max"), ("lost", "sum")])
+    return [
+        {
+            "node": row["node"],
+            "events": row["mine_ms_count_sum"],
+            "first_ms": row["mine_ms_min_min"],
+            "last_ms": row["mine_ms_max_max"],
+            "lost": row["lost_sum"],
+        }
+        for row in found.to_pylist()
+        if row["mine_ms_count_sum"]
+    ]
