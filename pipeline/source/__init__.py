@@ -2,8 +2,9 @@
 
 `options.py` parses the options, `offsets.py` is the JSON of offsets, `planner.py` finds the ranges to read and
 `ranges.py` cuts them into tasks. On an executor `queue_reader.py` fetches a range and `columns.py` (or `rows.py`)
-decodes it. `reader.py` and `stream.py` are the classes that Spark calls; `pushdown.py` takes filters, `progress.py`
-reports lag and commits offsets for monitoring.
+decodes it: `located.py` finds the fields of messages of the usual form, `records.py` unpacks the others. `reader.py`
+and `stream.py` are the classes that Spark calls; `pushdown.py` takes filters, `progress.py` commits offsets for
+monitoring, `lag.py` has the lag.
 
 `pipeline/data_source.py` uses the readers, jobs use `resolve_offsets` and `progress`.
 """

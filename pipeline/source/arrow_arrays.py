@@ -21,7 +21,7 @@ def numbers(values: Any, kind: pa.DataType, is_valid: Iterable[bool] | None = No
 
     Those with a false `is_valid` are null.
     """
-    return pa.Array.from_buffers(kind, len(values), [_bits(is_valid, len(values)), pa.py_buffer(values)])
+    return pa.Array.from_buffers(kind, len(values), [_bits_of(is_valid, len(values)), pa.py_buffer(values)])
 
 
 def binaries(values: Sequence[bytes]) -> pa.Array:
@@ -34,7 +34,7 @@ def texts(values: Sequence[str], is_valid: Iterable[bool] | None = None) -> pa.A
     joined = "".join(values)
     data = joined.encode()
     lengths = map(len, values) if len(data) == len(joined) else (len(value.encode()) for value in values)
-    return _lay_out(pa.string(), lengths, data, len(values), _bits(is_valid, len(values)))
+    return _lay_out(pa.string(), lengths, data, len(values), _bits_of(is_valid, len(values)))
 
 
 def repeated(text: str, times: int) -> pa.Array:
@@ -44,10 +44,13 @@ def repeated(text: str, times: int) -> pa.Array:
     return pa.Array.from_buffers(pa.string(), times, [None, pa.py_buffer(offsets), pa.py_buffer(data * times)])
 
 
-def _bits(is_valid: Iterable[bool] | None, n: int) -> pa.Buffer | None:
-    if is_valid is None:
-        return None
-    return pa.py_buffer(np.packbits(np.fromiter(is_valid, np.bool_, n), bitorder="little"))
+def bits(is_valid: Any) -> pa.Buffer:
+    """The bits of nulls, from a numpy array of bools."""
+    return pa.py_buffer(np.packbits(is_valid, bitorder="little"))
+
+
+def _bits_of(is_valid: Iterable[bool] | None, n: int) -> pa.Buffer | None:
+    return None if is_valid is None else bits(np.fromiter(is_valid, np.bool_, n))
 
 
 def _lay_out(

@@ -1,8 +1,9 @@
 """Decodes pulled records to Arrow columns: the hot path of every read.
 
-Columns are built from whole lists: one msgpack unpacker reads a pull's body and returns, per record, its binary header
-as bytes and its payload as a tuple; numpy decodes the headers of many records in one step, and `zip(*payloads)` turns
-the payloads into columns. Rows, one tuple per message, cost twice as much (`pipeline/source/rows.py`).
+Where all messages of a batch have the usual form, `located.py` finds their fields and nothing is decoded. Else columns
+are built from whole lists: one msgpack unpacker reads a pull's body and returns, per record, its binary header as bytes
+and its payload as a tuple; numpy decodes the headers of many records in one step, and `zip(*payloads)` turns the
+payloads into columns. Rows, one tuple per message, cost more (`pipeline/source/rows.py`).
 
 A broker does not decode payloads, so any client can store a record that is not a message. It becomes a row that has its
 place and its bytes as `body`, and null for what only a message has: nothing is lost in silence, and nothing stops. Such
@@ -11,12 +12,9 @@ records are not searched for: they make a step fail that decodes thousands at on
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-import msgpack
 import numpy as np
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -33,14 +31,13 @@ from pyspark.sql.types import (
 
 from model.decode import decode_or_keep
 from model.errors import ConfigError
-from model.message import MessageExt
 from model.message_queue import MessageQueue
-from model.record import HEADER_BYTES, RecordCorrupt, iter_records
+from model.record import iter_records
 from pipeline.source.arrow_arrays import binaries, numbers, repeated, texts
+from pipeline.source.located import Located, gathered, gathered_text, headers_at, joined_pulls, located, record_starts
 from pipeline.source.options import SourceOptions
-from pipeline.source.queue_reader import HINT, MessagesLost, Pulled
-
-logger = logging.getLogger(__name__)
+from pipeline.source.queue_reader import Pulled
+from pipeline.source.records import HEADER_FIELDS, OFFSET_AT, Records, add_records, report_no_message
 
 MAX_BATCH_ROWS = 8_192
 MAX_BATCH_BYTES = 8 * 1024 * 1024
@@ -64,24 +61,6 @@ SCHEMA = StructType(
 )
 """Columns of the source. Every one may be null, so that a schema written as text, `body binary`, is a part of it."""
 
-_HEADER = np.dtype(
-    [
-        ("length", ">u4"),
-        ("crc", ">u4"),
-        ("topic_id", ">u4"),
-        ("queue_id", ">u4"),
-        ("offset", ">u8"),
-        ("stored_ms", ">u8"),
-        ("tag_hash", ">i4"),
-        ("flags", ">u2"),
-        ("times_delivered", ">u2"),
-    ]
-)
-assert _HEADER.itemsize == HEADER_BYTES, "the table of model/record.py"
-_OFFSET_AT = 16
-"""Where the offset is in it."""
-
-_FIRST_FIELD = MessageExt._fields.index("topic")
 _TOPIC, _BODY, _TAGS, _KEYS, _PROPERTIES, _BORN_MS, _MESSAGE_ID = range(7)
 _PAYLOAD_FIELDS = 7
 UNFIT = (ValueError, TypeError, LookupError, ArithmeticError, pa.ArrowException)
@@ -106,97 +85,6 @@ def check_schema(schema: StructType) -> StructType:
 # --- columns ---------------------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class Records:
-    """Records of one queue, unpacked but not yet columns."""
-
-    headers: list[bytes]
-    payloads: list[Any]
-    bodies: list[bytes]
-    """Of the pulls that they came in, for the bytes of payloads that are no messages."""
-
-    def numbers(self) -> Any:
-        """Their headers, a structured array of numpy."""
-        return np.frombuffer(b"".join(self.headers), _HEADER)
-
-
-def unpack_records(queue: MessageQueue, body: bytes, into: Records) -> None:
-    """Unpack the body of a pull.
-
-    Raises:
-        RecordCorrupt: the body is not whole records with whole payloads.
-    """
-    unpacker = msgpack.Unpacker(max_buffer_size=max(1, len(body)), read_size=1, use_list=False)
-    unpacker.feed(body)
-    read_bytes, tell = unpacker.read_bytes, unpacker.tell
-    unpack: Callable[[], Any] = unpacker.unpack
-    add_header, add_payload = into.headers.append, into.payloads.append
-    end, first = len(body), len(into.headers)
-    try:
-        while tell() < end:
-            add_header(read_bytes(HEADER_BYTES))
-            add_payload(unpack())
-    except (ValueError, TypeError, msgpack.UnpackException) as error:
-        raise RecordCorrupt(f"{queue}: what was pulled is not whole records ({error})") from error
-    lengths = np.frombuffer(b"".join(into.headers[first:]), _HEADER)["length"]
-    if int(lengths.sum(dtype=np.int64)) != end:
-        raise RecordCorrupt(f"{queue}: the records that were pulled do not fill their {end} bytes")
-
-
-def _add_records(queue: MessageQueue, end: int, pulled: Pulled, into: Records, options: SourceOptions) -> None:
-    """Unpack a pull, and report records that are missing from it because they are damaged."""
-    first = len(into.headers)
-    try:
-        unpack_records(queue, pulled.body, into)
-    except RecordCorrupt:
-        del into.headers[first:], into.payloads[first:]
-        _unpack_each(queue, pulled.body, into)
-    into.bodies.append(pulled.body)
-    if options.tags is None and len(into.headers) - first < pulled.end - pulled.start:
-        offsets = np.frombuffer(b"".join(into.headers[first:]), _HEADER)["offset"].tolist()
-        report_damaged(queue, end, pulled, offsets, options)
-
-
-def _unpack_each(queue: MessageQueue, body: bytes, into: Records) -> None:
-    """Unpack a body record by record; one whose payload is no message gets None, of which no column can be made."""
-    kept = decode_or_keep(queue, body)
-    into.payloads += [None if reason else message[_FIRST_FIELD:] for message, reason in kept]
-    at = 0
-    while at < len(body):
-        into.headers.append(body[at : at + HEADER_BYTES])
-        at += int.from_bytes(body[at : at + 4], "big")
-
-
-def report_no_message(queue: MessageQueue, offset: int, reason: object, options: SourceOptions) -> None:
-    """Report a record that is not a message."""
-    shown = "its row has the bytes as body" if options.tags is None else "it is skipped, because it has no tag"
-    logger.warning(
-        "queue %s: the record at offset %d is no message (%s), and was not stored by a producer of this project: %s",
-        *(queue, offset, reason, shown),
-    )
-
-
-def report_damaged(
-    queue: MessageQueue, end: int, pulled: Pulled, offsets: Sequence[int], options: SourceOptions
-) -> None:
-    """Report records missing from a pull without tags: a broker leaves out records that are damaged on its disk.
-
-    `offsets` are those of the records of the pull; from `end` on they are ignored.
-
-    Raises:
-        MessagesLost: a record is missing, and `fail_on_data_loss` is set.
-    """
-    last = min(end, pulled.end)
-    found = [offset for offset in offsets if offset < last]
-    lost = last - pulled.start - len(found)
-    if lost <= 0:
-        return
-    what = f"queue {queue}: {lost} of the messages from offset {pulled.start} to before {last} are damaged"
-    if options.fail_on_data_loss:
-        raise MessagesLost(f"{what} or gone on the disk of their broker, whose log names them; {HINT}")
-    logger.warning("%s: they are skipped", what)
-
-
 def arrow_batches(
     queue: MessageQueue, end: int, pulls: Iterable[Pulled], options: SourceOptions, schema: StructType = SCHEMA
 ) -> Iterator[pa.RecordBatch]:
@@ -208,14 +96,78 @@ def arrow_batches(
     """
     # Spark compares the first batch with exactly this: order, nullability, zone, width, map types.
     arrow_schema = to_arrow_schema(schema, timezone="UTC")
-    records, size = Records([], [], []), 0
+    waiting: list[Pulled] = []
+    starts: list[Any] = []
     for pulled in pulls:
-        _add_records(queue, end, pulled, records, options)
-        size += len(pulled.body)
-        if len(records.headers) >= MAX_BATCH_ROWS or size >= MAX_BATCH_BYTES:
-            yield from _batch(queue, end, records, options, arrow_schema)
-            records, size = Records([], [], []), 0
-    yield from _batch(queue, end, records, options, arrow_schema)
+        waiting.append(pulled)
+        starts.append(record_starts(pulled.body))
+        rows = sum(len(begins) for begins in starts if begins is not None)
+        if rows >= MAX_BATCH_ROWS or sum(len(one.body) for one in waiting) >= MAX_BATCH_BYTES:
+            yield from _batch_of(queue, end, waiting, starts, options, arrow_schema)
+            waiting, starts = [], []
+    yield from _batch_of(queue, end, waiting, starts, options, arrow_schema)
+
+
+def _batch_of(
+    queue: MessageQueue,
+    end: int,
+    pulls: list[Pulled],
+    starts: list[Any],
+    options: SourceOptions,
+    schema: pa.Schema,
+) -> list[pa.RecordBatch]:
+    """One batch of some pulls, or none if no record is wanted."""
+    usual = _usual_batch(queue, end, pulls, starts, options, schema)
+    if usual is not None:
+        return usual
+    records = Records([], [], [])
+    for pulled in pulls:
+        add_records(queue, end, pulled, records, options)
+    return _batch(queue, end, records, options, schema)
+
+
+def _usual_batch(
+    queue: MessageQueue,
+    end: int,
+    pulls: list[Pulled],
+    starts: list[Any],
+    options: SourceOptions,
+    schema: pa.Schema,
+) -> list[pa.RecordBatch] | None:
+    """The same from messages of the usual form; None if one has another, or a pull lacks a record."""
+    if not pulls:
+        return []
+    if options.tags is not None or options.include_properties:
+        return None
+    if any(begins is None or len(begins) < one.end - one.start for one, begins in zip(pulls, starts, strict=True)):
+        return None
+    data, begins = joined_pulls([one.body for one in pulls], starts)
+    headers = headers_at(data, begins, HEADER_FIELDS)
+    wanted = int(np.searchsorted(headers["offset"].astype(np.int64), end))
+    if not wanted:
+        return []
+    found = located(data, begins[:wanted], headers[:wanted])
+    if found is None:
+        return None
+    makers = _makers(queue, found.headers, (), options, or_none=False) | _located_makers(found, options)
+    try:
+        arrays = [makers[field.name]() for field in schema]
+    except pa.ArrowInvalid:  # a time that no timestamp holds
+        return None
+    return None if any(array is None for array in arrays) else [pa.RecordBatch.from_arrays(arrays, schema=schema)]
+
+
+def _located_makers(found: Located, options: SourceOptions) -> dict[str, Callable[[], pa.Array | None]]:
+    """As `_makers`, for the columns of a payload; one that makes None has found text that is not ASCII."""
+    n = len(found.headers)
+    return {
+        "key": lambda: gathered_text(found.data, found.key, is_nullable=True),
+        "tag": lambda: gathered_text(found.data, found.tag, is_nullable=True),
+        "body": lambda: gathered(found.data, found.body) if options.include_body else pa.nulls(n, pa.binary()),
+        "msg_id": lambda: gathered_text(found.data, found.message_id, is_nullable=False),
+        "born_ts": lambda: _timestamps(found.born_ms),
+        "properties": lambda: pa.nulls(n, pa.map_(pa.string(), pa.string())),
+    }
 
 
 def _batch(
@@ -257,7 +209,7 @@ def _replace_unfit(
                 continue
             payload, reason = stored[first]
             records.payloads[first] = (queue.topic, payload, "", (), None, None, None)
-            offset = int.from_bytes(records.headers[first][_OFFSET_AT : _OFFSET_AT + 8], "big")
+            offset = int.from_bytes(records.headers[first][OFFSET_AT : OFFSET_AT + 8], "big")
             if offset < end:
                 report_no_message(queue, offset, reason or error, options)
 

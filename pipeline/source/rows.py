@@ -14,9 +14,10 @@ from model.decode import decode_or_keep
 from model.message import MessageExt
 from model.message_queue import MessageQueue
 from model.record import StoredRecord, iter_records
-from pipeline.source.columns import SCHEMA, UNFIT, report_damaged, report_no_message
+from pipeline.source.columns import SCHEMA, UNFIT
 from pipeline.source.options import SourceOptions
 from pipeline.source.queue_reader import Pulled
+from pipeline.source.records import report_damaged, report_no_message
 
 
 def rows(

@@ -170,11 +170,17 @@ def register_source(spark: SparkSession) -> None:
     With Spark Connect the environment is out of reach, in another process: there the source is only registered. The
     server needs this package installed, or on its PYTHONPATH.
     """
-    from pipeline.data_source import RlabDataSource  # noqa: PLC0415 - it needs pyspark
+    from pyspark import SparkFiles  # noqa: PLC0415 - a command that explains its absence imports this module
 
-    spark.dataSource.register(RlabDataSource)
+    from pipeline.data_source import RlabDataSource  # noqa: PLC0415
+    from pipeline.spark.py_files import came_with_py_files, carried  # noqa: PLC0415
+
     if not hasattr(spark, "_jsparkSession"):
+        spark.dataSource.register(RlabDataSource)
         return
+    listed = spark.sparkContext.getConf().get("spark.submit.pyFiles", "") or ""
+    is_carried = came_with_py_files(_ROOT, listed.split(","), SparkFiles.getRootDirectory())
+    spark.dataSource.register(carried(RlabDataSource) if is_carried else RlabDataSource)
     environment = source_environment(spark)
     for name in ("SPARK_LOCAL_DIRS", "SPARK_AUTH_SOCKET_TIMEOUT", "SPARK_BUFFER_SIZE", "SPARK_PYTHON_RUNTIME"):
         environment.put(name, "")
@@ -285,6 +291,7 @@ def _jvm_settings(work_dir: Path, master: str, driver_memory: str, java_options:
     if is_local_master(master):
         settings |= {"spark.driver.host": _LOOPBACK, "spark.driver.bindAddress": _LOOPBACK}
         settings["spark.sql.streaming.checkpointFileManagerClass"] = _CHECKPOINT_FILES
+        settings["spark.python.daemon.module"] = "pipeline.spark.daemon"
         if archive:
             settings["spark.executor.extraJavaOptions"] = archive
     return settings

@@ -41,17 +41,17 @@ def test_a_topic_is_read_and_written_and_the_progress_of_a_stream_is_committed(
     assert (sum(progress.committed.values()), sum(cluster.committed(group).values())) == (100, 100)
 
 
-def test_every_wrong_option_is_named_in_the_last_line_with_connect_and_without(
+def test_a_wrong_option_is_named_in_the_last_line_with_connect_and_without(
     remote: SparkSession, spark: SparkSession
 ) -> None:
-    # One way each: what refuses is the same, and `test_data_source.py` asks it in every way.
+    # Every fourth, in one way each: `test_data_source.py` asks what refuses them all, in every way.
     ways: list[tuple[str, Callable[[], DataFrameReader | DataStreamReader]]] = [
         ("batch", lambda: spark.read),
         ("stream of Connect", lambda: remote.readStream),
         ("stream", lambda: spark.readStream),
         ("batch of Connect", lambda: remote.read),
     ]
-    for number, (name, value) in enumerate(WRONG_READS.items()):
+    for number, (name, value) in enumerate(list(WRONG_READS.items())[::4]):
         given = {**(OPTIONS if name not in SELECTIONS else {"nameServer": "names:1"}), name: value}
         way, make = ways[number % len(ways)]
         reader = make().format("rlab").options(**given)

@@ -22,9 +22,10 @@ pytestmark = [pytest.mark.spark, pytest.mark.process]
 
 
 def test_the_workers_of_a_session_run_this_interpreter_and_what_is_installed_in_it(spark: SparkSession) -> None:
-    rows = spark.range(1).mapInPandas(_interpreter, "executable string, has_project boolean, pyspark string").collect()
-    # Not that of Spark's zip, which each worker would compile anew.
-    assert [tuple(row) for row in rows] == [(sys.executable, True, pyspark.__file__)]
+    columns = "executable string, has_project boolean, pyspark string, is_ready boolean"
+    rows = spark.range(1).mapInPandas(_interpreter, columns).collect()
+    # Not that of Spark's zip, which each worker would compile anew; and what reads topics was imported by its parent.
+    assert [tuple(row) for row in rows] == [(sys.executable, True, pyspark.__file__, True)]
     assert "SPARK_HOME" not in os.environ, "what was set for the JVM is not left to other processes"
 
 
@@ -37,7 +38,8 @@ def _interpreter(frames):  # type: ignore[no-untyped-def]
         frame["executable"] = sys.executable
         frame["has_project"] = importlib.util.find_spec("pipeline.spark.session") is not None
         frame["pyspark"] = imported.__file__
-        yield frame[["executable", "has_project", "pyspark"]]
+        frame["is_ready"] = "pipeline.sink.writer" in sys.modules
+        yield frame[["executable", "has_project", "pyspark", "is_ready"]]
 
 
 def test_a_session_that_runs_is_taken_as_it_is_and_left_running(spark: SparkSession) -> None:

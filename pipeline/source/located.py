@@ -1,0 +1,175 @@
+"""Finds the fields of messages in pulled bytes with numpy, without decoding one by one: five times as fast.
+
+Nearly all messages have the same form: payloads of seven fields, with at most one key and no property. Where each field
+is follows from the lengths before it, so the bytes at one place of all records are looked at in one step:
+
+    97 | a6 orders | c4 64 body.. | a3 red | 91 a2 k1 | 80 | cf born_ms | b8 message id
+    array  topic      bin8           tag      1 key     {}   uint64       the end has to be that of the record
+
+A batch in which a single record is different is not for this module; `columns.py` decodes it record by record.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from model.record import HEADER_BYTES
+from pipeline.source.arrow_arrays import bits, numbers
+
+_LENGTH_AT = struct.Struct(">I").unpack_from
+_SEVEN, _NO_KEY, _ONE_KEY, _NO_PROPERTY, _UINT64 = 0x97, 0x90, 0x91, 0x80, 0xCF
+_BIN8, _BIN32, _STR8, _FIXSTR, _NOT_ASCII = 0xC4, 0xC6, 0xD9, 0xA0, 0x80
+_BORN_BYTES = 8
+
+
+class Located(NamedTuple):
+    """Fields of the messages in `data`, each as where it begins and how long it is."""
+
+    data: bytes
+    headers: Any
+    body: tuple[Any, Any]
+    tag: tuple[Any, Any]
+    key: tuple[Any, Any]
+    message_id: tuple[Any, Any]
+    born_ms: Any
+
+
+def record_starts(body: bytes) -> Any:
+    """Where each record of a pull begins; None if its bytes are not whole records."""
+    end = len(body)
+    if end < HEADER_BYTES:
+        return None if end else np.zeros(0, np.int64)
+    (first,) = _LENGTH_AT(body, 0)
+    if first >= HEADER_BYTES and end % first == 0:
+        # Most often all have the same length, and numpy finds out in one step.
+        lengths: Any = np.ndarray((end // first,), ">u4", body, 0, (first,))
+        if (lengths == first).all():
+            return np.arange(0, end, first)
+    starts: list[int] = []
+    at = 0
+    while at <= end - HEADER_BYTES:
+        starts.append(at)
+        length = _LENGTH_AT(body, at)[0]
+        if length < HEADER_BYTES:
+            return None
+        at += length
+    return np.array(starts) if at == end else None
+
+
+def headers_at(data: bytes, starts: Any, kind: Any) -> Any:
+    """The headers of records, a structured array of this type."""
+    return _fixed(np.frombuffer(data, np.uint8), starts, HEADER_BYTES).view(kind).reshape(-1)
+
+
+def located(data: bytes, starts: Any, headers: Any) -> Located | None:
+    """Find the fields of all messages; None if one of them has another form."""
+    buffer = np.frombuffer(data, np.uint8)
+    try:
+        return _located(data, buffer, starts, headers)
+    except (ValueError, IndexError):  # IndexError: lengths that lead beyond the last byte
+        return None
+
+
+def _located(data: bytes, buffer: Any, starts: Any, headers: Any) -> Located:
+    at = _after(buffer, starts + HEADER_BYTES, _SEVEN)
+    topic = _text(buffer, at)
+    body = _binary(buffer, topic[0] + topic[1])
+    tag = _text(buffer, body[0] + body[1])
+    key = _key(buffer, tag[0] + tag[1])
+    at = _after(buffer, key[0] + key[1], _NO_PROPERTY)
+    at = _after(buffer, at, _UINT64)
+    born_ms = _fixed(buffer, at, _BORN_BYTES).view(">u8").reshape(-1)
+    message_id = _text(buffer, at + _BORN_BYTES)
+    # No length is negative, so with this all fields are within their records.
+    if (message_id[0] + message_id[1] != starts + headers["length"]).any() or (born_ms >> np.uint64(63)).any():
+        raise ValueError("a payload does not fill its record")
+    return Located(data, headers, body, tag, key, message_id, born_ms.astype(np.int64))
+
+
+def _fixed(buffer: Any, at: Any, width: int) -> Any:
+    """The bytes from each place on, a row of `width` for each."""
+    if len(at) and int(at.max()) + width > len(buffer):
+        raise IndexError(width)
+    windows = np.lib.stride_tricks.as_strided(buffer, (max(0, len(buffer) - width + 1), width), (1, 1), writeable=False)
+    return windows[at]
+
+
+def _after(buffer: Any, at: Any, kind: int) -> Any:
+    if (buffer[at] != kind).any():
+        raise ValueError("a field is of another kind")
+    return at + 1
+
+
+def _text(buffer: Any, at: Any) -> tuple[Any, Any]:
+    """Where the strings at these places begin, and their lengths."""
+    kinds = buffer[at]
+    is_long = kinds == _STR8
+    lengths = (kinds & 0x1F).astype(np.int64)
+    if is_long.any():
+        lengths = np.where(is_long, buffer[at + 1], lengths)
+    if (((kinds & 0xE0) != _FIXSTR) & ~is_long).any():
+        raise ValueError("a string is long, or is none")
+    return at + 1 + is_long, lengths
+
+
+def _binary(buffer: Any, at: Any) -> tuple[Any, Any]:
+    """The same for byte strings."""
+    kinds = buffer[at]
+    if ((kinds < _BIN8) | (kinds > _BIN32)).any():
+        raise ValueError("a body is no byte string")
+    lengths, widths = np.zeros(len(at), np.int64), np.left_shift(1, kinds.astype(np.int64) - _BIN8)
+    for number in range(int(widths.max(initial=0))):
+        more = number < widths
+        lengths[more] = (lengths[more] << 8) | buffer[at[more] + 1 + number]
+    return at + 1 + widths, lengths
+
+
+def _key(buffer: Any, at: Any) -> tuple[Any, Any]:
+    """The same for the only key; empty where there is none."""
+    kinds = buffer[at]
+    has_key = kinds == _ONE_KEY
+    if (~has_key & (kinds != _NO_KEY)).any():
+        raise ValueError("a message has several keys")
+    starts, lengths = at + 1, np.zeros(len(at), np.int64)
+    if has_key.any():
+        starts[has_key], lengths[has_key] = _text(buffer, starts[has_key])
+    return starts, lengths
+
+
+def gathered(data: bytes, field: tuple[Any, Any]) -> pa.Array:
+    """The bytes of a field as an array of byte strings."""
+    starts, lengths = field
+    # An array over all bytes whose every second element is wanted, and the others are what lies between.
+    bounds = np.empty(2 * len(starts), np.int32)
+    bounds[0::2], bounds[1::2] = starts, starts + lengths
+    every = pa.Array.from_buffers(pa.binary(), len(bounds) - 1, [None, pa.py_buffer(bounds), pa.py_buffer(data)])
+    return every.take(numbers(np.arange(0, len(bounds), 2, dtype=np.int32), pa.int32()))
+
+
+def gathered_text(data: bytes, field: tuple[Any, Any], *, is_nullable: bool) -> pa.Array | None:
+    """The same as strings, null where they are empty if `is_nullable`; None if one is not plain ASCII."""
+    lengths = field[1]
+    total = int(lengths.sum())
+    if not total and is_nullable:
+        return pa.nulls(len(lengths), pa.string())
+    _, offsets, values = gathered(data, field).buffers()
+    if total and (np.frombuffer(values, np.uint8, total) >= _NOT_ASCII).any():
+        return None
+    valid = bits(lengths > 0) if is_nullable else None
+    return pa.Array.from_buffers(pa.string(), len(lengths), [valid, offsets, values])
+
+
+def joined_pulls(bodies: Sequence[bytes], starts: Sequence[Any]) -> tuple[bytes, Any]:
+    """Some pulls as one, with where their records begin."""
+    if len(bodies) == 1:
+        return bodies[0], starts[0]
+    base, moved = 0, []
+    for body, begins in zip(bodies, starts, strict=True):
+        moved.append(begins + base)
+        base += len(body)
+    return b"".join(bodies), np.concatenate(moved)

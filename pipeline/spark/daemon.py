@@ -1,0 +1,24 @@
+"""Spark's Python daemon, which has imported what reads and writes topics before it forks a worker.
+
+Each of Spark's Python workers is a fork of a daemon, and a query of a topic needs several; imported there, this package
+and Arrow took a third of a second in every one of them. Spark's own daemon imports nothing before it forks, because a
+thread that an import starts would be missing in the fork: so Arrow is told to start none.
+
+Only for local masters: an executor elsewhere may not have the package.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("JE_ARROW_MALLOC_CONF", "background_thread:false")
+
+import pyarrow.compute  # noqa: F401 - imported for the workers
+import pyspark.sql.pandas.types  # noqa: F401
+from pyspark.daemon import manager
+
+import pipeline.data_source
+import pipeline.sink.writer  # noqa: F401
+
+if __name__ == "__main__":
+    manager()
