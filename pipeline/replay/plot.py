@@ -83,7 +83,7 @@ def _draw_points(
             marker,
             markersize=8 if is_on_front else 5,
             markerfacecolor=color if notify else "white",
-            markeredgecolor="#222222" if is_on_front else color,
+            markeredgecolor="#222222" if is_on_front and notify else color,
             alpha=0.9 if is_on_front else 0.35,
         )
         if count > 1:

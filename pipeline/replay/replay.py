@@ -334,16 +334,19 @@ class _Replay:
             of_broker.setdefault(queue.broker_name, []).append(queue)
         missed, member.missed = member.missed, {}
         recorded_locks = {} if running.recorded is None else running.recorded.lock_ms
-        end_ms = at_ms
+        end_ms = not_recorded_ms = at_ms
         for broker, queues in of_broker.items():
             lock_ms = max(at_ms, recorded_locks.get(broker, running.begin_ms + self._timing.lock_ms))
             end_ms = max(end_ms, lock_ms + self._timing.end_ms - self._timing.lock_ms)
+            if broker not in recorded_locks:
+                not_recorded_ms = end_ms
             # A queue that the member still believes it owns is only confirmed. If it learns before the request that
             # this lease ended, the next pass asks for it.
             asked = [queue for queue in queues if not at_ms < missed.get(queue, at_ms) <= lock_ms]
             self._at(lock_ms, partial(self._lock, running, asked, broker in recorded_locks))
         if running.recorded is not None and (running.recorded.lock_ms or not of_broker):
-            end_ms = max(at_ms, running.recorded.end_ms)
+            # Not before the answer of a broker that the recorded pass did not ask: its leases would be nobody's.
+            end_ms = max(at_ms, running.recorded.end_ms, not_recorded_ms)
         self._at(end_ms, lambda now_ms: self._end(running, now_ms))
 
     def _view(self, running: _Pass, at_ms: float) -> tuple[int, Members]:

@@ -6,6 +6,8 @@ the other, although only joins, leaves and routes are taken from the trace, and 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import anyio
 import pytest
 
@@ -15,7 +17,7 @@ from model.heartbeat import ConsumeFrom
 from model.message import MessageExt
 from model.names import is_retry_topic
 from pipeline.replay.job import baseline_of, recorded_in, wrong_queues
-from pipeline.replay.replay import replay
+from pipeline.replay.replay import ReplayOutcome, replay
 from simulation.cluster.clients import SimulatedConsumer
 from simulation.cluster.cluster import SimulatedCluster
 from simulation.kernel.network import Fault
@@ -109,3 +111,20 @@ def test_the_recorded_rules_give_the_recorded_moves(simulate: Simulate, strategy
     assert wrong_queues(recorded, outcome) == 0
     assert len(outcome.moves) == len(recorded.moves) > 30
     assert {is_retry_topic(move.queue.topic) for move in outcome.moves} == {False, True}
+    other = list(BUILT_IN_STRATEGIES)[list(BUILT_IN_STRATEGIES).index(strategy) - 1]
+    assert slowest_start(replay(recorded, replace(baseline.rules, strategy=other))) < 500
+
+
+def slowest_start(outcome: ReplayOutcome) -> float:
+    """The longest time from when a member gets the lease of a queue until it consumes it, in milliseconds."""
+    begins: dict[tuple[object, str], list[float]] = {}
+    for span in outcome.spans:
+        begins.setdefault((span.queue, span.client), []).append(span.from_ms)
+    waits = [
+        min(
+            (begin - move.at_ms for begin in begins.get((move.queue, move.to_client), ()) if begin >= move.at_ms),
+            default=0,
+        )
+        for move in outcome.moves
+    ]
+    return max(waits)

@@ -50,8 +50,9 @@ def run(rules: Rules, seed: int) -> Recorded:
     """A run of the group under these rules; `seed` draws what is not planned."""
 
     async def main(simulation: Simulation) -> bytes:
+        quirks = frozenset({Quirk.OVERLAPPING_HANDOVER} if rules.handover is Handover.OVERLAP else ())
         with tempfile.TemporaryDirectory() as folder:
-            async with SimulatedCluster(simulation, Path(folder)) as cluster:
+            async with SimulatedCluster(simulation, Path(folder), quirks=quirks) as cluster:
                 await live_through(cluster, rules)
                 return encode_events(cluster.events)
 
@@ -63,7 +64,6 @@ async def live_through(cluster: SimulatedCluster, rules: Rules) -> None:
     await cluster.create_topic("t", queues=QUEUES)
     chance, members = cluster.simulation.random, dict[int, SimulatedConsumer]()
     triggers = frozenset(Trigger) - (frozenset() if rules.notify else {Trigger.NOTIFY})
-    quirks = frozenset({Quirk.OVERLAPPING_HANDOVER} if rules.handover is Handover.OVERLAP else ())
 
     async def work(message: MessageExt) -> None:
         await anyio.sleep(chance.random() * 0.05)
@@ -81,7 +81,6 @@ async def live_through(cluster: SimulatedCluster, rules: Rules) -> None:
             session_timeout_s=rules.timeout_ms / 1000,
             rebalance_interval_s=rules.interval_ms / 1000,
             triggers=triggers,
-            quirks=quirks,
             host=f"m{number}",
             instance_name=f"m{number}",
             consume_from=ConsumeFrom.FIRST_OFFSET,
