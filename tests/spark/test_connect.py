@@ -59,8 +59,8 @@ def test_a_wrong_option_is_named_in_the_last_line_with_connect_and_without(
         assert line.startswith(f"model.errors.ConfigError: option {name}"), way
 
 
-@pytest.mark.parametrize("number", range(len(WRONG_WRITES)))
-def test_every_wrong_option_of_a_write_is_named_in_the_last_line_with_connect_and_without(
+@pytest.mark.parametrize("number", range(4))
+def test_a_wrong_option_of_a_write_is_named_in_the_last_line_with_connect_and_without(
     remote: SparkSession, spark: SparkSession, tmp_path: Path, number: int
 ) -> None:
     name, value = list(WRONG_WRITES.items())[number]
