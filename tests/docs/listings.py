@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import io
+import logging
 import os
 import re
 import runpy
@@ -227,6 +228,8 @@ class Reader:
             file = stack.enter_context(printed.open("w"))
             stack.enter_context(contextlib.redirect_stdout(file))
             stack.enter_context(contextlib.redirect_stderr(file))
+            # Some commands disable the log, because they end their process; here other tests come after them.
+            stack.callback(logging.disable, logging.NOTSET)
             with pytest.raises(SystemExit) as ended:
                 _rlab_command()(words, prog_name="rlab")
         return int(ended.value.code or 0), printed.read_text()
