@@ -36,6 +36,7 @@ def test_what_happens_to_brokers_is_a_cause_for_every_group() -> None:
 
     for picture in pictures.groups.values():
         assert "broker b went down" in [each["because"] for each in picture.document()["rebalances"]]
+        assert picture.moves_of("b/7")[-1].owner == "c2"
 
 
 def test_more_events_than_are_held_are_drawn_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,12 @@ from model.errors import InvalidParameter
 from model.limits import MAX_BED_CONSUMERS
 
 pytestmark = [pytest.mark.process, pytest.mark.asyncio]
-DAEMON = ["sh", "-c", 'echo "{\\"address\\": \\"127.0.0.1:$1\\"}"; exec sleep 600', "sh"]
+DAEMON = [
+    "sh",
+    "-c",
+    'echo "{\\"address\\": \\"127.0.0.1:$1\\"}"; trap "exit 3" TERM; while :; do sleep 0.05; done',
+    "sh",
+]
 
 
 @asynccontextmanager
@@ -79,7 +84,7 @@ async def test_a_paused_process_is_stopped_at_the_end_all_the_same() -> None:
     async with a_bed() as (bed, brokers):
         await bed.act("broker-a", "pause")
         paused = brokers[0]
-    assert paused.process.returncode == -15, "it was asked, and not killed after its time"
+    assert paused.process.returncode == 3, "it was asked, and not killed after its time"
 
 
 @pytest.mark.parametrize(
