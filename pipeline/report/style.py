@@ -28,7 +28,7 @@ svg text.small { font-size: 10.5px; }
 .mark { stroke: var(--ink); stroke-width: 1; stroke-dasharray: 2 3; opacity: 0.4; }
 .point { fill: var(--accent); opacity: 0.55; }
 .median { stroke: var(--ink); stroke-width: 2.5; }
-.bar { fill: var(--accent); opacity: 0.8; }
+svg .bar { fill: var(--accent); opacity: 0.8; }
 .line { fill: none; stroke-width: 1.8; stroke: var(--accent); stroke-linejoin: round; }
 .line.longest { stroke: var(--bad); opacity: 0.6; }
 .line.spread { stroke: var(--warn); }

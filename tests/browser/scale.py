@@ -19,11 +19,12 @@ from playwright.sync_api import Browser, Page
 from tests.browser.cluster import RLAB, ROOT, browsing, consoled, need, stop, wait_for
 
 QUEUES, MEMBERS, CHURN_S = 500, 300, 5
-WATCH_S = float(os.environ.get("RLAB_CONSOLE_S", "300"))
+WATCH_S = float(os.environ.get("CONSOLE_S", "300"))
 MOST_CPU = 0.10
 MOST_FRAME_MS = 8.0
 MOST_GROWTH = 1.5
 GROUP = "swarm"
+_CATEGORIES = ["devtools.timeline", "disabled-by-default-devtools.timeline.frame", "blink", "cc", "toplevel"]
 _SCRIPT_AND_LAYOUT = {"FunctionCall", "FireAnimationFrame", "EventDispatch", "UpdateLayoutTree", "Layout", "PrePaint"}
 
 
@@ -67,7 +68,7 @@ def frame_times_ms(trace: bytes) -> list[float]:
 
 def scrolled(browser: Browser, page: Page) -> list[float]:
     """Scroll the matrix and the timeline up and down for some seconds."""
-    browser.start_tracing(page=page, categories=["devtools.timeline", "blink", "cc", "toplevel"])
+    browser.start_tracing(page=page, categories=_CATEGORIES)
     for selector in (".rows-box", ".strips-box"):
         page.evaluate(
             """(selector) => new Promise((done) => {
@@ -87,7 +88,7 @@ def scrolled(browser: Browser, page: Page) -> list[float]:
 
 def main() -> None:
     with browsing() as browser, consoled(QUEUES) as (name_server, console, _, pid):
-        churn = ("--churn", str(CHURN_S), "--duration", "0", "--processes", "2", "--strategy", "STICKY")
+        churn = ("--churn", str(CHURN_S), "--duration", "0", "--processes", "2")
         load = ("--topic", "orders", "--consumers", str(MEMBERS), "--producers", "1", "--rate", "100")
         log = Path(mkdtemp(prefix="rlab-console-")) / "swarm.log"
         with log.open("w") as file:
@@ -104,9 +105,11 @@ def main() -> None:
             page.wait_for_timeout(WATCH_S * 1000)
             share = (cpu_s(pid) - used) / (time.perf_counter() - began)
             end_mb = heap_mb(page)
+            print(
+                f"server: {share:.1%} of a core over {WATCH_S:g} s, {MEMBERS} members, {2 * QUEUES} queues", flush=True
+            )
             times = scrolled(browser, page)
             p95 = times[int(len(times) * 0.95)]
-            print(f"server: {share:.1%} of a core over {WATCH_S:g} s, {MEMBERS} members, {2 * QUEUES} queues")
             print(f"frames: {len(times)}, script and layout {times[len(times) // 2]:.1f} ms median, {p95:.1f} ms p95")
             print(f"page: {begin_mb:.1f} MB at the begin, {end_mb:.1f} MB at the end")
             page.screenshot(path=log.with_name("scale.png"), full_page=True)

@@ -8,6 +8,7 @@ and themes are left in the folder that is named at the end.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -21,7 +22,9 @@ from typing import Any
 
 from playwright.sync_api import Browser, Page
 
-from tests.browser.cluster import ROOT, Relay, axe_script, browsing, consoled, need, stop, wait_for
+from client.admin.admin import Admin
+from model.event_log import encode_events
+from tests.browser.cluster import RLAB, ROOT, Relay, axe_script, browsing, consoled, need, stop, wait_for
 
 GROUP, TOPIC = "billing", "orders"
 LATEST_MS = 1_000.0
@@ -222,12 +225,52 @@ def views(browser: Browser, console: str, folder: Path) -> None:
                 page.evaluate(axe)
                 found = page.evaluate("axe.run(document).then(r => r.violations)")
                 serious = [
-                    f"{each['id']}: {each['nodes'][0]['html'][:160]}" for each in found if each["impact"] in SERIOUS
+                    f"{each['id']}: {each['nodes'][0]['failureSummary'][:300]}"
+                    for each in found
+                    if each["impact"] in SERIOUS
                 ]
                 need(not serious, f"axe finds on {name} at {width}, {theme}: {serious}")
             need(not problems, f"errors of scripts at {width}, {theme}: {problems}")
             context.close()
     print(f"ok  {len(paths)} views in 2 widths and 2 themes: no serious violation, nothing cut off", flush=True)
+
+
+def trace_of(name_server: str, file: Path) -> None:
+    """Write what the brokers have of the trace, as JSON Lines."""
+
+    async def read() -> bytes:
+        async with Admin(name_server) as admin:
+            return encode_events(await admin.trace().read())
+
+    # In a thread of its own, because Playwright has a loop in this one.
+    reading = threading.Thread(target=lambda: file.write_bytes(asyncio.run(read())))
+    reading.start()
+    reading.join()
+
+
+def report(browser: Browser, trace: Path) -> None:
+    """The report of the walk: a rebalance folds out, nothing is cut off from 390 to 1,920, nothing serious for axe."""
+    folder = trace.parent / "report"
+    command = [*RLAB, "report", str(trace), "--against", str(trace), "--out", str(folder), "--group", GROUP]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    page = browser.new_context(viewport={"width": 1280, "height": 900}, bypass_csp=True).new_page()
+    page.goto(f"{(folder / 'index.html').as_uri()}#group={GROUP}&topic={TOPIC}")
+    page.wait_for_selector(".strips-box")
+    page.locator("[data-picture] tbody button.plain", has_text="second").last.click()
+    page.wait_for_selector(".folded")
+    need("rebalance=" in page.url, "the rebalance is not in the address of the report")
+    for width in (390, 768, 1280, 1920):
+        page.set_viewport_size({"width": width, "height": 900})
+        page.wait_for_timeout(500)
+        page.screenshot(path=trace.parent / f"report-{width}.png", full_page=True)
+        need(page.evaluate("document.documentElement.scrollWidth") <= width, f"the report is wider than {width}")
+    page.evaluate(axe_script())
+    found = page.evaluate("axe.run(document).then(r => r.violations)")
+    serious = [
+        f"{each['id']}: {each['nodes'][0]['failureSummary'][:300]}" for each in found if each["impact"] in SERIOUS
+    ]
+    need(not serious, f"axe finds on the report: {serious}")
+    print("ok  the report folds out, and fits from 390 to 1,920", flush=True)
 
 
 def main() -> None:
@@ -240,6 +283,8 @@ def main() -> None:
         offline(page, relay, group)
         injection(page, console)
         views(browser, console, folder)
+        trace_of(name_server, folder / "trace.jsonl")
+        report(browser, folder / "trace.jsonl")
     print(f"PASSED in {time.perf_counter() - began:.0f} s; screenshots: {folder}")
 
 
