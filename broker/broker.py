@@ -201,14 +201,15 @@ class Broker(Feature):
 
     def runtime_info(self, connection: Connection, request: Command) -> Reply:
         """Counters of this broker."""
-        topics = [[*config.to_wire(), self._ranges(config)] for config in self.topics.table.configs()]
-        damaged = {config.topic: self.damage.of_topic(config) for config in self.topics.table.configs()}
+        only = request.header.get("topic")
+        configs = [config for config in self.topics.table.configs() if only in (None, config.topic)]
+        topics = [[*config.to_wire(), self._ranges(config)] for config in configs]
         info: dict[str, Any] = {
             "name": self.config.name,
             "cluster": self.config.cluster,
             "uptime_s": self.uptime_s,
             "topics": topics,
-            "damaged": {name: found for name, found in damaged.items() if found},
+            "damaged": {config.topic: found for config in configs if (found := self.damage.of_topic(config))},
             **dict.fromkeys(("groups", "held_pulls", "held_pops", "pop_messages", "producers"), 0),
             **self.features.stats(),
             "events_dropped": self.events.dropped,
@@ -230,8 +231,7 @@ class Broker(Feature):
     def _ranges(self, config: TopicConfig) -> list[list[int]]:
         """[min offset, max offset] of every queue of a topic."""
         store, topic_id = self.store, self.topics.table.existing(config.topic).topic_id
-        queues = range(queue_count(config))
-        return [[store.min_offset(topic_id, queue_id), store.max_offset(topic_id, queue_id)] for queue_id in queues]
+        return [[store.min_offset(topic_id, n), store.max_offset(topic_id, n)] for n in range(queue_count(config))]
 
     def server_state(self, connection: Connection, request: Command) -> Reply:
         """Health: which server this is, and how long it runs."""
@@ -258,12 +258,12 @@ class BrokerFacts(Facts):
     """A broker as the clients of RocketMQ's dialect see it."""
 
     def __init__(self, broker: Broker) -> None:
-        self._clock_ms = broker.config.clock_ms
+        self._config = broker.config
         self._topics = broker.topics.table
 
     def now_ms(self) -> int:
-        """See `Facts`; as all that follow."""
-        return int(self._clock_ms())
+        """See `Facts`."""
+        return int(self._config.clock_ms())
 
     def topic_id(self, topic: str) -> int:
         """See `Facts`."""
@@ -273,6 +273,10 @@ class BrokerFacts(Facts):
     def topic_of(self, topic_id: int) -> str | None:
         """See `Facts`."""
         return self._topics.names().get(topic_id)
+
+    def broker_name(self) -> str:
+        """See `Facts`."""
+        return self._config.name
 
     def write_queues(self, topic: str) -> int:
         """See `Facts`."""

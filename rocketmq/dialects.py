@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 from remoting.request_code import RequestCode
-from rocketmq import joining, pulling, routes, sending, transactions
+from rocketmq import admin, joining, pulling, routes, sending, transactions
 from rocketmq.edge import Facts, Notifier, RocketmqDialect, Translator
 
 SEND_MESSAGE_V2 = 310
 LITE_PULL_MESSAGE = 361
 CHECK_CLIENT_CONFIG = 46
+GET_TOPIC_STATS_INFO, GET_TOPIC_CONFIG = 202, 351
+QUERY_TOPIC_CONSUME_BY_WHO = 300
+GET_KV_CONFIG, DELETE_KV_CONFIG, GET_KVLIST_BY_NAMESPACE = 101, 102, 219
 
 _OF_NAME_SERVER: dict[int, Translator] = {
     RequestCode.GET_ROUTEINFO_BY_TOPIC: routes.route,
     RequestCode.GET_BROKER_CLUSTER_INFO: routes.cluster_info,
     RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: routes.topics,
+    RequestCode.DELETE_TOPIC_IN_NAMESRV: routes.delete_topic,
+    RequestCode.WIPE_WRITE_PERM_OF_BROKER: routes.wipe_write_perm,
+    RequestCode.ADD_WRITE_PERM_OF_BROKER: routes.add_write_perm,
+    GET_KV_CONFIG: routes.no_settings,
+    DELETE_KV_CONFIG: routes.no_settings_left,
+    GET_KVLIST_BY_NAMESPACE: routes.no_settings,
 }
 _OF_BROKER: dict[int, Translator] = {
     RequestCode.SEND_MESSAGE: sending.send,
@@ -34,6 +43,20 @@ _OF_BROKER: dict[int, Translator] = {
     RequestCode.LOCK_BATCH_MQ: joining.lock,
     RequestCode.UNLOCK_BATCH_MQ: joining.unlock,
     CHECK_CLIENT_CONFIG: joining.check_config,
+    RequestCode.UPDATE_AND_CREATE_TOPIC: admin.update_topic,
+    RequestCode.DELETE_TOPIC_IN_BROKER: admin.delete_topic,
+    GET_TOPIC_STATS_INFO: admin.topic_stats,
+    GET_TOPIC_CONFIG: admin.topic_config,
+    RequestCode.GET_BROKER_RUNTIME_INFO: admin.runtime_info,
+    RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: admin.update_group,
+    RequestCode.DELETE_SUBSCRIPTIONGROUP: admin.delete_group,
+    QUERY_TOPIC_CONSUME_BY_WHO: admin.groups_of_topic,
+    RequestCode.GET_CONSUME_STATS: admin.consume_stats,
+    RequestCode.GET_CONSUMER_CONNECTION_LIST: admin.consumers,
+    RequestCode.GET_PRODUCER_CONNECTION_LIST: admin.producers,
+    RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: admin.reset_offsets,
+    RequestCode.VIEW_MESSAGE_BY_ID: admin.view_message,
+    RequestCode.QUERY_MESSAGE: admin.query_message,
 }
 _SAID_BY_BROKER: dict[int, Notifier] = {
     RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: joining.members_changed,

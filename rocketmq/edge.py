@@ -55,6 +55,11 @@ class Asked(NamedTuple):
     outcomes: tuple[int, ...] = ()
 
 
+def nothing(answered: dict[str, Any], body: bytes | None, code: int) -> StockAnswer:
+    """An answer that says only that it is done."""
+    return StockAnswer()
+
+
 class Facts:
     """The server behind an edge, as far as translations need it: of a name server, nothing."""
 
@@ -69,6 +74,10 @@ class Facts:
     def topic_of(self, topic_id: int) -> str | None:
         """The topic with a number, or None."""
         return None
+
+    def broker_name(self) -> str:
+        """Name of the broker; empty for a name server."""
+        return ""
 
     def write_queues(self, topic: str) -> int:
         """How many queues of a topic are written; 0 if it is not known."""

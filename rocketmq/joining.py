@@ -16,10 +16,9 @@ from model.limits import MEMBER_EXPIRY_S
 from model.response_code import ResponseCode
 from model.subscription import subscription_of
 from remoting.request_code import RequestCode
-from rocketmq.edge import Asked, Caller, StockAnswer, Subscribed
+from rocketmq.edge import Asked, Caller, StockAnswer, Subscribed, nothing
 from rocketmq.fields import FieldError, Fields, choice, json_bytes, json_object, number_of, objects
 from rocketmq.frame import Frame
-from rocketmq.pulling import nothing
 
 _CONSUME_TYPES = ("CONSUME_ACTIVELY", "CONSUME_PASSIVELY", "CONSUME_POP")
 _MODELS = ("BROADCASTING", "CLUSTERING")

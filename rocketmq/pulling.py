@@ -16,7 +16,7 @@ from model.record import HEADER, StoredRecord, iter_records
 from model.response_code import ResponseCode
 from model.subscription import subscription_of
 from remoting.request_code import RequestCode
-from rocketmq.edge import Asked, Caller, StockAnswer
+from rocketmq.edge import Asked, Caller, StockAnswer, nothing
 from rocketmq.fields import Fields, number_of
 from rocketmq.frame import Frame
 from rocketmq.message import (
@@ -152,11 +152,6 @@ def send_back(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Aske
     if level > 0:
         header["delay_ms"] = delay_of_level(level)
     return Asked(RequestCode.CONSUMER_SEND_MSG_BACK, header, None, nothing)
-
-
-def nothing(answered: dict[str, Any], body: bytes | None, code: int) -> StockAnswer:
-    """An answer that says only that it is done."""
-    return StockAnswer()
 
 
 def _offset(answered: dict[str, Any], body: bytes | None, code: int) -> StockAnswer:

@@ -6,8 +6,9 @@ from typing import Any
 
 import msgpack
 
+from model.response_code import ResponseCode
 from remoting.request_code import RequestCode
-from rocketmq.edge import Asked, Caller, StockAnswer
+from rocketmq.edge import Asked, Caller, StockAnswer, nothing
 from rocketmq.fields import Fields, json_bytes
 from rocketmq.frame import Frame
 
@@ -54,3 +55,35 @@ def topics(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
 
 def _topics(answered: dict[str, Any], body: bytes | None, code: int) -> StockAnswer:
     return StockAnswer({}, json_bytes({"topicList": msgpack.unpackb(body or b"\x90")}))
+
+
+def delete_topic(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
+    """Forget a topic of every broker."""
+    return Asked(RequestCode.DELETE_TOPIC_IN_NAMESRV, {"topic": fields.text("topic")}, None, nothing)
+
+
+def wipe_write_perm(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
+    """Let producers leave a broker."""
+    return _write_perm(RequestCode.WIPE_WRITE_PERM_OF_BROKER, "wipeTopicCount", fields)
+
+
+def add_write_perm(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
+    """Let producers come back to a broker."""
+    return _write_perm(RequestCode.ADD_WRITE_PERM_OF_BROKER, "addTopicCount", fields)
+
+
+def _write_perm(code: RequestCode, count: str, fields: Fields) -> Asked:
+    def answer(answered: dict[str, Any], body: bytes | None, code: int) -> StockAnswer:
+        return StockAnswer({count: answered["n"]})
+
+    return Asked(code, {"broker_name": fields.text("brokerName")}, None, answer)
+
+
+def no_settings(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> StockAnswer:
+    """The settings that name servers of RocketMQ keep for others: there are none here."""
+    return StockAnswer(code=ResponseCode.QUERY_NOT_FOUND, remark="no settings are kept here")
+
+
+def no_settings_left(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> StockAnswer:
+    """A setting is deleted, which was never there."""
+    return StockAnswer()

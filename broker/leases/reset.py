@@ -32,6 +32,7 @@ from remoting.server import Handler
 
 _QUEUES_PER_PUSH = 8_192
 """As many as fit a header."""
+_SHOWN_MEMBERS = 3
 
 
 class _Row(NamedTuple):
@@ -78,6 +79,12 @@ class ResetHandlers(Feature):
         """Whether the group is known here; a broadcasting one is refused."""
         info = self._groups.table.get(group)
         members = info.members.values() if info is not None else ()
+        if stock := [member.client_id for member in members if member.data.leaseless]:
+            # They commit where they were for 10 s more, and drop nothing that they have fetched without leave.
+            raise IllegalOperation(
+                f"group {group!r} has members that are clients of RocketMQ, which would commit their old offsets over "
+                f"the new ones: stop them first ({', '.join(stock[:_SHOWN_MEMBERS])}), then reset"
+            )
         if any(member.data.model is MessageModel.BROADCASTING for member in members):
             raise IllegalOperation(
                 f"group {group!r} is broadcasting: each member keeps offsets of its own, which no broker can reset"

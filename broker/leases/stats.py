@@ -42,16 +42,23 @@ class GroupStatsHandlers(Feature):
         }
 
     def group_list(self, connection: Connection, request: Command) -> Reply:
-        """Groups with members, offsets or settings."""
-        groups = self._groups.table
+        """Groups with members, offsets or settings; of a topic, those that read it or have."""
+        groups, topic = self._groups.table, request.header.get("topic")
         names = dict.fromkeys(
             [info.group for info in groups.groups()] + self._leases.offsets.groups() + self._settings.groups()
         )
         rows = []
         for name in sorted(names):
             info = groups.get(name)
+            if topic is not None and not self._reads(name, info, topic):
+                continue
             rows.append([name, 0 if info is None else len(info.members), 0 if info is None else info.version])
         return Reply({}, msgpack.packb(rows))
+
+    def _reads(self, group: str, info: ConsumerGroupInfo | None, topic: str) -> bool:
+        members = () if info is None else info.members.values()
+        committed = self._leases.offsets.of_group(group)
+        return any(topic in member.subscriptions for member in members) or any(of == topic for of, *_ in committed)
 
     def consumer_connections(self, connection: Connection, request: Command) -> Reply:
         """Members of a group, in full."""
@@ -67,6 +74,7 @@ class GroupStatsHandlers(Feature):
                 "expires_in_s": member.expires_at - now,
                 "consumer": member.data.to_wire(),
                 "suspended": member.data.suspended,
+                "leaseless": member.data.leaseless,
                 "queues": [list(queue) for queue in self._leases.table.held_by(group, member.client_id)],
             }
             for _, member in sorted(info.members.items())

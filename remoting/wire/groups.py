@@ -103,6 +103,7 @@ GROUP_SCHEMA: dict[RequestCode, RequestSchema] = {
     RequestCode.GET_GROUP_LIST: RequestSchema(
         "admin -> broker",
         "Groups that have members, committed offsets or settings here.",
+        (Field("topic", str, "only groups that read this topic, or have read it", required=False),),
         answer="body: msgpack array of [group, members, version]",
     ),
 }

@@ -54,7 +54,10 @@ SERVER_SCHEMA: dict[RequestCode, RequestSchema] = {
         answer="header `n`: topics changed",
     ),
     RequestCode.GET_BROKER_RUNTIME_INFO: RequestSchema(
-        "admin -> broker", "Counters and topics of a broker.", answer="body: msgpack map"
+        "admin -> broker",
+        "Counters and topics of a broker.",
+        (Field("topic", str, "only this topic", required=False),),
+        answer="body: msgpack map",
     ),
     RequestCode.GET_SERVER_STATE: RequestSchema(
         "anyone -> any server",

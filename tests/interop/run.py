@@ -34,6 +34,26 @@ JAVA_FLAGS = ("-Drocketmq.client.logLevel=ERROR", "-Xmx256m", "-XX:TieredStopAtL
 MESSAGES, MEMBERS = 20_000, 2
 TIMEOUT_S = 280
 OURS = [sys.executable, str(HERE / "member.py")]
+MQADMIN = "org.apache.rocketmq.tools.command.MQAdminStartup"
+_CLUSTER, _TOPIC, _GROUP = ("-c", "DefaultCluster"), ("-t", "tools"), ("-g", "reader")
+ADMIN: tuple[tuple[str, tuple[str, ...], str], ...] = (
+    ("clusterList", (), r"DefaultCluster +broker-a +0 +127\.0\.0\.1"),
+    ("updateTopic", (*_CLUSTER, *_TOPIC, "-r", "2", "-w", "2"), "create topic to .* success"),
+    ("topicList", (), r"(?m)^tools\s*$"),
+    ("topicRoute", _TOPIC, '"writeQueueNums": ?2'),
+    ("sendMessage", (*_TOPIC, "-p", "hello", "-k", "k1", "-c", "red", "-b", "broker-a", "-i", "1"), "SEND_OK"),
+    ("topicStatus", _TOPIC, r"broker-a +1 +0 +1\b"),
+    ("updateSubGroup", (*_CLUSTER, *_GROUP, "-r", "5"), "create subscription group to .* success"),
+    ("consumerConnection", _GROUP, "(?s)PYTHON.*tools +\\*"),
+    ("consumerProgress", _GROUP, r"tools +broker-a +1 +1 +1 +0"),
+    ("queryMsgByKey", (*_TOPIC, "-k", "k1"), r"(?m)^\w{32,} +1 +0\s*$"),
+    ("queryMsgByUniqueKey", (*_TOPIC, "-i", "{id}"), r"(?s)Tags: +\[red\].*CONSUMED"),
+    ("resetOffsetByTime", (*_GROUP, *_TOPIC, "-s", "2020-01-01#00:00:00:000"), r"broker-a +1 +0"),
+    ("deleteSubGroup", (*_CLUSTER, *_GROUP), "delete subscription group .* success"),
+    ("deleteTopic", (*_CLUSTER, *_TOPIC), "(?s)from cluster .* success.*from NameServer success"),
+    ("wipeWritePerm", ("-b", "broker-a"), r"wipe write perm of broker\[broker-a\].* OK"),
+)
+"""Commands of RocketMQ's tool, and what each has to print; a consumer of ours is in the group up to the reset."""
 DIED = 9
 """What a member exits with that dies in a transaction."""
 
@@ -129,6 +149,40 @@ def features_of(program: list[str], transactions: list[str]) -> dict[str, str]:
     if output.returncode or not found:
         say(output.stdout[-500:] + output.stderr[-500:])
     return found | stood_in
+
+
+def admin_of(tool: list[str]) -> dict[str, str]:
+    """Run every command of the tool; name -> `ok` or what it said."""
+    found: dict[str, str] = {}
+    sent = ""
+    with cluster(1) as name_server, ExitStack() as stack:
+        home = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        (home / "conf").mkdir()
+        (home / "conf" / "logback_tools.xml").write_text("<configuration/>")  # that of 4.9 does not start without it
+        reader: subprocess.Popen[bytes] | None = None
+        for name, options, expected in ADMIN:
+            if name == "consumerConnection":
+                command = [*OURS, name_server, "reader", "tools"]
+                reader = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+                stack.callback(reader.kill)
+                pause(8)
+            if name == "deleteSubGroup" and reader is not None:
+                reader.communicate(timeout=30)
+            command = [
+                tool[0],
+                f"-Drocketmq.home.dir={home}",
+                *tool[1:],
+                name,
+                *(each.format(id=sent) for each in options),
+                "-n",
+                name_server,
+            ]
+            said = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+            found[f"mqadmin {name}"] = (
+                "ok" if re.search(expected, said.stdout) else " ".join(said.stdout.split())[-200:]
+            )
+            sent = match[1] if (match := re.search(r"SEND_OK +(\w+)", said.stdout)) else sent
+    return found
 
 
 def stands_in(name_server: str, *, begins: list[str], answers: list[str]) -> str:
@@ -269,7 +323,8 @@ def main(arguments: list[str]) -> int:
             if java is None:
                 continue
             if "mixed" not in arguments:
-                found[f"Java {version}"] = outcomes = features_of([*java, "Features"], [*java, "Transactions"])
+                outcomes = features_of([*java, "Features"], [*java, "Transactions"]) | admin_of([*java, MQADMIN])
+                found[f"Java {version}"] = outcomes
                 wrong += [f"Java {version}: {name}: {each}" for name, each in outcomes.items() if each != "ok"]
             if "features" not in arguments:
                 logs = directory / f"mixed-{version}"

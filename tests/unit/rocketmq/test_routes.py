@@ -11,7 +11,16 @@ from remoting.request_code import RequestCode
 from rocketmq.edge import Asked, Caller, Facts
 from rocketmq.fields import Fields
 from rocketmq.frame import Frame
-from rocketmq.routes import cluster_info, route, topics
+from rocketmq.routes import (
+    add_write_perm,
+    cluster_info,
+    delete_topic,
+    no_settings,
+    no_settings_left,
+    route,
+    topics,
+    wipe_write_perm,
+)
 
 
 def answered(asked: Asked, body: object) -> Any:
@@ -43,3 +52,21 @@ def test_brokers_are_listed_by_name_and_by_cluster() -> None:
 
 def test_topics_are_listed() -> None:
     assert answered(asked(topics), ["a", "b"]) == {"topicList": ["a", "b"]}
+
+
+def test_operators_delete_topics_and_let_producers_leave_a_broker() -> None:
+    assert asked(delete_topic, topic="t")[:2] == (RequestCode.DELETE_TOPIC_IN_NAMESRV, {"topic": "t"})
+    for translate, code, count in (
+        (wipe_write_perm, RequestCode.WIPE_WRITE_PERM_OF_BROKER, "wipeTopicCount"),
+        (add_write_perm, RequestCode.ADD_WRITE_PERM_OF_BROKER, "addTopicCount"),
+    ):
+        question = asked(translate, brokerName="b")
+        assert question[:2] == (code, {"broker_name": "b"})
+        assert question.answer({"n": 3}, None, 0).fields == {count: 3}
+
+
+def test_a_name_server_has_no_settings_of_others() -> None:
+    caller = Caller(Facts(), None)  # type: ignore[arg-type]  # unused
+    assert [
+        translate(caller, Fields({}), b"", Frame(0, 0, 0, {})).code for translate in (no_settings, no_settings_left)
+    ] == [22, 0]

@@ -1,0 +1,302 @@
+"""Translates what operators ask brokers with `mqadmin`: topics, groups, progress, members, resets, messages. Pure.
+
+RocketMQ: AdminBrokerProcessor, QueryMessageProcessor. Java writes a table by queue as an object whose keys are queues
+as JSON text, which is how it is answered here. What a broker does not know here is left out: rates, for instance.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgpack
+
+from model.errors import InvalidParameter
+from model.group_settings import OWN_ATTEMPTS
+from model.limits import MAX_LOOKUP_MESSAGES
+from model.names import is_retry_topic
+from model.offset_reset import ResetKind
+from model.response_code import ResponseCode
+from remoting.request_code import RequestCode
+from rocketmq.edge import Asked, Caller, StockAnswer, nothing
+from rocketmq.fields import Fields, json_bytes, json_object
+from rocketmq.frame import OUR_VERSION, Frame
+from rocketmq.message import place_of
+from rocketmq.pulling import stored_messages
+
+TOOLS = "TOOLS_CONSUMER"
+"""The group that a look at a single message counts for; nobody is a member of it."""
+_TIMES = {"begin_ms": "beginTimestamp", "end_ms": "endTimestamp"}
+_LATEST = -1
+"""The time with which a reset means the end of the queues."""
+_NO_POOLS = (
+    *("sendThreadPoolQueueSize", "pullThreadPoolQueueSize", "pageCacheLockTimeMills"),
+    *("sendThreadPoolQueueHeadWaitTimeMills", "pullThreadPoolQueueHeadWaitTimeMills"),
+)
+"""What waits for threads in a broker of RocketMQ; nothing does here."""
+
+
+def _queue(broker: str, topic: str, queue_id: int) -> dict[str, object]:
+    return {"brokerName": broker, "queueId": queue_id, "topic": topic}
+
+
+def by_queue(rows: Iterable[tuple[dict[str, object], object]]) -> dict[str, object]:
+    """A table by queue, as Java reads it."""
+    return {json.dumps(queue, separators=(",", ":")): value for queue, value in rows}
+
+
+# --- topics ----------------------------------------------------------------------------------------------------------
+
+
+def update_topic(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
+    """Create a topic, or change its queues."""
+    header = {
+        "topic": fields.text("topic"),
+        "read_queue_nums": fields.number("readQueueNums"),
+        "write_queue_nums": fields.number("writeQueueNums"),
+        "perm": fields.number("perm"),
+    }
+    return Asked(RequestCode.UPDATE_AND_CREATE_TOPIC, header, None, nothing)
+
+
+def delete_topic(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked | StockAnswer:
+    """Delete a topic on this broker."""
+    topic = fields.text("topic")
+    if is_retry_topic(topic) or caller.facts.topic_id(topic) == 0:
+        # The tool deletes the topics of a group that is gone, and they went with it.
+        return StockAnswer()
+    return Asked(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": topic}, None, nothing)
+
+
+def _of_topic(topic: str, translate: Callable[[list[Any]], dict[str, object]]) -> Asked:
+    """What a broker knows of a topic: [topic, read queues, write queues, perm, ranges of its queues]."""
+
+    def answer(answered: dict[str, Any], found: bytes | None, code: int) -> StockAnswer:
+        info: Any = msgpack.unpackb(found or b"\x80")
+        if not info["topics"]:
+            return StockAnswer(code=ResponseCode.TOPIC_NOT_EXIST, remark=f"topic {topic!r} is not on this broker")
+        return StockAnswer({}, json_bytes(translate(info["topics"][0])))
+
+    return Asked(RequestCode.GET_BROKER_RUNTIME_INFO, {"topic": topic}, None, answer)
+
+
+def topic_config(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
+    """The queues and the permission of a topic."""
+
+    def translate(row: list[Any]) -> dict[str, object]:
+        name, read, write, perm, _ = row
+        queues = {"topicName": name, "readQueueNums": read, "writeQueueNums": write, "perm": perm}
+        return {**queues, "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0, "order": False, "attributes": {}}
+
+    return _of_topic(fields.text("topic"), translate)
+
+
+def topic_stats(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
+    """First and last offset of the queues of a topic."""
+    topic, broker = fields.text("topic"), caller.facts.broker_name()
+
+    def translate(row: list[Any]) -> dict[str, object]:
+        offsets = ({"minOffset": low, "maxOffset": high, "lastUpdateTimestamp": 0} for low, high in row[-1])
+        return {"offsetTable": by_queue((_queue(broker, topic, n), each) for n, each in enumerate(offsets))}
+
+    return _of_topic(topic, translate)
+
+
+def runtime_info(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
+    """The counters of a broker under the names that the tool looks for, and under those that they have here."""
+
+    def answer(answered: dict[str, Any], found: bytes | None, code: int) -> StockAnswer:
+        info: Any = msgpack.unpackb(found or b"\x80")
+        table = {name: str(value) for name, value in info.items() if isinstance(value, int | float | str)}
+        started_ms = int(info["now_ms"] - info["uptime_s"] * 1000)
+        table |= {"brokerVersionDesc": "rebalance-lab", "brokerVersion": str(OUR_VERSION), "brokerActive": "true"}
+        table |= dict.fromkeys(_NO_POOLS, "0")
+        table |= {"bootTimestamp": str(started_ms), "runtime": f"{info['uptime_s']:.0f} s"}
+        if total := info.get("disk_total_bytes"):
+            table["commitLogDiskRatio"] = f"{1 - info['disk_free_bytes'] / total:.4f}"
+        return StockAnswer({}, json_bytes({"table": table}))
+
+    return Asked(RequestCode.GET_BROKER_RUNTIME_INFO, {}, None, answer)
+
+
+# --- groups ----------------------------------------------------------------------------------------------------------
+
+
+def update_group(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
+    """Settings of a group."""
+    sent = Fields(json_object(body))
+    header = {
+        "group": sent.text("groupName"),
+        "consume": sent.flag("consumeEnable"),
+        "broadcast": sent.flag("consumeBroadcastEnable"),
+        "retry_queues": sent.number("retryQueueNums", 1),
+        "max_attempts": sent.number("retryMaxTimes", OWN_ATTEMPTS),
+    }
+    return Asked(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, header, None, nothing)
+
+
+def delete_group(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
+    """Delete a group with its offsets."""
+    return Asked(RequestCode.DELETE_SUBSCRIPTIONGROUP, {"group": fields.text("groupName")}, None, nothing)
+
+
+def groups_of_topic(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
+    """The groups that read a topic."""
+
+    def answer(answered: dict[str, Any], found: bytes | None, code: int) -> StockAnswer:
+        rows: Any = msgpack.unpackb(found or b"\x90")
+        return StockAnswer({}, json_bytes({"groupList": [name for name, *_ in rows]}))
+
+    return Asked(RequestCode.GET_GROUP_LIST, {"topic": fields.text("topic")}, None, answer)
+
+
+def consume_stats(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
+    """How far a group is on each queue."""
+    header = {"group": fields.text("consumerGroup")}
+    if topic := fields.text("topic", ""):
+        header["topic"] = topic
+
+    def answer(answered: dict[str, Any], found: bytes | None, code: int) -> StockAnswer:
+        starts = {(topic, queue_id): offset for topic, queue_id, offset in answered.get("starts", ())}
+        rows: Any = msgpack.unpackb(found or b"\x90")
+        table = []
+        for topic, queue_id, low, high, committed, *_ in rows:
+            at = committed if committed >= 0 else starts.get((topic, queue_id), low)
+            progress = {"brokerOffset": high, "consumerOffset": at, "pullOffset": at, "lastTimestamp": 0}
+            table.append((_queue(caller.facts.broker_name(), topic, queue_id), progress))
+        return StockAnswer({}, json_bytes({"consumeTps": 0.0, "offsetTable": by_queue(table)}))
+
+    return Asked(RequestCode.GET_CONSUME_STATS, header, None, answer)
+
+
+def _language(is_stock: bool) -> dict[str, object]:
+    # A broker does not keep what a stock client is written in.
+    return {"language": "OTHER" if is_stock else "PYTHON", "version": OUR_VERSION}
+
+
+def _not_online(group: str) -> StockAnswer:
+    return StockAnswer(code=ResponseCode.CONSUMER_NOT_ONLINE, remark=f"group {group!r} has no member on this broker")
+
+
+def consumers(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
+    """The members of a group."""
+    group = fields.text("consumerGroup")
+
+    def answer(answered: dict[str, Any], found: bytes | None, code: int) -> StockAnswer:
+        info: Any = {"members": []} if code else msgpack.unpackb(found or b"\x80")
+        members: list[Any] = info["members"]
+        if not members:
+            return _not_online(group)
+        _, consume_type, model, consume_from, *_, topics = members[0]["consumer"]
+        said = {
+            "connectionSet": [
+                {
+                    "clientAddr": each["address"] or "",
+                    "clientId": each["client_id"],
+                    **_language(each["leaseless"]),
+                }
+                for each in members
+            ],
+            "consumeFromWhere": f"CONSUME_FROM_{consume_from}",
+            "consumeType": f"CONSUME_{consume_type}",
+            "messageModel": model,
+            "subscriptionTable": {topic: _subscription(topic, *more) for topic, *more in topics},
+        }
+        return StockAnswer({}, json_bytes(said))
+
+    outcomes = (ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,)
+    return Asked(RequestCode.GET_CONSUMER_CONNECTION_LIST, {"group": group}, None, answer, outcomes)
+
+
+def _subscription(topic: str, expression: str, version: int) -> dict[str, object]:
+    tags = [tag.strip() for tag in expression.split("||")] if expression != "*" else []
+    return {"topic": topic, "subString": expression, "tagsSet": tags, "subVersion": version, "expressionType": "TAG"}
+
+
+def producers(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
+    """The members of a producer group."""
+    group = fields.text("producerGroup")
+
+    def answer(answered: dict[str, Any], found: bytes | None, code: int) -> StockAnswer:
+        info: Any = [[]] if code else msgpack.unpackb(found or b"\x93\x90\x90\x00")
+        members: list[Any] = info[0]
+        if not members:
+            return StockAnswer(code=ResponseCode.SYSTEM_ERROR, remark=f"producer group {group!r} has no member here")
+        listed = [
+            {"clientAddr": address, "clientId": client_id, **_language(True)} for client_id, address, _ in members
+        ]
+        return StockAnswer({}, json_bytes({"connectionSet": listed}))
+
+    outcomes = (ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,)
+    return Asked(RequestCode.GET_PRODUCER_CONNECTION_LIST, {"group": group}, None, answer, outcomes)
+
+
+# --- resets ----------------------------------------------------------------------------------------------------------
+
+
+def reset_offsets(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
+    """Reset the offsets of a group on a topic."""
+    topic, timestamp = fields.text("topic"), fields.number("timestamp")
+    if not fields.flag("isForce"):
+        raise InvalidParameter("a reset only of queues that would go back is not there: use force (-f true)")
+    header: dict[str, Any] = {"group": fields.text("group"), "topic": topic}
+    offset = fields.number("offset", -1)
+    if offset >= 0:
+        header |= {"to": ResetKind.OFFSET.value, "value": offset}
+    elif timestamp == _LATEST:
+        header["to"] = ResetKind.LATEST.value
+    else:
+        header |= {"to": ResetKind.TIME.value, "value": max(0, timestamp)}
+    if (queue_id := fields.number("queueId", -1)) >= 0:
+        header["queue_ids"] = [queue_id]
+
+    def answer(answered: dict[str, Any], found: bytes | None, code: int) -> StockAnswer:
+        rows: Any = msgpack.unpackb(found or b"\x90")
+        broker = caller.facts.broker_name()
+        table = by_queue((_queue(broker, topic, queue_id), after) for queue_id, _, after, *_ in rows)
+        return StockAnswer({}, json_bytes({"offsetTable": table}))
+
+    return Asked(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header, None, answer)
+
+
+# --- messages --------------------------------------------------------------------------------------------------------
+
+
+def view_message(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
+    """The message with an id that a broker gave it, which says where it is."""
+    physical = fields.number("offset")
+    topic_id, queue_id, offset = place_of(max(0, physical))
+    topic = caller.facts.topic_of(topic_id)
+    not_found = StockAnswer(code=ResponseCode.SYSTEM_ERROR, remark=f"no message has the offset {physical} here")
+    if topic is None:
+        raise InvalidParameter(str(not_found.remark))
+
+    def answer(answered: dict[str, Any], found: bytes | None, code: int) -> StockAnswer:
+        return not_found if code else StockAnswer({}, stored_messages(caller, topic, queue_id, found or b""))
+
+    header = {"group": TOOLS, "topic": topic, "queue_id": queue_id, "offset": offset, "max_n": 1, "suspend_ms": 0}
+    outcomes = (
+        *(ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY, ResponseCode.PULL_OFFSET_MOVED),
+        *(ResponseCode.NO_PERMISSION, ResponseCode.INVALID_PARAMETER),
+    )
+    return Asked(RequestCode.PULL_MESSAGE, header, None, answer, outcomes)
+
+
+def query_message(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
+    """Messages of a topic by key, or by the id that their client gave them."""
+    topic, key = fields.text("topic"), fields.text("key")
+    n = min(max(1, fields.number("maxNum")), MAX_LOOKUP_MESSAGES)
+    begin_ms, end_ms = fields.number("beginTimestamp", 0), fields.number("endTimestamp", 2**62)
+
+    def answer(answered: dict[str, Any], found: bytes | None, code: int) -> StockAnswer:
+        rows: Any = msgpack.unpackb(found or b"\x90")
+        said = [stored_messages(caller, topic, queue_id, record) for of, queue_id, _, record, *_ in rows if of == topic]
+        if not said:
+            return StockAnswer(code=ResponseCode.QUERY_NOT_FOUND, remark=f"no message of {topic!r} has {key!r}")
+        return StockAnswer({"indexLastUpdateTimestamp": 0, "indexLastUpdatePhyoffset": 0}, b"".join(said))
+
+    if fields.flag("_UNIQUE_KEY_QUERY"):
+        return Asked(RequestCode.VIEW_MESSAGE_BY_ID, {"message_id": key, "max_n": n}, None, answer)
+    header = {"topic": topic, "key": key, "max_n": n, "begin_ms": max(0, begin_ms), "end_ms": max(0, end_ms)}
+    return Asked(RequestCode.QUERY_MESSAGE, header, None, answer)

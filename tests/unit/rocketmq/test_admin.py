@@ -1,0 +1,145 @@
+"""What `mqadmin` asks a broker, frame by frame."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from model.response_code import ResponseCode
+from remoting.request_code import RequestCode
+from rocketmq.frame import Frame
+from rocketmq.message import physical_offset
+from tests.unit.broker.harness import Peer, World, consumer, simulated, unpacked
+from tests.unit.rocketmq.stock_client import StockClient, messages_of
+
+
+def document(frame: Frame) -> Any:
+    assert frame.code == 0, frame.remark
+    return json.loads(frame.body or b"{}")
+
+
+def queues_of(table: dict[str, Any]) -> dict[tuple[str, str, int], Any]:
+    """A table by queue, with its keys read as Java does."""
+    read = ((json.loads(key), value) for key, value in table.items())
+    return {(queue["topic"], queue["brokerName"], queue["queueId"]): value for queue, value in read}
+
+
+async def with_messages(world: World, n: int = 3) -> tuple[StockClient, Peer]:
+    await world.start_broker()
+    client, ours = await StockClient.connect(world), world.peer("a")
+    await ours.put_topic("t", read=2)
+    for number in range(n):
+        await client.send(b"%d" % number, i=f"KEYS\x01k{number} all\x02UNIQ_KEY\x01ID{number}\x02")
+    return client, ours
+
+
+@simulated
+async def test_a_topic_is_created_shown_and_deleted(world: World) -> None:
+    await world.start_broker()
+    client = await StockClient.connect(world)
+    header = {"topic": "new", "readQueueNums": 3, "writeQueueNums": 2, "perm": 6, "topicFilterType": "SINGLE_TAG"}
+    assert (await client.call(17, header)).code == 0
+    assert document(await client.call(351, {"topic": "new"})) == {
+        **{"topicName": "new", "readQueueNums": 3, "writeQueueNums": 2, "perm": 6, "order": False, "attributes": {}},
+        **{"topicFilterType": "SINGLE_TAG", "topicSysFlag": 0},
+    }
+    assert (await client.call(17, {**header, "topic": "no good"})).code == 29
+    assert (await client.call(215, {"topic": "new"})).code == 0
+    for code in (351, 202):
+        assert (await client.call(code, {"topic": "new"})).code == 17
+    assert (await client.call(215, {"topic": "%RETRY%gone"})).code == 0, "the tool deletes what went with its group"
+
+
+@simulated
+async def test_the_ends_of_the_queues_of_a_topic(world: World) -> None:
+    client, _ = await with_messages(world)
+    table = queues_of(document(await client.call(202, {"topic": "t"}))["offsetTable"])
+    assert {queue[2]: (row["minOffset"], row["maxOffset"]) for queue, row in table.items()} == {0: (0, 3), 1: (0, 0)}
+    assert {queue[:2] for queue in table} == {("t", "broker-a")}
+
+
+@simulated
+async def test_a_broker_tells_of_itself_in_texts(world: World) -> None:
+    client, _ = await with_messages(world)
+    table = document(await client.call(28, {}))["table"]
+    assert {type(value) for value in table.values()} == {str}
+    assert (table["brokerActive"], table["sendThreadPoolQueueSize"], table["name"]) == ("true", "0", "broker-a")
+
+
+@simulated
+async def test_the_settings_of_a_group_are_set_and_a_group_without_members_is_deleted(world: World) -> None:
+    client, ours = await with_messages(world)
+    settings = {"groupName": "g", "consumeEnable": True, "consumeBroadcastEnable": False, "retryMaxTimes": 5}
+    assert (await client.call(200, {}, json.dumps({**settings, "retryQueueNums": 2}).encode())).code == 0
+    assert unpacked(await ours.call(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, {"group": "g"})) == [True, False, 2, 5]
+    await client.heartbeat()
+    refused = await client.call(207, {"groupName": "g"})
+    assert (refused.code, "has members" in (refused.remark or "")) == (604, True)
+    client.close()
+    await world.sleep(1)
+    again = await StockClient.connect(world, "other")
+    assert (await again.call(207, {"groupName": "g"})).code == 0
+
+
+@simulated
+async def test_members_of_both_kinds_and_how_far_they_are(world: World) -> None:
+    client, ours = await with_messages(world)
+    assert (await client.call(203, {"consumerGroup": "g"})).code == ResponseCode.CONSUMER_NOT_ONLINE
+    await client.heartbeat(subscription={"subString": "a || b"})
+    await ours.heartbeat(consumer())
+    told = document(await client.call(203, {"consumerGroup": "g"}))
+    assert [(each["clientId"], each["language"]) for each in told["connectionSet"]] == [
+        ("a@1", "PYTHON"),
+        ("stock@1", "OTHER"),
+    ]
+    assert (told["messageModel"], told["consumeType"]) == ("CLUSTERING", "CONSUME_PASSIVELY")
+    assert told["subscriptionTable"]["t"]["topic"] == "t"
+    await ours.commit(2)
+    table = queues_of(document(await client.call(208, {"consumerGroup": "g", "topic": "t"}))["offsetTable"])
+    assert (table["t", "broker-a", 0]["brokerOffset"], table["t", "broker-a", 0]["consumerOffset"]) == (3, 2)
+    assert document(await client.call(300, {"topic": "t"})) == {"groupList": ["g"]}
+    assert document(await client.call(300, {"topic": "other"})) == {"groupList": []}
+    producers = document(await client.call(204, {"producerGroup": "p"}))["connectionSet"]
+    assert [each["clientId"] for each in producers] == ["stock@1"]
+    assert (await client.call(204, {"producerGroup": "nobody"})).code == 1
+
+
+@simulated
+async def test_offsets_are_reset_to_a_time_to_the_end_or_to_an_offset_once_no_stock_member_is_there(
+    world: World,
+) -> None:
+    client, ours = await with_messages(world)
+    await ours.commit(2)
+    header = {"topic": "t", "group": "g", "timestamp": -1, "isForce": "true"}
+    refused = await client.call(222, {**header, "isForce": "false"})
+    assert (refused.code, "use force" in (refused.remark or "")) == (29, True)
+    for more, offset in (({}, 3), ({"timestamp": 0, "queueId": 0}, 0), ({"offset": 1, "queueId": 0}, 1)):
+        done = queues_of(document(await client.call(222, {**header, **more}))["offsetTable"])
+        assert done["t", "broker-a", 0] == await ours.committed(0) == offset
+        assert len(done) == (1 if "queueId" in more else 2)
+    await client.heartbeat()
+    refused = await client.call(222, header)
+    assert (refused.code, "stop them first (stock@1)" in (refused.remark or "")) == (604, True)
+    assert await ours.committed(0) == 1
+
+
+@simulated
+async def test_a_message_is_found_by_its_place_its_key_and_the_id_that_its_client_gave_it(world: World) -> None:
+    client, _ = await with_messages(world)
+    sent = await client.send(b"last", i="KEYS\x01last\x02UNIQ_KEY\x01LAST\x02")
+    physical = int(sent.fields["msgId"][16:], 16)
+    [found] = messages_of(await client.call(33, {"offset": physical}))
+    assert (found["body"], found["physical"]) == (b"last", physical)
+    for wrong in (physical + 1, physical_offset(999, 0, 0)):
+        refused = await client.call(33, {"offset": wrong})
+        assert refused.code != 0
+        assert "no message has the offset" in (refused.remark or "")
+    await world.sleep(1)
+    header = {"topic": "t", "maxNum": 32, "beginTimestamp": 0, "endTimestamp": 2**62}
+    answer = await client.call(12, {**header, "key": "all", "_UNIQUE_KEY_QUERY": "false"})
+    assert {each["body"] for each in messages_of(answer)} == {b"0", b"1", b"2"}
+    assert answer.fields.keys() == {"indexLastUpdateTimestamp", "indexLastUpdatePhyoffset"}
+    by_id = await client.call(12, {**header, "key": "ID1", "_UNIQUE_KEY_QUERY": "true"})
+    assert [each["body"] for each in messages_of(by_id)] == [b"1"]
+    for more in ({"key": "none"}, {"key": "all", "topic": "other"}):
+        assert (await client.call(12, {**header, **more})).code == 22
