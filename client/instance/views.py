@@ -125,6 +125,7 @@ class GroupViews:
 
     async def _ask(self, group: str, address: str) -> FetchedView:
         shared = _shared.setdefault(asyncio.get_running_loop(), WeakValueDictionary())
+        before = self._views.get(group, {}).get(address)
         fetched = await self._ask_since(shared.get((address, group)), shared, group, address)
         if fetched is None:
             fetched = await self._ask_since(None, shared, group, address)
@@ -132,7 +133,13 @@ class GroupViews:
         newest = shared.get((address, group))
         if newest is None or newest.version <= fetched.view.version:
             shared[address, group] = fetched.view
-        self._views.setdefault(group, {})[address] = fetched.view
+        views = self._views.setdefault(group, {})
+        told = views.get(address)
+        if told is not None and told is not before and told.version > fetched.view.version:
+            # A notification came between the answer and us. Its list must stay: nobody sends it again, and a pass that
+            # it sets off would plan with the old one.
+            return FetchedView(address, told, 0.0)
+        views[address] = fetched.view
         return fetched
 
     async def _ask_since(

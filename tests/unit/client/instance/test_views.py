@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
 
 import anyio
 import msgpack
@@ -13,6 +14,7 @@ from client.instance.instance import ClientInstance
 from model.errors import ConnectFailed
 from model.events import EventKind
 from model.quirks import Quirk
+from remoting.command import Command
 from simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 from tests.simulation.wire import WireTap, wire
@@ -161,6 +163,32 @@ def test_a_difference_that_does_not_fit_is_not_believed(simulate: Simulate, wire
                 assert await instance.views.fetch("g", ["t"], notified=True) is not None
             assert asks(wire) == before + 2
             assert instance.views.known_version("g", "broker-a:10911") == version
+
+    simulate(scenario)
+
+
+def test_an_answer_that_a_notification_has_overtaken_does_not_bring_the_old_list_back(
+    simulate: Simulate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t")
+        async with running_instance(cluster) as instance:
+            await introduce(instance, FakeMember("g", "t"))
+            await fetch(instance, "t")
+            version = instance.views.known_version("g", "broker-a:10911")
+            request = instance.views._remoting.request
+
+            async def overtaken(*arguments: Any) -> Command:
+                answer = await request(*arguments)
+                difference = msgpack.packb([version + 1, 2, [[["t"], ["d@1"]]], []])
+                instance.views.notified("g", "broker-a:10911", "root/1", version, difference)
+                return answer
+
+            monkeypatch.setattr(instance.views._remoting, "request", overtaken)
+            assert await fetch(instance, "t") == ("broker-a:10911", ["c@1", "d@1"])
+            told = await instance.views.fetch("g", ["t"], notified=True)
+            assert told is not None
+            assert told.view.version == version + 1
 
     simulate(scenario)
 
