@@ -107,7 +107,7 @@ class _Drawing:
             steps = [Step(at_s=3.0, do="partition", who=who, to=to)]
         else:
             self.at_s = 3.0
-            self._fill(steps, list(_CHANGES), list(_CHANGES.values()), LASTS_S, (2.0, 8.0))
+            self._fill(steps, list(_CHANGES), list(_CHANGES.values()), LASTS_S, (4.0, 16.0))
         session_s = 4.0 if is_split else 60.0
         promise = PromisePart(orphan_s=30.0, stale_s=600.0) if is_split else PromisePart(orphan_s=8.0, wait_s=8.0)
         return Programme(
@@ -206,7 +206,8 @@ def _change_topics(d: _Drawing) -> list[Step]:
     if len(d.topics) < 2:
         return _cut(d)
     who, topic = d.chance.choice(d.members), d.chance.choice(d.topics).name
-    return [d.step("unsubscribe", who, topic=topic), d.step("subscribe", who, topic=topic, after_s=d.seconds(15.0))]
+    away_s = d.seconds(15.0) + (12.0 if d.kind == "calm" else 0.0)  # longer than a message may wait there
+    return [d.step("unsubscribe", who, topic=topic), d.step("subscribe", who, topic=topic, after_s=away_s)]
 
 
 def _scale(d: _Drawing) -> list[Step]:
