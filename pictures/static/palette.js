@@ -20,8 +20,8 @@ export function brush(context, place) {
   const pattern = Math.floor(place / COLOURS.length) % PATTERNS;
   if (pattern === 0) return colour;
   const key = `${place % COLOURS.length} ${pattern}`;
-  if (!made.has(key)) made.set(key, tile(colour, pattern));
-  return context.createPattern(made.get(key), "repeat");
+  if (!made.has(key)) made.set(key, context.createPattern(tile(colour, pattern), "repeat"));
+  return made.get(key);
 }
 
 function tile(colour, pattern) {

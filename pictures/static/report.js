@@ -157,7 +157,7 @@ class GroupPictures {
   drawHeld(held) {
     const rows = [...held.members];
     const row = Math.max(3, Math.min(18, Math.floor(360 / Math.max(1, rows.length))));
-    const width = this.timeline.scroller.clientWidth;
+    const width = this.timeline.width;
     const context = prepared(this.byMember, width, Math.max(18, row * rows.length));
     const gutter = this.timeline.gutter();
     const each = (width - gutter) / SLICES;
@@ -187,7 +187,7 @@ class GroupPictures {
   }
 
   drawCounts(held) {
-    const width = this.timeline.scroller.clientWidth;
+    const width = this.timeline.width;
     const height = 120;
     const context = prepared(this.counts, width, height);
     const gutter = this.timeline.gutter();

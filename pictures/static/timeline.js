@@ -27,6 +27,7 @@ export class Timeline {
     this.queues = null; // places of the queues that are shown; null: all
     this.seen = new Map(); // queue -> the owner that brokers tell of, newer than the trace
     this.frame = 0;
+    this.width = 0; // of the pictures; asked once a frame, because each question may lay out the page anew
     this.build();
     this.resized = new ResizeObserver(() => this.redraw());
     this.resized.observe(this.scroller);
@@ -232,11 +233,11 @@ export class Timeline {
   // --- drawing ---
 
   gutter() {
-    return this.scroller.clientWidth < 600 ? 74 : 170;
+    return this.width < 600 ? 74 : 170;
   }
 
   plotWidth() {
-    return Math.max(50, this.scroller.clientWidth - this.gutter());
+    return Math.max(50, this.width - this.gutter());
   }
 
   x(t) {
@@ -265,8 +266,14 @@ export class Timeline {
     if (this.live) this.to = this.options.now() + this.span * 0.03;
     const total = this.shown.length * this.rowHeight();
     const height = Math.max(44, Math.min(420, total));
-    this.scroller.style.height = `${height}px`;
-    this.spacer.style.height = `${Math.max(0, total - height)}px`;
+    const sizes = `${height} ${total}`;
+    if (this.sizes !== sizes) {
+      this.sizes = sizes;
+      this.scroller.style.height = `${height}px`;
+      this.spacer.style.height = `${Math.max(0, total - height)}px`;
+    }
+    this.width = this.scroller.clientWidth;
+    this.top = this.scroller.scrollTop;
     this.colours = colours();
     this.drawAxis();
     this.drawStrips(height);
@@ -279,14 +286,14 @@ export class Timeline {
   }
 
   drawAxis() {
-    const context = prepared(this.axis, this.scroller.clientWidth, AXIS);
+    const context = prepared(this.axis, this.width, AXIS);
     const step = TICKS.find((each) => (each / this.span) * this.plotWidth() > 90) || 3600000;
     context.font = "12px system-ui, sans-serif";
     context.textAlign = "center";
     context.fillStyle = this.colours.soft;
     const base = this.history.base;
     for (let t = Math.ceil((this.from + base) / step) * step - base; t < this.to; t += step) {
-      if (this.x(t) < this.gutter() + 30 || this.x(t) > this.scroller.clientWidth - 30) continue;
+      if (this.x(t) < this.gutter() + 30 || this.x(t) > this.width - 30) continue;
       context.fillText(clock(base + t, step < 1000 ? 3 : 0), this.x(t), 14);
       context.fillRect(Math.round(this.x(t)), 18, 1, 5);
     }
@@ -304,10 +311,9 @@ export class Timeline {
   }
 
   drawStrips(height) {
-    const width = this.scroller.clientWidth;
-    const context = prepared(this.canvas, width, height);
+    const context = prepared(this.canvas, this.width, height);
     const row = this.rowHeight();
-    const top = this.scroller.scrollTop;
+    const top = this.top;
     const first = Math.floor(top / row);
     const last = Math.min(this.shown.length, Math.ceil((top + height) / row));
     context.save();
