@@ -72,13 +72,13 @@ def test_a_drawn_programme_is_shown_as_a_file_that_can_be_run(tmp_path: Path) ->
     path.write_text(shown.stdout, encoding="utf-8")
     again = CliRunner().invoke(app, ["sim", str(path), "--show"])
     assert again.stdout == shown.stdout
-    assert 'name = "pop-7"' in shown.stdout
+    assert 'name = "order-7"' in shown.stdout
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--kind", "nothing"], "error: no kind 'nothing'; there are plain, order, pop, power, calm, torture"),
+        (["--kind", "nothing"], "error: no kind 'nothing'; there are plain, order, pop, power, calm, transactions"),
         (["no-such-file"], "error: no-such-file: No such file or directory"),
         (["{small}", "--kind", "pop"], "error: --kind is for drawn programmes; leave it out, or the file"),
         (["--seeds", "2", "--events", "x"], "error: --events is for one seed: name it with --seed"),
