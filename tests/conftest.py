@@ -19,20 +19,23 @@ settings.register_profile("ci", derandomize=True, print_blob=True, deadline=None
 settings.register_profile("explore", max_examples=2_000, print_blob=True, deadline=None)
 settings.load_profile("ci")
 
+STYLE = frozenset(f"tests/unit/test_{name}.py" for name in ("prose", "rooms", "tidy"))
+"""They look at every source."""
+
 
 class SharedByProcess(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships no types
     """Every test by itself to whoever is idle, except those that share what takes seconds to make.
 
     Those of `tests/spark` share Spark's session; those in its `drivers` start Java machines of their own, and share
-    what is in their file. Marks of `xdist_group` would say the same, but xdist 3.8 writes them into node ids, where
-    pytest 9.2 does not look.
+    what is in their file; those of the style share the parsed sources. Marks of `xdist_group` would say the same, but
+    xdist 3.8 writes them into node ids, where pytest 9.2 does not look.
     """
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
         if file.startswith("tests/spark/"):
             return file if "/drivers/" in file else "spark"
-        return file if file == "tests/unit/test_tidy.py" else nodeid  # which parses every source
+        return "style" if file in STYLE else nodeid
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:

@@ -6,7 +6,8 @@ executors, each a JVM: one is killed, then one more, then the driver. Nobody kil
 It is one copy from its first driver to its last, looked at twice: nine minutes of a slow machine are no hang, but look
 like one to whoever waits for a test to end.
 
-RLAB_SPARK_KILLS=50 makes the same of a night.
+Each way to be killed comes once: by the query itself, in a batch of each query, and with executors. RLAB_SPARK_KILLS=50
+makes the same of a night.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from tests.spark.spark_cluster import ClusterProcesses
 
 pytestmark = [pytest.mark.spark, pytest.mark.process]
 
-KILLS = int(os.environ.get("RLAB_SPARK_KILLS", "5"))
+KILLS = int(os.environ.get("RLAB_SPARK_KILLS", "3"))
 ROWS = int(os.environ.get("RLAB_SPARK_ROWS", str(8_000 * KILLS)))
 ROWS_PER_BATCH = 2_000
 
