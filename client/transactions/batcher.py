@@ -1,4 +1,4 @@
-"""Batches half messages, and ends: those of one event-loop iteration that go the same way are one request.
+"""Batches half messages, and ends: those of one event-loop iteration that go the same way share requests.
 
 As `client/produce/batcher.py` does for plain sends. Each row still gets its own answer, or the error of the request.
 """
@@ -12,8 +12,9 @@ from typing import Any
 
 import msgpack
 
+from client.produce.batcher import ROWS_PER_REQUEST
 from model.errors import RlabError, error_of
-from model.limits import MAX_BATCH_BYTES, MAX_BATCH_MESSAGES
+from model.limits import MAX_BATCH_BYTES
 from remoting.command import Command
 from remoting.connection import Connection
 from remoting.request_code import RequestCode
@@ -119,8 +120,9 @@ class TransactionBatcher:
         batch.futures.append(future)
         batch.size_bytes += size_bytes
         batch.deadline = min(batch.deadline, deadline)
-        if batch.size_bytes >= MAX_BATCH_BYTES or len(batch.rows) >= MAX_BATCH_MESSAGES:
+        if batch.size_bytes >= MAX_BATCH_BYTES or len(batch.rows) >= ROWS_PER_REQUEST:
             self._send(self._batches.pop(key))
+            batch.connection.flush()
         return future
 
     def _flush(self) -> None:

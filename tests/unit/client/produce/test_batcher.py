@@ -3,6 +3,7 @@ from __future__ import annotations
 import anyio
 import pytest
 
+from client.produce.batcher import ROWS_PER_REQUEST
 from model.errors import RlabError
 from model.message import Message
 from model.message_queue import MessageQueue
@@ -52,6 +53,26 @@ def test_a_send_that_is_alone_is_a_plain_send_and_company_is_one_request(simulat
             RequestCode.SEND_MESSAGE,  # nothing was under way, so the first of three does not wait for the others
             RequestCode.SEND_BATCH_MESSAGE,
         ]
+
+    simulate(scenario, brokers=1, trace=False)
+
+
+def test_a_full_request_leaves_before_the_others_are_added(simulate: Simulate, wire: WireTap) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=1)
+        producer = await cluster.start_producer()
+        first = await producer.send("t", b"first")
+        sent_before: list[int] = []
+
+        async def watched(number: int) -> None:
+            sent_before.append(sum(each.code == RequestCode.SEND_BATCH_MESSAGE for each in wire.sent))
+            await producer.producer.send(Message("t", b"%d" % number), queue=first.queue)
+
+        with producer.simulation.on_host(producer.host):
+            async with anyio.create_task_group() as tasks:
+                for number in range(1 + 2 * ROWS_PER_REQUEST):  # the first leaves alone
+                    tasks.start_soon(watched, number)
+        assert sent_before == [0] * (1 + ROWS_PER_REQUEST) + [1] * ROWS_PER_REQUEST
 
     simulate(scenario, brokers=1, trace=False)
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import anyio
 import pytest
 
+from client.produce.batcher import ROWS_PER_REQUEST
 from model.errors import RlabError
 from model.message import Message
 from remoting.request_code import RequestCode
@@ -14,7 +15,7 @@ from tests.simulation.wire import WireTap, wire
 __all__ = ["wire"]
 
 
-def test_transactions_of_one_turn_share_a_request_for_their_half_messages_and_one_for_their_ends(
+def test_transactions_of_one_turn_share_requests_for_their_half_messages_and_for_their_ends(
     simulate: Simulate, wire: WireTap
 ) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
@@ -34,8 +35,8 @@ def test_transactions_of_one_turn_share_a_request_for_their_half_messages_and_on
                 for n in range(64):
                     tasks.start_soon(transact, b"%d" % n)
         codes = [sent.code for sent in wire.sent]
-        assert codes.count(RequestCode.SEND_HALF_MESSAGE) == 1
-        assert codes.count(RequestCode.END_TRANSACTION) == 1
+        assert codes.count(RequestCode.SEND_HALF_MESSAGE) == 64 // ROWS_PER_REQUEST
+        assert codes.count(RequestCode.END_TRANSACTION) == 64 // ROWS_PER_REQUEST
         await anyio.sleep(1)
         assert sorted(consumer.bodies) == sorted([b"first", *(b"%d" % n for n in range(64) if n != 7)])
 
