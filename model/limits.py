@@ -20,8 +20,7 @@ MAX_UNCOUNTED_FRAME_BYTES = 64 * 1024
 MAX_HEADER_FIELDS = 64
 """A header is a handful of named fields; more is a broken or hostile peer."""
 MAX_HEADER_ITEMS = 16_384
-"""Elements of one list or map inside a header; longer ones belong in the body. And an array of which only the length
-was sent must not make us allocate room for it."""
+"""Elements of one list or map inside a header; a length that was sent without them must not make us allocate room."""
 MAX_ROCKETMQ_HEADER_BYTES = 128 * 1024
 """Longest header of a frame of RocketMQ's protocol: that of a send holds the properties, which have 32 KiB at most."""
 MAX_ROCKETMQ_FIELDS = 256
@@ -245,7 +244,8 @@ DEFAULT_TOPIC_QUEUES = 4
 TEMPLATE_TOPIC_QUEUES = 8
 MAX_BATCH_MESSAGES = 4_096
 MAX_BATCH_BYTES = 1024 * 1024
-"""Payloads of one event-loop iteration beyond which a producer sends a batch without waiting for the rest."""
+ROWS_PER_REQUEST = 16
+"""With so many, sends of one iteration leave: client and broker work side by side, not in turns (docs/speed.md)."""
 MAX_PAYLOAD_BYTES = MAX_BODY_BYTES + 64 * 1024
 """A body with its topic, keys and properties."""
 MAX_KEYS = 64

@@ -12,9 +12,8 @@ from typing import Any
 
 import msgpack
 
-from client.produce.batcher import ROWS_PER_REQUEST
 from model.errors import RlabError, error_of
-from model.limits import MAX_BATCH_BYTES
+from model.limits import MAX_BATCH_BYTES, ROWS_PER_REQUEST
 from remoting.command import Command
 from remoting.connection import Connection
 from remoting.request_code import RequestCode

@@ -3,8 +3,8 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from client.produce.batcher import ROWS_PER_REQUEST
 from model.errors import RlabError
+from model.limits import ROWS_PER_REQUEST
 from model.message import Message
 from model.message_queue import MessageQueue
 from remoting.request_code import RequestCode
