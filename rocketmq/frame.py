@@ -181,12 +181,12 @@ def _text(value: object) -> str:
 
 def _int32(value: object) -> int:
     """A number of 32 bits, which may be written as text."""
-    if type(value) not in (int, str):
+    if not isinstance(value, int | str) or isinstance(value, bool):
         raise ValueError(f"a whole number is expected, got {shown(value)}")
-    number = int(value)  # type: ignore[call-overload]  # `type(...) in` narrows nothing for mypy
+    number = int(value)
     if not -_INT32 <= number < _INT32:
         raise ValueError(f"a number of 32 bits is expected, got {shown(value)}")
-    return int(number)
+    return number
 
 
 def _decode_binary(header: bytes, body: bytes | None) -> Frame:

@@ -56,7 +56,7 @@ def watch_acknowledgements(requests: PopRequests, check: PopCheck, loop: asyncio
 
         return shipped_start(broker_name, acked, note)
 
-    requests.ack, requests.start_ack = ack, start_ack  # type: ignore[method-assign]  # watched
+    requests.ack, requests.start_ack = ack, start_ack  # type: ignore[method-assign]  # this object's, for its run
 
 
 async def watch_brokers(cluster: SimulatedCluster, checks: Mapping[str, PopCheck]) -> None:

@@ -64,7 +64,7 @@ def _shrink_steps(search: _Search) -> None:
         while at < len(search.best.step):
             steps = search.best.step
             rest = steps[:at] + steps[at + size :]
-            if search.smaller(lambda rest=rest: replace(search.best, step=rest)):  # type: ignore[misc]  # a lambda's default
+            if search.smaller(partial(replace, search.best, step=rest)):
                 cut = True
             else:
                 at += size
@@ -77,13 +77,13 @@ def _shrink_clients(search: _Search) -> None:
     """Fewer groups, members, producers, topics and servers; steps of hosts that are gone go with them."""
     for group in search.best.group:
         if len(search.best.group) > 1:
-            search.smaller(lambda group=group: _with_groups(search.best, [g for g in search.best.group if g != group]))  # type: ignore[misc]  # a lambda's default
+            search.smaller(partial(_with_groups, search.best, [other for other in search.best.group if other != group]))
     for name in [group.name for group in search.best.group]:
         _lower(search, partial(_members_of, name=name), partial(_with_members, name=name))
     for topic in search.best.topic:
         if len(search.best.topic) > 1:
             rest = tuple(each for each in search.best.topic if each != topic)
-            search.smaller(lambda rest=rest: _fitting(search.best, topic=rest))  # type: ignore[misc]  # a lambda's default
+            search.smaller(partial(_fitting, search.best, topic=rest))
     cluster = search.best.cluster
     if cluster.name_servers > 1:
         search.smaller(lambda: _fitting(search.best, cluster=replace(search.best.cluster, name_servers=1)))
@@ -99,7 +99,7 @@ def _shrink_numbers(search: _Search) -> None:
     last_s = max((step.at_s for step in search.best.step), default=0.0)
     search.smaller(lambda: replace(search.best, lasts_s=min(search.best.lasts_s, last_s + 1.0)))
     for index in range(len(search.best.topic)):
-        _lower(search, lambda best, at=index: best.topic[at].queues, partial(_with_queues, at=index))  # type: ignore[misc]  # a lambda's default
+        _lower(search, partial(_queues_of, at=index), partial(_with_queues, at=index))
 
 
 def _lower(search: _Search, value: Callable[[Programme], int], make: Callable[[Programme, int], Programme]) -> None:
@@ -107,12 +107,16 @@ def _lower(search: _Search, value: Callable[[Programme], int], make: Callable[[P
     while True:
         n = value(search.best)
         lower = [fewer for fewer in dict.fromkeys((n // 2, n - 1)) if fewer >= 1]
-        if not any(search.smaller(lambda fewer=fewer: make(search.best, fewer)) for fewer in lower):  # type: ignore[misc]  # a lambda's default
+        if not any(search.smaller(partial(make, search.best, fewer)) for fewer in lower):
             return
 
 
 def _members_of(programme: Programme, name: str) -> int:
     return next(group.members for group in programme.group if group.name == name)
+
+
+def _queues_of(programme: Programme, at: int) -> int:
+    return programme.topic[at].queues
 
 
 def _with_queues(programme: Programme, queues: int, at: int) -> Programme:
