@@ -16,10 +16,10 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from client.allocate import AllocateMessageQueueStrategy, position_of
-from model.message_queue import MessageQueue
-from simulation.cluster.cluster import SimulatedCluster
-from simulation.kernel.run import Simulation, run_simulation
+from rlab.client.allocate import AllocateMessageQueueStrategy, position_of
+from rlab.model.message_queue import MessageQueue
+from rlab.simulation.cluster.cluster import SimulatedCluster
+from rlab.simulation.kernel.run import Simulation, run_simulation
 
 
 class AllocateMessageQueueByWeight:

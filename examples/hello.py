@@ -15,12 +15,12 @@ from pathlib import Path
 
 import anyio
 
-from broker.broker import run_broker
-from broker.config import BrokerConfig
-from client import ConsumeFrom, Message, MessageExt, Producer, PushConsumer
-from client.admin.admin import Admin
-from namesrv.config import NameServerConfig
-from namesrv.server import run_name_server
+from rlab.broker.broker import run_broker
+from rlab.broker.config import BrokerConfig
+from rlab.client import ConsumeFrom, Message, MessageExt, Producer, PushConsumer
+from rlab.client.admin.admin import Admin
+from rlab.namesrv.config import NameServerConfig
+from rlab.namesrv.server import run_name_server
 
 MESSAGES = 10
 

@@ -15,11 +15,11 @@ from pathlib import Path
 
 import anyio
 
-from client import ConsumeFrom
-from client.options import ConsumeOrder
-from model.message import MessageExt
-from simulation.cluster.cluster import SimulatedCluster
-from simulation.kernel.run import Simulation, run_simulation
+from rlab.client import ConsumeFrom
+from rlab.client.options import ConsumeOrder
+from rlab.model.message import MessageExt
+from rlab.simulation.cluster.cluster import SimulatedCluster
+from rlab.simulation.kernel.run import Simulation, run_simulation
 
 ACCOUNTS, BALANCES = ("anna", "ben", "carla", "dora"), 10
 

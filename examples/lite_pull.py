@@ -15,11 +15,11 @@ from pathlib import Path
 
 import anyio
 
-from broker.broker import run_broker
-from broker.config import BrokerConfig
-from client import Admin, ConsumeFrom, LitePullConsumer, Message, MessageQueue, Producer
-from namesrv.config import NameServerConfig
-from namesrv.server import run_name_server
+from rlab.broker.broker import run_broker
+from rlab.broker.config import BrokerConfig
+from rlab.client import Admin, ConsumeFrom, LitePullConsumer, Message, MessageQueue, Producer
+from rlab.namesrv.config import NameServerConfig
+from rlab.namesrv.server import run_name_server
 
 TOPIC, MESSAGES = "greetings", 12
 

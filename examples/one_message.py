@@ -21,14 +21,14 @@ from typing import Any, cast
 import anyio
 import msgpack
 
-from client import Message
-from model.record import HEADER, HEADER_BYTES
-from remoting.codec import CODEC
-from remoting.command import RESPONSE, Command
-from remoting.request_code import RequestCode
-from remoting.wire.docs import byte_rows
-from simulation.cluster.cluster import BROKER_PORT, SimulatedCluster
-from simulation.kernel.run import Simulation, run_simulation
+from rlab.client import Message
+from rlab.model.record import HEADER, HEADER_BYTES
+from rlab.remoting.codec import CODEC
+from rlab.remoting.command import RESPONSE, Command
+from rlab.remoting.request_code import RequestCode
+from rlab.remoting.wire.docs import byte_rows
+from rlab.simulation.cluster.cluster import BROKER_PORT, SimulatedCluster
+from rlab.simulation.kernel.run import Simulation, run_simulation
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "one-message.md"
 RECORD_FIELDS = (

@@ -17,9 +17,9 @@ from pathlib import Path
 
 import anyio
 
-from model.message import MessageExt
-from simulation.cluster.cluster import SimulatedCluster
-from simulation.cluster.scenes import Began, Scene, filled_with, now, render
+from rlab.model.message import MessageExt
+from rlab.simulation.cluster.cluster import SimulatedCluster
+from rlab.simulation.cluster.scenes import Began, Scene, filled_with, now, render
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "one-rebalance.md"
 SESSION_TIMEOUT_S = 6.0

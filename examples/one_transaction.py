@@ -16,10 +16,10 @@ from pathlib import Path
 
 import anyio
 
-from client import Message, MessageExt, TransactionState
-from simulation.cluster.clients import SimulatedTransactionProducer
-from simulation.cluster.cluster import SimulatedCluster
-from simulation.cluster.scenes import Began, Scene, filled_with, now, render
+from rlab.client import Message, MessageExt, TransactionState
+from rlab.simulation.cluster.clients import SimulatedTransactionProducer
+from rlab.simulation.cluster.cluster import SimulatedCluster
+from rlab.simulation.cluster.scenes import Began, Scene, filled_with, now, render
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "transactions.md"
 GROUP, TOPIC = "shop", "payments"

@@ -23,13 +23,13 @@ from pathlib import Path
 
 import anyio
 
-from broker.broker import run_broker
-from broker.config import BrokerConfig
-from broker.transactions.table import TransactionOptions
-from client import ConsumeFrom, Message, MessageExt, PushConsumer, TransactionProducer, TransactionState
-from client.admin.admin import Admin
-from namesrv.config import NameServerConfig
-from namesrv.server import run_name_server
+from rlab.broker.broker import run_broker
+from rlab.broker.config import BrokerConfig
+from rlab.broker.transactions.table import TransactionOptions
+from rlab.client import ConsumeFrom, Message, MessageExt, PushConsumer, TransactionProducer, TransactionState
+from rlab.client.admin.admin import Admin
+from rlab.namesrv.config import NameServerConfig
+from rlab.namesrv.server import run_name_server
 
 ORDERS = "create table if not exists orders (message_id text primary key, cents integer, state text not null)"
 PAYMENTS = "create table if not exists payments (message_id text primary key, cents integer not null)"

@@ -18,12 +18,12 @@ from pathlib import Path
 
 import anyio
 
-from broker.broker import run_broker
-from broker.config import BrokerConfig
-from client import ConsumeFrom, Message, MessageExt, PopConsumer, Producer, PushConsumer
-from client.admin.admin import Admin
-from namesrv.config import NameServerConfig
-from namesrv.server import run_name_server
+from rlab.broker.broker import run_broker
+from rlab.broker.config import BrokerConfig
+from rlab.client import ConsumeFrom, Message, MessageExt, PopConsumer, Producer, PushConsumer
+from rlab.client.admin.admin import Admin
+from rlab.namesrv.config import NameServerConfig
+from rlab.namesrv.server import run_name_server
 
 MESSAGES = 200
 QUICK_S, SLOW_S = 0.01, 0.2

@@ -16,13 +16,13 @@ from pathlib import Path
 
 import anyio
 
-from broker.broker import run_broker
-from broker.config import BrokerConfig
-from client import MessageExt, PushConsumer
-from client.admin.admin import Admin
-from client.admin.records import GroupInfo
-from namesrv.config import NameServerConfig
-from namesrv.server import run_name_server
+from rlab.broker.broker import run_broker
+from rlab.broker.config import BrokerConfig
+from rlab.client import MessageExt, PushConsumer
+from rlab.client.admin.admin import Admin
+from rlab.client.admin.records import GroupInfo
+from rlab.namesrv.config import NameServerConfig
+from rlab.namesrv.server import run_name_server
 
 GROUP, TOPIC = "billing", "orders"
 

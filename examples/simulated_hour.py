@@ -17,12 +17,12 @@ from time import perf_counter
 
 import anyio
 
-from figures.history.delivery import DeliveryCheck
-from model.errors import RlabError
-from model.events import Event
-from simulation.cluster.clients import SimulatedConsumer, SimulatedProducer
-from simulation.cluster.cluster import SimulatedCluster
-from simulation.kernel.run import Simulation, run_simulation
+from rlab.figures.history.delivery import DeliveryCheck
+from rlab.model.errors import RlabError
+from rlab.model.events import Event
+from rlab.simulation.cluster.clients import SimulatedConsumer, SimulatedProducer
+from rlab.simulation.cluster.cluster import SimulatedCluster
+from rlab.simulation.kernel.run import Simulation, run_simulation
 
 SEED = 7
 MINUTE_S = 60.0

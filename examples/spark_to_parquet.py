@@ -22,9 +22,9 @@ from pathlib import Path
 
 import anyio
 
-from client import Message, Producer
-from pipeline.source.reader import resolve_offsets
-from pipeline.spark.session import spark_session
+from rlab.client import Message, Producer
+from rlab.pipeline.source.reader import resolve_offsets
+from rlab.pipeline.spark.session import spark_session
 
 MESSAGES = 40_000
 BATCH = 500
@@ -100,7 +100,7 @@ def job(arguments: list[str], folder: str) -> Iterator[subprocess.Popen[str]]:
 @contextmanager
 def cluster() -> Iterator[str]:
     """Run a name server and a broker with a topic; yields the address that clients need."""
-    command = [sys.executable, "-m", "cli.main", "cluster", "--port", "0", "--brokers", "1", "--topic", "orders"]
+    command = [sys.executable, "-m", "rlab.cli.main", "cluster", "--port", "0", "--brokers", "1", "--topic", "orders"]
     with subprocess.Popen([*command, "--queues", "4", "--json"], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         try:

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from client.allocate import (
+from rlab.client.allocate import (
     AllocateMachineRoomNearby,
     AllocateMessageQueueAveragely,
     AllocateMessageQueueBalancedSticky,
@@ -28,10 +28,10 @@ from client.allocate import (
     AllocateMessageQueueStrategy,
     md5_hash,
 )
-from client.allocate.registry import BUILT_IN_STRATEGIES
-from client.rebalance.plan import allocate_target
-from model.heartbeat import GroupView, MessageModel
-from model.message_queue import MessageQueue
+from rlab.client.allocate.registry import BUILT_IN_STRATEGIES
+from rlab.client.rebalance.plan import allocate_target
+from rlab.model.heartbeat import GroupView, MessageModel
+from rlab.model.message_queue import MessageQueue
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "strategies.md"
 BROKERS = ("room1@a", "room2@b", "room1@c", "room2@d")

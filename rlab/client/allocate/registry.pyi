@@ -1,0 +1,1 @@
+from client.allocate.registry import *

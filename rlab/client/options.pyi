@@ -1,0 +1,1 @@
+from client.options import *

@@ -1,0 +1,1 @@
+from client.rebalance.plan import *

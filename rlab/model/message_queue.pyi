@@ -1,0 +1,1 @@
+from model.message_queue import *

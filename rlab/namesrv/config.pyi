@@ -1,0 +1,1 @@
+from namesrv.config import *

@@ -1,0 +1,1 @@
+from namesrv.server import *

@@ -1,0 +1,1 @@
+from pipeline.report.job import *

@@ -1,0 +1,1 @@
+from pipeline.source.progress import *

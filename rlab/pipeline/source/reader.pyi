@@ -1,0 +1,1 @@
+from pipeline.source.reader import *

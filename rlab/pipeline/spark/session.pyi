@@ -1,0 +1,1 @@
+from pipeline.spark.session import *

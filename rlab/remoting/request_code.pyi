@@ -1,0 +1,1 @@
+from remoting.request_code import *

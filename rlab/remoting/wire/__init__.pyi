@@ -1,0 +1,1 @@
+from remoting.wire import *

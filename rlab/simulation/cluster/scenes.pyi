@@ -1,0 +1,1 @@
+from simulation.cluster.scenes import *

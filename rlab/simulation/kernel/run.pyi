@@ -1,0 +1,1 @@
+from simulation.kernel.run import *
