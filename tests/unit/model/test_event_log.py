@@ -147,6 +147,11 @@ def test_each_line_has_every_column() -> None:
     assert tuple(json.loads(line)) == Event._fields
 
 
+def test_a_file_that_an_editor_has_marked_as_utf_8_is_read() -> None:
+    event = Event(1.0, "n", 1, "K")
+    assert decode_events(b"\xef\xbb\xbf" + encode_events([event])) == ([event], 0)
+
+
 @pytest.mark.parametrize(
     "line", [b"{", b"[]", b"7", b'{"t_ms": 1}', b'{"t_ms": "1", "node": "n", "seq": 1, "kind": "K"}', b"[" * 100_000]
 )
