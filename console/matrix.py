@@ -52,7 +52,7 @@ class _Why:
     """Why a queue is not where it belongs."""
 
     def __init__(self, info: GroupInfo) -> None:
-        self._info = info
+        self._is_broadcasting = info.broadcasting
         self._members = {member.client_id: member for member in info.members}
         self._away = frozenset(info.unreachable)
         self._stranded = frozenset(info.stranded)
@@ -68,13 +68,13 @@ class _Why:
             return f"the group is switched off at {queue.broker_name}"
         if queue in self._stranded:
             return "the members' strategies give it to nobody"
-        if len(targets) > 1 and not self._info.broadcasting:
+        if len(targets) > 1 and not self._is_broadcasting:
             return f"members disagree: {len(targets)} of them believe that it is theirs"
         if owner is not None and owner not in self._members:
             return f"{owner} is gone, and its lease has not ended yet"
         if owner is not None and self._members[owner].suspended:
             return f"{owner} is suspended: it calls no listener"
-        if progress.settled or self._info.broadcasting or queue.topic in self._popped:
+        if progress.settled or self._is_broadcasting or queue.topic in self._popped:
             return ""
         return self._moving(owner, targets)
 

@@ -36,9 +36,10 @@ PROGRESS_INTERVAL_S = 0.4
 GROUP_INTERVAL_S = 2.0
 COUNTS_INTERVAL_S = 2.0
 OVERVIEW_INTERVAL_S = 2.0
-SHARE = 20
-"""A poll is repeated after at least so many times the processor time that it took: they take a twentieth of a core. Not
-after its length, which would tell the page late on a busy machine."""
+SHARE = 25
+"""A poll is repeated after at least so many times the processor time that it took. The polls of owners and those of
+the whole group take a twenty-fifth of a core each at most. Not after its length, which would tell the page late on a
+busy machine."""
 IDLE_S = 120.0
 """How long a subject is followed after its last page has gone: one that comes back within it reads on."""
 HISTORY_MS = 3_600_000.0
@@ -181,19 +182,20 @@ class Watcher:
     async def _poll_group(self, group: str, subject: Subject) -> None:
         """Ask after the owners often, after all of the group rarely, until nobody looks any more."""
         loop = asyncio.get_running_loop()
-        group_due = counts_due = 0.0
+        group_due = earliest = counts_due = 0.0
         while self._groups.get(group) is subject and (subject.pages or loop.time() < subject.left_at + IDLE_S):
             began, worked = loop.time(), time.process_time()
             is_whole = began >= group_due
             try:
                 if is_whole or subject.info is None:
                     subject.info = await self.admin.group(group)
-                    group_due = loop.time() + max(GROUP_INTERVAL_S, SHARE * (time.process_time() - worked))
+                    earliest = loop.time() + SHARE * (time.process_time() - worked)
+                    group_due = max(earliest, loop.time() + GROUP_INTERVAL_S)
                 else:
                     progress = await self.admin.progress(group)
                     subject.info = with_progress(subject.info, progress)
                     if {each.queue for each in progress} != {each.queue for each in subject.info.queues}:
-                        group_due = 0.0  # it has other queues now
+                        group_due = earliest  # it has other queues now
                 problem = ""
             except GroupNotExist:
                 subject.info, problem = None, "no broker knows this group: nobody has consumed with it yet"
@@ -204,7 +206,7 @@ class Watcher:
                 counts_due = began + COUNTS_INTERVAL_S
             moved = self._publish_rows(subject, problem, counts=with_counts)
             if moved:
-                group_due = min(group_due, loop.time() + PROGRESS_INTERVAL_S)  # targets may have changed with it
+                group_due = max(earliest, min(group_due, loop.time() + PROGRESS_INTERVAL_S))  # so may have targets
             subject.loaded.set()
             took = 0.0 if is_whole else time.process_time() - worked
             await anyio.sleep(max(PROGRESS_INTERVAL_S, SHARE * took))

@@ -32,6 +32,8 @@ from model.message_queue import MessageQueue
 from model.names import is_retry_topic
 
 NONE = -1
+PICTURE_KINDS = KINDS | MOVE_KINDS
+"""Kinds of events that a picture is drawn from."""
 
 
 class Names:

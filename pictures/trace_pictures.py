@@ -15,7 +15,7 @@ from figures.changes import Changes
 from figures.records import order_of
 from model.events import Event
 from model.limits import MAX_HELD_EVENTS, MAX_PICTURES, TRACE_FLUSH_INTERVAL_S
-from pictures.group_picture import GroupPicture
+from pictures.group_picture import PICTURE_KINDS, GroupPicture
 
 SETTLE_MS = 2_500.0
 """How long an event is held, so that those of other nodes may come before it: nodes send theirs once a second, and the
@@ -38,6 +38,8 @@ class TracePictures:
     def take(self, events: Iterable[Event]) -> None:
         """Hold events until they are old enough; beyond `MAX_HELD_EVENTS` the oldest are drawn at once."""
         for event in events:
+            if event.kind not in PICTURE_KINDS:
+                continue
             heapq.heappush(self._held, (order_of(event), event))
             if len(self._held) > MAX_HELD_EVENTS:
                 self._draw(heapq.heappop(self._held)[1])

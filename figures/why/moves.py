@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from figures.changes import Changes
-from figures.records import order_of
 from figures.why.causes import STEPS, Causes, Learned
 from model.events import Event, EventKind
 from model.message_queue import MessageQueue
@@ -57,6 +56,9 @@ class MoveStep(StrEnum):
     ACQUIRED = "acquired"
     PULL = "first pull"
     MESSAGE = "first message"
+
+
+_PLACES = {step: place for place, step in enumerate(MoveStep)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +224,7 @@ class MoveTracker:
         from_ms = root.t_ms if root is not None else 0.0
         ordered = sorted(
             ((step, event) for step, event in steps.items() if event.t_ms >= from_ms or step is MoveStep.CHANGE),
-            key=lambda each: (order_of(each[1])[0], list(MoveStep).index(each[0])),
+            key=lambda each: (each[1].t_ms, _PLACES[each[0]]),
         )
         before_ms, stages = ordered[0][1].t_ms, []
         for step, event in ordered:

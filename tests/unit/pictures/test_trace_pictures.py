@@ -49,6 +49,16 @@ def test_more_events_than_are_held_are_drawn_at_once(monkeypatch: pytest.MonkeyP
     assert pictures.groups["g"].document()["changes"] == [1_000, 0, 0, 1]
 
 
+def test_events_that_no_picture_shows_take_no_place_from_those_that_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trace_pictures, "MAX_HELD_EVENTS", 1)
+    pictures = TracePictures(0.0)
+
+    shown_nowhere = Event(1_001, "b", 1, EventKind.OFFSET_COMMITTED.value, "b/1", "g", "t", "b", 0, "c1")
+    pictures.take([owned(1_000, "c1", 0), shown_nowhere])
+
+    assert pictures.groups == {}, "the first still waits for events of other nodes"
+
+
 def test_groups_beyond_the_bound_are_not_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     assert MAX_PICTURES > 1
     monkeypatch.setattr(trace_pictures, "MAX_PICTURES", 1)
