@@ -62,7 +62,7 @@ export function follow(path, group, start, update) {
       start(document);
       open(document.id);
     } catch (error) {
-      connection(false, error.message);
+      connection("lost", error.message);
       again = setTimeout(load, 1500);
     }
   }
@@ -70,10 +70,10 @@ export function follow(path, group, start, update) {
     const query = new URLSearchParams({ after: id });
     if (group !== null) query.set("group", group);
     stream = new EventSource(`/api/stream?${query}`);
-    stream.onopen = () => connection(true, "");
+    stream.onopen = () => connection("live");
     stream.onmessage = (event) => update(JSON.parse(event.data));
     stream.onerror = () => {
-      connection(false, "");
+      connection("lost");
       if (stream.readyState === EventSource.CLOSED) {
         clearTimeout(again);
         again = setTimeout(load, 1500);
@@ -84,7 +84,7 @@ export function follow(path, group, start, update) {
       if (!ended) load();
     });
   }
-  connection(false, "");
+  connection("connecting");
   load();
   return () => {
     ended = true;
@@ -100,11 +100,13 @@ function loadedOnce() {
   element.className = "soft";
 }
 
-function connection(open, problem) {
+const STATES = { live: ["good", "● live"], connecting: ["soft", "○ connecting …"], lost: ["bad", "○ not connected; trying again"] };
+
+function connection(state, problem = "") {
   const element = document.getElementById("connection");
-  const read = session.allow_changes ? "changes allowed" : "read-only";
-  setText(element, open ? `● live, ${read}` : `○ not connected; trying again. ${problem}`);
-  element.className = open ? "good" : "bad";
+  const [kind, text] = STATES[state];
+  setText(element, `${text}, ${session.allow_changes ? "changes allowed" : "read-only"}${problem ? `. ${problem}` : ""}`);
+  element.className = kind;
 }
 
 function navigation() {
@@ -185,8 +187,9 @@ document.addEventListener("click", (event) => {
   document.getElementById("view").focus();
 });
 addEventListener("popstate", show);
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", applyTheme);
 applyTheme();
 getJson("/api/session")
   .then((found) => Object.assign(session, found))
-  .catch((error) => connection(false, error.message))
+  .catch((error) => connection("lost", error.message))
   .finally(show);

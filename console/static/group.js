@@ -1,17 +1,20 @@
 // One group: its matrix, its timeline, its rebalances, and the moves of one of them as waterfalls. The address has the
 // moment, the window, the rebalance and the member that are shown.
 
-import { clock, duration, fill, h, number, setText, shortName, table } from "/static/pictures/dom.js";
-import { History, NONE } from "/static/pictures/history.js";
+import { clock, duration, fill, h, number, setText, shortName, table, tableRow } from "/static/pictures/dom.js";
+import { History, NONE, inNameOrder } from "/static/pictures/history.js";
 import { swatchClass } from "/static/pictures/palette.js";
 import { Timeline } from "/static/pictures/timeline.js";
 import { waterfall } from "/static/pictures/waterfall.js";
 import { follow, getJson, remember } from "./app.js";
+import { LiveList } from "./later.js";
 import { Matrix } from "./matrix.js";
 
 const MOST_REBALANCES = 100;
 const MOST_MOVES = 50;
 const REDRAW_MS = 250;
+const REBALANCES = ["time (UTC)", "because", ">members", ">moved", ">needed", ">took", ">no owner", ">two owners"];
+const MEMBERS = ["client id", "address", "mode", "strategy", ">queues", "state"];
 
 export function groupView(view, name) {
   return new GroupView(view, name).start();
@@ -23,6 +26,7 @@ class GroupView {
     this.query = new URLSearchParams(location.search);
     this.history = null;
     this.rows = new Map();
+    this.sorted = []; // their queues
     this.state = null;
     this.memberList = [];
     this.moment = null;
@@ -31,10 +35,14 @@ class GroupView {
     this.tiles = h("ul", { class: "tiles" });
     this.moved = h("p", { class: "hint", role: "status" });
     this.legend = h("ul", { class: "legend", "aria-label": "Consumers; choose one to highlight it" });
+    this.legendList = new LiveList(this.legend);
     this.timelineBox = h("div", {});
-    this.rebalances = h("div", {});
+    this.rebalances = table(REBALANCES, [], "Rebalances");
+    this.rebalanceRows = new LiveList(this.rebalances.querySelector("tbody"));
+    this.rebalanceCount = h("p", { class: "hint" });
     this.moves = h("div", { "aria-live": "polite" });
-    this.members = h("div", {});
+    this.members = table(MEMBERS, [], "Members");
+    this.memberRows = new LiveList(this.members.querySelector("tbody"));
     this.matrix = new Matrix((client) => this.placeOf(client));
     fill(
       view,
@@ -50,6 +58,7 @@ class GroupView {
       this.legend,
       this.timelineBox,
       h("h2", {}, "Rebalances"),
+      this.rebalanceCount,
       this.rebalances,
       this.moves,
       h("h2", {}, "Members"),
@@ -95,6 +104,7 @@ class GroupView {
     this.history = new History(found);
     this.places = new Map(this.history.clients.map((client, place) => [client, place]));
     this.rows.clear();
+    this.sorted = [];
     if (this.timeline) {
       this.timeline.history = this.history;
     } else {
@@ -131,9 +141,9 @@ class GroupView {
     if (news.state) this.state = news.state;
     if (news.member_list) this.memberList = news.member_list;
     if (news.clients || news.member_list) this.drawMembers();
-    if (news.rows || news.gone || news.queues) this.sorted = [...this.rows.keys()].sort((a, b) => a.localeCompare(b, "en", { numeric: true }));
+    if (this.sorted.length !== this.rows.size || (news.gone || []).length) this.sorted = inNameOrder(this.rows.keys());
     if (news.rows || news.gone || news.queues) this.tellTimeline();
-    this.drawMatrix();
+    if (this.moment === null || news.queues || news.changes) this.drawMatrix();
     this.drawTiles();
     this.timeline.redraw();
   }
@@ -157,7 +167,7 @@ class GroupView {
     const members = this.memberList.map((each) => each.id);
     if (this.moment === null) {
       setText(this.moved, "Now, as the brokers say twice a second.");
-      this.matrix.show((this.sorted || []).map((name) => this.rows.get(name)), members);
+      this.matrix.show(this.sorted.map((name) => this.rows.get(name)), members);
       return;
     }
     setText(this.moved, `As of ${clock(this.history.base + this.moment, 3)} UTC, by the trace: ${number(this.history.membersAt(this.moment))} members. Lag is known for now only.`);
@@ -196,57 +206,54 @@ class GroupView {
   }
 
   drawMembers() {
-    const highlighted = this.timeline ? this.timeline.member : NONE;
-    fill(
-      this.legend,
-      this.memberList.map((member) => {
-        const place = this.placeOf(member.id);
+    const highlighted = this.timeline.member;
+    this.legendList.show(
+      this.memberList.map(({ id }) => {
+        const place = this.placeOf(id);
         const choose = () => {
           this.timeline.member = this.timeline.member === place ? NONE : place;
           this.timeline.redraw();
           this.drawMembers();
         };
-        return h("li", {}, h("button", { type: "button", "aria-pressed": String(highlighted === place), title: member.id, onclick: choose }, h("i", { class: swatchClass(place) }), shortName(member.id)));
+        const isChosen = highlighted === place;
+        return [id, `${place} ${isChosen}`, () => h("li", {}, h("button", { type: "button", "aria-pressed": String(isChosen), title: id, onclick: choose }, h("i", { class: swatchClass(place) }), shortName(id)))];
       }),
     );
-    fill(
-      this.members,
-      table(
-        ["client id", "address", "mode", "strategy", ">queues", "state"],
-        this.memberList.map((each) => [each.id, each.address || "not connected", each.mode, each.strategy, number(each.queues), each.suspended ? h("span", { class: "warn" }, "suspended") : "consumes"]),
-        "Members",
-      ),
+    this.memberRows.show(
+      this.memberList.map((each) => {
+        const state = () => (each.suspended ? h("span", { class: "warn" }, "suspended") : "consumes");
+        return [each.id, JSON.stringify(each), () => tableRow(MEMBERS, [each.id, each.address || "not connected", each.mode, each.strategy, number(each.queues), state()])];
+      }),
     );
   }
 
   drawRebalances() {
-    const all = this.history.sortedRebalances().reverse();
-    const shown = all.slice(0, MOST_REBALANCES);
-    if (!shown.length) {
-      fill(this.rebalances, h("p", { class: "soft" }, "No rebalance in the last hour."));
-      return;
-    }
-    const chosen = (each) => each.cause === this.chosen;
-    fill(
-      this.rebalances,
-      h("p", { class: "hint" }, `${number(all.length)} rebalances${all.length > shown.length ? `, the latest ${shown.length} of them` : ""}. Choose one to see the way of each queue.`),
-      table(
-        ["time (UTC)", "because", ">members", ">moved", ">needed", ">took", ">no owner", ">two owners"],
-        shown.map((each) => [
-          clock(this.history.base + each.began, 3),
-          h("button", { type: "button", class: "plain", "aria-expanded": String(chosen(each)), onclick: () => this.choose(each.cause) }, each.because),
-          each.members < 0 ? "–" : number(each.members),
-          number(each.moves),
-          number(each.needed),
-          duration(each.ended - each.began),
-          duration(each.orphan_ms),
-          duration(each.double_ms),
-        ]),
-        "Rebalances",
-      ),
+    const all = this.history.sorted;
+    const shown = all.slice(-MOST_REBALANCES).reverse();
+    this.rebalances.hidden = !shown.length;
+    const more = all.length > shown.length ? `, the latest ${shown.length} of them` : "";
+    setText(this.rebalanceCount, shown.length ? `${number(all.length)} rebalances${more}. Choose one to see the way of each queue.` : "No rebalance in the last hour.");
+    this.rebalanceRows.show(
+      shown.map((each) => {
+        const isChosen = each.cause === this.chosen;
+        return [each.cause, `${isChosen} ${JSON.stringify(each)}`, () => this.rebalanceRow(each, isChosen)];
+      }),
     );
-    const rows = this.rebalances.querySelectorAll("tbody tr");
-    shown.forEach((each, n) => rows[n].classList.toggle("chosen", chosen(each)));
+  }
+
+  rebalanceRow(each, isChosen) {
+    const row = tableRow(REBALANCES, [
+      clock(this.history.base + each.began, 3),
+      h("button", { type: "button", class: "plain", "aria-expanded": String(isChosen), onclick: () => this.choose(each.cause) }, each.because),
+      each.members < 0 ? "–" : number(each.members),
+      number(each.moves),
+      number(each.needed),
+      duration(each.ended - each.began),
+      duration(each.orphan_ms),
+      duration(each.double_ms),
+    ]);
+    row.classList.toggle("chosen", isChosen);
+    return row;
   }
 
   choose(cause) {

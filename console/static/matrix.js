@@ -1,11 +1,12 @@
 // The rows of a group, of which only those that can be seen are in the page: a thousand queues scroll like ten. Beside
 // them a grid with a column for each consumer: a filled cell owns, an outlined one is the target.
 
+import { colours, prepared } from "/static/pictures/canvas.js";
 import { h, number, setText, shortName } from "/static/pictures/dom.js";
 import { brush, swatchClass } from "/static/pictures/palette.js";
-import { colours, prepared } from "/static/pictures/timeline.js";
 
 const HEADS = ["queue", "owner", "target", "lag", "in flight", "why"];
+const IN_ORDER_MS = 300;
 const narrow = matchMedia("(max-width: 700px)");
 
 export class Matrix {
@@ -14,10 +15,16 @@ export class Matrix {
     this.placeOf = placeOf;
     this.rows = []; // [queue, owner, targets, lag, in flight, why]
     this.members = [];
-    this.first = 0;
-    this.pool = [];
+    this.pool = []; // a row of the page shows the places that leave its own number when divided by their number
     this.frame = 0;
-    this.box = h("div", { class: "rows-box", tabindex: "0", role: "rowgroup", "aria-label": "Queues; arrow keys scroll", onscroll: () => this.redraw() });
+    this.top = this.boxHeight = 0; // of the box, as its events told: a question in a frame would lay out the page anew
+    this.total = this.height = this.first = -1;
+    this.sorting = 0;
+    const scrolled = () => {
+      this.top = this.box.scrollTop;
+      this.redraw();
+    };
+    this.box = h("div", { class: "rows-box", tabindex: "0", role: "rowgroup", "aria-label": "Queues; arrow keys scroll", onscroll: scrolled });
     this.spacer = h("div", { role: "presentation" });
     this.box.append(this.spacer);
     this.grid = h("canvas", { "aria-hidden": "true" });
@@ -30,12 +37,16 @@ export class Matrix {
       this.box,
     );
     this.element = h("div", { class: "matrix" }, this.tableElement, h("div", { class: "grid-side" }, this.gridHead, this.gridBox));
-    this.resized = new ResizeObserver(() => this.redraw());
+    this.resized = new ResizeObserver(() => {
+      this.boxHeight = this.box.clientHeight;
+      this.redraw();
+    });
     this.resized.observe(this.box);
   }
 
   close() {
     this.resized.disconnect();
+    clearTimeout(this.sorting);
     cancelAnimationFrame(this.frame);
     this.frame = -1;
   }
@@ -62,22 +73,36 @@ export class Matrix {
   draw() {
     const height = this.rowHeight();
     const total = this.rows.length * height;
-    const shownHeight = `${Math.max(height, Math.min(420, total))}px`;
-    if (this.box.style.height !== shownHeight) this.box.style.height = shownHeight;
-    const spaced = `${total}px`;
-    if (this.spacer.style.height !== spaced) this.spacer.style.height = spaced;
-    this.tableElement.setAttribute("aria-rowcount", String(this.rows.length + 1));
-    const top = this.box.scrollTop;
-    const visible = Math.ceil(this.box.clientHeight / height) + 2;
-    this.first = Math.max(0, Math.min(Math.floor(top / height), this.rows.length - visible + 1));
+    if (total !== this.total || height !== this.height) {
+      this.total = total;
+      this.height = height;
+      this.box.style.height = `${Math.max(height, Math.min(420, total))}px`;
+      this.spacer.style.height = `${total}px`;
+      this.tableElement.setAttribute("aria-rowcount", String(this.rows.length + 1));
+    }
+    const visible = Math.ceil(this.boxHeight / height) + 2;
     while (this.pool.length < visible) this.pool.push(this.newRow());
-    this.pool.forEach((row, n) => this.fillRow(row, this.first + n, height));
-    if (!narrow.matches) this.drawGrid(top, height);
+    const first = Math.max(0, Math.min(Math.floor(this.top / height), this.rows.length - visible + 1));
+    for (let place = first; place < first + this.pool.length; place += 1) {
+      this.fillRow(this.pool[place % this.pool.length], place, height);
+    }
+    if (first !== this.first) {
+      this.first = first;
+      clearTimeout(this.sorting);
+      this.sorting = setTimeout(() => this.inOrder(), IN_ORDER_MS);
+    }
+    if (!narrow.matches) this.drawGrid(this.top, height);
+  }
+
+  // Who reads by ear gets the rows in the order of the document, which is that of the picture once it stands still.
+  inOrder() {
+    const size = this.pool.length;
+    for (let n = 0; n < size; n += 1) this.box.append(this.pool[(this.first + n) % size].element);
   }
 
   newRow() {
     const cell = (name) => h("span", { role: "cell", class: name });
-    const row = { element: h("div", { class: "matrix-row", role: "row" }), top: -1 };
+    const row = { element: h("div", { class: "matrix-row", role: "row", hidden: true }), key: "" };
     row.queue = cell("queue");
     row.swatch = h("i", { class: "sw" });
     row.ownerName = h("span", {});
@@ -93,15 +118,14 @@ export class Matrix {
 
   fillRow(row, place, height) {
     const data = this.rows[place];
+    const swatch = data === undefined || data[1] === null ? "" : swatchClass(this.placeOf(data[1]));
+    const key = data === undefined ? "" : `${place} ${height} ${swatch} ${data.join("\n")}`;
+    if (row.key === key) return;
+    row.key = key;
     row.element.hidden = data === undefined;
     if (data === undefined) return;
     const [queue, owner, targets, lag, flight, why] = data;
-    const top = place * height;
-    if (row.top !== top) {
-      row.element.style.transform = `translateY(${top}px)`;
-      row.element.style.top = "0";
-      row.top = top;
-    }
+    row.element.style.transform = `translateY(${place * height}px)`;
     row.element.setAttribute("aria-rowindex", String(place + 2));
     row.element.dataset.queue = queue;
     row.element.dataset.owner = owner === null ? "" : owner;
@@ -109,7 +133,7 @@ export class Matrix {
     row.element.classList.toggle("off", !settled);
     setText(row.queue, queue);
     row.queue.title = queue;
-    row.swatch.className = owner === null ? "" : swatchClass(this.placeOf(owner));
+    row.swatch.className = swatch;
     setText(row.ownerName, owner === null ? "nobody" : shortName(owner));
     row.ownerName.className = owner === null ? "bad" : "";
     row.owner.title = owner === null ? "" : owner;
@@ -123,10 +147,9 @@ export class Matrix {
 
   drawGrid(top, height) {
     const columns = this.members.length;
-    const boxHeight = this.box.clientHeight;
-    this.gridBox.style.height = `${boxHeight}px`;
+    const boxHeight = Math.max(1, this.boxHeight);
     if (!columns) {
-      prepared(this.grid, 10, Math.max(1, boxHeight));
+      prepared(this.grid, 10, boxHeight);
       return;
     }
     const wide = Math.max(1, Math.min(16, Math.floor(300 / columns)));

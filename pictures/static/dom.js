@@ -31,8 +31,8 @@ export function setText(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
+// A head that begins with ">" is of a column of numbers.
 export function table(heads, rows, caption) {
-  const numeric = heads.map((head) => head.startsWith(">"));
   return h(
     "div",
     { class: "wide", tabindex: "0", role: "region", "aria-label": caption },
@@ -40,14 +40,22 @@ export function table(heads, rows, caption) {
       "table",
       { role: "table" }, // on a narrow page rows are blocks, which would cost them their meaning
       h("caption", { class: "unseen" }, caption),
-      h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, heads.map((head, n) => h("th", { scope: "col", role: "columnheader", class: numeric[n] ? "n" : null }, head.replace(/^>/, ""))))),
-      h("tbody", { role: "rowgroup" }, rows.map((cells) => h("tr", { role: "row" }, cells.map((cell, n) => h("td", { role: "cell", class: numeric[n] ? "n" : null, "data-head": heads[n].replace(/^>/, "") }, cell))))),
+      h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, heads.map((head) => h("th", { scope: "col", role: "columnheader", class: numeric(head) }, headText(head))))),
+      h("tbody", { role: "rowgroup" }, rows.map((cells) => tableRow(heads, cells))),
     ),
   );
 }
 
+export function tableRow(heads, cells) {
+  return h("tr", { role: "row" }, cells.map((cell, n) => h("td", { role: "cell", class: numeric(heads[n]), "data-head": headText(heads[n]) }, cell)));
+}
+
+const numeric = (head) => (head.startsWith(">") ? "n" : null);
+const headText = (head) => head.replace(/^>/, "");
+const NUMBERS = new Intl.NumberFormat("en"); // once: toLocaleString makes one each time
+
 export function number(value) {
-  return value === null || value === undefined ? "–" : Number(value).toLocaleString("en");
+  return value === null || value === undefined ? "–" : NUMBERS.format(value);
 }
 
 export function duration(ms) {

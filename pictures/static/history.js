@@ -2,6 +2,13 @@
 
 export const NONE = -1;
 const MOST_CHANGES = 150000;
+const MOST_REBALANCES = 4000;
+const BY_NAME = new Intl.Collator("en", { numeric: true }); // once: comparing without it makes one each time
+
+// Names as people read them: 2 before 10.
+export function inNameOrder(names) {
+  return [...names].sort(BY_NAME.compare);
+}
 
 // The last place in a sorted list whose value is at most this one; -1 before the first.
 export function lastUpTo(sorted, value) {
@@ -23,6 +30,7 @@ export class History {
     this.clients = [];
     this.order = []; // the queues as they are shown
     this.rebalances = new Map();
+    this.sorted = []; // the same, the earliest first
     this.memberTimes = [];
     this.memberCounts = [];
     this.now = 0;
@@ -55,8 +63,7 @@ export class History {
       this.memberTimes.push(members[n]);
       this.memberCounts.push(members[n + 1]);
     }
-    for (const each of news.rebalances || []) this.rebalances.set(each.cause, each);
-    if (this.rebalances.size > 4000) this.rebalances.delete(this.rebalances.keys().next().value);
+    if (news.rebalances) this.addRebalances(news.rebalances);
     if (news.now !== undefined) this.now = Math.max(this.now, news.now);
     if (news.settled !== undefined) this.settled = Math.max(this.settled, news.settled);
   }
@@ -66,8 +73,14 @@ export class History {
       this.queues.push(name);
       this.rows.push({ times: [], owners: [], numbers: [], before: undefined });
     }
-    this.order = this.queues.map((_, place) => place);
-    this.order.sort((a, b) => this.queues[a].localeCompare(this.queues[b], "en", { numeric: true }));
+    const places = new Map(this.queues.map((name, place) => [name, place]));
+    this.order = inNameOrder(this.queues).map((name) => places.get(name));
+  }
+
+  addRebalances(rebalances) {
+    for (const each of rebalances) this.rebalances.set(each.cause, each);
+    while (this.rebalances.size > MOST_REBALANCES) this.rebalances.delete(this.rebalances.keys().next().value);
+    this.sorted = [...this.rebalances.values()].sort((a, b) => a.began - b.began);
   }
 
   forgetHalf() {
@@ -108,9 +121,5 @@ export class History {
   membersAt(t) {
     const place = lastUpTo(this.memberTimes, t);
     return place < 0 ? 0 : this.memberCounts[place];
-  }
-
-  sortedRebalances() {
-    return [...this.rebalances.values()].sort((a, b) => a.began - b.began);
   }
 }

@@ -1,10 +1,11 @@
 // A report as a file: for each group who owned what, by queue and by member, its members and unowned queues, and its
 // rebalances, which fold out into steps. The address has the filters: #group=...&topic=...&member=...&from=...&to=...
 
+import { colours, fitted, prepared } from "./canvas.js";
 import { clock, duration, fill, h, number, shortName, table } from "./dom.js";
 import { History, NONE } from "./history.js";
 import { brush, swatchClass } from "./palette.js";
-import { Timeline, colours, prepared } from "./timeline.js";
+import { Timeline } from "./timeline.js";
 
 const MOST_LISTED = 200;
 const SLICES = 240;
@@ -176,9 +177,8 @@ class GroupPictures {
       if (n % Math.ceil(12 / row)) return;
       context.fillStyle = palette.ink;
       context.font = `${Math.min(12, Math.max(9, row - 2))}px system-ui, sans-serif`;
-      const name = shortName(this.history.clients[place]);
-      const room = Math.floor(gutter / 6.4) - 2;
-      context.fillText(name.length > room ? `${name.slice(0, room - 1)}…` : name, row > 8 ? 14 : 0, n * row + row / 2 + 4);
+      const left = row > 8 ? 14 : 0;
+      context.fillText(fitted(context, shortName(this.history.clients[place]), gutter - left - 8), left, n * row + row / 2 + 4);
       if (row > 8) {
         context.fillStyle = brush(context, place);
         context.fillRect(0, n * row + row / 2 - 4, 9, 9);
@@ -228,7 +228,7 @@ class GroupPictures {
   drawList() {
     const place = this.timeline.member;
     const ofMember = (each) => place < 0 || (each.queue_moves || []).some((value, n) => (n % 5 === 1 || n % 5 === 2) && value === place);
-    const all = this.history.sortedRebalances().filter(ofMember);
+    const all = this.history.sorted.filter(ofMember);
     const shown = all.slice(0, MOST_LISTED);
     const rows = shown.map((each) => [
       duration(each.began),

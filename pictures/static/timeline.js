@@ -1,6 +1,7 @@
 // Who owned which queue when: a strip for each queue, drawn on a canvas as far as it can be seen. One can zoom from a
 // second to an hour, pan, and go back to a moment, with a pointer or by keyboard alone.
 
+import { colours, fitted, prepared } from "./canvas.js";
 import { clock, duration, h, setText, shortName, table } from "./dom.js";
 import { NONE } from "./history.js";
 import { brush, inkOn } from "./palette.js";
@@ -27,9 +28,12 @@ export class Timeline {
     this.queues = null; // places of the queues that are shown; null: all
     this.seen = new Map(); // queue -> the owner that brokers tell of, newer than the trace
     this.frame = 0;
-    this.width = 0; // of the pictures; asked once a frame, because each question may lay out the page anew
+    this.width = this.top = 0; // of the scroller, as its events told: a question in a frame would lay out the page anew
     this.build();
-    this.resized = new ResizeObserver(() => this.redraw());
+    this.resized = new ResizeObserver(() => {
+      this.width = this.scroller.clientWidth;
+      this.redraw();
+    });
     this.resized.observe(this.scroller);
   }
 
@@ -53,7 +57,10 @@ export class Timeline {
         role: "group",
         "aria-label":
           "Owners of queues over time. Left and right choose a moment, plus and minus zoom, shift with left and right pans, brackets go from rebalance to rebalance, End follows the present. The table below has the same.",
-        onscroll: () => this.redraw(),
+        onscroll: () => {
+          this.top = this.scroller.scrollTop;
+          this.redraw();
+        },
         onkeydown: (event) => this.key(event),
       },
       this.canvas,
@@ -156,7 +163,7 @@ export class Timeline {
   }
 
   nextRebalance(step) {
-    const all = this.history.sortedRebalances();
+    const all = this.history.sorted;
     const at = this.moment ?? this.to;
     const later = all.filter((each) => (step > 0 ? each.began > at + 1 : each.began < at - 1));
     const found = step > 0 ? later[0] : later[later.length - 1];
@@ -201,7 +208,7 @@ export class Timeline {
     );
     this.axis.addEventListener("click", (event) => {
       const x = event.clientX - this.axis.getBoundingClientRect().left;
-      const near = this.history.sortedRebalances().filter((each) => Math.abs(this.x(each.began) - x) < 8);
+      const near = this.history.sorted.filter((each) => Math.abs(this.x(each.began) - x) < 8);
       if (near.length) this.options.onRebalance(near[near.length - 1].cause);
       else if (x > this.gutter()) this.choose(this.timeAt(x));
     });
@@ -272,8 +279,6 @@ export class Timeline {
       this.scroller.style.height = `${height}px`;
       this.spacer.style.height = `${Math.max(0, total - height)}px`;
     }
-    this.width = this.scroller.clientWidth;
-    this.top = this.scroller.scrollTop;
     this.colours = colours();
     this.drawAxis();
     this.drawStrips(height);
@@ -297,7 +302,7 @@ export class Timeline {
       context.fillText(clock(base + t, step < 1000 ? 3 : 0), this.x(t), 14);
       context.fillRect(Math.round(this.x(t)), 18, 1, 5);
     }
-    for (const each of this.history.sortedRebalances()) {
+    for (const each of this.history.sorted) {
       if (each.began < this.from || each.began > this.to) continue;
       const x = this.x(each.began);
       context.fillStyle = each.cause === this.rebalance ? this.colours.accent : this.colours.ink;
@@ -341,18 +346,22 @@ export class Timeline {
     const inset = row > 10 ? 1.5 : 0.5;
     const end = Math.min(this.to, this.options.now());
     const known = Math.min(end, this.options.ended ? end : Math.max(this.history.settled, this.history.last));
-    let drawn = -1;
-    this.history.stretches(queue, this.from, known, (from, to, owner, owners) => {
-      const left = Math.max(this.x(from), drawn);
+    let last = null; // is not drawn yet: what follows may go on with it
+    const draw = () => last && this.drawOwner(context, last.left, last.right, y + inset, row - 2 * inset, last.owner, last.owners);
+    const add = (from, to, owner, owners) => {
+      const left = last ? Math.max(this.x(from), last.right) : this.x(from);
       const right = this.x(to);
-      if (right - drawn < 0.5) return; // it is in a pixel that is drawn already
-      this.drawOwner(context, left, right, y + inset, row - 2 * inset, owner, owners);
-      drawn = right;
-    });
-    if (end > known) {
-      const owner = this.seen.has(queue) ? this.seen.get(queue) : this.history.ownerAt(queue, known);
-      this.drawOwner(context, this.x(known), this.x(end), y + inset, row - 2 * inset, owner, 1);
-    }
+      if (last && right - last.right < 0.5) return; // it is in a pixel that is drawn already
+      if (last && last.owner === owner && last.owners === owners && left - last.right < 1) {
+        last.right = right;
+        return;
+      }
+      draw();
+      last = { left, right, owner, owners };
+    };
+    this.history.stretches(queue, this.from, known, add);
+    if (end > known) add(known, end, this.seen.has(queue) ? this.seen.get(queue) : this.history.ownerAt(queue, known), 1);
+    draw();
   }
 
   drawOwner(context, left, right, y, height, owner, owners) {
@@ -375,9 +384,7 @@ export class Timeline {
       context.fillStyle = inkOn(owner);
       context.font = "11px system-ui, sans-serif";
       context.textAlign = "left";
-      const name = shortName(this.history.clients[owner]);
-      const room = Math.floor((width - 8) / 6.2);
-      context.fillText(name.length > room ? `${name.slice(0, room - 1)}…` : name, left + 4, y + height / 2 + 4);
+      context.fillText(fitted(context, shortName(this.history.clients[owner]), width - 8), left + 4, y + height / 2 + 4);
     }
     context.globalAlpha = 1;
   }
@@ -406,12 +413,10 @@ export class Timeline {
     const size = Math.max(9, Math.min(12, row - 1));
     context.font = `${size}px system-ui, sans-serif`;
     const each = Math.max(1, Math.ceil(11 / row));
-    const room = Math.floor(this.gutter() / (size * 0.56)) - 1;
     for (let place = first; place < last; place += 1) {
       if (place % each) continue;
       const name = this.history.queues[this.shown[place]];
-      const text = name.length > room ? `…${name.slice(1 - room)}` : name;
-      context.fillText(text, 0, place * row - top + row / 2 + size / 3);
+      context.fillText(fitted(context, name, this.gutter() - 8, true), 0, place * row - top + row / 2 + size / 3);
     }
   }
 
@@ -433,26 +438,4 @@ export class Timeline {
     const more = rows.length === MOST_ROWS ? `The first ${MOST_ROWS} stretches of this window; zoom in for the others.` : "";
     body.replaceChildren(h("p", { class: "hint" }, `The window that is shown above, as of when this was opened. ${more}`), table(["queue", "owner", "from", "to", ">for"], rows, "Owners of queues in this window"));
   }
-}
-
-export function prepared(canvas, width, height) {
-  const scale = window.devicePixelRatio || 1;
-  const wide = Math.round(width * scale);
-  const high = Math.round(height * scale);
-  if (canvas.width !== wide || canvas.height !== high) {
-    canvas.width = wide;
-    canvas.height = high;
-    canvas.style.width = `${width}px`;
-    canvas.style.height = `${height}px`;
-  }
-  const context = canvas.getContext("2d");
-  context.setTransform(scale, 0, 0, scale, 0, 0);
-  context.clearRect(0, 0, width, height);
-  return context;
-}
-
-export function colours() {
-  const style = getComputedStyle(document.documentElement);
-  const read = (name) => style.getPropertyValue(`--${name}`).trim();
-  return { ink: read("ink"), soft: read("soft"), line: read("line"), accent: read("accent"), bad: read("bad"), paper: read("paper") };
 }

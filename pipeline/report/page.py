@@ -26,7 +26,7 @@ from pipeline.report.words import counted, kind_of, member_name, missed, offsets
 
 MOST_GROUPS = 12
 """Groups that get sections of their own; the others are named."""
-_SCRIPT = bundled(("dom.js", "palette.js", "history.js", "timeline.js", "report.js"))
+_SCRIPT = bundled(("dom.js", "canvas.js", "palette.js", "history.js", "timeline.js", "report.js"))
 _PAUSES_MS = (10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000)
 
 

@@ -25,7 +25,11 @@ MOST_FRAME_MS = 8.0
 MOST_GROWTH = 1.5
 GROUP = "swarm"
 _CATEGORIES = ["devtools.timeline", "disabled-by-default-devtools.timeline.frame", "blink", "cc", "toplevel"]
-_SCRIPT_AND_LAYOUT = {"FunctionCall", "FireAnimationFrame", "EventDispatch", "UpdateLayoutTree", "Layout", "PrePaint"}
+_SCRIPT_AND_LAYOUT = {"FunctionCall", "FireAnimationFrame", "FireIdleCallback", "TimerFire", "EventDispatch"} | {
+    "UpdateLayoutTree",
+    "Layout",
+    "PrePaint",
+}
 
 
 def cpu_s(pid: int) -> float:

@@ -133,6 +133,10 @@ def walk(page: Page, console: str, group: Members) -> None:
     check_moves(page, group, since, "scale-up")
 
 
+def is_past(page: Page) -> bool:
+    return str(page.text_content(".hint[role=status]")).startswith("As of")
+
+
 def go_back(page: Page) -> None:
     """By keyboard alone: choose the rebalance of the killed member, go before it, and read its queues."""
     page.wait_for_timeout(4000)  # until the trace has told all of it
@@ -154,9 +158,7 @@ def go_back(page: Page) -> None:
     address = page.url
     need("at=" in address, f"the moment is not in the address: {address}")
     page.goto(address)
-    page.wait_for_function("document.querySelector('.hint[role=status]').textContent.startsWith('As of')")
-    page.wait_for_function("document.querySelectorAll('.matrix-row:not([hidden])').length > 7")
-    need(owners(page) == then, "the address does not lead to the same moment")
+    wait_for("the same moment by its address", lambda: is_past(page) and owners(page) == then)
     page.focus(".strips-box")
     page.keyboard.press("End")
     wait_for("the present again", lambda: owners(page) == now)

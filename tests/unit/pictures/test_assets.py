@@ -33,7 +33,7 @@ def test_the_rules_see_what_they_forbid() -> None:
 
 
 def test_a_bundle_has_all_that_its_scripts_have_and_neither_imports_nor_exports() -> None:
-    text = bundled(["dom.js", "history.js", "palette.js", "timeline.js"])
+    text = bundled(["dom.js", "canvas.js", "history.js", "palette.js", "timeline.js"])
 
     assert not re.search(r"^(import|export)\b", text, re.MULTILINE)
     for name in ("function h(", "class History", "const COLOURS", "class Timeline"):
