@@ -127,7 +127,7 @@ class Broker(Feature):
         add(ResetHandlers(core, topics, groups, leases))
         add(GroupStatsHandlers(core, topics, groups, leases, settings))
         if Part.ASSIGNMENT in config.parts:
-            self.assignment = add(Assignment(core, groups))
+            self.assignment = add(Assignment(core, topics, groups))
         self.delays = add(Delays(core, topics))
         add(SendBack(core, topics, self.delays, settings))
         add(DeadLetters(core, topics))

@@ -69,6 +69,7 @@ class RequestCode(IntEnum):
     # POP and assignment:
     GET_POP_STATS = 90_030
     GET_GROUP_ASSIGNMENT = 90_031
+    QUERY_TOPIC_ASSIGNMENT = 90_032
     # Sinks:
     SINK_STAGE = 90_040
     SINK_COMMIT = 90_041

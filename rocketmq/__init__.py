@@ -2,6 +2,6 @@
 
 A translation at the edge of name servers and brokers, in which no handler has a part. Read `frame` (bytes and frames),
 `message` (messages, properties, ids), `edge` (one connection), then what translates the requests: `routes`, `sending`,
-`pulling`, `joining`, `transactions`, and for operators `admin`; `fields` reads what clients write in several ways.
-Servers import only `dialects` and `edge`.
+`pulling`, `popping`, `joining`, `transactions`, and for operators `admin`; `fields` reads what clients write in several
+ways. Servers import only `dialects` and `edge`.
 """

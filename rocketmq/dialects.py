@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from remoting.request_code import RequestCode
-from rocketmq import admin, joining, pulling, routes, sending, transactions
+from rocketmq import admin, joining, popping, pulling, routes, sending, transactions
 from rocketmq.edge import Facts, Notifier, RocketmqDialect, Translator
 
+_MAX_BINARY_CODE = 0x7FFF
 SEND_MESSAGE_V2 = 310
 LITE_PULL_MESSAGE = 361
 CHECK_CLIENT_CONFIG = 46
@@ -43,6 +44,11 @@ _OF_BROKER: dict[int, Translator] = {
     RequestCode.LOCK_BATCH_MQ: joining.lock,
     RequestCode.UNLOCK_BATCH_MQ: joining.unlock,
     CHECK_CLIENT_CONFIG: joining.check_config,
+    RequestCode.QUERY_ASSIGNMENT: popping.query_assignment,
+    RequestCode.SET_MESSAGE_REQUEST_MODE: popping.set_mode,
+    RequestCode.POP_MESSAGE: popping.pop,
+    RequestCode.ACK_MESSAGE: popping.acknowledge,
+    RequestCode.CHANGE_MESSAGE_INVISIBLETIME: popping.change_invisible_time,
     RequestCode.UPDATE_AND_CREATE_TOPIC: admin.update_topic,
     RequestCode.DELETE_TOPIC_IN_BROKER: admin.delete_topic,
     GET_TOPIC_STATS_INFO: admin.topic_stats,
@@ -58,6 +64,8 @@ _OF_BROKER: dict[int, Translator] = {
     RequestCode.VIEW_MESSAGE_BY_ID: admin.view_message,
     RequestCode.QUERY_MESSAGE: admin.query_message,
 }
+_OF_BROKER |= {code & 0xFFFF: translator for code, translator in _OF_BROKER.items() if code > _MAX_BINARY_CODE}
+"""A binary header has 16 bits for the code: clients cut those of POP, and no other has one of the cut ones."""
 _SAID_BY_BROKER: dict[int, Notifier] = {
     RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: joining.members_changed,
     RequestCode.CHECK_TRANSACTION_STATE: transactions.check,

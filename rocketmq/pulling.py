@@ -5,6 +5,7 @@ RocketMQ: PullMessageProcessor, ConsumerManageProcessor, AdminBrokerProcessor.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgpack
@@ -34,7 +35,7 @@ from rocketmq.sending import FLAG_PROPERTY
 
 SUBSCRIPTION_NOT_EXIST = 24
 _HAS_COMMIT, _MAY_SUSPEND, _HAS_SUBSCRIPTION, _CLASS_FILTER = 0x1, 0x2, 0x4, 0x8
-_MAX_SUSPEND_MS = 30_000
+MAX_SUSPEND_MS = 30_000
 _MAX_TIME_MS = 2**63
 _OUTCOMES = (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY, ResponseCode.PULL_OFFSET_MOVED)
 
@@ -64,7 +65,7 @@ def pull(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked | S
         "suspend_ms": 0,
     }
     if flags & _MAY_SUSPEND:
-        header["suspend_ms"] = min(max(0, fields.number("suspendTimeoutMillis", 0)), _MAX_SUSPEND_MS)
+        header["suspend_ms"] = min(max(0, fields.number("suspendTimeoutMillis", 0)), MAX_SUSPEND_MS)
     hashes = subscription_of(topic, expression, 0).tag_hashes
     if hashes is not None:
         header["tag_hashes"] = list(hashes)
@@ -91,12 +92,29 @@ def stored_messages(caller: Caller, topic: str, queue_id: int, records: bytes) -
     """Translate the records of a queue."""
     if not records:
         return b""
-    topic_id = HEADER.unpack_from(records)[2]
-    return b"".join(_stored_message(caller, topic, topic_id, queue_id, record) for record in iter_records(records))
+    place = (topic, topic_id_of(records), queue_id)
+    return b"".join(stored_message(caller, place, record) for record in iter_records(records))
 
 
-def _stored_message(caller: Caller, topic: str, topic_id: int, queue_id: int, record: StoredRecord) -> bytes:
-    """Translate one record; what is not a message of ours is delivered as a body, so that nothing is passed over."""
+def topic_id_of(records: bytes) -> int:
+    """The number of the topic that records belong to."""
+    topic_id: int = HEADER.unpack_from(records)[2]
+    return topic_id
+
+
+def stored_message(
+    caller: Caller,
+    place: tuple[str, int, int],
+    record: StoredRecord,
+    more: Mapping[str, str] | None = None,
+    times_delivered: int | None = None,
+) -> bytes:
+    """Translate one record; what is not a message of ours is delivered as a body, so that nothing is passed over.
+
+    `place` is topic, number of the topic and queue id. `more` are properties that only this delivery has, and
+    `times_delivered` the deliveries before it, where the record does not say them.
+    """
+    topic, topic_id, queue_id = place
     body, properties, flag, born_ms = message_of(record.payload, topic) or (record.payload, {}, 0, record.stored_ms)
     return encode_message(
         StoredMessage(
@@ -105,11 +123,11 @@ def _stored_message(caller: Caller, topic: str, topic_id: int, queue_id: int, re
             offset=record.queue_offset,
             physical=physical_offset(topic_id, queue_id, record.queue_offset),
             body=body,
-            properties=properties,
+            properties={**more, **properties} if more else properties,
             born_ms=born_ms,
             stored_ms=record.stored_ms,
             store=caller.store,
-            times_delivered=record.times_delivered,
+            times_delivered=record.times_delivered if times_delivered is None else times_delivered,
             flag=flag,
         )
     )

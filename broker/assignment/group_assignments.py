@@ -29,8 +29,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from broker.assignment.pop_sharing import queues_to_pop
 from broker.assignment.sharing import assign, moves
+from broker.assignment.topic_sharing import queues_to_pop
 from model.assignment import AssignmentQuery, MemberAssignment, RequestMode, TopicQueues
 from model.errors import SystemBusy
 from model.limits import MAX_REQUEST_MODES
@@ -46,7 +46,7 @@ class TopicMode:
     """How a group gets the messages of a topic."""
 
     mode: RequestMode  # pulled or popped
-    pop_share_queue_num: int = -1  # see `broker/assignment/pop_sharing.py`
+    pop_share_queue_num: int = -1  # see `broker/assignment/topic_sharing.py`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

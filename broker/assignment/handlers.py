@@ -1,20 +1,27 @@
-"""QUERY_ASSIGNMENT, SET_MESSAGE_REQUEST_MODE, GET_GROUP_ASSIGNMENT. RocketMQ: QueryAssignmentProcessor."""
+"""QUERY_ASSIGNMENT, QUERY_TOPIC_ASSIGNMENT, SET_MESSAGE_REQUEST_MODE, GET_GROUP_ASSIGNMENT.
+
+RocketMQ: QueryAssignmentProcessor.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgpack
 
 from broker.assignment.group_assignments import GroupAssignments, TopicMode
+from broker.assignment.topic_sharing import queues_to_pop, queues_to_pull
 from broker.durability.metadata import Table
 from broker.feature import Core, Feature
 from broker.groups.group import ConsumerGroupInfo
 from broker.groups.members import Groups
+from broker.topics.service import Topics
 from model.assignment import BROKER_STRATEGY, AssignmentQuery, RequestMode
 from model.errors import GroupNotExist, IllegalOperation, InvalidParameter
 from model.events import EventKind
 from model.heartbeat import MessageModel
+from model.message_queue import MessageQueue
 from model.names import check_group, check_topic, is_retry_topic
 from remoting.body import unpacked
 from remoting.command import Command, Reply
@@ -36,9 +43,10 @@ class Assignment(Feature):
     The modes are stored; the assignments of a broker that starts again come from the reports of members.
     """
 
-    def __init__(self, core: Core, groups: Groups) -> None:
+    def __init__(self, core: Core, topics: Topics, groups: Groups) -> None:
         self.assignments = GroupAssignments()
         self._core = core
+        self._topics = topics
         self._groups = groups
         core.metadata.add_tables(_SCHEMA)
         self._modes = Table(core.metadata, "request_modes")
@@ -49,6 +57,7 @@ class Assignment(Feature):
         """Request code -> handler."""
         return {
             RequestCode.QUERY_ASSIGNMENT: self.query,
+            RequestCode.QUERY_TOPIC_ASSIGNMENT: self.query_topic,
             RequestCode.SET_MESSAGE_REQUEST_MODE: self.set_mode,
             RequestCode.GET_GROUP_ASSIGNMENT: self.assignment,
         }
@@ -94,6 +103,23 @@ class Assignment(Feature):
         if (assignment.version, assignment.queues) == (asked.version, asked.queues):
             return Reply({**answer, "unchanged": True})
         return Reply(answer, msgpack.packb(assignment.to_wire()))
+
+    async def query_topic(self, connection: Connection, request: Command) -> Reply:
+        """The queues of one topic for a member; see `broker/assignment/topic_sharing.py`. Nothing is kept of it."""
+        header = request.header
+        group, client_id, topic = check_group(header["group"]), header["client_id"], check_topic(header["topic"])
+        route = await self._topics.registration.route(topic)
+        info = self._groups.table.get(group)
+        each = {} if info is None else info.members
+        members = sorted(client for client, member in each.items() if topic in member.subscriptions)
+        if client_id not in members:
+            raise GroupNotExist(f"{client_id!r} is no member of group {group!r} that wants {topic!r} here")
+        mode, queues = self.assignments.mode_of(group, topic), route.subscribe_queues()
+        if mode.mode is RequestMode.POP:
+            mine: Sequence[MessageQueue] = queues_to_pop(client_id, queues, members, mode.pop_share_queue_num)
+        else:
+            mine = queues_to_pull(client_id, queues, members, header["strategy"])
+        return Reply({"mode": mode.mode.value}, msgpack.packb([(each.broker_name, each.queue_id) for each in mine]))
 
     def set_mode(self, connection: Connection, request: Command) -> None:
         """Set whether a group pulls or pops a topic from now on; the answer follows once it is stored."""

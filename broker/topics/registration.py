@@ -15,9 +15,9 @@ import msgpack
 from anyio.abc import TaskGroup
 
 from broker.topics.table import TopicTable
-from model.errors import BrokerNameTaken, ConfigError, RlabError
+from model.errors import BrokerNameTaken, ConfigError, ConnectFailed, RlabError, TopicNotExist
 from model.limits import REGISTER_RETRY_MAX_S, REQUEST_TIMEOUT_S
-from model.topic_route import Perm
+from model.topic_route import Perm, TopicRoute
 from remoting.address import format_address, is_loopback, parse_address
 from remoting.client import Backoff, RemotingClient
 from remoting.request_code import RequestCode
@@ -149,6 +149,26 @@ class Registration:
         }
         await self._client.request(address, RequestCode.REGISTER_BROKER, header, msgpack.packb(topics))
         self._known[address] = None
+
+    async def route(self, topic: str) -> TopicRoute:
+        """The route of a topic, from the first name server that answers.
+
+        Raises:
+            TopicNotExist: it has none.
+            RlabError: no name server could be asked.
+
+        Cancellation: harmless.
+        """
+        failure: RlabError = ConnectFailed(f"{self._broker.name} has no name server to ask for the route of {topic!r}")
+        for address in self._broker.name_servers:
+            try:
+                answer = await self._client.request(address, RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})
+                return TopicRoute.from_wire(msgpack.unpackb(answer.body or b""))
+            except TopicNotExist:
+                raise
+            except RlabError as error:
+                failure = error
+        raise failure
 
     async def stop(self) -> None:
         """Unregister from every name server, then close. At one that cannot be reached the broker expires.

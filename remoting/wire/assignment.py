@@ -27,6 +27,20 @@ ASSIGNMENT_SCHEMA: dict[RequestCode, RequestSchema] = {
         "...]; there queue id -1 stands for all queues of that broker. "
         "SUBSCRIPTION_GROUP_NOT_EXIST when the caller is no member",
     ),
+    RequestCode.QUERY_TOPIC_ASSIGNMENT: RequestSchema(
+        "consumer -> broker",
+        "The queues of one topic for one member, computed for this question alone, from the route that a name server "
+        "has. Clients of RocketMQ that leave the assignment to the broker ask for it.",
+        (
+            GROUP,
+            CLIENT,
+            TOPIC,
+            Field("strategy", str, "`AVG` or `AVG_BY_CIRCLE`; not used where the group pops"),
+        ),
+        answer="header `mode`: PULL or POP; body: msgpack array of [broker name, queue id]; queue id -1 stands for "
+        "all queues of that broker. TOPIC_NOT_EXIST when there is no route, SUBSCRIPTION_GROUP_NOT_EXIST when the "
+        "caller is no member that wants the topic",
+    ),
     RequestCode.SET_MESSAGE_REQUEST_MODE: RequestSchema(
         "admin -> broker",
         "Let the members of a group whose queues the broker assigns pull or pop a topic.",

@@ -22,6 +22,7 @@ public class Features {
 
     public static void main(String[] arguments) throws Exception {
         nameServer = arguments[0];
+        only = arguments.length > 1 ? arguments[1] : "";
         producer = new DefaultMQProducer("interop-producer");
         producer.setNamesrvAddr(nameServer);
         producer.start();
@@ -45,11 +46,21 @@ public class Features {
         check("transaction: commit and rollback", Transactions::ended);
         check("transaction: unknown, then checked", Transactions::checked);
         check("SQL filter refused", Features::sql);
+        if (Popping.isThere()) {
+            check("assignment by the broker", Popping::assigned);
+            check("POP", Popping::popped);
+            check("POP: failed, and again", Popping::again);
+        }
         producer.shutdown();
         System.exit(0);
     }
 
+    static String only = "";
+
     static void check(String name, Check check) {
+        if (!name.matches(".*(" + only + ").*")) {
+            return;
+        }
         String outcome = "ok";
         try {
             check.run();

@@ -31,6 +31,8 @@ from model.heartbeat import ConsumeFrom, ConsumerData, ConsumeType, GroupView, H
 from model.message import Message, encode_payload, tag_hash
 from model.record import StoredRecord, iter_records
 from model.subscription import SubscriptionData
+from namesrv.config import NameServerConfig
+from namesrv.server import run_name_server
 from remoting.client import RemotingClient
 from remoting.command import Command
 from remoting.request_code import RequestCode
@@ -256,6 +258,12 @@ class World:
             )
         self._broker = running.broker
         return running.broker
+
+    async def start_name_server(self) -> str:
+        """Start one before the broker, which stops after it; returns its address, for the option `name_servers`."""
+        config = NameServerConfig(listen="10.0.0.2:9876")
+        with self.simulation.on_host("10.0.0.2"):
+            return (await self._running.enter_async_context(run_name_server(config))).address
 
     async def stop_broker(self) -> None:
         """Stop it as SIGTERM does. Idempotent."""

@@ -8,7 +8,7 @@ import pytest
 
 from broker.assignment import group_assignments
 from model.assignment import ALL_QUEUES, BROKER_STRATEGY, AssignmentQuery, MemberAssignment
-from model.errors import GroupNotExist, IllegalOperation, InvalidParameter, SystemBusy
+from model.errors import GroupNotExist, IllegalOperation, InvalidParameter, SystemBusy, SystemError_, TopicNotExist
 from model.events import EventKind
 from model.heartbeat import MessageModel
 from model.limits import NOTIFY_WINDOW_S
@@ -199,3 +199,40 @@ async def test_nothing_is_remembered_of_a_group_that_everybody_left(world: World
     await share_of(a)
     await a.unregister("g")
     assert broker.assignment.assignments.assignments_of("g") == (0, {})
+
+
+async def of_topic(peer: Peer, topic: str = "t", strategy: str = "AVG") -> tuple[str, list[int]]:
+    header = {"group": "g", "client_id": peer.client_id, "topic": topic, "strategy": strategy}
+    answer = await peer.call(RequestCode.QUERY_TOPIC_ASSIGNMENT, header)
+    assert {name for name, _ in unpacked(answer)} <= {"broker-a"}
+    return answer.header["mode"], [queue_id for _, queue_id in unpacked(answer)]
+
+
+@simulated
+async def test_the_queues_of_one_topic_are_computed_from_the_route_for_members_that_want_it(world: World) -> None:
+    await world.start_broker(name_servers=(await world.start_name_server(),))
+    a, b, other = world.peer("a"), world.peer("b"), world.peer("other")
+    await a.put_topic("t", read=5)
+    with pytest.raises(GroupNotExist):
+        await of_topic(a)
+    for peer in (a, b):
+        await peer.heartbeat(consumer())
+    await other.heartbeat(consumer("g", "another"))
+    await world.sleep(0.1)  # the name server has heard of the topic
+    assert [await of_topic(peer) for peer in (a, b)] == [("PULL", [0, 1, 2]), ("PULL", [3, 4])]
+    assert await of_topic(b, strategy="AVG_BY_CIRCLE") == ("PULL", [1, 3])
+    await set_mode(a, "POP")
+    assert await of_topic(b) == ("POP", [ALL_QUEUES])
+    with pytest.raises(GroupNotExist, match="no member of group 'g' that wants 't'"):
+        await of_topic(other)
+    with pytest.raises(TopicNotExist):
+        await of_topic(other, "another")
+
+
+@simulated
+async def test_a_broker_without_name_servers_cannot_say_the_queues_of_a_topic(world: World) -> None:
+    await world.start_broker()
+    a = world.peer("a")
+    await join(a)
+    with pytest.raises(SystemError_, match="no name server to ask"):
+        await of_topic(a)

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.assignment.pop_sharing import queues_to_pop
+from broker.assignment.topic_sharing import queues_to_pop, queues_to_pull
+from model.errors import InvalidParameter
 from model.message_queue import MessageQueue
 
 
@@ -58,3 +59,19 @@ def test_shares_go_round_in_a_circle(share: int, of_d: list[tuple[str, int]]) ->
 
 def test_nobody_gets_anything_of_a_topic_without_queues() -> None:
     assert queues_to_pop("A", [], ["A", "B", "C", "D"], 1) == queues_to_pop("A", [], ["A"], -1) == []
+
+
+@given(st.integers(0, 20), st.integers(1, 12), st.sampled_from(["AVG", "AVG_BY_CIRCLE"]))
+def test_members_that_pull_have_the_shares_that_rocketmq_gives(count: int, size: int, strategy: str) -> None:
+    members, every = [f"c{number:02}" for number in range(size)], queues(count)
+    for index, cid in enumerate(members):
+        # AllocateMessageQueueAveragelyByCircle.allocate.
+        circle = [queue for number, queue in enumerate(every) if number % size == index]
+        wanted = circle if strategy == "AVG_BY_CIRCLE" else avg(every, members, cid)
+        assert list(queues_to_pull(cid, every, members, strategy)) == wanted
+    assert queues_to_pull("stranger", every, members, strategy) == []
+
+
+def test_a_strategy_that_only_members_compute_is_refused() -> None:
+    with pytest.raises(InvalidParameter, match="AVG_BY_CIRCLE, not by 'CONSISTENT_HASH'"):
+        queues_to_pull("A", queues(2), ["A"], "CONSISTENT_HASH")

@@ -1,15 +1,16 @@
-"""Assignment of the queues of a topic to the members of a group that pops, exactly as in RocketMQ. Pure.
+"""Assignment of the queues of one topic to the members of its group, exactly as in RocketMQ, to pop or to pull. Pure.
 
-POP delivers a message to one member only, so several members may pop the same queue. `pop_share_queue_num`, N below,
-is set per group and topic: a member pops the queues that AVG assigns to it and those of the next N members in the
-sorted member list, which continues at its start.
+A group that pulls has one member for each queue, by one of two strategies. POP delivers a message to one member only,
+so several members may pop the same queue. `pop_share_queue_num`, N below, is set per group and topic: a member pops
+the queues that AVG assigns to it and those of the next N members in the sorted member list, which continues at its
+start.
 
     members A B C D, queues 0 1 2 3
     N = 0 or less, or 3 or more    each pops every broker, and the broker chooses the queue
     N = 1                          A 0 1    B 1 2    C 2 3    D 3 0
     members A B C, one queue       each pops it
 
-RocketMQ: QueryAssignmentProcessor.allocate4Pop.
+RocketMQ: QueryAssignmentProcessor.doLoadBalance, allocate4Pop.
 """
 
 from __future__ import annotations
@@ -17,7 +18,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from model.assignment import ALL_QUEUES
+from model.errors import InvalidParameter
 from model.message_queue import MessageQueue
+
+_AVG, _CIRCLE = "AVG", "AVG_BY_CIRCLE"
+
+
+def queues_to_pull(
+    client_id: str, queues: Sequence[MessageQueue], members: Sequence[str], strategy: str
+) -> Sequence[MessageQueue]:
+    """The queues of a topic that a member pulls; `queues` and `members` as for `queues_to_pop`.
+
+    Raises:
+        InvalidParameter: it is a strategy that only members compute.
+    """
+    if strategy not in (_AVG, _CIRCLE):
+        raise InvalidParameter(
+            f"a broker assigns the queues of one topic by {_AVG} or {_CIRCLE}, not by {strategy!r}: "
+            "use one of them, or let the members assign their queues"
+        )
+    if client_id not in members:
+        return []
+    index = members.index(client_id)
+    return queues[index :: len(members)] if strategy == _CIRCLE else _averagely(queues, len(members), index)
 
 
 def queues_to_pop(

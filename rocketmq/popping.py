@@ -1,0 +1,196 @@
+"""Translates POP and assignment by the broker, as clients of RocketMQ 5 use them. Pure.
+
+RocketMQ: PopMessageProcessor, AckMessageProcessor, ChangeInvisibleTimeProcessor, QueryAssignmentProcessor.
+
+A receipt handle is a text that clients take apart and put together, eight words:
+
+    check point, pop time, invisible time, revive queue, retry flag, broker, queue, offset
+
+The random number that a handle is worth here stands where the check point is. A client makes the handle of a message
+whose invisible time it changed by itself, and puts the offset there: then it stands where the pop time is, and the
+revive queue says so.
+
+    -8612 1700000000000 60000 0 0 broker-a 3 101     as delivered
+    101 -5410 30000 1 0 broker-a 3 101               after a change
+
+Messages that were given up come through the retry topic of their group, which a client of RocketMQ pulls.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgpack
+
+from model.heartbeat import ConsumeFrom
+from model.limits import MAX_INVISIBLE_MS, MAX_POP_BATCH, MIN_INVISIBLE_MS
+from model.record import iter_records
+from model.response_code import ResponseCode
+from model.subscription import subscription_of
+from remoting.request_code import RequestCode
+from rocketmq.edge import Asked, Caller, StockAnswer, nothing
+from rocketmq.fields import FieldError, Fields, json_bytes, json_object
+from rocketmq.frame import Frame
+from rocketmq.pulling import MAX_SUSPEND_MS, stored_message, topic_id_of
+
+POP_CK = "POP_CK"
+"""The property of a message that has its handle."""
+POLLING_TIMEOUT = 210
+"""The code with which a pop ends that found nothing."""
+_IN_CHECK_POINT, _IN_POP_TIME = 0, 1
+"""The revive queue of a handle: where its token is."""
+_HANDLE_WORDS = 8
+_FROM_NEWEST = 1
+_NOTHING = {"popTime": 0, "invisibleTime": 0, "reviveQid": _IN_CHECK_POINT, "restNum": 0}
+
+
+def pop(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked | StockAnswer:
+    """A pop of one queue or of all of them, held as long as its client wants."""
+    if fields.text("expType", "TAG") != "TAG":
+        return StockAnswer(code=ResponseCode.SYSTEM_ERROR, remark="only tags filter here: SQL92 does not")
+    topic = fields.text("topic")
+    invisible_ms = min(max(MIN_INVISIBLE_MS, fields.number("invisibleTime")), MAX_INVISIBLE_MS)
+    is_newest = fields.number("initMode", _FROM_NEWEST) == _FROM_NEWEST
+    header: dict[str, Any] = {
+        "group": fields.text("consumerGroup"),
+        "topic": topic,
+        "queue_id": fields.number("queueId"),
+        "client_id": caller.id_or_peer,
+        "max_n": min(max(1, fields.number("maxMsgNums")), MAX_POP_BATCH),
+        "invisible_ms": invisible_ms,
+        "suspend_ms": min(max(0, fields.number("pollTime", 0)), MAX_SUSPEND_MS),
+        "order": fields.flag("order"),
+        "consume_from": (ConsumeFrom.LAST_OFFSET if is_newest else ConsumeFrom.FIRST_OFFSET).value,
+        "retry": False,
+    }
+    hashes = subscription_of(topic, fields.text("exp", "*"), 0).tag_hashes
+    if hashes is not None:
+        header["tag_hashes"] = list(hashes)
+
+    def answer(answered: dict[str, Any], batches: bytes | None, code: int) -> StockAnswer:
+        if code:
+            return StockAnswer(_NOTHING, None, POLLING_TIMEOUT, "no message has come")
+        rows: Any = msgpack.unpackb(batches or b"\x90")
+        return _delivered(caller, invisible_ms, rows)
+
+    return Asked(RequestCode.POP_MESSAGE, header, None, answer, (ResponseCode.PULL_NOT_FOUND,))
+
+
+def _delivered(caller: Caller, invisible_ms: int, batches: list[Any]) -> StockAnswer:
+    """The messages of the batches, each with its handle; the fields name the offsets of each queue, in their order."""
+    messages: list[bytes] = []
+    firsts: list[str] = []
+    offsets: list[str] = []
+    broker, pop_ms = caller.facts.broker_name(), 0
+    for topic, queue_id, token, visible_ms, attempts, records in batches:
+        pop_ms = visible_ms - invisible_ms
+        handle = f"{_signed(token)} {pop_ms} {invisible_ms} {_IN_CHECK_POINT} 0 {broker} {queue_id}"
+        found = list(iter_records(records))
+        topic_id = topic_id_of(records)
+        for record, times in zip(found, attempts, strict=True):
+            place = (topic, topic_id, queue_id)
+            properties = {POP_CK: f"{handle} {record.queue_offset}"}
+            messages.append(stored_message(caller, place, record, properties, times_delivered=times - 1))
+        firsts.append(f"0 {queue_id} {found[0].queue_offset}")
+        offsets.append(f"0 {queue_id} {','.join(str(record.queue_offset) for record in found)}")
+    said = {"popTime": pop_ms, "invisibleTime": invisible_ms, "reviveQid": _IN_CHECK_POINT, "restNum": 0}
+    return StockAnswer(
+        {**said, "startOffsetInfo": ";".join(firsts), "msgOffsetInfo": ";".join(offsets)}, b"".join(messages)
+    )
+
+
+def acknowledge(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
+    """A message that is done."""
+    topic, offset = fields.text("topic"), fields.number("offset")
+    header = {"group": fields.text("consumerGroup"), "client_id": caller.id_or_peer}
+    rows = [[topic, fields.number("queueId"), token_of(fields.text("extraInfo")), [offset]]]
+
+    def answer(answered: dict[str, Any], dead: bytes | None, code: int) -> StockAnswer:
+        if msgpack.unpackb(dead or b"\x90"):
+            remark = f"the handle of message {offset} of {topic!r} is dead: it was acknowledged or delivered again"
+            return StockAnswer(code=ResponseCode.NO_MESSAGE, remark=remark)
+        return StockAnswer()
+
+    return Asked(RequestCode.ACK_MESSAGE, header, msgpack.packb(rows), answer)
+
+
+def change_invisible_time(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
+    """Another invisible time for a message, from now on."""
+    invisible_ms = min(max(0, fields.number("invisibleTime")), MAX_INVISIBLE_MS)
+    header = {
+        "group": fields.text("consumerGroup"),
+        "topic": fields.text("topic"),
+        "queue_id": fields.number("queueId"),
+        "client_id": caller.id_or_peer,
+        "offset": fields.number("offset"),
+        "token": token_of(fields.text("extraInfo")),
+        "invisible_ms": invisible_ms,
+    }
+
+    def answer(answered: dict[str, Any], body: bytes | None, code: int) -> StockAnswer:
+        token = _signed(answered["token"])
+        return StockAnswer({"popTime": token, "invisibleTime": invisible_ms, "reviveQid": _IN_POP_TIME})
+
+    return Asked(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, header, None, answer)
+
+
+def token_of(handle: str) -> int:
+    """The token in a handle.
+
+    Raises:
+        FieldError: it is no handle that was made from an answer of `pop` or of `change_invisible_time`.
+    """
+    words = handle.split(" ")
+    try:
+        if len(words) != _HANDLE_WORDS:
+            raise ValueError
+        token = int(words[1 if int(words[3]) == _IN_POP_TIME else 0])
+    except ValueError:
+        raise FieldError(f"the field extraInfo is no receipt handle: {handle[:100]!r}") from None
+    return token % 2**64 or 1
+
+
+def _signed(token: int) -> int:
+    """The token as a number that Java reads."""
+    return token - 2**64 if token >= 2**63 else token
+
+
+# --- assignment ------------------------------------------------------------------------------------------------------
+
+
+def query_assignment(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
+    """The queues of one topic for one member."""
+    said = Fields(json_object(body))
+    topic = said.text("topic")
+    header = {
+        "group": said.text("consumerGroup"),
+        "client_id": said.text("clientId"),
+        "topic": topic,
+        "strategy": said.text("strategyName", "AVG"),
+    }
+
+    def answer(answered: dict[str, Any], queues: bytes | None, code: int) -> StockAnswer:
+        if code:
+            return StockAnswer({}, b"{}")  # that keeps what the client has
+        mode = answered["mode"]
+        rows: Any = msgpack.unpackb(queues or b"\x90")
+        listed = [
+            {"messageQueue": {"brokerName": name, "queueId": queue_id, "topic": topic}, "mode": mode}
+            for name, queue_id in rows
+        ]
+        return StockAnswer({}, json_bytes({"messageQueueAssignments": listed}))
+
+    outcomes = (ResponseCode.TOPIC_NOT_EXIST, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST)
+    return Asked(RequestCode.QUERY_TOPIC_ASSIGNMENT, header, None, answer, outcomes)
+
+
+def set_mode(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
+    """Whether a group pulls or pops a topic."""
+    said = Fields(json_object(body))
+    header = {
+        "group": said.text("consumerGroup"),
+        "topic": said.text("topic"),
+        "mode": said.text("mode"),
+        "pop_share_queue_num": said.number("popShareQueueNum", 0),
+    }
+    return Asked(RequestCode.SET_MESSAGE_REQUEST_MODE, header, None, nothing)
