@@ -9,6 +9,9 @@ by key a lane for each key that has unfinished messages: the number of queues no
     requeue(a1) -> lane a is suspended, and a3 with it; b and c go on
     finish a1     -> next_batch(1) -> a3
 
+Messages come into their lanes only when a batch is to be dispatched. While all unfinished ones wait, a run (`next_run`)
+in offset order keeps every order, and a listener that does not wait costs no lanes.
+
 RocketMQ: ProcessQueue's side map `consumingMsgOrderlyTreeMap` (one lane); the article on key order routes a message to
 the thread `hash(key) % threads`, where keys of one thread wait for each other, and a key without messages costs a
 thread. Lanes need neither.
@@ -73,26 +76,22 @@ class OrderedProcessQueue(ProcessQueue):
     @property
     def dispatched(self) -> int:
         """Messages that a listener has now; held ones do not count, because no listener works on them."""
-        return self._dispatched
+        return self._dispatched + len(self._run)
 
     def put(self, messages: Iterable[MessageExt]) -> None:
         """Add what a pull brought; see `ProcessQueue.put`."""
-        for message in messages:
-            offset = message.offset
-            if offset < self.pull_offset:
-                continue
-            self._taken[offset] = message
-            self._order.append(offset)
-            self.size_bytes += len(message.body)
-            self._highest = offset
-            self.pull_offset = offset + 1
-            key = self._lane_of(message)
-            lane = self._lanes.get(key)
-            if lane is None:
-                lane = self._lanes[key] = _Lane()
-            lane.waiting.append(message)
-            if not lane.in_line and not lane.dispatched and lane.not_before is None:
-                self._line_up(lane)
+        super().put(messages)
+        if self._lanes:  # what waits outside of the lanes comes after all that is in them
+            self._sort()
+
+    def end_run(self, finished: int, dispatched: int = 0) -> None:
+        """End the run, all of whose batches have messages of one lane each; see `ProcessQueue.end_run`."""
+        batch = self._run[finished : finished + dispatched]
+        super().end_run(finished, dispatched)
+        if batch:
+            self._lanes[self._lane_of(batch[0])] = _Lane(dispatched={message.offset: message for message in batch})
+            self._dispatched += len(batch)
+            self._sort()
 
     def next_batch(self, max_messages: int, now: float) -> list[MessageExt]:
         """Dispatch the next messages of one lane, which then waits until they are finished, held or requeued.
@@ -101,6 +100,7 @@ class OrderedProcessQueue(ProcessQueue):
         """
         if self.dropped:
             return []
+        self._sort()
         self._resume(now)
         if not self._ready:
             return []
@@ -115,8 +115,10 @@ class OrderedProcessQueue(ProcessQueue):
         """Whether `next_batch` would return a message."""
         if self.dropped:
             return False
-        deadline = None if self._ready else self.next_retry_deadline()
-        return bool(self._ready) or (deadline is not None and deadline <= now)
+        if self._ready or self._waiting:
+            return True
+        deadline = self.next_retry_deadline()
+        return deadline is not None and deadline <= now
 
     def finish(self, messages: Iterable[MessageExt]) -> int:
         """Finish messages that were dispatched or held; others are ignored. Returns the new `commit_offset`."""
@@ -186,6 +188,22 @@ class OrderedProcessQueue(ProcessQueue):
         return lane is None or lane.not_before != entry[0]
 
     # --- lanes -------------------------------------------------------------------------------------------------------
+
+    def _sort(self) -> None:
+        """Put the messages that wait outside into their lanes."""
+        taken, order, lanes, lane_of = self._taken, self._order, self._lanes, self._lane_of
+        for message in self._waiting:
+            offset = message.offset
+            taken[offset] = message
+            order.append(offset)
+            key = lane_of(message)
+            lane = lanes.get(key)
+            if lane is None:
+                lane = lanes[key] = _Lane()
+            lane.waiting.append(message)
+            if not lane.in_line and not lane.dispatched and lane.not_before is None:
+                self._line_up(lane)
+        self._waiting.clear()
 
     def _suspend(self, key: str | int, again: list[MessageExt], not_before: float) -> None:
         lane = self._lanes[key]

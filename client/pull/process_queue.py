@@ -213,10 +213,14 @@ class ProcessQueue:
             batch.append(message)
         return batch
 
+    def can_run(self) -> bool:
+        """Whether `next_run` would return a message."""
+        return bool(self._waiting) and not self._retry_at and not self.dropped
+
     def next_run(self, max_messages: int) -> list[MessageExt]:
         """Dispatch new messages to a listener that may not wait, until `end_run`; empty while requeued ones wait."""
         waiting = self._waiting
-        if self.dropped or self._retry_at:
+        if not self.can_run():
             return []
         if len(waiting) <= max_messages:
             self._run = run = list(waiting)

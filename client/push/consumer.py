@@ -93,7 +93,7 @@ class PushConsumer(GroupConsumer):
             self._consume,
             max_workers=options.max_workers,
             batch_size=options.consume_batch,
-            run=partial(self._run, asyncio.get_running_loop().time) if options.order == ConsumeOrder.NONE else None,
+            run=partial(self._run, asyncio.get_running_loop().time) if self._has_runs() else None,
         )
         self._pool.set_suspended(self._suspended)
         self._service = self._consume_service(context.instance, self._pool)
@@ -216,9 +216,16 @@ class PushConsumer(GroupConsumer):
         logger.error("%s has no listener for %r: members of a group need the same topics", self.client_id, messages)
         return ConsumeResult.RECONSUME_LATER
 
+    def _has_runs(self) -> bool:
+        """Whether a listener may be called with one batch after the other while it does not wait; see `runs.py`."""
+        options = self.options
+        if options.order == ConsumeOrder.NONE:
+            return True
+        return options.auto_commit and (options.order == ConsumeOrder.QUEUE or options.consume_batch == 1)
+
     def _run(self, clock: Callable[[], float], owned: OwnedQueue, now: float) -> Awaitable[None] | None:
         call, batch_size = self._listeners.get(owned.queue.topic), self.options.consume_batch
-        if call is not None and call.is_async:
+        if call is not None and call.is_async and owned.process_queue.can_run():
             outcome = run_listener(call, self._listen, owned, batch_size, clock, self.config.clock_ms())
             return None if outcome is None else self._finish(owned, *outcome)
         messages = owned.process_queue.next_batch(batch_size, now)

@@ -7,6 +7,10 @@ and the rest of the run waits again, for any worker.
 
     run 5 6 7 8, batches of one      5 returns, 6 returns, 7 waits      5 and 6 finished, 7 dispatched, 8 waits
 
+A run is in offset order, so it keeps the order of a queue and of each key, as long as no message before it is with
+another worker: `can_run` of the process queue says so. With an order, each batch is of one lane: a queue's batches
+always are, and batches by key if they are of one message.
+
 A run is short, so that other queues and the event loop have their turns though no listener waits.
 """
 

@@ -57,6 +57,7 @@ programs = st.lists(
     st.one_of(
         st.tuples(st.just("put"), st.lists(st.sampled_from(KEYS), min_size=1, max_size=6)),
         st.tuples(st.just("take"), st.integers(1, 4)),
+        st.tuples(st.just("run"), st.tuples(st.integers(1, 6), st.integers(0, 6), st.integers(0, 3))),
         st.tuples(st.sampled_from(["finish", "requeue", "hold", "finish_held", "roll_back"]), st.integers(0, 30)),
         st.tuples(st.just("sleep"), st.integers(1, 4)),
         st.tuples(st.just("drop"), st.just(0)),
@@ -71,6 +72,8 @@ class Run:
         self.twin = Twin(keyed)
         self.known: dict[int, MessageExt] = {}
         self.batches: list[list[MessageExt]] = []
+        self.in_lanes = False
+        """Whether a batch was dispatched since the queue was last empty."""
 
     def put(self, keys: list[str]) -> None:
         first = self.queue.pull_offset
@@ -89,6 +92,27 @@ class Run:
             for each in batch:
                 self.twin.messages[each.offset][1] = "out"
             self.batches.append(batch)
+            self.in_lanes = True
+
+    def run(self, sizes: tuple[int, int, int]) -> None:
+        most, finished, dispatched = sizes
+        new = self.twin.in_state("new")
+        assert self.queue.can_run() or not new or self.twin.dropped or self.in_lanes
+        run = self.queue.next_run(most)
+        offsets = [each.offset for each in run]
+        if not run:
+            return
+        assert offsets == new[:most]
+        assert self.queue.commit_offset == offsets[0], "a run begins when all before it is finished"
+        batch = run[finished : finished + (min(dispatched, 1) if self.twin.by_key else dispatched)]
+        self.queue.end_run(finished, len(batch))
+        for offset in offsets[:finished]:
+            self.twin.messages[offset][1] = "done"
+        for each in batch:
+            self.twin.messages[each.offset][1] = "out"
+        if batch:
+            self.batches.append(batch)
+            self.in_lanes = True
 
     def _some_batch(self, n: int) -> list[MessageExt]:
         return self.batches[n % len(self.batches)] if self.batches else []
@@ -158,6 +182,7 @@ def test_every_lane_is_in_order_and_one_batch_at_a_time_and_the_commit_point_is_
         assert queue.dispatched == len(twin.in_state("out"))
         unfinished = len(twin.messages) - len(twin.in_state("done"))
         assert (queue.count, queue.size_bytes) == (unfinished, unfinished * 2)
+        run.in_lanes = run.in_lanes and unfinished > 0
         oldest = queue.oldest()
         assert (oldest.offset if oldest else None) == (twin.commit_offset if unfinished else None)
         if not twin.dropped:

@@ -12,6 +12,7 @@ import pytest
 from client.instance.lease_session import LeaseSession
 from client.listeners.hanging import HangingListeners
 from client.listeners.listener import ConsumeResult, ListenerCall, Result
+from client.pull.ordered_process_queue import OrderedProcessQueue, by_key
 from client.pull.owned_queue import OwnedQueue
 from client.pull.process_queue import ProcessQueue
 from client.push.runs import Outcome, run_listener
@@ -190,3 +191,20 @@ async def test_a_task_that_is_told_to_end_in_a_call_leaves_that_batch_unfinished
     with pytest.raises(KeyboardInterrupt):
         case.run()
     assert (case.owned.process_queue.commit_offset, case.owned.process_queue.dispatched) == (1, 1)
+
+
+@in_simulation
+async def test_a_run_keeps_the_order_of_keys_and_a_key_that_waits_ends_runs_until_its_lane_is_empty() -> None:
+    case = Case(0)
+    queue = case.owned.process_queue = OrderedProcessQueue(0, by_key)
+    keys = "abcab"
+    queue.put([MessageExt(QUEUE, n, 0, 0, "t", b"xy", "", (key,), {}, 0, "id") for n, key in enumerate(keys)])
+    case.on_batch = lambda first: anyio.sleep(1) if first == 1 else None
+    outcome = case.run()
+    assert outcome is not None
+    assert (case.batches, queue.commit_offset, queue.can_run()) == ([[0], [1]], 1, False)
+    assert [[one.offset for one in queue.next_batch(1, 0.0)] for _ in range(3)] == [[2], [3], []], "4 waits for 1"
+    assert not isinstance(outcome[1], ConsumeResult)
+    await outcome[1]  # type: ignore[misc]
+    queue.finish(outcome[0])
+    assert [one.offset for one in queue.next_batch(1, 0.0)] == [4]
