@@ -71,8 +71,8 @@ peers: $(STAMP) ## install what `rlab bench --peers redis,nats,kafka` compares w
 	  -DoutputDirectory="$(CURDIR)/$(VENV)/peers/kafka"; \
 	else echo 'Kafka is left out: there is no mvn (Maven) to get its jars with.' >&2; fi
 
-interop: $(STAMP) ## run clients of RocketMQ, Java 4.9 and 5, on brokers of this project (INTEROP_ARGS="features docs")
-	@$(BIN)/python tests/interop/run.py $(INTEROP_ARGS)
+interop: $(STAMP) ## run clients of RocketMQ on our brokers and on its own (INTEROP_ARGS="features go docs", RECORD=1)
+	@$(BIN)/python -m tests.interop.run $(INTEROP_ARGS)
 
 crash: $(STAMP) ## kill brokers under load 200 times, lose nothing (CRASH_ARGS="--kills 20 --seed 7")
 	@$(BIN)/rlab crash $(CRASH_ARGS)

@@ -68,6 +68,7 @@ _OF_BROKER |= {code & 0xFFFF: translator for code, translator in _OF_BROKER.item
 """A binary header has 16 bits for the code: clients cut those of POP, and no other has one of the cut ones."""
 _SAID_BY_BROKER: dict[int, Notifier] = {
     RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: joining.members_changed,
+    RequestCode.NOTIFY_QUEUES_RELEASED: joining.members_changed,
     RequestCode.CHECK_TRANSACTION_STATE: transactions.check,
 }
 

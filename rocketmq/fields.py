@@ -48,8 +48,8 @@ class Fields:
         return number_of(name, self._fields.get(name), default)
 
     def flag(self, name: str) -> bool:
-        """A boolean, false where it is absent."""
-        return str(self._fields.get(name)).lower() == "true"
+        """A boolean, false where it is absent; C++ writes 0 and 1."""
+        return str(self._fields.get(name)).lower() in ("true", "1")
 
 
 def number_of(name: str, value: object, default: int | None = None) -> int:

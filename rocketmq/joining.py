@@ -158,5 +158,8 @@ def check_config(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> S
 def members_changed(
     caller: Caller, header: Mapping[str, Any], body: bytes | None
 ) -> tuple[int, Mapping[str, object], bytes | None]:
-    """A notification that a group has changed."""
+    """A notification that a group has changed, or that a queue is free whose lock was refused.
+
+    Both make a client rebalance at once. It would ask for the lock again in 20 s otherwise, or in 0.5 s since 5.0.
+    """
     return RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, {"consumerGroup": header["group"]}, None

@@ -51,8 +51,8 @@ def send(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
     """One message, or a batch that says so in its header."""
     if frame.code != RequestCode.SEND_MESSAGE:
         fields = Fields({name: frame.fields.get(short) for name, short in _SHORT.items()})
-        if frame.code == RequestCode.SEND_BATCH_MESSAGE or fields.flag("batch"):
-            return _send_batch(caller, fields, body)
+    if frame.code == RequestCode.SEND_BATCH_MESSAGE or fields.flag("batch"):
+        return _send_batch(caller, fields, body)
     sys_flag = fields.number("sysFlag", 0)
     properties = parse_properties(fields.text("properties", ""))
     if sys_flag & TRANSACTION_BITS or properties.get(TRANSACTION_PREPARED) == "true":

@@ -6,12 +6,24 @@ import os
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 
 import anyio
 import anyio.to_thread
 
-from client import ConsumeFrom, Message, MessageExt, Producer, PushConsumer, TransactionProducer, TransactionState
+from client import (
+    Admin,
+    ConsumeFrom,
+    Message,
+    MessageExt,
+    Producer,
+    PushConsumer,
+    TransactionProducer,
+    TransactionState,
+)
+from model.errors import RlabError
 
 pause = threading.Event().wait
 
@@ -30,16 +42,35 @@ async def consume(name_server: str, group: str, topic: str) -> None:
 
     async with PushConsumer(name_server, group, order="queue", consume_from=ConsumeFrom.FIRST_OFFSET) as consumer:
         await consumer.subscribe(topic, listen)
+        sys.stdout.write(f"ready {time.time_ns()}\n")
+        sys.stdout.flush()
         await anyio.to_thread.run_sync(sys.stdin.read, abandon_on_cancel=True)
 
 
-async def produce(name_server: str, topic: str, n: int) -> None:
+async def produce(name_server: str, topic: str, n: int, per_s: int) -> None:
     """Send numbered messages at a steady rate."""
     async with Producer(name_server) as producer:
+        began = anyio.current_time()
         for number in range(n):
             await producer.send(Message(topic, str(number).encode()))
-            if number % 20 == 0:
-                await anyio.to_thread.run_sync(pause, 0.02)
+            if number % 50 == 0:
+                await anyio.to_thread.run_sync(pause, max(0.0, began + number / per_s - anyio.current_time()))
+
+
+async def watch(name_server: str, group: str) -> None:
+    """Log how many queues each member owns, whenever that changes."""
+    async with Admin(name_server) as admin:
+        before: list[int] = []
+        while True:
+            with suppress(RlabError):
+                queues = await admin.progress(group)
+                owned = Counter(each.owner for each in queues if not each.queue.topic.startswith("%"))
+                counts = sorted(n for owner, n in owned.items() if owner)
+                if counts != before:
+                    sys.stdout.write(f"o {time.time_ns()} {' '.join(map(str, counts))}\n")
+                    sys.stdout.flush()
+                before = counts
+            await anyio.to_thread.run_sync(pause, 0.05)
 
 
 async def transact(name_server: str, kind: str, group: str, topic: str) -> None:
@@ -56,6 +87,8 @@ if __name__ == "__main__":
     if kind in ("begin", "answer"):
         anyio.run(transact, server, kind, others[0], others[1])
     elif kind == "produce":
-        anyio.run(produce, server, others[0], int(others[1]))
+        anyio.run(produce, server, others[0], int(others[1]), int(others[2]))
+    elif kind == "watch":
+        anyio.run(watch, server, others[0])
     else:
         anyio.run(consume, server, kind, others[0])

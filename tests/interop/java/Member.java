@@ -11,7 +11,7 @@ public class Member {
     c.subscribe(topic,"*");
     if(kind.equals("orderly")) c.registerMessageListener((MessageListenerOrderly)(m,x)->{ log(m,ms); return ConsumeOrderlyStatus.SUCCESS; });
     else c.registerMessageListener((MessageListenerConcurrently)(m,x)->{ log(m,ms); return ConsumeConcurrentlyStatus.CONSUME_SUCCESS; });
-    c.start(); System.out.println("ready"); System.out.flush();
+    c.start(); System.out.println("ready "+now()); System.out.flush();
     while(System.in.read()>=0); c.shutdown(); System.exit(0);
   }
   static void log(List<MessageExt> ms, long sleep) { for(MessageExt m:ms) { long b=now(); if(sleep>0) try{Thread.sleep(sleep);}catch(InterruptedException e){}

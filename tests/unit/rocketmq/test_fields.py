@@ -26,9 +26,9 @@ def test_a_field_that_is_missing_is_named() -> None:
             read("x")
 
 
-def test_a_flag_is_true_only_as_a_text() -> None:
-    fields = Fields({"a": "true", "b": "false"})
-    assert [fields.flag(name) for name in "abc"] == [True, False, False]
+def test_a_flag_is_a_text_and_a_number_of_cpp() -> None:
+    fields = Fields({"a": "true", "b": "false", "c": "1", "d": "0"})
+    assert [fields.flag(name) for name in "abcde"] == [True, False, True, False, False]
 
 
 def test_an_enumeration_is_read_by_name_and_by_number_and_strange_names_are_the_default() -> None:

@@ -84,3 +84,22 @@ async def test_a_lock_is_a_lease_that_excludes_members_of_both_kinds(world: Worl
     answer = await client.call(41, {}, body)
     assert json.loads(answer.body or b"") == {"lockOKMQSet": queues[:1]}
     assert (await ours.lock(0))[1] == [["t", 0, "stock@1"]]
+
+
+@simulated
+async def test_a_member_whose_lock_was_refused_hears_at_once_that_the_queue_is_free(world: World) -> None:
+    await world.start_broker()
+    client, ours = await StockClient.connect(world), world.peer("a")
+    await ours.put_topic()
+    await client.heartbeat()
+    await ours.heartbeat(consumer())
+    token = await ours.token_of(0)
+    await world.sleep(5)
+    queue = {"brokerName": "broker-a", "queueId": 0, "topic": "t"}
+    body = json.dumps({"clientId": client.client_id, "consumerGroup": "g", "mqSet": [queue]}).encode()
+    assert json.loads((await client.call(41, {}, body)).body or b"") == {"lockOKMQSet": []}
+    client.pushed.clear()
+    await ours.unlock(("t", 0, -1, token))
+    await world.sleep(0.01)
+    assert [(frame.code, frame.fields) for frame in client.pushed] == [(40, {"consumerGroup": "g"})]
+    assert json.loads((await client.call(41, {}, body)).body or b"") == {"lockOKMQSet": [queue]}

@@ -64,8 +64,18 @@ async def test_a_batch_is_stored_in_its_order_and_answered_with_an_id_for_each(w
         answer = await client.call(code, header, entry * 3)
         assert answer.code == 0
         assert len(answer.fields["msgId"].split(",")) == 3
+    cpp = {
+        "producerGroup": "p",
+        "topic": "t",
+        "queueId": 0,
+        "sysFlag": 0,
+        "bornTimestamp": "1",
+        "flag": 0,
+        "batch": "1",
+    }
+    assert (await client.call(10, cpp, entry * 3)).code == 0
     messages = await read(world.peer("a"))
-    assert [message.offset for message in messages] == list(range(6))
+    assert [message.offset for message in messages] == list(range(9))
     assert {(message.body, message.tags) for message in messages} == {(b"hi", "a")}
 
 

@@ -1,0 +1,105 @@
+"""Runs the features of one client, transactions that it and a producer of ours end for each other, and `mqadmin`."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+
+from tests.interop.clients import OURS
+from tests.interop.servers import RLAB, Servers, cluster, pause, say
+
+TIMEOUT_S = 600
+_CLUSTER, _TOPIC, _GROUP = ("-c", "DefaultCluster"), ("-t", "tools"), ("-g", "reader")
+ADMIN: tuple[tuple[str, tuple[str, ...], str], ...] = (
+    ("clusterList", (), r"DefaultCluster +broker-a +0 +127\.0\.0\.1"),
+    ("updateTopic", (*_CLUSTER, *_TOPIC, "-r", "2", "-w", "2"), "create topic to .* success"),
+    ("topicList", (), r"(?m)^tools\s*$"),
+    ("topicRoute", _TOPIC, '"writeQueueNums": ?2'),
+    ("sendMessage", (*_TOPIC, "-p", "hello", "-k", "k1", "-c", "red", "-b", "broker-a", "-i", "1"), "SEND_OK"),
+    ("topicStatus", _TOPIC, r"broker-a +1 +0 +1\b"),
+    ("updateSubGroup", (*_CLUSTER, *_GROUP, "-r", "5"), "create subscription group to .* success"),
+    ("consumerConnection", _GROUP, "(?s)PYTHON.*tools +\\*"),
+    ("consumerProgress", _GROUP, r"tools +broker-a +1 +1 +1 +0"),
+    ("queryMsgByKey", (*_TOPIC, "-k", "k1"), r"(?m)^\w{32,} +1 +0\s*$"),
+    ("queryMsgByUniqueKey", (*_TOPIC, "-i", "{id}"), r"(?s)Tags: +\[red\].*CONSUMED"),
+    ("resetOffsetByTime", (*_GROUP, *_TOPIC, "-s", "2020-01-01#00:00:00:000"), r"broker-a +1 +0"),
+    ("deleteSubGroup", (*_CLUSTER, *_GROUP), "delete subscription group .* success"),
+    ("deleteTopic", (*_CLUSTER, *_TOPIC), "(?s)from cluster .* success.*from NameServer success"),
+    ("wipeWritePerm", ("-b", "broker-a"), r"wipe write perm of broker\[broker-a\].* OK"),
+)
+"""Commands of RocketMQ's tool, and what each has to print; a consumer of ours is in the group up to the reset."""
+DIED = 9
+"""What a member exits with that dies in a transaction."""
+
+
+def features_of(program: list[str], servers: Servers) -> dict[str, str]:
+    """Run every feature; name -> `ok` or what was wrong."""
+    with servers() as name_server:
+        output = subprocess.run([*program, name_server], capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    rows = (line.split("\t") for line in output.stdout.splitlines() if line.startswith("feature\t"))
+    found = {name: outcome for _, name, outcome in rows}
+    if output.returncode or not found:
+        say(output.stdout[-500:] + output.stderr[-500:])
+    return found
+
+
+def transactions_of(program: list[str]) -> dict[str, str]:
+    """Let the client and a producer of ours end a transaction that the other one has begun."""
+    with cluster() as name_server:
+        return {
+            "transaction: answers for one of ours": stands_in(name_server, begins=OURS, answers=program),
+            "transaction: one of ours answers for it": stands_in(name_server, begins=program, answers=OURS),
+        }
+
+
+def admin_of(tool: list[str]) -> dict[str, str]:
+    """Run every command of the tool; name -> `ok` or what it said."""
+    found: dict[str, str] = {}
+    sent = ""
+    with cluster(1) as name_server, ExitStack() as stack:
+        home = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        (home / "conf").mkdir()
+        (home / "conf" / "logback_tools.xml").write_text("<configuration/>")  # that of 4.9 does not start without it
+        reader: subprocess.Popen[bytes] | None = None
+        for name, options, expected in ADMIN:
+            if name == "consumerConnection":
+                command = [*OURS, name_server, "reader", "tools"]
+                reader = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+                stack.callback(reader.kill)
+                pause(8)
+            if name == "deleteSubGroup" and reader is not None:
+                reader.communicate(timeout=30)
+            command = [
+                tool[0],
+                f"-Drocketmq.home.dir={home}",
+                *tool[1:],
+                name,
+                *(each.format(id=sent) for each in options),
+                "-n",
+                name_server,
+            ]
+            said = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+            found[f"mqadmin {name}"] = (
+                "ok" if re.search(expected, said.stdout) else " ".join(said.stdout.split())[-200:]
+            )
+            sent = match[1] if (match := re.search(r"SEND_OK +(\w+)", said.stdout)) else sent
+    return found
+
+
+def stands_in(name_server: str, *, begins: list[str], answers: list[str]) -> str:
+    """One member of a producer group dies in a transaction, another one is asked; returns `ok` or what was wrong."""
+    group = "-then-".join(Path(each[0]).stem for each in (begins, answers))
+    arguments = (group, f"topic-{group}")
+    with subprocess.Popen([*answers, name_server, "answer", *arguments], stdin=subprocess.PIPE) as process:
+        died = subprocess.run([*begins, name_server, "begin", *arguments], timeout=60, check=False)
+        take = [RLAB, "consume", arguments[1], "--group", group, "--from", "earliest", "--count", "1", "--wait"]
+        got = subprocess.run(
+            [*take, "--timeout", "60", "--namesrv", name_server], capture_output=True, text=True, check=False
+        )
+        process.kill()
+    if died.returncode != DIED:
+        return f"it did not die in its transaction: {died.returncode}"
+    return "ok" if "half" in got.stdout else "the message did not come"
