@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 # Younger than what it was installed from, or everything is installed again.
 STAMP := $(VENV)/.installed
-# Spark's JVMs start in half of the time with it: the tests start ten.
+# Spark's JVMs start in half of the time with it: the tests start eight.
 CLASSES := $(VENV)/.classes
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
   --config-settings editable_mode=compat -e

@@ -25,7 +25,7 @@ def test_every_figure_of_one_session_is_measured(
 ) -> None:
     cluster.create_topic(TOPIC, QUEUES)
     cluster.send_bodies(TOPIC, [SPARK_BODY] * ROWS)
-    sizes = Sizes(spark_rows=ROWS, trickle=8, passes=1)
+    sizes = Sizes(spark_rows=ROWS, trickle=2, passes=1)
     results = anyio.run(partial(measure_session, spark, cluster.address, tmp_path, sizes, lambda what: None))
     copied = {
         name: spark.read.format("rlab").option("nameServer", cluster.address).option("subscribe", name).load().count()

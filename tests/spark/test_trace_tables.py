@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from pyspark.sql import SparkSession
@@ -20,6 +20,7 @@ from model.errors import ConfigError
 from model.event_log import encode_events
 from model.events import Event, EventKind
 from model.limits import RUN_SEQS
+from pipeline.report.data import Report
 from pipeline.report.job import write_report
 from pipeline.trace.alone import read_events
 from pipeline.trace.alone import write_tables as alone_tables
@@ -31,6 +32,7 @@ pytestmark = pytest.mark.spark
 
 Tables = dict[str, list[dict[str, Any]]]
 TWINS = [f"twin{number}" for number in range(40)]
+ONE = "absence"
 START_MS, END_MS = 1_000_000.0, 1_060_000.0
 
 
@@ -180,15 +182,34 @@ def traces() -> dict[str, list[Event]]:
 
 
 @pytest.fixture(scope="module")
-def tables(spark: SparkSession, traces: dict[str, list[Event]], tmp_path_factory: pytest.TempPathFactory) -> Tables:
-    directory = tmp_path_factory.mktemp("trace")
+def trace(traces: dict[str, list[Event]], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file with all events in any order, some of them twice, and a line that breaks off."""
+    path = tmp_path_factory.mktemp("trace") / "trace.jsonl"
     events = [event for of_group in traces.values() for event in of_group]
     random.Random(1).shuffle(events)
-    (directory / "trace.jsonl").write_bytes(encode_events(events) + encode_events(events[:50]) + b'{"t_ms": 1')
-    read = read_files(spark, [directory / "trace.jsonl"])
+    path.write_bytes(encode_events(events) + encode_events(events[:50]) + b'{"t_ms": 1')
+    return path
+
+
+@pytest.fixture(scope="module")
+def tables(spark: SparkSession, trace: Path, tmp_path_factory: pytest.TempPathFactory) -> Tables:
+    directory = tmp_path_factory.mktemp("tables")
+    read = read_files(spark, [trace])
     assert not_events(read) == 1
-    write_tables(read, directory / "tables")
-    return read_tables(spark, directory / "tables")
+    write_tables(read, directory)
+    return read_tables(spark, directory)
+
+
+class OneReport(NamedTuple):
+    report: Report
+    folder: Path
+
+
+@pytest.fixture(scope="module")
+def of_one(spark: SparkSession, trace: Path, tmp_path_factory: pytest.TempPathFactory) -> OneReport:
+    """The report of one group of the trace, computed by Spark."""
+    folder = tmp_path_factory.mktemp("one")
+    return OneReport(write_report(read_files(spark, [trace]), folder, group=ONE), folder)
 
 
 def read_tables(spark: SparkSession, folder: Path) -> Tables:
@@ -320,19 +341,13 @@ def test_every_table_is_that_of_one_process_without_spark(
     assert compared >= len(TWINS), "the traces are not empty"
 
 
-@pytest.mark.parametrize("group", [None, "twin7"])
+@pytest.mark.parametrize("group", [None, ONE])
 def test_every_table_is_the_same_when_a_process_alone_computes_it(
-    tables: Tables, spark: SparkSession, traces: dict[str, list[Event]], tmp_path: Path, group: str | None
+    tables: Tables, of_one: OneReport, spark: SparkSession, trace: Path, tmp_path: Path, group: str | None
 ) -> None:
-    trace = tmp_path / "trace.jsonl"
-    trace.write_bytes(b"".join(map(encode_events, traces.values())) + b'{"t_ms": 1')
     events, others = read_events([trace])
-    alone = alone_tables(events, tmp_path / "alone", group=group)
-    if group is None:
-        expected = tables
-    else:
-        write_tables(read_files(spark, [trace]), tmp_path / "spark", group=group)
-        expected = read_tables(spark, tmp_path / "spark")
+    alone = alone_tables(events, tmp_path, group=group)
+    expected = tables if group is None else read_tables(spark, of_one.folder / "tables")
     assert others == 1
     found = read_tables(spark, alone)
     for name in expected:
@@ -349,20 +364,21 @@ def test_a_change_of_a_topic_has_one_row_although_its_events_name_no_group(table
     assert (row["group"], row["moves"]) == ("expansion", 2)
 
 
-def test_of_one_group_there_is_nothing_but_that_group(
-    spark: SparkSession, traces: dict[str, list[Event]], tmp_path: Path
-) -> None:
-    (tmp_path / "trace.jsonl").write_bytes(b"".join(map(encode_events, traces.values())))
-    read = read_files(spark, [tmp_path / "trace.jsonl"])
-    with pytest.raises(ConfigError, match="nothing of group 'moved'"):
-        write_report(read, tmp_path / "out", group="moved")
-    report = write_report(read, tmp_path / "out", group="absence")
-    mine = traces["absence"]
-    assert [one.totals.group for one in report.groups] == ["absence"]
+def test_of_one_group_there_is_nothing_but_that_group(of_one: OneReport, traces: dict[str, list[Event]]) -> None:
+    report, mine = of_one.report, traces[ONE]
+    assert [one.totals.group for one in report.groups] == [ONE]
     assert (report.events, report.nodes) == (len(mine), len({event.node for event in mine}))
     assert (report.started_ms, report.span_ms) == (mine[0].t_ms, mine[-1].t_ms - mine[0].t_ms)
     assert {row["t_ms"] for row in report.groups[0].delivery} == {0}
-    assert "<title>Rebalances of absence</title>" in (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
+    page = (of_one.folder / "index.html").read_text(encoding="utf-8")
+    assert f"<title>Rebalances of {ONE}</title>" in page
+
+
+def test_a_group_of_which_a_trace_tells_nothing_is_one_clear_error(
+    spark: SparkSession, trace: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match="nothing of group 'moved'"):
+        write_report(read_files(spark, [trace]), tmp_path, group="moved")
 
 
 # ------------------------------------------------------------------------------------------------------------ bad input

@@ -22,9 +22,12 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from pipeline.spark.session import spark_session
+from tests.tcp.rlab_process import wait_until
 
 TABLE, TOPIC, LATE = "table", "topic", "late"
 """Its queries: to Parquet; to a topic; from the latest offset of a third topic to Parquet, a folder for each batch."""
+
+DONE_S = 200
 
 Row = tuple[Any, ...]
 
@@ -36,7 +39,8 @@ class CopyJob:
     Attributes:
         folder: for checkpoints and tables.
         late: topic that is read from its latest offset, or empty.
-        dies_in_batch_0: of the query `LATE`, by SIGKILL to its process group.
+        dies_in_batch_0: of the query `LATE`, by SIGKILL to its process group; `TOPIC` is then in the middle of a
+            batch, and `TABLE` has one.
         found: file into which it writes at its end what is in its outputs, or empty.
     """
 
@@ -60,6 +64,11 @@ class CopyJob:
         """How many batches of a query were begun, and how many of them are done."""
         return _highest(self.checkpoint(query) / "offsets"), _highest(self.checkpoint(query) / "commits")
 
+    def is_within_batch(self, query: str, done: int) -> bool:
+        """Whether a query has done so many batches or more, and has begun another."""
+        begun, finished = self.batches(query)
+        return begun > finished >= done
+
     def committed_table(self) -> tuple[int, list[Row]]:
         """How many batches the log of Spark's file sink has, and the rows of the files that it names; without Spark."""
         folder = Path(self.output(TABLE)) / "_spark_metadata"
@@ -82,10 +91,10 @@ class CopyJob:
         identity = found.selectExpr("concat_ws(':', topic, broker, queue_id, offset) as body")
         topic = self._writer(identity, TOPIC).format("rlab").option("nameServer", self.name_server)
         topic = topic.option("topic", self.target).option("delivery", "exactlyOnce")
-        queries = [table.start(self.output(TABLE)), topic.start()]
-        if self.late:
+        queries = []
+        if self.late:  # the first, so that the others have not come to their end in its first batch
             queries.append(self._writer(self._stream(spark, self.late), LATE).foreachBatch(self._take_late).start())
-        return queries
+        return [*queries, table.start(self.output(TABLE)), topic.start()]
 
     def run(self, spark: SparkSession) -> None:
         """Run it to its end."""
@@ -122,6 +131,7 @@ class CopyJob:
 
     def _take_late(self, batch: DataFrame, number: int) -> None:
         if number == 0 and self.dies_in_batch_0:
+            wait_until(lambda: self.batches(TABLE)[1] > 0 and self.is_within_batch(TOPIC, 1), DONE_S)
             os.killpg(0, signal.SIGKILL)
         # Run again, it is written over: the same rows.
         batch.select("queue_id", "offset").write.mode("overwrite").parquet(f"{self.output(LATE)}/{number}")

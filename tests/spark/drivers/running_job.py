@@ -13,10 +13,9 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
-from tests.spark.drivers.copy_job import CopyJob, Row
+from tests.spark.drivers.copy_job import DONE_S, CopyJob, Row
 from tests.tcp.rlab_process import ROOT, environment, wait_until
 
-DONE_S = 200
 BODY = b"x" * 100
 
 
@@ -42,7 +41,7 @@ class RunningJob:
     def wait_begun_anew(self, query: str) -> None:
         """Wait until a query has done another batch and has begun the one after it."""
         done = self.job.batches(query)[1] + 1
-        wait_until(lambda: self._has_ended() or self._is_within_batch(query, done), DONE_S)
+        wait_until(lambda: self._has_ended() or self.job.is_within_batch(query, done), DONE_S)
         assert not self._has_ended(), f"it was to be killed, and has ended: {self._errors.read_text()}"
 
     def kill(self) -> None:
@@ -54,10 +53,6 @@ class RunningJob:
 
     def _has_ended(self) -> bool:
         return self.process.poll() is not None
-
-    def _is_within_batch(self, query: str, done: int) -> bool:
-        begun, finished = self.job.batches(query)
-        return begun > finished >= done
 
 
 @contextmanager
