@@ -118,7 +118,8 @@ class GroupView {
       const at = Number(this.query.get("at"));
       const span = Number(this.query.get("span"));
       if (span > 0) this.timeline.span = Math.min(3600000, Math.max(1000, span));
-      if (this.query.has("at") && Number.isFinite(at)) this.timeline.choose(at - this.history.base);
+      // Times of changes have one decimal, and a moment that is one of them has to lead to it again.
+      if (this.query.has("at") && Number.isFinite(at)) this.timeline.choose(Math.round((at - this.history.base) * 10) / 10);
     }
     this.update({ ...found, queues: [], clients: [], changes: [], members: [], rebalances: [] });
     this.drawRebalances();
@@ -159,7 +160,7 @@ class GroupView {
 
   atMoment(t) {
     this.moment = t;
-    remember({ at: t === null ? null : (this.history.base + t).toFixed(0), span: t === null ? null : this.timeline.span.toFixed(0) });
+    remember({ at: t === null ? null : (this.history.base + t).toFixed(1), span: t === null ? null : this.timeline.span.toFixed(0) });
     this.drawMatrix();
   }
 
