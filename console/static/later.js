@@ -3,6 +3,7 @@
 
 const SLICE_MS = 2;
 const LATEST_MS = 500;
+const MOST_LAID_OUT = 40; // a longer table out of sight is not laid out
 const jobs = new Map(); // whose work it is -> a generator
 const ask = window.requestIdleCallback ? (run) => requestIdleCallback(run, { timeout: LATEST_MS }) : (run) => setTimeout(run, 30);
 let asked = false;
@@ -37,6 +38,8 @@ export class LiveList {
 
   // items: [name, stamp, make() -> node]; a node stays as long as its stamp is the same
   show(items) {
+    const box = this.element.closest(".wide");
+    if (box) box.classList.toggle("many", items.length > MOST_LAID_OUT);
     later(this, this.fill(items));
   }
 

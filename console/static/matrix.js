@@ -141,6 +141,7 @@ export class Matrix {
     row.target.title = targets === null ? "" : targets.join(", ");
     setText(row.lag, lag === undefined ? "" : number(lag));
     setText(row.flight, flight === undefined ? "" : number(flight));
+    row.why.classList.toggle("warn", Boolean(why));
     setText(row.why, narrow.matches && lag !== undefined ? `lag ${number(lag)}, in flight ${number(flight)}${why ? `. ${why}` : ""}` : why);
     row.why.title = why;
   }

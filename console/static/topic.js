@@ -67,7 +67,9 @@ export function topicView(view, name) {
         fill(queues, h("p", { class: "problem" }, "No broker has this topic."));
         return;
       }
-      fill(inputs.queue, told.queues.map((each) => h("option", { value: each.queue, selected: each.queue === query.get("queue") }, each.queue)));
+      const full = told.queues.find((each) => each.max > each.min) || told.queues[0];
+      const first = query.get("queue") || full.queue; // one that has something to show
+      fill(inputs.queue, told.queues.map((each) => h("option", { value: each.queue, selected: each.queue === first }, each.queue)));
       fill(
         queues,
         table(

@@ -284,10 +284,18 @@ export class Timeline {
     this.drawStrips(height);
     const at = this.moment ?? (this.options.ended ? this.to : null);
     this.slider.value = String(at === null ? 1000 : Math.max(0, Math.min(1000, ((at - this.from) / this.span) * 1000)));
-    const text = this.moment === null ? (this.options.ended ? "the end" : "now") : clock(this.history.base + this.moment, 3);
+    const text = this.momentText();
     this.slider.setAttribute("aria-valuetext", text);
     setText(this.label, `${text}, window of ${duration(this.span)}`);
     this.liveButton.setAttribute("aria-pressed", String(this.live));
+  }
+
+  // What is shown: a moment, or else the window as a whole.
+  momentText() {
+    if (this.moment !== null) return clock(this.history.base + this.moment, 3);
+    const last = this.options.now();
+    if (this.to < last) return `from ${clock(this.history.base + this.from, 3)}`;
+    return this.options.ended ? "the end" : "now";
   }
 
   drawAxis() {

@@ -210,7 +210,7 @@ def _balances(rows: Rows) -> str:
         groups: dict[str, list[float]] = {}
         for name, row in zip(names, rows, strict=True):
             groups.setdefault(name, []).append(float(row["balance_ms"]))
-        return svg.strip(sorted(groups.items()), label)
+        return svg.both(lambda width: svg.strip(sorted(groups.items()), label, width))
 
     return (
         "<h3>How long it took to balance</h3>"
@@ -229,7 +229,9 @@ def _hazards(group: GroupSection) -> str:
         classes[sum(pause >= limit for limit in _PAUSES_MS)] += 1
     limits = [milliseconds(limit) for limit in _PAUSES_MS]
     names = [f"< {limits[0]}", *(f"{limit} +" for limit in limits)]
-    chart = svg.bars(list(zip(names, classes, strict=True)), "pauses of moves by their length") if group.pauses else ""
+    counts = list(zip(names, classes, strict=True))
+    drawn = svg.both(lambda width: svg.bars(counts, "pauses of moves by their length", width))
+    chart = drawn if group.pauses else ""
     moves = len(group.pauses)
     paused = (
         "<h4>1. Pause</h4><p class='hint'>Between two owners a queue is not consumed. "
@@ -273,14 +275,14 @@ def _delivery(rows: Rows, marks: Sequence[tuple[float, str]], span_ms: float) ->
     parts = [
         "<h3>Lag and latency</h3>",
         '<p class="hint">Lag of all queues of the group, as its brokers reported it with each commit.</p>',
-        svg.lines([("lag", lag)], marks, span_ms, "messages", steps=True),
+        svg.both(lambda width: svg.lines([("lag", lag)], marks, span_ms, "messages", width, steps=True)),
     ]
     if mean:
         parts += [
             '<p class="hint">Time from store to dispatch, reported with each commit of a member: '
             '<span class="key"><span><i class="k-line"></i>mean</span> '
             '<span><i class="k-orphan"></i>longest</span></span></p>',
-            svg.lines([("mean", mean), ("longest", longest)], marks, span_ms, "ms"),
+            svg.both(lambda width: svg.lines([("mean", mean), ("longest", longest)], marks, span_ms, "ms", width)),
         ]
     return "".join(parts)
 
@@ -297,7 +299,7 @@ def _fairness(rows: Rows, span_ms: float) -> str:
         f"{min(row['jain'] for row in rows):.3f} at its lowest and {last['jain']:.3f} at the end, with "
         f"{counted(int(last['queues']), 'queue')} among {counted(int(last['members']), 'member')}. While rebalances "
         "overlap, queues between two owners do not count.</p>"
-        + svg.lines([("spread", spread)], [], span_ms, "queues", steps=True)
+        + svg.both(lambda width: svg.lines([("spread", spread)], [], span_ms, "queues", width, steps=True))
     )
 
 

@@ -23,6 +23,7 @@ h2 { font-size: 21px; margin: 48px 0 4px; padding-top: 20px; border-top: 2px sol
 svg { width: 100%; height: auto; display: block; margin: 6px 0 4px; overflow: visible; }
 svg text { font: 12px system-ui, sans-serif; fill: var(--soft); }
 svg text.small { font-size: 10.5px; }
+svg.for-narrow { display: none; }
 .grid { stroke: var(--line); stroke-width: 1; }
 .axis { stroke: var(--soft); stroke-width: 1; }
 .mark { stroke: var(--ink); stroke-width: 1; stroke-dasharray: 2 3; opacity: 0.4; }
@@ -46,7 +47,12 @@ footer dt { font-weight: 600; color: var(--ink); } footer dd { margin: 0 0 8px; 
 .filters select { max-width: 100%; }
 .folded { padding: 4px 0 8px; text-align: left; flex: 1; min-width: 0; }
 .advice { border-left: 3px solid var(--warn); padding: 2px 10px; background: var(--tint); }
-@media (max-width: 700px) { main { padding: 20px 14px 40px; } .three { grid-template-columns: 1fr; } }
+@media (max-width: 700px) {
+  main { padding: 20px 14px 40px; }
+  .three { grid-template-columns: 1fr; }
+  svg.for-wide { display: none; }
+  svg.for-narrow { display: block; }
+}
 """
 
 STYLE = text_of("pictures.css") + _OWN

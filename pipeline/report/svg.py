@@ -1,7 +1,8 @@
 """Charts of a report as SVG text: small, sharp at any size, with the exact figure in the tooltip of each mark.
 
-Everything is drawn into a box of `WIDTH` units; the page scales it. Colours and fonts are classes of the page's style
-sheet, so that a chart follows its light or dark mode.
+Everything is drawn into a box of `WIDE` units, and once more for narrow pages into one of `NARROW`, so that its text
+can be read when the page scales it; the style sheet shows one of the two. Colours and fonts are classes of the page's
+style sheet, so that a chart follows its light or dark mode.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 
-WIDTH = 1000.0
-LEFT, RIGHT, TOP, BOTTOM = 150.0, 12.0, 8.0, 26.0
+WIDE, NARROW = 1000.0, 400.0
+RIGHT, TOP, BOTTOM = 12.0, 8.0, 26.0
 
 Scale = Callable[[float], float]
 
@@ -27,9 +28,18 @@ class Box:
     bottom: float
 
 
-def chart(height: float, parts: Iterable[str], label: str) -> str:
-    """One SVG element of this height in units; `label` describes it to screen readers."""
-    return f'<svg viewBox="0 0 {WIDTH:g} {height:g}" role="img" aria-label="{escape(label)}">{"".join(parts)}</svg>'
+def both(draw: Callable[[float], str]) -> str:
+    """A chart for wide pages and one for narrow ones, drawn with these widths in units."""
+    return draw(WIDE) + draw(NARROW)
+
+
+def chart(width: float, height: float, parts: Iterable[str], label: str) -> str:
+    """One SVG element of this size in units; `label` describes it to screen readers."""
+    style = "for-wide" if width == WIDE else "for-narrow"
+    return (
+        f'<svg viewBox="0 0 {width:g} {height:g}" class="{style}" role="img" aria-label="{escape(label)}">'
+        f"{''.join(parts)}</svg>"
+    )
 
 
 def linear(low: float, high: float, start: float, end: float) -> Scale:
@@ -94,7 +104,7 @@ def time_axis(x: Scale, span_ms: float, box: Box) -> list[str]:
     """Seconds, or minutes for long traces, with a thin line up from each."""
     unit, name = (1_000.0, "s") if span_ms < 600_000 else (60_000.0, "min")
     parts = []
-    for value in ticks(span_ms / unit, 10):
+    for value in ticks(span_ms / unit, round((box.right - box.left) / 80)):
         at = x(value * unit)
         parts += [
             line(at, box.top, at, box.bottom, "grid"),
@@ -104,14 +114,12 @@ def time_axis(x: Scale, span_ms: float, box: Box) -> list[str]:
 
 
 def value_axis(y: Scale, high: float, box: Box, unit: str) -> list[str]:
-    """Round values with thin lines, and the unit at the highest."""
-    parts = []
-    values = ticks(high, 4)
-    for value in values:
-        label = f"{value:,g}" + (f" {unit}" if value == values[-1] else "")
+    """Round values with thin lines, and the unit above them."""
+    parts = [text(0, TOP + 4, unit)]
+    for value in ticks(high, 4):
         parts += [
             line(box.left, y(value), box.right, y(value), "grid"),
-            text(box.left - 8, y(value) + 4, label, anchor="end"),
+            text(box.left - 8, y(value) + 4, f"{value:,g}", anchor="end"),
         ]
     return parts
 
@@ -119,14 +127,15 @@ def value_axis(y: Scale, high: float, box: Box, unit: str) -> list[str]:
 # --- whole charts ----------------------------------------------------------------------------------------------------
 
 
-def strip(groups: Sequence[tuple[str, Sequence[float]]], label: str) -> str:
+def strip(groups: Sequence[tuple[str, Sequence[float]]], label: str, width: float = WIDE) -> str:
     """Times in milliseconds of several kinds on one logarithmic axis: a dot each, and a bar at each median."""
     values = [value for _, times in groups for value in times if value > 0]
     if not values:
         return ""
     low, high = 10.0 ** math.floor(math.log10(max(min(values), 0.1))), 10.0 ** math.ceil(math.log10(max(values)) + 1e-9)
-    row = 34.0
-    box = Box(LEFT + 120, WIDTH - RIGHT - 20, TOP, TOP + row * len(groups))
+    is_wide = width == WIDE
+    row = 34.0 if is_wide else 50.0  # names are beside the dots, or above them
+    box = Box(270 if is_wide else 16, width - RIGHT - 20, TOP, TOP + row * len(groups))
     x = logarithmic(low, max(high, low * 10), box.left, box.right)
     parts = []
     for power in range(round(math.log10(low)), round(math.log10(max(high, low * 10))) + 1):
@@ -136,13 +145,15 @@ def strip(groups: Sequence[tuple[str, Sequence[float]]], label: str) -> str:
             text(at, box.bottom + 16, milliseconds(10.0**power), anchor="middle"),
         ]
     for number, (name, times) in enumerate(groups):
-        middle = box.top + row * (number + 0.5)
+        top = box.top + row * number
+        middle = top + (17 if is_wide else 34)
         ordered = sorted(times)
         median = ordered[(len(ordered) - 1) // 2]
-        parts.append(text(box.left - 12, middle + 4, f"{name} ({len(times):,})", anchor="end"))
+        told = f"{name} ({len(times):,})"
+        parts.append(text(box.left - 12, middle + 4, told, anchor="end") if is_wide else text(0, top + 14, told))
         parts += [dot(x(value), middle, "point", f"{name}: {milliseconds(value)}") for value in ordered]
         parts.append(line(x(median), middle - 12, x(median), middle + 12, "median", f"median {milliseconds(median)}"))
-    return chart(box.bottom + BOTTOM, parts, label)
+    return chart(width, box.bottom + BOTTOM, parts, label)
 
 
 def lines(
@@ -150,6 +161,7 @@ def lines(
     marks: Sequence[tuple[float, str]],
     span_ms: float,
     unit: str,
+    width: float = WIDE,
     *,
     steps: bool = False,
 ) -> str:
@@ -159,32 +171,37 @@ def lines(
     are the time and tooltip of each rebalance.
     """
     high = max((value for _, points in series for _, value in points), default=0.0) or 1.0
-    box = Box(LEFT - 60, WIDTH - RIGHT, TOP, 170.0)
+    box = Box(90 if width == WIDE else 52, width - RIGHT, TOP + 16, 186.0)
     x, y = linear(0, span_ms, box.left, box.right), linear(0, high * 1.05, box.bottom, box.top)
     parts = [*time_axis(x, span_ms, box), *value_axis(y, high, box, unit)]
     parts += [line(x(at), box.top, x(at), box.bottom, "mark", told) for at, told in marks]
     for style, points in series:
         parts.append(path([(x(at), y(value)) for at, value in points], f"line {style}", steps=steps))
-    return chart(box.bottom + BOTTOM, parts, f"{' and '.join(name for name, _ in series)} over time")
+    return chart(width, box.bottom + BOTTOM, parts, f"{' and '.join(name for name, _ in series)} over time")
 
 
-def bars(counted: Sequence[tuple[str, int]], label: str) -> str:
+def bars(counted: Sequence[tuple[str, int]], label: str, width: float = WIDE) -> str:
     """A bar for each of some classes, with its name below and its count above."""
     most = max((n for _, n in counted), default=0) or 1
-    box = Box(20, WIDTH - 20, 26, 150)
-    width = (box.right - box.left) / max(1, len(counted))
+    box = Box(20, width - 20, 26, 150) if width == WIDE else Box(0, width, 26, 150)
+    each = (box.right - box.left) / max(1, len(counted))
     y = linear(0, most, box.bottom, box.top)
     parts = [line(box.left, box.bottom, box.right, box.bottom, "axis")]
     for number, (name, n) in enumerate(counted):
-        left = box.left + width * number
-        middle = left + width / 2
-        parts += [
-            rect(left + width * 0.12, y(n), width * 0.76, box.bottom - y(n), "bar", f"{name}: {n:,}"),
-            text(middle, box.bottom + 18, name, anchor="middle"),
-        ]
+        left = box.left + each * number
+        middle = left + each / 2
+        parts.append(rect(left + each * 0.12, y(n), each * 0.76, box.bottom - y(n), "bar", f"{name}: {n:,}"))
+        if width == WIDE:
+            parts.append(text(middle, box.bottom + 18, name, anchor="middle"))
+        else:  # there is no room for the words side by side
+            value, _, rest = name.rpartition(" ")
+            parts += [
+                text(middle, box.bottom + 16, value, anchor="middle", style="small"),
+                text(middle, box.bottom + 28, rest, anchor="middle", style="small"),
+            ]
         if n:
             parts.append(text(middle, y(n) - 5, f"{n:,}", anchor="middle"))
-    return chart(box.bottom + BOTTOM, parts, label)
+    return chart(width, box.bottom + BOTTOM + (0 if width == WIDE else 8), parts, label)
 
 
 # --- numbers ---------------------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from itertools import pairwise
 from xml.etree import ElementTree
 
 import pytest
@@ -45,3 +46,30 @@ def test_other_charts_are_sound_and_empty_ones_draw_nothing_wrong() -> None:
     assert titles(svg.bars([("< 10 ms", 0), ("10 ms +", 3)], "x")) == ["< 10 ms: 0", "10 ms +: 3"]
     ElementTree.fromstring(svg.lines([("lag", [(0.0, 1.0), (50.0, 2.0)]), ("mean", [])], [], 700_000, "ms", steps=True))
     ElementTree.fromstring(svg.lines([("lag", [])], [], 0, "ms"))
+
+
+LONG = (
+    [("NOTIFY + START", [3.0, 40.0])],
+    [(f"{n}00 ms +", n) for n in range(9)],
+    [("lag", [(0.0, 123_456.0), (9e4, 2.0)])],
+)
+
+
+@pytest.mark.parametrize("width", [svg.WIDE, svg.NARROW])
+def test_no_text_of_a_chart_is_outside_of_it_or_on_its_neighbour(width: float) -> None:
+    strips, counted, series = LONG
+    charts = (
+        svg.strip(strips, "x", width),
+        svg.bars(counted, "x", width),
+        svg.lines(series, [], 90_000, "messages", width),
+    )
+    for drawn in map(ElementTree.fromstring, charts):
+        spans: list[tuple[float, float, float]] = []
+        for each in drawn.iter("text"):
+            wide = 6.5 * len(str(each.text)) * (0.9 if each.get("class") == "small" else 1)
+            x = float(each.attrib["x"]) - wide * {"start": 0.0, "middle": 0.5, "end": 1.0}[each.attrib["text-anchor"]]
+            assert x >= -2, each.text
+            assert x + wide <= width + 14, each.text
+            spans.append((float(each.attrib["y"]), x, x + wide))
+        for (y, _, end), (next_y, begin, _) in pairwise(sorted(spans)):
+            assert next_y != y or begin >= end, "two texts are on each other"
