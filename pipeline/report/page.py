@@ -164,7 +164,7 @@ def _ranking(rows: Rows, rebalances: int) -> str:
         (
             seconds(row["began_ms"]),
             escape(what_happened(row)),
-            "".join(f'<span class="chip">{escape(one)}</span>' for one in str(row["trigger"]).split("+") if one),
+            f"<span>{_chips(str(row['trigger']))}</span>",
             "" if row["members"] < 0 else f"{row['members']:,}",
             f"{row['moves']:,}",
             f"{row['needed']:,}",
@@ -181,6 +181,10 @@ def _ranking(rows: Rows, rebalances: int) -> str:
         f"Queues that moved were paused from their old owner's end to the new one's first pull.{more}</p>"
         + _table(heads, cells)
     )
+
+
+def _chips(trigger: str) -> str:
+    return "".join(f'<span class="chip">{escape(one)}</span>' for one in trigger.split("+") if one)
 
 
 def _cost(value_ms: float, most_ms: float) -> str:

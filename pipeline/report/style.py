@@ -43,7 +43,8 @@ footer dt { font-weight: 600; color: var(--ink); } footer dd { margin: 0 0 8px; 
 @media print { main { max-width: none; padding: 0; } h3 { break-after: avoid; } svg, tr { break-inside: avoid; } }
 .wide td:first-child:not([colspan]) { white-space: nowrap; }
 .filters { display: flex; flex-wrap: wrap; gap: 8px 12px; margin: 8px 0; }
-.filters label { display: grid; gap: 2px; font-size: 13px; color: var(--soft); min-width: 0; }
+.filters label { display: grid; grid-template-columns: minmax(0, auto); gap: 2px; font-size: 13px; color: var(--soft);
+  min-width: 0; max-width: 100%; }
 .filters select { max-width: 100%; }
 .folded { padding: 4px 0 8px; text-align: left; flex: 1; min-width: 0; }
 .advice { border-left: 3px solid var(--warn); padding: 2px 10px; background: var(--tint); }

@@ -104,7 +104,7 @@ def time_axis(x: Scale, span_ms: float, box: Box) -> list[str]:
     """Seconds, or minutes for long traces, with a thin line up from each."""
     unit, name = (1_000.0, "s") if span_ms < 600_000 else (60_000.0, "min")
     parts = []
-    for value in ticks(span_ms / unit, round((box.right - box.left) / 80)):
+    for value in ticks(span_ms / unit, round((box.right - box.left) / 65)):
         at = x(value * unit)
         parts += [
             line(at, box.top, at, box.bottom, "grid"),
