@@ -46,7 +46,7 @@ export function fitted(context, text, room, ofEnd = false) {
     widths.set(key, width);
   }
   if (width <= room) return text;
-  const chars = Math.floor((room / width) * text.length) - 2;
+  const chars = Math.floor((room / width) * text.length - 1.5);
   if (chars < 1) return "";
   return ofEnd ? `…${text.slice(-chars)}` : `${text.slice(0, chars)}…`;
 }

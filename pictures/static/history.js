@@ -1,6 +1,7 @@
 // What is known of a group: the other side of pictures/group_picture.py. Times are milliseconds since `base`.
 
 export const NONE = -1;
+export const UNKNOWN = -2; // somebody of whom the trace has not told yet
 const MOST_CHANGES = 150000;
 const MOST_REBALANCES = 4000;
 const BY_NAME = new Intl.Collator("en", { numeric: true }); // once: comparing without it makes one each time

@@ -168,7 +168,8 @@ class GroupPictures {
     rows.forEach(([place, values], n) => {
       values.forEach((value, slice) => {
         if (value <= 0.005) return;
-        context.globalAlpha = 0.15 + (0.85 * value) / (most || 1);
+        // One member that held all would make those pale that hold what is usual.
+        context.globalAlpha = 0.15 + (0.85 * Math.log1p(value)) / Math.log1p(most);
         context.fillStyle = palette.accent;
         const left = Math.round(gutter + slice * each);
         context.fillRect(left, n * row, Math.round(gutter + (slice + 1) * each) - left, row - (row > 5 ? 1 : 0));
@@ -178,7 +179,7 @@ class GroupPictures {
       context.fillStyle = palette.ink;
       context.font = `${Math.min(12, Math.max(9, row - 2))}px system-ui, sans-serif`;
       const left = row > 8 ? 14 : 0;
-      context.fillText(fitted(context, shortName(this.history.clients[place]), gutter - left - 8), left, n * row + row / 2 + 4);
+      context.fillText(fitted(context, shortName(this.history.clients[place]), gutter - left - 8, true), left, n * row + row / 2 + 4);
       if (row > 8) {
         context.fillStyle = brush(context, place);
         context.fillRect(0, n * row + row / 2 - 4, 9, 9);

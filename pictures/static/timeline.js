@@ -3,7 +3,7 @@
 
 import { colours, fitted, prepared } from "./canvas.js";
 import { clock, duration, h, setText, shortName, table } from "./dom.js";
-import { NONE } from "./history.js";
+import { NONE, UNKNOWN } from "./history.js";
 import { brush, inkOn } from "./palette.js";
 
 const SHORTEST = 1000;
@@ -11,7 +11,7 @@ const LONGEST = 3600000;
 const AXIS = 40;
 const MOST_ROWS = 300; // of the table
 const MOST_LINES = 60; // of rebalances, which would hide the strips
-const TICKS = [50, 100, 250, 500, 1000, 2000, 5000, 10000, 30000, 60000, 120000, 300000, 600000, 1800000];
+const TICKS = [50, 100, 250, 500, 1000, 2000, 5000, 10000, 20000, 30000, 60000, 120000, 300000, 600000, 1800000];
 
 export class Timeline {
   // options: onMoment(t or null), onRebalance(cause), now() -> time, longest: ms of the widest window
@@ -224,7 +224,8 @@ export class Timeline {
       return;
     }
     const owner = this.ownerOf(queue, t);
-    setText(this.tip, `${this.history.queues[queue]}  ${owner === NONE ? "nobody" : this.history.clients[owner]}  ${clock(this.history.base + t, 3)}`);
+    const name = owner === NONE ? "nobody" : owner === UNKNOWN ? "a new member" : this.history.clients[owner];
+    setText(this.tip, `${this.history.queues[queue]}  ${name}  ${clock(this.history.base + t, 3)}`);
     this.tip.hidden = false;
     const left = Math.min(event.clientX - box.left + 12, box.width - this.tip.offsetWidth - 4);
     this.tip.style.left = `${Math.max(0, left)}px`;
@@ -374,6 +375,7 @@ export class Timeline {
 
   drawOwner(context, left, right, y, height, owner, owners) {
     const width = Math.max(0.6, right - left);
+    if (owner === UNKNOWN) return; // it has no colour yet
     if (owner === NONE) {
       if (this.history.membersAt(this.timeAt(right)) === 0) return; // nobody is there to miss it
       context.fillStyle = this.colours.bad;
@@ -392,7 +394,7 @@ export class Timeline {
       context.fillStyle = inkOn(owner);
       context.font = "11px system-ui, sans-serif";
       context.textAlign = "left";
-      context.fillText(fitted(context, shortName(this.history.clients[owner]), width - 8), left + 4, y + height / 2 + 4);
+      context.fillText(fitted(context, shortName(this.history.clients[owner]), width - 8, true), left + 4, y + height / 2 + 4);
     }
     context.globalAlpha = 1;
   }
