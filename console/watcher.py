@@ -36,9 +36,9 @@ PROGRESS_INTERVAL_S = 0.4
 GROUP_INTERVAL_S = 2.0
 COUNTS_INTERVAL_S = 2.0
 OVERVIEW_INTERVAL_S = 2.0
-SHARE = 25
+SHARE = 30
 """A poll is repeated after at least so many times the processor time that it took. The polls of owners and those of
-the whole group take a twenty-fifth of a core each at most. Not after its length, which would tell the page late on a
+the whole group take a thirtieth of a core each at most. Not after its length, which would tell the page late on a
 busy machine."""
 IDLE_S = 120.0
 """How long a subject is followed after its last page has gone: one that comes back within it reads on."""

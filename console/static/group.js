@@ -2,7 +2,7 @@
 // moment, the window, the rebalance and the member that are shown.
 
 import { clock, duration, fill, h, number, setText, shortName, table, tableRow } from "/static/pictures/dom.js";
-import { History, NONE, inNameOrder } from "/static/pictures/history.js";
+import { History, NONE, UNKNOWN, inNameOrder } from "/static/pictures/history.js";
 import { swatchClass } from "/static/pictures/palette.js";
 import { Timeline } from "/static/pictures/timeline.js";
 import { waterfall } from "/static/pictures/waterfall.js";
@@ -17,6 +17,18 @@ const REBALANCES = ["time (UTC)", "because", ">members", ">moved", ">needed", ">
 const MEMBERS = ["client id", "address", "mode", "strategy", ">queues", "state"];
 
 export function groupView(view, name) {
+  fill(
+    view,
+    h("h1", {}, name),
+    h("p", { class: "soft" }, "Consumer group. ", h("a", { href: `/groups/${encodeURIComponent(name)}/dead-letters` }, "Dead letters")),
+  );
+  const body = h("div", {});
+  view.append(body);
+  return groupBody(body, name);
+}
+
+// What there is to see of a group, without its title: other views show it too.
+export function groupBody(view, name) {
   return new GroupView(view, name).start();
 }
 
@@ -28,6 +40,7 @@ class GroupView {
     this.rows = new Map();
     this.sorted = []; // their queues
     this.state = null;
+    this.trouble = "";
     this.memberList = [];
     this.moment = null;
     this.chosen = this.query.get("rebalance");
@@ -46,8 +59,6 @@ class GroupView {
     this.matrix = new Matrix((client) => this.placeOf(client));
     fill(
       view,
-      h("h1", {}, name),
-      h("p", { class: "soft" }, "Consumer group. ", h("a", { href: `/groups/${encodeURIComponent(name)}/dead-letters` }, "Dead letters")),
       this.problem,
       this.tiles,
       h("h2", {}, "Who owns which queue"),
@@ -135,11 +146,9 @@ class GroupView {
     }
     for (const row of news.rows || []) this.rows.set(row[0], row);
     for (const name of news.gone || []) this.rows.delete(name);
-    if (news.problem !== undefined) {
-      setText(this.problem, news.problem);
-      this.problem.hidden = !news.problem;
-    }
-    if (news.state) this.state = news.state;
+    if (news.problem !== undefined) this.trouble = news.problem;
+    if (news.state !== undefined) this.state = news.state;
+    this.drawProblem();
     if (news.member_list) this.memberList = news.member_list;
     if (news.clients || news.member_list) this.drawMembers();
     if (this.sorted.length !== this.rows.size || (news.gone || []).length) this.sorted = inNameOrder(this.rows.keys());
@@ -153,7 +162,7 @@ class GroupView {
     const seen = new Map();
     this.history.queues.forEach((name, place) => {
       const row = this.rows.get(name);
-      if (row) seen.set(place, row[1] === null ? NONE : (this.places.get(row[1]) ?? NONE));
+      if (row) seen.set(place, row[1] === null ? NONE : (this.places.get(row[1]) ?? UNKNOWN));
     });
     this.timeline.seen = seen;
   }
@@ -173,8 +182,10 @@ class GroupView {
     }
     setText(this.moved, `As of ${clock(this.history.base + this.moment, 3)} UTC, by the trace: ${number(this.history.membersAt(this.moment))} members. Lag is known for now only.`);
     const rows = this.history.order.map((queue) => {
+      const name = this.history.queues[queue];
       const owner = this.timeline.ownerOf(queue, this.moment);
-      return [this.history.queues[queue], owner === NONE ? null : this.history.clients[owner], null, undefined, undefined, ""];
+      const client = owner === NONE ? null : owner === UNKNOWN ? this.rows.get(name)[1] : this.history.clients[owner];
+      return [name, client, null, undefined, undefined, ""];
     });
     const owners = [...new Set(rows.map((row) => row[1]).filter((owner) => owner !== null))].sort();
     this.matrix.show(rows, owners);
@@ -199,11 +210,14 @@ class GroupView {
     if (key === this.tilesKey) return;
     this.tilesKey = key;
     fill(this.tiles, values.map((each) => tile(...each)));
-    const trouble = state && [...state.disagreements, ...state.unreachable.map((name) => `${name} does not answer`)].join("; ");
-    if (trouble) {
-      setText(this.problem, trouble);
-      this.problem.hidden = false;
-    }
+  }
+
+  // What keeps the console or the group from being right, for as long as it does.
+  drawProblem() {
+    const { disagreements, unreachable } = this.state || { disagreements: [], unreachable: [] };
+    const told = [this.trouble, ...disagreements, ...unreachable.map((name) => `${name} does not answer`)].filter(Boolean).join("; ");
+    setText(this.problem, told);
+    this.problem.hidden = !told;
   }
 
   drawMembers() {
