@@ -112,7 +112,11 @@ class Relay:
             if self._is_cut:
                 come.close()
                 continue
-            gone = socket.create_connection(self._target)
+            try:
+                gone = socket.create_connection(self._target)
+            except OSError:  # the console has ended
+                come.close()
+                continue
             self._sockets += [come, gone]
             for source, sink in ((come, gone), (gone, come)):
                 threading.Thread(target=self._pump, args=(source, sink), daemon=True).start()

@@ -1,7 +1,8 @@
 """The console with a thousand queues and three hundred members under churn: `make console-test CONSOLE_ARGS=scale`.
 
 Prints the share of a core that the server takes, the script and layout time of frames while the page scrolls, from a
-performance trace, and the memory of the page at the begin and at the end; fails beyond the goals.
+performance trace, the memory of the page at the begin and at the end, and how soon a page that was away shows the
+owners of now; fails beyond the goals. CONSOLE_S is the time for which it is watched.
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ from typing import Any
 
 from playwright.sync_api import Browser, Page
 
-from tests.browser.cluster import RLAB, ROOT, browsing, consoled, need, stop, wait_for
+from tests.browser.cluster import RLAB, ROOT, Relay, browsing, consoled, need, stop, wait_for
 
 QUEUES, MEMBERS, CHURN_S = 500, 300, 5
 WATCH_S = float(os.environ.get("CONSOLE_S", "300"))
+AWAY_S = min(60.0, WATCH_S / 5)
+MOST_CATCH_UP_S = 10.0
 MOST_CPU = 0.10
 MOST_FRAME_MS = 8.0
 MOST_GROWTH = 1.5
@@ -90,8 +93,38 @@ def scrolled(browser: Browser, page: Page) -> list[float]:
     return frame_times_ms(browser.stop_tracing())
 
 
+def is_right(page: Page) -> bool:
+    """Whether the page shows the owners that the console tells now, of the queues in sight."""
+    return bool(
+        page.evaluate(
+            """async (group) => {
+                const told = await (await fetch(`/api/groups/${group}`)).json();
+                const owners = new Map(told.rows.map((row) => [row[0], row[1] || ""]));
+                const rows = [...document.querySelectorAll(".matrix-row:not([hidden])")];
+                return rows.length > 10 && rows.every((row) => owners.get(row.dataset.queue) === row.dataset.owner);
+            }""",
+            GROUP,
+        )
+    )
+
+
+def away(page: Page, relay: Relay) -> float:
+    """Cut the connections of the page for some time; returns how soon it is right after that."""
+    before = page.eval_on_selector_all(".matrix-row:not([hidden])", "rows => rows.map((row) => row.dataset.owner)")
+    relay.cut()
+    page.wait_for_selector("#connection.bad", timeout=20_000)
+    page.wait_for_timeout(AWAY_S * 1000)
+    after = page.eval_on_selector_all(".matrix-row:not([hidden])", "rows => rows.map((row) => row.dataset.owner)")
+    need(before == after, "the page was told of changes while it was away")
+    relay.mend()
+    began = time.perf_counter()
+    page.wait_for_selector("#connection.good", timeout=20_000)
+    wait_for("a page that was away", lambda: is_right(page), MOST_CATCH_UP_S)
+    return time.perf_counter() - began
+
+
 def main() -> None:
-    with browsing() as browser, consoled(QUEUES) as (name_server, console, _, pid):
+    with browsing() as browser, consoled(QUEUES) as (name_server, _, relay, pid):
         churn = ("--churn", str(CHURN_S), "--duration", "0", "--processes", "2")
         load = ("--topic", "orders", "--consumers", str(MEMBERS), "--producers", "1", "--rate", "100")
         log = Path(mkdtemp(prefix="rlab-console-")) / "swarm.log"
@@ -100,7 +133,7 @@ def main() -> None:
             swarm = subprocess.Popen(command, cwd=ROOT, stdout=file, stderr=file)
         try:
             page = browser.new_context(viewport={"width": 1280, "height": 900}).new_page()
-            page.goto(f"http://{console}/groups/{GROUP}")
+            page.goto(f"http://{relay.address}/groups/{GROUP}")
             page.wait_for_selector(".timeline", timeout=120_000)
             rows = "Number(document.querySelector('.rows-side').getAttribute('aria-rowcount'))"
             wait_for("all queues", lambda: page.evaluate(rows) > 2 * QUEUES, 120)
@@ -108,6 +141,8 @@ def main() -> None:
             begin_mb, began, used = heap_mb(page), time.perf_counter(), cpu_s(pid)
             page.wait_for_timeout(WATCH_S * 1000)
             share = (cpu_s(pid) - used) / (time.perf_counter() - began)
+            took = away(page, relay)
+            page.wait_for_timeout(2_000)
             end_mb = heap_mb(page)
             print(
                 f"server: {share:.1%} of a core over {WATCH_S:g} s, {MEMBERS} members, {2 * QUEUES} queues", flush=True
@@ -115,6 +150,7 @@ def main() -> None:
             times = scrolled(browser, page)
             p95 = times[int(len(times) * 0.95)]
             print(f"frames: {len(times)}, script and layout {times[len(times) // 2]:.1f} ms median, {p95:.1f} ms p95")
+            print(f"away for {AWAY_S:g} s: right again {took:.1f} s after the network was back")
             print(f"page: {begin_mb:.1f} MB at the begin, {end_mb:.1f} MB at the end")
             page.screenshot(path=log.with_name("scale.png"), full_page=True)
             print(f"screenshot: {log.with_name('scale.png')}")

@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
@@ -24,7 +25,7 @@ from playwright.sync_api import Browser, Page
 
 from client.admin.admin import Admin
 from model.event_log import encode_events
-from tests.browser.cluster import RLAB, ROOT, Relay, axe_script, browsing, consoled, need, stop, wait_for
+from tests.browser.cluster import RLAB, ROOT, Relay, axe_script, browsing, consoled, need, running, stop, wait_for
 
 GROUP, TOPIC = "billing", "orders"
 LATEST_MS = 1_000.0
@@ -171,10 +172,13 @@ def go_back(page: Page) -> None:
 
 
 def offline(page: Page, relay: Relay, group: Members) -> None:
-    """A page that lost its connection while a member joined shows the owners soon after it is back."""
+    """A page that lost its connection while a member joined shows the owners soon after it is back.
+
+    The name of this member is markup: from here on, all pictures and tables have it.
+    """
     relay.cut()
     page.wait_for_selector("#connection.bad", timeout=20_000)
-    group.start("fourth")
+    group.start(MARKUP)
     page.wait_for_timeout(5000)
     need(not spread(page, 3, 12), "it was not offline")
     relay.mend()
@@ -182,8 +186,22 @@ def offline(page: Page, relay: Relay, group: Members) -> None:
     print(f"ok  a page that was offline caught up {took:.1f} s after it was back", flush=True)
 
 
+def unharmed(page: Page, what: str) -> None:
+    need(page.evaluate("document.images.length === 0 && window.broken === undefined"), f"markup of {what} was run")
+
+
 def injection(page: Page, console: str) -> None:
-    """Markup in keys, tags and bodies is shown as it was written."""
+    """Markup in names, keys, tags and bodies is shown as it was written."""
+    page.goto(f"http://{console}/groups/{GROUP}")
+    page.wait_for_selector(".timeline")
+    for place in (
+        ".matrix-row:not([hidden]) .owner",
+        ".legend button",
+        "[aria-label=Members] td",
+        "tbody button.plain",
+    ):
+        wait_for(f"the name of a member in {place}", lambda p=place: page.locator(p, has_text=MARKUP).count() > 0)
+    unharmed(page, "a member's name")
     page.goto(f"http://{console}/topics/{TOPIC}")
     page.fill("textarea", f"body {MARKUP}")
     page.fill("input[name=keys]", MARKUP)
@@ -196,45 +214,100 @@ def injection(page: Page, console: str) -> None:
     page.wait_for_selector("details.message")
     page.click("details.message summary")
     need(MARKUP in page.inner_text("details.message"), "the text of a message is not shown as it is")
-    need(page.evaluate("document.images.length === 0 && window.broken === undefined"), "markup of a message was run")
+    unharmed(page, "a message")
     page.goto(f"http://{console}/groups/{MARKUP.replace('/', '%2F')}")
     page.wait_for_timeout(500)
-    need(page.evaluate("document.images.length === 0 && window.broken === undefined"), "markup of an address was run")
+    unharmed(page, "an address")
     print("ok  markup in keys, tags, bodies and names is shown as text", flush=True)
+
+
+def check_axe(page: Page, what: str) -> None:
+    """Nothing serious for axe-core."""
+    page.evaluate(axe_script())
+    found = page.evaluate("axe.run(document).then(r => r.violations)")
+    serious = [
+        f"{each['id']}: {each['nodes'][0]['failureSummary'][:300]}" for each in found if each["impact"] in SERIOUS
+    ]
+    need(not serious, f"axe finds on {what}: {serious}")
+
+
+@contextmanager
+def themed(browser: Browser, width: str, theme: str) -> Iterator[Page]:
+    """A page of this width and theme, whose scripts may have no errors."""
+    wide, high = SIZES[width]
+    context = browser.new_context(
+        viewport={"width": wide, "height": high}, color_scheme="light" if theme == "light" else "dark"
+    )
+    page = context.new_page()
+    problems: list[str] = []
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    yield page
+    need(not problems, f"errors of scripts at {width}, {theme}: {problems}")
+    context.close()
+
+
+def check_width(page: Page, what: str, wide: int) -> None:
+    """Nothing is cut off at the right."""
+    wider = page.evaluate(
+        """(wide) => document.documentElement.scrollWidth <= wide ? [] : [...document.querySelectorAll("body *")]
+            .filter((each) => each.getBoundingClientRect().right > wide)
+            .map((each) => `${each.tagName}.${each.className} ${each.textContent.slice(0, 60)}`).slice(-3)""",
+        wide,
+    )
+    need(not wider, f"{what} is wider than {wide}: {wider}")
+
+
+def look_at(page: Page, file: Path, wide: int) -> None:
+    """A screenshot of a view of which nothing is cut off, and in which axe-core finds nothing serious."""
+    page.screenshot(path=file, full_page=True)
+    check_width(page, file.stem, wide)
+    check_axe(page, file.stem)
 
 
 def views(browser: Browser, console: str, folder: Path) -> None:
     """Each view in both widths and themes: nothing wider than the page, nothing serious for axe, and a screenshot."""
-    axe = axe_script()
     paths = {"cluster": "/", "topics": "/topics", "topic": f"/topics/{TOPIC}", "groups": "/groups"}
     paths |= {"group": f"/groups/{GROUP}", "letters": f"/groups/{GROUP}/dead-letters"}
-    for width, (wide, high) in SIZES.items():
-        for theme in THEMES:
-            context = browser.new_context(
-                viewport={"width": wide, "height": high}, color_scheme="light" if theme == "light" else "dark"
-            )
-            page = context.new_page()
-            problems: list[str] = []
-            page.on("pageerror", lambda error: problems.append(str(error)))  # noqa: B023 - of this page
+    for width, theme in product(SIZES, THEMES):
+        with themed(browser, width, theme) as page:
             for name, path in paths.items():
                 page.goto(f"http://{console}{path}")
                 page.wait_for_timeout(1500)
                 if name == "group":
                     page.locator("tbody button.plain").first.click()
                     page.wait_for_selector(".waterfall")
-                page.screenshot(path=folder / f"{name}-{width}-{theme}.png", full_page=True)
-                need(page.evaluate("document.documentElement.scrollWidth") <= wide, f"{name} is wider than {width}")
-                page.evaluate(axe)
-                found = page.evaluate("axe.run(document).then(r => r.violations)")
-                serious = [
-                    f"{each['id']}: {each['nodes'][0]['failureSummary'][:300]}"
-                    for each in found
-                    if each["impact"] in SERIOUS
-                ]
-                need(not serious, f"axe finds on {name} at {width}, {theme}: {serious}")
-            need(not problems, f"errors of scripts at {width}, {theme}: {problems}")
-            context.close()
+                look_at(page, folder / f"{name}-{width}-{theme}.png", SIZES[width][0])
     print(f"ok  {len(paths)} views in 2 widths and 2 themes: no serious violation, nothing cut off", flush=True)
+
+
+def test_cluster(browser: Browser, folder: Path) -> None:
+    """Faults at the push of a button, and their effect beside it."""
+    made = ("--brokers", "2", "--port", "0", "--topic", TOPIC, "--queues", "4", "--console", "--allow-changes")
+    with running("cluster", *made) as (_, announced):
+        address = f"http://{announced['console']}/test-cluster"
+        for width, theme in product(SIZES, THEMES):
+            with themed(browser, width, theme) as page:
+                page.goto(address)
+                page.wait_for_selector(".parts li")
+                if (width, theme) == ("1280", "light"):
+                    break_things(page)
+                page.wait_for_timeout(1500)
+                look_at(page, folder / f"test-cluster-{width}-{theme}.png", SIZES[width][0])
+    print("ok  faults of a test cluster, with their effect beside them", flush=True)
+
+
+def break_things(page: Page) -> None:
+    for number in (1, 2):
+        page.click("button:text-is('Add')")
+        wait_for("the effect of a consumer that was added", lambda n=number: spread(page, n, 8))
+    page.click("button[aria-label^='kill consumer-1 of']")
+    took = wait_for("the effect of a kill", lambda: spread(page, 1, 8))
+    page.click("button[aria-label='pause broker-b']")
+    page.wait_for_selector("button[aria-label='go on broker-b']")
+    wait_for("the effect of a paused broker", lambda: "does not answer" in page.inner_text("[aria-label=Effect]"))
+    page.click("button[aria-label='go on broker-b']")
+    wait_for("the broker to answer", lambda: "does not answer" not in page.inner_text("[aria-label=Effect]"))
+    print(f"ok  a kill is seen {took:.1f} s after its button", flush=True)
 
 
 def trace_of(name_server: str, file: Path) -> None:
@@ -265,13 +338,8 @@ def report(browser: Browser, trace: Path) -> None:
         page.set_viewport_size({"width": width, "height": 900})
         page.wait_for_timeout(500)
         page.screenshot(path=trace.parent / f"report-{width}.png", full_page=True)
-        need(page.evaluate("document.documentElement.scrollWidth") <= width, f"the report is wider than {width}")
-    page.evaluate(axe_script())
-    found = page.evaluate("axe.run(document).then(r => r.violations)")
-    serious = [
-        f"{each['id']}: {each['nodes'][0]['failureSummary'][:300]}" for each in found if each["impact"] in SERIOUS
-    ]
-    need(not serious, f"axe finds on the report: {serious}")
+        check_width(page, "the report", width)
+    check_axe(page, "the report")
     print("ok  the report folds out, and fits from 390 to 1,920", flush=True)
 
 
@@ -287,6 +355,7 @@ def main() -> None:
         views(browser, console, folder)
         trace_of(name_server, folder / "trace.jsonl")
         report(browser, folder / "trace.jsonl")
+        test_cluster(browser, folder)
     print(f"PASSED in {time.perf_counter() - began:.0f} s; screenshots: {folder}")
 
 
