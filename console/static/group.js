@@ -101,11 +101,11 @@ class GroupView {
     return Date.now() + this.ahead - this.history.base;
   }
 
+  // The brokers know a new member before the trace tells of it: it has no colour for that long, because its colour stays.
   placeOf(client) {
     const found = this.places.get(client);
-    if (found !== undefined) return found;
-    // The brokers know it before the trace tells: a place of its own until then would change its colour.
-    let sum = 0;
+    if (found !== undefined || this.places.size) return found ?? UNKNOWN;
+    let sum = 0; // there is no trace
     for (const char of client) sum = (sum * 31 + char.charCodeAt(0)) % 997;
     return sum;
   }

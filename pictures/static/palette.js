@@ -7,6 +7,7 @@ const PATTERNS = 4;
 const made = new Map();
 
 export function swatchClass(place) {
+  if (place < 0) return "sw";
   return `sw c${place % COLOURS.length} p${Math.floor(place / COLOURS.length) % PATTERNS}`;
 }
 
@@ -16,6 +17,7 @@ export function inkOn(place) {
 }
 
 export function brush(context, place) {
+  if (place < 0) return "#8a939c"; // somebody who has no colour yet
   const colour = COLOURS[place % COLOURS.length];
   const pattern = Math.floor(place / COLOURS.length) % PATTERNS;
   if (pattern === 0) return colour;
