@@ -2,7 +2,7 @@
 // address has the group.
 
 import { fill, h } from "/static/pictures/dom.js";
-import { change, getJson, remember, session } from "./app.js";
+import { change, follow, getJson, remember, session } from "./app.js";
 import { groupBody } from "./group.js";
 
 const AGAIN_MS = 1000;
@@ -16,6 +16,7 @@ class TestCluster {
     const query = new URLSearchParams(location.search);
     this.group = query.get("group") || "";
     this.known = "";
+    this.groups = [];
     this.close = () => {};
     this.parts = h("div", {});
     this.missing = h("p", { class: "hint" });
@@ -40,10 +41,12 @@ class TestCluster {
 
   start() {
     this.load();
-    this.loadNames();
-    const timers = [setInterval(() => this.load(), AGAIN_MS), setInterval(() => this.loadNames(), 3 * AGAIN_MS)];
+    const timer = setInterval(() => this.load(), AGAIN_MS);
+    const names = (found) => this.offerNames(found);
+    const stop = follow("/api/cluster", null, names, names);
     return () => {
-      timers.forEach(clearInterval);
+      stop();
+      clearInterval(timer);
       this.close();
     };
   }
@@ -89,22 +92,21 @@ class TestCluster {
   }
 
   // Names of groups and topics to choose from.
-  async loadNames() {
-    try {
-      const found = await getJson("/api/cluster");
-      const groups = [...new Set([...found.groups.map((each) => each.group), this.group])].filter(Boolean).sort();
-      const topics = found.topics.filter((each) => !each.system).map((each) => each.topic);
-      const names = JSON.stringify([groups, topics]);
-      if (names === this.names) return;
-      this.names = names;
-      fill(this.topics, topics.map((name) => h("option", { value: name })));
-      if (!this.topicInput.value && topics.length) this.topicInput.value = topics[0];
-      fill(this.choice, groups.map((name) => h("option", { value: name, selected: name === this.group }, name)));
-      if (!this.group && groups.length) this.show(groups[0]);
-      else if (!this.shown) this.show(this.group);
-    } catch {
-      // The cluster may be what is broken; the next time tells.
-    }
+  offerNames(found) {
+    const groups = [...new Set([...found.groups.map((each) => each.group), this.group])].filter(Boolean).sort();
+    const topics = found.topics.filter((each) => !each.system).map((each) => each.topic);
+    fill(this.topics, topics.map((name) => h("option", { value: name })));
+    if (!this.topicInput.value && topics.length) this.topicInput.value = topics[0];
+    this.groups = groups;
+    this.offerGroups();
+    if (!this.shown) this.show(this.group || groups[0]);
+  }
+
+  offerGroups() {
+    const names = [...new Set([...this.groups, this.shown])].filter(Boolean);
+    if (names.join() === this.offered) return;
+    this.offered = names.join();
+    fill(this.choice, names.map((name) => h("option", { value: name, selected: name === this.shown }, name)));
   }
 
   show(group) {
@@ -117,8 +119,8 @@ class TestCluster {
     if (this.shown) remember({ at: null, span: null, rebalance: null }); // these are of the other group
     this.shown = this.group = group;
     remember({ group });
+    this.offerGroups();
     this.choice.value = group;
-    this.names = ""; // it may be a new one
     this.close = groupBody(this.effect, group);
   }
 }
