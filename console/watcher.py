@@ -36,10 +36,10 @@ PROGRESS_INTERVAL_S = 0.4
 GROUP_INTERVAL_S = 2.0
 COUNTS_INTERVAL_S = 2.0
 OVERVIEW_INTERVAL_S = 2.0
-SHARE = 30
-"""A poll is repeated after at least so many times the processor time that it took. The polls of owners and those of
-the whole group take a thirtieth of a core each at most. Not after its length, which would tell the page late on a
-busy machine."""
+SHARE, WHOLE_SHARE = 30, 60
+"""A poll is repeated after at least so many times the processor time that it took; one of the whole group after more,
+because it tells targets, and the others tell owners. Not after its length, which would tell the page late on a busy
+machine."""
 IDLE_S = 120.0
 """How long a subject is followed after its last page has gone: one that comes back within it reads on."""
 HISTORY_MS = 3_600_000.0
@@ -189,7 +189,7 @@ class Watcher:
             try:
                 if is_whole or subject.info is None:
                     subject.info = await self.admin.group(group)
-                    earliest = loop.time() + SHARE * (time.process_time() - worked)
+                    earliest = loop.time() + WHOLE_SHARE * (time.process_time() - worked)
                     group_due = max(earliest, loop.time() + GROUP_INTERVAL_S)
                 else:
                     progress = await self.admin.progress(group)
