@@ -1,6 +1,7 @@
 """The handlers of a name server: one method per request code, all of them instant.
 
-A poll of a route, which thousands of clients send every 30 s, costs two dictionary lookups and one frame.
+A poll of a route, which thousands of clients send every 30 s, costs two dictionary lookups and one frame; one that asks
+whether any route has changed costs a comparison.
 """
 
 from __future__ import annotations
@@ -80,12 +81,15 @@ class NameServerHandlers:
         return Reply({})
 
     def get_route(self, connection: Connection, request: Command) -> Reply:
-        """Answer with the route of a topic.
+        """Answer with the route of a topic, or that no route at all has changed since the caller asked for all.
 
         ServiceNotAvailable: it is not known yet, because this name server has just started; ask again.
         """
+        version = self._table.version
+        if request.header.get("known_version") == version:
+            return Reply({"version": version, "unchanged": True})
         try:
-            return Reply({}, self._table.encoded_route(request.header["topic"]))
+            return Reply({"version": version}, self._table.encoded_route(request.header["topic"]))
         except TopicNotExist:
             now = self._now()
             if self._beginning.knows_all(now):

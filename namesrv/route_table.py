@@ -13,7 +13,8 @@ Invariants:
 - a topic has a route exactly when some broker name lists it; a broker name is known exactly when some broker id of it
   has an address; one address belongs to one broker (name and id);
 - a change returns, sorted, exactly the topics whose route differs from before;
-- an encoded route is dropped at the moment its topic changes, so polls are served from bytes made once per change.
+- an encoded route is dropped at the moment its topic changes, so polls are served from bytes made once per change;
+- `version` differs from every earlier one if any route does.
 
 RocketMQ: RouteInfoManager. Sound here, and not in RocketMQ: a broker whose first registration lists a single topic
 is accepted (RocketMQ takes it for an increment and refuses it); a topic that a newer registration of its broker does
@@ -69,6 +70,7 @@ class RouteTable:
     """See the module header. The limits count the topics of all brokers together, and broker processes."""
 
     def __init__(self, max_topics: int = MAX_TOPICS, max_brokers: int = MAX_BROKERS) -> None:
+        self.version = 0  # counts the changes of all routes together
         self._max_topics = max_topics
         self._max_brokers = max_brokers
         self._live: dict[BrokerKey, _Live] = {}
@@ -294,6 +296,7 @@ class RouteTable:
             del self._by_connection[live.connection]
 
     def _touch(self, topic: str) -> None:
+        self.version += 1
         self._changed[topic] = None
         self._encoded.pop(topic, None)
 

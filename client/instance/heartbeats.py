@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from functools import partial
 from hashlib import blake2b
@@ -15,6 +16,7 @@ from client.trigger import Trigger
 from model.errors import ClientIdConflict, NetworkError, RlabError
 from model.group_settings import OWN_ATTEMPTS
 from model.heartbeat import HeartbeatData
+from remoting.client import raise_for_code
 from remoting.command import Command
 from remoting.connection import Connection
 from remoting.request_code import RequestCode
@@ -44,6 +46,7 @@ class Heartbeats:
         self._refusals: dict[str, ClientIdConflict] = {}
         # By address: the connection over which a broker that takes fingerprints got the last heartbeat, and its own.
         self._taken: dict[str, tuple[Connection, int]] = {}
+        self._unanswered: dict[str, None] = {}  # addresses to which a heartbeat of `keep_alive` is under way
         self._sessions_changed = anyio.Event()
 
     async def keep_alive(self) -> None:
@@ -51,12 +54,11 @@ class Heartbeats:
 
         Brokers do not wait for each other: one that does not answer would let the sessions at the others expire.
         """
-        unanswered: dict[str, None] = {}
 
         async def beat(address: str) -> None:
-            unanswered[address] = None
+            self._unanswered[address] = None
             await self.send("", [address])
-            del unanswered[address]
+            self._unanswered.pop(address, None)
 
         async with anyio.create_task_group() as beats:
             while True:
@@ -65,9 +67,9 @@ class Heartbeats:
                 with anyio.move_on_after(min([self._host.config.heartbeat_interval_s, *sessions])):
                     await self._sessions_changed.wait()
                     continue
-                for address in self._host.addresses():
-                    if address not in unanswered:
-                        beats.start_soon(beat, address)
+                addresses = [each for each in self._host.addresses() if each not in self._unanswered]
+                for address in self._send_again(addresses):
+                    beats.start_soon(beat, address)
 
     def joining(self, group: str) -> None:
         """Learn that a consumer was added, whose session may be shorter than those so far."""
@@ -84,12 +86,61 @@ class Heartbeats:
         await run_together([partial(self._send_to, address, cause, failed) for address in chosen])
         return not failed
 
+    def _send_again(self, addresses: list[str]) -> list[str]:
+        """Send a heartbeat to the brokers that have the same one already; returns the other addresses.
+
+        Nearly every heartbeat is of this kind. A callback takes the answer: a task for each costs ten times as much.
+        """
+        if not addresses or (heartbeat := self._heartbeat("")) is None:
+            return []
+        fingerprint, sent_at = _fingerprint(msgpack.packb(heartbeat.to_wire())), anyio.current_time()
+        others = []
+        for address in addresses:
+            connection, known = self._taken.get(address, (None, -1))
+            is_open = connection is not None and self._host.remoting.connected(address) is connection
+            if connection is None or not is_open or not connection.ready or known != fingerprint:
+                others.append(address)
+                continue
+            header = {"fingerprint": fingerprint}
+            try:
+                answer = connection.request(RequestCode.HEART_BEAT, header, None, self._timeout_s)
+            except RlabError as error:
+                self._failed(address, "", error)
+                continue
+            answer.add_done_callback(partial(self._answered, address, connection, heartbeat, sent_at))
+            self._unanswered[address] = None
+        return others
+
+    def _answered(
+        self,
+        address: str,
+        connection: Connection,
+        heartbeat: HeartbeatData,
+        sent_at: float,
+        answered: asyncio.Future[Command],
+    ) -> None:
+        self._unanswered.pop(address, None)
+        if answered.cancelled() or (answered.exception() is not None and not self._host.background.running):
+            return  # the end of the client closes its connections
+        try:
+            answer = raise_for_code(answered.result())
+        except RlabError as error:
+            self._failed(address, "", error)
+            return
+        if answer.header.get("unknown"):
+            self._taken.pop(address, None)
+            self._host.background.start_soon(self.send, "", [address])
+        else:
+            self._take(address, connection, heartbeat, sent_at, answer)
+
     async def _send_to(self, address: str, cause: str, failed: dict[str, None]) -> None:
         try:
-            if self._heartbeat(cause) is None:
-                return
-            connection = await self._host.remoting.connect(address, self._timeout_s)
-            # Made again: a consumer that left while we connected would be registered once more.
+            connection = self._host.remoting.connected(address)
+            if connection is None:
+                if self._heartbeat(cause) is None:
+                    return
+                connection = await self._host.remoting.connect(address, self._timeout_s)
+            # Made after that: a consumer that left while we connected would be registered once more.
             heartbeat = self._heartbeat(cause)
             if heartbeat is None:
                 return
@@ -97,13 +148,22 @@ class Heartbeats:
             sent_at = anyio.current_time()
             answer = await self._request(address, connection, body)
         except RlabError as error:
-            logger.warning("%s: heartbeat to %s failed: %s", self._host.client_id, address, error)
             failed[address] = None
-            if isinstance(error, ClientIdConflict):
-                self._refusals[address] = error
-            if isinstance(error, NetworkError):
-                self._host.broker_lost(address, cause)
+            self._failed(address, cause, error)
             return
+        self._take(address, connection, heartbeat, sent_at, answer)
+
+    def _failed(self, address: str, cause: str, error: RlabError) -> None:
+        logger.warning("%s: heartbeat to %s failed: %s", self._host.client_id, address, error)
+        if isinstance(error, ClientIdConflict):
+            self._refusals[address] = error
+        if isinstance(error, NetworkError):
+            self._host.broker_lost(address, cause)
+
+    def _take(
+        self, address: str, connection: Connection, heartbeat: HeartbeatData, sent_at: float, answer: Command
+    ) -> None:
+        """Take over what a broker has answered."""
         self._refusals.pop(address, None)
         self._log_new_warnings(address, answer.header.get("warnings", []))
         attempts = answer.header.get("max_attempts", {})
@@ -119,11 +179,11 @@ class Heartbeats:
                 group, address, connection, good_until=sent_at + timeout_s, joined=joined, now=anyio.current_time()
             ):
                 # It may have ended leases: we were not a member there, or our session had a gap.
-                self._host.wake(group, Trigger.RECONNECT, cause)
+                self._host.wake(group, Trigger.RECONNECT, heartbeat.cause)
 
     async def _request(self, address: str, connection: Connection, body: bytes) -> Command:
         """Send a heartbeat: only its fingerprint if this connection's broker has the same one already."""
-        fingerprint = int.from_bytes(blake2b(body, digest_size=8).digest())
+        fingerprint = _fingerprint(body)
         header, request = {"fingerprint": fingerprint}, self._host.remoting.request
         if self._taken.get(address) == (connection, fingerprint):
             answer = await request(address, RequestCode.HEART_BEAT, header, None, self._timeout_s)
@@ -197,3 +257,7 @@ class Heartbeats:
             return  # of a process that was refused for its client id: there is nothing to leave
         except RlabError as error:
             logger.warning("%s: could not unregister from %s: %s", self._host.client_id, address, error)
+
+
+def _fingerprint(body: bytes) -> int:
+    return int.from_bytes(blake2b(body, digest_size=8).digest())

@@ -170,8 +170,14 @@ class ClientInstance:
     # --- routes ------------------------------------------------------------------------------------------------------
 
     async def poll_routes(self) -> None:
-        """Ask for the route of every topic in use; see `update_routes`."""
-        await self.update_routes(tuple(self._topics()))
+        """Ask for the route of every topic in use, unless none has changed; see `update_routes`."""
+        topics = tuple(self._topics())
+        has_all = all(self.routes.route_of(topic) is not None for topic in topics) and not self._removal_grace.waits
+        if topics and has_all and not await self.name_servers.any_changed(topics[0]):
+            self._forget_old_masters()
+            return
+        self.name_servers.begin_poll()
+        await self.update_routes(topics)
 
     async def update_routes(self, topics: tuple[str, ...], cause: str = "") -> None:
         """Ask for the routes of some topics, all at once.

@@ -15,6 +15,7 @@ from model.limits import MAX_SHARED_ROUTES, NAME_SERVER_STARTING_S, ROUTE_RETRY_
 from model.topic_route import TopicRoute
 from remoting.client import RemotingClient
 from remoting.command import Command
+from remoting.connection import Connection
 from remoting.request_code import RequestCode
 
 
@@ -26,6 +27,9 @@ class NameServers:
         self._addresses = addresses
         self._current = rng.randrange(len(addresses))
         self._timeout_s = timeout_s
+        # The connection of the first answer since `begin_poll` and the version of its table; no connection if a later
+        # answer came over another one.
+        self._as_of: tuple[Connection | None, object] | None = None
 
     async def request(
         self, code: RequestCode, header: Mapping[str, Any] | None = None, body: bytes | None = None
@@ -72,8 +76,39 @@ class NameServers:
                 if not isinstance(error.__cause__, ServiceNotAvailable) or anyio.current_time() >= until:
                     raise
             else:
+                connection = self._answering()
+                if self._as_of is None:
+                    self._as_of = connection, answer.header.get("version")
+                elif self._as_of[0] is not connection:
+                    self._as_of = None, None
                 return _decoded(answer.body or b"")
             await anyio.sleep(ROUTE_RETRY_S)
+
+    def begin_poll(self) -> None:
+        """Learn that all routes in use are about to be asked for."""
+        self._as_of = None
+
+    async def any_changed(self, topic: str) -> bool:
+        """Whether any route may differ from those of the last poll; the topic is one of them.
+
+        One small request instead of one for each topic: hardly ever has one changed. What a later answer says is as
+        new as the first of the poll, so what changed during the poll counts as changed.
+
+        ConnectFailed: no name server answers. Cancellation: harmless.
+        """
+        connection, version = self._as_of or (None, None)
+        if connection is None or version is None or self._answering() is not connection:
+            return True
+        try:
+            header = {"topic": topic, "known_version": version}
+            answer = await self.request(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
+        except TopicNotExist:
+            return True
+        return not answer.header.get("unchanged") or self._answering() is not connection
+
+    def _answering(self) -> Connection | None:
+        """The connection to the name server that answered last."""
+        return self._remoting.connected(self._addresses[self._current])
 
     async def connect_and_get_own_address(self) -> str:
         """Connect to a name server, check that it is one, and return our address as it sees it.
@@ -85,7 +120,7 @@ class NameServers:
         kind = state.get("kind")
         if kind != "namesrv":
             raise ConfigError(f"{address} is {kind} {state.get('name')!r}, not a name server: give the address of one")
-        connection = self._remoting.connected(address)
+        connection = self._answering()
         return connection.local_host if connection is not None else "127.0.0.1"
 
 

@@ -152,6 +152,11 @@ class RouteRemovalGrace:
             brokers=tuple(sorted(brokers, key=lambda broker: broker.broker_name)),
         )
 
+    @property
+    def waits(self) -> bool:
+        """Whether the next poll decides about a broker that the last one missed."""
+        return bool(self._missing)
+
     def forget(self, topic: str) -> None:
         """Drop what is missing of a topic."""
         self._missing.pop(topic, None)

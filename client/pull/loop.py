@@ -19,10 +19,11 @@ from model.events import EventKind
 from model.limits import (
     CONNECT_TIMEOUT_S,
     MAX_PULL_BATCH,
+    MAX_PULL_SUSPEND_S,
+    PULL_ANSWER_S,
     PULL_GROWTH,
     PULL_RETRY_ERROR_S,
     PULL_SUSPEND_S,
-    PULL_TIMEOUT_S,
 )
 from model.record import RecordCorrupt
 from model.response_code import ResponseCode
@@ -67,6 +68,7 @@ class PullLoop:
         self._batch_size = batch_size
         self._lagging = batch_size  # how many to ask for: more while answers are full
         self._asked = batch_size
+        self._hold_s = PULL_SUSPEND_S  # how long the next pull may be held: longer while the queue stays empty
         self._callbacks = callbacks
         self._is_refused = False
         self._emit = QueueEvents(instance, group).emit
@@ -99,6 +101,7 @@ class PullLoop:
                     level = logging.DEBUG if isinstance(error, NetworkError) else logging.WARNING
                     logger.log(level, "%s: pull of %s: %s", self._instance.client_id, owned.queue, error)
                     owned.sent_commit = 0  # it may not have arrived
+                    self._hold_s = PULL_SUSPEND_S
                     with anyio.move_on_after(PULL_RETRY_ERROR_S):
                         await self._instance.broker_returned.wait()
                     continue
@@ -135,7 +138,7 @@ class PullLoop:
             "queue_id": queue.queue_id,
             "offset": owned.process_queue.pull_offset,
             "max_n": self._asked,
-            "suspend_ms": int(PULL_SUSPEND_S * 1000),
+            "suspend_ms": int(self._hold_s * 1000),
             "client_id": instance.client_id,
         }
         if (hashes := asked.tag_hashes) is not None:
@@ -153,7 +156,7 @@ class PullLoop:
             header["token"] = owned.token
             if (commit := owned.take_commit()) is not None:
                 header["commit"] = commit
-        answer = connection.request(RequestCode.PULL_MESSAGE, header, None, PULL_TIMEOUT_S)
+        answer = connection.request(RequestCode.PULL_MESSAGE, header, None, self._hold_s + PULL_ANSWER_S)
         owned.pending_pull = held = cast("asyncio.Future[Command | None]", answer)
         try:
             return await held
@@ -177,6 +180,8 @@ class PullLoop:
             self._put(response, asked.tags)
         elif code in (_NOT_FOUND, _RETRY):
             owned.process_queue.advance(response.header["next_offset"])
+            if code == _NOT_FOUND:
+                self._hold_s = min(self._hold_s + PULL_SUSPEND_S, MAX_PULL_SUSPEND_S)
         elif code == _MOVED:
             self._callbacks.moved(owned, response.header["next_offset"])
         else:
@@ -185,6 +190,7 @@ class PullLoop:
 
     def _put(self, response: Command, tags: frozenset[str] | None) -> None:
         owned = self._owned
+        self._hold_s = PULL_SUSPEND_S
         undecodable: list[Undecodable] = []
         messages = decode_messages(owned.queue, response.body or b"", undecodable)
         # A full answer shows that there is more: requests cost less per message if they bring many.

@@ -15,9 +15,14 @@ TOPIC_SCHEMA: dict[RequestCode, RequestSchema] = {
     RequestCode.GET_ROUTEINFO_BY_TOPIC: RequestSchema(
         "client -> name server",
         "Route of a topic: its brokers and their queues.",
-        (TOPIC,),
-        answer="body: msgpack map of `model/topic_route.py`: TopicRoute; TOPIC_NOT_EXIST when no broker serves it, "
-        "SERVICE_NOT_AVAILABLE while the name server has just started and cannot know",
+        (
+            TOPIC,
+            Field("known_version", int, "version of the table of which the caller has all routes", False, minimum=0),
+        ),
+        answer="header `version` of the table of all routes, in this run of the name server; if `known_version` is "
+        "this one, `unchanged` true and no body; else body: msgpack map of `model/topic_route.py`: TopicRoute; "
+        "TOPIC_NOT_EXIST when no broker serves it, SERVICE_NOT_AVAILABLE while the name server has just started and "
+        "cannot know",
     ),
     RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: RequestSchema(
         "admin -> name server", "All topics.", answer="body: msgpack array of names, sorted"

@@ -48,8 +48,8 @@ class LeakCounts:
         loop = cluster.simulation.loop
         sample: dict[str, float] = {
             "asyncio: tasks": len(asyncio.all_tasks(loop)),
-            "asyncio: timers": sum(not timer.cancelled() for timer in loop._scheduled),
-            "asyncio: timers, with cancelled": len(loop._scheduled),
+            "asyncio: timers": sum(not timer.cancelled() for _, _, timer in loop.timers),
+            "asyncio: timers, with cancelled": len(loop.timers),
             "network: connections": cluster.simulation.network.statistics().connections_open,
             "store: descriptors": len(self._disks.open_files),
             "process: descriptors": usage.fds,

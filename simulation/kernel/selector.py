@@ -46,10 +46,15 @@ class VirtualFile(Protocol):
         ...
 
 
-class TimerHeap(Protocol):
-    """What the selector reads of its loop: the heap of timers, which asyncio replaces now and then."""
+class Timer(asyncio.TimerHandle):
+    """A timer of a virtual loop: asyncio's, with the type of what it keeps to itself."""
 
-    _scheduled: list[asyncio.TimerHandle]
+    __slots__ = ()
+    _scheduled: bool
+
+
+Timers = list[tuple[float, int, Timer]]
+"""Heap of the timers of a loop, by their time and the order in which they were set."""
 
 
 class VirtualSelector(selectors.BaseSelector):
@@ -57,7 +62,7 @@ class VirtualSelector(selectors.BaseSelector):
 
     def __init__(self, *, start_s: float, limit_s: float) -> None:
         self.now_s = start_s
-        self.loop: TimerHeap  # set by the loop, which needs its selector first
+        self.timers: Timers = []  # kept by the loop
         self._end_s = start_s + limit_s
         self._files: dict[int, VirtualFile] = {}
         self._keys: dict[int, selectors.SelectorKey] = {}
@@ -83,14 +88,19 @@ class VirtualSelector(selectors.BaseSelector):
     def at(self, when_s: float, happen: Callable[[], object]) -> None:
         """Call `happen` when the clock reaches `when_s`, before the timers of that instant.
 
-        This is what makes thousands of clients affordable: an asyncio timer is a Python object that the heap compares
-        by calling Python; a booking is a tuple.
+        A booking is a tuple, and what it calls is called at once: cheaper than a timer.
         """
         heapq.heappush(self._booked, (when_s, next(self._order), happen))
 
     def wake(self, file: VirtualFile) -> None:
         """Poll `file` in the next event-loop iteration, because something happened to it."""
         self._woken[file] = None
+
+    def rest(self, file: VirtualFile) -> None:
+        """Learn that nothing is left to read of `file`: unless it waits to write, it rests until it is woken."""
+        key = self._keys.get(file.fd)
+        if key is None or not key.events & selectors.EVENT_WRITE:
+            self._woken.pop(file, None)
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         """Return the watched files that are ready, each with its events, and move the clock instead of waiting.
@@ -124,8 +134,8 @@ class VirtualSelector(selectors.BaseSelector):
         return ready
 
     def _jump(self) -> None:
-        booked, timers = self._booked, self.loop._scheduled
-        when_s = timers[0].when() if timers else math.inf
+        booked, timers = self._booked, self.timers
+        when_s = timers[0][0] if timers else math.inf
         if booked and booked[0][0] < when_s:
             when_s = booked[0][0]
         if when_s == math.inf:  # also the only timer, if all that is left is anyio.sleep_forever

@@ -234,6 +234,8 @@ class VirtualSocket(_SocketFile):
             if pipe.unread >= self._wire.window_bytes:
                 self._kernel.wake(pipe.sender)
             pipe.unread -= len(data)
+            if not (self._ended or self._broken):
+                self._kernel.rest(self)
             return data
         if self._broken:
             raise ConnectionResetError(errno.ECONNRESET, "SimulatedConnection reset by peer")

@@ -207,10 +207,11 @@ def test_a_route_table_does_what_its_twin_does(steps: list[tuple[str, object, ob
             if not twin.live:
                 continue
             kind, what = "register", twin.live[what % len(twin.live)][0]  # noqa: PLW2901
-        before = twin.routes()
+        before, version = twin.routes(), table.version
         changed = step(table, twin, kind, what, which, now)
         after = twin.routes()
         assert sorted(set(changed)) == [topic for topic in TOPICS if before.get(topic) != after.get(topic)]
+        assert before == after or table.version > version
         check_equal(table, twin)
 
 

@@ -74,6 +74,25 @@ def test_a_start_goes_from_the_name_server_over_the_heartbeat_to_the_first_pull(
     simulate(scenario, brokers=1)
 
 
+def test_an_idle_hour_of_a_member_is_five_hundred_requests(simulate: Simulate, wire: WireTap) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("orders", queues=2)
+        consumers = [await cluster.start_consumer("billing", "orders") for _ in range(2)]
+        await anyio.sleep(300)
+        since_s = anyio.current_time()
+        await anyio.sleep(3_600)
+        # The other one also has the queue of the retry topic.
+        counts = [Counter(wire.codes(each.host, since_s=since_s)) for each in consumers]
+        assert {code: n for code, n in min(counts, key=Counter.total).items() if n > 1} == {
+            "HEART_BEAT": pytest.approx(120, abs=1),
+            "GET_ROUTEINFO_BY_TOPIC": pytest.approx(120, abs=1),
+            "GET_CONSUMER_LIST_BY_GROUP": pytest.approx(180, abs=1),
+            "PULL_MESSAGE": pytest.approx(80, abs=1),
+        }
+
+    simulate(scenario, brokers=1)
+
+
 def test_a_wrong_option_is_refused_before_anything_is_sent(simulate: Simulate, wire: WireTap) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         wire.sent.clear()

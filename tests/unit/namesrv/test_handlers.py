@@ -177,6 +177,23 @@ async def test_health_is_who_and_for_how_long(caller: Caller) -> None:
     assert header["uptime_s"] == pytest.approx(60, abs=0.1)
 
 
+@asked
+async def test_who_has_all_routes_of_a_version_is_told_that_none_has_changed(caller: Caller) -> None:
+    async def ask(**known: int) -> tuple[dict[str, object], bool]:
+        header = {"topic": "t", **known}
+        answer = await caller.client.request(ADDRESS, RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
+        return answer.header, answer.body is not None
+
+    await caller.register(broker("broker-a", "t"))
+    (first, has_route) = await ask()
+    version = first["version"]
+    assert has_route
+    assert isinstance(version, int)
+    assert await ask(known_version=version) == ({"version": version, "unchanged": True}, False)
+    await caller.register(broker("broker-a", "t", "other", version=2))
+    assert await ask(known_version=version) == ({"version": version + 1}, True), "any topic counts"
+
+
 def test_comings_and_moves_of_brokers_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario(caller: Caller) -> None:
         await caller.register(broker("broker-a", "orders", address="old:1"))

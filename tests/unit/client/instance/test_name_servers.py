@@ -30,6 +30,7 @@ class World:
     def __init__(self, *, down: tuple[str, ...] = (), starting: tuple[str, ...] = (), kind: str = "namesrv") -> None:
         self.down, self.starting, self.kind = down, starting, kind
         self.asked: list[str] = []
+        self.version: int | None = None  # of the table; one of an earlier commit says none
         self.remoting = RemotingClient(rng=Random(1))
 
     def servers(self, *, first: int = 0) -> NameServers:
@@ -66,7 +67,10 @@ class World:
                 raise TopicNotExist("nobody serves it")
             if request.header["topic"] == "odd":
                 raise InvalidParameter("odd")
-            return Reply({}, msgpack.packb(TopicRoute(topic="t", queues=(), brokers=()).to_wire()))
+            if self.version is not None and request.header.get("known_version") == self.version:
+                return Reply({"version": self.version, "unchanged": True})
+            header = {} if self.version is None else {"version": self.version}
+            return Reply(header, msgpack.packb(TopicRoute(topic="t", queues=(), brokers=()).to_wire()))
 
         return {STATE: state, ROUTE: route}
 
@@ -155,6 +159,54 @@ def test_a_topic_that_nobody_serves_is_told_from_a_failure() -> None:
             simulation.network.stall(host)
         with pytest.raises(ConnectFailed, match="no name server answers"):
             await servers.route("nobody")
+
+    world.run(scenario)
+
+
+def test_one_request_finds_out_that_no_route_has_changed_since_the_last_poll() -> None:
+    world = World()
+
+    async def scenario(simulation: Simulation) -> None:
+        servers = world.servers()
+
+        async def poll() -> None:
+            servers.begin_poll()
+            await servers.route("t")
+            await servers.route("other")
+
+        await poll()
+        world.asked.clear()
+        assert await servers.any_changed("t")
+        assert not world.asked, "a name server of an earlier commit is not asked in vain"
+        world.version = 7
+        await poll()
+        world.asked.clear()
+        assert not await servers.any_changed("t")
+        assert len(world.asked) == 1
+        world.version = 8
+        assert await servers.any_changed("t")
+        await poll()
+        assert not await servers.any_changed("t")
+        assert await servers.any_changed("nobody"), "a topic that is gone"
+        simulation.network.cut("n1")
+        await anyio.sleep(1)
+        assert await servers.any_changed("t"), "it may be another run of the name server"
+        await servers.route("t")
+        assert await servers.any_changed("t"), "routes of one poll and of another connection do not add up"
+
+    world.run(scenario)
+
+
+def test_what_changes_in_the_middle_of_a_poll_counts_as_changed() -> None:
+    world = World()
+
+    async def scenario(simulation: Simulation) -> None:
+        servers = world.servers()
+        servers.begin_poll()
+        for version in (7, 8):
+            world.version = version
+            await servers.route("t")
+        assert await servers.any_changed("t")
 
     world.run(scenario)
 

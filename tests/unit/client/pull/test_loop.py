@@ -15,7 +15,7 @@ from client.instance.refusals import Refusals
 from client.pull.loop import PullCallbacks, PullLoop
 from client.pull.owned_queue import OwnedQueue
 from client.pull.process_queue import ProcessQueue
-from model.errors import ConnectFailed, RequestTimeout
+from model.errors import ConnectFailed, ConnectionLost, RequestTimeout
 from model.event_log import EventLog
 from model.events import Event, EventKind
 from model.limits import MAX_PULL_BYTES, PULL_RETRY_ERROR_S, PULL_SUSPEND_S
@@ -145,6 +145,13 @@ def test_a_pull_says_who_asks_for_what_and_under_which_lease() -> None:
         "client_id": "c@1",
         "token": 9,
     }
+
+
+def test_a_queue_that_stays_empty_is_held_longer_and_longer_until_a_message_or_an_error_comes() -> None:
+    empty = answer(ResponseCode.PULL_NOT_FOUND, 5)
+    broker = ScriptedBroker(empty, empty, empty, found(5), empty, ConnectionLost("gone"))
+    run(lambda: Member(broker), 10)
+    assert [header["suspend_ms"] // 1000 for _, header in broker.pulled] == [15, 30, 45, 45, 15, 30, 15]
 
 
 def asked(*answers: Answer, **limits: int) -> list[int]:

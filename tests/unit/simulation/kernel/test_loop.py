@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import TypeVar
@@ -16,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulation.kernel.loop import VirtualLoop
+from simulation.kernel.loop import MIN_CANCELLED_TIMERS, VirtualLoop
 from simulation.kernel.network import SimulatedNetwork
 from simulation.kernel.selector import NotSimulated
 
@@ -98,6 +99,60 @@ def test_a_cancelled_timer_does_not_move_the_clock() -> None:
         return now_s()
 
     assert run(main) == 0.5
+
+
+def test_timers_of_one_instant_fire_in_the_order_in_which_they_were_set() -> None:
+    async def main() -> list[int]:
+        fired: list[int] = []
+        for number in range(20):
+            asyncio.get_running_loop().call_later(1 if number % 2 else 2, fired.append, number)
+        await anyio.sleep(3)
+        return fired
+
+    assert run(main) == [*range(1, 20, 2), *range(0, 20, 2)]
+
+
+def test_cancelled_timers_do_not_add_up() -> None:
+    async def main() -> int:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        kept: list[float] = []
+        loop.call_later(500, lambda: kept.append(now_s()))
+        for _ in range(10_000):
+            loop.call_later(1_000, pytest.fail, "cancelled").cancel()
+        fired = loop.call_later(1, kept.append, 0.0)
+        await anyio.sleep(2)
+        fired.cancel()  # too late: it is not among the timers any more
+        left = len(loop.timers)
+        await anyio.sleep(600)
+        assert kept == [0.0, 500.0]
+        return left
+
+    assert run(main) <= 2 * MIN_CANCELLED_TIMERS
+
+
+def test_a_closed_loop_takes_no_more_calls() -> None:
+    loop = VirtualLoop()
+    loop.close()
+    for call in (loop.call_soon, partial(loop.call_later, 1)):
+        with pytest.raises(RuntimeError, match="closed"):
+            call(print)
+
+
+def test_a_callback_that_fails_is_reported_and_the_others_run() -> None:
+    async def main() -> tuple[list[str], list[str]]:
+        loop = asyncio.get_running_loop()
+        reported: list[str] = []
+        loop.set_exception_handler(lambda _, context: reported.append(repr(context["exception"])))
+        called: list[str] = []
+        loop.call_soon(int, "x")
+        loop.call_soon(called.append, "next")
+        await anyio.sleep(1)
+        return reported, called
+
+    reported, called = run(main)
+    assert reported == ["ValueError(\"invalid literal for int() with base 10: 'x'\")"]
+    assert called == ["next"]
 
 
 @pytest.mark.parametrize("options", [{"start_s": -1.0}, {"start_s": 1e9}, {"limit_s": 0.0}, {"limit_s": 1e9}])
