@@ -11,7 +11,9 @@ def test_a_change_costs_each_member_of_a_larger_group_no_more_bytes() -> None:
     of_size = {members: {cost.change: cost for cost in measure_group(members)} for members in (20, 60)}
     for change in ("cold", "join", "leave", "crash"):
         each = {members: of_size[members][change].bytes_sent / members for members in of_size}
-        assert each[60] < 1.1 * each[20], change
+        # Three times the members, so a cost that grows with the group is far above this; which of the polls of idle
+        # members fall into the measured time is a matter of chance.
+        assert each[60] < 1.2 * each[20], change
     for members, costs in of_size.items():
         assert costs["cold"].moves == members * QUEUES_PER_MEMBER, "a cold start acquires each queue once"
         assert 0 < costs["crash"].moves < costs["join"].moves <= members * QUEUES_PER_MEMBER
