@@ -168,11 +168,8 @@ PULL_GROWTH = 4
 """Times `pull_batch` that a pull may ask for while its queue lags: each message costs both sides half then."""
 MAX_PULL_BYTES = 256 * 1024
 PULL_SUSPEND_S = 15.0
-MAX_PULL_SUSPEND_S = 45.0
-"""Pulls of a queue that stays empty are held longer and longer, up to this: they are most of what a consumer asks."""
+MAX_PULL_SUSPEND_S = 45.0  # of a queue that stays empty; with the time for the answer less than a minute
 PULL_TIMEOUT_S = 30.0
-PULL_ANSWER_S = 10.0
-"""How long after the end of its hold a pull may be answered, before its client asks again."""
 PULL_RETRY_ERROR_S = 1.0
 MAX_PROCESS_QUEUE_COUNT = 1_000
 MAX_PROCESS_QUEUE_BYTES = 100 * 1024 * 1024
@@ -377,8 +374,7 @@ MAX_CONSOLE_BODY_BYTES = 1_000_000
 MAX_SIM_S = 86_400.0
 """Longest simulated programme, and longest time in it: a day, which is also the limit of the virtual loop."""
 MAX_SIM_STEPS = 10_000
-MAX_SIM_SEEDS = 1_000_000
-"""Seeds of one sweep: a week of one core."""
+MAX_SIM_SEEDS = 1_000_000  # of one sweep: a week of one core
 MAX_SIM_CLIENTS = 2_000
 """Clients of a simulated group, and producers: twice the largest group that is measured."""
 MAX_SIM_BROKERS = 16
@@ -401,5 +397,4 @@ assert LOOKUP_SLICE_S < LOOKUP_GENTLE_S, "a slice that has finished a segment ne
 assert MAX_LOOKUPS * 2 * LOOKUP_GENTLE_S < LOOKUP_TIMEOUT_S, "a slice ends with a segment, and others may be before it"
 assert MAX_LOOKUP_BYTES + MAX_PAYLOAD_BYTES < MAX_FRAME_BYTES, "the records found must fit a frame"
 assert COMMIT_WAIT_S < LEASE_CLOSE_GRACE_S, "a member that may have lost its connection only has committed by then"
-assert MAX_PULL_SUSPEND_S + PULL_ANSWER_S < 60.0, "a queue whose pull was lost is read again within a minute"
 assert PULL_SUSPEND_S < PULL_TIMEOUT_S, "the broker must answer a held pull before the client times out"

@@ -20,7 +20,6 @@ from model.limits import (
     CONNECT_TIMEOUT_S,
     MAX_PULL_BATCH,
     MAX_PULL_SUSPEND_S,
-    PULL_ANSWER_S,
     PULL_GROWTH,
     PULL_RETRY_ERROR_S,
     PULL_SUSPEND_S,
@@ -33,6 +32,8 @@ from remoting.command import Command
 from remoting.request_code import RequestCode
 
 logger = logging.getLogger(__name__)
+_ANSWER_S = 10.0
+"""How long after the end of its hold a pull may be answered, before it is sent again."""
 PAUSE_LOGGED_S = 5.0
 """How long flow control has to pause a queue before the pause is logged."""
 
@@ -156,7 +157,7 @@ class PullLoop:
             header["token"] = owned.token
             if (commit := owned.take_commit()) is not None:
                 header["commit"] = commit
-        answer = connection.request(RequestCode.PULL_MESSAGE, header, None, self._hold_s + PULL_ANSWER_S)
+        answer = connection.request(RequestCode.PULL_MESSAGE, header, None, self._hold_s + _ANSWER_S)
         owned.pending_pull = held = cast("asyncio.Future[Command | None]", answer)
         try:
             return await held

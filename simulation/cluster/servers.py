@@ -79,6 +79,11 @@ class SimulatedServer(Generic[Running]):
         assert self.process is not None, f"{self.name} does not run"
         return self.process
 
+    @property
+    def serves(self) -> bool:
+        """Whether it runs and is not about to stop: while it stops it answers nobody, and its deadlines pass."""
+        return self.process is not None and not self._scope.cancel_called
+
     async def start(self) -> None:
         """Start it; returns once it listens.
 

@@ -66,9 +66,9 @@ async def watch_brokers(cluster: SimulatedCluster, checks: Mapping[str, PopCheck
         waited_for: dict[str, dict[Place, int]] = {group: {} for group in checks}
         now = cluster.simulation.loop.time()
         for name, server in cluster.brokers.items():
-            if server.process is None:
+            if not server.serves:
                 continue
-            pop = server.process.broker.pop
+            pop = server.running.broker.pop
             for key, queue in pop.ledger.queues.items():
                 if key.group in checks:
                     place = (name, f"{key.group} {key.topic}:{key.queue_id}")

@@ -29,7 +29,6 @@ def run_with(name: str, value: float) -> None:
         ("WRITE_HIGH_WATER_BYTES", limits.MAX_UNSENT_BYTES, None),
         ("HEARTBEAT_INTERVAL_S", limits.MEMBER_EXPIRY_S / 3, "two lost heartbeats must not expire a member"),
         ("BROKER_REGISTER_INTERVAL_S", limits.BROKER_EXPIRY_S / 3, "two lost registrations must not expire a broker"),
-        ("MAX_PULL_SUSPEND_S", 60.0, "is read again within a minute"),
         ("PULL_SUSPEND_S", limits.PULL_TIMEOUT_S, "before the client times out"),
     ],
 )

@@ -42,6 +42,13 @@ def test_a_group_that_does_not_converge_in_time_is_found() -> None:
     assert "not converged 5 s after the repair: %RETRY%billing@broker-a:0 should be of" in str(outcome.findings)
 
 
+def test_a_broker_that_takes_long_to_stop_is_not_blamed_for_what_it_hides_meanwhile() -> None:
+    # Its name server does not answer when it unregisters, and an invisible time ends until it gives up.
+    outcome = run_programme(draw(152, "pop"))
+    assert outcome.acts["restart"] > 1
+    assert outcome.ok, outcome.findings
+
+
 def test_a_message_that_nobody_reads_is_lost() -> None:
     fewer = Step(at_s=1.0, do="scale", topic="orders", n=1)
     stale = Step(at_s=0.0, do="stale_route", who="producer-1")
