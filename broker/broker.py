@@ -19,6 +19,7 @@ import msgpack
 
 from broker.assignment.handlers import Assignment
 from broker.config import BrokerConfig, Part
+from broker.durability.background_sync import sync_regularly
 from broker.durability.barrier import WriteBarrier
 from broker.durability.metadata import FILE_NAME, MetadataStore, metadata_exists
 from broker.feature import Core, Feature, Features
@@ -40,7 +41,6 @@ from broker.retry.delays import Delays
 from broker.retry.send_back import SendBack
 from broker.sink.handlers import SinkHandlers
 from broker.sink.service import Sink
-from broker.store.disk.errors import StoreError, StoreReadOnly
 from broker.store.disk.options import MIB
 from broker.store.message_store import MessageStore
 from broker.topics.damage import DamageReports
@@ -68,10 +68,8 @@ from rocketmq.edge import Facts
 
 logger = logging.getLogger(__name__)
 
-SYNC_INTERVAL_S = 0.2
-"""How long a written message may stay unsynced with `FlushMode.ASYNC`."""
-
 _DATA_ID_BITS = 62  # both SQLite and msgpack store it as it is
+_MAX_REFUSAL_CHARS = 300
 _TRACE_EVENTS_PER_MESSAGE = 1_000
 """A message of the trace has to fit a record and a frame, however long the names in it are."""
 
@@ -151,6 +149,7 @@ class Broker(Feature):
     def _announcement(self, *, newcomer: bool) -> Announcement:
         return Announcement(
             name=self.config.name,
+            key=self.config.key,
             cluster=self.config.cluster,
             broker_id=self.config.broker_id,
             name_servers=self.config.name_servers,
@@ -236,6 +235,11 @@ class Broker(Feature):
     def server_state(self, connection: Connection, request: Command) -> Reply:
         """Health: which server this is, and how long it runs."""
         return Reply({"kind": "broker", "name": self.config.name, "uptime_s": self.uptime_s})
+
+    def access_refused(self, peer: str, user: str, text: str) -> None:
+        """Record that access control has refused somebody something."""
+        detail = f"{user} {text}"[:_MAX_REFUSAL_CHARS]
+        self.events.emit(EventKind.ACCESS_REFUSED, broker=self.config.name, client=peer, detail=detail)
 
     # --- trace -------------------------------------------------------------------------------------------------------
 
@@ -330,11 +334,13 @@ async def run_broker(config: BrokerConfig) -> AsyncIterator[RunningBroker]:
                 _serve(broker, closed) as server,
                 background_tasks() as tasks,
             ):
+                if server.gate is not None:
+                    server.gate.on_refused = broker.access_refused
                 broker.events.emit(EventKind.BROKER_UP, broker=config.name, detail=server.address)
                 broker.damage.tell_start()
                 tasks.start_soon(broker.driver.run)
                 if config.flush is FlushMode.ASYNC:
-                    tasks.start_soon(_sync, broker)
+                    tasks.start_soon(sync_regularly, store, broker.barrier, config.name)
                 if config.trace:
                     tasks.start_soon(_store_trace, broker)
                 broker.topics.registration.start(tasks, server.address)
@@ -364,6 +370,7 @@ def _serve(broker: Broker, closed: Callable[[Connection], None]) -> AbstractAsyn
         max_connections=config.max_connections,
         dialect=broker_dialect(BrokerFacts(broker)) if config.rocketmq else None,
         connection_class=config.connection_class,
+        access=config.access,
     )
 
 
@@ -380,21 +387,3 @@ async def _store_trace(broker: Broker) -> None:
     while True:
         await anyio.sleep(TRACE_FLUSH_INTERVAL_S)
         broker.store_trace()
-
-
-async def _sync(broker: Broker) -> None:
-    """Make written messages durable in the background; a thread waits for the disk, not the loop."""
-    store = broker.store
-    while True:
-        # An idle broker has nothing to wake up for.
-        await broker.barrier.wait_written()
-        await anyio.sleep(SYNC_INTERVAL_S)
-        try:
-            job = store.begin_sync()
-            await broker.loop.run_in_executor(None, job.run)
-            store.finish_sync(job)
-        except StoreReadOnly:
-            # Logged once, when it failed; every send gets the error, and only a restart helps.
-            return
-        except StoreError as error:
-            logger.error("broker %s: %s", broker.config.name, error)

@@ -28,6 +28,9 @@ from model.record import FlushMode
 from model.topic_route import MASTER_ID
 from remoting.address import parse_address
 from remoting.connection import Connection
+from remoting.security.gate import AccessFile
+from remoting.security.key import Key
+from remoting.security.policy import Policy
 
 RESTORE_GRACE_S = 2 * RECONNECT_MAX_S
 """How long members of an earlier run stay listed: twice a client's longest wait between two attempts."""
@@ -73,6 +76,8 @@ class BrokerConfig:
         transactions: when producer groups are asked about their transactions, and how often.
         files: file operations of the message store; another one makes a disk fail in tests.
         clock_ms: wall clock in milliseconds.
+        access: users and their rights; without it whoever reaches the port may do anything.
+        key: proved to name servers; without one, that of the environment, if there is any.
         parts: features that this broker has, beyond those that every broker has.
         recover_topics: whether topics that the metadata has lost are made again from the log; else it refuses to start.
         rocketmq: whether RocketMQ's own clients are served, too.
@@ -110,6 +115,8 @@ class BrokerConfig:
     rocketmq: bool = True
     max_connections: int = MAX_CONNECTIONS
     connection_class: type[Connection] = Connection
+    access: AccessFile | Policy | None = None
+    key: Key | None = None
     parts: frozenset[Part] = frozenset(Part)
 
     def __post_init__(self) -> None:

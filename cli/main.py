@@ -13,15 +13,16 @@ from typing import Annotated
 import typer
 from typer.main import get_command
 
-from cli import producer, topic
+from cli import topic
 from cli.bench import command as bench
 from cli.crash import command as crash
 from cli.demo import command as demo
 from cli.group import command as group
-from cli.messages import consume, message, produce
+from cli.messages import consume, message, produce, producer
 from cli.options import unknown_variables
 from cli.output import print_note
 from cli.runtime import report_bug
+from cli.security import key
 from cli.servers import cluster, daemons
 from cli.sim import command as sim
 from cli.sim import labs
@@ -60,6 +61,7 @@ def root(
 for module in (
     daemons,
     cluster,
+    key,
     topic,
     group,
     message,

@@ -14,6 +14,7 @@ from model.limits import HEARTBEAT_INTERVAL_S, OFFSET_PERSIST_INTERVAL_S, REQUES
 from model.names import check_id
 from model.quirks import Quirk, check_quirks
 from remoting.address import parse_addresses
+from remoting.security.key import Key
 
 MAX_SECONDS = 3600.0
 """Longest interval and timeout of a client."""
@@ -48,6 +49,7 @@ class ClientConfig:
         quirks: defects of RocketMQ to reproduce.
         trace: whether events go to the topic SYS_TRACE.
         event_sink: called with every event.
+        key: proved to every server; without one, that of the environment, if there is any.
         clock_ms: wall clock in milliseconds.
         rng: randomness of back-offs and of the instance id.
     """
@@ -63,6 +65,7 @@ class ClientConfig:
     quirks: frozenset[Quirk] = frozenset()
     trace: bool = True
     event_sink: EventSink | None = None
+    key: Key | None = None
     clock_ms: Callable[[], float] = wall_clock_ms
     rng: random.Random = field(default_factory=random.Random)
 

@@ -30,6 +30,7 @@ from metrics.families import (
     POPPED,
     PRODUCERS,
     QUEUE_LAG,
+    REFUSED,
     STORE_BYTES,
     STORE_SEGMENTS,
     STORE_UNSYNCED,
@@ -64,6 +65,8 @@ def add_broker(registry: CollectorRegistry, running: RunningBroker, counts: Even
         yield EVENTS_DROPPED, [((), broker.events.dropped)]
         yield CONNECTIONS, [((), len(server.connections))]
         yield WAITING_REQUESTS, [((), server.waiting)]
+        if server.gate is not None:
+            yield REFUSED, [((reason,), n) for reason, n in sorted(server.gate.refused.items())]
         stats = broker.features.stats()
         for family, name in _STATS.items():
             yield family, [((), stats.get(name, 0))]

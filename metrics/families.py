@@ -76,6 +76,7 @@ REQUESTS = _histogram(
     "result",
 )
 CONNECTIONS = _gauge("connections", "Open connections of clients.")
+REFUSED = _counter("refused", "Requests and connections that access control refused (docs/security.md).", "reason")
 WAITING_REQUESTS = _gauge("waiting_requests", "Requests that wait because the server is late (docs/failures.md).")
 
 # --- name servers -----------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from prometheus_client import CollectorRegistry
 
 from metrics.exposition import add_table
-from metrics.families import BROKERS, CONNECTIONS, INFO, ROUTES, UPTIME, WAITING_REQUESTS, Samples
+from metrics.families import BROKERS, CONNECTIONS, INFO, REFUSED, ROUTES, UPTIME, WAITING_REQUESTS, Samples
 from namesrv.server import NameServer
 
 
@@ -22,6 +22,8 @@ def add_name_server(registry: CollectorRegistry, name_server: NameServer, name: 
         yield UPTIME, [((), loop.time() - began)]
         yield CONNECTIONS, [((), len(server.connections))]
         yield WAITING_REQUESTS, [((), server.waiting)]
+        if server.gate is not None:
+            yield REFUSED, [((reason,), n) for reason, n in sorted(server.gate.refused.items())]
         yield BROKERS, [((), sum(len(broker.addresses) for broker in table.clusters()))]
         yield ROUTES, [((), len(table.topics()))]
 

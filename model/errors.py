@@ -10,7 +10,8 @@ certainly had no effect; false means that it may have been carried out although 
     |   +-- MessageIllegal                the message itself cannot be stored      MESSAGE_ILLEGAL
     |   +-- TopicNotExist                                                          TOPIC_NOT_EXIST
     |   +-- GroupNotExist                                                          SUBSCRIPTION_GROUP_NOT_EXIST
-    |   +-- NoPermission                                                           NO_PERMISSION
+    |   +-- NoPermission                  of the user, the topic or the broker     NO_PERMISSION
+    |   +-- NotAuthenticated              no key, or a wrong one                   NOT_AUTHENTICATED
     |   +-- IllegalOperation              not in this state                        ILLEGAL_OPERATION
     |   +-- ClientIdConflict              two live clients share one id            CLIENT_ID_CONFLICT
     |   +-- BrokerNameTaken               two live brokers have one name           BROKER_NAME_TAKEN
@@ -92,9 +93,15 @@ class GroupNotExist(UsageError):
 
 
 class NoPermission(UsageError):
-    """The topic or the broker does not allow reading or writing."""
+    """The user lacks the right, or the topic or the broker does not allow reading or writing."""
 
     code = ResponseCode.NO_PERMISSION
+
+
+class NotAuthenticated(UsageError):
+    """The server has access control, and the client proved no key that it knows; or the server proved none."""
+
+    code = ResponseCode.NOT_AUTHENTICATED
 
 
 class IllegalOperation(UsageError):

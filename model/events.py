@@ -58,6 +58,7 @@ class EventKind(StrEnum):
     ROUTE_CHANGED = "ROUTE_CHANGED"
     BROKER_UP = "BROKER_UP"
     BROKER_DOWN = "BROKER_DOWN"
+    ACCESS_REFUSED = "ACCESS_REFUSED"
 
 
 class Event(NamedTuple):

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from model.errors import ConfigError
 from model.limits import MAX_CONNECTIONS
 from remoting.connection import Connection
+from remoting.security.gate import AccessFile
+from remoting.security.policy import Policy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +21,7 @@ class NameServerConfig:
         max_connections: the connection after that is refused.
         rocketmq: whether RocketMQ's own clients are served, too.
         connection_class: made for each connection; another one watches what passes.
+        access: users and their rights; without it whoever reaches the port may do anything.
         grace_s: seconds for which the end waits for pending answers.
 
     Raises:
@@ -30,6 +33,7 @@ class NameServerConfig:
     max_connections: int = MAX_CONNECTIONS
     rocketmq: bool = True
     connection_class: type[Connection] = Connection
+    access: AccessFile | Policy | None = None
     grace_s: float = 1.0
 
     def __post_init__(self) -> None:

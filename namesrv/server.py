@@ -66,6 +66,7 @@ async def run_name_server(config: NameServerConfig) -> AsyncIterator[NameServer]
             max_connections=config.max_connections,
             dialect=name_server_dialect() if config.rocketmq else None,
             connection_class=config.connection_class,
+            access=config.access,
         ) as server,
         background_tasks() as tasks,
     ):

@@ -18,6 +18,8 @@ from remoting.connection import Connection, close_all
 from remoting.overload.admission import Rank, rank_of
 from remoting.overload.retry_budget import RetryBudget
 from remoting.request_code import RequestCode
+from remoting.security.key import Key
+from remoting.security.login import key_of, log_in
 from remoting.wire.schema import check_header
 
 logger = logging.getLogger(__name__)
@@ -68,7 +70,8 @@ class RemotingClient:
     """Connections to many servers; an async context manager that closes them all.
 
     `handlers` are for requests that servers push. `on_lost` is called with the address when an established connection
-    is gone and the client was not closing it; `rng` is the jitter of the back-off.
+    is gone and the client was not closing it; `rng` is the jitter of the back-off. `key` is proved to every server;
+    without one, that of the environment is, if there is any (`remoting/security/login.py`).
     """
 
     def __init__(
@@ -77,7 +80,9 @@ class RemotingClient:
         *,
         on_lost: Callable[[str], None] | None = None,
         rng: random.Random | None = None,
+        key: Key | None = None,
     ) -> None:
+        self._key = key
         self._handlers = {int(code): handler for code, handler in (handlers or {}).items()}
         self._on_lost = on_lost
         self._rng = rng or random.Random()
@@ -109,6 +114,7 @@ class RemotingClient:
         Raises:
             ConnectFailed: refused, unreachable, or no answer in `timeout_s`; at once while the back-off of an earlier
                 failure lasts, so that callers with a choice go elsewhere instead of waiting.
+            NotAuthenticated, ConfigError: the server refuses the key, or there is none that can be read.
 
         Cancellation: the attempt that others share goes on only if they do not depend on the cancelled caller; they
         get ConnectFailed and retry.
@@ -136,7 +142,7 @@ class RemotingClient:
             connection = await self._open(address, timeout_s)
         except BaseException as error:
             cancelled = ConnectFailed(f"connecting to {address} was cancelled")
-            shared.set_exception(error if isinstance(error, ConnectFailed) else cancelled)
+            shared.set_exception(error if isinstance(error, RlabError) else cancelled)
             shared.exception()  # perhaps no caller waits: an unread exception would be logged
             raise
         else:
@@ -169,6 +175,14 @@ class RemotingClient:
             raise ConnectFailed(
                 f"cannot connect to {address}: {reason}; is it running, and is it the right one?"
             ) from error
+        key = self._key or key_of()
+        if key is not None:
+            try:
+                await log_in(connection, key, timeout_s)
+            except BaseException:
+                connection.abort()
+                self._backoffs.setdefault(address, Backoff()).failed(loop.time(), self._rng)
+                raise
         if self._closing:
             connection.abort()
             raise ConnectFailed(f"the client was closed while connecting to {address}")

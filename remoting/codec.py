@@ -19,7 +19,7 @@ tells by the first bytes of a connection which one its client speaks, and is rep
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 import msgpack
@@ -106,6 +106,13 @@ class Dialect(Protocol):
 
     def codec(self, peer: Peer) -> Codec:
         """Return the codec of one connection."""
+        ...
+
+    def checked_by(self, check: Callable[[Any, str, str, tuple[bytes, ...]], None]) -> Dialect:
+        """Return the same for a server with access control: `check` refuses a request that is not signed.
+
+        It is called with the connection, the name of the user, the signature, and what may have been signed.
+        """
         ...
 
 
@@ -298,9 +305,10 @@ def _explain(version: object, flags: object, code: object, opaque: object, heade
 class MsgpackCodec:
     """The framing of this project. One codec serves the connections of one thread."""
 
-    __slots__ = ("_unpacker",)
+    __slots__ = ("_max_frame_bytes", "_unpacker")
 
-    def __init__(self) -> None:
+    def __init__(self, max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
+        self._max_frame_bytes = max_frame_bytes  # of what it decodes
         self._unpacker = FrameUnpacker()
 
     def encode(self, flags: int, code: int, opaque: int, header: Mapping[str, Any], body: bytes | None) -> bytes:
@@ -313,7 +321,7 @@ class MsgpackCodec:
 
     def decoder(self) -> MsgpackDecoder:
         """See `Codec.decoder`."""
-        return MsgpackDecoder(unpacker=self._unpacker)
+        return MsgpackDecoder(self._max_frame_bytes, self._unpacker)
 
 
 CODEC: Codec = MsgpackCodec()

@@ -158,6 +158,7 @@ class Connection(asyncio.Protocol):
         self._on_opened = on_opened
         self._on_closed = on_closed
         self._pause_reads_when_blocked = pause_reads_when_blocked
+        self._sign: Callable[[bytes], bytes] | None = None
         self._encode = codec.encode
         self._new_decoder = codec.decoder
         self._decoder: Decoder = codec.decoder() if dialect is None else FirstBytes(dialect, codec, self)
@@ -293,6 +294,20 @@ class Connection(asyncio.Protocol):
         self._decoder = codec.decoder()
         return self._decoder
 
+    def serve_by(self, on_request: Callable[[Connection, Command], object]) -> None:
+        """Give the requests of the peer to another function from now on."""
+        self._on_request = on_request
+
+    def protect(self, sign: Callable[[bytes], bytes], decoder: Decoder) -> None:
+        """Sign all that is written from now on, and take only what the decoder finds signed.
+
+        A peer has nothing on the way at that moment: what came unsigned behind its proof is somebody else's.
+        """
+        self.flush()
+        if self._inbox or not self._decoder.at_frame_boundary():
+            self.abort()
+        self._sign, self._decoder = sign, decoder
+
     def _send(self, frame: bytes) -> None:
         out = self._out
         out.append(frame)
@@ -304,7 +319,8 @@ class Connection(asyncio.Protocol):
         out, transport = self._out, self._transport
         if not out or transport is None or self.closed:
             return
-        transport.write(out[0] if len(out) == 1 else b"".join(out))
+        data = out[0] if len(out) == 1 else b"".join(out)
+        transport.write(data if self._sign is None else self._sign(data))
         out.clear()
         if self._writable is not None and transport.get_write_buffer_size() > MAX_UNSENT_BYTES:
             logger.warning("cutting off %s: it left %d bytes unread", self.peer, transport.get_write_buffer_size())

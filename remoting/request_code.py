@@ -64,6 +64,8 @@ class RequestCode(IntEnum):
     NOTIFY_QUEUES_RELEASED = 90_002
     GET_SERVER_STATE = 90_003
     NOTIFY_GROUP_SETTINGS = 90_004
+    GET_CHALLENGE = 90_005
+    AUTHENTICATE = 90_006
     # Dead-letter messages:
     MARK_DEAD_LETTERS = 90_020
     # POP and assignment:

@@ -27,6 +27,7 @@ from typing import Any
 import anyio
 from anyio.abc import TaskGroup
 
+from model.access_limits import MAX_GREETING_BYTES
 from model.errors import (
     ConfigError,
     FlowControl,
@@ -38,12 +39,14 @@ from model.errors import (
 )
 from model.limits import MAX_CONNECTIONS, MAX_IN_FLIGHT_REQUESTS
 from remoting.address import format_address, parse_address
-from remoting.codec import Dialect
+from remoting.codec import CODEC, Dialect, MsgpackCodec
 from remoting.command import Command, Reply
 from remoting.connection import Connection, close_all
 from remoting.frame_budget import FrameBudget
 from remoting.overload.admission import WAITS, Admission
 from remoting.request_code import RequestCode
+from remoting.security.gate import AccessFile, Gate
+from remoting.security.policy import Policy
 from remoting.tasks import background_tasks
 from remoting.wire.schema import check_header
 
@@ -64,11 +67,16 @@ class RemotingServer:
         loop: asyncio.AbstractEventLoop,
         dialect: Dialect | None = None,
         connection_class: type[Connection] = Connection,
+        gate: Gate | None = None,
     ) -> None:
         self.address = ""
-        self._dialect = dialect
+        self.gate = gate
+        self._codec = CODEC if gate is None else MsgpackCodec(MAX_GREETING_BYTES)
+        self._dialect = dialect if dialect is None or gate is None else dialect.checked_by(gate.check_rocketmq)
         self._loop = loop
-        self._handlers: dict[int, Handler] = {int(code): handler for code, handler in handlers.items()}
+        self._handlers: dict[int, Handler] = {
+            int(code): handler if gate is None else gate.guard(code, handler) for code, handler in handlers.items()
+        }
         self._tasks = tasks
         self._on_closed = on_closed
         self._max_connections = max_connections
@@ -110,6 +118,7 @@ class RemotingServer:
             on_closed=self._closed,
             pause_reads_when_blocked=True,
             frames=self._frames,
+            codec=self._codec,
             dialect=self._dialect,
         )
 
@@ -119,6 +128,12 @@ class RemotingServer:
         elif len(self._connections) >= self._max_connections:
             self._turn_away(connection, SystemBusy(f"this server has its {self._max_connections} connections already"))
         else:
+            if self.gate is not None:
+                try:
+                    self.gate.opened(connection, self._dispatch)
+                except SystemBusy as error:
+                    self._turn_away(connection, error)
+                    return
             connection.number = next(self._numbers)
             self._connections[connection.number] = connection
 
@@ -128,8 +143,12 @@ class RemotingServer:
         connection.close()
 
     def _closed(self, connection: Connection, error: Exception | None) -> None:
-        if self._connections.pop(connection.number, None) is not None and self._on_closed is not None:
+        if self._connections.pop(connection.number, None) is None:
+            return
+        if self._on_closed is not None:
             self._on_closed(connection)
+        if self.gate is not None:
+            self.gate.closed(connection)
 
     def _dispatch(self, connection: Connection, request: Command) -> bool:
         """Serve a request or put it aside; returns whether it was put aside."""
@@ -268,23 +287,25 @@ async def serve(
     max_connections: int = MAX_CONNECTIONS,
     dialect: Dialect | None = None,
     connection_class: type[Connection] = Connection,
+    access: AccessFile | Policy | None = None,
 ) -> AsyncIterator[RemotingServer]:
     """Listen on `host:port` while the block runs; port 0 takes a free one, and `server.address` has it.
 
     `on_closed` is called once for each connection that is gone, whatever the reason. At the end of the block, handlers
     and unsent answers get `grace_s`. Connections beyond `max_connections` are refused with SYSTEM_BUSY. Clients that
     speak `dialect` are served, too. Another `connection_class` watches what passes; then a server that nobody watches
-    pays nothing.
+    pays nothing. With `access` only clients that prove a key are served, and only what their rights include.
 
     Raises:
-        ConfigError: the address cannot be listened on.
+        ConfigError: the address cannot be listened on, or the access file cannot be read.
 
     Cancellation: the port is released and every connection closed before it goes on.
     """
     host, port = parse_address(listen)
     async with background_tasks() as tasks:
         loop = asyncio.get_running_loop()
-        server = RemotingServer(handlers, tasks, on_closed, max_connections, loop, dialect, connection_class)
+        gate = None if access is None else Gate(access)
+        server = RemotingServer(handlers, tasks, on_closed, max_connections, loop, dialect, connection_class, gate)
         try:
             listener = await loop.create_server(server.make_connection, host, port)
         except OSError as error:
@@ -293,9 +314,13 @@ async def serve(
                 "Choose another one, or 0 for any free port"
             ) from error
         server.address = format_address(host, listener.sockets[0].getsockname()[1])
+        if gate is not None:
+            tasks.start_soon(gate.keep_current)
         try:
             yield server
         finally:
             with anyio.CancelScope(shield=True):
                 listener.close()
                 await server.stop(grace_s)
+                if gate is not None:
+                    gate.stop()

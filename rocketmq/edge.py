@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from model.errors import ProtocolError, RlabError
@@ -24,6 +24,7 @@ from remoting.request_code import RequestCode
 from rocketmq.fields import FieldError, Fields
 from rocketmq.frame import ONE_WAY_BIT, RESPONSE_BIT, Frame, FrameDecoder, encode_frame, is_first_of_rocketmq
 from rocketmq.message import Host
+from rocketmq.signing import Check, check_signature
 
 logger = logging.getLogger(__name__)
 
@@ -125,6 +126,11 @@ class RocketmqDialect:
     facts: Facts
     translators: Mapping[int, Translator]
     notifiers: Mapping[int, Notifier]
+    check: Check | None = None  # of a server with access control, that each request is signed
+
+    def checked_by(self, check: Check) -> RocketmqDialect:
+        """See `remoting.codec.Dialect`."""
+        return replace(self, check=check)
 
     def speaks(self, first: bytes) -> bool | None:
         """See `remoting.codec.Dialect`."""
@@ -184,6 +190,8 @@ class Edge:
             return None  # this side asks nothing
         translator = self._dialect.translators.get(frame.code)
         try:
+            if self._dialect.check is not None:
+                check_signature(self._dialect.check, self._peer, frame)
             if translator is None:
                 remark = f" request type {frame.code} not supported"
                 result: Asked | StockAnswer = StockAnswer(code=ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=remark)

@@ -21,6 +21,7 @@ from model.topic_route import Perm, TopicRoute
 from remoting.address import format_address, is_loopback, parse_address
 from remoting.client import Backoff, RemotingClient
 from remoting.request_code import RequestCode
+from remoting.security.key import Key
 
 logger = logging.getLogger(__name__)
 
@@ -44,6 +45,7 @@ class Announcement(NamedTuple):
     version: int
     newcomer: bool = False  # whether this is the first run of its data directory
     data_id: int = 0
+    key: Key | None = None
 
 
 class Registration:
@@ -61,7 +63,7 @@ class Registration:
         self._announced: dict[str, str] = {}
         self._known: dict[str, None] = {}  # the name servers that have answered
         self._rng = random.Random(announcement.name)
-        self._client = RemotingClient(on_lost=self._wake, rng=self._rng)
+        self._client = RemotingClient(on_lost=self._wake, rng=self._rng, key=announcement.key)
 
     @property
     def known_by(self) -> int:

@@ -1,8 +1,9 @@
-"""`rlab produce`, `rlab consume` and `rlab message`: send, receive, find and show messages.
+"""`rlab produce`, `rlab consume`, `rlab message` and `rlab producer`: send, receive, find and show messages.
 
 produce.py    lines or generated messages to a topic, with a bounded number of sends at a time
 consume.py    a member of a group that prints messages; `document_of` is the JSON document of a message everywhere
 message.py    finds stored messages by key, and shows one by its id
+producer.py   lists and shows producer groups with their open transactions
 lines.py      reads and writes pipes, files and terminals without blocking the event loop
 
 Other rooms import `document_of` and `lines`.

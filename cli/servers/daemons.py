@@ -15,6 +15,7 @@ import typer
 from cli.options import DEFAULT_NAME_SERVER, AutoCreate, Config, Json, Listen, NameServers, Verbose
 from cli.output import document, print_note, print_outcome
 from cli.runtime import run, wait_for_eof
+from cli.security.options import Access, Insecure, access_of
 from cli.servers.console import console
 from cli.servers.descriptors import connections_within_limits
 from cli.servers.doctor import doctor
@@ -89,6 +90,8 @@ def namesrv(
     listen: Listen = "127.0.0.1:9876",
     name: Annotated[str, typer.Option(help="Name in the log and the announcement; by default its address.")] = "",
     rocketmq: Rocketmq = True,
+    access: Access = None,
+    insecure: Insecure = False,
     metrics: Metrics = None,
     log: Log = None,
     json: Json = False,
@@ -100,14 +103,21 @@ def namesrv(
 
     Name servers do not know each other: start two, and list both for every broker and client.
 
-    Example: rlab namesrv --listen 10.0.0.1:9876
+    Example: rlab namesrv --listen 10.0.0.1:9876 --access users.toml
     """
     from namesrv.config import NameServerConfig
 
     async def main() -> None:
-        settings = NameServerConfig(listen=listen, name=name, rocketmq=rocketmq)
+        settings = NameServerConfig(
+            listen=listen, name=name, rocketmq=rocketmq, access=access_of(access, listen, insecure)
+        )
         async with watched_name_server(settings, metrics) as (server, shown_at):
-            announce("namesrv", name or server.address, server.address, as_json=json, metrics=shown_at)
+            announce(
+                *("namesrv", name or server.address, server.address),
+                as_json=json,
+                is_open=access is None,
+                metrics=shown_at,
+            )
             await (wait_for_eof() if exit_with_stdin else anyio.sleep_forever())
 
     run(main, endless=True, verbose=verbose, log_format=log)
@@ -140,6 +150,8 @@ def broker(
     register_interval: RegisterInterval = BROKER_REGISTER_INTERVAL_S,
     expiry: Expiry = BROKER_EXPIRY_S,
     restore_grace: RestoreGrace = 2 * RECONNECT_MAX_S,
+    access: Access = None,
+    insecure: Insecure = False,
     metrics: Metrics = None,
     log: Log = None,
     json: Json = False,
@@ -149,7 +161,7 @@ def broker(
 ) -> None:
     """Run a broker until it is stopped, or verify the data directory of one.
 
-    Example: rlab broker --name broker-a --namesrv ns1:9876,ns2:9876 --listen 0.0.0.0:10911 --data /data
+    Example: rlab broker --name broker-a --namesrv ns1:9876,ns2:9876 --listen 0.0.0.0:10911 --access users.toml
     """
     if context.invoked_subcommand is not None:
         return
@@ -175,6 +187,7 @@ def broker(
             transactions=transactions_of(
                 transaction_timeout, transaction_check_interval, transaction_max_checks, transaction_keep
             ),
+            access=access_of(access, listen, insecure),
             trace=trace_topic,
             quirks=frozenset(quirk or ()),
         )
@@ -196,7 +209,13 @@ async def _serve(
             # A reader of the announcement looks the broker up at a name server at once.
             await running.broker.topics.registration.wait_tried()
             recovery = {"seconds": running.recovery_s, **document(running.broker.store.recovery)}
-            announce(*("broker", running.name, running.address), as_json=as_json, metrics=shown_at, recovery=recovery)
+            announce(
+                *("broker", running.name, running.address),
+                as_json=as_json,
+                is_open=config.access is None,
+                metrics=shown_at,
+                recovery=recovery,
+            )
             await (wait_for_eof() if exit_with_stdin else anyio.sleep_forever())
 
 
@@ -211,10 +230,12 @@ def dialable(address: str) -> str:
     return address
 
 
-def announce(kind: str, name: str, address: str, *, as_json: bool, metrics: str = "", **more: object) -> None:
+def announce(
+    kind: str, name: str, address: str, *, as_json: bool, is_open: bool = True, metrics: str = "", **more: object
+) -> None:
     """Print the line that announces a daemon and its address; `more` is added only to the JSON document.
 
-    On stderr follows a note of what it means if others than this machine reach the address.
+    On stderr follows a note of what it means if others than this machine reach an address without access control.
     """
     line = {"kind": kind, "name": name, "ready": True, "address": address, **more}
     text = f"{kind} {name} listens on {address}"
@@ -222,9 +243,9 @@ def announce(kind: str, name: str, address: str, *, as_json: bool, metrics: str 
         line["metrics"] = metrics
         text += f", metrics on http://{metrics}/metrics"
     print_outcome(line, text, as_json=as_json)
-    if not is_loopback(parse_address(address)[0]):
+    if is_open and not is_loopback(parse_address(address)[0]):
         print_note(
-            f"note: there are no passwords: whoever reaches {address} may read, change and delete everything there "
+            f"note: there is no access control: whoever reaches {address} may read, change and delete everything there "
             "(docs/security.md)"
         )
 

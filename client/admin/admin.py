@@ -51,6 +51,7 @@ from model.offset_reset import QueueReset, ResetTo
 from model.topic_route import BrokerData, TopicRoute
 from remoting.command import Command
 from remoting.request_code import RequestCode
+from remoting.security.key import Key
 
 _GROUP_REQUESTS = (
     RequestCode.GET_CONSUMER_CONNECTION_LIST,
@@ -68,6 +69,7 @@ class Admin(ClientLife):
         name_servers: addresses, a string separated by commas or a list.
         timeout_s: per request.
         rng: chooses the name server that is asked first.
+        key: proved to every server; without one, that of the environment, if there is any.
 
     Raises:
         ConfigError: a malformed address.
@@ -79,9 +81,14 @@ class Admin(ClientLife):
     """
 
     def __init__(
-        self, name_servers: str | Sequence[str], *, timeout_s: float = REQUEST_TIMEOUT_S, rng: Random | None = None
+        self,
+        name_servers: str | Sequence[str],
+        *,
+        timeout_s: float = REQUEST_TIMEOUT_S,
+        rng: Random | None = None,
+        key: Key | None = None,
     ) -> None:
-        self._cluster = ClusterRequests(name_servers, timeout_s, rng or Random())
+        self._cluster = ClusterRequests(name_servers, timeout_s, rng or Random(), key)
 
     async def start(self) -> None:
         """Reach a name server.

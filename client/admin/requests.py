@@ -30,6 +30,7 @@ from remoting.address import parse_addresses
 from remoting.client import RemotingClient, raise_for_code
 from remoting.command import Command
 from remoting.request_code import RequestCode
+from remoting.security.key import Key
 
 Answer = Command | RlabError
 """The response of one server, or the error instead of it."""
@@ -44,10 +45,12 @@ class ClusterRequests:
     `servers` names each of the name servers after its address, for `ask`.
     """
 
-    def __init__(self, name_servers: str | Sequence[str], timeout_s: float, rng: Random) -> None:
+    def __init__(
+        self, name_servers: str | Sequence[str], timeout_s: float, rng: Random, key: Key | None = None
+    ) -> None:
         addresses = parse_addresses(name_servers)
         self.servers = {address: address for address in addresses}
-        self.remoting = RemotingClient(rng=rng)
+        self.remoting = RemotingClient(rng=rng, key=key)
         self.name_servers = NameServers(self.remoting, addresses, rng, timeout_s)
         self._timeout_s = timeout_s
 

@@ -11,6 +11,7 @@ import anyio
 from client.config import ClientConfig
 from client.instance.instance import ClientInstance
 from remoting.address import parse_addresses
+from remoting.security.key import Key
 
 
 @dataclass(slots=True)
@@ -22,7 +23,7 @@ class _SharedInstance:
     lock: anyio.Lock = field(default_factory=anyio.Lock)
 
 
-_Key = tuple[tuple[str, ...], str, str]
+_Key = tuple[tuple[str, ...], str, str, Key | None]
 _instances: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[_Key, _SharedInstance]] = WeakKeyDictionary()
 
 
@@ -38,7 +39,7 @@ async def acquire_instance(config: ClientConfig) -> ClientInstance:
         instance = ClientInstance(config)
         await instance.start()
         return instance
-    key = (parse_addresses(config.name_servers), config.client_ip or "", config.instance_name)
+    key = (parse_addresses(config.name_servers), config.client_ip or "", config.instance_name, config.key)
     shared_here = _instances.setdefault(asyncio.get_running_loop(), {})
     while True:
         shared = shared_here.get(key)

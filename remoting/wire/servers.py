@@ -59,6 +59,24 @@ SERVER_SCHEMA: dict[RequestCode, RequestSchema] = {
         (Field("topic", str, "only this topic", required=False),),
         answer="body: msgpack map",
     ),
+    RequestCode.GET_CHALLENGE: RequestSchema(
+        "client -> any server's gate",
+        "Begin to prove a key: the first request to a server with access control, which takes no other before "
+        "AUTHENTICATE. `remoting/security/handshake.py` has the proofs. Brokers are clients of name servers.",
+        (
+            Field("user", str, "name of the user whose key it is"),
+            Field("nonce", str, "32 random characters"),
+        ),
+        answer="header `nonce`: 32 random characters of the server",
+    ),
+    RequestCode.AUTHENTICATE: RequestSchema(
+        "client -> any server's gate",
+        "Prove a key over both nonces. After the answer everything on the connection is signed "
+        "(`remoting/security/records.py`).",
+        (Field("proof", str, "64 hex digits"),),
+        answer="header `proof`: 64 hex digits, with which the server proves that it knows the user. NOT_AUTHENTICATED "
+        "for a wrong key",
+    ),
     RequestCode.GET_SERVER_STATE: RequestSchema(
         "anyone -> any server",
         "Health: kind, name and uptime of a server.",

@@ -79,7 +79,7 @@ class SimulatedCluster:
         data_dir: brokers store below it.
         name_servers: how many; named `namesrv-1` and so on.
         brokers: how many; named `broker-a` and so on.
-        **broker_options: `BrokerConfig` by name, for every broker.
+        **broker_options: `BrokerConfig` by name, for every broker; `access` and `key` for name servers, too.
 
     Attributes:
         consumers, poppers, producers: every client that was made, except those that failed to start, in that order.
@@ -103,13 +103,12 @@ class SimulatedCluster:
         )
         self.data_dir = data_dir
         self.keeps_events = True  # whether `events` is filled; long runs watch them and keep none
-        self._broker_options = broker_options
-        self.producers: list[SimulatedProducer] = []
+        self._broker_options, self.producers = broker_options, list[SimulatedProducer]()
         self._strategies: dict[str, AllocateMessageQueueStrategy] = {}
         self._clients = 0
         self._stack = AsyncExitStack()
         self._tasks: TaskGroup
-        self._admin = RemotingClient(rng=Random(f"admin {simulation.seed}"))
+        self._admin = RemotingClient(rng=Random(f"admin {simulation.seed}"), key=broker_options.get("key"))
 
     # --- life --------------------------------------------------------------------------------------------------------
 
@@ -149,7 +148,8 @@ class SimulatedCluster:
         await self._admin.aclose()
 
     def _name_server(self, name: str) -> SimulatedServer[NameServer]:
-        config = NameServerConfig(listen=f"0.0.0.0:{NAME_SERVER_PORT}", name=name)
+        listen = f"0.0.0.0:{NAME_SERVER_PORT}"
+        config = NameServerConfig(listen=listen, name=name, access=self._broker_options.get("access"))
         return SimulatedServer(
             self.simulation,
             self._tasks,

@@ -25,6 +25,7 @@ from model.limits import HEARTBEAT_INTERVAL_S
 from model.message import Message, MessageExt
 from model.message_queue import MessageQueue
 from model.names import dlq_topic
+from simulation.cluster.access import CLIENT_KEY
 from simulation.cluster.clients import (
     SimulatedConsumer,
     SimulatedMember,
@@ -70,6 +71,7 @@ class SimulatedLoad:
             "heartbeat_interval_s": min(HEARTBEAT_INTERVAL_S, shortest / 4),
             "route_poll_interval_s": programme.cluster.route_poll_s,
             "quirks": programme.cluster.client_quirks,
+            "key": CLIENT_KEY if programme.cluster.access else None,
         }
 
     # --- members -----------------------------------------------------------------------------------------------------

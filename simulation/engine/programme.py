@@ -65,6 +65,7 @@ class ClusterPart:
         sync_s: virtual seconds that a sync of a disk takes.
         check_s: after how long a producer group is asked about an open transaction, and how often then.
         quirks: defects of RocketMQ to reproduce; those of clients go to the clients.
+        access: whether servers have access control, and everybody else a key.
     """
 
     name_servers: int = 1
@@ -74,6 +75,7 @@ class ClusterPart:
     route_poll_s: float = 5.0  # how often clients ask for routes; 30 s is their default
     check_s: float = 2.0
     quirks: tuple[str, ...] = ()
+    access: bool = False
 
     def __post_init__(self) -> None:
         _in_range("cluster", "name_servers", self.name_servers, 1, MAX_SIM_BROKERS)

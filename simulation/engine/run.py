@@ -26,6 +26,7 @@ from model.events import Event
 from model.message_queue import MessageQueue
 from model.record import FlushMode
 from remoting.tasks import background_tasks
+from simulation.cluster.access import SERVER_ACCESS
 from simulation.cluster.cluster import SimulatedCluster
 from simulation.engine.acts import Acts
 from simulation.engine.judge import Finding, Judge
@@ -184,6 +185,7 @@ class _Run:
             files=self.disks,
             flush=FlushMode(part.flush),
             quirks=part.broker_quirks,
+            **(SERVER_ACCESS if part.access else {}),
             # Never given up, so that every transaction ends.
             transactions=TransactionOptions(timeout_s=part.check_s, check_interval_s=part.check_s, max_checks=10_000),
             # Stored messages must not be what grows.

@@ -17,7 +17,7 @@ from client.lite_pull.consumer import LitePullConsumer
 from client.pop.consumer import PopConsumer
 from client.transactions.transaction import Transaction
 from client.trigger import Trigger
-from model.errors import ClientIdConflict
+from model.errors import ClientIdConflict, NotAuthenticated
 from model.events import Event, EventKind
 from model.heartbeat import ConsumeFrom
 from model.limits import MAX_TRACE_BUFFER
@@ -25,7 +25,9 @@ from model.message import Message, MessageExt
 from model.message_queue import MessageQueue
 from model.offset_reset import ResetTo
 from model.transaction import TransactionState
+from remoting.client import RemotingClient
 from remoting.request_code import RequestCode
+from simulation.cluster.access import SERVER_ACCESS
 from simulation.cluster.clients import SimulatedProducer
 from simulation.cluster.cluster import SimulatedCluster
 from simulation.kernel.run import Simulation, run_simulation
@@ -183,7 +185,13 @@ def test_the_columns_of_a_kind_are_those_that_a_run_fills(tmp_path: Path) -> Non
         store = StoreOptions(segment_bytes=SEGMENT_BYTES)
         async with SimulatedCluster(simulation, tmp_path, retention=retention, store=store) as cluster:
             await everything(cluster)
-        return cluster.events
+        async with (
+            SimulatedCluster(simulation, tmp_path / "guarded", brokers=1, **SERVER_ACCESS) as guarded,
+            RemotingClient() as guest,
+        ):
+            with pytest.raises(NotAuthenticated):
+                await guest.request(guarded.brokers["broker-a"].address, RequestCode.GET_SERVER_STATE)
+        return [*cluster.events, *guarded.events]
 
     events = run_simulation(main)
     filled: dict[str, set[str]] = {kind.value: set() for kind in EventKind}

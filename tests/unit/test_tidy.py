@@ -50,6 +50,10 @@ TASK_HOLDER = "client/instance/background.py"
 
 # Source files without a test file of their own, each with what covers it instead.
 COVERED_ELSEWHERE: dict[str, str] = {
+    "broker/durability/background_sync.py": "it needs a broker: tests/unit/broker/durability/test_sync_flush.py",
+    "model/access_limits.py": "numbers alone; each is tried where it holds, in tests/unit/remoting/security",
+    "remoting/security/gate.py": "it needs connections: tests/simulation/test_access.py",
+    "simulation/cluster/access.py": "keys alone: tests/simulation/test_access.py",
     "cli/bench/peers/systems/aiokafka_peer.py": "a Kafka broker takes 10 s: rlab bench --peers kafka",
     "cli/bench/peers/systems/confluent_peer.py": "a Kafka broker takes 10 s: rlab bench --peers kafka",
     "cli/bench/peers/systems/kafka_server.py": "a Kafka broker takes 10 s: rlab bench --peers kafka",

@@ -18,7 +18,7 @@ class Files:
 
     def make_directory(self, path: Path) -> None:
         """Create a directory and its parents; one that exists is fine."""
-        path.mkdir(parents=True, exist_ok=True)
+        path.mkdir(parents=True, exist_ok=True, mode=0o700)
 
     def list_names(self, directory: Path) -> list[str]:
         """Names in a directory, sorted, because the order of the file system differs between machines."""

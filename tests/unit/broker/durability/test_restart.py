@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.broker import SYNC_INTERVAL_S, Broker
+from broker.broker import Broker
 from broker.config import RESTORE_GRACE_S
+from broker.durability.background_sync import SYNC_INTERVAL_S
 from model.events import EventKind
 from model.quirks import Quirk
 from model.response_code import ResponseCode
@@ -215,4 +216,5 @@ def test_a_sync_that_fails_stops_the_sends_and_nothing_else_and_is_said_once(
         assert await a.members() == [a.client_id]
 
     scenario(tmp_path)
-    assert [record.levelname for record in caplog.records if record.name == "broker.broker"].count("ERROR") == 1
+    said = [record.levelname for record in caplog.records if record.name == "broker.durability.background_sync"]
+    assert said.count("ERROR") == 1

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from broker.broker import SYNC_INTERVAL_S, Broker
+from broker.broker import Broker
+from broker.durability.background_sync import SYNC_INTERVAL_S
 from model.errors import FlushDiskTimeout, RlabError, ServiceNotAvailable, StorageFull
 from model.record import FlushMode
 from model.response_code import ResponseCode

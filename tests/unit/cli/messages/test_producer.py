@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from cli import producer
 from cli.main import app
+from cli.messages import producer
 from client.admin.producers import ProducerGroup, ProducerGroupInfo, ProducerMember
 from model.transaction import OpenTransaction
 

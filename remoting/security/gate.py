@@ -1,0 +1,348 @@
+"""The gate: access control of one server. Shell: it has the connections that have not proved a key yet, and reloads.
+
+A connection is greeted first: the gate takes its requests, of which it answers those of the handshake and refuses all
+others, and closes it if the handshake is not over in time. Then every byte is signed both ways, requests go to the
+server, and each handler is behind `guard`. A server without access control has no gate, and nothing of this runs.
+
+    greeted --GET_CHALLENGE, AUTHENTICATE--> logged in --key or user is gone from the access file--> closed
+       |                                         |
+       +--deadline, too many refusals--> closed  +--> guard: rights, quotas, claims --> handler
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+import secrets
+from base64 import b64encode
+from collections import Counter
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeVar
+
+import anyio
+
+from model.access_limits import (
+    ACCESS_RELOAD_S,
+    MAX_REFUSALS_OF_GUEST,
+    MAX_REFUSALS_TOLD_PER_S,
+    MAX_UNAUTHENTICATED,
+    UNAUTHENTICATED_S,
+)
+from model.errors import ClientIdConflict, ConfigError, NoPermission, NotAuthenticated, RlabError, SystemBusy
+from remoting.codec import MsgpackDecoder
+from remoting.command import Command, shown
+from remoting.connection import Connection
+from remoting.request_code import RequestCode
+from remoting.security.claims import Claims
+from remoting.security.handshake import PROOF_CHARS, checked_session, server_proof, transcript_of
+from remoting.security.key import KeyHash
+from remoting.security.needs import NEEDS, names_of, wanted
+from remoting.security.policy import Policy, parse_policy
+from remoting.security.principal import Principal
+from remoting.security.records import RecordDecoder, RecordSigner
+from remoting.wire.schema import check_header
+
+logger = logging.getLogger(__name__)
+
+Serve = Callable[[Connection, Command], object]
+Answer = TypeVar("Answer")
+
+_WITHOUT_KEY = "this server has access control: give the client a key, for instance by RLAB_KEY_FILE"
+_WRONG = "the key is wrong, or its user is not known here"
+
+
+class AccessFile:
+    """An access file on disk."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._read: str | None = None
+
+    def changed(self) -> Policy | None:
+        """The policy if it is another one than last time.
+
+        Raises:
+            ConfigError: it cannot be read, or is malformed. The next call tries again only if it has changed.
+        """
+        try:
+            text = self.path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"cannot read the access file {self.path}: {error}") from error
+        if text == self._read:
+            return None
+        self._read = text
+        try:
+            return parse_policy(text)
+        except ConfigError as error:
+            raise ConfigError(f"{self.path}: {error}") from None
+
+
+class _Guest:
+    """A connection that has not proved a key."""
+
+    __slots__ = ("challenge", "deadline", "refusals", "serve", "user")
+
+    def __init__(self, serve: Serve, deadline: float) -> None:
+        self.serve = serve
+        self.deadline = deadline
+        self.refusals = 0
+        self.user = ""
+        self.challenge: bytes | None = None  # the transcript that has to be proved
+
+
+class Gate:
+    """See the module header.
+
+    Attributes:
+        refused: how often something was refused, by the name of the response code.
+        on_refused: called with peer, user and text of a refusal, at most `MAX_REFUSALS_TOLD_PER_S` times a second.
+    """
+
+    def __init__(self, access: AccessFile | Policy) -> None:
+        self.refused: Counter[str] = Counter()
+        self.on_refused: Callable[[str, str, str], None] | None = None
+        self._file = access if isinstance(access, AccessFile) else None
+        self._policy: Policy = {}
+        self._loop = asyncio.get_running_loop()
+        self._guests: dict[Connection, _Guest] = {}  # the oldest first
+        self._timer: asyncio.TimerHandle | None = None
+        self._principals: dict[str, Principal] = {}
+        self._logged_in: dict[Connection, Principal] = {}
+        self._keys: dict[Connection, KeyHash | str] = {}
+        self._claims = Claims()
+        self._told = 0
+        self._told_at = 0.0
+        # For users that do not exist: the answer must take as long, and be as long, as for those that do.
+        self._nobody = KeyHash(secrets.token_bytes(32), secrets.token_bytes(32))
+        if not isinstance(access, AccessFile):
+            self.apply(access)
+        elif (policy := access.changed()) is not None:
+            self.apply(policy)
+
+    # --- the policy --------------------------------------------------------------------------------------------------
+
+    async def keep_current(self) -> None:
+        """Apply changes of the access file as they come; a wrong one changes nothing. Cancellation: harmless."""
+        if self._file is None:
+            return
+        while True:
+            await anyio.sleep(ACCESS_RELOAD_S)
+            try:
+                policy = self._file.changed()
+            except ConfigError as error:
+                logger.error("the access file was not reloaded, what it said before goes on: %s", error)
+                continue
+            if policy is not None:
+                self.apply(policy)
+                logger.warning("%s: reloaded, %d users", self._file.path, len(policy))
+
+    def apply(self, policy: Policy) -> None:
+        """Let a policy hold from now on: also for those who are logged in, and close connections whose key is gone."""
+        self._policy = policy
+        for name, principal in list(self._principals.items()):
+            user = policy.get(name)
+            if user is None:
+                del self._principals[name]
+            else:
+                principal.become(user)
+        for connection, principal in list(self._logged_in.items()):
+            user, key = policy.get(principal.user.name), self._keys[connection]
+            if user is None or (key not in user.keys and key != user.rocketmq_secret):
+                logger.warning(
+                    "closing the connection of %s: the key of %r is gone", connection.peer, principal.user.name
+                )
+                connection.close()
+
+    # --- guests ------------------------------------------------------------------------------------------------------
+
+    def opened(self, connection: Connection, serve: Serve) -> None:
+        """Greet a new connection; its requests go to `serve` once it has proved a key.
+
+        Raises:
+            SystemBusy: too many others have not yet.
+        """
+        if len(self._guests) >= MAX_UNAUTHENTICATED:
+            self.refused["SYSTEM_BUSY"] += 1
+            raise SystemBusy(f"{len(self._guests)} connections have not proved a key yet: try again")
+        now = self._loop.time()
+        self._guests[connection] = _Guest(serve, now + UNAUTHENTICATED_S)
+        connection.serve_by(self._greet)
+        if self._timer is None:
+            self._timer = self._loop.call_at(now + UNAUTHENTICATED_S, self._expire)
+
+    def closed(self, connection: Connection) -> None:
+        """Forget a connection."""
+        self._guests.pop(connection, None)
+        self._logged_in.pop(connection, None)
+        self._keys.pop(connection, None)
+
+    def stop(self) -> None:
+        """Stop the timer. Idempotent."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _expire(self) -> None:
+        now = self._loop.time() + 1e-6
+        self._timer = None
+        due = [connection for connection, guest in self._guests.items() if guest.deadline <= now]
+        for connection in due:
+            del self._guests[connection]
+            error = NotAuthenticated(f"no key was proved within {UNAUTHENTICATED_S:g} s: {_WITHOUT_KEY}")
+            self._tell(connection, "", error)
+            connection.respond_error(Command(0, 0, 0, {}, None), error)
+            connection.close()
+        for guest in islice(self._guests.values(), 1):
+            self._timer = self._loop.call_at(guest.deadline, self._expire)
+
+    def _greet(self, connection: Connection, command: Command) -> None:
+        guest = self._guests.get(connection)
+        if guest is None:
+            return  # it is being closed
+        connection.unanswered += 1
+        try:
+            if command.code == RequestCode.GET_CHALLENGE:
+                check_header(command)
+                connection.respond(command, {"nonce": self._challenge(guest, command.header)})
+            elif command.code == RequestCode.AUTHENTICATE:
+                check_header(command)
+                self._authenticate(connection, guest, command)
+            else:
+                raise NotAuthenticated(_WITHOUT_KEY)
+        except RlabError as error:
+            self._tell(connection, guest.user, error)
+            connection.respond_error(command, error)
+            guest.refusals += 1
+            if guest.refusals >= MAX_REFUSALS_OF_GUEST:
+                connection.close()
+
+    @staticmethod
+    def _challenge(guest: _Guest, header: dict[str, Any]) -> str:
+        nonce = secrets.token_hex(16)
+        guest.user = header["user"]
+        guest.challenge = transcript_of(guest.user, header["nonce"], nonce)
+        return nonce
+
+    def _authenticate(self, connection: Connection, guest: _Guest, command: Command) -> None:
+        transcript, guest.challenge = guest.challenge, None  # one try for each challenge
+        if transcript is None:
+            raise NotAuthenticated("a challenge has to be asked for first, and each is good for one proof")
+        text = command.header["proof"]
+        try:
+            proof = bytes.fromhex(text) if len(text) == PROOF_CHARS else b""
+        except ValueError:
+            proof = b""
+        if len(proof) * 2 != PROOF_CHARS:
+            raise NotAuthenticated(_WRONG)
+        user = self._policy.get(guest.user)
+        for known in (user.keys if user is not None else ()) or (self._nobody,):
+            session = checked_session(known, proof, transcript)
+            if session is None or user is None:
+                continue
+            connection.respond(command, {"proof": server_proof(known, transcript).hex()})
+            decoder = RecordDecoder(session.to_server, MsgpackDecoder)
+            connection.protect(RecordSigner(session.to_client).sign, decoder)
+            self._log_in(connection, guest, user.name, known)
+            return
+        raise NotAuthenticated(_WRONG)
+
+    def _log_in(self, connection: Connection, guest: _Guest, name: str, key: KeyHash | str) -> None:
+        principal = self._principals.get(name)
+        if principal is None:
+            principal = self._principals[name] = Principal(self._policy[name])
+        del self._guests[connection]
+        self._logged_in[connection] = principal
+        self._keys[connection] = key
+        connection.serve_by(guest.serve)
+
+    def check_rocketmq(self, connection: Any, access_key: str, signature: str, contents: tuple[bytes, ...]) -> None:
+        """Check the signature of one request of RocketMQ's protocol; the first one that is right logs the client in.
+
+        RocketMQ: AclClientRPCHook. A signature is over one request and over nothing of the connection.
+
+        Raises:
+            NoPermission: it is wrong or missing, or of another user than the requests before.
+        """
+        user = self._policy.get(access_key)
+        secret = user.rocketmq_secret if user is not None else ""
+        rights = [b64encode(hmac.digest((secret or "nobody").encode(), each, "sha1")) for each in contents]
+        known = self._logged_in.get(connection)
+        if user is None or not secret or not any([hmac.compare_digest(right, signature.encode()) for right in rights]):
+            text = "AccessKey and Signature are wrong" if access_key else "AccessKey and Signature are missing"
+            error = NoPermission(f"{text}: this server has access control (AclClientRPCHook, docs/security.md)")
+        elif known is not None and known.user.name != user.name:
+            error = NoPermission("this connection is another user's")
+        else:
+            guest = self._guests.get(connection)
+            if guest is not None:
+                self._log_in(connection, guest, user.name, secret)
+            return
+        self._tell(connection, access_key, error)
+        raise error
+
+    # --- requests ----------------------------------------------------------------------------------------------------
+
+    def user_of(self, connection: Connection) -> str:
+        """The name of the user of a connection; "" if it has proved none."""
+        principal = self._logged_in.get(connection)
+        return "" if principal is None else principal.user.name
+
+    def guard(
+        self, code: int, handler: Callable[[Connection, Command], Answer]
+    ) -> Callable[[Connection, Command], Answer]:
+        """Return a handler behind the checks of rights, quotas and claims."""
+        need = NEEDS.get(RequestCode(code))
+        remembers = need is not None and need.body is None and need.cluster is None
+        logged_in = self._logged_in
+
+        def guarded(connection: Connection, request: Command) -> Answer:
+            who, header = logged_in[connection], request.header
+            if who.has_quota:
+                self._spend(who, connection, request)
+            # One tuple for all that the answer depends on; most requests are like one before.
+            acts = "token" in header or "commit" in header
+            key = (code, header.get("topic"), header.get("group"), header.get("client_id"), acts)
+            if key not in who.permitted:
+                self._check(who, connection, request)
+                if remembers:
+                    who.permit(key)
+            return handler(connection, request)
+
+        return guarded
+
+    def _spend(self, who: Principal, connection: Connection, request: Command) -> None:
+        try:
+            who.spend(len(request.body or b""), self._loop.time())
+        except SystemBusy as error:
+            self._tell(connection, who.user.name, error)
+            raise
+
+    def _check(self, who: Principal, connection: Connection, request: Command) -> None:
+        name = who.user.name
+        try:
+            who.check(RequestCode(request.code).name, wanted(request))
+            for claimed in names_of(request):
+                owner = self._claims.owner(claimed)
+                if not self._claims.claim(claimed, name, self._loop.time()):
+                    raise ClientIdConflict(f"{shown(claimed)} belongs to another user: choose another one")
+                if owner != name and owner in self._principals:
+                    self._principals[owner].permitted.clear()  # it may have been allowed requests with this id
+        except (NoPermission, ClientIdConflict, SystemBusy) as error:
+            self._tell(connection, name, error)
+            raise
+
+    def _tell(self, connection: Connection, user: str, error: RlabError) -> None:
+        assert error.code is not None, "a refusal has a code"
+        self.refused[error.code.name] += 1
+        now = self._loop.time()
+        if now >= self._told_at + 1.0:
+            self._told, self._told_at = 0, now
+        self._told += 1
+        if self._told > MAX_REFUSALS_TOLD_PER_S:
+            return
+        logger.warning("refused %s, user %s: %s", connection.peer, shown(user), error)
+        if self.on_refused is not None:
+            self.on_refused(connection.peer, user, str(error))

@@ -1,0 +1,65 @@
+"""The handshake: a client proves its key to a server and the server that it knows it, and both get session keys. Pure.
+
+    client -> server   GET_CHALLENGE   user, nonce of the client
+    server -> client                   nonce of the server
+    client -> server   AUTHENTICATE    proof of the client
+    server -> client                   proof of the server; from here on everything is signed (`records.py`)
+
+Both proofs and both session keys are over the *transcript*: the user and both nonces. So neither can be used on another
+connection, by whoever has recorded or relayed them. SCRAM-SHA-256 (RFC 7677) without its salt and its many rounds,
+which are for passwords. Somebody between the two can pass the handshake on, but gets no session key by that.
+"""
+
+from __future__ import annotations
+
+import hmac
+from hashlib import sha256
+from typing import NamedTuple
+
+from remoting.security.key import Key, KeyHash
+
+NONCE_CHARS = 32
+PROOF_CHARS = 64
+
+
+class Session(NamedTuple):
+    """The keys that sign the two directions of one connection."""
+
+    to_server: bytes
+    to_client: bytes
+
+
+def transcript_of(user: str, client_nonce: str, server_nonce: str) -> bytes:
+    """What both sides prove their keys over."""
+    return "\0".join(("rlab 1", user, client_nonce, server_nonce)).encode()
+
+
+def client_proof(key: Key, transcript: bytes) -> bytes:
+    """The proof of a client."""
+    client_key = key.client_key
+    return _xor(client_key, hmac.digest(sha256(client_key).digest(), transcript, "sha256"))
+
+
+def checked_session(known: KeyHash, proof: bytes, transcript: bytes) -> Session | None:
+    """The session of a client whose proof is right; else None."""
+    client_key = _xor(proof, hmac.digest(known.stored, transcript, "sha256"))
+    if not hmac.compare_digest(sha256(client_key).digest(), known.stored):
+        return None
+    return session_of(client_key, transcript)
+
+
+def server_proof(known: KeyHash, transcript: bytes) -> bytes:
+    """The proof of a server that it has this hash, and so is one of the cluster."""
+    return hmac.digest(known.server, transcript, "sha256")
+
+
+def session_of(client_key: bytes, transcript: bytes) -> Session:
+    """The session of both sides."""
+    return Session(
+        hmac.digest(client_key, b"to server" + transcript, "sha256"),
+        hmac.digest(client_key, b"to client" + transcript, "sha256"),
+    )
+
+
+def _xor(one: bytes, other: bytes) -> bytes:
+    return bytes(a ^ b for a, b in zip(one, other, strict=True))

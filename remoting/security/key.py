@@ -1,0 +1,101 @@
+"""Keys: the secret of a client, and the hash of it that servers keep. Pure.
+
+A key is a user's name and 32 random bytes: a key is made, never thought up, so no slow hash has to protect it. From the
+secret follow two numbers, as in SCRAM (RFC 5802): a server that knows only their hashes can check a proof of the
+secret, and prove itself, but nobody can log in with what its file has.
+
+    key file of a client           orders-service:5f0c...           (name:64 hex digits)
+    access file of the servers     key = "rlab1:9d41...:77aa..."    (two hashes)
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+from dataclasses import dataclass, field
+from hashlib import sha256
+
+from model.errors import ConfigError
+from model.names import check_id
+
+SECRET_BYTES = 32
+_HEX = re.compile(r"[0-9a-f]{64}")
+_SCHEME = "rlab1"
+
+
+@dataclass(frozen=True, slots=True)
+class KeyHash:
+    """A server's part of a key."""
+
+    stored: bytes = field(repr=False)  # hash of the client key, which only the owner of the secret can compute
+    server: bytes = field(repr=False)  # with which the server proves that it knows this user
+
+    def __str__(self) -> str:
+        """Form of an access file."""
+        return f"{_SCHEME}:{self.stored.hex()}:{self.server.hex()}"
+
+    @classmethod
+    def parse(cls, text: str) -> KeyHash:
+        """Read the form of an access file.
+
+        Raises:
+            ConfigError: it is not one; the text does not quote it, because a secret may stand there by mistake.
+        """
+        scheme, _, hashes = text.partition(":")
+        stored, _, server = hashes.partition(":")
+        if scheme != _SCHEME or not _HEX.fullmatch(stored) or not _HEX.fullmatch(server):
+            raise ConfigError(f"a key must be {_SCHEME}:HASH:HASH, as 'rlab key new' prints it")
+        return cls(bytes.fromhex(stored), bytes.fromhex(server))
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A client's key; its secret is shown nowhere."""
+
+    user: str
+    secret: bytes = field(repr=False)
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be a key.
+
+        Raises:
+            ConfigError: the secret has another length.
+            InvalidParameter: the user's name is illegal.
+        """
+        check_user(self.user)
+        if len(self.secret) != SECRET_BYTES:
+            raise ConfigError(f"the secret of a key must have {SECRET_BYTES} bytes: make one with 'rlab key new'")
+
+    @property
+    def client_key(self) -> bytes:
+        """What its owner proves to know."""
+        return hmac.digest(self.secret, b"rlab client key", "sha256")
+
+    def hash(self) -> KeyHash:
+        """The part that servers keep."""
+        return KeyHash(sha256(self.client_key).digest(), hmac.digest(self.secret, b"rlab server key", "sha256"))
+
+    def text(self) -> str:
+        """Form of a key file: the secret itself."""
+        return f"{self.user}:{self.secret.hex()}"
+
+    @classmethod
+    def parse(cls, text: str, source: str) -> Key:
+        """Read the form of a key file; `source` names where it stands, for errors, which quote nothing of it.
+
+        Raises:
+            ConfigError: it is not one.
+        """
+        user, _, secret = text.strip().rpartition(":")
+        if not _HEX.fullmatch(secret):
+            raise ConfigError(f"{source} must hold one key, NAME:SECRET with {2 * SECRET_BYTES} hex digits")
+        return cls(user, bytes.fromhex(secret))
+
+
+def check_user(name: str) -> str:
+    """Return the name of a user if it is legal.
+
+    Raises:
+        InvalidParameter: otherwise.
+    """
+    return check_id("user name", name)

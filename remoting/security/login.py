@@ -1,0 +1,109 @@
+"""The client's side of the handshake, and where its key comes from."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+
+from model.errors import ConfigError, NotAuthenticated, RequestCodeNotSupported, error_of
+from remoting.codec import MsgpackDecoder
+from remoting.command import Command
+from remoting.connection import Connection
+from remoting.request_code import RequestCode
+from remoting.security.handshake import client_proof, server_proof, session_of, transcript_of
+from remoting.security.key import Key
+from remoting.security.records import RecordDecoder, RecordSigner
+
+KEY_FILE, KEY = "RLAB_KEY_FILE", "RLAB_KEY"
+"""Variables of the environment: the path of a key file, or the key itself."""
+_NO_SECRET_BITS = 0o077
+
+
+def read_key(path: Path) -> Key:
+    """Read a key file.
+
+    Raises:
+        ConfigError: it cannot be read, is no key, or others than its owner may read it.
+    """
+    try:
+        if path.stat().st_mode & _NO_SECRET_BITS:
+            raise ConfigError(f"the key file {path} is open to others than its owner: chmod 600 {path}")
+        return Key.parse(path.read_text(encoding="utf-8"), f"the key file {path}")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot read the key file {path}: {error}") from error
+
+
+def key_of(environment: Mapping[str, str] = os.environ) -> Key | None:
+    """The key that the environment gives this process; None if it gives none.
+
+    It is read anew for each connection, so that a key can be changed while a client runs.
+
+    Raises:
+        ConfigError: it cannot be read.
+    """
+    if path := environment.get(KEY_FILE):
+        return read_key(Path(path))
+    text = environment.get(KEY)
+    return Key.parse(text, f"the variable {KEY}") if text else None
+
+
+class ClientHandshake:
+    """One handshake without I/O: the headers to send, and what follows from the answers."""
+
+    def __init__(self, key: Key) -> None:
+        self._key = key
+        self._nonce = secrets.token_hex(16)
+        self._transcript = b""
+
+    @property
+    def challenge(self) -> dict[str, str]:
+        """The header of GET_CHALLENGE."""
+        return {"user": self._key.user, "nonce": self._nonce}
+
+    def proof(self, answer: Command) -> dict[str, str]:
+        """The header of AUTHENTICATE, from the answer to the first request.
+
+        Raises:
+            RlabError: the server refused.
+        """
+        header = _accepted(answer)
+        self._transcript = transcript_of(self._key.user, self._nonce, str(header.get("nonce")))
+        return {"proof": client_proof(self._key, self._transcript).hex()}
+
+    def finish(self, answer: Command) -> tuple[RecordSigner, RecordDecoder]:
+        """The two ends of the signed connection, from the answer to the second request.
+
+        Raises:
+            RlabError: the server refused, or does not know this user: it is not one of the cluster.
+        """
+        header = _accepted(answer)
+        if header.get("proof") != server_proof(self._key.hash(), self._transcript).hex():
+            raise NotAuthenticated("the server did not prove that it knows this user: is it one of this cluster?")
+        session = session_of(self._key.client_key, self._transcript)
+        return RecordSigner(session.to_server), RecordDecoder(session.to_client, MsgpackDecoder)
+
+
+def _accepted(answer: Command) -> dict[str, object]:
+    if answer.code:
+        error = error_of(answer.code, str(answer.header.get("remark", "no remark")))
+        if isinstance(error, RequestCodeNotSupported):
+            raise NotAuthenticated("this client has a key, and the server has no access control: is it the right one?")
+        raise error
+    return answer.header
+
+
+async def log_in(connection: Connection, key: Key, timeout_s: float) -> None:
+    """Prove a key over a new connection; from then on everything on it is signed.
+
+    Raises:
+        RlabError: the server refused, could not prove itself, or did not answer.
+
+    Cancellation: the connection has to be closed.
+    """
+    handshake = ClientHandshake(key)
+    answer = await connection.request(RequestCode.GET_CHALLENGE, handshake.challenge, None, timeout_s)
+    answer = await connection.request(RequestCode.AUTHENTICATE, handshake.proof(answer), None, timeout_s)
+    signer, decoder = handshake.finish(answer)
+    connection.protect(signer.sign, decoder)

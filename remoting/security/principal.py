@@ -1,0 +1,102 @@
+"""A principal: a user whose key was proved, with its rights, its quotas, and what it was allowed before. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from model.access_limits import MAX_PERMITTED, QUOTA_BURST_S
+from model.errors import NoPermission, SystemBusy
+from remoting.command import shown
+from remoting.security.needs import Wanted
+from remoting.security.policy import User
+
+
+class Quota:
+    """A bucket that fills at a rate, and holds what comes in `QUOTA_BURST_S`: a burst passes, a flood does not."""
+
+    __slots__ = ("_at", "_left", "rate")
+
+    def __init__(self, rate: float) -> None:
+        self.rate = rate
+        self._left = rate * QUOTA_BURST_S
+        self._at = -math.inf
+
+    def take(self, n: float, now: float) -> float:
+        """Take n out; 0.0, or if there is not enough, the seconds to wait, and nothing was taken.
+
+        One request that is larger than the bucket passes when it is full, and leaves a debt.
+        """
+        full = self.rate * QUOTA_BURST_S
+        self._left = min(full, self._left + (now - self._at) * self.rate)
+        self._at = now
+        wanted = min(n, full)
+        if self._left < wanted - 1e-9:
+            return (wanted - self._left) / self.rate
+        self._left -= n
+        return 0.0
+
+
+class Principal:
+    """One user of a server, however many connections it has.
+
+    Attributes:
+        permitted: requests that were allowed, by what the gate tells them apart by; cleared with each new policy.
+    """
+
+    def __init__(self, user: User) -> None:
+        self.user = user
+        self.permitted: set[object] = set()
+        self._requests: Quota | None = None
+        self._bytes: Quota | None = None
+        self.has_quota = False
+        self.become(user)
+
+    def become(self, user: User) -> None:
+        """Take over what an access file says now."""
+        self.user = user
+        self.permitted.clear()
+        rights = user.rights
+        self._requests = _quota(self._requests, rights.requests_per_s)
+        self._bytes = _quota(self._bytes, rights.bytes_per_s)
+        self.has_quota = self._requests is not None or self._bytes is not None
+
+    def check(self, request: str, wanted: Iterable[Wanted]) -> None:
+        """Check that its rights include all that a request takes.
+
+        Raises:
+            NoPermission: they do not; the text says which right is missing.
+        """
+        for right, name in wanted:
+            if not self.user.rights.allow(right, name):
+                what = f"{right.value} {shown(name)}" if name else right.value
+                raise NoPermission(
+                    f"user {self.user.name!r} may not {request}: it lacks the right: {what}. Whoever keeps the access "
+                    "file of the cluster can give it"
+                )
+
+    def permit(self, key: object) -> None:
+        """Remember that a request is allowed."""
+        if len(self.permitted) >= MAX_PERMITTED:
+            self.permitted.clear()
+        self.permitted.add(key)
+
+    def spend(self, n_bytes: int, now: float) -> None:
+        """Count a request and its bytes against the quotas.
+
+        Raises:
+            SystemBusy: a quota is used up; it says for how long.
+        """
+        wait_s = self._requests.take(1, now) if self._requests is not None else 0.0
+        if not wait_s and self._bytes is not None:
+            wait_s = self._bytes.take(n_bytes, now)
+        if wait_s:
+            error = SystemBusy(f"user {self.user.name!r} has used up its quota: try again in {wait_s:.2f} s")
+            error.retry_after_s = max(wait_s, 0.001)
+            raise error
+
+
+def _quota(before: Quota | None, rate: float) -> Quota | None:
+    if not rate:
+        return None
+    return before if before is not None and before.rate == rate else Quota(rate)
