@@ -14,6 +14,7 @@ import re
 import secrets
 import socket
 from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import suppress
 from hmac import compare_digest
 from typing import TYPE_CHECKING
 
@@ -39,23 +40,42 @@ JOB_END_TIMEOUT_S = 5.0
 _HELLO_BYTES = 200
 
 
+class _Job:
+    """The job of all parts: whether it has ended, and why, if by itself."""
+
+    def __init__(self) -> None:
+        self.ended = anyio.Event()
+        self.failure = ""
+
+    async def run(self, collect: Callable[[], object]) -> None:
+        """Run it in a thread. It raises nothing: the listeners of the parts go on until those have left."""
+        from py4j.protocol import Py4JError
+
+        try:
+            await to_thread.run_sync(collect, abandon_on_cancel=True)
+        except Py4JError as error:
+            self.failure = explained(str(error))
+        finally:
+            self.ended.set()
+
+
 class _TaskPart(RemotePart):
     """A part in a task."""
 
     def __init__(
-        self, number: int, stream: SocketStream, lines: BufferedByteReceiveStream, sink: SwarmSink, job: anyio.Event
+        self, number: int, stream: SocketStream, lines: BufferedByteReceiveStream, sink: SwarmSink, job: _Job
     ) -> None:
         super().__init__(f"part {number} of the swarm", stream, lines, sink)
         self._stream = stream
-        self._job_ended = job
+        self._job = job
 
     async def wait(self) -> None:
         # The error of the job says more than the end of a connection.
         with anyio.move_on_after(JOB_END_TIMEOUT_S):
-            await self._job_ended.wait()
+            await self._job.ended.wait()
 
     def reason(self) -> str:
-        return "its executor's log says why"
+        return self._job.failure or "its executor's log says why"
 
     async def end_commands(self) -> None:
         # Its last lines are still to come.
@@ -76,7 +96,6 @@ class SparkParts:
 
     def __init__(self, spark: SparkSession) -> None:
         self._context = spark.sparkContext
-        self._job_ended = anyio.Event()
 
     async def open(self, parts: list[SwarmOptions], sink: SwarmSink, tasks: TaskGroup) -> AsyncGenerator[RemotePart]:
         """Run the job, and yield each part as soon as its task has connected.
@@ -85,7 +104,7 @@ class SparkParts:
             ConfigError: the master runs fewer tasks at the same time.
             ServiceNotAvailable: the job failed, or some tasks did not run in time.
         """
-        context, n = self._context, len(parts)
+        context, n, job = self._context, len(parts), _Job()
         if re.match(r"local(\[|$)", str(context.master)) and n > context.defaultParallelism:
             raise ConfigError(
                 f"{n} parts need {n} tasks at the same time, and {context.master} runs {context.defaultParallelism}: "
@@ -109,33 +128,28 @@ class SparkParts:
                 else:
                     await connected.send((number, stream, lines))
 
+            async def stop_waiting() -> None:
+                await job.ended.wait()
+                await connected.aclose()
+
             accepting.start_soon(listener.serve, greet)
+            accepting.start_soon(stop_waiting)
             port = listener.extra(anyio.abc.SocketAttribute.local_port)
-            tasks.start_soon(self._run_job, n, _part_of(host, port, secret))
+            part = _part_of(host, port, secret)
+            tasks.start_soon(job.run, lambda: context.parallelize(range(n), n).mapPartitionsWithIndex(part).collect())
             found = 0
-            with anyio.move_on_after(CONNECT_TIMEOUT_S):
+            with anyio.move_on_after(CONNECT_TIMEOUT_S), suppress(anyio.EndOfStream):
                 while found < n:
                     number, stream, lines = await arrived.receive()
                     found += 1
-                    yield _TaskPart(number + 1, stream, lines, sink, self._job_ended)
+                    yield _TaskPart(number + 1, stream, lines, sink, job)
+        if job.failure:
+            raise ServiceNotAvailable(f"a part of the swarm did not start: {job.failure}")
         if found < n:
             raise ServiceNotAvailable(
                 f"only {found} of {n} parts of the swarm have started within {CONNECT_TIMEOUT_S:g} s: "
                 f"does {context.master} run {n} tasks at the same time? If not, choose fewer --processes"
             )
-
-    async def _run_job(self, n: int, part: Callable[[int, Iterable[int]], Iterable[int]]) -> None:
-        from py4j.protocol import Py4JError
-
-        def run() -> None:
-            self._context.parallelize(range(n), n).mapPartitionsWithIndex(part).collect()
-
-        try:
-            await to_thread.run_sync(run, abandon_on_cancel=True)
-        except Py4JError as error:
-            raise ServiceNotAvailable(explained(str(error))) from None
-        finally:
-            self._job_ended.set()
 
 
 async def hello(lines: BufferedByteReceiveStream, secret: str) -> int | None:
@@ -164,9 +178,16 @@ def _part_of(host: str, port: int, secret: str) -> Callable[[int, Iterable[int]]
 
 
 def explained(text: str) -> str:
-    """The error of a job in one line: the last line of the Python error of its first task."""
-    errors = re.findall(r"^(?:\w+\.)*(\w+(?:Error|Failed|Exception|Available|NotExist): .*)$", text, re.MULTILINE)
-    reason = errors[-1] if errors else text.strip().splitlines()[0]
+    """Why a job failed, in one line: the last line of the Python error of its first task, or what Spark says of it."""
+    errors: list[str] = re.findall(
+        r"^(?:\w+\.)*(\w+(?:Error|Failed|Exception|Available|NotExist): .*)$", text, re.MULTILINE
+    )
+    lost = re.search(r"(executor \S+) exited .*Reason: (.*)$", text, re.MULTILINE)
+    failure = re.search(r"(?:most recent failure: |^: \S+: )(.*)$", text, re.MULTILINE)
     if "ModuleNotFoundError" in text:
-        return f"a part of the swarm cannot run in its executor ({reason}): install rebalance-lab there too"
-    return f"a part of the swarm failed in its executor: {reason}"
+        return f"its executor lacks what it needs ({errors[-1]}): install rebalance-lab there too"
+    if lost is not None:
+        return f"{lost[1]} is gone: {lost[2]}"
+    if errors:
+        return errors[-1]
+    return failure[1] if failure is not None else text.strip().splitlines()[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import anyio
@@ -10,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from cli.swarm.run import SwarmRun
 from cli.swarm.spark import SparkParts
-from model.errors import ConfigError
+from model.errors import ConfigError, ServiceNotAvailable
 from simulation.swarm.observer import SwarmSummary
 from tests.spark.spark_cluster import ClusterProcesses
 from tests.unit.cli.swarm.small import small_swarm
@@ -36,6 +37,24 @@ def test_the_members_of_a_swarm_run_in_tasks_of_spark_and_are_reported_together(
     assert (summary.queues, summary.double_owner_ms) == (6, 0)
     # The job has ended, so its slots are free again.
     assert spark.sparkContext.statusTracker().getActiveJobsIds() == []
+
+
+async def cut_short(spark: SparkSession, name_servers: str) -> None:
+    """Run a swarm, and cancel its job as soon as it has begun to send."""
+    options = replace(small_swarm(name_servers, 2, name="swarm-cut-short", consumers=4), duration_s=60)
+    begun = anyio.Event()
+    swarm_run = SwarmRun(options, elsewhere=SparkParts(spark).open, on_status=lambda _: begun.set())
+    with anyio.fail_after(60):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(swarm_run.run)
+            await begun.wait()
+            spark.sparkContext.cancelAllJobs()
+
+
+def test_a_swarm_whose_job_fails_ends_and_says_what_spark_says(spark: SparkSession, cluster: ClusterProcesses) -> None:
+    """The lines of its parts were no longer read then, and it waited for their end for ever."""
+    with pytest.RaisesGroup(pytest.RaisesExc(ServiceNotAvailable, match="ended by itself .*cancelled")):
+        anyio.run(partial(cut_short, spark, cluster.address))
 
 
 def test_a_local_master_with_fewer_slots_than_parts_is_refused(spark: SparkSession, cluster: ClusterProcesses) -> None:

@@ -35,11 +35,16 @@ def test_an_error_of_a_job_is_told_in_one_line_that_says_what_to_do() -> None:
     )
     refused = lost + "model.errors.ConnectFailed: no name server answers: 127.0.0.1:1: refused\n\n\tat org.apache"
     missing = lost + "ModuleNotFoundError: No module named 'cli'\n\n\tat org.apache"
-    assert explained(refused) == (
-        "a part of the swarm failed in its executor: ConnectFailed: no name server answers: 127.0.0.1:1: refused"
-    )
+    assert explained(refused) == "ConnectFailed: no name server answers: 127.0.0.1:1: refused"
     assert explained(missing) == (
-        "a part of the swarm cannot run in its executor (ModuleNotFoundError: No module named 'cli'): "
-        "install rebalance-lab there too"
+        "its executor lacks what it needs (ModuleNotFoundError: No module named 'cli'): install rebalance-lab there too"
     )
-    assert explained("Cancelled\n\tat x") == "a part of the swarm failed in its executor: Cancelled"
+    called = "An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.\n"
+    failed = called + ": org.apache.spark.SparkException: Job aborted due to stage failure: Task 1 in stage 0.0 failed"
+    gone = failed + (
+        " 1 times, most recent failure: Lost task 1.0 in stage 0.0 (TID 1) (10.0.0.1 executor 1): ExecutorLostFailure "
+        "(executor 1 exited caused by one of the running tasks) Reason: Command exited with code 137\nDriver:"
+    )
+    assert explained(gone) == "executor 1 is gone: Command exited with code 137"
+    assert explained(called + ": org.apache.spark.SparkException: Job 0 cancelled\n\tat x") == "Job 0 cancelled"
+    assert explained("Cancelled\n\tat x") == "Cancelled"
