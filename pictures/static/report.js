@@ -38,9 +38,10 @@ class GroupPictures {
       onRebalance: (cause) => this.choose(cause),
     });
     this.byMember = h("canvas", { class: "drawing", role: "img", "aria-label": "Queues that each member held over time; the table of members below has the same" });
-    this.counts = h("canvas", { class: "drawing", role: "img", "aria-label": "Members and unowned queues over time" });
+    this.counts = h("canvas", { class: "drawing", role: "img", "aria-label": "Members and unowned queues over time; the table below has the same" });
     this.list = h("div", {});
     this.memberTable = h("div", {});
+    this.countTable = h("div", {});
     this.form = this.buildForm();
     fill(
       holder,
@@ -54,6 +55,7 @@ class GroupPictures {
       h("details", { class: "as-table", ontoggle: () => this.drawMembers() }, h("summary", {}, "Members as a table"), this.memberTable),
       h("h3", {}, "Members, and queues without an owner"),
       this.counts,
+      h("details", { class: "as-table", ontoggle: () => this.tellCounts() }, h("summary", {}, "Members and unowned queues as a table"), this.countTable),
       h("h3", {}, "Rebalances"),
       h("p", { class: "hint" }, "Choose one: its band is marked above, and it folds out into its steps and moves."),
       this.list,
@@ -194,7 +196,7 @@ class GroupPictures {
     const gutter = this.timeline.gutter();
     const palette = colours();
     const x = (n) => gutter + ((n + 0.5) * (width - gutter)) / SLICES;
-    const members = Array.from({ length: SLICES }, (_, n) => this.history.membersAt(held.from + ((n + 0.5) * (held.to - held.from)) / SLICES));
+    const members = this.membersIn(held);
     const most = Math.max(1, ...members, ...held.alone);
     const y = (value) => height - 14 - (value / most) * (height - 30);
     context.fillStyle = palette.bad;
@@ -222,6 +224,24 @@ class GroupPictures {
       Math.max(...values).toFixed(1),
     ]);
     fill(this.memberTable, table(["member", ">queues, on average", ">at most"], rows, `Members of ${this.name} in this window`));
+  }
+
+  // In the middle of each slice.
+  membersIn(held) {
+    return Array.from({ length: SLICES }, (_, n) => this.history.membersAt(held.from + ((n + 0.5) * (held.to - held.from)) / SLICES));
+  }
+
+  // A row wherever one of the two has changed.
+  tellCounts() {
+    const held = this.heldIn(this.timeline.from, this.timeline.to);
+    const rows = [];
+    this.membersIn(held).forEach((members, n) => {
+      const alone = (members ? held.alone[n] : 0).toFixed(1);
+      const last = rows[rows.length - 1];
+      if (last && last[1] === number(members) && last[2] === alone) return;
+      rows.push([clock(this.history.base + held.from + (n * (held.to - held.from)) / SLICES, 3), number(members), alone]);
+    });
+    fill(this.countTable, table(["from (UTC)", ">members", ">queues without an owner, on average"], rows, `Members and unowned queues of ${this.name} in this window`));
   }
 
   // --- rebalances ---
