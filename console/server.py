@@ -29,6 +29,7 @@ from figures.why.moves import QueueMove
 from figures.why.words import move_text, stage_text
 from model.errors import ConfigError, InvalidParameter, NetworkError, RlabError
 from model.limits import MAX_CONSOLE_BODY_BYTES, MAX_CONSOLE_STREAMS
+from model.response_code import ResponseCode
 from pictures.assets import static_folder
 from remoting.address import format_address, is_loopback, parse_address
 from remoting.tasks import background_tasks
@@ -160,7 +161,9 @@ class _Console:
         except NetworkError as error:
             response = _answer({"error": str(error)}, status=502)
         except RlabError as error:
-            response = _answer({"error": str(error)}, status=409)
+            # The key of this console may lack the right: it asks brokers with its own.
+            lacks_right = error.code in (ResponseCode.NO_PERMISSION, ResponseCode.NOT_AUTHENTICATED)
+            response = _answer({"error": str(error)}, status=403 if lacks_right else 409)
         if not response.prepared:
             response.headers.update(_HEADERS)
         return response

@@ -20,6 +20,8 @@ from console.server import ConsoleOptions, run_console
 from model.errors import ConfigError
 from namesrv.config import NameServerConfig
 from namesrv.server import run_name_server
+from remoting.security.key import Key
+from remoting.security.policy import Policy, parse_policy
 
 pytestmark = pytest.mark.tcp
 ANY = "127.0.0.1:0"
@@ -68,11 +70,13 @@ class Browser:
 
 
 @asynccontextmanager
-async def consoled_cluster(tmp_path: Path, **options: Any) -> AsyncIterator[tuple[str, Browser]]:
+async def consoled_cluster(
+    tmp_path: Path, access: Policy | None = None, **options: Any
+) -> AsyncIterator[tuple[str, Browser]]:
     async with (
-        run_name_server(NameServerConfig(listen=ANY)) as name_server,
+        run_name_server(NameServerConfig(listen=ANY, access=access)) as name_server,
         run_broker(
-            BrokerConfig(name="b", data_dir=tmp_path, listen=ANY, name_servers=(name_server.address,))
+            BrokerConfig(name="b", data_dir=tmp_path, listen=ANY, name_servers=(name_server.address,), access=access)
         ) as running,
     ):
         await running.broker.topics.registration.wait_tried()
@@ -156,6 +160,24 @@ def test_it_is_read_only_unless_told_otherwise(tmp_path: Path) -> None:
             assert browser.token == "", "nobody needs it"
             status, told = await browser.change("publish", {"topic": "t", "body": "x"})
             assert (status, "--allow-changes" in told["error"]) == (403, True)
+
+    uvloop.run(main())
+
+
+def test_with_access_control_a_change_needs_the_right_of_the_key_of_the_console(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = Key("ops", bytes(32))
+    monkeypatch.setenv("RLAB_KEY", key.text())
+    rights = f'[users.ops]\nkey = "{key.hash()}"\nadmin = true\nbrokers = ["b"]\nconsume = ["SYS_TRACE"]\n'
+
+    async def main() -> None:
+        async with consoled_cluster(tmp_path, parse_policy(rights), allow_changes=True) as (address, browser):
+            async with Admin(address) as admin:
+                await admin.create_topic("t", queues=1)
+            status, told = await browser.change("publish", {"topic": "t", "body": "x"})
+            assert (status, "produce" in told["error"]) == (403, True), told
+            assert (await browser.change("scale", {"topic": "t", "queues": 2}))[0] == 200
 
     uvloop.run(main())
 
