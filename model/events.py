@@ -59,6 +59,9 @@ class EventKind(StrEnum):
     BROKER_UP = "BROKER_UP"
     BROKER_DOWN = "BROKER_DOWN"
     ACCESS_REFUSED = "ACCESS_REFUSED"
+    FAULT_BEGAN = "FAULT_BEGAN"
+    FAULT_DONE = "FAULT_DONE"
+    FAULT_HEALED = "FAULT_HEALED"
 
 
 class Event(NamedTuple):

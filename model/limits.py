@@ -370,6 +370,16 @@ MAX_BED_CONSUMERS = 32
 MAX_CONSOLE_BODY_BYTES = 1_000_000
 """A message that is published on a page."""
 
+# --- faults of live connections ---------------------------------------------------------------------------------------
+MAX_FAULTS = 100
+"""Faults that are active at one server: each frame is compared with all of them."""
+MAX_FAULT_S = 86_400.0
+"""How long a fault may last, and how late it may make a frame."""
+FAULT_DRIP_S = 0.05
+"""How often a slow reader takes bytes."""
+FAULT_TELL_S = 1.0
+"""How often the trace is told what faults did: one that drops every message would fill it."""
+
 # --- simulation ------------------------------------------------------------------------------------------------------
 MAX_SIM_S = 86_400.0
 """Longest simulated programme, and longest time in it: a day, which is also the limit of the virtual loop."""

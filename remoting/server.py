@@ -109,6 +109,17 @@ class RemotingServer:
         """The open connection with this number, or None when it is gone."""
         return self._connections.get(number)
 
+    @property
+    def connection_class(self) -> type[Connection]:
+        """The class of its connections."""
+        return self._connection_class
+
+    def use_connections(self, connection_class: type[Connection]) -> None:
+        """Let the connections, those that are open too, be of another class, which may add to what they do."""
+        self._connection_class = connection_class
+        for connection in self._connections.values():
+            connection.__class__ = connection_class
+
     def make_connection(self) -> Connection:
         """Protocol factory for the loop."""
         return self._connection_class(

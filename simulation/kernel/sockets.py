@@ -22,6 +22,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from random import Random
 
+from simulation.kernel.duplicate import Duplicate
 from simulation.kernel.selector import VirtualSelector
 
 Address = tuple[str, int]
@@ -181,6 +182,7 @@ class VirtualSocket(_SocketFile):
         self._wire, self._peer, self._on_close = wire, peer, on_close
         self._unread: list[bytes] = []
         self._ended = self._broken = self._shut = False
+        self._seconds = 0  # further descriptors of this end that are open
         self._kernel.attach(self)
 
     def getpeername(self) -> Address:
@@ -254,17 +256,29 @@ class VirtualSocket(_SocketFile):
         if self.closed:
             return
         self.closed = True
-        if reset or self._unread:
+        if (reset or self._unread) and not self._seconds:
             self.outbound.send(self.outbound.receiver.break_)
-        elif not self._broken:
+        elif not self._broken and not self._seconds:
             self.shutdown(socket.SHUT_WR)
         self._kernel.detach(self)
         self._on_close()
 
+    def dup(self) -> Duplicate:
+        """Return a second descriptor of this end, which stays open until both are closed."""
+
+        def close() -> None:  # what came meanwhile was not read, so it is reset
+            self._seconds -= 1
+            if self.closed and not self._seconds:
+                self.outbound.send(self.outbound.receiver.break_)
+
+        self._seconds += 1
+        return Duplicate(self.shutdown, close)
+
     def take(self, data: bytes) -> None:
         """Bytes arrive."""
         if self.closed:  # they will never be read, and a kernel answers that with a reset
-            self.outbound.send(self.outbound.receiver.break_)
+            if not self._seconds:
+                self.outbound.send(self.outbound.receiver.break_)
             return
         self._unread.append(data)
         self._wire.bytes_delivered += len(data)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from random import Random
 from typing import Any, get_type_hints
 
 import anyio
 import pytest
 
+from broker.groups.faults import faults_of
 from broker.retention.plan import RetentionOptions
 from broker.store.disk.options import StoreOptions
 from client.admin.admin import Admin
@@ -26,6 +28,7 @@ from model.message_queue import MessageQueue
 from model.offset_reset import ResetTo
 from model.transaction import TransactionState
 from remoting.client import RemotingClient
+from remoting.faults.fault import fault_of
 from remoting.request_code import RequestCode
 from simulation.cluster.access import SERVER_ACCESS
 from simulation.cluster.clients import SimulatedProducer
@@ -129,6 +132,16 @@ async def end_in_each_way(cluster: SimulatedCluster) -> None:
     await anyio.sleep(7)
 
 
+async def break_connections(cluster: SimulatedCluster) -> None:
+    """Lose heartbeats of a member on purpose."""
+    running = cluster.brokers["broker-a"].running
+    faults = faults_of(running.server, running.broker.groups, running.broker.events, Random(0))
+    for client in [consumer.client_id for consumer in cluster.consumers if consumer.live]:
+        faults.begin(fault_of({"do": "drop", "code": "HEART_BEAT", "group": "g", "client": client, "n": 1}))
+    await anyio.sleep(12)
+    faults.heal()
+
+
 async def everything(cluster: SimulatedCluster) -> None:
     """A life in which each kind of event happens, with each of its columns filled at least once."""
     await cluster.create_topic("t", queues=2)
@@ -162,6 +175,7 @@ async def everything(cluster: SimulatedCluster) -> None:
     named: dict[str, Any] = {"host": "restarted", "instance_name": "fixed", "rejoin_within_s": 5.0}
     await (await cluster.start_consumer("g", "t", **named)).stop()
     await (await cluster.start_consumer("g", "t", client_ip="restarted", **named)).stop()
+    await break_connections(cluster)
     await first.crash()
     await anyio.sleep(1)
     await cluster.brokers["broker-a"].stop()

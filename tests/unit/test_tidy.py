@@ -25,6 +25,7 @@ MAX_LONG_FILE_LINES = 600
 # Files over MAX_FILE_LINES, each with the reason why it reads better whole. None may pass MAX_LONG_FILE_LINES.
 LONG_FILES: dict[str, str] = {
     "client/admin/admin.py": "the public API of administration in one place; most of it is what each call refuses",
+    "model/limits.py": "one table: each limit with its reason",
     "remoting/connection.py": "one asyncio.Protocol: all of its callbacks share the state of one socket",
     "pipeline/replay/replay.py": "one state machine: each step of a replay schedules others",
 }
@@ -54,6 +55,10 @@ COVERED_ELSEWHERE: dict[str, str] = {
     "model/access_limits.py": "numbers alone; each is tried where it holds, in tests/unit/remoting/security",
     "remoting/security/gate.py": "it needs connections: tests/simulation/test_access.py",
     "simulation/cluster/access.py": "keys alone: tests/simulation/test_access.py",
+    "broker/groups/faults.py": "it joins two things: tests/simulation/test_connection_faults.py",
+    "simulation/kernel/duplicate.py": "half-open connections: tests/simulation/test_connection_faults.py",
+    "remoting/faults/connection.py": "each verb in a cluster: tests/simulation/test_connection_faults.py",
+    "remoting/faults/hook.py": "each verb in a cluster: tests/simulation/test_connection_faults.py",
     "cli/bench/peers/systems/aiokafka_peer.py": "a Kafka broker takes 10 s: rlab bench --peers kafka",
     "cli/bench/peers/systems/confluent_peer.py": "a Kafka broker takes 10 s: rlab bench --peers kafka",
     "cli/bench/peers/systems/kafka_server.py": "a Kafka broker takes 10 s: rlab bench --peers kafka",

@@ -9,6 +9,9 @@ from pipeline.report.words import counted, kind_of, member_name, offsets, summar
 SHOWN_BY_NAME = frozenset(
     EventKind(kind)
     for kind in [
+        "FAULT_BEGAN",
+        "FAULT_DONE",
+        "FAULT_HEALED",
         "MEMBER_AWAY",
         "MEMBER_BACK",
         "CONSUMER_SUSPENDED",

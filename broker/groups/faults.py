@@ -1,0 +1,42 @@
+"""Faults of the live connections of a broker: who is behind them, and the events that tell of faults.
+
+Only for test clusters: nothing on the wire reaches this.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+from broker.groups.members import Groups
+from model.event_log import EventLog
+from model.events import EventKind
+from remoting.connection import Connection
+from remoting.faults.active import Active
+from remoting.faults.hook import BEGAN, DONE, HEALED, FaultHook
+from remoting.server import RemotingServer
+
+_KINDS = {BEGAN: EventKind.FAULT_BEGAN, DONE: EventKind.FAULT_DONE, HEALED: EventKind.FAULT_HEALED}
+
+
+def faults_of(server: RemotingServer, groups: Groups, events: EventLog, rng: Random) -> FaultHook:
+    """The faults of a broker that runs."""
+
+    def known_as(connection: Connection) -> tuple[str, tuple[str, ...]]:
+        client = groups.clients.get(connection.number)
+        if client is None:
+            return "", ()
+        consumers = client.heartbeat.consumers if client.heartbeat is not None else ()
+        return client.client_id, (*(each.group for each in consumers), *client.producer_groups)
+
+    def tell(what: str, active: Active, client: str, n: int) -> str:
+        return events.emit(
+            _KINDS[what],
+            cause=active.cause,
+            group=active.fault.group,
+            broker=events.node,
+            client=client or active.fault.client,
+            n=-1 if what == BEGAN else n,
+            detail=str(active.fault),
+        )
+
+    return FaultHook(server, tell, rng=rng, known_as=known_as)

@@ -1,0 +1,124 @@
+"""The faults that are active at a server, and what they do to a frame that passes. Pure.
+
+    faults.begin(fault, cause, now)       -> an Active with a number
+    faults.fate(traffic)                  -> the Active that is done to this frame, or None
+    faults.expire(now)                    -> those whose time is over
+
+The first that hits a frame is done to it, in the order in which they began.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from model.errors import InvalidParameter
+from model.limits import MAX_FAULTS
+from remoting.faults.fault import ConnectionFault, Traffic
+
+if TYPE_CHECKING:
+    from random import Random
+
+
+@dataclass(slots=True, eq=False)
+class Active:
+    """An active fault: its number, its cause in the trace, and how often it hit and was done."""
+
+    number: int
+    fault: ConnectionFault
+    cause: str
+    ends_at: float | None
+    hit: int = 0
+    done: int = 0
+
+    @property
+    def is_used_up(self) -> bool:
+        """Whether it was done as often as it should be."""
+        return bool(self.fault.n) and self.done >= self.fault.n
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing is left to do or to undo; connections that it holds are let go only when it is healed."""
+        return self.is_used_up and (self.fault.on_frames or self.fault.do == "refuse")
+
+    def document(self, now: float) -> dict[str, Any]:
+        """What a list of active faults shows of it."""
+        left = {} if self.ends_at is None else {"left_s": round(max(0.0, self.ends_at - now), 3)}
+        return {"id": self.number, "fault": self.fault.given(), "cause": self.cause, "done": self.done, **left}
+
+
+class ActiveFaults:
+    """The active faults of one server."""
+
+    def __init__(self, rng: Random) -> None:
+        self._rng = rng
+        self._active: dict[int, Active] = {}
+        self._number = 0
+
+    def __len__(self) -> int:
+        return len(self._active)
+
+    def all(self) -> list[Active]:
+        """All of them, oldest first."""
+        return list(self._active.values())
+
+    def begin(self, fault: ConnectionFault, cause: str, now: float) -> Active:
+        """Begin a fault.
+
+        Raises:
+            InvalidParameter: there are too many.
+        """
+        if len(self._active) >= MAX_FAULTS:
+            raise InvalidParameter(f"{MAX_FAULTS} faults are active: heal some of them first")
+        self._number += 1
+        active = Active(self._number, fault, cause, now + fault.for_s if fault.for_s else None)
+        self._active[active.number] = active
+        return active
+
+    def heal(self, number: int | None = None) -> list[Active]:
+        """End one fault, or all; returns those that were active."""
+        if number is None:
+            ended = list(self._active.values())
+            self._active.clear()
+            return ended
+        active = self._active.pop(number, None)
+        return [] if active is None else [active]
+
+    def expire(self, now: float) -> list[Active]:
+        """End the faults whose time is over, or that were done as often as they should be; returns them."""
+        over = [
+            active
+            for active in self._active.values()
+            if active.is_over or (active.ends_at is not None and active.ends_at <= now)
+        ]
+        for active in over:
+            del self._active[active.number]
+        return over
+
+    def next_deadline(self) -> float | None:
+        """When to call `expire` next."""
+        return min((active.ends_at for active in self._active.values() if active.ends_at is not None), default=None)
+
+    def fate(self, traffic: Traffic) -> Active | None:
+        """The fault that is done to a frame, which is counted; None if it passes."""
+        for active in self._active.values():
+            fault = active.fault
+            if not fault.on_frames or active.is_used_up or not fault.hits(traffic):
+                continue
+            active.hit += 1
+            if active.hit % fault.one_in == 0 and (fault.share == 1 or self._rng.random() < fault.share):
+                active.done += 1
+                return active
+        return None
+
+    def late_by_s(self, fault: ConnectionFault) -> float:
+        """How late a frame is that a fault delays."""
+        return fault.by_s + (self._rng.uniform(0, fault.jitter_s) if fault.jitter_s else 0.0)
+
+    def of_connection(self, client: str, groups: tuple[str, ...], peer: str) -> list[Active]:
+        """The faults that are done to a connection as a whole for as long as they are active."""
+        return [
+            active
+            for active in self._active.values()
+            if active.fault.is_lasting and active.fault.chooses(client, groups, peer)
+        ]

@@ -1,0 +1,212 @@
+"""A connection to which faults are done: its class takes the place of that of open connections while a fault is active.
+
+So a server without faults makes not one call more for a message, and no decision about faults is in `Connection`.
+An open connection keeps what it has: its session, its decoder, its transport. What is added here has defaults in the
+class, because no constructor runs when the class of an object changes.
+
+A slow reader has a rate of its own, a paused connection the rate 0 and is not read from. What may not leave yet counts
+as unsent, so that the same limits act as with a peer that does not read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, ClassVar, Protocol
+
+from model.limits import FAULT_DRIP_S, MAX_UNSENT_BYTES, WRITE_HIGH_WATER_BYTES, WRITE_LOW_WATER_BYTES
+from remoting.command import RESPONSE, Command
+from remoting.connection import Connection, Waiter
+
+UNKNOWN = -1
+_RESET_AT_CLOSE = struct.pack("ii", 1, 0)
+
+
+class Faults(Protocol):
+    """What decides about connections and frames, as `hook.py` does."""
+
+    def came(self, connection: FaultyConnection) -> None:
+        """Learn of a new connection."""
+
+    def learn(self, connection: FaultyConnection, command: Command) -> None:
+        """Learn from a frame whose connection it is."""
+
+    def incoming(self, connection: FaultyConnection, command: Command, *, is_answer: bool) -> object:
+        """Do to a command that has come what its fate is."""
+
+    def outgoing(self, connection: FaultyConnection, frame: bytes, code: int, *, is_answer: bool) -> None:
+        """Do to a frame that leaves what its fate is."""
+
+
+class FaultyConnection(Connection):
+    """See the module header. Subclasses are made by `faulty_class`."""
+
+    hook: ClassVar[Faults]
+
+    rate: float | None = None  # bytes a second that may leave; None for all
+    is_half_open = False  # the client's end is closed, and this one is not to learn of it
+    _code = UNKNOWN  # of the frame that is encoded now
+    _answers = False  # whether that is an answer
+    _backlog: bytearray | None = None  # what may not leave yet
+    _drip: asyncio.TimerHandle | None = None
+    _kept: list[Command] | None = None  # commands that had come when reading stopped
+
+    # --- what comes --------------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Called by the loop."""
+        super().connection_made(transport)
+        self.hook.came(self)
+
+    def _handle(self, command: Command) -> object:
+        hook = self.hook
+        hook.learn(self, command)
+        if self.closed:
+            return None
+        if self.rate == 0:
+            self._kept = [*(self._kept or ()), command]
+            return None
+        return hook.incoming(self, command, is_answer=command.flags == RESPONSE)
+
+    def pass_in(self, command: Command) -> object:
+        """Handle a command as without faults."""
+        return super()._handle(command)
+
+    # --- what leaves -------------------------------------------------------------------------------------------------
+
+    def request_for(
+        self, waiter: Waiter, code: int, header: Mapping[str, Any], body: bytes | None, timeout_s: float
+    ) -> None:
+        """See `Connection.request_for`."""
+        self._code, self._answers = code, False
+        super().request_for(waiter, code, header, body, timeout_s)
+        self._code = UNKNOWN
+
+    def notify(self, code: int, header: Mapping[str, Any] = {}, body: bytes | None = None) -> bool:
+        """See `Connection.notify`."""
+        self._code, self._answers = code, False
+        is_sent = super().notify(code, header, body)
+        self._code = UNKNOWN
+        return is_sent
+
+    def respond(
+        self, request: Command, header: Mapping[str, Any] = {}, body: bytes | None = None, code: int = 0
+    ) -> None:
+        """See `Connection.respond`."""
+        self._code, self._answers = request.code, True
+        super().respond(request, header, body, code)
+        self._code = UNKNOWN
+
+    def _send(self, frame: bytes) -> None:
+        self.hook.outgoing(self, frame, self._code, is_answer=self._answers)
+
+    def pass_out(self, frame: bytes) -> None:
+        """Send a frame as without faults."""
+        if not self.closed:
+            super()._send(frame)
+
+    # --- connections as a whole --------------------------------------------------------------------------------------
+
+    def reset(self) -> None:
+        """Close it so that the client sees a reset, as when a router forgot the connection."""
+        if self._transport is not None:
+            sock = self._transport.get_extra_info("socket")
+            if sock is not None:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_AT_CLOSE)
+        self.abort()
+
+    def hold_to(self, rate: float | None) -> None:
+        """Let so many bytes a second leave from now on; with 0 nothing is read either."""
+        was, self.rate = self.rate, rate
+        if was == rate:
+            return
+        if rate == 0:
+            self._update_reading()
+            if self._drip is not None:
+                self._drip.cancel()
+                self._drip = None
+            return
+        kept, self._kept = self._kept, None
+        if kept:
+            self._inbox.extendleft(reversed(kept))
+            self._handle_more()
+        self._update_reading()
+        self._let_go()
+
+    def end_at_the_client(self) -> None:
+        """Let the client see the end of the stream, and learn nothing of it at this end."""
+        assert self._transport is not None, "an open connection has one"
+        self.is_half_open = True
+        self.flush()
+        self.hold_to(0)
+        second = duplicate_of(self._transport.get_extra_info("socket"))
+        with suppress(OSError):  # it is gone already
+            second.shutdown(socket.SHUT_WR)
+        second.close()
+
+    def end_here(self) -> Any:
+        """End it at this end alone; returns the socket that keeps the client's end open until it is closed."""
+        assert self._transport is not None, "an open connection has one"
+        kept_open = duplicate_of(self._transport.get_extra_info("socket"))
+        self.abort()
+        return kept_open
+
+    def _update_reading(self) -> None:
+        if self.rate != 0:
+            super()._update_reading()
+        elif not self._reading_paused and self._transport is not None and not self.closed:
+            self._reading_paused = True
+            self._transport.pause_reading()
+
+    def flush(self) -> None:
+        """See `Connection.flush`; what may not leave yet stays here."""
+        if not isinstance(self, FaultyConnection):  # the loop was asked for this call before the class was changed back
+            Connection.flush(self)
+        elif self.rate is None and not self._backlog:
+            super().flush()
+        elif self._out and not self.closed:
+            backlog = self._backlog = self._backlog or bytearray()
+            backlog += b"".join(self._out)
+            self._out.clear()
+            if len(backlog) > MAX_UNSENT_BYTES:
+                self.abort()
+            elif len(backlog) > WRITE_HIGH_WATER_BYTES:
+                self.pause_writing()
+            self._let_go()
+
+    def _let_go(self) -> None:
+        """Write what may leave now, and come again for the rest."""
+        if self._drip is not None and self.rate:
+            return
+        if self._drip is not None:
+            self._drip.cancel()
+        self._drip_now()
+
+    def _drip_now(self) -> None:
+        self._drip = None
+        backlog, transport, rate = self._backlog, self._transport, self.rate
+        if not backlog or transport is None or self.closed or rate == 0:
+            return
+        n = len(backlog) if rate is None else max(1, int(rate * FAULT_DRIP_S))
+        transport.write(bytes(backlog[:n]))
+        del backlog[:n]
+        if backlog:
+            self._drip = self._loop.call_later(FAULT_DRIP_S, self._drip_now)
+        if len(backlog) < WRITE_LOW_WATER_BYTES and transport.get_write_buffer_size() <= WRITE_LOW_WATER_BYTES:
+            self.resume_writing()
+
+
+def duplicate_of(sock: Any) -> Any:
+    """A second socket for one connection, which stays open until both are closed."""
+    try:
+        return sock.dup()
+    except TypeError:  # uvloop's sockets refuse
+        return socket.fromfd(sock.fileno(), sock.family, sock.type)
+
+
+def faulty_class(base: type[Connection], hook: Faults) -> type[FaultyConnection]:
+    """The class that takes the place of `base` while faults of a hook are active."""
+    return type(f"Faulty{base.__name__}", (FaultyConnection, base), {"hook": hook})

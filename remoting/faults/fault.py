@@ -1,0 +1,189 @@
+"""A fault of live connections, and the frames and connections to which it is done. Pure.
+
+    fault_of({"do": "drop", "code": "NOTIFY_CONSUMER_IDS_CHANGED", "client": "c2", "n": 1})
+        loses the next notification to the client c2
+    fault_of({"do": "delay", "peer": "10.0.0.7", "by_s": 0.2, "jitter_s": 0.1, "for_s": 30})
+        delays all that comes from or goes to that host
+
+The verbs and columns have the names of the programmes of `rlab sim`, where those have them. What is not chosen is
+everything: a fault without a client is done to all connections of the server.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, NamedTuple
+
+from model.errors import InvalidParameter
+from model.limits import MAX_FAULT_S
+from remoting.command import shown
+from remoting.request_code import RequestCode
+
+TO_SERVER, TO_CLIENT = "to_server", "to_client"
+DIRECTIONS = ("", TO_SERVER, TO_CLIENT)
+SERVER_END, CLIENT_END = "server", "client"
+
+
+class FaultVerb(NamedTuple):
+    """One verb: what it does, in words that continue "the fault ...", and which columns it reads besides the choice."""
+
+    does: str
+    needs: tuple[str, ...] = ()
+    may: tuple[str, ...] = ()
+    on_frames: bool = True  # it is done to frames; else to whole connections
+
+
+VERBS: dict[str, FaultVerb] = {
+    "drop": FaultVerb("loses frames"),
+    "delay": FaultVerb("delays frames by `by_s`, and up to `jitter_s` more", needs=("by_s",), may=("jitter_s",)),
+    "duplicate": FaultVerb("sends or handles frames twice"),
+    "cut": FaultVerb("resets connections at once; with a code, whenever such a frame passes"),
+    "refuse": FaultVerb("resets connections, and each new one as soon as it is known whose it is", on_frames=False),
+    "pause": FaultVerb("reads nothing and sends nothing, as when the client hangs", on_frames=False),
+    "half_open": FaultVerb(
+        "ends connections at one `end`, server or client; the other end does not learn of it",
+        may=("end",),
+        on_frames=False,
+    ),
+    "slow_reader": FaultVerb(
+        "sends at most `rate` bytes a second, as to a slow reader", needs=("rate",), on_frames=False
+    ),
+}
+"""Every verb by its name."""
+
+_CHOICE = ("client", "group", "peer", "for_s", "n")
+_OF_FRAMES = ("code", "direction", "share", "one_in")
+
+
+class Traffic(NamedTuple):
+    """A frame that passes, as far as a fault can choose it; code -1 is none that is known."""
+
+    code: int
+    direction: str
+    is_answer: bool
+    client: str
+    groups: tuple[str, ...]
+    peer: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionFault:
+    """One fault.
+
+    Attributes:
+        do: a verb.
+        client: a client id, or what comes behind its `@`.
+        group: a consumer or producer group.
+        peer: host of the client, or host:port.
+        code: name of a request. Without a direction its requests are meant, and not the answers to them.
+        direction: `to_server` or `to_client`; "" for both.
+        share: of the frames that are chosen, at random.
+        one_in: it is done to each so many-th frame.
+        n: how often it is done before it is over; 0 for any number.
+        for_s: after how long it is over; 0 for when it is healed.
+        by_s, jitter_s: how late frames come, and up to how much later at random.
+        rate: bytes a second.
+        end: the end that is half open no more: `server` or `client`.
+    """
+
+    do: str
+    client: str = ""
+    group: str = ""
+    peer: str = ""
+    code: str = ""
+    direction: str = ""
+    share: float = 1.0
+    one_in: int = 1
+    n: int = 0
+    for_s: float = 0.0
+    by_s: float = 0.0
+    jitter_s: float = 0.0
+    rate: float = 0.0
+    end: str = SERVER_END
+
+    def __post_init__(self) -> None:
+        verb = VERBS.get(self.do)
+        if verb is None:
+            raise InvalidParameter(f"there is no fault {shown(self.do)}{_near(self.do, VERBS)}")
+        told = [name for name, value in _DEFAULTS.items() if getattr(self, name) != value]
+        reads = (*_CHOICE, *(_OF_FRAMES if verb.on_frames else ()), *verb.needs, *verb.may)
+        if foreign := [name for name in told if name not in reads]:
+            raise InvalidParameter(f"the fault {self.do} does not read {foreign[0]}; it reads {', '.join(reads)}")
+        if missing := [name for name in verb.needs if name not in told]:
+            raise InvalidParameter(f"the fault {self.do} needs {missing[0]}")
+        if self.code and self.code not in RequestCode.__members__:
+            raise InvalidParameter(f"there is no request {self.code[:60]!r}{_near(self.code, RequestCode.__members__)}")
+        if self.direction not in DIRECTIONS or self.end not in (SERVER_END, CLIENT_END):
+            raise InvalidParameter("direction is to_server or to_client, end is server or client")
+        if not 0 < self.share <= 1:
+            raise InvalidParameter(f"share is more than 0 and at most 1, got {self.share:g}")
+        if self.one_in < 1 or self.n < 0:
+            raise InvalidParameter("one_in is at least 1, n at least 0")
+        for name in ("for_s", "by_s", "jitter_s"):
+            if not 0 <= getattr(self, name) <= MAX_FAULT_S:
+                raise InvalidParameter(f"{name} is 0 to {MAX_FAULT_S:g}, got {getattr(self, name):g}")
+        if not 0 <= self.rate < float("inf"):
+            raise InvalidParameter(f"rate is a number of bytes a second, got {self.rate:g}")
+
+    @property
+    def on_frames(self) -> bool:
+        """Whether it is done to frames that pass, and not to connections as a whole."""
+        return VERBS[self.do].on_frames and (self.do != "cut" or bool(self.code))
+
+    @property
+    def is_lasting(self) -> bool:
+        """Whether it is done to connections, those that come too, for as long as it is active."""
+        return not VERBS[self.do].on_frames
+
+    def chooses(self, client: str, groups: tuple[str, ...], peer: str) -> bool:
+        """Whether a connection is among those to which it is done."""
+        if self.client and self.client != client and self.client != client.rpartition("@")[2]:
+            return False
+        if self.group and self.group not in groups:
+            return False
+        return not self.peer or self.peer in (peer, peer.rpartition(":")[0])
+
+    def hits(self, traffic: Traffic) -> bool:
+        """Whether a frame is among those to which it is done."""
+        if self.code and (traffic.code != RequestCode[self.code] or (traffic.is_answer and not self.direction)):
+            return False
+        if self.direction not in ("", traffic.direction):
+            return False
+        return self.chooses(traffic.client, traffic.groups, traffic.peer)
+
+    def given(self) -> dict[str, Any]:
+        """The columns that differ from their defaults, and the verb."""
+        return {name: value for name, value in asdict(self).items() if value != _DEFAULTS.get(name)}
+
+    def __str__(self) -> str:
+        return " ".join([self.do, *(f"{name}={value}" for name, value in self.given().items() if name != "do")])
+
+
+_DEFAULTS = {field.name: field.default for field in fields(ConnectionFault) if field.name != "do"}
+_TYPES: dict[str, tuple[type, ...]] = {"str": (str,), "int": (int,), "float": (float, int)}
+
+
+def fault_of(document: Mapping[str, Any]) -> ConnectionFault:
+    """Read a fault as a request or a command line gives it.
+
+    Raises:
+        InvalidParameter: a verb, a column or a value that there is not; the text says which there are.
+    """
+    types = {field.name: str(field.type) for field in fields(ConnectionFault)}
+    for name, value in document.items():
+        if name not in types:
+            raise InvalidParameter(f"a fault has no column {shown(name)}{_near(str(name), types)}")
+        if isinstance(value, bool) or not isinstance(value, _TYPES[types[name]]):
+            raise InvalidParameter(f"{name} is {'a text' if types[name] == 'str' else 'a number'}, got {shown(value)}")
+    if "do" not in document:
+        raise InvalidParameter(f"a fault needs do: one of {', '.join(VERBS)}")
+    return ConnectionFault(**document)
+
+
+def _near(name: object, known: Mapping[str, object]) -> str:
+    near = difflib.get_close_matches(str(name)[:60], list(known), 1)
+    if near:
+        return f"; did you mean {near[0]}?"
+    return f"; there are {', '.join(known)}" if len(known) < 20 else "; docs/wire-protocol.md lists them"

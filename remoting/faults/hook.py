@@ -1,0 +1,303 @@
+"""The faults of one server: does them to its connections, and tells in the trace what they did.
+
+    hook = FaultHook(server, tell, rng=Random())
+    active = hook.begin(fault_of({"do": "drop", "code": "HEART_BEAT", "client": "c3"}))
+    ...
+    hook.heal(active.number)
+
+While no fault is active, the server's connections are of the class that it was made with; see `connection.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from random import Random
+from typing import Any, NamedTuple, cast
+
+import msgpack
+
+from model.limits import FAULT_TELL_S, MAX_CONNECTIONS
+from remoting.command import Command
+from remoting.connection import Connection
+from remoting.faults.active import Active, ActiveFaults
+from remoting.faults.connection import UNKNOWN, FaultyConnection, faulty_class
+from remoting.faults.fault import CLIENT_END, TO_CLIENT, TO_SERVER, ConnectionFault, Traffic
+from remoting.request_code import RequestCode
+from remoting.server import RemotingServer
+
+BEGAN, DONE, HEALED = "began", "done", "healed"
+"""What is told of a fault: its begin, that it was done to somebody, its end."""
+
+Tell = Callable[[str, Active, str, int], str]
+"""Called with what is told, the fault, the client and how often it was done; returns its cause."""
+
+KnownAs = Callable[[Connection], tuple[str, tuple[str, ...]]]
+"""The client id and the groups behind a connection, as far as the server knows them."""
+
+
+class Identity(NamedTuple):
+    """Whose connection it is, as its frames tell."""
+
+    client: str = ""
+    groups: tuple[str, ...] = ()
+
+
+_NOBODY = Identity()
+
+
+def nobody(_connection: Connection) -> tuple[str, tuple[str, ...]]:
+    """For a server that knows no clients."""
+    return _NOBODY
+
+
+class FaultHook:
+    """The faults of one server; see the module header.
+
+    Args:
+        tell: gets what is told of faults. That one was done is told once a second and client at most, with the number.
+        known_as: what the server knows of a connection beside what its frames tell.
+    """
+
+    def __init__(self, server: RemotingServer, tell: Tell, *, rng: Random, known_as: KnownAs = nobody) -> None:
+        self._server = server
+        self._tell = tell
+        self._known_as = known_as
+        self._loop = asyncio.get_running_loop()
+        self._faults = ActiveFaults(rng)
+        self._shipped = server.connection_class
+        self._faulty = faulty_class(self._shipped, self)
+        self._learned: dict[Connection, Identity] = {}
+        self._late: dict[tuple[Connection, int, str], float] = {}  # when the last frame that was delayed so is due
+        self._kept_open: dict[int, list[Any]] = {}  # by fault: sockets whose clients do not learn of their end
+        self._to_tell: dict[tuple[Active, str], int] = {}
+        self._telling: asyncio.TimerHandle | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    # --- what the owner calls ----------------------------------------------------------------------------------------
+
+    def begin(self, fault: ConnectionFault, cause: str = "") -> Active:
+        """Begin a fault, with the cause that another server has begun it with, if one has.
+
+        Raises:
+            InvalidParameter: too many are active.
+        """
+        active = self._faults.begin(fault, cause, self._loop.time())
+        active.cause = self._tell(BEGAN, active, "", 0) or cause
+        self._server.use_connections(self._faulty)
+        for connection in self._server.connections:
+            self._look(cast(FaultyConnection, connection))
+        if fault.do == "cut" and not fault.on_frames:
+            for connection in self._server.connections:
+                who = self._identity(connection)
+                if not active.is_used_up and fault.chooses(*who, connection.peer):
+                    self._count(active, connection)
+                    cast(FaultyConnection, connection).reset()
+            self._over(self._faults.heal(active.number))
+        else:
+            self._expire()
+        return active
+
+    def heal(self, number: int | None = None) -> list[Active]:
+        """End one fault, or all; returns those that were active."""
+        ended = self._faults.heal(number)
+        self._over(ended)
+        return ended
+
+    def active(self) -> list[dict[str, Any]]:
+        """The active faults as documents, oldest first."""
+        return [active.document(self._loop.time()) for active in self._faults.all()]
+
+    # --- the end of faults -------------------------------------------------------------------------------------------
+
+    def _expire(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._over(self._faults.expire(self._loop.time() + 1e-6))
+        deadline = self._faults.next_deadline()
+        if deadline is not None:
+            self._timer = self._loop.call_at(deadline, self._expire)
+
+    def _over(self, ended: list[Active]) -> None:
+        if not ended:
+            return
+        self._tell_done()
+        for active in ended:
+            for sock in self._kept_open.pop(active.number, ()):
+                sock.close()
+            self._tell(HEALED, active, "", active.done)
+        for connection in self._server.connections:
+            self._look(cast(FaultyConnection, connection))
+        if not self._faults:
+            self._server.use_connections(self._shipped)
+            self._learned.clear()
+            self._late.clear()
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+
+    # --- whose connection --------------------------------------------------------------------------------------------
+
+    def _identity(self, connection: Connection) -> Identity:
+        learned = self._learned.get(connection, _NOBODY)
+        client, groups = self._known_as(connection)
+        return Identity(client or learned.client, groups or learned.groups)
+
+    def learn(self, connection: FaultyConnection, command: Command) -> None:
+        """Learn from a frame whose connection it is."""
+        known = self._learned.get(connection, _NOBODY)
+        header = command.header
+        client, group = header.get("client_id"), header.get("group")
+        groups: tuple[str, ...] = (group,) if isinstance(group, str) and group not in known.groups else ()
+        if command.code == RequestCode.HEART_BEAT and command.body and not known.client:
+            client, groups = _in_heartbeat(command.body)
+        if (isinstance(client, str) and client != known.client) or groups:
+            if len(self._learned) > MAX_CONNECTIONS:
+                self._learned.clear()
+            self._learned[connection] = Identity(
+                client if isinstance(client, str) else known.client, (*known.groups, *groups)
+            )
+            self._look(connection)
+
+    def came(self, connection: FaultyConnection) -> None:
+        """Learn of a new connection."""
+        self._look(connection)
+
+    def _look(self, connection: FaultyConnection) -> None:
+        """Do to a connection as a whole what is to be done to it now."""
+        if connection.closed:
+            return
+        rate: float | None = None
+        for active in self._faults.of_connection(*self._identity(connection), connection.peer):
+            do = active.fault.do
+            if do in ("pause", "slow_reader"):
+                slower = 0.0 if do == "pause" else active.fault.rate
+                rate = slower if rate is None else min(rate, slower)
+                self._count_once(active, connection)
+            elif active.is_used_up or connection.is_half_open:
+                continue
+            elif do == "refuse":
+                self._count(active, connection)
+                connection.reset()
+                return
+            elif active.fault.end == CLIENT_END:
+                self._count(active, connection)
+                connection.end_at_the_client()
+            else:
+                self._count(active, connection)
+                self._kept_open.setdefault(active.number, []).append(connection.end_here())
+                return
+        is_half_open = any(active.fault.end == CLIENT_END for active in self._faults.all())
+        if connection.is_half_open and is_half_open:
+            rate = 0.0
+        elif connection.is_half_open:
+            connection.is_half_open = False
+        connection.hold_to(rate)
+
+    # --- frames ------------------------------------------------------------------------------------------------------
+
+    def incoming(self, connection: FaultyConnection, command: Command, *, is_answer: bool) -> object:
+        """Do to a command that has come what its fate is."""
+        active = self._fate(connection, command.code, TO_SERVER, is_answer)
+        if active is None:
+            return connection.pass_in(command)
+        match active.fault.do:
+            case "delay":
+                self._later(active, connection, TO_SERVER, FaultyConnection.pass_in, command)
+            case "duplicate":
+                connection.pass_in(command)
+                connection.pass_in(command)
+            case "cut":
+                connection.reset()
+        return None
+
+    def outgoing(self, connection: FaultyConnection, frame: bytes, code: int, *, is_answer: bool) -> None:
+        """Do to a frame that leaves what its fate is."""
+        active = self._fate(connection, code, TO_CLIENT, is_answer)
+        if active is None:
+            connection.pass_out(frame)
+            return
+        match active.fault.do:
+            case "delay":
+                self._later(active, connection, TO_CLIENT, FaultyConnection.pass_out, frame)
+            case "duplicate":
+                connection.pass_out(frame)
+                connection.pass_out(frame)
+            case "cut":
+                connection.reset()
+
+    def _fate(self, connection: FaultyConnection, code: int, direction: str, is_answer: bool) -> Active | None:
+        who = self._identity(connection)
+        if is_answer and direction == TO_SERVER:
+            code = UNKNOWN  # of an answer it is the code of an error
+        active = self._faults.fate(Traffic(code, direction, is_answer, *who, connection.peer))
+        if active is not None:
+            self._count(active, connection)
+            if active.is_used_up:
+                self._loop.call_soon(self._expire)
+        return active
+
+    def _later(
+        self,
+        active: Active,
+        connection: FaultyConnection,
+        direction: str,
+        act: Callable[[FaultyConnection, Any], object],
+        what: object,
+    ) -> None:
+        """Do it late, and not before what was delayed so on this connection earlier: a stream has an order."""
+        key = (connection, active.number, direction)
+        due = max(self._loop.time() + self._faults.late_by_s(active.fault), self._late.get(key, 0.0))
+        self._late[key] = due
+        self._loop.call_at(due, _unless_closed, connection, act, what, self._shipped)
+
+    # --- telling -----------------------------------------------------------------------------------------------------
+
+    def _count_once(self, active: Active, connection: Connection) -> None:
+        key = (connection, active.number, "")
+        if key not in self._late:
+            self._late[key] = 0.0
+            self._count(active, connection)
+
+    def _count(self, active: Active, connection: Connection) -> None:
+        if not active.fault.on_frames:
+            active.done += 1
+        client = self._identity(connection).client or connection.peer
+        key = (active, client)
+        if self._telling is None:  # the first at once, and what follows within a second together
+            self._tell(DONE, active, client, 1)
+            self._telling = self._loop.call_later(FAULT_TELL_S, self._tell_done)
+        else:
+            self._to_tell[key] = self._to_tell.get(key, 0) + 1
+
+    def _tell_done(self) -> None:
+        if self._telling is not None:
+            self._telling.cancel()
+            self._telling = None
+        for (active, client), n in self._to_tell.items():
+            self._tell(DONE, active, client, n)
+        self._to_tell.clear()
+
+
+def _unless_closed(
+    connection: FaultyConnection, act: Callable[[FaultyConnection, Any], object], what: Any, shipped: type[Connection]
+) -> None:
+    if connection.closed:
+        return
+    if isinstance(connection, FaultyConnection):
+        act(connection, what)
+    elif act is FaultyConnection.pass_in:  # all was healed meanwhile
+        connection._handle(what)
+    else:
+        connection.send_frame(what)
+
+
+def _in_heartbeat(body: bytes) -> tuple[str | None, tuple[str, ...]]:
+    """The client id and the groups that a heartbeat tells; whether it is well formed is for its handler to say."""
+    try:
+        wire: Any = msgpack.unpackb(body)
+        groups = [consumer[0] for consumer in wire["consumers"]] + list(wire["producers"])
+        return str(wire["client_id"]), tuple(str(group) for group in groups)
+    except (ValueError, TypeError, LookupError, msgpack.UnpackException):
+        return None, ()
