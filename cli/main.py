@@ -24,6 +24,7 @@ from cli.output import print_note
 from cli.runtime import report_bug
 from cli.security import key
 from cli.servers import cluster, daemons
+from cli.servers.control import fault
 from cli.sim import command as sim
 from cli.sim import labs
 from cli.swarm import command as swarm
@@ -62,6 +63,7 @@ for module in (
     daemons,
     cluster,
     key,
+    fault,
     topic,
     group,
     message,

@@ -27,14 +27,14 @@ from console.testbed import TestBed
 from console.watcher import Subject, Watcher, to_json, watching
 from figures.why.moves import QueueMove
 from figures.why.words import move_text, stage_text
+from metrics.http import serve_http
 from model.errors import ConfigError, InvalidParameter, NetworkError, RlabError
 from model.limits import MAX_CONSOLE_BODY_BYTES, MAX_CONSOLE_STREAMS
 from model.response_code import ResponseCode
 from pictures.assets import static_folder
-from remoting.address import format_address, is_loopback, parse_address
+from remoting.address import is_loopback, parse_address
 from remoting.tasks import background_tasks
 
-_SHUTDOWN_S = 1.0
 _PING_S = 15.0
 _RETRY_MS = 1000
 _HEADERS = {
@@ -78,7 +78,7 @@ async def run_console(options: ConsoleOptions) -> AsyncIterator[str]:
 
     Cancellation: everything is stopped.
     """
-    host, port = parse_address(options.listen)
+    host, _ = parse_address(options.listen)
     if options.allow_changes and not is_loopback(host):
         raise ConfigError(
             f"--allow-changes on {options.listen} would let everybody who reaches it change the cluster: listen on "
@@ -87,31 +87,14 @@ async def run_console(options: ConsoleOptions) -> AsyncIterator[str]:
     epoch = secrets.token_hex(6)
     async with background_tasks() as tasks, watching(options.name_servers, epoch, tasks) as watcher:
         console = _Console(watcher, options)
-        runner = web.AppRunner(
-            console.app(),
-            access_log=None,
-            shutdown_timeout=_SHUTDOWN_S,
-            handle_signals=False,
-            handler_cancellation=True,
-        )
-        await runner.setup()
-        try:
-            try:
-                await web.TCPSite(runner, host, port).start()
-            except OSError as error:
-                raise ConfigError(
-                    f"the console cannot listen on {options.listen} ({error.strerror or error}): is another process "
-                    "using the port? Choose another one, or 0 for any free port"
-                ) from error
-            real_port = runner.addresses[0][1]
+        app = console.app()
+        async with serve_http(app, options.listen, "listen", cancels=True) as address:
             console.guard = Guard(
-                names_of(host, real_port, options.allow_hosts),
+                names_of(host, parse_address(address)[1], options.allow_hosts),
                 secrets.token_urlsafe(24),
                 allow_changes=options.allow_changes,
             )
-            yield format_address(host, real_port)
-        finally:
-            await runner.cleanup()
+            yield address
 
 
 class _Console:

@@ -5,7 +5,8 @@ Only who started processes may kill or pause them, so a console of a cluster tha
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol
 
 
 class TestPart(NamedTuple):
@@ -39,3 +40,18 @@ class TestBed(Protocol):
         Raises:
             InvalidParameter: the group or topic has an illegal name, or too many processes were added.
         """
+
+    async def begin_fault(self, document: Mapping[str, Any]) -> dict[str, Any]:
+        """Begin a fault of live connections, as docs/testing.md lists them; `at` names one server, else it is all.
+
+        Returns its id, its cause, and to how many connections it was done at once.
+
+        Raises:
+            InvalidParameter: the fault makes no sense.
+        """
+
+    async def heal(self, number: int | None = None) -> int:
+        """End one fault, or all; returns how many were active."""
+
+    async def active_faults(self) -> list[dict[str, Any]]:
+        """The faults that are active, each with its id, the fault, and how often it was done."""

@@ -14,6 +14,7 @@ role knows this package: it looks at their tables when it is asked, and takes th
     trace_counts.py   the metrics of groups, from the events of a trace (pure)
     exporter.py       follows the trace of a cluster for them
     endpoint.py       the HTTP endpoint: /metrics, /live, /ready
+    http.py           an application that listens while a block runs; the console and the control plane use it too
     doctor/           looks at a whole cluster, and says what is wrong
     page.py           prints the tables of docs/metrics.md
 

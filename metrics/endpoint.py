@@ -9,10 +9,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
-from model.errors import ConfigError
-from remoting.address import format_address, parse_address
-
-_SHUTDOWN_S = 1.0
+from metrics.http import serve_http
 
 
 def always_ready() -> str:
@@ -49,19 +46,7 @@ async def serve_metrics(
         reason = not_ready()
         return web.Response(text=f"not ready: {reason}\n", status=503) if reason else web.Response(text="ready\n")
 
-    host, port = parse_address(listen)
     app = web.Application()
     app.add_routes([web.get("/metrics", metrics), web.get("/live", live), web.get("/ready", ready)])
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=_SHUTDOWN_S, handle_signals=False)
-    await runner.setup()
-    try:
-        try:
-            await web.TCPSite(runner, host, port).start()
-        except OSError as error:
-            raise ConfigError(
-                f"cannot serve metrics on {listen} ({error.strerror or error}): is another process using the port? "
-                "Choose another one, or 0 for any free port"
-            ) from error
-        yield format_address(host, runner.addresses[0][1])
-    finally:
-        await runner.cleanup()
+    async with serve_http(app, listen, "serve metrics") as address:
+        yield address

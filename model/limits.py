@@ -375,6 +375,13 @@ MAX_FAULTS = 100
 """Faults that are active at one server: each frame is compared with all of them."""
 MAX_FAULT_S = 86_400.0
 """How long a fault may last, and how late it may make a frame."""
+MAX_ORDER_BYTES = 65_536
+"""An order that a daemon takes on its standard input."""
+CONTROL_LOOK_S = 0.05
+"""How often a barrier of the control plane looks at a group."""
+MAX_CONTROL_WAIT_S = 3_600.0
+MAX_CONTROL_EVENTS = 200_000
+"""Events of a test cluster that its control plane keeps for reports, some 100 MB."""
 FAULT_DRIP_S = 0.05
 """How often a slow reader takes bytes."""
 FAULT_TELL_S = 1.0

@@ -6,7 +6,7 @@ verify.py          reads a data directory without a broker, and says what is dam
 descriptors.py     how many connections the limits of this process are enough for
 cluster.py         a name server and brokers as child processes, started and stopped together
 cluster_folder.py  the folder of a cluster that keeps nothing
-cluster_bed.py     the test bed of `rlab cluster --console`: kills, pauses, starts again, adds consumers
+cluster_bed.py     the processes of a cluster: kills, pauses, starts them, breaks their connections, adds consumers
 bed_consumer.py    a consumer that a page adds to a test cluster
 children.py        starts a child process, waits for its announcement, and stops it
 trace_file.py      the file of `--trace`
@@ -15,5 +15,6 @@ doctor.py          looks at a running cluster, and says what is wrong
 console.py         the web page of a cluster
 exporter.py        the metrics of groups, from the trace of a cluster
 
-Every other room that needs a process uses `children.py`; `rlab demo` also writes a trace file.
+The room `control/` has the control plane of `rlab cluster --control`. Every other room that needs a process uses
+`children.py`; `rlab demo` also writes a trace file.
 """

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import IO, TYPE_CHECKING, Any
 
@@ -18,7 +18,8 @@ from anyio.abc import Process
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from cli.output import print_note
-from model.errors import ServiceNotAvailable
+from model.errors import InvalidParameter, ServiceNotAvailable
+from model.limits import MAX_ORDER_BYTES
 
 if TYPE_CHECKING:
     from client.admin.admin import Admin
@@ -29,6 +30,8 @@ DAEMON = ("--json", "--exit-with-stdin")
 """Options of a daemon that is a child: it announces itself as JSON, and stops when its standard input is closed."""
 START_TIMEOUT_S = 30.0
 """How long children may take to come up; a broker with a large log reads the end of it first."""
+ORDER_TIMEOUT_S = 5.0
+"""How long a child may take to answer an order."""
 STOP_TIMEOUT_S = 15.0
 """How long a child may take to stop before it is killed; it bounds its own steps to less."""
 _REGISTERED_POLL_S = 0.02
@@ -60,6 +63,9 @@ class Child:
         self.process = process
         self.address = ""
         self.announced: dict[str, Any] = {}
+        self._lines: BufferedByteReceiveStream | None = None
+        self._asking = anyio.Lock()
+        self._orders = 0
 
     async def wait_ready(self) -> None:
         """Wait for the line that announces its address.
@@ -69,12 +75,40 @@ class Child:
         """
         assert self.process.stdout is not None, "its stdout is a pipe"
         try:
-            line = await BufferedByteReceiveStream(self.process.stdout).receive_until(b"\n", _MAX_LINE_BYTES)
+            self._lines = BufferedByteReceiveStream(self.process.stdout)
+            line = await self._lines.receive_until(b"\n", _MAX_LINE_BYTES)
         except (anyio.EndOfStream, anyio.IncompleteRead):
             code = await self.process.wait()
             raise ServiceNotAvailable(f"{self.name} did not start (exit code {code})") from None
         self.announced = json.loads(line)
         self.address = self.announced["address"]
+
+    async def ask(self, order: Mapping[str, Any]) -> dict[str, Any]:
+        """Give a daemon an order, as `control/orders.py` lists them; returns its answer.
+
+        Raises:
+            ServiceNotAvailable: it does not answer, because it has ended or hangs.
+            InvalidParameter: it refuses the order.
+
+        Cancellation: the order may have been carried out.
+        """
+        assert self._lines is not None, "it has announced itself"
+        assert self.process.stdin is not None, "its stdin is a pipe"
+        try:
+            async with self._asking:
+                with anyio.fail_after(ORDER_TIMEOUT_S):
+                    self._orders += 1
+                    await self.process.stdin.send(json.dumps({"order": self._orders, **order}).encode() + b"\n")
+                    answer: dict[str, Any] = {}
+                    while answer.get("order") != self._orders:  # one that came too late for its asker is left out
+                        answer = json.loads(await self._lines.receive_until(b"\n", MAX_ORDER_BYTES))
+        except (anyio.EndOfStream, anyio.IncompleteRead, anyio.BrokenResourceError, anyio.ClosedResourceError):
+            raise ServiceNotAvailable(f"{self.name} has ended") from None
+        except TimeoutError:
+            raise ServiceNotAvailable(f"{self.name} does not answer: is it paused?") from None
+        if "error" in answer:
+            raise InvalidParameter(answer["error"])
+        return answer
 
     async def stop(self) -> None:
         """Ask it to stop, and kill it after `STOP_TIMEOUT_S`. Idempotent."""

@@ -15,11 +15,12 @@ import typer
 
 from cli.options import AutoCreate, Config, Json, switch
 from cli.output import print_json, print_line
-from cli.runtime import run
-from cli.servers.children import DAEMON, MODULE, Child, broker_name, children, module_process, wait_registered
+from cli.runtime import run, wait_for_eof
+from cli.servers.children import DAEMON, MODULE, Child, broker_name, children, wait_registered
 from cli.servers.cluster_bed import ClusterBed, restarts
 from cli.servers.cluster_folder import cluster_folder
 from cli.servers.console import CONSOLE_PORT, AllowChanges
+from cli.servers.options import ExitWithStdin
 from model.errors import ServiceNotAvailable
 from model.limits import DEFAULT_TOPIC_QUEUES
 
@@ -63,8 +64,18 @@ def cluster(
         bool, switch("--console", help_text="Serve the console on port 9480, or a free one with --port 0.")
     ] = False,
     allow_changes: AllowChanges = False,
+    control: Annotated[
+        int | None,
+        typer.Option(
+            metavar="PORT",
+            min=0,
+            max=65_000,
+            help="Serve the control plane for tests (docs/testing.md) on this port of 127.0.0.1; 0 takes a free one.",
+        ),
+    ] = None,
     json: Json = False,
     config: Config = None,
+    exit_with_stdin: ExitWithStdin = False,
 ) -> None:
     """Run a name server and brokers on this machine.
 
@@ -76,29 +87,49 @@ def cluster(
 
     async def main() -> None:
         with cluster_folder() if data is None else nullcontext(data) as directory:
-            at = ("--listen", f"127.0.0.1:{port}", *metrics_flags(metrics, 0), *DAEMON)
-            async with module_process("namesrv", "cli.main", "namesrv", *at) as name_server:
+            commands = {"namesrv": _name_server_command(port, metrics)}
+            async with children(commands.items()) as name_servers:
+                [name_server] = name_servers
                 flags = ("--namesrv", name_server.address, "--auto-create" if auto_create else "--no-auto-create")
                 names = [broker_name(index) for index in range(brokers)]
-                commands = [
-                    _broker_command(
-                        name, f"{directory}/{name}", *flags, *listen_flags(port, n), *metrics_flags(metrics, n), *DAEMON
-                    )
-                    for n, name in enumerate(names, 1)
-                ]
-                async with children(zip(names, commands, strict=True)) as started:
+                for n, name in enumerate(names, 1):
+                    ports = (*listen_flags(port, n), *metrics_flags(metrics, n))
+                    commands[name] = _broker_command(name, f"{directory}/{name}", *flags, *ports, *DAEMON)
+                async with children((name, commands[name]) for name in names) as started:
                     await _prepare(name_server.address, started, topic or [], queues)
-                    bed = ClusterBed(name_server, started, restarts(started, dict(zip(names, commands, strict=True))))
-                    listen = f"127.0.0.1:{CONSOLE_PORT if port else 0}"
-                    async with _consoled(bed, name_server, listen if console else "", allow_changes) as shown:
-                        _announce(name_server, started, shown, as_json=json)
-                        first = await bed.first_end()
-                        raise ServiceNotAvailable(
-                            f"{first.name} ended by itself (exit code {first.process.returncode}); the rest of the "
-                            "cluster was stopped"
-                        )
+                    bed = ClusterBed(name_servers, started, restarts([*name_servers, *started], commands))
+                    listen = f"127.0.0.1:{CONSOLE_PORT if port else 0}" if console else ""
+                    async with (
+                        _consoled(bed, name_server, listen, allow_changes) as shown,
+                        _controlled(bed, name_server, control) as controlled,
+                    ):
+                        _announce(name_server, started, shown, controlled, as_json=json)
+                        await _first_end(bed, exit_with_stdin)
 
     run(main, endless=True)
+
+
+async def _first_end(bed: ClusterBed, exit_with_stdin: bool) -> None:
+    """Wait until standard input ends, if that is to end the cluster.
+
+    Raises:
+        ServiceNotAvailable: a server ended by itself.
+    """
+    first: list[Child] = []
+    async with anyio.create_task_group() as tasks:
+
+        async def watch() -> None:
+            first.append(await bed.first_end())
+            tasks.cancel_scope.cancel()
+
+        tasks.start_soon(watch)
+        if exit_with_stdin:
+            await wait_for_eof()
+            tasks.cancel_scope.cancel()
+    for child in first:
+        raise ServiceNotAvailable(
+            f"{child.name} ended by itself (exit code {child.process.returncode}); the rest of the cluster was stopped"
+        )
 
 
 def listen_flags(port: int, n: int) -> list[str]:
@@ -109,6 +140,11 @@ def listen_flags(port: int, n: int) -> list[str]:
 def metrics_flags(port: int | None, n: int) -> list[str]:
     """The metrics option of broker number `n` (from 1), or of the name server (0), whose endpoint is on `port`."""
     return [] if port is None else ["--metrics", f"127.0.0.1:{port + n if port else 0}"]
+
+
+def _name_server_command(port: int, metrics: int | None) -> list[str]:
+    at = ("--listen", f"127.0.0.1:{port}", *metrics_flags(metrics, 0), *DAEMON)
+    return [*MODULE, "cli.main", "namesrv", *at]
 
 
 def _broker_command(name: str, data: str, *flags: str) -> list[str]:
@@ -144,7 +180,29 @@ async def _consoled(bed: ClusterBed, name_server: Child, listen: str, allow_chan
             await bed.stop()
 
 
-def _announce(name_server: Child, brokers: Sequence[Child], console: str, *, as_json: bool) -> None:
+@asynccontextmanager
+async def _controlled(bed: ClusterBed, name_server: Child, port: int | None) -> AsyncIterator[tuple[str, str]]:
+    """Serve the control plane on this port, if there is one; yields its address and token, or two empty texts."""
+    if port is None:
+        yield "", ""
+        return
+    from importlib.metadata import version
+
+    from cli.servers.control.http import serve_control
+    from cli.servers.control.plane import Plane
+    from client.admin.admin import Admin
+
+    async with (
+        Admin(name_server.address) as admin,
+        serve_control(Plane(bed, admin, name_server.address), f"127.0.0.1:{port}", version("rebalance-lab")) as served,
+    ):
+        yield served
+
+
+def _announce(
+    name_server: Child, brokers: Sequence[Child], console: str, control: tuple[str, str], *, as_json: bool
+) -> None:
+    address, token = control
     if as_json:
         line = {"kind": "cluster", "name": "cluster", "ready": True, "address": name_server.address}
         line["brokers"] = {child.name: child.address for child in brokers}
@@ -152,12 +210,17 @@ def _announce(name_server: Child, brokers: Sequence[Child], console: str, *, as_
             line["metrics"] = {child.name: child.announced["metrics"] for child in (name_server, *brokers)}
         if console:
             line["console"] = console
+        if address:
+            line |= {"control": address, "token": token}
         print_json(line)
         return
     for child in brokers:
         print_line(f"broker {child.name} listens on {child.address}{_shown_at(child)}")
     if console:
         print_line(f"console is on http://{console}/")
+    if address:
+        print_line(f"control plane on http://{address}/, for rlab fault:")
+        print_line(f"export RLAB_FAULT_CONTROL={address} RLAB_FAULT_TOKEN={token}")
     print_line(f"cluster is ready; name server {name_server.address}{_shown_at(name_server)}")
 
 

@@ -14,9 +14,10 @@ import typer
 
 from cli.options import DEFAULT_NAME_SERVER, AutoCreate, Config, Json, Listen, NameServers, Verbose
 from cli.output import document, print_note, print_outcome
-from cli.runtime import run, wait_for_eof
+from cli.runtime import run
 from cli.security.options import Access, Insecure, access_of
 from cli.servers.console import console
+from cli.servers.control.orders import orders_of_broker, orders_of_name_server
 from cli.servers.descriptors import connections_within_limits
 from cli.servers.doctor import doctor
 from cli.servers.exporter import exporter
@@ -118,7 +119,7 @@ def namesrv(
                 is_open=access is None,
                 metrics=shown_at,
             )
-            await (wait_for_eof() if exit_with_stdin else anyio.sleep_forever())
+            await (orders_of_name_server(server).obey() if exit_with_stdin else anyio.sleep_forever())
 
     run(main, endless=True, verbose=verbose, log_format=log)
 
@@ -216,7 +217,7 @@ async def _serve(
                 metrics=shown_at,
                 recovery=recovery,
             )
-            await (wait_for_eof() if exit_with_stdin else anyio.sleep_forever())
+            await (orders_of_broker(running).obey() if exit_with_stdin else anyio.sleep_forever())
 
 
 def dialable(address: str) -> str:

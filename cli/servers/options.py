@@ -32,7 +32,8 @@ _TIMES_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 24 * 3_600_00
 _QUANTITY = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)", re.IGNORECASE)
 
 ExitWithStdin = Annotated[
-    bool, typer.Option("--exit-with-stdin", hidden=True, help="Stop when standard input is closed.")
+    bool,
+    typer.Option("--exit-with-stdin", hidden=True, help="Take orders on standard input, and stop when it is closed."),
 ]
 Advertise = Annotated[
     str | None,

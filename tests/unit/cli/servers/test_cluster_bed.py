@@ -18,7 +18,8 @@ pytestmark = [pytest.mark.process, pytest.mark.asyncio]
 DAEMON = [
     "sh",
     "-c",
-    'echo "{\\"address\\": \\"127.0.0.1:$1\\"}"; trap "exit 3" TERM; while :; do sleep 0.05; done',
+    'echo "{\\"address\\": \\"127.0.0.1:$1\\"}"; trap "exit 3" TERM; '
+    'n=0; while read -r order; do n=$((n + 1)); echo "{\\"order\\": $n}"; done',
     "sh",
 ]
 
@@ -28,10 +29,10 @@ async def a_bed() -> AsyncIterator[tuple[ClusterBed, list[Child]]]:
     """A bed of processes that announce themselves and sleep."""
     commands = {name: [*DAEMON, str(port), "--listen", "0"] for port, name in enumerate(("broker-a", "broker-b"), 1)}
     async with (
-        children([("namesrv", [*DAEMON, "9"])]) as (name_server,),
+        children([("namesrv", [*DAEMON, "9"])]) as name_servers,
         children(commands.items()) as brokers,
     ):
-        bed = ClusterBed(name_server, brokers, restarts(brokers, commands))
+        bed = ClusterBed(name_servers, brokers, restarts(brokers, commands))
         try:
             yield bed, brokers
         finally:
@@ -88,7 +89,7 @@ async def test_a_paused_process_is_stopped_at_the_end_all_the_same() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "action"), [("broker-z", "kill"), ("broker-a", "start"), ("broker-a", "stop"), ("", "")]
+    ("name", "action"), [("broker-z", "kill"), ("broker-a", "start"), ("broker-a", "go on"), ("", "")]
 )
 async def test_what_a_process_does_not_take_is_refused(name: str, action: str) -> None:
     async with a_bed() as (bed, _):

@@ -1,0 +1,10 @@
+"""The control plane of a test cluster: faults and barriers over HTTP, for tests in any language.
+
+orders.py    what a daemon that is a child takes on its standard input: faults of its connections
+barriers.py  what is still missing until something is so; decides
+plane.py     what can be asked of a cluster: processes, topics, groups, barriers, faults
+http.py      the HTTP of it, with its token and its OpenAPI page
+fault.py     `rlab fault`: the same from a shell
+
+Read `plane.py` first. The processes themselves are in `cluster_bed.py` one floor up, which a console uses as well.
+"""
