@@ -180,9 +180,9 @@ class VirtualSocket(_SocketFile):
     def __init__(self, wire: Wire, address: Address, peer: Address, on_close: Callable[[], object]) -> None:
         super().__init__(wire.kernel, address)
         self._wire, self._peer, self._on_close = wire, peer, on_close
+        self._seconds = 0  # further descriptors of this end that are open
         self._unread: list[bytes] = []
         self._ended = self._broken = self._shut = False
-        self._seconds = 0  # further descriptors of this end that are open
         self._kernel.attach(self)
 
     def getpeername(self) -> Address:
@@ -265,14 +265,13 @@ class VirtualSocket(_SocketFile):
 
     def dup(self) -> Duplicate:
         """Return a second descriptor of this end, which stays open until both are closed."""
-
-        def close() -> None:  # what came meanwhile was not read, so it is reset
-            self._seconds -= 1
-            if self.closed and not self._seconds:
-                self.outbound.send(self.outbound.receiver.break_)
-
         self._seconds += 1
-        return Duplicate(self.shutdown, close)
+        return Duplicate(self.shutdown, self._closed_second)
+
+    def _closed_second(self) -> None:
+        self._seconds -= 1
+        if self.closed and not self._seconds:  # what came meanwhile was not read, so it is reset
+            self.outbound.send(self.outbound.receiver.break_)
 
     def take(self, data: bytes) -> None:
         """Bytes arrive."""
