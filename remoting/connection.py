@@ -20,8 +20,8 @@ connection, however idle or busy the process is; after two minutes without an an
 other. Otherwise vanished clients would fill a server up to `MAX_CONNECTIONS`.
 
 Within a frame silence is a sign. A frame that is not whole after `FRAME_TIMEOUT_S` is dropped with its connection, and
-the large ones of a server share a budget (`remoting/frame_budget.py`): a peer that sends the first half of a frame, by
-mistake or on purpose, would otherwise hold its memory for ever.
+the large ones of a server share a budget (`remoting/overload/frame_budget.py`): a peer that sends the first half of a
+frame, by mistake or on purpose, would otherwise hold its memory for ever.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from model.limits import (
 from remoting.address import format_address
 from remoting.codec import CODEC, Codec, Decoder, Dialect, FirstBytes
 from remoting.command import ONE_WAY, REQUEST, RESPONSE, Command, request_cost
-from remoting.frame_budget import FrameBudget
+from remoting.overload.frame_budget import FrameBudget
 from remoting.request_code import RequestCode
 from remoting.session import RequestSession
 

@@ -42,8 +42,8 @@ from remoting.address import format_address, parse_address
 from remoting.codec import CODEC, Dialect, MsgpackCodec
 from remoting.command import Command, Reply
 from remoting.connection import Connection, close_all
-from remoting.frame_budget import FrameBudget
 from remoting.overload.admission import WAITS, Admission
+from remoting.overload.frame_budget import FrameBudget
 from remoting.request_code import RequestCode
 from remoting.security.gate import AccessFile, Gate
 from remoting.security.policy import Policy

@@ -179,8 +179,7 @@ class VirtualSocket(_SocketFile):
 
     def __init__(self, wire: Wire, address: Address, peer: Address, on_close: Callable[[], object]) -> None:
         super().__init__(wire.kernel, address)
-        self._wire, self._peer, self._on_close = wire, peer, on_close
-        self._seconds = 0  # further descriptors of this end that are open
+        self._wire, self._peer, self._on_close, self._seconds = wire, peer, on_close, 0  # second descriptors, open ones
         self._unread: list[bytes] = []
         self._ended = self._broken = self._shut = False
         self._kernel.attach(self)

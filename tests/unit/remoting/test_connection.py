@@ -21,7 +21,7 @@ from model.limits import (
 from remoting.codec import CODEC
 from remoting.command import ONE_WAY, REQUEST, RESPONSE, Command
 from remoting.connection import Connection, keep_alive
-from remoting.frame_budget import FrameBudget
+from remoting.overload.frame_budget import FrameBudget
 from remoting.request_code import RequestCode
 from simulation.kernel.run import Simulation, run_simulation
 

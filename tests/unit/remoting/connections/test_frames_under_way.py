@@ -12,7 +12,7 @@ from remoting.client import RemotingClient
 from remoting.codec import CODEC, LENGTH_BYTES
 from remoting.command import REQUEST
 from remoting.connection import Connection
-from remoting.frame_budget import FrameBudget
+from remoting.overload.frame_budget import FrameBudget
 from remoting.server import RemotingServer
 from simulation.kernel.run import Simulation
 from tests.unit.remoting.test_connection import Rig, on_virtual_loop

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model.limits import MAX_FRAME_BYTES, MAX_FRAMES_UNDER_WAY_BYTES
-from remoting.frame_budget import FrameBudget
+from remoting.overload.frame_budget import FrameBudget
 
 
 def test_frames_are_admitted_up_to_the_limit_and_the_next_one_when_one_is_whole() -> None:
