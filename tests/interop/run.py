@@ -5,14 +5,15 @@ client on every kind of servers, feature by feature; what a client cannot have i
 at full speed to our brokers and to RocketMQ's in turns, and one group has members of both kinds, some of which are
 killed (`mixed.py`).
 
-Arguments choose: parts (`features`, `admin`, `speed`, `mixed`), clients (`java-4.9.8`, `java-5.3.3`, `go`, `cpp`,
-`node`) and servers (`ours`, `4.9.7`, `5.3.3`); without one of a sort, all of it. `docs` writes the tables into the
-page. RECORD=1 writes frames for `make test` instead (`tap.py`).
+Arguments choose: parts (`features`, `admin`, `speed`, `mixed`, `junit`), clients (`java-4.9.8`, `java-5.3.3`, `go`,
+`cpp`, `node`) and servers (`ours`, `4.9.7`, `5.3.3`); without one of a sort, all of it. `docs` writes the
+tables into the page. RECORD=1 writes frames for `make test` instead (`tap.py`).
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -28,7 +29,8 @@ from tests.interop.mixed import mixed
 from tests.interop.servers import ROCKETMQ_VERSIONS, Servers, cluster, jars_of, rocketmq, say
 from tests.interop.tap import Recorder
 
-PARTS = ("features", "admin", "speed", "mixed")
+PARTS = ("features", "admin", "speed", "mixed", "junit")
+EXAMPLE = Path(__file__).parents[2] / "examples" / "java" / "pom.xml"
 OURS = "rebalance-lab"
 NEWEST = ROCKETMQ_VERSIONS[-1]
 SPEED_S, TURNS, GOAL = 8, 3, 0.8
@@ -128,6 +130,18 @@ class Run:
                 logs.mkdir()
                 self.wrong += [f"{_CLIENTS[client][0]} with members of ours: {each}" for each in mixed(program, logs)]
 
+    def run_junit(self) -> None:
+        """The tests of `examples/java` with Maven, whose extension of JUnit breaks a cluster of ours."""
+        if shutil.which("mvn") is None:
+            say("the tests of examples/java are left out: there is no mvn (Maven)")
+            return
+        path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
+        command = ["mvn", "-q", "-B", "-f", str(EXAMPLE), "test"]
+        done = subprocess.run(command, env=os.environ | {"PATH": path}, capture_output=True, text=True, check=False)
+        say(f"JUnit, examples/java: {'ok' if done.returncode == 0 else 'failed'}")
+        if done.returncode:
+            self.wrong.append(f"JUnit, examples/java: {done.stdout[-2000:]}")
+
     def record(self) -> None:
         """Write a few frames of each client and of RocketMQ's servers."""
         jars, recorder = jars_of("servers.xml", NEWEST, self._directory / "servers"), Recorder()
@@ -164,6 +178,7 @@ def main(arguments: list[str]) -> int:
             run.record()
             return 0
         parts = {"features": run.run_features, "admin": run.run_admin, "speed": run.run_speed, "mixed": run.run_mixed}
+        parts["junit"] = run.run_junit
         for part in run.chosen(*PARTS):
             parts[part]()
     say("\n\n".join((tables.table_of(run.features, "feature"), tables.table_of(run.pairs, "client"), *run.wrong)))

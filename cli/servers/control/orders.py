@@ -76,14 +76,16 @@ class Orders:
                 return
             *lines, waiting = (waiting + got).split(b"\n")
             for line in lines:
-                order = json.loads(line)
+                number = None
                 try:
+                    order = json.loads(line)
+                    number = order.get("order")
                     answer = self.answer(order)
-                except (RlabError, ValueError, LookupError, TypeError) as error:
+                except (RlabError, ValueError, LookupError, TypeError, AttributeError) as error:
                     answer = {"error": str(error)}
                 await anyio.lowlevel.checkpoint()  # what was told to the trace is written by now
                 await anyio.lowlevel.checkpoint()
-                print_json({"order": order.get("order"), **answer})
+                print_json({"order": number, **answer})
 
 
 def orders_of_broker(running: RunningBroker) -> Orders:

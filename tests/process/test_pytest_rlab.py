@@ -1,0 +1,61 @@
+"""The plugin `pytest_rlab` in a project of a user, outside of this tree: its recipes, and the report of a failure."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import ROOT, text_of
+
+pytestmark = pytest.mark.process
+PAGE = "docs/testing.md"
+SHORT = "share or scaling or killed or cut or slow or duplicate or twice or notification"
+"""Recipes that take little time; `RLAB_RECIPES=all` runs each of them."""
+FAILS = """
+import pytest
+
+
+def test_nobody_comes(rlab_cluster, rlab_topic, rlab_group, rlab_verdict):
+    rlab_verdict.acknowledge(rlab_verdict.sending(b"x"))
+    rlab_cluster.delay(0.01, group=rlab_group)
+    rlab_cluster.blocking.balanced(rlab_group, timeout_s=0.1)
+
+
+def test_the_next_one_finds_the_cluster_whole(rlab_cluster):
+    assert rlab_cluster.faults() == []
+"""
+
+
+def project_in(folder: Path) -> None:
+    """Write the files of the page, and one with a test that fails."""
+    blocks = re.findall(r'```python title="([^"]+)"\n(.*?)```', text_of(PAGE), re.DOTALL)
+    for name, text in blocks:
+        (folder / name).write_text(text, encoding="utf-8")
+    assert [name for name, _ in blocks] == ["conftest.py", "test_recipes.py"]
+    (folder / "test_fails.py").write_text(FAILS, encoding="utf-8")
+
+
+def test_the_recipes_of_the_page_pass_in_a_project_of_a_user(tmp_path: Path) -> None:
+    project_in(tmp_path)
+    chosen = [] if os.environ.get("RLAB_RECIPES") == "all" else ["-k", f"{SHORT} or nobody or next"]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "pytest_rlab", "-p", "no:cacheprovider", *chosen]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False
+    )
+    summary = done.stdout.splitlines()[-1]
+    assert re.match(r"1 failed, \d+ passed", summary), done.stdout + done.stderr
+    assert "stable of test_nobody_comes-" in done.stdout
+    assert "was not reached within 0.1 s" in done.stdout
+    assert "verdict: 1 sent, 1 acknowledged, 0 received, 1 lost, 0 twice" in done.stdout
+    assert re.search(r'active faults: \{"do": "delay", "group": "test_nobody_comes-', done.stdout)
+
+
+def test_the_page_has_twelve_recipes_and_none_sleeps() -> None:
+    recipes = text_of(PAGE).partition("### Twelve recipes")[2].partition("\n## ")[0]
+    assert len(re.findall(r"^async def test_", recipes, re.MULTILINE)) == 12
+    assert "sleep" not in recipes.replace("None of them sleeps", "")
