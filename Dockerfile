@@ -7,10 +7,10 @@ FROM python:3.11-slim AS build
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 WORKDIR /src
 COPY . .
-RUN python -m venv /opt/rlab && /opt/rlab/bin/python -m pip install -c constraints.txt .
+RUN python -m venv /opt/rlab && /opt/rlab/bin/python -m pip install -c constraints.txt '.[console,server,sticky]'
 
 FROM build AS build-spark
-RUN /opt/rlab/bin/python -m pip install -c constraints.txt '.[spark]'
+RUN /opt/rlab/bin/python -m pip install -c constraints.txt '.[console,server,sticky,spark]'
 
 FROM python:3.11-slim AS base
 # A fixed number, so that a data volume keeps its owner when the image is built anew.

@@ -22,13 +22,15 @@ COMPAT_ARGS ?=
 INTEROP_ARGS ?=
 # For the torture in virtual time, e.g. make torture TORTURE_ARGS="--seed 7"
 TORTURE_ARGS ?=
+# For the tests of the wheel: which to run, e.g. make wheel-test WHEEL_ARGS=tests/unit/client
+WHEEL_ARGS ?=
 
 # Tests, benchmarks and the demo start hundreds of Python processes, and without bytecode each compiles every module
 # anew; some environments forbid to keep it, which is for images and not for this.
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test console-test check bench peers compat interop crash torture mutants site release clean
+.PHONY: help setup demo test wheel-test console-test check bench peers compat interop crash torture mutants site release clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -84,6 +86,10 @@ torture: $(STAMP) ## an hour of faults in virtual time, a minute of churn in rea
 mutants: $(STAMP) ## plant bugs in the shipped code, and let simulated runs find each (some 10 minutes)
 	@$(BIN)/python -m tests.simulation.mutants
 
+wheel-test: $(STAMP) ## test the wheel, installed beside packages client and model of somebody (WHEEL_ARGS="tests/unit -k name")
+	@$(PIP) '.[site]'
+	@$(BIN)/python -m tools.wheel_test $(WHEEL_ARGS)
+
 site: $(STAMP) ## build the documentation as a site into build/site, with warnings as errors
 	@$(PIP) '.[site]'
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
@@ -115,5 +121,5 @@ $(STAMP): pyproject.toml constraints.txt
 	@echo 'Installed. To have rlab in your shell: . $(BIN)/activate'
 
 $(CLASSES): $(STAMP)
-	@$(BIN)/python -m pipeline.spark.make_archive || echo 'The tests of Spark start slowly, without an archive.' >&2
+	@$(BIN)/python -m rlab.pipeline.spark.make_archive || echo 'The tests of Spark start slowly, without an archive.' >&2
 	@touch $(CLASSES)

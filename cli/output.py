@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import anyio
 
+from model.own_name import package_of
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -146,7 +148,7 @@ class LineLimit(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether a line is written; one that follows others that were left out says how many."""
-        if record.levelno != logging.WARNING or record.name.split(".", 1)[0] not in _LIMITED_LOGGERS:
+        if record.levelno != logging.WARNING or package_of(record.name) not in _LIMITED_LOGGERS:
             return True
         key = (record.name, record.msg)
         kind = self._kinds.get(key)

@@ -1,4 +1,4 @@
-"""Runs the coroutine of a command on uvloop, and turns its outcome into an exit code.
+"""Runs the coroutine of a command, and turns its outcome into an exit code.
 
     it returned                            0, or 1 if the command reports a failure
     what was given is wrong in itself      2: the command line, a variable, the file, or a value that a broker refuses
@@ -24,10 +24,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 import typer
-import uvloop
 
 from cli.output import LineLimit, LogFormat, log_handler, print_error
 from model.errors import ConfigError, InvalidParameter, MessageIllegal, RlabError
+from model.extras import EXTRA_OF, how_to_install
 
 if TYPE_CHECKING:
     from client.admin.admin import Admin
@@ -71,7 +71,7 @@ def run(
         handler.addFilter(limit)
     previous = {number: signal.getsignal(number) for number in _SIGNALS}
     try:
-        with _rare_collections(), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        with _rare_collections(), asyncio.Runner(loop_factory=new_loop) as runner:
             return runner.run(_until_signal(main))
     except _Stopped:
         if endless:
@@ -89,6 +89,15 @@ def run(
             handler.removeFilter(limit)
         for number, action in previous.items():
             signal.signal(number, action)
+
+
+def new_loop() -> asyncio.AbstractEventLoop:
+    """A loop of uvloop, or of asyncio where that is not installed: with it servers answer more requests a second."""
+    try:
+        import uvloop
+    except ModuleNotFoundError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
 
 
 @contextmanager
@@ -175,6 +184,8 @@ def _text(error: BaseException) -> str:
         return str(error)
     if isinstance(error, OSError):
         return f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error)
+    if isinstance(error, ModuleNotFoundError) and error.name in EXTRA_OF:
+        return how_to_install(error.name)
     return f"unexpected {type(error).__name__}: {error}; RLAB_DEBUG=1 shows the traceback"
 
 

@@ -1,8 +1,9 @@
 """The Python API: producers, consumers, the admin client, and the nouns they work with.
 
-    from client import Message, Producer, PushConsumer
+    from rlab.client import Message, Producer, PushConsumer
 
-Strategies are in `client.allocate`, errors in `model.errors`; all else below is the project's own and may change.
+Strategies are in `rlab.client.allocate`, errors in `rlab.model.errors`; all else below is the project's own and may
+change.
 
 The members of a group are residents of one `instance` per process (connections, routes, heartbeats, the schedule of
 passes). `rebalance` decides and owns queues, under `leases`; `pull` fetches, `listeners` runs users' code, `push`,

@@ -1,4 +1,4 @@
-"""Prints the tables of docs/metrics.md: `python -m metrics.page`."""
+"""Prints the tables of docs/metrics.md: `python -m rlab.metrics.page`."""
 
 from __future__ import annotations
 

@@ -11,13 +11,15 @@ from collections.abc import Sequence
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 
+from model.own_name import PREFIX
+
 _IMPORT = re.compile(r"^import\b[^;]*;\n", re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(async |class|const|function|let))", re.MULTILINE)
 
 
 def static_folder(package: str = "pictures") -> Traversable:
-    """The folder of the files of a package."""
-    return files(package) / "static"
+    """The folder of the files of a package of ours."""
+    return files(f"{PREFIX}{package}") / "static"
 
 
 def text_of(name: str) -> str:

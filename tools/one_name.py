@@ -6,27 +6,65 @@
 
 Nothing else changes: each line keeps its number, so that a traceback of what is installed points into the repository.
 What is written down is the name of a module that exists, so a text like "broker.port" stays as it is, and so does a
-name without a dot, which could be any word.
+name without a dot, which could be any word: model/own_name.py has those at run time. A text that is itself a programme
+with such imports, as tests have them, is rewritten like a file.
 """
 
 from __future__ import annotations
 
 import ast
 import re
+import shutil
+import tomllib
 from collections.abc import Iterator, Set
+from itertools import accumulate
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 NAME = "rlab"
+SHOWN = ("docs/labs",)
+"""Folders that are installed beside the packages, for commands that show them."""
 _DOTTED = re.compile(r"[a-z_]\w*(\.\w+)+")
 
 
 class _Edit(NamedTuple):
-    line: int  # from 1
-    column: int  # in bytes of UTF-8, as `ast` counts
-    end_column: int
+    start: int  # in bytes of UTF-8
+    end: int
     text: str
+
+
+def write_installed(folder: Path) -> None:
+    """Write what is installed into a folder: `rlab/`, and the modules beside it that others find by their names."""
+    project: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]
+    settings = project["setuptools"]
+    packages: list[str] = settings["packages"]
+    below = folder / NAME
+    shutil.rmtree(below, ignore_errors=True)
+    for package in packages:
+        _copy(package, "*.py", below)
+    for package, patterns in settings["package-data"].items():
+        for pattern in patterns:
+            _copy(package, pattern, below)
+    for shown in SHOWN:
+        shutil.copytree(ROOT / shown, below / shown)
+    for module in settings["py-modules"]:
+        shutil.copyfile(ROOT / f"{module}.py", folder / f"{module}.py")
+    _copy(NAME, "__main__.py", folder)
+    docstring = ast.get_docstring(ast.parse((ROOT / NAME / "__init__.py").read_text(encoding="utf-8")))
+    (below / "__init__.py").write_text(f'"""{docstring}\n"""\n', encoding="utf-8")
+    (below / "py.typed").touch()
+    modules = modules_of(frozenset(packages))
+    for file in sorted(folder.rglob("*.py")):
+        file.write_text(rewritten(file.read_text(encoding="utf-8"), modules), encoding="utf-8")
+
+
+def _copy(package: str, pattern: str, into: Path) -> None:
+    source = ROOT / package.replace(".", "/")
+    for file in source.glob(pattern):
+        target = into / file.relative_to(ROOT)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file, target)
 
 
 def rewritten(text: str, modules: Set[str]) -> str:
@@ -35,12 +73,10 @@ def rewritten(text: str, modules: Set[str]) -> str:
     Raises:
         SyntaxError: it is not Python.
     """
-    lines = [line.encode() for line in text.splitlines(keepends=True)]
-    edits = [edit for node in ast.walk(ast.parse(text)) for edit in _edits(node, modules, lines)]
-    for edit in sorted(edits, reverse=True):
-        line = lines[edit.line - 1]
-        lines[edit.line - 1] = line[: edit.column] + edit.text.encode() + line[edit.end_column :]
-    return b"".join(lines).decode()
+    source = text.encode()
+    for edit in sorted(_Rewriting(text, modules).edits(), reverse=True):
+        source = source[: edit.start] + edit.text.encode() + source[edit.end :]
+    return source.decode()
 
 
 def modules_of(packages: Set[str], root: Path = ROOT) -> frozenset[str]:
@@ -51,35 +87,73 @@ def modules_of(packages: Set[str], root: Path = ROOT) -> frozenset[str]:
     return frozenset(name for name in found if not name.endswith(".__init__"))
 
 
-def _edits(node: ast.AST, modules: Set[str], lines: list[bytes]) -> Iterator[_Edit]:
-    tops = {name.partition(".")[0] for name in modules}
-    if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module and node.module.partition(".")[0] in tops:
-        start = lines[node.lineno - 1].index(node.module.encode(), node.col_offset + len("from "))
-        yield _Edit(node.lineno, start, start, f"{NAME}.")
-    elif isinstance(node, ast.Import):
-        for alias in node.names:
-            if alias.name.partition(".")[0] in tops:
-                yield _edit_of_import(alias, alone=len(node.names) == 1, statement=node)
-    elif isinstance(node, ast.Constant) and isinstance(node.value, str) and _DOTTED.fullmatch(node.value):
-        first, second, *_ = node.value.split(".")
-        if f"{first}.{second}" in modules and node.lineno == node.end_lineno:
-            start = lines[node.lineno - 1].find(node.value.encode(), node.col_offset)
-            if start >= 0:
-                yield _Edit(node.lineno, start, start, f"{NAME}.")
+class _Rewriting:
+    """The edits of one file."""
+
+    def __init__(self, text: str, modules: Set[str]) -> None:
+        self._modules = modules
+        self._tops = {name.partition(".")[0] for name in modules}
+        self._source = text.encode()
+        lines = [len(line.encode()) for line in text.splitlines(keepends=True)]
+        self._line_starts = [0, *accumulate(lines)]
+        self._tree = ast.parse(text)
+
+    def edits(self) -> Iterator[_Edit]:
+        """All of them, in no order."""
+        nodes = list(ast.walk(self._tree))
+        left = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}  # docstrings
+        left.update(id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values)
+        for node in nodes:
+            if isinstance(node, ast.ImportFrom) and node.level == 0 and self._is_ours(node.module or ""):
+                yield self._prefix(node, node.module or "", len("from "))
+            elif isinstance(node, ast.Import):
+                for alias in node.names:
+                    if self._is_ours(alias.name):
+                        yield self._import(alias, node)
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in left:
+                yield from self._text(node, node.value)
+
+    def _is_ours(self, name: str) -> bool:
+        return name.partition(".")[0] in self._tops
+
+    def _at(self, line: int | None, column: int | None) -> int:
+        assert line is not None, "ast.parse gives each node its place"
+        assert column is not None, "ast.parse gives each node its place"
+        return self._line_starts[line - 1] + column
+
+    def _prefix(self, node: ast.stmt | ast.expr, name: str, after: int) -> _Edit:
+        start = self._source.index(name.encode(), self._at(node.lineno, node.col_offset) + after)
+        return _Edit(start, start, f"{NAME}.")
+
+    def _import(self, alias: ast.alias, statement: ast.Import) -> _Edit:
+        """`import a.b` binds `a`, so what is below the name is imported, and then `a` is bound.
+
+        Raises:
+            SyntaxError: it stands in a list of several, where there is no place for the second.
+        """
+        start = self._at(alias.lineno, alias.col_offset)
+        if alias.asname:
+            return _Edit(start, start, f"{NAME}.")
+        if len(statement.names) > 1:
+            raise SyntaxError(f"import {alias.name} in a statement of its own (line {alias.lineno})")
+        top, dot, _ = alias.name.partition(".")
+        binding = f"from {NAME} import {top}"
+        text = f"import {NAME}.{alias.name}; {binding}" if dot else binding
+        start = self._at(statement.lineno, statement.col_offset)
+        return _Edit(start, self._at(alias.end_lineno, alias.end_col_offset), text)
+
+    def _text(self, node: ast.Constant, value: str) -> Iterator[_Edit]:
+        start, end = self._at(node.lineno, node.col_offset), self._at(node.end_lineno, node.end_col_offset)
+        if _DOTTED.fullmatch(value):
+            if ".".join(value.split(".")[:2]) in self._modules and value.encode() in self._source[start:end]:
+                yield self._prefix(node, value, 0)
+        elif "import " in value and (programme := _programme(value, self._modules)) != value:
+            yield _Edit(start, end, repr(programme))
 
 
-def _edit_of_import(alias: ast.alias, *, alone: bool, statement: ast.Import) -> _Edit:
-    """`import a.b` binds `a`, so what is below the name is imported, and then `a` is bound.
-
-    Raises:
-        SyntaxError: it stands in a list of several, where there is no place for the second.
-    """
-    assert alias.end_col_offset is not None, "ast.parse gives each node its end"
-    top, dot, _ = alias.name.partition(".")
-    if alias.asname:
-        return _Edit(alias.lineno, alias.col_offset, alias.col_offset, f"{NAME}.")
-    if not alone:
-        raise SyntaxError(f"import {alias.name} in a statement of its own (line {alias.lineno})")
-    binding = f"from {NAME} import {top}"
-    text = f"import {NAME}.{alias.name}; {binding}" if dot else binding
-    return _Edit(alias.lineno, statement.col_offset, alias.end_col_offset, text)
+def _programme(text: str, modules: Set[str]) -> str:
+    """A text that is given to Python; any other one stays as it is."""
+    try:
+        return rewritten(text, modules)
+    except SyntaxError:
+        return text

@@ -80,11 +80,12 @@ def _build(number: str) -> None:
     """Build wheel and source archive, with the times of the commit, and run the wheel alone."""
     commit_time = _run("git", "log", "-1", "--format=%ct")
     _run(sys.executable, "-m", "build", "--outdir", DIST, SOURCE_DATE_EPOCH=commit_time)
+    _run(sys.executable, "-m", "twine", "check", "--strict", *DIST.iterdir())
     [wheel] = DIST.glob("*.whl")
     with tempfile.TemporaryDirectory() as folder:
         _run(sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", folder, wheel)
         # -P: of this tree nothing is found; what the wheel depends on is that of this environment.
-        said = _run(sys.executable, "-P", "-m", "cli.main", "--version", PYTHONPATH=folder)
+        said = _run(sys.executable, "-P", "-m", "rlab", "--version", PYTHONPATH=folder)
     if number not in said:
         raise NotReleasable(f"the wheel says that it is {said!r}, not {number}")
     shutil.rmtree(ROOT / "build" / "lib", ignore_errors=True)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Lessons: a cluster with a fault in it, a task, and a check.", no_args_is_help=True)
 
 SHIPPED = Path(__file__).resolve().parents[2] / "docs" / "labs"
+"""Beside the packages, in a checkout and where it is installed."""
 PAGE, PROGRAMME, ANSWERS, TRACE, LAB = "README.md", "programme.toml", "answers.toml", "trace.jsonl", "lab.toml"
 
 LessonName = Annotated[str, typer.Argument(metavar="LESSON", help="Its number or name.", show_default=False)]

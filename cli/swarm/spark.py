@@ -19,11 +19,11 @@ from hmac import compare_digest
 from typing import TYPE_CHECKING
 
 import anyio
-import uvloop
 from anyio import to_thread
 from anyio.abc import SocketStream, TaskGroup
 from anyio.streams.buffered import BufferedByteReceiveStream
 
+from cli.runtime import new_loop
 from cli.swarm.parts import RemotePart
 from cli.swarm.worker import work
 from model.errors import ConfigError, ServiceNotAvailable
@@ -170,7 +170,7 @@ def _part_of(host: str, port: int, secret: str) -> Callable[[int, Iterable[int]]
         with socket.create_connection((host, port), CONNECT_TIMEOUT_S) as connection:
             connection.settimeout(None)
             connection.sendall(f"{secret} {index}\n".encode())
-            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            with asyncio.Runner(loop_factory=new_loop) as runner:
                 runner.run(work(connection.fileno(), connection.fileno()))
         return ()
 

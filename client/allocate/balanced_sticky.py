@@ -31,6 +31,8 @@ class AllocateMessageQueueBalancedSticky:
     """
 
     name = "BALANCED_STICKY"
+    needs = "numpy"
+    """A package that is not in a base installation; `check_strategy` looks for it."""
 
     def __init__(self) -> None:
         self._queues: BalancedQueues | None = None

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from client.allocate.averagely import AllocateMessageQueueAveragely, AllocateMessageQueueAveragelyByCircle
 from client.allocate.balanced_sticky import AllocateMessageQueueBalancedSticky
 from client.allocate.consistent_hash import AllocateMessageQueueConsistentHash
-from client.allocate.strategy import AllocateMessageQueueStrategy, check_strategy
+from client.allocate.strategy import AllocateMessageQueueStrategy, check_strategy, usable
 from model.assignment import BROKER_STRATEGY
 from model.errors import ConfigError
 
@@ -79,7 +79,7 @@ def strategy_named(name: str) -> AllocateMessageQueueStrategy:
         for entry in packaged:
             _log.warning("strategy %s of package %s is ignored: the name is built in", name, _package_of(entry))
     if name in BUILT_IN_STRATEGIES:
-        return BUILT_IN_STRATEGIES[name].make()
+        return usable("strategy", BUILT_IN_STRATEGIES[name].make())
     if name == BROKER_STRATEGY or not packaged:
         raise ConfigError(f"no strategy {name!r}; there are {', '.join(strategy_names())}")
     if len(packaged) > 1:

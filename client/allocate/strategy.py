@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from importlib.util import find_spec
 from typing import Any, Protocol, TypeGuard, runtime_checkable
 
 from model.assignment import BROKER_STRATEGY
+from model.errors import ConfigError
+from model.extras import how_to_install
 from model.message_queue import MessageQueue
 
 
@@ -105,11 +108,23 @@ def position_of(
 
 
 def check_strategy(what: str, strategy: object) -> None:
-    """Raise ValueError for an argument, called `what`, that is not a strategy: people pass its class or its name."""
+    """Raise ValueError for an argument, called `what`, that is not a strategy, or one whose package is missing."""
     if isinstance(strategy, type) and callable(getattr(strategy, "allocate", None)):
         raise ValueError(f"{what} must be a strategy and is a class: make one, as {strategy.__name__}()")
+    needs = getattr(strategy, "needs", None)
+    if needs is not None and find_spec(needs) is None:
+        raise ValueError(f"{what} {type(strategy).__name__} cannot be used: {how_to_install(needs)}")
     if not isinstance(getattr(strategy, "name", None), str) or not callable(getattr(strategy, "allocate", None)):
         raise ValueError(f"{what} must be an allocation strategy, with a name and allocate(), and is {strategy!r}")
+
+
+def usable(what: str, strategy: AllocateMessageQueueStrategy) -> AllocateMessageQueueStrategy:
+    """A strategy that was chosen; ConfigError if `check_strategy` refuses it."""
+    try:
+        check_strategy(what, strategy)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+    return strategy
 
 
 def utf16_units(text: str) -> bytes:

@@ -13,7 +13,7 @@ from contextlib import suppress
 import anyio
 
 from client.allocate import AllocateMessageQueueAveragely, AllocateMessageQueueStrategy
-from client.allocate.strategy import LeftToBroker, check_strategy
+from client.allocate.strategy import LeftToBroker, usable
 from client.config import ClientConfig
 from client.instance.background import BackgroundTasks
 from client.instance.instance import ClientInstance
@@ -69,7 +69,8 @@ class GroupConsumer(ClientLife, GroupMember):
             strategy = LeftToBroker()
         if options.rejoin_within_s and config.instance_name is None:
             raise ConfigError("rejoin_within_s needs an instance_name: a member that comes back is known by it")
-        self._strategy = AllocateMessageQueueAveragely() if strategy is None else _checked(strategy)
+        # Found by the first heartbeat or pass, it would be a crash in the background, long after the mistake.
+        self._strategy = AllocateMessageQueueAveragely() if strategy is None else usable("strategy", strategy)
         self._subscriptions: dict[str, SubscriptionData] = {}
         self._subscription_version = 0
         # Stays true after the last unsubscribe: the consumer unregisters at shutdown.
@@ -342,12 +343,3 @@ class GroupConsumer(ClientLife, GroupMember):
         assert self._instance is not None, "the consumer was not started"
         assert self._ownership is not None, "the consumer was not started"
         return self._instance, self._ownership
-
-
-def _checked(strategy: AllocateMessageQueueStrategy) -> AllocateMessageQueueStrategy:
-    # Found by the first heartbeat or pass, it would be a crash in the background, long after the mistake.
-    try:
-        check_strategy("strategy", strategy)
-    except ValueError as error:
-        raise ConfigError(str(error)) from error
-    return strategy

@@ -1,4 +1,4 @@
-"""Makes the archive of Spark's classes: `python -m pipeline.spark.make_archive`.
+"""Makes the archive of Spark's classes: `python -m rlab.pipeline.spark.make_archive`.
 
 The archive (`pipeline/spark/class_archive.py`) takes 190 MB in this environment's `share` folder and up to a minute to
 make, so it is made once and only on request.

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from model.errors import ConfigError
+from model.own_name import IMPORT_FOLDER
 from pipeline.spark.class_archive import archive_options, archived_jars
 from pipeline.spark.home import home_without_zip
 from pipeline.spark.java import ensure_java
@@ -38,7 +39,6 @@ Without that compiler Java's default code cache is 48 MB, too small for Spark, h
 _EXIT_TIMEOUT_S = 20.0
 _ARCHIVE_TIMEOUT_S = 300.0
 """Time for a JVM that writes the archive of its classes to end."""
-_ROOT = Path(__file__).resolve().parents[2]
 _LOOPBACK = "127.0.0.1"
 
 _CHECKPOINT_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -179,7 +179,7 @@ def register_source(spark: SparkSession) -> None:
         spark.dataSource.register(RlabDataSource)
         return
     listed = spark.sparkContext.getConf().get("spark.submit.pyFiles", "") or ""
-    is_carried = came_with_py_files(_ROOT, listed.split(","), SparkFiles.getRootDirectory())
+    is_carried = came_with_py_files(IMPORT_FOLDER, listed.split(","), SparkFiles.getRootDirectory())
     spark.dataSource.register(carried(RlabDataSource) if is_carried else RlabDataSource)
     environment = source_environment(spark)
     for name in ("SPARK_LOCAL_DIRS", "SPARK_AUTH_SOCKET_TIMEOUT", "SPARK_BUFFER_SIZE", "SPARK_PYTHON_RUNTIME"):
@@ -321,7 +321,7 @@ def _prepare_environment(*, is_local: bool) -> None:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     # Workers do not inherit sys.path, and the planner of a stream does not see files of addPyFile.
     paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    if str(_ROOT) not in paths:
-        os.environ["PYTHONPATH"] = os.pathsep.join([str(_ROOT), *(path for path in paths if path)])
+    if str(IMPORT_FOLDER) not in paths:
+        os.environ["PYTHONPATH"] = os.pathsep.join([str(IMPORT_FOLDER), *(path for path in paths if path)])
     if is_local:
         os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)

@@ -19,6 +19,8 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from model.own_name import package_of
+
 OURS = frozenset({"model", "remoting", "namesrv", "broker", "client"})
 """Packages whose objects are walked; those of the standard library and of tests are not."""
 
@@ -104,7 +106,7 @@ def object_counts() -> Counter[str]:
     for each in gc.get_objects():
         kind = type(each)
         module = kind.__module__  # of a metaclass's class it may be anything
-        if isinstance(module, str) and module.partition(".")[0] in _COUNTED:
+        if isinstance(module, str) and package_of(module) in _COUNTED:
             counts[kind.__name__] += 1
     return counts
 
@@ -135,7 +137,7 @@ def _contents(name: str, value: object, sizes: Counter[str]) -> Iterator[object]
             left += _worth_looking_at(each)
         elif type(each) is tuple:
             left += _worth_looking_at(each)
-        elif type(each).__module__.partition(".")[0] in OURS and not isinstance(each, type):
+        elif package_of(type(each).__module__) in OURS and not isinstance(each, type):
             yield each
 
 

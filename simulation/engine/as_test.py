@@ -12,8 +12,8 @@ Written by rlab sim --shrink.
 
 from __future__ import annotations
 
-from simulation.engine.run import run_programme
-from simulation.engine.text import programme_of
+from rlab.simulation.engine.run import run_programme
+from rlab.simulation.engine.text import programme_of
 
 PROGRAMME = r"""
 {text}"""

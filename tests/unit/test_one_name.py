@@ -69,6 +69,7 @@ def test_the_stubs_are_those_of_what_examples_and_pages_import() -> None:
         ("import client  # why", "from rlab import client  # why"),
         ("import client.admin.admin", "import rlab.client.admin.admin; from rlab import client"),
         ("'é'; run('cli.main', x)", "'é'; run('rlab.cli.main', x)"),
+        ("run('import json\\nfrom client import x')", "run('import json\\nfrom rlab.client import x')"),
         ("at = 'client.admin.admin.Admin'", "at = 'rlab.client.admin.admin.Admin'"),
     ],
 )

@@ -21,10 +21,9 @@ from struct import Struct
 from typing import Any, cast
 
 import msgpack
-import uvloop
 
 from cli.output import print_json
-from cli.runtime import wait_for_eof
+from cli.runtime import new_loop, wait_for_eof
 from model.message import Message, encode_payload
 from remoting.address import format_address, parse_address
 from remoting.codec import LENGTH_BYTES, VERSION
@@ -163,4 +162,5 @@ async def _serve() -> None:
 
 
 if __name__ == "__main__":
-    uvloop.run(_serve())
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(_serve())

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from cli.output import LineLimit
+from model.own_name import PREFIX
 
 
 class Lines(logging.Handler):
@@ -30,7 +31,7 @@ def lines() -> Iterator[Lines]:
     logging.getLogger().removeHandler(handler)
 
 
-def log(lines: Lines, at: float, text: str, *args: object, name: str = "client.pull", level: int = 30) -> None:
+def log(lines: Lines, at: float, text: str, *args: object, name: str = f"{PREFIX}client.pull", level: int = 30) -> None:
     record = logging.LogRecord(name, level, __file__, 1, text, args, None)
     record.created = at
     lines.handle(record)

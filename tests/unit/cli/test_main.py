@@ -10,6 +10,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from cli.main import app
+from model.own_name import PREFIX
 
 
 def commands() -> list[list[str]]:
@@ -67,8 +68,9 @@ def test_it_tells_its_version() -> None:
 
 
 def test_the_command_line_is_there_at_once_because_what_it_runs_is_imported_late() -> None:
-    heavy = ["pydantic", "rich", "client", "broker", "namesrv", "simulation", "sqlite3"]
-    code = f"import sys, cli.main; print([name for name in {heavy} if name in sys.modules])"
+    ours = [f"{PREFIX}{name}" for name in ("client", "broker", "namesrv", "simulation")]
+    heavy = ["pydantic", "rich", "sqlite3", *ours]
+    code = f"import sys, {PREFIX}cli.main; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 

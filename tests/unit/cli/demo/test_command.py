@@ -17,6 +17,7 @@ from cli.main import app
 from client.allocate import AllocateMessageQueueAveragely
 from model.event_log import decode_events
 from model.events import EventKind
+from model.own_name import PREFIX
 
 DEMO = [sys.executable, "-m", "cli.main", "demo"]
 
@@ -41,7 +42,7 @@ def test_impossible_figures_are_usage_errors(flags: list[str]) -> None:
 def test_while_it_runs_log_records_become_notes_and_go_nowhere_else() -> None:
     state = DemoState("g", "t", AllocateMessageQueueAveragely(), ("c1",), lambda: 0.0)
     before = logging.getLogger().handlers
-    logger = logging.getLogger("client")
+    logger = logging.getLogger(f"{PREFIX}client")
     with logs_into(state, logging.WARNING):
         logger.info("nothing")
         logger.warning("heartbeat to %s failed", "b")

@@ -13,7 +13,7 @@ from client.allocate.strategy import LeftToBroker
 def strategy_classes() -> list[type]:
     """Classes with an `allocate`, without the protocols and the stand-in for a broker."""
     modules = [
-        importlib.import_module(f"client.allocate.{each.name}")
+        importlib.import_module(f"{client.allocate.__name__}.{each.name}")
         for each in pkgutil.iter_modules(client.allocate.__path__)
     ]
     return [

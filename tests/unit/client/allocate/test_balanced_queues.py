@@ -28,6 +28,8 @@ def test_a_topic_without_queues_and_a_member_without_topics_are_left_out() -> No
 
 
 def test_a_client_with_another_strategy_does_not_wait_for_numpy() -> None:
-    code = "import client, sys; client.allocate.AllocateMessageQueueBalancedSticky(); print('numpy' in sys.modules)"
+    code = (
+        "from client.allocate import *; import sys; AllocateMessageQueueBalancedSticky(); print('numpy' in sys.modules)"
+    )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout == "False\n"

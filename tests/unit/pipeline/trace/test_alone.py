@@ -89,5 +89,5 @@ def test_long_traces_and_folders_of_streams_are_for_spark(tmp_path: Path) -> Non
 
 
 def test_a_short_report_imports_nothing_of_spark() -> None:
-    code = "import sys, pipeline.report.folder; sys.exit('pyspark' in sys.modules)"
+    code = "import sys; import pipeline.report.folder; sys.exit('pyspark' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -9,6 +9,7 @@ import pytest
 
 from broker.messages.parked import Parked, ParkedRequests
 from model.message_queue import MessageQueue
+from model.own_name import PREFIX
 from remoting.command import Command
 from simulation.checks.leaks import LeakDetector, Margin, object_counts, table_sizes
 
@@ -82,7 +83,7 @@ class Node:
         self.inner: list[object] = []
 
 
-Node.__module__ = "broker.nodes"
+Node.__module__ = f"{PREFIX}broker.nodes"
 
 
 def test_tables_inside_of_tables_add_up_and_circles_end() -> None:

@@ -1,0 +1,45 @@
+"""Builds the wheel: the packages of pyproject.toml, moved below the name `rlab`, with what they say of each other.
+
+setuptools loads this file by its path, in an environment that has only setuptools. An editable installation is the
+checkout as it is, whose folder `rlab/` has the name.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+from setuptools.command.build_py import build_py
+from setuptools.command.egg_info import egg_info
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from tools.one_name import NAME, ROOT, SHOWN, write_installed
+
+
+class BuildPy(build_py):  # type: ignore[misc] # mypy does not follow it: not every environment has its types
+    """Copies the packages into the wheel, below the name."""
+
+    def run(self) -> None:
+        """Write them, unless the checkout itself is installed."""
+        if not self.editable_mode:
+            shutil.rmtree(self.build_lib, ignore_errors=True)  # what an earlier build left would be installed too
+            write_installed(Path(self.build_lib))
+
+    def get_source_files(self) -> list[str]:
+        """What the source archive has: these tools too, and what is installed beside the packages."""
+        own = [*(ROOT / NAME).rglob("*.py"), *(ROOT / NAME).rglob("*.pyi"), *(ROOT / "tools").glob("*.py")]
+        own += [path for folder in SHOWN for path in (ROOT / folder).rglob("*") if path.is_file()]
+        files = [path.relative_to(ROOT).as_posix() for path in own]
+        return [*super().get_source_files(), *sorted(files)]
+
+
+class EggInfo(egg_info):  # type: ignore[misc]
+    """Lists the names that are installed, by which `importlib.metadata` finds whose a module is."""
+
+    def run(self) -> None:
+        """Write the metadata."""
+        super().run()
+        names = [NAME, *self.distribution.py_modules]
+        Path(self.egg_info, "top_level.txt").write_text("".join(f"{name}\n" for name in names), encoding="utf-8")
