@@ -35,6 +35,8 @@ class PageChanges:
             "scale": self._scale,
             "act": self._act,
             "add-consumer": self._add_consumer,
+            "begin-fault": self._begin_fault,
+            "heal": self._heal,
         }
 
     async def make(self, change: str, wanted: Mapping[str, Any]) -> str:
@@ -81,19 +83,32 @@ class PageChanges:
 
     # --- a test cluster ----------------------------------------------------------------------------------------------
 
-    def test_cluster(self) -> dict[str, Any]:
-        """Its parts, and what cannot be done to them."""
+    async def test_cluster(self) -> dict[str, Any]:
+        """Its parts, the faults that are active, and what cannot be done to them. Cancellation: harmless."""
         bed = self._test_bed
         if bed is None:
-            return {"parts": [], "missing": _NO_TEST_BED, "there": False}
+            return {"parts": [], "faults": [], "missing": _NO_TEST_BED, "there": False}
         parts = [part._asdict() for part in bed.parts()]
-        return {"parts": parts, "missing": bed.missing(), "there": True}
+        return {"parts": parts, "faults": await bed.active_faults(), "missing": bed.missing(), "there": True}
 
     async def _act(self, wanted: Mapping[str, Any]) -> str:
         return await self._bed().act(_text(wanted, "name"), _text(wanted, "action"))
 
     async def _add_consumer(self, wanted: Mapping[str, Any]) -> str:
         return await self._bed().add_consumer(_text(wanted, "group"), _text(wanted, "topic"))
+
+    async def _begin_fault(self, wanted: Mapping[str, Any]) -> str:
+        fault = wanted.get("fault")
+        if not isinstance(fault, dict):
+            raise InvalidParameter("fault is missing, or no object")
+        begun = await self._bed().begin_fault(fault)
+        return f"begun: {fault.get('do', '')}; done {begun['done']:,} times at once"
+
+    async def _heal(self, wanted: Mapping[str, Any]) -> str:
+        number = wanted.get("id")
+        if not isinstance(number, int) or isinstance(number, bool):
+            raise InvalidParameter("id is the number of a fault")
+        return "healed" if await self._bed().heal(number) else "it was over already"
 
     def _bed(self) -> TestBed:
         if self._test_bed is None:

@@ -205,7 +205,7 @@ class _Console:
         return _answer(await dead_letters(self._watcher.admin, request.match_info["name"]))
 
     async def _test_cluster(self, request: web.Request) -> web.Response:
-        return _answer(self._changes.test_cluster())
+        return _answer(await self._changes.test_cluster())
 
     # --- updates -----------------------------------------------------------------------------------------------------
 

@@ -63,8 +63,8 @@ class ClusterBed:
     def missing(self) -> str:
         """What cannot be done from outside of a process."""
         return (
-            "Killing closes the connections of a process; pausing leaves them open, as if it hung. Faults of single "
-            "connections and requests: rlab fault. Topics are scaled on their own page."
+            "Killing closes the connections of a process; pausing leaves them open, as if it hung. rlab fault has more "
+            "faults of connections and requests. Topics are scaled on their own page."
         )
 
     # --- what it does ------------------------------------------------------------------------------------------------

@@ -27,14 +27,15 @@ export function groupView(view, name) {
   return groupBody(body, name);
 }
 
-// What there is to see of a group, without its title: other views show it too.
-export function groupBody(view, name) {
-  return new GroupView(view, name).start();
+// What there is to see of a group, without its title: other views show it too. onMembers(client ids) tells who is in it.
+export function groupBody(view, name, onMembers = () => {}) {
+  return new GroupView(view, name, onMembers).start();
 }
 
 class GroupView {
-  constructor(view, name) {
+  constructor(view, name, onMembers) {
     this.name = name;
+    this.onMembers = onMembers;
     this.query = new URLSearchParams(location.search);
     this.history = null;
     this.rows = new Map();
@@ -149,7 +150,10 @@ class GroupView {
     if (news.problem !== undefined) this.trouble = news.problem;
     if (news.state !== undefined) this.state = news.state;
     this.drawProblem();
-    if (news.member_list) this.memberList = news.member_list;
+    if (news.member_list) {
+      this.memberList = news.member_list;
+      this.onMembers(this.memberList.map((each) => each.id));
+    }
     if (news.clients || news.member_list) this.drawMembers();
     if (this.sorted.length !== this.rows.size || (news.gone || []).length) this.sorted = inNameOrder(this.rows.keys());
     if (news.rows || news.gone || news.queues) this.tellTimeline();

@@ -1,11 +1,22 @@
 // A test cluster: its processes with the faults that they take, and beside them the group on which the effect is seen. The
 // address has the group.
 
-import { fill, h } from "/static/pictures/dom.js";
+import { fill, h, number, setText } from "/static/pictures/dom.js";
 import { change, follow, getJson, remember, session } from "./app.js";
 import { groupBody } from "./group.js";
+import { LiveList } from "./later.js";
 
 const AGAIN_MS = 1000;
+// What can be done to connections: its name, the fault, and whether it lasts.
+const FAULTS = {
+  cut: ["cut connections", { do: "cut" }, false],
+  drop: ["drop notifications", { do: "drop", code: "NOTIFY_CONSUMER_IDS_CHANGED" }, true],
+  delay: ["delay all by 0.5 s", { do: "delay", by_s: 0.5 }, true],
+  pause: ["freeze connections", { do: "pause" }, true],
+  refuse: ["refuse connections", { do: "refuse" }, true],
+  duplicate: ["send all twice", { do: "duplicate" }, true],
+};
+const LASTING_S = [10, 30, 120];
 
 export function testClusterView(view) {
   return new TestCluster(view).start();
@@ -15,10 +26,16 @@ class TestCluster {
   constructor(view) {
     const query = new URLSearchParams(location.search);
     this.group = query.get("group") || "";
-    this.known = "";
     this.groups = [];
     this.close = () => {};
-    this.parts = h("div", {});
+    this.parts = h("ul", { class: "parts" });
+    this.partList = new LiveList(this.parts);
+    this.faults = h("ul", { class: "parts" });
+    this.faultList = new LiveList(this.faults);
+    this.fault = h("select", { name: "fault", onchange: () => this.offerTimes() }, Object.entries(FAULTS).map(([value, [text]]) => h("option", { value }, text)));
+    this.client = h("select", { name: "client" });
+    this.time = h("select", { name: "time" }, LASTING_S.map((value) => h("option", { value }, `for ${value} s`)));
+    this.timeLabel = h("label", {}, "How long", this.time);
     this.missing = h("p", { class: "hint" });
     this.result = h("p", { class: "result", role: "status" });
     this.effect = h("div", {});
@@ -33,7 +50,7 @@ class TestCluster {
       h(
         "div",
         { class: "beside" },
-        h("section", { "aria-label": "Faults" }, this.result, this.parts, this.forms(), this.missing),
+        h("section", { "aria-label": "Faults" }, this.result, this.parts, this.missing, this.forms()),
         h("section", { "aria-label": "Effect" }, h("label", { class: "choice" }, "Effect on the group ", this.choice), this.effect),
       ),
     );
@@ -59,7 +76,45 @@ class TestCluster {
       if (await change("add-consumer", { group, topic: this.topicInput.value }, this.result)) this.show(group);
       this.load();
     };
-    return [h("h2", {}, "Add a consumer"), h("form", { onsubmit: add }, h("label", {}, "Group", this.groupInput), h("label", {}, "Topic", this.topicInput, this.topics), h("button", { class: "primary" }, "Add"))];
+    const begin = (event) => {
+      event.preventDefault();
+      this.begin();
+    };
+    this.offerTimes();
+    this.offerMembers([]);
+    return [
+      h("h2", {}, "Connections"),
+      h("form", { onsubmit: begin }, h("label", {}, "Fault", this.fault), h("label", {}, "Of", this.client), this.timeLabel, h("button", { class: "primary" }, "Begin")),
+      this.faults,
+      h("h2", {}, "Add a consumer"),
+      h("form", { onsubmit: add }, h("label", {}, "Group", this.groupInput), h("label", {}, "Topic", this.topicInput, this.topics), h("button", { class: "primary" }, "Add")),
+    ];
+  }
+
+  offerTimes() {
+    this.timeLabel.hidden = !FAULTS[this.fault.value][2];
+  }
+
+  offerMembers(clients) {
+    const chosen = this.client.value;
+    const names = [...new Set(["", chosen, ...clients])]; // who has left stays chosen: else it would be all of them
+    if (names.join() === this.clients) return;
+    this.clients = names.join();
+    fill(this.client, names.map((value) => h("option", { value, selected: value === chosen }, value || "all clients")));
+  }
+
+  async begin() {
+    const [, fault, isLasting] = FAULTS[this.fault.value];
+    const wanted = { ...fault };
+    if (this.client.value) wanted.client = this.client.value;
+    if (isLasting) wanted.for_s = Number(this.time.value);
+    await change("begin-fault", { fault: wanted }, this.result);
+    this.load();
+  }
+
+  async heal(id) {
+    await change("heal", { id }, this.result);
+    this.load();
   }
 
   async act(name, action) {
@@ -70,14 +125,28 @@ class TestCluster {
   async load() {
     try {
       const found = await getJson("/api/test-cluster");
-      const text = JSON.stringify(found);
-      if (text === this.known) return;
-      this.known = text;
-      fill(this.missing, found.missing);
-      fill(this.parts, h("ul", { class: "parts" }, found.parts.map((part) => this.part(part))));
+      setText(this.missing, found.missing);
+      this.partList.show(found.parts.map((part) => [part.name, JSON.stringify(part), () => this.part(part)]));
+      this.faultList.show(found.faults.map((each) => [String(each.id), JSON.stringify(each), () => this.active(each)]));
     } catch (error) {
-      fill(this.missing, error.message);
+      setText(this.missing, error.message);
     }
+  }
+
+  // A fault that is active, with the button that ends it.
+  active(each) {
+    const { do: verb, ...chosen } = each.fault;
+    const known = FAULTS[verb] ? FAULTS[verb][0] : verb;
+    const whom = chosen.client || chosen.group || "all clients";
+    const left = each.left_s === undefined ? "" : `, ${Math.ceil(each.left_s)} s left`;
+    return h(
+      "li",
+      {},
+      h("b", {}, known),
+      h("div", {}, whom),
+      h("div", { class: "warn" }, `done ${number(each.done)} times${left}`),
+      h("div", { class: "bar" }, h("button", { type: "button", "aria-label": `heal ${known} of ${whom}`, onclick: () => this.heal(each.id) }, "heal")),
+    );
   }
 
   part(part) {
@@ -121,6 +190,6 @@ class TestCluster {
     remember({ group });
     this.offerGroups();
     this.choice.value = group;
-    this.close = groupBody(this.effect, group);
+    this.close = groupBody(this.effect, group, (clients) => this.offerMembers(clients));
   }
 }

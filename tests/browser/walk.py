@@ -307,7 +307,36 @@ def break_things(page: Page) -> None:
     wait_for("the effect of a paused broker", lambda: "does not answer" in page.inner_text("[aria-label=Effect]"))
     page.click("button[aria-label='go on broker-b']")
     wait_for("the broker to answer", lambda: "does not answer" not in page.inner_text("[aria-label=Effect]"))
+    break_connections(page)
     print(f"ok  a kill is seen {took:.1f} s after its button", flush=True)
+
+
+def break_connections(page: Page) -> None:
+    """Notifications that are lost, seen in a member that learns of a third only when the fault is healed; and a cut."""
+    page.click("button:text-is('Add')")
+    wait_for("two members", lambda: spread(page, 2, 8))
+    page.select_option("select[name=fault]", "drop")
+    page.select_option("select[name=time]", "120")
+    page.click("button:text-is('Begin')")
+    page.wait_for_selector("button[aria-label^='heal drop notifications of']")
+    page.click("button:text-is('Add')")
+    page.wait_for_timeout(3000)
+    need(not spread(page, 3, 8), "members learnt of a third one without notifications")
+    wait_for("notifications that are lost to be counted", lambda: not_done(page) == 0)
+    page.click("button[aria-label^='heal drop notifications of']")
+    page.wait_for_selector("button[aria-label^='heal drop notifications of']", state="detached")
+    page.click("button[aria-label^='kill consumer-4 of']")
+    wait_for("the effect of a kill with notifications", lambda: spread(page, 2, 8))
+    page.select_option("select[name=fault]", "cut")
+    page.click("button:text-is('Begin')")
+    page.wait_for_selector("text=begun: cut")
+    wait_for("owners after a cut", lambda: spread(page, 2, 8))
+    print("ok  notifications are lost and connections cut, with the effect beside it", flush=True)
+
+
+def not_done(page: Page) -> int:
+    """How many of the active faults were not done yet."""
+    return int(page.locator("section[aria-label=Faults] li", has_text="done 0 times").count())
 
 
 def trace_of(name_server: str, file: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from broker.broker import run_broker
 from broker.config import BrokerConfig
 from client import Admin, Message, Producer, PushConsumer
 from console.server import ConsoleOptions, run_console
+from console.testbed import TestPart as Part
 from model.errors import ConfigError
 from namesrv.config import NameServerConfig
 from namesrv.server import run_name_server
@@ -87,6 +88,35 @@ async def consoled_cluster(
             yield name_server.address, browser
 
 
+class Bed:
+    """Processes and faults as their owner has them, in memory."""
+
+    def __init__(self) -> None:
+        self.faults: dict[int, Mapping[str, Any]] = {}
+
+    def parts(self) -> list[Part]:
+        return [Part("b", "broker", "running", ("kill",))]
+
+    def missing(self) -> str:
+        return ""
+
+    async def act(self, name: str, action: str) -> str:
+        return f"{name}: {action}"
+
+    async def add_consumer(self, group: str, topic: str) -> str:
+        return group
+
+    async def begin_fault(self, document: Mapping[str, Any]) -> dict[str, Any]:
+        self.faults[7] = document
+        return {"id": 7, "cause": "b/1", "done": 2}
+
+    async def heal(self, number: int | None = None) -> int:
+        return self.faults.pop(number or 0, None) is not None
+
+    async def active_faults(self) -> list[dict[str, Any]]:
+        return [{"id": number, "fault": fault, "done": 2} for number, fault in self.faults.items()]
+
+
 async def nothing(messages: Any) -> None:
     """A listener."""
 
@@ -150,6 +180,29 @@ def test_who_is_not_our_own_page_changes_nothing_and_other_names_are_not_answere
             assert (await browser.change("act", {"name": "b", "action": "kill"}))[0] == 409, "it owns no process"
             assert (await browser.change("scale", {"topic": "t", "queues": 3}))[0] == 200
             assert len((await browser.json("/api/topics/t"))["queues"]) == 3
+
+    uvloop.run(main())
+
+
+def test_a_page_begins_faults_of_connections_and_heals_them(tmp_path: Path) -> None:
+    fault = {"do": "drop", "code": "NOTIFY_CONSUMER_IDS_CHANGED", "client": MARKUP}
+
+    async def main() -> None:
+        async with consoled_cluster(tmp_path, allow_changes=True, test_bed=Bed()) as (_, browser):
+            assert (await browser.json("/api/test-cluster"))["faults"] == []
+            status, told = await browser.change("begin-fault", {"fault": fault})
+            assert (status, told["done"]) == (200, "begun: drop; done 2 times at once")
+            [active] = (await browser.json("/api/test-cluster"))["faults"]
+            assert active["fault"] == fault
+            refused: list[tuple[str, dict[str, Any]]] = [("begin-fault", {}), ("begin-fault", {"fault": "drop"})]
+            refused += [("heal", {}), ("heal", {"id": "7"}), ("heal", {"id": True})]
+            for change, wanted in refused:
+                assert (await browser.change(change, wanted))[0] == 400
+            assert [(await browser.change("heal", {"id": 7}))[1]["done"] for _ in "ab"] == [
+                "healed",
+                "it was over already",
+            ]
+            assert (await browser.json("/api/test-cluster"))["faults"] == []
 
     uvloop.run(main())
 
