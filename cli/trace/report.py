@@ -62,7 +62,7 @@ def report(
 
     Shows owners over time, pauses of queues, and duplicates. Reads traces written by `rlab broker --trace` and `rlab
     demo --trace`, or the topic SYS_TRACE, to which all brokers and clients send their events. Needs the extra `spark`,
-    and Java only for more than 200,000 events or the topic.
+    and Java only for more than 1,000,000 events or the topic.
 
     Example: rlab report --namesrv 127.0.0.1:9876 --out report
 

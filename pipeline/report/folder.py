@@ -5,11 +5,11 @@ write_short_report([Path("trace.jsonl")], Path("report"))  # report/index.html, 
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from model.errors import ConfigError
+from pipeline.garbage import no_search_for_cycles
 from pipeline.report.data import Report, read_report
 from pipeline.report.page import page
 from pipeline.trace.alone import read_events, write_tables
@@ -55,10 +55,7 @@ def write_short_report(
         ConfigError: there is no event in the trace, or the folder cannot be written.
     """
     make_folder(directory)
-    # Nothing here makes cycles, and looking for them among so many events takes a tenth of the time.
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
+    with no_search_for_cycles():
         progress("events")
         events, others = read_events(traces)
         write_tables(events, directory / TABLES, group=group)
@@ -66,6 +63,3 @@ def write_short_report(
             progress(other_lines(others))
         progress("page")
         return write_page(directory)
-    finally:
-        if was_enabled:
-            gc.enable()

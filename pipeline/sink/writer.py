@@ -12,7 +12,6 @@ writer. So they exchange data only through the messages that `write` returns.
 
 from __future__ import annotations
 
-import gc
 import secrets
 import time
 import uuid
@@ -26,6 +25,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from model.errors import ConfigError, IllegalOperation, NetworkError, RlabError, ServerError
+from pipeline.garbage import no_search_for_cycles
 from pipeline.sink.options import DeliveryGuarantee, SinkOptions
 from pipeline.sink.task import SinkTask, StageId
 from pipeline.wire import WireClient
@@ -130,20 +130,15 @@ def _write_partition(
     stage = None
     if options.delivery is DeliveryGuarantee.EXACTLY_ONCE:
         stage = StageId(query_id, batch_id, _context().partitionId(), secrets.randbits(62))
-    # Nothing here makes reference cycles, and looking for them among so many objects would be most of the cost.
-    gc.disable()
-    try:
-        with _client(options) as client:
-            task = SinkTask(
-                *(client, options, stage, secrets.token_hex(8), lambda: time.time() * 1000),
-                is_repeatable=is_repeatable and stage is not None,
-            )
-            for batch in batches:
-                task.add(batch)
-            task.finish()
-            return Written(stage, task.rows)
-    finally:
-        gc.enable()
+    with no_search_for_cycles(), _client(options) as client:
+        task = SinkTask(
+            *(client, options, stage, secrets.token_hex(8), lambda: time.time() * 1000),
+            is_repeatable=is_repeatable and stage is not None,
+        )
+        for batch in batches:
+            task.add(batch)
+        task.finish()
+        return Written(stage, task.rows)
 
 
 def _staged(messages: Sequence[WriterCommitMessage | None]) -> dict[str, list[tuple[StageId, int]]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Any
@@ -11,6 +10,7 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
 from model.errors import RlabError
+from pipeline.garbage import no_search_for_cycles
 from pipeline.source.columns import arrow_batches
 from pipeline.source.offsets import Range, join_small, joined, split
 from pipeline.source.options import SourceOptions
@@ -87,15 +87,8 @@ def read_ranges(partition: InputPartition, options: SourceOptions, schema: Struc
     if not isinstance(partition, QueueRanges):
         return
     decode = arrow_batches if options.use_arrow else rows
-    # There are no reference cycles to collect, and garbage collection nearly doubles the time of a read.
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        with open_client(options) as client:
-            readers = [QueueReader(client, wanted, options) for wanted in partition.ranges]
-            for reader, following in zip(readers, [*readers[1:], None], strict=True):
-                pulled = reader.pulls(following)
-                yield from decode(reader.queue, reader.end, pulled, options, schema)
-    finally:
-        if was_enabled:
-            gc.enable()
+    with no_search_for_cycles(), open_client(options) as client:
+        readers = [QueueReader(client, wanted, options) for wanted in partition.ranges]
+        for reader, following in zip(readers, [*readers[1:], None], strict=True):
+            pulled = reader.pulls(following)
+            yield from decode(reader.queue, reader.end, pulled, options, schema)

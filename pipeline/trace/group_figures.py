@@ -18,7 +18,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from figures.group import KINDS
 from model.events import Event, EventKind
-from pipeline.trace.rows import SCHEMA, rows_of
+from pipeline.garbage import no_search_for_cycles
+from pipeline.trace.rows import SCHEMA, rows_of, values_of, zip_events
 
 ROWS_AT_ONCE = 20_000
 """Rows that a task returns together."""
@@ -56,16 +57,17 @@ def table_in(rows: DataFrame, name: str) -> DataFrame:
 
 def _rows_in(batches: Iterator[pa.RecordBatch], end_ms: float) -> Iterator[pa.RecordBatch]:
     rows: list[dict[str, Any]] = []
-    for each in rows_of(_events_in(batches), end_ms):
-        rows.append(each)
-        if len(rows) >= ROWS_AT_ONCE:
+    with no_search_for_cycles():
+        for each in rows_of(_events_in(batches), end_ms):
+            rows.append(each)
+            if len(rows) >= ROWS_AT_ONCE:
+                yield pa.RecordBatch.from_pylist(rows, schema=SCHEMA)
+                rows = []
+        if rows:
             yield pa.RecordBatch.from_pylist(rows, schema=SCHEMA)
-            rows = []
-    if rows:
-        yield pa.RecordBatch.from_pylist(rows, schema=SCHEMA)
 
 
 def _events_in(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, Event]]:
     for batch in batches:
-        groups, *columns = (column.to_pylist() for column in batch.columns)
-        yield from zip(groups, map(Event._make, zip(*columns, strict=True)), strict=True)
+        groups, *columns = batch.columns
+        yield from zip(values_of(groups), zip_events(columns), strict=True)

@@ -45,6 +45,20 @@ SCHEMA = pa.schema(
 """One column for each table; a row has a value in one of them."""
 
 
+def zip_events(columns: Sequence[pa.Array]) -> Iterator[Event]:
+    """Events from the columns of one, none of them null."""
+    return map(Event._make, zip(*map(values_of, columns), strict=True))
+
+
+def values_of(column: pa.Array) -> list[Any]:
+    """The values of a column. Equal texts are one object, which is sooner made, hashed and compared than many."""
+    if not pa.types.is_string(column.type):
+        values: list[Any] = column.to_numpy(zero_copy_only=False).tolist()
+        return values
+    encoded = column.dictionary_encode()
+    return list(map(encoded.dictionary.to_pylist().__getitem__, encoded.indices.to_numpy().tolist()))
+
+
 def rows_of(events: Iterable[tuple[str, Event]], end_ms: float) -> Iterator[dict[str, Any]]:
     """The rows of all tables, each as {name of its table: columns}; what is open at the end of the trace ends then.
 
