@@ -1,4 +1,4 @@
-"""Work without the search of Python for reference cycles: among millions of objects it takes most of the time."""
+"""A block without the search of Python for reference cycles, which takes most of the time among millions of objects."""
 
 from __future__ import annotations
 
