@@ -43,6 +43,7 @@ SHOWN_BY_NAME = frozenset(
         "TRANSACTION_ROLLED_BACK",
         "TRANSACTION_CHECKED",
         "TRANSACTION_GIVEN_UP",
+        "ACCESS_REFUSED",
     ]
 )
 """Kinds with which a rebalance does not usually begin; a report that meets one shows its bare name."""
