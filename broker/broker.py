@@ -371,6 +371,7 @@ def _serve(broker: Broker, closed: Callable[[Connection], None]) -> AbstractAsyn
         dialect=broker_dialect(BrokerFacts(broker)) if config.rocketmq else None,
         connection_class=config.connection_class,
         access=config.access,
+        tls=config.tls,
     )
 
 

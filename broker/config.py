@@ -31,6 +31,7 @@ from remoting.connection import Connection
 from remoting.security.gate import AccessFile
 from remoting.security.key import Key
 from remoting.security.policy import Policy
+from remoting.security.tls import TlsFiles
 
 RESTORE_GRACE_S = 2 * RECONNECT_MAX_S
 """How long members of an earlier run stay listed: twice a client's longest wait between two attempts."""
@@ -77,6 +78,7 @@ class BrokerConfig:
         files: file operations of the message store; another one makes a disk fail in tests.
         clock_ms: wall clock in milliseconds.
         access: users and their rights; without it whoever reaches the port may do anything.
+        tls: certificate and key, to encrypt what passes.
         key: proved to name servers; without one, that of the environment, if there is any.
         parts: features that this broker has, beyond those that every broker has.
         recover_topics: whether topics that the metadata has lost are made again from the log; else it refuses to start.
@@ -116,6 +118,7 @@ class BrokerConfig:
     max_connections: int = MAX_CONNECTIONS
     connection_class: type[Connection] = Connection
     access: AccessFile | Policy | None = None
+    tls: TlsFiles | None = None
     key: Key | None = None
     parts: frozenset[Part] = frozenset(Part)
 

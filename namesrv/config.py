@@ -9,6 +9,7 @@ from model.limits import MAX_CONNECTIONS
 from remoting.connection import Connection
 from remoting.security.gate import AccessFile
 from remoting.security.policy import Policy
+from remoting.security.tls import TlsFiles
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +23,7 @@ class NameServerConfig:
         rocketmq: whether RocketMQ's own clients are served, too.
         connection_class: made for each connection; another one watches what passes.
         access: users and their rights; without it whoever reaches the port may do anything.
+        tls: certificate and key, to encrypt what passes.
         grace_s: seconds for which the end waits for pending answers.
 
     Raises:
@@ -34,6 +36,7 @@ class NameServerConfig:
     rocketmq: bool = True
     connection_class: type[Connection] = Connection
     access: AccessFile | Policy | None = None
+    tls: TlsFiles | None = None
     grace_s: float = 1.0
 
     def __post_init__(self) -> None:

@@ -67,6 +67,7 @@ async def run_name_server(config: NameServerConfig) -> AsyncIterator[NameServer]
             dialect=name_server_dialect() if config.rocketmq else None,
             connection_class=config.connection_class,
             access=config.access,
+            tls=config.tls,
         ) as server,
         background_tasks() as tasks,
     ):

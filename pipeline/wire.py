@@ -12,11 +12,13 @@ from __future__ import annotations
 import io
 import socket
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Self, TypeVar
 
 import msgpack
 
+from model.access_limits import MAX_RECORD_BYTES
 from model.errors import (
     ConnectFailed,
     ConnectionLost,
@@ -34,6 +36,9 @@ from remoting.address import parse_address, parse_addresses
 from remoting.codec import CODEC, LENGTH_BYTES, decode_frame
 from remoting.command import REQUEST, RESPONSE, Command
 from remoting.request_code import RequestCode
+from remoting.security.login import ClientHandshake, key_of
+from remoting.security.records import RECORD_START_BYTES, RecordDecoder, RecordSigner
+from remoting.security.tls import client_context, tls_reason
 
 FIRST_WAIT_S = 0.25
 MAX_WAIT_S = 4.0
@@ -65,9 +70,29 @@ class WireConnection:
         except OSError as error:
             raise ConnectFailed(f"cannot connect to {address}: {error.strerror or error}") from error
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if (tls := client_context()) is not None:
+            try:
+                self._socket = tls.wrap_socket(self._socket, server_hostname=parse_address(address)[0])
+            except OSError as error:
+                self._socket.close()
+                raise ConnectFailed(f"cannot connect to {address}: {tls_reason(error) or error}") from error
         self._stream = io.BufferedReader(self._socket.makefile("rb", buffering=0), _BUFFER_BYTES)
         self._opaque = 0
         self._answers: dict[int, Command] = {}
+        self._signer: RecordSigner | None = None
+        self._records: RecordDecoder | None = None
+        self._signed: deque[Command] = deque()
+        if (key := key_of()) is not None:
+            try:
+                self._log_in(ClientHandshake(key))
+            except BaseException:
+                self.close()
+                raise
+
+    def _log_in(self, handshake: ClientHandshake) -> None:
+        answer = self.receive(self.send(RequestCode.GET_CHALLENGE, handshake.challenge))
+        answer = self.receive(self.send(RequestCode.AUTHENTICATE, handshake.proof(answer)))
+        self._signer, self._records = handshake.finish(answer)
 
     def send(self, code: int, header: Mapping[str, Any], body: bytes | None = None) -> int:
         """Send a request; returns the opaque to `receive` its answer with.
@@ -77,6 +102,8 @@ class WireConnection:
         """
         self._opaque += 1
         frame = CODEC.encode(REQUEST, code, self._opaque, header, body)
+        if self._signer is not None:
+            frame = self._signer.sign(frame)
         try:
             self._socket.sendall(frame)
         except OSError as error:
@@ -102,6 +129,8 @@ class WireConnection:
         self._socket.close()
 
     def _next_frame(self) -> Command:
+        if self._records is not None:
+            return self._next_signed(self._records)
         try:
             length = int.from_bytes(self._read(LENGTH_BYTES), "big")
             if length > MAX_FRAME_BYTES:
@@ -112,6 +141,19 @@ class WireConnection:
         except ProtocolError:
             self.close()
             raise
+
+    def _next_signed(self, records: RecordDecoder) -> Command:
+        try:
+            while not self._signed:
+                start = self._read(RECORD_START_BYTES)
+                length = int.from_bytes(start[:LENGTH_BYTES], "big")
+                self._signed += records.feed(start + self._read(min(length, MAX_RECORD_BYTES)))
+                if records.error is not None:
+                    self.close()
+                    raise records.error
+        except OSError as error:
+            raise self._failed(error) from error
+        return self._signed.popleft()
 
     def _read(self, length: int) -> bytes:
         data = self._stream.read(length)

@@ -42,7 +42,7 @@ def _shape_of(code: RequestCode, schema: RequestSchema) -> _Shape:
         f"{code.name}: the body must be an {schema.rows_text()}",
         columns,
         tuple(tuple if column.type is list else column.type for column in columns),
-        tuple((at, *bounds) for at, column in enumerate(columns) if (bounds := bounds_of(column)) is not None),
+        tuple((at, *bounds) for at, column in enumerate(columns) if not column.items and (bounds := bounds_of(column))),
         tuple((at, {column.items}) for at, column in enumerate(columns) if column.type is list),
         schema.max_rows or 2**32 - 1,
     )

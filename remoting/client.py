@@ -20,6 +20,7 @@ from remoting.overload.retry_budget import RetryBudget
 from remoting.request_code import RequestCode
 from remoting.security.key import Key
 from remoting.security.login import key_of, log_in
+from remoting.security.tls import client_context, tls_reason
 from remoting.wire.schema import check_header
 
 logger = logging.getLogger(__name__)
@@ -165,13 +166,15 @@ class RemotingClient:
                 pause_reads_when_blocked=False,
             )
 
+        tls = client_context()
+        secured: dict[str, Any] = {} if tls is None else {"ssl": tls}
         try:
             with anyio.fail_after(timeout_s):
-                _, connection = await loop.create_connection(make, host, port)
+                _, connection = await loop.create_connection(make, host, port, **secured)
         except (OSError, TimeoutError) as error:
             self._backoffs.setdefault(address, Backoff()).failed(loop.time(), self._rng)
             # anyio's TimeoutError has no errno; the one of the operating system has.
-            reason = getattr(error, "strerror", None) or f"no answer in {timeout_s} s"
+            reason = tls_reason(error) or getattr(error, "strerror", None) or f"no answer in {timeout_s} s"
             raise ConnectFailed(
                 f"cannot connect to {address}: {reason}; is it running, and is it the right one?"
             ) from error

@@ -27,7 +27,7 @@ from typing import Any
 import anyio
 from anyio.abc import TaskGroup
 
-from model.access_limits import MAX_GREETING_BYTES
+from model.access_limits import MAX_GREETING_BYTES, UNAUTHENTICATED_S
 from model.errors import (
     ConfigError,
     FlowControl,
@@ -47,6 +47,7 @@ from remoting.overload.frame_budget import FrameBudget
 from remoting.request_code import RequestCode
 from remoting.security.gate import AccessFile, Gate
 from remoting.security.policy import Policy
+from remoting.security.tls import ServerTls, TlsFiles
 from remoting.tasks import background_tasks
 from remoting.wire.schema import check_header
 
@@ -299,6 +300,7 @@ async def serve(
     dialect: Dialect | None = None,
     connection_class: type[Connection] = Connection,
     access: AccessFile | Policy | None = None,
+    tls: TlsFiles | None = None,
 ) -> AsyncIterator[RemotingServer]:
     """Listen on `host:port` while the block runs; port 0 takes a free one, and `server.address` has it.
 
@@ -306,9 +308,10 @@ async def serve(
     and unsent answers get `grace_s`. Connections beyond `max_connections` are refused with SYSTEM_BUSY. Clients that
     speak `dialect` are served, too. Another `connection_class` watches what passes; then a server that nobody watches
     pays nothing. With `access` only clients that prove a key are served, and only what their rights include.
+    `tls` encrypts what passes.
 
     Raises:
-        ConfigError: the address cannot be listened on, or the access file cannot be read.
+        ConfigError: the address cannot be listened on, or the access file or the certificates cannot be read.
 
     Cancellation: the port is released and every connection closed before it goes on.
     """
@@ -316,9 +319,13 @@ async def serve(
     async with background_tasks() as tasks:
         loop = asyncio.get_running_loop()
         gate = None if access is None else Gate(access)
+        certificates = None if tls is None else ServerTls(tls)
+        secured: dict[str, Any] = {}
+        if certificates is not None:
+            secured = {"ssl": certificates.context, "ssl_handshake_timeout": UNAUTHENTICATED_S}
         server = RemotingServer(handlers, tasks, on_closed, max_connections, loop, dialect, connection_class, gate)
         try:
-            listener = await loop.create_server(server.make_connection, host, port)
+            listener = await loop.create_server(server.make_connection, host, port, **secured)
         except OSError as error:
             raise ConfigError(
                 f"cannot listen on {listen} ({error.strerror or error}): is another process using the port? "
@@ -327,6 +334,8 @@ async def serve(
         server.address = format_address(host, listener.sockets[0].getsockname()[1])
         if gate is not None:
             tasks.start_soon(gate.keep_current)
+        if certificates is not None:
+            tasks.start_soon(certificates.keep_current)
         try:
             yield server
         finally:

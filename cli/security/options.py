@@ -12,7 +12,17 @@ from remoting.address import is_loopback, parse_address
 
 if TYPE_CHECKING:
     from remoting.security.gate import AccessFile
+    from remoting.security.tls import TlsFiles
 
+TlsCert = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE.pem", help="Certificate of this server: it takes connections over TLS only."),
+]
+TlsKey = Annotated[Path | None, typer.Option(metavar="FILE.pem", help="Private key of --tls-cert.")]
+TlsClientCa = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE.pem", help="Ask clients for a certificate that this authority has signed."),
+]
 Access = Annotated[
     Path | None,
     typer.Option(
@@ -42,3 +52,18 @@ def access_of(access: Path | None, listen: str, insecure: bool) -> AccessFile | 
     from remoting.security.gate import AccessFile
 
     return AccessFile(access)
+
+
+def tls_of(cert: Path | None, key: Path | None, client_ca: Path | None) -> TlsFiles | None:
+    """The certificates of a server.
+
+    Raises:
+        ConfigError: one of them is missing.
+    """
+    if cert is None and key is None and client_ca is None:
+        return None
+    if cert is None or key is None:
+        raise ConfigError("TLS takes both --tls-cert and --tls-key")
+    from remoting.security.tls import TlsFiles
+
+    return TlsFiles(cert=cert, key=key, client_ca=client_ca)

@@ -15,7 +15,7 @@ import typer
 from cli.options import DEFAULT_NAME_SERVER, AutoCreate, Config, Json, Listen, NameServers, Verbose
 from cli.output import document, print_note, print_outcome
 from cli.runtime import run
-from cli.security.options import Access, Insecure, access_of
+from cli.security.options import Access, Insecure, TlsCert, TlsClientCa, TlsKey, access_of, tls_of
 from cli.servers.console import console
 from cli.servers.control.orders import orders_of_broker, orders_of_name_server
 from cli.servers.descriptors import connections_within_limits
@@ -93,6 +93,9 @@ def namesrv(
     rocketmq: Rocketmq = True,
     access: Access = None,
     insecure: Insecure = False,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    tls_client_ca: TlsClientCa = None,
     metrics: Metrics = None,
     log: Log = None,
     json: Json = False,
@@ -110,7 +113,11 @@ def namesrv(
 
     async def main() -> None:
         settings = NameServerConfig(
-            listen=listen, name=name, rocketmq=rocketmq, access=access_of(access, listen, insecure)
+            listen=listen,
+            name=name,
+            rocketmq=rocketmq,
+            access=access_of(access, listen, insecure),
+            tls=tls_of(tls_cert, tls_key, tls_client_ca),
         )
         async with watched_name_server(settings, metrics) as (server, shown_at):
             announce(
@@ -153,6 +160,9 @@ def broker(
     restore_grace: RestoreGrace = 2 * RECONNECT_MAX_S,
     access: Access = None,
     insecure: Insecure = False,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    tls_client_ca: TlsClientCa = None,
     metrics: Metrics = None,
     log: Log = None,
     json: Json = False,
@@ -189,6 +199,7 @@ def broker(
                 transaction_timeout, transaction_check_interval, transaction_max_checks, transaction_keep
             ),
             access=access_of(access, listen, insecure),
+            tls=tls_of(tls_cert, tls_key, tls_client_ca),
             trace=trace_topic,
             quirks=frozenset(quirk or ()),
         )

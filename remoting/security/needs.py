@@ -36,7 +36,7 @@ def _heartbeat(request: Command) -> Iterator[Wanted]:
     if not request.body:
         return  # it repeats one that this connection has sent
     data = HeartbeatData.from_wire(unpacked(request.body))
-    for group in (*data.producer_groups, *data.checkers):
+    for group in data.checkers:  # other producers of a group are asked nothing
         yield Right.MEMBER, group
     for consumer in data.consumers:
         yield Right.MEMBER, consumer.group

@@ -25,6 +25,7 @@ from remoting.command import Command
 
 MAC_BYTES = 16
 _START = struct.Struct(f">I{MAC_BYTES}s")
+RECORD_START_BYTES = _START.size
 _NUMBER = struct.Struct(">Q").pack
 
 

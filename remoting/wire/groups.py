@@ -18,7 +18,7 @@ GROUP_SCHEMA: dict[RequestCode, RequestSchema] = {
     RequestCode.HEART_BEAT: RequestSchema(
         "client -> broker",
         "Join, stay in, or change the subscription of groups.",
-        (Field("fingerprint", int, "number that stands for the body; the same as last time: no body", False, 0),),
+        (Field("fingerprint", int, "number for the body; the same as last time: no body", False, 0, 2**64 - 1),),
         body="msgpack map of `model/heartbeat.py`: HeartbeatData; none if the last one over this connection had this "
         "fingerprint",
         answer="header `groups`: group -> [group version, time of the group's creation in wall clock ms, whether the "

@@ -35,15 +35,15 @@ SCHEMA: dict[RequestCode, RequestSchema] = {
     **TRANSACTION_SCHEMA,
 }
 
-_MIN, _MAX = -(2**63), 2**64 - 1  # of the numbers of msgpack
+_MIN, _MAX = -(2**63), 2**63 - 1  # what is stored has 64 bits with a sign, and msgpack takes larger numbers
 _PLURAL: dict[type[object] | None, str] = {int: "whole numbers", str: "strings"}
 
 Bounds = tuple[int, int]
 
 
 def bounds_of(field: Field) -> Bounds | None:
-    """Return the bounds of a number, or of the numbers in a list; None when there are none."""
-    if field.minimum is None and field.maximum is None:
+    """Return the bounds of a number, or of the numbers in a list; None for what is no number."""
+    if (field.items or field.type) is not int:
         return None
     return (_MIN if field.minimum is None else field.minimum, _MAX if field.maximum is None else field.maximum)
 
@@ -94,5 +94,5 @@ def _field(code: int, name: str) -> str:
 def range_text(low: int, high: int) -> str:
     """Return the bounds of a number in words."""
     if high == _MAX:
-        return f"at least {low}"
+        return f"at least {low}" if low != _MIN else "of 64 bits"
     return f"{low} to {high}" if low != _MIN else f"at most {high}"

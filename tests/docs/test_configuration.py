@@ -38,7 +38,17 @@ COMMANDS = {
     "ConsumerOptions": "consume",
     "Producer": "produce",
 }
-OF_EVERY_DAEMON = {"--config", "--exit-with-stdin", "--help", "--insecure", "--json", "--log-format", "--verbose"}
+OF_EVERY_DAEMON = {
+    "--config",
+    "--exit-with-stdin",
+    "--help",
+    "--insecure",
+    "--json",
+    "--tls-client-ca",
+    "--tls-key",
+    "--log-format",
+    "--verbose",
+}
 
 # Defaults that are made for each record, or have no text of their own.
 IN_WORDS = {

@@ -1,0 +1,120 @@
+"""TLS of servers and clients: certificates from files, read again when they change.
+
+    server    certificate and key; with the certificate of an authority also the clients', which then need one each
+    client    RLAB_TLS_CA names the authority that signed the servers' certificates; with RLAB_TLS_CERT and RLAB_TLS_KEY
+              the client shows a certificate of its own
+
+A context keeps its connections: new files are for those that come later.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import anyio
+
+from model.access_limits import ACCESS_RELOAD_S
+from model.errors import ConfigError
+
+logger = logging.getLogger(__name__)
+
+TLS_CA, TLS_CERT, TLS_KEY = "RLAB_TLS_CA", "RLAB_TLS_CERT", "RLAB_TLS_KEY"
+"""Variables of clients."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TlsFiles:
+    """The files of a server, in PEM; `client_ca` makes it ask each client for a certificate (mutual TLS)."""
+
+    cert: Path
+    key: Path
+    client_ca: Path | None = None
+
+
+class ServerTls:
+    """The certificates of a server. Raises ConfigError: a file cannot be read, or key and certificate do not match."""
+
+    def __init__(self, files: TlsFiles) -> None:
+        self._files = files
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.context.minimum_version = ssl.TLSVersion.TLSv1_2
+        # A session of TLS 1.3 that goes on would not show its certificate again.
+        self.context.num_tickets = 0
+        if files.client_ca is not None:
+            self.context.verify_mode = ssl.CERT_REQUIRED
+        self._stamp = self._stamps()
+        self._load()
+
+    def reload(self) -> bool:
+        """Read the files again if they have changed; returns whether they have. Raises ConfigError: as when made."""
+        stamp = self._stamps()
+        if stamp == self._stamp:
+            return False
+        self._stamp = stamp
+        # In a context of its own first: half of a new pair must not replace half of the old one.
+        _load(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), self._files)
+        self._load()
+        return True
+
+    def _load(self) -> None:
+        _load(self.context, self._files)
+
+    def _stamps(self) -> list[tuple[int, int, int]]:
+        try:
+            found = [path.stat() for path in _paths(self._files)]
+        except OSError as error:
+            raise ConfigError(f"cannot read {error.filename}: {error.strerror}") from error
+        return [(each.st_mtime_ns, each.st_size, each.st_ino) for each in found]
+
+    async def keep_current(self) -> None:
+        """Reload as the files change; what cannot be read changes nothing. Cancellation: harmless."""
+        while True:
+            await anyio.sleep(ACCESS_RELOAD_S)
+            try:
+                if self.reload():
+                    logger.warning("%s: reloaded, for connections that come from now on", self._files.cert)
+            except ConfigError as error:
+                logger.error("the certificates were not reloaded, those before go on: %s", error)
+
+
+def _paths(files: TlsFiles) -> list[Path]:
+    return [files.cert, files.key, *([files.client_ca] if files.client_ca is not None else [])]
+
+
+def _load(context: ssl.SSLContext, files: TlsFiles) -> None:
+    try:
+        context.load_cert_chain(files.cert, files.key)
+        if files.client_ca is not None:
+            context.load_verify_locations(files.client_ca)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError(f"cannot use the certificate {files.cert} with the key {files.key}: {error}") from error
+
+
+def client_context(environment: Mapping[str, str] = os.environ) -> ssl.SSLContext | None:
+    """The context of this process's clients; None without RLAB_TLS_CA. It is made anew for each connection.
+
+    Raises:
+        ConfigError: a file cannot be used.
+    """
+    authority = environment.get(TLS_CA)
+    if not authority:
+        return None
+    try:
+        context = ssl.create_default_context(cafile=authority)
+        if cert := environment.get(TLS_CERT):
+            context.load_cert_chain(cert, environment.get(TLS_KEY) or None)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError(f"cannot use {TLS_CA}={authority}, {TLS_CERT} or {TLS_KEY}: {error}") from error
+    return context
+
+
+def tls_reason(error: BaseException) -> str:
+    """Why a handshake failed, for people; "" if that is not why."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is refused: {error.verify_message}"
+    return f"TLS failed: {error.reason or error}" if isinstance(error, ssl.SSLError) else ""

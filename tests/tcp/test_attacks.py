@@ -1,0 +1,213 @@
+"""Attacks on real sockets: none gets in, and none keeps another client from being served."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from random import Random
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from broker.broker import RunningBroker, run_broker
+from broker.config import BrokerConfig
+from cli.security.fuzz import fuzz_server
+from model.access_limits import MAX_GREETING_BYTES, MAX_REFUSALS_OF_GUEST, MAX_UNAUTHENTICATED
+from namesrv.config import NameServerConfig
+from namesrv.server import run_name_server
+from remoting.client import RemotingClient
+from remoting.codec import CODEC, MsgpackDecoder
+from remoting.command import REQUEST, Command
+from remoting.request_code import RequestCode
+from remoting.security.login import ClientHandshake
+from remoting.security.policy import Rights
+from remoting.security.records import RecordSigner
+from rocketmq.frame import Frame, FrameDecoder, encode_frame
+from simulation.cluster.access import CLIENT_KEY, EVERYTHING, SERVER_ACCESS, made_user
+
+pytestmark = pytest.mark.tcp
+
+PATIENCE_S = 30.0
+STOCK = made_user("stock", Rights(produce=EVERYTHING), rocketmq_secret="12345678")
+
+
+def on_broker(folder: Path, attack: Callable[[RunningBroker], Awaitable[None]], **options: object) -> None:
+    """Run an attack on a broker with access control, and see that a well-behaved client is served afterwards."""
+
+    async def main() -> None:
+        access = {**SERVER_ACCESS["access"], "stock": STOCK}
+        config = BrokerConfig(name="broker-a", data_dir=folder, listen="127.0.0.1:0", access=access, trace=False)
+        with anyio.fail_after(PATIENCE_S):
+            async with run_broker(config) as running, RemotingClient(key=CLIENT_KEY) as client:
+                await client.request(running.address, RequestCode.GET_SERVER_STATE)
+                await attack(running)
+                await client.request(running.address, RequestCode.GET_SERVER_STATE)
+                assert stored(running) == 0
+
+    asyncio.run(main())
+
+
+def stored(running: RunningBroker) -> int:
+    """Messages of the topic that attackers try to send to."""
+    entry = running.broker.topics.table.get("orders")
+    return 0 if entry is None else running.broker.store.max_offset(entry.topic_id, 0)
+
+
+def frame(code: RequestCode, header: dict[str, object], opaque: int = 1) -> bytes:
+    return CODEC.encode(REQUEST, code, opaque, header, None)
+
+
+SEND = frame(RequestCode.SEND_MESSAGE, {"topic": "orders", "queue_id": 0, "tag_hash": 0})
+
+
+class Attacker:
+    """A client that may write what it likes."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    async def answer(self) -> Command:
+        """The next unsigned frame."""
+        length = int.from_bytes(await self.reader.readexactly(4))
+        (command,) = MsgpackDecoder().feed(length.to_bytes(4, "big") + await self.reader.readexactly(length))
+        return command
+
+    async def proof(self, handshake: ClientHandshake) -> bytes:
+        """The frame that proves the key over this connection."""
+        self.writer.write(frame(RequestCode.GET_CHALLENGE, dict(handshake.challenge)))
+        return frame(RequestCode.AUTHENTICATE, dict(handshake.proof(await self.answer())))
+
+    async def log_in(self) -> RecordSigner:
+        handshake = ClientHandshake(CLIENT_KEY)
+        self.writer.write(await self.proof(handshake))
+        return handshake.finish(await self.answer())[0]
+
+    async def is_cut_off(self) -> bool:
+        """Wait for the end of the connection."""
+        with suppress(ConnectionError):
+            await self.reader.read()
+        return self.reader.at_eof() or self.reader.exception() is not None
+
+
+@asynccontextmanager
+async def attacker(address: str) -> AsyncIterator[Attacker]:
+    host, port = address.split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    try:
+        yield Attacker(reader, writer)
+    finally:
+        writer.transport.abort()
+
+
+def test_a_signed_write_that_is_repeated_does_nothing_on_its_connection_or_another(tmp_path: Path) -> None:
+    async def attack(running: RunningBroker) -> None:
+        state = frame(RequestCode.GET_SERVER_STATE, {})
+        async with attacker(running.address) as one, attacker(running.address) as other:
+            signer = await one.log_in()
+            await other.log_in()
+            recorded = signer.sign(state)
+            one.writer.write(recorded)
+            assert await one.reader.read(1)  # it is answered
+            one.writer.write(recorded)
+            other.writer.write(recorded)
+            assert await one.is_cut_off()
+            assert await other.is_cut_off()
+
+    on_broker(tmp_path, attack)
+
+
+def test_a_proof_that_was_recorded_is_good_for_no_other_connection_and_for_one_try(tmp_path: Path) -> None:
+    async def attack(running: RunningBroker) -> None:
+        async with attacker(running.address) as victim, attacker(running.address) as mallory:
+            proof = await victim.proof(ClientHandshake(CLIENT_KEY))
+            await mallory.proof(ClientHandshake(CLIENT_KEY))  # asks for a challenge of its own
+            mallory.writer.write(proof)
+            assert (await mallory.answer()).header["remark"].startswith("the key is wrong")
+            mallory.writer.write(proof)
+            assert "challenge" in (await mallory.answer()).header["remark"]
+            assert running.server.gate is not None
+            assert running.server.gate.refused["NOT_AUTHENTICATED"] == 2
+
+    on_broker(tmp_path, attack)
+
+
+def test_what_somebody_puts_before_or_behind_a_proof_is_not_done_in_the_clients_name(tmp_path: Path) -> None:
+    async def attack(running: RunningBroker) -> None:
+        async with attacker(running.address) as behind, attacker(running.address) as before:
+            behind.writer.write(await behind.proof(ClientHandshake(CLIENT_KEY)) + SEND)
+            assert await behind.is_cut_off()
+            before.writer.write(SEND)
+            assert "access control" in (await before.answer()).header["remark"]
+
+    on_broker(tmp_path, attack)
+
+
+def test_guests_with_garbage_large_frames_or_many_requests_are_cut_off(tmp_path: Path) -> None:
+    async def attack(running: RunningBroker) -> None:
+        async with attacker(running.address) as garbage, attacker(running.address) as large:
+            garbage.writer.write(Random(1).randbytes(1_000_000))
+            assert await garbage.is_cut_off()
+            large.writer.write((MAX_GREETING_BYTES + 1).to_bytes(4, "big") + b"\x96")
+            assert "2048 allowed" in (await large.answer()).header["remark"]
+            assert await large.is_cut_off()
+        async with attacker(running.address) as flood:
+            flood.writer.write(SEND * (MAX_REFUSALS_OF_GUEST + 100))
+            answers = await flood.reader.read()
+            assert answers.count(b"access control") == MAX_REFUSALS_OF_GUEST
+
+    on_broker(tmp_path, attack)
+
+
+def test_guests_that_say_nothing_have_so_many_places_and_take_none_of_users(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert MAX_UNAUTHENTICATED > 100
+    monkeypatch.setattr("remoting.security.gate.MAX_UNAUTHENTICATED", 20)
+
+    async def attack(running: RunningBroker) -> None:
+        async with RemotingClient(key=CLIENT_KEY) as user:
+            connection = await user.connect(running.address)
+            sockets = [await asyncio.open_connection(*running.address.split(":")) for _ in range(21)]
+            try:
+                said = await sockets[-1][0].read()
+                assert b"try again" in said
+                answer = await connection.request(RequestCode.GET_SERVER_STATE)
+                assert answer.code == 0
+            finally:
+                for _, writer in sockets:
+                    writer.transport.abort()
+            while len(running.server.connections) > 2:
+                await anyio.lowlevel.checkpoint()
+
+    on_broker(tmp_path, attack)
+
+
+def test_clients_of_rocketmq_without_a_signature_or_with_a_wrong_one_get_nothing(tmp_path: Path) -> None:
+    async def attack(running: RunningBroker) -> None:
+        wanted = {"producerGroup": "p", "topic": "orders", "queueId": "0", "sysFlag": "0", "bornTimestamp": "1"}
+        signed = {**wanted, "AccessKey": "stock", "Signature": "d3Jvbmc="}
+        async with attacker(running.address) as stock:
+            decoder = FrameDecoder()
+            for fields in (wanted, signed):
+                stock.writer.write(encode_frame(Frame(10, 0, 1, fields, b"x")))
+                (answer,) = decoder.feed(await stock.reader.read(4096))
+                assert answer.code == 16
+                assert "Signature" in (answer.remark or "")
+
+    on_broker(tmp_path, attack)
+
+
+def test_wrong_types_in_every_field_of_every_command_are_no_internal_error(tmp_path: Path) -> None:
+    async def main() -> None:
+        config = BrokerConfig(name="broker-a", data_dir=tmp_path, listen="127.0.0.1:0")
+        with anyio.fail_after(PATIENCE_S):
+            async with run_broker(config) as broker, run_name_server(NameServerConfig(listen="127.0.0.1:0")) as names:
+                for address in (broker.address, names.address):
+                    report = await fuzz_server(address, PATIENCE_S, seed=7, most=1_000)
+                    assert report.found == []
+
+    asyncio.run(main())

@@ -1,0 +1,169 @@
+"""TLS on real sockets: who shows no certificate of the authority is not spoken to, and certificates are replaced live.
+
+An authority is made for each run: with a server and a client of 127.0.0.1, and a server whose certificate has expired.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import anyio
+import pytest
+import trustme
+
+from model.errors import ConfigError, ConnectFailed, NetworkError
+from namesrv.config import NameServerConfig
+from namesrv.server import run_name_server
+from pipeline.wire import WireClient
+from remoting.client import RemotingClient
+from remoting.request_code import RequestCode
+from remoting.security.tls import ServerTls, TlsFiles
+from simulation.cluster.access import CLIENT_KEY, SERVER_ACCESS
+
+pytestmark = pytest.mark.tcp
+
+PATIENCE_S = 30.0
+
+
+@dataclass(frozen=True)
+class Certificates:
+    """The files of an authority, and of those that it has signed: NAME.pem and NAME.key."""
+
+    folder: Path
+
+    @property
+    def ca(self) -> Path:
+        return self.folder / "ca.pem"
+
+    def of(self, name: str) -> Path:
+        return self.folder / f"{name}.pem"
+
+    def key_of(self, name: str) -> Path:
+        return self.folder / f"{name}.key"
+
+    def tls(self, name: str = "server", *, mutual: bool = False) -> TlsFiles:
+        return TlsFiles(cert=self.of(name), key=self.key_of(name), client_ca=self.ca if mutual else None)
+
+    def copy(self, name: str, to: TlsFiles) -> None:
+        shutil.copy(self.key_of(name), to.key)
+        shutil.copy(self.of(name), to.cert)
+
+    def trusted(self, monkeypatch: pytest.MonkeyPatch, *, shown: str = "") -> None:
+        """Clients of this process trust the authority, and may show a certificate."""
+        monkeypatch.setenv("RLAB_TLS_CA", str(self.ca))
+        if shown:
+            monkeypatch.setenv("RLAB_TLS_CERT", str(self.of(shown)))
+            monkeypatch.setenv("RLAB_TLS_KEY", str(self.key_of(shown)))
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    made = Certificates(tmp_path_factory.mktemp("certificates"))
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(made.ca)
+    for name, not_after in (("server", None), ("client", None), ("expired", datetime(2020, 1, 2, tzinfo=UTC))):
+        cert = authority.issue_cert("127.0.0.1", not_before=datetime(2020, 1, 1, tzinfo=UTC), not_after=not_after)
+        cert.cert_chain_pems[0].write_to_path(made.of(name))
+        cert.private_key_pem.write_to_path(made.key_of(name))
+    return made
+
+
+async def state_of(address: str) -> object:
+    async with RemotingClient(key=CLIENT_KEY) as client:
+        return (await client.request(address, RequestCode.GET_SERVER_STATE)).header["kind"]
+
+
+def served(tls: TlsFiles, ask: Callable[[str], Awaitable[None]]) -> None:
+    """Run a name server with TLS and access control, and ask it."""
+
+    async def main() -> None:
+        config = NameServerConfig(listen="127.0.0.1:0", tls=tls, access=SERVER_ACCESS["access"])
+        with anyio.fail_after(PATIENCE_S):
+            async with run_name_server(config) as server:
+                await ask(server.address)
+
+    asyncio.run(main())
+
+
+def test_a_client_that_trusts_the_authority_is_served_and_one_without_tls_is_not(
+    certificates: Certificates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def ask(address: str) -> None:
+        with pytest.raises(NetworkError):
+            await state_of(address)
+        certificates.trusted(monkeypatch)
+        assert await state_of(address) == "namesrv"
+        monkeypatch.setenv("RLAB_KEY", CLIENT_KEY.text())  # the blocking client of Spark speaks both as well
+        with WireClient(address, retries=0) as client:
+            assert await asyncio.to_thread(client.masters) == {}
+
+    served(certificates.tls(), ask)
+
+
+def test_a_client_refuses_a_certificate_of_another_authority_and_one_that_has_expired(
+    certificates: Certificates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def untrusted(address: str) -> None:
+        monkeypatch.setenv("RLAB_TLS_CA", str(certificates.of("client")))
+        with pytest.raises(ConnectFailed, match="certificate is refused"):
+            await state_of(address)
+
+    async def expired(address: str) -> None:
+        certificates.trusted(monkeypatch)
+        with pytest.raises(ConnectFailed, match="certificate has expired"):
+            await state_of(address)
+
+    served(certificates.tls(), untrusted)
+    served(certificates.tls("expired"), expired)
+
+
+def test_a_server_that_asks_for_certificates_serves_nobody_without_one(
+    certificates: Certificates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def ask(address: str) -> None:
+        certificates.trusted(monkeypatch)
+        with pytest.raises(NetworkError):
+            await state_of(address)
+        certificates.trusted(monkeypatch, shown="client")
+        assert await state_of(address) == "namesrv"
+
+    served(certificates.tls(mutual=True), ask)
+
+
+def test_certificates_are_replaced_while_the_server_runs_and_a_wrong_pair_changes_nothing(
+    tmp_path: Path, certificates: Certificates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    certificates.trusted(monkeypatch)
+    tls = TlsFiles(cert=tmp_path / "cert.pem", key=tmp_path / "cert.key")
+    certificates.copy("expired", tls)
+
+    async def main() -> None:
+        served = ServerTls(tls)
+        assert not served.reload()
+        shutil.copy(certificates.of("client"), tls.cert)
+        with pytest.raises(ConfigError, match="cannot use the certificate"):
+            served.reload()
+        server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0, ssl=served.context)
+        address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        async with server, RemotingClient() as client:
+            with pytest.raises(ConnectFailed, match="expired"):
+                await client.connect(address)
+            certificates.copy("server", tls)
+            assert served.reload()
+            await anyio.sleep(client.backoff_s(address))
+            await client.connect(address)
+
+    asyncio.run(main())
+
+
+def test_files_that_cannot_be_used_are_one_clear_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigError, match="cannot read"):
+        ServerTls(TlsFiles(cert=tmp_path / "none", key=tmp_path / "none"))
+    monkeypatch.setenv("RLAB_TLS_CA", str(tmp_path / "none"))
+    with pytest.raises(ConfigError, match="RLAB_TLS_CA"):
+        asyncio.run(state_of("127.0.0.1:1"))
