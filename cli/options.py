@@ -105,6 +105,11 @@ NameServers = Annotated[
     ),
 ]
 
+Dialect = Annotated[
+    str, typer.Option("--dialect", metavar="rlab|rocketmq", help="Protocol of the servers: ours, or Apache RocketMQ's.")
+]
+DEFAULT_DIALECT = "rlab"
+
 
 def confirm(question: str, consequence: str, *, yes: bool) -> None:
     """Ask before something is deleted, unless `--yes` was given.

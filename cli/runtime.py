@@ -110,7 +110,7 @@ def _rare_collections() -> Iterator[None]:
         gc.set_threshold(*thresholds)
 
 
-def ask_cluster(name_servers: str, call: Callable[[Admin], Awaitable[T]]) -> T:
+def ask_cluster(name_servers: str, call: Callable[[Admin], Awaitable[T]], dialect: str = "rlab") -> T:
     """Run calls of an `Admin`, such as `lambda admin: admin.groups()`, and return their result.
 
     Raises:
@@ -119,7 +119,7 @@ def ask_cluster(name_servers: str, call: Callable[[Admin], Awaitable[T]]) -> T:
     from client.admin.admin import Admin
 
     async def main() -> T:
-        async with Admin(name_servers) as admin:
+        async with Admin(name_servers, dialect=dialect) as admin:
             return await call(admin)
 
     return run(main)

@@ -6,7 +6,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.options import DEFAULT_NAME_SERVER, SEE_DAMAGE, Config, Json, NameServers, TopicName, Yes, confirm, switch
+from cli.options import (
+    DEFAULT_DIALECT,
+    DEFAULT_NAME_SERVER,
+    SEE_DAMAGE,
+    Config,
+    Dialect,
+    Json,
+    NameServers,
+    TopicName,
+    Yes,
+    confirm,
+    switch,
+)
 from cli.output import print_json, print_line, print_note, print_outcome, print_table
 from cli.runtime import ask_cluster
 from model.errors import TopicNotExist
@@ -41,6 +53,7 @@ def create(
     write: Annotated[int | None, _count("Queues on each broker that can be written; by default --queues.")] = None,
     broker: Annotated[list[str] | None, typer.Option(help="Create it only on this broker; may be repeated.")] = None,
     namesrv: NameServers = DEFAULT_NAME_SERVER,
+    dialect: Dialect = DEFAULT_DIALECT,
     json: Json = False,
     config: Config = None,
 ) -> None:
@@ -59,7 +72,7 @@ def create(
         route = await admin.create_topic(topic, queues, read=read, write=write, brokers=broker)
         return route, route.queues != before
 
-    route, is_new = ask_cluster(namesrv, created)
+    route, is_new = ask_cluster(namesrv, created, dialect)
     print_route(route, as_json=json, done="created" if is_new else "exists already")
 
 

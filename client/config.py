@@ -6,6 +6,7 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
+from enum import StrEnum
 
 from client.trigger import Trigger
 from model.errors import ConfigError
@@ -14,7 +15,9 @@ from model.limits import HEARTBEAT_INTERVAL_S, OFFSET_PERSIST_INTERVAL_S, REQUES
 from model.names import check_id
 from model.quirks import Quirk, check_quirks
 from remoting.address import parse_addresses
+from remoting.codec import Codec, Peer
 from remoting.security.key import Key
+from rocketmq.outward.dialect import client_codec
 
 MAX_SECONDS = 3600.0
 """Longest interval and timeout of a client."""
@@ -29,6 +32,32 @@ def check_seconds(option: str, value: float) -> None:
 def wall_clock_ms() -> float:
     """The wall clock in milliseconds."""
     return time.time() * 1000
+
+
+class SpokenDialect(StrEnum):
+    """The protocol that servers speak."""
+
+    RLAB = "rlab"
+    """That of this project."""
+    ROCKETMQ = "rocketmq"
+    """That of Apache RocketMQ's own name servers and brokers."""
+
+    @property
+    def codec_of(self) -> Callable[[Peer], Codec] | None:
+        """What makes the codec of a connection; None for the usual one."""
+        return client_codec if self is SpokenDialect.ROCKETMQ else None
+
+
+def dialect_of(name: str) -> SpokenDialect:
+    """The dialect with this name.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    try:
+        return SpokenDialect(name)
+    except ValueError:
+        raise ConfigError(f"dialect must be {' or '.join(SpokenDialect)}, got {name!r}") from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +76,8 @@ class ClientConfig:
         request_timeout_s: for requests that a broker does not park.
         triggers: what may set off a pass; a smaller set is for studying the effect of each.
         quirks: defects of RocketMQ to reproduce.
-        trace: whether events go to the topic SYS_TRACE.
+        trace: whether events go to the topic SYS_TRACE; never with servers of RocketMQ.
+        dialect: protocol of the servers: `rlab`, or `rocketmq` for name servers and brokers of Apache RocketMQ.
         event_sink: called with every event.
         key: proved to every server; without one, that of the environment, if there is any.
         clock_ms: wall clock in milliseconds.
@@ -64,6 +94,7 @@ class ClientConfig:
     triggers: frozenset[Trigger] = frozenset(Trigger)
     quirks: frozenset[Quirk] = frozenset()
     trace: bool = True
+    dialect: SpokenDialect = SpokenDialect.RLAB
     event_sink: EventSink | None = None
     key: Key | None = None
     clock_ms: Callable[[], float] = wall_clock_ms
@@ -73,10 +104,14 @@ class ClientConfig:
         """Refuse values that cannot work.
 
         Raises:
-            ConfigError: a malformed address, an interval or timeout out of range, or a quirk that only brokers have.
+            ConfigError: a malformed address, an unknown dialect, an interval or timeout out of range, or a quirk that
+                only brokers have.
             InvalidParameter: an illegal instance name or address of the client.
         """
         parse_addresses(self.name_servers)
+        object.__setattr__(self, "dialect", dialect_of(self.dialect))
+        if self.dialect is not SpokenDialect.RLAB:
+            object.__setattr__(self, "trace", False)
         check_quirks(self.quirks, of_client=True)
         for option in fields(self):
             if option.name.endswith("_s"):

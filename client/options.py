@@ -12,7 +12,7 @@ from enum import StrEnum
 from os import PathLike
 from typing import Any, TypeVar
 
-from client.config import ClientConfig
+from client.config import ClientConfig, SpokenDialect
 from model.assignment import AssignedBy
 from model.errors import ConfigError
 from model.heartbeat import ConsumeFrom, MessageModel
@@ -228,6 +228,15 @@ def check_option_names(options: Mapping[str, Any], *records: type[Any]) -> None:
             raise ConfigError(f"unknown option {name!r}" + (f": did you mean {near[0]!r}?" if near else ""))
 
 
+def _works_with_rocketmq(own: MemberOptions) -> bool:
+    return (
+        isinstance(own, ConsumerOptions)
+        and own.mode == ConsumeMode.PULL
+        and own.order == ConsumeOrder.NONE
+        and own.assignment == AssignedBy.CLIENT
+    )
+
+
 def split_options(
     kind: type[Kind], name_servers: str | Sequence[str], options: Mapping[str, Any]
 ) -> tuple[ClientConfig, Kind]:
@@ -237,13 +246,19 @@ def split_options(
     neither learns of it.
 
     Raises:
-        ConfigError: an unknown name, with the nearest known one; a value out of range; or BROADCASTING without an
+        ConfigError: an unknown name, with the nearest known one; a value out of range; what is not there with servers
+            of RocketMQ; or BROADCASTING without an
             `instance_name`, so that the client id would not outlive the process.
     """
     check_option_names(options, ClientConfig, kind)
     names = {field.name for field in fields(kind)}
     config = ClientConfig(name_servers=name_servers, **{k: v for k, v in options.items() if k not in names})
     own = kind(**{k: v for k, v in options.items() if k in names})
+    if config.dialect is not SpokenDialect.RLAB and not _works_with_rocketmq(own):
+        raise ConfigError(
+            f"dialect={config.dialect.value!r} is there for push consumers with mode='pull', order='none' and "
+            "assignment='client' only: such servers grant no leases"
+        )
     if own.model is MessageModel.BROADCASTING and config.instance_name is None:
         raise ConfigError(
             "model=BROADCASTING needs an instance_name that stays the same: the offsets are kept in a folder named "

@@ -10,9 +10,10 @@ from typing import Any
 
 import anyio
 
-from model.errors import ConnectFailed, InvalidParameter, RlabError, SystemBusy, error_of
+from model.errors import ConfigError, ConnectFailed, InvalidParameter, RlabError, SystemBusy, error_of
 from model.limits import CONNECT_TIMEOUT_S, RECONNECT_FIRST_S, RECONNECT_MAX_S, REQUEST_TIMEOUT_S
 from remoting.address import parse_address
+from remoting.codec import Codec, Peer
 from remoting.command import Command
 from remoting.connection import Connection, close_all
 from remoting.overload.admission import Rank, rank_of
@@ -72,7 +73,11 @@ class RemotingClient:
 
     `handlers` are for requests that servers push. `on_lost` is called with the address when an established connection
     is gone and the client was not closing it; `rng` is the jitter of the back-off. `key` is proved to every server;
-    without one, that of the environment is, if there is any (`remoting/security/login.py`).
+    without one, that of the environment is, if there is any (`remoting/security/login.py`). `codec_of` makes the codec
+    of each connection, for servers of another dialect, to which no key is proved.
+
+    Raises:
+        ConfigError: a key is given, and another dialect.
     """
 
     def __init__(
@@ -82,10 +87,14 @@ class RemotingClient:
         on_lost: Callable[[str], None] | None = None,
         rng: random.Random | None = None,
         key: Key | None = None,
+        codec_of: Callable[[Peer], Codec] | None = None,
     ) -> None:
+        if key is not None and codec_of is not None:
+            raise ConfigError("a key is proved to servers of this project only: leave it out with another dialect")
         self._key = key
         self._handlers = {int(code): handler for code, handler in (handlers or {}).items()}
         self._on_lost = on_lost
+        self._codec_of = codec_of
         self._rng = rng or random.Random()
         self._connections: dict[str, Connection] = {}
         self._dialling: dict[str, asyncio.Future[Connection]] = {}
@@ -159,12 +168,15 @@ class RemotingClient:
         host, port = parse_address(address)
 
         def make() -> Connection:
-            return Connection(
+            connection = Connection(
                 loop,
                 on_request=lambda _, command: self._pushed(address, command),
                 on_closed=lambda connection, _: self._lost(address, connection),
                 pause_reads_when_blocked=False,
             )
+            if self._codec_of is not None:
+                connection.use(self._codec_of(connection))
+            return connection
 
         tls = client_context()
         secured: dict[str, Any] = {} if tls is None else {"ssl": tls}
@@ -178,7 +190,7 @@ class RemotingClient:
             raise ConnectFailed(
                 f"cannot connect to {address}: {reason}; is it running, and is it the right one?"
             ) from error
-        key = self._key or key_of()
+        key = self._key or key_of() if self._codec_of is None else None
         if key is not None:
             try:
                 await log_in(connection, key, timeout_s)

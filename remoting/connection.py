@@ -224,7 +224,7 @@ class Connection(asyncio.Protocol):
             header = {**header, "wait_ms": int(timeout_s * 1000)}
         try:
             frame = self._encode(REQUEST, code, opaque, header, body)
-        except (TypeError, ValueError, OverflowError):
+        except (TypeError, ValueError, OverflowError, RlabError):
             self._session.finish(opaque)
             raise
         self._send(frame)

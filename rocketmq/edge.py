@@ -21,7 +21,7 @@ from model.response_code import ResponseCode
 from remoting.codec import Peer
 from remoting.command import ONE_WAY, REQUEST, RESPONSE, Command
 from remoting.request_code import RequestCode
-from rocketmq.fields import FieldError, Fields
+from rocketmq.fields import FieldError, Fields, text_of
 from rocketmq.frame import ONE_WAY_BIT, RESPONSE_BIT, Frame, FrameDecoder, encode_frame, is_first_of_rocketmq
 from rocketmq.message import Host
 from rocketmq.signing import Check, check_signature
@@ -232,7 +232,7 @@ class Edge:
         if said is None:
             return b""
         self._own_opaque += 1
-        fields = {name: _text(value) for name, value in said[1].items()}
+        fields = {name: text_of(value) for name, value in said[1].items()}
         return encode_frame(Frame(said[0], ONE_WAY_BIT, self._own_opaque, fields, said[2], binary=self._binary))
 
 
@@ -240,11 +240,7 @@ def _answer(frame: Frame, outcome: StockAnswer) -> bytes:
     code = _LIKE_OURS.get(outcome.code, outcome.code)
     if code >= _OWN_CODES:
         code = ResponseCode.SYSTEM_ERROR
-    fields = {name: _text(value) for name, value in outcome.fields.items()}
+    fields = {name: text_of(value) for name, value in outcome.fields.items()}
     return encode_frame(
         Frame(code, RESPONSE_BIT, frame.opaque, fields, outcome.body, outcome.remark, binary=frame.binary)
     )
-
-
-def _text(value: object) -> str:
-    return ("true" if value else "false") if isinstance(value, bool) else str(value)

@@ -119,3 +119,8 @@ def choice(what: str, value: object, names: Sequence[str], default: str) -> str:
 def json_bytes(value: object) -> bytes:
     """Write a JSON body."""
     return json.dumps(value, separators=(",", ":")).encode()
+
+
+def text_of(value: object) -> str:
+    """The text of a header field."""
+    return ("true" if value else "false") if isinstance(value, bool) else str(value)

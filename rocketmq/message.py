@@ -41,7 +41,10 @@ _ZLIB = (0, 0x300)
 MAX_PROPERTIES_BYTES = 32_767
 """Their length is a signed number of 16 bits. RocketMQ: putMsg checks for Short.MAX_VALUE."""
 
-_MAGIC = 0xDAA320A7
+_MAGIC, _MAGIC_2 = 0xDAA320A7, 0xDAA320AB
+"""Of a stored message, with one and with two bytes for the length of its topic."""
+_BORN_IPV6, _STORE_IPV6 = 0x10, 0x20
+_BEFORE_HOSTS = struct.Struct(">IIIIIQQIQ")
 _FIXED = struct.Struct(">IIIIIQQIQ4sIQ4sIIQI")
 _BATCH_ENTRY = struct.Struct(">IIIII")
 _BETWEEN, _AFTER = "\x01", "\x02"
@@ -132,6 +135,13 @@ def batch_entries(body: bytes) -> Iterator[BatchEntry]:
         at += size
 
 
+def batch_entry(body: bytes, properties: Mapping[str, str]) -> bytes:
+    """One message of a batch, as `batch_entries` reads it."""
+    text = _fitting(properties)
+    size = _BATCH_ENTRY.size + len(body) + 2 + len(text)
+    return b"".join((_BATCH_ENTRY.pack(size, 0, 0, 0, len(body)), body, struct.pack(">H", len(text)), text))
+
+
 # --- ids -------------------------------------------------------------------------------------------------------------
 
 
@@ -218,3 +228,46 @@ def _fitting(properties: Mapping[str, str]) -> bytes:
     if len(encoded) <= MAX_PROPERTIES_BYTES:
         return encoded
     return encoded[: encoded.rfind(_AFTER.encode(), 0, MAX_PROPERTIES_BYTES) + 1]
+
+
+def decode_messages(data: bytes) -> Iterator[StoredMessage]:
+    """Read stored messages, as servers of RocketMQ answer them; bodies as they were before they were compressed.
+
+    Raises:
+        MessageIllegal: while iterating: a message is malformed, or compressed by something else than zlib.
+    """
+    at = 0
+    while at < len(data):
+        try:
+            size, magic, _, queue_id, flag, offset, physical, sys_flag, born_ms = _BEFORE_HOSTS.unpack_from(data, at)
+            if magic not in (_MAGIC, _MAGIC_2) or not _BEFORE_HOSTS.size < size <= len(data) - at:
+                raise ValueError(f"a message of {size} bytes begins with {magic:08x}")
+            born, place = _host(data, at + _BEFORE_HOSTS.size, bool(sys_flag & _BORN_IPV6))
+            (stored_ms,) = struct.unpack_from(">Q", data, place)
+            store, place = _host(data, place + 8, bool(sys_flag & _STORE_IPV6))
+            times, _, length = struct.unpack_from(">IQI", data, place)
+            body, place = _part(data, place + 16, length, at + size)
+            width = ">H" if magic == _MAGIC_2 else ">B"
+            (length,) = struct.unpack_from(width, data, place)
+            topic, place = _part(data, place + struct.calcsize(width), length, at + size)
+            (length,) = struct.unpack_from(">H", data, place)
+            text, place = _part(data, place + 2, length, at + size)
+            properties = parse_properties(text.decode())
+            read = (topic.decode(), queue_id, offset, physical, plain_body(body, sys_flag), properties)
+        except (struct.error, ValueError) as error:
+            raise MessageIllegal(f"a message of RocketMQ is malformed: {error}") from error
+        yield StoredMessage(*read, born_ms, stored_ms, store, times, flag, born)
+        at += size
+
+
+def _host(data: bytes, at: int, is_ipv6: bool) -> tuple[Host, int]:
+    """A host and the place behind it; one with IPv6 has no form here."""
+    length = 16 if is_ipv6 else 4
+    (port,) = struct.unpack_from(">I", data, at + length)
+    return Host(bytes(4) if is_ipv6 else data[at : at + 4], port), at + length + 4
+
+
+def _part(data: bytes, at: int, length: int, end: int) -> tuple[bytes, int]:
+    if length > end - at:
+        raise ValueError(f"a length of {length} is announced where {end - at} bytes are left")
+    return data[at : at + length], at + length

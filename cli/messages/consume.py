@@ -13,7 +13,18 @@ import anyio
 import typer
 
 from cli.messages.lines import write_all
-from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers, StrategiesHelp, Verbose, moment_ms, switch
+from cli.options import (
+    DEFAULT_DIALECT,
+    DEFAULT_NAME_SERVER,
+    Config,
+    Dialect,
+    Json,
+    NameServers,
+    StrategiesHelp,
+    Verbose,
+    moment_ms,
+    switch,
+)
 from cli.runtime import run
 from model.assignment import BROKER_STRATEGY, AssignedBy
 from model.errors import ConfigError, QueryNotFound
@@ -94,6 +105,7 @@ def consume(
     broadcast: _Broadcast = None,
     offsets_dir: _OffsetsDir = None,
     namesrv: NameServers = DEFAULT_NAME_SERVER,
+    dialect: Dialect = DEFAULT_DIALECT,
     json: Json = False,
     verbose: Verbose = False,
     config: Config = None,
@@ -116,6 +128,7 @@ def consume(
         "order": order,
         "mode": mode,
         "quirks": frozenset(quirk or ()),
+        "dialect": dialect,
         **broadcast_options(broadcast, offsets_dir),
     }
     consuming = Consuming(topic, tags, count=count, timeout_s=timeout, as_json=json)
@@ -194,7 +207,7 @@ class Consuming:
             **options,
         )
         if not wait:  # a consumer could wait for its topic, but a typed name is meant to exist
-            async with Admin(namesrv) as admin:
+            async with Admin(namesrv, dialect=options.get("dialect", DEFAULT_DIALECT)) as admin:
                 await admin.route(self._topic)
         self._done = anyio.Event()
         async with consumer:

@@ -13,7 +13,7 @@ import anyio
 import typer
 
 from cli.messages.lines import read_lines
-from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers
+from cli.options import DEFAULT_DIALECT, DEFAULT_NAME_SERVER, Config, Dialect, Json, NameServers
 from cli.output import print_outcome, report_progress
 from cli.runtime import run
 from model.errors import ConfigError, RlabError, SystemError_, UsageError
@@ -67,6 +67,7 @@ def produce(
     ] = 64,
     group: Annotated[str, typer.Option(help="Producer group.")] = "rlab-produce",
     namesrv: NameServers = DEFAULT_NAME_SERVER,
+    dialect: Dialect = DEFAULT_DIALECT,
     json: Json = False,
     config: Config = None,
 ) -> None:
@@ -82,7 +83,7 @@ def produce(
         from client import Producer
 
         with opened(file, count) as fd:
-            async with Producer(namesrv, group=group) as producer:
+            async with Producer(namesrv, group=group, dialect=dialect) as producer:
                 sending = Sending(
                     producer, topic, fd, count=count, size=size, rate=rate, key=key, key_regex=regex, tag=tag
                 )

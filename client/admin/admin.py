@@ -32,6 +32,7 @@ from client.admin.topics import create_topic, delete_topic, scale_topic
 from client.admin.trace import TraceReader
 from client.allocate import AllocateMessageQueueStrategy
 from client.allocate.registry import has_strategy, strategy_named
+from client.config import SpokenDialect, dialect_of
 from client.instance.member import ClientLife
 from model.assignment import ALL_QUEUES, RequestMode
 from model.errors import (
@@ -68,6 +69,7 @@ class Admin(ClientLife):
     Args:
         name_servers: addresses, a string separated by commas or a list.
         timeout_s: per request.
+        dialect: protocol of the servers, `rlab` or `rocketmq`.
         rng: chooses the name server that is asked first.
         key: proved to every server; without one, that of the environment, if there is any.
 
@@ -87,8 +89,9 @@ class Admin(ClientLife):
         timeout_s: float = REQUEST_TIMEOUT_S,
         rng: Random | None = None,
         key: Key | None = None,
+        dialect: str = SpokenDialect.RLAB,
     ) -> None:
-        self._cluster = ClusterRequests(name_servers, timeout_s, rng or Random(), key)
+        self._cluster = ClusterRequests(name_servers, timeout_s, rng or Random(), key, dialect_of(dialect))
 
     async def start(self) -> None:
         """Reach a name server.

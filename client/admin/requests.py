@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 import anyio
 import msgpack
 
+from client.config import SpokenDialect
 from client.instance.name_servers import NameServers
 from model.decode import decode_or_keep
 from model.errors import (
@@ -46,11 +47,16 @@ class ClusterRequests:
     """
 
     def __init__(
-        self, name_servers: str | Sequence[str], timeout_s: float, rng: Random, key: Key | None = None
+        self,
+        name_servers: str | Sequence[str],
+        timeout_s: float,
+        rng: Random,
+        key: Key | None = None,
+        dialect: SpokenDialect = SpokenDialect.RLAB,
     ) -> None:
         addresses = parse_addresses(name_servers)
         self.servers = {address: address for address in addresses}
-        self.remoting = RemotingClient(rng=rng, key=key)
+        self.remoting = RemotingClient(rng=rng, key=key, codec_of=dialect.codec_of)
         self.name_servers = NameServers(self.remoting, addresses, rng, timeout_s)
         self._timeout_s = timeout_s
 

@@ -54,7 +54,13 @@ class ClientInstance:
         self.config = config
         self.client_id = ""  # `ip@instance`; set by `start`
         self.routes = RouteCache()
-        self.remoting = RemotingClient(self.handlers(), on_lost=self._connection_lost, rng=config.rng, key=config.key)
+        self.remoting = RemotingClient(
+            self.handlers(),
+            on_lost=self._connection_lost,
+            rng=config.rng,
+            key=config.key,
+            codec_of=config.dialect.codec_of,
+        )
         addresses = parse_addresses(config.name_servers)
         self.name_servers = NameServers(self.remoting, addresses, config.rng, config.request_timeout_s)
         any_of = config.rng if Quirk.RANDOM_VIEW in config.quirks else None

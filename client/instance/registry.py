@@ -23,7 +23,7 @@ class _SharedInstance:
     lock: anyio.Lock = field(default_factory=anyio.Lock)
 
 
-_Key = tuple[tuple[str, ...], str, str, Key | None]
+_Key = tuple[tuple[str, ...], str, str, Key | None, str]
 _instances: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[_Key, _SharedInstance]] = WeakKeyDictionary()
 
 
@@ -39,7 +39,8 @@ async def acquire_instance(config: ClientConfig) -> ClientInstance:
         instance = ClientInstance(config)
         await instance.start()
         return instance
-    key = (parse_addresses(config.name_servers), config.client_ip or "", config.instance_name, config.key)
+    addresses = parse_addresses(config.name_servers)
+    key = (addresses, config.client_ip or "", config.instance_name, config.key, config.dialect)
     shared_here = _instances.setdefault(asyncio.get_running_loop(), {})
     while True:
         shared = shared_here.get(key)

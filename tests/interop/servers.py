@@ -14,6 +14,9 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
+from model.names import TEMPLATE_TOPIC
+from remoting.request_code import RequestCode
+from rocketmq.frame import Frame, encode_frame
 from tests.interop.tap import Recorder, Tap
 
 HERE = Path(__file__).parent
@@ -135,7 +138,7 @@ def rocketmq(jars: str, recorder: Recorder | None = None) -> Iterator[str]:
             _wait_for(home / "namesrv.log", "boot success")
             start("broker.log", _BROKER, "-n", address, "-c", str(home / "broker.conf"))
             _wait_for(home / "broker.log", "boot success")
-            pause(3)  # until it has registered
+            _wait_registered(("127.0.0.1", name_server))
             taps = [
                 Tap((host, number), ("127.0.0.1", number), recorder)
                 for number in (name_server, port)
@@ -148,6 +151,18 @@ def rocketmq(jars: str, recorder: Recorder | None = None) -> Iterator[str]:
             for process in reversed(processes):
                 process.kill()
                 process.wait()
+
+
+def _wait_registered(name_server: tuple[str, int]) -> None:
+    """Ask a name server for the template of topics until it has one, which a broker brings."""
+    question = encode_frame(Frame(RequestCode.GET_ROUTEINFO_BY_TOPIC, 0, 1, {"topic": TEMPLATE_TOPIC}))
+    for _ in range(START_S * 2):
+        with socket.create_connection(name_server) as connection:
+            connection.sendall(question)
+            if b'"code":0' in connection.recv(1 << 16):
+                return
+        pause(0.5)
+    raise TimeoutError("the broker of RocketMQ has not registered with its name server")
 
 
 def free_port() -> int:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from client.config import ClientConfig, wall_clock_ms
+from client.config import ClientConfig, SpokenDialect, wall_clock_ms
 from client.trigger import Trigger
 from model.errors import ConfigError, InvalidParameter
 from model.limits import HEARTBEAT_INTERVAL_S, OFFSET_PERSIST_INTERVAL_S, ROUTE_POLL_INTERVAL_S
@@ -61,3 +61,11 @@ def test_a_quirk_of_brokers_is_refused() -> None:
     assert ClientConfig(name_servers="a:1", quirks=frozenset({Quirk.RANDOM_VIEW})).quirks
     with pytest.raises(ConfigError, match="SILENT_EXPIRY belongs to brokers"):
         ClientConfig(name_servers="a:1", quirks=frozenset({Quirk.SILENT_EXPIRY}))
+
+
+def test_a_dialect_is_one_of_two_and_clients_of_rocketmq_write_no_trace() -> None:
+    assert ClientConfig(name_servers="h:1").trace
+    config = ClientConfig(name_servers="h:1", dialect="rocketmq")  # type: ignore[arg-type]
+    assert (config.dialect, config.trace) == (SpokenDialect.ROCKETMQ, False)
+    with pytest.raises(ConfigError, match="dialect must be rlab or rocketmq, got 'kafka'"):
+        ClientConfig(name_servers="h:1", dialect="kafka")  # type: ignore[arg-type]

@@ -16,6 +16,7 @@ from client.options import (
     check_option_names,
     split_options,
 )
+from model.assignment import AssignedBy
 from model.errors import ConfigError
 from model.heartbeat import ConsumeFrom, MessageModel
 
@@ -113,3 +114,14 @@ def test_options_of_both_kinds_of_consumers_have_the_same_defaults() -> None:
     assert shared.items() <= push.items()
     assert shared.items() <= lite.items()
     assert push.keys() & lite.keys() - shared.keys() == {"auto_commit"}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"order": "queue"}, {"mode": "pop"}, {"assignment": AssignedBy.BROKER}],
+    ids=lambda each: next(iter(each)),
+)
+def test_what_needs_leases_is_refused_with_servers_that_grant_none(options: dict[str, Any]) -> None:
+    split_options(ConsumerOptions, "h:1", {"dialect": "rocketmq"})
+    with pytest.raises(ConfigError, match="dialect='rocketmq' is there for push consumers with mode='pull'"):
+        split_options(ConsumerOptions, "h:1", {"dialect": "rocketmq", **options})

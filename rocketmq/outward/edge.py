@@ -1,0 +1,212 @@
+"""The other side's edge: one connection of our client to a server of RocketMQ, of which the client sees our commands.
+
+It is a codec of one connection, as `rocketmq/edge.py` is for a server. A request of ours may take several of
+RocketMQ's, one after another or together: a lease is a committed offset, and where there is none the end of the queue.
+So each request is a generator (`calls.py`), which yields the calls to make and is given their answers. What it returns
+is the answer that the client waits for.
+
+    LOCK_BATCH_MQ [["t", 0]]   ->   14 QUERY_CONSUMER_OFFSET   <-  22, there is none
+                                    30 GET_MAX_OFFSET          <-  offset 7
+                               <-   granted: [["t", 0, token, 7]]
+
+A server that answers what cannot be read is told apart from one that refuses: the client gets an error that says so,
+and the connection is closed only for bytes that are no frames.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from model.errors import ProtocolError, RequestCodeNotSupported
+from model.limits import MAX_IN_FLIGHT_REQUESTS
+from model.response_code import ResponseCode
+from remoting.codec import Peer
+from remoting.command import ONE_WAY, RESPONSE, Command
+from remoting.request_code import RequestCode
+from rocketmq.fields import FieldError, text_of
+from rocketmq.frame import ONE_WAY_BIT, RESPONSE_BIT, Frame, FrameDecoder, encode_frame
+
+_KNOWN_CODES = frozenset(map(int, ResponseCode))
+_MAX_OPAQUE = 2**31
+
+
+class StockCall(NamedTuple):
+    """One request to a server of RocketMQ."""
+
+    code: int
+    fields: Mapping[str, object] = {}
+    body: bytes | None = None
+
+
+class Answered(NamedTuple):
+    """The answer that our client gets."""
+
+    header: dict[str, Any]
+    body: bytes | None = None
+    code: int = 0
+
+
+Steps = Generator[list[StockCall], list[Frame], Answered]
+"""Yields the calls that are made together; is given their answers, in their order."""
+
+
+@dataclass(slots=True)
+class Server:
+    """What a connection knows: of the server by its answers, of our client by its requests.
+
+    Attributes:
+        version: of the server, as the answers say it; 0 before the first one.
+        subscribed: group -> topic -> expression, of the last heartbeat.
+        starts: group -> where it begins without a committed offset, and at which time in ms.
+        client_id: of the last heartbeat.
+        producer_group: of the last heartbeat.
+        leases: how many were granted.
+    """
+
+    version: int = 0
+    subscribed: dict[str, dict[str, str]] = field(default_factory=dict)
+    starts: dict[str, tuple[str, int]] = field(default_factory=dict)
+    client_id: str = ""
+    producer_group: str = "DEFAULT_PRODUCER"
+    leases: int = 0
+
+
+OutwardTranslator = Callable[[Server, dict[str, Any], bytes], Steps]
+Listener = Callable[[Server, Frame], tuple[int, dict[str, Any]]]
+"""Translates what a server says by itself: our code, and its header."""
+
+
+class Refused(Exception):
+    """A server has answered with a code that is an error."""
+
+    def __init__(self, frame: Frame) -> None:
+        super().__init__(frame.remark or f"code {frame.code}")
+        self.code = frame.code if frame.code in _KNOWN_CODES else int(ResponseCode.SYSTEM_ERROR)
+
+
+class _Pending:
+    """A request of our client that is under way; `missing` answers of its last calls have not come."""
+
+    __slots__ = ("answers", "asked", "missing", "steps")
+
+    def __init__(self, asked: tuple[int, int], steps: Steps) -> None:
+        self.asked = asked  # code and opaque of the client's request
+        self.steps = steps
+        self.answers: list[Frame | None] = []
+        self.missing = 0
+
+
+class ClientEdge:
+    """The codec of one connection; see the module header. It decodes as well."""
+
+    def __init__(
+        self, translators: Mapping[int, OutwardTranslator], pushes: Mapping[int, Listener], peer: Peer
+    ) -> None:
+        self._translators = translators
+        self._pushes = pushes
+        self._peer = peer
+        self._server = Server()
+        self._frames = FrameDecoder()
+        self._opaque = 0
+        self._waiting: dict[int, tuple[_Pending, int]] = {}  # opaque of a call -> its request, place among its calls
+
+    # --- encoding ----------------------------------------------------------------------------------------------------
+
+    def encode(self, flags: int, code: int, opaque: int, header: Mapping[str, Any], body: bytes | None) -> bytes:
+        """See `remoting.codec.Codec`.
+
+        Raises:
+            RequestCodeNotSupported: RocketMQ's servers have no request like it.
+            MessageIllegal: they cannot keep a message like it.
+        """
+        if flags == RESPONSE:
+            return b""  # whatever a server asks a client is answered by the edge
+        translator = self._translators.get(code)
+        if translator is None:
+            raise RequestCodeNotSupported(f"servers of RocketMQ have no request like {RequestCode(code).name}")
+        pending = _Pending((code, opaque), translator(self._server, dict(header), body or b""))
+        return self._calls(pending, next(pending.steps))
+
+    def _calls(self, pending: _Pending, calls: list[StockCall]) -> bytes:
+        pending.answers, pending.missing = [None] * len(calls), len(calls)
+        frames: list[bytes] = []
+        for place, call in enumerate(calls):
+            self._opaque = self._opaque % (_MAX_OPAQUE - 1) + 1
+            if len(self._waiting) >= MAX_IN_FLIGHT_REQUESTS:
+                del self._waiting[next(iter(self._waiting))]  # its client has given up long ago
+            self._waiting[self._opaque] = pending, place
+            fields = {name: text_of(value) for name, value in call.fields.items()}
+            frames.append(encode_frame(Frame(call.code, 0, self._opaque, fields, call.body, language="PYTHON")))
+        return b"".join(frames)
+
+    # --- decoding ----------------------------------------------------------------------------------------------------
+
+    def decoder(self) -> ClientEdge:
+        """See `remoting.codec.Codec`."""
+        return self
+
+    @property
+    def error(self) -> ProtocolError | None:
+        """See `remoting.codec.Decoder`."""
+        return self._frames.error
+
+    @property
+    def under_way(self) -> int:
+        """See `remoting.codec.Decoder`."""
+        return self._frames.under_way
+
+    def at_frame_boundary(self) -> bool:
+        """See `remoting.codec.Decoder`."""
+        return self._frames.at_frame_boundary()
+
+    def feed(self, data: bytes) -> list[Command]:
+        """See `remoting.codec.Decoder`."""
+        commands: list[Command] = []
+        for frame in self._frames.feed(data):
+            command = self._answered(frame) if frame.flag & RESPONSE_BIT else self._pushed(frame)
+            if command is not None:
+                commands.append(command)
+        return commands
+
+    def _answered(self, frame: Frame) -> Command | None:
+        self._server.version = frame.version or self._server.version
+        pending, place = self._waiting.pop(frame.opaque, (None, 0))
+        if pending is None or pending.answers[place] is not None:
+            return None  # an answer to nothing, or to a request that its client has given up
+        pending.answers[place] = frame
+        pending.missing -= 1
+        if pending.missing:
+            return None
+        code, opaque = pending.asked
+        try:
+            calls = pending.steps.send([each for each in pending.answers if each is not None])
+        except StopIteration as end:
+            result: Answered = end.value
+        except Refused as refused:
+            result = Answered({"remark": str(refused)}, None, refused.code)
+        except (FieldError, ValueError, LookupError, TypeError, AttributeError, struct.error) as error:
+            remark = (
+                f"the answer of RocketMQ to {RequestCode(code).name} cannot be read ({type(error).__name__}: {error})"
+            )
+            result = Answered({"remark": remark[:500]}, None, ResponseCode.SYSTEM_ERROR)
+        else:
+            self._peer.send_frame(self._calls(pending, calls))
+            return None
+        return Command(RESPONSE, result.code, opaque, result.header, result.body)
+
+    def _pushed(self, frame: Frame) -> Command | None:
+        translator = self._pushes.get(frame.code)
+        if translator is not None:
+            try:
+                code, header = translator(self._server, frame)
+            except FieldError:
+                return None
+            return Command(ONE_WAY, code, 0, header, None)
+        if not frame.flag & ONE_WAY_BIT:
+            remark = f" request type {frame.code} not supported"
+            answer = Frame(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, RESPONSE_BIT, frame.opaque, {}, None, remark)
+            self._peer.send_frame(encode_frame(answer._replace(binary=frame.binary, language="PYTHON")))
+        return None

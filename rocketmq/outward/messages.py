@@ -1,0 +1,158 @@
+"""Messages of our client at servers of RocketMQ: sends, pulls, and what could not be processed. Pure.
+
+The other direction of `sending` and `pulling`. A payload of ours becomes a body with properties, and a stored message
+becomes the record that a broker here would have.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from model.errors import MessageIllegal
+from model.message import DELAY_LEVELS_MS, tag_hash
+from model.names import TEMPLATE_TOPIC
+from model.record import encode_record
+from model.response_code import ResponseCode
+from remoting.request_code import RequestCode
+from rocketmq.fields import Fields
+from rocketmq.frame import Frame
+from rocketmq.message import (
+    DELAY,
+    KEYS,
+    RETRY_TOPIC,
+    TAGS,
+    TIMER_DELAY_MS,
+    UNIQ_KEY,
+    StoredMessage,
+    batch_entry,
+    decode_messages,
+    offset_message_id,
+    properties_text,
+)
+from rocketmq.outward.calls import good, packed, unpacked
+from rocketmq.outward.edge import Answered, Server, Steps, StockCall
+
+_TIMERS_SINCE = 413
+"""Version of a server from which on it delays by any time: RocketMQ 5.0."""
+_PULL_OUTCOMES = (
+    *(ResponseCode.SUCCESS, ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY),
+    ResponseCode.PULL_OFFSET_MOVED,
+)
+_COMMITS, _MAY_SUSPEND, _HAS_SUBSCRIPTION = 0x1, 0x2, 0x4
+
+
+# --- sends -----------------------------------------------------------------------------------------------------------
+
+
+def _parts(payload: bytes) -> tuple[bytes, dict[str, str], int]:
+    """Body, properties and born time of a payload of ours."""
+    _, body, tags, keys, others, born_ms, message_id = unpacked(payload)
+    named = {TAGS: tags, KEYS: " ".join(keys), UNIQ_KEY: message_id, "WAIT": "true"}
+    return body, {**others, **{name: value for name, value in named.items() if value}}, born_ms
+
+
+def _send_fields(server: Server, header: dict[str, Any], born_ms: int, properties: dict[str, str]) -> dict[str, object]:
+    return {
+        **{"a": server.producer_group, "b": header["topic"], "c": TEMPLATE_TOPIC, "d": 4, "e": header["queue_id"]},
+        **{"f": 0, "g": born_ms, "h": 0, "i": properties_text(properties), "j": header.get("times_delivered", 0)},
+        **{"k": False, "m": False},
+    }
+
+
+def _stored(answer: Frame) -> Answered:
+    """The answer of a send; a copy that is late on a disk or a slave is stored all the same."""
+    late = (ResponseCode.FLUSH_DISK_TIMEOUT, 11, 12)
+    return Answered({"offset": Fields(good(answer, *late).fields).number("queueOffset")})
+
+
+def send(server: Server, header: dict[str, Any], body: bytes) -> Steps:
+    """One message."""
+    content, properties, born_ms = _parts(body)
+    if delay_ms := header.get("delay_ms"):
+        if delay_ms in DELAY_LEVELS_MS:
+            properties[DELAY] = str(DELAY_LEVELS_MS.index(delay_ms) + 1)
+        elif 0 < server.version < _TIMERS_SINCE:
+            levels = ", ".join(f"{level_ms // 1000}" for level_ms in DELAY_LEVELS_MS)
+            raise MessageIllegal(f"RocketMQ before 5.0 delays by {levels} seconds only, not by {delay_ms} ms")
+        else:
+            properties[TIMER_DELAY_MS] = str(delay_ms)
+    fields = _send_fields(server, header, born_ms, properties)
+    [answer] = yield [StockCall(310, fields, content)]
+    return Answered({"offset": -1}) if delay_ms and not good(answer).code else _stored(answer)
+
+
+def send_batch(server: Server, header: dict[str, Any], body: bytes) -> Steps:
+    """Several messages to one queue; their first offset is answered."""
+    parts = [_parts(payload) for _, payload in unpacked(body)]
+    entries = b"".join(batch_entry(content, properties) for content, properties, _ in parts)
+    fields = {**_send_fields(server, header, parts[0][2], {"WAIT": "true"}), "m": True}
+    [answer] = yield [StockCall(RequestCode.SEND_BATCH_MESSAGE, fields, entries)]
+    return _stored(answer)
+
+
+# --- pulls -----------------------------------------------------------------------------------------------------------
+
+
+def _pull(server: Server, group: str, queue: tuple[str, int], offset: int, max_n: int, **more: object) -> StockCall:
+    topic, queue_id = queue
+    fields = {
+        **{"consumerGroup": group, "topic": topic, "queueId": queue_id, "queueOffset": offset, "maxMsgNums": max_n},
+        **{"sysFlag": _HAS_SUBSCRIPTION, "commitOffset": 0, "suspendTimeoutMillis": 0, "subVersion": 0},
+        **{"subscription": server.subscribed.get(group, {}).get(topic, "*"), "expressionType": "TAG"},
+    }
+    return StockCall(RequestCode.PULL_MESSAGE, {**fields, **more})
+
+
+def pull(server: Server, header: dict[str, Any], body: bytes) -> Steps:
+    """A pull of a queue; what has come is written as a broker of ours would store it."""
+    queue, flags = (header["topic"], header["queue_id"]), _HAS_SUBSCRIPTION
+    if header["suspend_ms"]:
+        flags |= _MAY_SUSPEND
+    if "commit" in header:
+        flags |= _COMMITS
+    more = {"sysFlag": flags, "commitOffset": header.get("commit", 0), "suspendTimeoutMillis": header["suspend_ms"]}
+    [answer] = yield [_pull(server, header["group"], queue, header["offset"], header["max_n"], **more)]
+    fields = Fields(good(answer, *_PULL_OUTCOMES).fields)
+    said = {
+        "next_offset": fields.number("nextBeginOffset"),
+        "min_offset": fields.number("minOffset"),
+        "max_offset": fields.number("maxOffset"),
+    }
+    if answer.code:
+        return Answered({**said, "remark": answer.remark or ""}, None, answer.code)
+    return Answered(said, b"".join(_record(each) for each in decode_messages(answer.body or b"")))
+
+
+def _record(message: StoredMessage) -> bytes:
+    """The record of a stored message of RocketMQ."""
+    properties = dict(message.properties)
+    tags, keys = properties.pop(TAGS, ""), properties.pop(KEYS, "").split()
+    message_id = properties.pop(UNIQ_KEY, "") or offset_message_id(message.store, message.physical)
+    topic = properties.pop(RETRY_TOPIC, message.topic)
+    payload = packed([topic, message.body, tags, keys, properties, message.born_ms, message_id])
+    numbers = (1, message.queue_id, message.offset, message.stored_ms, tag_hash(tags), 0, message.times_delivered)
+    return encode_record(*numbers, payload)
+
+
+def send_back(server: Server, header: dict[str, Any], body: bytes) -> Steps:
+    """A message that could not be processed. RocketMQ names it by a place in its log, which a pull of it says."""
+    queue, offset = (header["topic"], header["queue_id"]), header["offset"]
+    [found] = yield [_pull(server, header["group"], queue, offset, 1, subscription="*")]
+    messages = [each for each in decode_messages(good(found).body or b"") if each.offset == offset]
+    if not messages:
+        raise LookupError(f"message {offset} of {queue[0]}:{queue[1]} is gone")
+    level = 0
+    if delay_ms := header.get("delay_ms", 0):
+        level = next((n for n, each in enumerate(DELAY_LEVELS_MS, 1) if each >= delay_ms), len(DELAY_LEVELS_MS))
+    fields = {
+        "group": header["group"],
+        "offset": messages[0].physical,
+        "delayLevel": level if header["max_attempts"] else -1,
+        "originMsgId": messages[0].properties.get(UNIQ_KEY, ""),
+        "originTopic": queue[0],
+        "unitMode": False,
+        "maxReconsumeTimes": header["max_attempts"],
+    }
+    [answer] = yield [StockCall(RequestCode.CONSUMER_SEND_MSG_BACK, fields)]
+    good(answer)
+    return Answered({"dead": messages[0].times_delivered >= header["max_attempts"]})

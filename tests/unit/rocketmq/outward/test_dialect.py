@@ -1,0 +1,34 @@
+"""The table of the requests that our clients may make of servers of RocketMQ."""
+
+from __future__ import annotations
+
+import msgpack
+
+from model.errors import RequestCodeNotSupported
+from remoting.request_code import RequestCode
+from remoting.wire.schema import SCHEMA
+from tests.unit.rocketmq.outward.test_edge import Server
+
+OF_PULLERS = {
+    *(RequestCode.GET_SERVER_STATE, RequestCode.GET_ROUTEINFO_BY_TOPIC, RequestCode.GET_BROKER_CLUSTER_INFO),
+    *(RequestCode.SEND_MESSAGE, RequestCode.SEND_BATCH_MESSAGE, RequestCode.CONSUMER_SEND_MSG_BACK),
+    *(RequestCode.HEART_BEAT, RequestCode.UNREGISTER_CLIENT, RequestCode.GET_CONSUMER_LIST_BY_GROUP),
+    *(RequestCode.LOCK_BATCH_MQ, RequestCode.UNLOCK_BATCH_MQ, RequestCode.PULL_MESSAGE),
+    *(RequestCode.UPDATE_CONSUMER_OFFSET, RequestCode.QUERY_CONSUMER_OFFSET, RequestCode.GET_MAX_OFFSET),
+    *(RequestCode.GET_MIN_OFFSET, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, RequestCode.UPDATE_AND_CREATE_TOPIC),
+    RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER,
+}
+
+
+def is_known(code: RequestCode) -> bool:
+    try:
+        Server().ask(code, {}, b"")
+    except RequestCodeNotSupported:
+        return False
+    except (KeyError, ValueError, msgpack.UnpackException):
+        pass  # it is translated, and needs a header and a body
+    return True
+
+
+def test_what_producers_and_push_consumers_need_is_translated_and_nothing_else() -> None:
+    assert {code for code in SCHEMA if is_known(code)} == OF_PULLERS
