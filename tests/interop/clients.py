@@ -60,7 +60,7 @@ def cpp_client(directory: Path) -> list[str] | None:
     if done.returncode:
         say(f"C++ is left out: {CPP_PACKAGE} does not install here: {done.stderr.strip()[-200:]}")
         return None
-    return [python, str(HERE / "cpp" / "features.py")]
+    return [python, "-I", str(HERE / "cpp" / "features.py")]  # its package has the name of one of ours
 
 
 def node_client(directory: Path) -> list[str] | None:
