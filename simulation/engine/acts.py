@@ -72,13 +72,13 @@ class Acts:
         for fault in self._faults:
             fault.heal()
         self._faults.clear()
+        # Before the rest of the steps: the start of a member may be waiting for a broker that is down.
+        await self._start_servers()
         while self._under_way:  # noqa: ASYNC110 - virtual time costs nothing
             await anyio.sleep(0.05)
         for twin in list(self._twins):
             await self._end_twin(twin)
-        for server in self._servers.values():
-            if not server.process:
-                await server.start()
+        await self._start_servers()
         for slot, member in self._load.members.items():
             if member is None:
                 await self._load.start_member(slot)
@@ -89,6 +89,12 @@ class Acts:
         for slot, producer in self._load.producers.items():
             if producer is None:
                 await self._load.start_producer(slot)
+
+    async def _start_servers(self) -> None:
+        """Start those that are down and that no step is busy with."""
+        for name, server in self._servers.items():
+            if not server.process and not self._busy[name].locked():
+                await server.start()
 
     # --- one step ----------------------------------------------------------------------------------------------------
 

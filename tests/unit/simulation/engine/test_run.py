@@ -49,13 +49,20 @@ def test_a_broker_that_takes_long_to_stop_is_not_blamed_for_what_it_hides_meanwh
     assert outcome.ok, outcome.findings
 
 
+def test_servers_that_are_down_start_before_the_last_steps_end() -> None:
+    # A member's start waits for a broker that a full disk has kept from starting.
+    outcome = run_programme(draw(869, "transactions"))
+    assert outcome.acts["full_disk"] == 3
+    assert outcome.ok, outcome.findings
+
+
 def test_a_message_that_nobody_reads_is_lost() -> None:
-    fewer = Step(at_s=1.0, do="scale", topic="orders", n=1)
-    stale = Step(at_s=0.0, do="stale_route", who="producer-1")
-    programme = Programme(
-        load=LoadPart(messages=40), promise=PromisePart(settle_s=5.0), step=(stale, fewer), lasts_s=5.0
-    )
-    assert run_programme(programme).kinds in (("lost-write",), ())
+    slow = [Step(at_s=0.0, do="slow", who=f"billing-{n}", by_s=3.0) for n in (1, 2, 3)]
+    fewer = Step(at_s=1.0, do="scale", topic="orders", n=1)  # with what waits in the other queues
+    load = LoadPart(messages=40, pause_s=0.05)
+    outcome = run_programme(Programme(load=load, promise=PromisePart(settle_s=5.0), step=(*slow, fewer), lasts_s=5.0))
+    assert outcome.kinds == ("lost-write",)
+    assert "was acknowledged to its producer, and billing never processed it" in str(outcome.findings[0])
 
 
 def test_a_breakdown_is_a_finding_and_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
