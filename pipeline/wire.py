@@ -38,7 +38,7 @@ from remoting.command import REQUEST, RESPONSE, Command
 from remoting.request_code import RequestCode
 from remoting.security.login import ClientHandshake, key_of
 from remoting.security.records import RECORD_START_BYTES, RecordDecoder, RecordSigner
-from remoting.security.tls import client_context, tls_reason
+from remoting.security.trust import client_context, tls_reason
 
 FIRST_WAIT_S = 0.25
 MAX_WAIT_S = 4.0

@@ -11,7 +11,7 @@ import importlib
 import sys
 from collections.abc import Sequence
 from importlib.abc import InspectLoader, MetaPathFinder
-from importlib.machinery import ModuleSpec
+from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.util import find_spec
 from pathlib import Path
 from types import CodeType, ModuleType
@@ -41,15 +41,16 @@ class _Alias(InspectLoader):
         return self._real.submodule_search_locations is not None
 
     def get_source(self, fullname: str) -> str | None:
-        return self._inspected().get_source(self._real.name)
+        return self._file().get_source(self._real.name)
 
     def get_code(self, fullname: str) -> CodeType | None:
         """The code of the module, for `python -m rlab.X`."""
-        return self._inspected().get_code(self._real.name)
+        return self._file().get_code(self._real.name)
 
-    def _inspected(self) -> InspectLoader:
-        assert isinstance(self._real.loader, InspectLoader), "all of the packages are plain files"
-        return self._real.loader
+    def _file(self) -> SourceFileLoader:
+        # Not the loader of the module: pytest's, for one, shows no code.
+        assert self._real.origin is not None, "all of the packages are plain files"
+        return SourceFileLoader(self._real.name, self._real.origin)
 
 
 class _Beside(MetaPathFinder):

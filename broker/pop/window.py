@@ -32,9 +32,9 @@ from itertools import compress
 from typing import NamedTuple
 
 from model.limits import MAX_POP_WINDOW
+from remoting.wire.pop import MAX_TOKEN
 
 MAX_ATTEMPTS_COUNTED = 0xFFFF
-_MAX_TOKEN = 2**64 - 1
 _STRETCH = 64
 """Messages at a time that are compared to find the committed offset."""
 
@@ -172,7 +172,7 @@ class PopWindow:
 
         The handles of the others were dead: the message was acknowledged, redelivered or extended before.
         """
-        if not 0 < token <= _MAX_TOKEN:
+        if not 0 < token <= MAX_TOKEN:
             return []
         ended = self._end(token, offsets)
         self._leave_batch(token, len(ended))

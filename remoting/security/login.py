@@ -6,15 +6,18 @@ import os
 import secrets
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from model.errors import ConfigError, NotAuthenticated, RequestCodeNotSupported, error_of
 from remoting.codec import MsgpackDecoder
 from remoting.command import Command
-from remoting.connection import Connection
 from remoting.request_code import RequestCode
 from remoting.security.handshake import client_proof, server_proof, session_of, transcript_of
 from remoting.security.key import Key
 from remoting.security.records import RecordDecoder, RecordSigner
+
+if TYPE_CHECKING:
+    from remoting.connection import Connection  # which needs anyio, and processes of Spark have none
 
 KEY_FILE, KEY = "RLAB_KEY_FILE", "RLAB_KEY"
 """Variables of the environment: the path of a key file, or the key itself."""

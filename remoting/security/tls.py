@@ -1,18 +1,13 @@
-"""TLS of servers and clients: certificates from files, read again when they change.
+"""TLS of servers: certificate and key from files, read again when they change.
 
-    server    certificate and key; with the certificate of an authority also the clients', which then need one each
-    client    RLAB_TLS_CA names the authority that signed the servers' certificates; with RLAB_TLS_CERT and RLAB_TLS_KEY
-              the client shows a certificate of its own
-
-A context keeps its connections: new files are for those that come later.
+With the certificate of an authority clients need one each, which that authority has signed. A context keeps its
+connections: new files are for those that come later.
 """
 
 from __future__ import annotations
 
 import logging
-import os
 import ssl
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,9 +17,6 @@ from model.access_limits import ACCESS_RELOAD_S
 from model.errors import ConfigError
 
 logger = logging.getLogger(__name__)
-
-TLS_CA, TLS_CERT, TLS_KEY = "RLAB_TLS_CA", "RLAB_TLS_CERT", "RLAB_TLS_KEY"
-"""Variables of clients."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,28 +85,3 @@ def _load(context: ssl.SSLContext, files: TlsFiles) -> None:
             context.load_verify_locations(files.client_ca)
     except (OSError, ssl.SSLError) as error:
         raise ConfigError(f"cannot use the certificate {files.cert} with the key {files.key}: {error}") from error
-
-
-def client_context(environment: Mapping[str, str] = os.environ) -> ssl.SSLContext | None:
-    """The context of this process's clients; None without RLAB_TLS_CA. It is made anew for each connection.
-
-    Raises:
-        ConfigError: a file cannot be used.
-    """
-    authority = environment.get(TLS_CA)
-    if not authority:
-        return None
-    try:
-        context = ssl.create_default_context(cafile=authority)
-        if cert := environment.get(TLS_CERT):
-            context.load_cert_chain(cert, environment.get(TLS_KEY) or None)
-    except (OSError, ssl.SSLError) as error:
-        raise ConfigError(f"cannot use {TLS_CA}={authority}, {TLS_CERT} or {TLS_KEY}: {error}") from error
-    return context
-
-
-def tls_reason(error: BaseException) -> str:
-    """Why a handshake failed, for people; "" if that is not why."""
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return f"its certificate is refused: {error.verify_message}"
-    return f"TLS failed: {error.reason or error}" if isinstance(error, ssl.SSLError) else ""

@@ -15,6 +15,8 @@ from remoting.wire.field import CLIENT, GROUP, OFFSET, QUEUE, SUSPEND, TAG_HASHE
 
 ANY_QUEUE = -1
 """Queue id of a pop that takes messages from any queue of the topic."""
+MAX_TOKEN = 2**64 - 1
+"""Largest delivery token; it is kept in files, where numbers have no sign, and not in SQLite."""
 
 _ACK = RequestSchema(
     "consumer -> broker",
@@ -23,7 +25,7 @@ _ACK = RequestSchema(
     rows=(
         TOPIC,
         Field("queue_id", int, "queue of the topic on this broker"),
-        Field("token", int, "delivery token of the handle"),
+        Field("token", int, "delivery token of the handle", maximum=MAX_TOKEN),
         Field("offset", list, "of the messages", items=int),
     ),
     max_rows=MAX_ACKED_OFFSETS,
@@ -81,7 +83,7 @@ POP_SCHEMA: dict[RequestCode, RequestSchema] = {
             QUEUE,
             CLIENT,
             OFFSET,
-            Field("token", int, "delivery token of its handle", minimum=1),
+            Field("token", int, "delivery token of its handle", minimum=1, maximum=MAX_TOKEN),
             Field(
                 "invisible_ms", int, "how long it is invisible, up to 10 ms longer", minimum=0, maximum=MAX_INVISIBLE_MS
             ),

@@ -55,6 +55,7 @@ COVERED_ELSEWHERE: dict[str, str] = {
     "model/access_limits.py": "numbers alone; each is tried where it holds, in tests/unit/remoting/security",
     "remoting/security/gate.py": "it needs connections: tests/simulation/test_access.py",
     "remoting/security/tls.py": "it needs real sockets: tests/tcp/test_tls.py",
+    "remoting/security/trust.py": "it needs real sockets: tests/tcp/test_tls.py",
     "simulation/cluster/access.py": "keys alone: tests/simulation/test_access.py",
     "cli/servers/control/http.py": "one table over plane.py: its test_plane.py, and tests/process/test_pytest_rlab.py",
     "cli/servers/control/orders.py": "what a broker answers: test_plane.py beside it",

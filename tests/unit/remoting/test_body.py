@@ -64,6 +64,8 @@ def test_a_number_at_its_bounds_passes_and_one_past_them_is_named(code: RequestC
             row = good_row(code)
             row[at] = bound
             assert read(code, as_body(code, [row]))
+            if bound == 2**64 - 1:
+                continue  # msgpack has no larger number
             row[at] = bound + past
             with pytest.raises(InvalidParameter, match=f"{column.title} of row 0 must be .*, got {bound + past}$"):
                 read(code, as_body(code, [row]))
