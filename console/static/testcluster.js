@@ -163,7 +163,8 @@ class TestCluster {
   // Names of groups and topics to choose from.
   offerNames(found) {
     const groups = [...new Set([...found.groups.map((each) => each.group), this.group])].filter(Boolean).sort();
-    const topics = found.topics.filter((each) => !each.system).map((each) => each.topic);
+    // Nobody subscribes to the retry and DLQ topics of a group by name.
+    const topics = found.topics.filter((each) => !each.system && !each.topic.startsWith("%")).map((each) => each.topic);
     fill(this.topics, topics.map((name) => h("option", { value: name })));
     if (!this.topicInput.value && topics.length) this.topicInput.value = topics[0];
     this.groups = groups;
