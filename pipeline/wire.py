@@ -85,7 +85,7 @@ class WireConnection:
         if (key := key_of()) is not None:
             try:
                 self._log_in(ClientHandshake(key))
-            except BaseException:
+            except BaseException:  # also an interrupt: nobody has this object yet, so nobody else closes its socket
                 self.close()
                 raise
 

@@ -194,7 +194,7 @@ class RemotingClient:
         if key is not None:
             try:
                 await log_in(connection, key, timeout_s)
-            except BaseException:
+            except BaseException:  # a cancellation too: half a proof was sent, and no request may follow it
                 connection.abort()
                 self._backoffs.setdefault(address, Backoff()).failed(loop.time(), self._rng)
                 raise

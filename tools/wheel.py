@@ -35,7 +35,7 @@ class BuildPy(build_py):  # type: ignore[misc] # mypy does not follow it: not ev
         return [*super().get_source_files(), *sorted(files)]
 
 
-class EggInfo(egg_info):  # type: ignore[misc]
+class EggInfo(egg_info):  # type: ignore[misc] # as above
     """Lists the names that are installed, by which `importlib.metadata` finds whose a module is."""
 
     def run(self) -> None:

@@ -205,6 +205,6 @@ async def test_a_run_keeps_the_order_of_keys_and_a_key_that_waits_ends_runs_unti
     assert (case.batches, queue.commit_offset, queue.can_run()) == ([[0], [1]], 1, False)
     assert [[one.offset for one in queue.next_batch(1, 0.0)] for _ in range(3)] == [[2], [3], []], "4 waits for 1"
     assert not isinstance(outcome[1], ConsumeResult)
-    await outcome[1]  # type: ignore[misc]
+    await outcome[1]  # type: ignore[misc]  # no result, so what to await for it
     queue.finish(outcome[0])
     assert [one.offset for one in queue.next_batch(1, 0.0)] == [4]
