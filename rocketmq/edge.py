@@ -16,13 +16,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from model.errors import ProtocolError, RlabError
+from model.errors import RlabError
 from model.response_code import ResponseCode
 from remoting.codec import Peer
 from remoting.command import ONE_WAY, REQUEST, RESPONSE, Command
 from remoting.request_code import RequestCode
 from rocketmq.fields import FieldError, Fields, text_of
-from rocketmq.frame import ONE_WAY_BIT, RESPONSE_BIT, Frame, FrameDecoder, encode_frame, is_first_of_rocketmq
+from rocketmq.frame import ONE_WAY_BIT, RESPONSE_BIT, Frame, FrameReader, encode_frame, is_first_of_rocketmq
 from rocketmq.message import Host
 from rocketmq.signing import Check, check_signature
 
@@ -148,14 +148,14 @@ class Question(int):
     asked: Asked
 
 
-class Edge:
+class Edge(FrameReader):
     """The codec of one connection; see the module header. It decodes as well."""
 
     def __init__(self, dialect: RocketmqDialect, peer: Peer) -> None:
         self._dialect = dialect
         self._peer = peer
         self._caller = Caller(dialect.facts, peer)
-        self._frames = FrameDecoder()
+        super().__init__()
         self._opaque = 0
         self._binary = False
         self._own_opaque = 0
@@ -165,20 +165,6 @@ class Edge:
     def decoder(self) -> Edge:
         """See `remoting.codec.Codec`."""
         return self
-
-    @property
-    def error(self) -> ProtocolError | None:
-        """See `remoting.codec.Decoder`."""
-        return self._frames.error
-
-    @property
-    def under_way(self) -> int:
-        """See `remoting.codec.Decoder`."""
-        return self._frames.under_way
-
-    def at_frame_boundary(self) -> bool:
-        """See `remoting.codec.Decoder`."""
-        return self._frames.at_frame_boundary()
 
     def feed(self, data: bytes) -> list[Command]:
         """See `remoting.codec.Decoder`."""

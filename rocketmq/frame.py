@@ -259,3 +259,24 @@ def _encode_fields(fields: Mapping[str, str]) -> bytes:
         if text:
             parts += (struct.pack(">h", len(key)), key, struct.pack(">i", len(text)), text)
     return b"".join(parts)
+
+
+class FrameReader:
+    """The half of a decoder that is the same at both edges: what is said of frames that are under way."""
+
+    def __init__(self) -> None:
+        self._frames = FrameDecoder()
+
+    @property
+    def error(self) -> ProtocolError | None:
+        """See `remoting.codec.Decoder`."""
+        return self._frames.error
+
+    @property
+    def under_way(self) -> int:
+        """See `remoting.codec.Decoder`."""
+        return self._frames.under_way
+
+    def at_frame_boundary(self) -> bool:
+        """See `remoting.codec.Decoder`."""
+        return self._frames.at_frame_boundary()

@@ -20,14 +20,14 @@ from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from model.errors import ProtocolError, RequestCodeNotSupported
+from model.errors import RequestCodeNotSupported
 from model.limits import MAX_IN_FLIGHT_REQUESTS
 from model.response_code import ResponseCode
 from remoting.codec import Peer
 from remoting.command import ONE_WAY, RESPONSE, Command
 from remoting.request_code import RequestCode
 from rocketmq.fields import FieldError, text_of
-from rocketmq.frame import ONE_WAY_BIT, RESPONSE_BIT, Frame, FrameDecoder, encode_frame
+from rocketmq.frame import ONE_WAY_BIT, RESPONSE_BIT, Frame, FrameReader, encode_frame
 
 _KNOWN_CODES = frozenset(map(int, ResponseCode))
 _MAX_OPAQUE = 2**31
@@ -99,7 +99,7 @@ class _Pending:
         self.missing = 0
 
 
-class ClientEdge:
+class ClientEdge(FrameReader):
     """The codec of one connection; see the module header. It decodes as well."""
 
     def __init__(
@@ -109,7 +109,7 @@ class ClientEdge:
         self._pushes = pushes
         self._peer = peer
         self._server = Server()
-        self._frames = FrameDecoder()
+        super().__init__()
         self._opaque = 0
         self._waiting: dict[int, tuple[_Pending, int]] = {}  # opaque of a call -> its request, place among its calls
 
@@ -147,20 +147,6 @@ class ClientEdge:
     def decoder(self) -> ClientEdge:
         """See `remoting.codec.Codec`."""
         return self
-
-    @property
-    def error(self) -> ProtocolError | None:
-        """See `remoting.codec.Decoder`."""
-        return self._frames.error
-
-    @property
-    def under_way(self) -> int:
-        """See `remoting.codec.Decoder`."""
-        return self._frames.under_way
-
-    def at_frame_boundary(self) -> bool:
-        """See `remoting.codec.Decoder`."""
-        return self._frames.at_frame_boundary()
 
     def feed(self, data: bytes) -> list[Command]:
         """See `remoting.codec.Decoder`."""
