@@ -106,9 +106,10 @@ NameServers = Annotated[
 ]
 
 Dialect = Annotated[
-    str, typer.Option("--dialect", metavar="rlab|rocketmq", help="Protocol of the servers: ours, or Apache RocketMQ's.")
+    str,
+    typer.Option("--dialect", metavar="auto|rlab|rocketmq", help="Protocol of the servers: ours or Apache RocketMQ's."),
 ]
-DEFAULT_DIALECT = "rlab"
+DEFAULT_DIALECT = "auto"
 
 
 def confirm(question: str, consequence: str, *, yes: bool) -> None:

@@ -110,7 +110,7 @@ def _rare_collections() -> Iterator[None]:
         gc.set_threshold(*thresholds)
 
 
-def ask_cluster(name_servers: str, call: Callable[[Admin], Awaitable[T]], dialect: str = "rlab") -> T:
+def ask_cluster(name_servers: str, call: Callable[[Admin], Awaitable[T]], dialect: str = "auto") -> T:
     """Run calls of an `Admin`, such as `lambda admin: admin.groups()`, and return their result.
 
     Raises:

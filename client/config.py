@@ -15,9 +15,9 @@ from model.limits import HEARTBEAT_INTERVAL_S, OFFSET_PERSIST_INTERVAL_S, REQUES
 from model.names import check_id
 from model.quirks import Quirk, check_quirks
 from remoting.address import parse_addresses
-from remoting.codec import Codec, Peer
+from remoting.client import CodecOf
 from remoting.security.key import Key
-from rocketmq.outward.dialect import client_codec
+from rocketmq.outward.dialect import OutwardDialect
 
 MAX_SECONDS = 3600.0
 """Longest interval and timeout of a client."""
@@ -41,11 +41,12 @@ class SpokenDialect(StrEnum):
     """That of this project."""
     ROCKETMQ = "rocketmq"
     """That of Apache RocketMQ's own name servers and brokers."""
+    AUTO = "auto"
+    """Ours at first; RocketMQ's if no name server answers ours and one answers that."""
 
-    @property
-    def codec_of(self) -> Callable[[Peer], Codec] | None:
-        """What makes the codec of a connection; None for the usual one."""
-        return client_codec if self is SpokenDialect.ROCKETMQ else None
+    def codec_of(self) -> CodecOf | None:
+        """What makes the codecs of the connections of one client; None for the usual one."""
+        return OutwardDialect().codec if self is SpokenDialect.ROCKETMQ else None
 
 
 def dialect_of(name: str) -> SpokenDialect:
@@ -57,7 +58,7 @@ def dialect_of(name: str) -> SpokenDialect:
     try:
         return SpokenDialect(name)
     except ValueError:
-        raise ConfigError(f"dialect must be {' or '.join(SpokenDialect)}, got {name!r}") from None
+        raise ConfigError(f"dialect must be one of {', '.join(SpokenDialect)}; got {name!r}") from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +78,8 @@ class ClientConfig:
         triggers: what may set off a pass; a smaller set is for studying the effect of each.
         quirks: defects of RocketMQ to reproduce.
         trace: whether events go to the topic SYS_TRACE; never with servers of RocketMQ.
-        dialect: protocol of the servers: `rlab`, or `rocketmq` for name servers and brokers of Apache RocketMQ.
+        dialect: protocol of the servers: `rlab`, `rocketmq` for name servers and brokers of Apache RocketMQ, or `auto`,
+            which finds out at the start.
         event_sink: called with every event.
         key: proved to every server; without one, that of the environment, if there is any.
         clock_ms: wall clock in milliseconds.
@@ -94,7 +96,7 @@ class ClientConfig:
     triggers: frozenset[Trigger] = frozenset(Trigger)
     quirks: frozenset[Quirk] = frozenset()
     trace: bool = True
-    dialect: SpokenDialect = SpokenDialect.RLAB
+    dialect: SpokenDialect = SpokenDialect.AUTO
     event_sink: EventSink | None = None
     key: Key | None = None
     clock_ms: Callable[[], float] = wall_clock_ms
@@ -110,7 +112,7 @@ class ClientConfig:
         """
         parse_addresses(self.name_servers)
         object.__setattr__(self, "dialect", dialect_of(self.dialect))
-        if self.dialect is not SpokenDialect.RLAB:
+        if self.dialect is SpokenDialect.ROCKETMQ:
             object.__setattr__(self, "trace", False)
         check_quirks(self.quirks, of_client=True)
         for option in fields(self):

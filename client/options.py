@@ -6,7 +6,7 @@ RocketMQ: DefaultMQPushConsumer, DefaultLitePullConsumer.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
 from enum import StrEnum
 from os import PathLike
@@ -35,6 +35,7 @@ from model.limits import (
     POP_INVISIBLE_S,
     PULL_BATCH,
     REBALANCE_INTERVAL_S,
+    ROCKETMQ_LOCK_TRUST_S,
     SHUTDOWN_GRACE_S,
     SUSPEND_S,
 )
@@ -228,13 +229,20 @@ def check_option_names(options: Mapping[str, Any], *records: type[Any]) -> None:
             raise ConfigError(f"unknown option {name!r}" + (f": did you mean {near[0]!r}?" if near else ""))
 
 
-def _works_with_rocketmq(own: MemberOptions) -> bool:
-    return (
-        isinstance(own, ConsumerOptions)
-        and own.mode == ConsumeMode.PULL
-        and own.order == ConsumeOrder.NONE
-        and own.assignment == AssignedBy.CLIENT
-    )
+def fit_for_rocketmq(own: Kind) -> Kind:
+    """The options as they are with servers of RocketMQ, whose locks end sooner than our leases may.
+
+    Raises:
+        ConfigError: an option needs what such servers do not do.
+    """
+    if own.assignment == AssignedBy.BROKER or own.rejoin_within_s:
+        raise ConfigError(
+            "assignment='broker' and rejoin_within_s are not there with servers of RocketMQ: leave them out, or choose "
+            "servers of this project"
+        )
+    if not isinstance(own, ConsumerOptions) or own.order == ConsumeOrder.NONE:
+        return own
+    return replace(own, session_timeout_s=min(own.session_timeout_s, ROCKETMQ_LOCK_TRUST_S))
 
 
 def split_options(
@@ -254,11 +262,8 @@ def split_options(
     names = {field.name for field in fields(kind)}
     config = ClientConfig(name_servers=name_servers, **{k: v for k, v in options.items() if k not in names})
     own = kind(**{k: v for k, v in options.items() if k in names})
-    if config.dialect is not SpokenDialect.RLAB and not _works_with_rocketmq(own):
-        raise ConfigError(
-            f"dialect={config.dialect.value!r} is there for push consumers with mode='pull', order='none' and "
-            "assignment='client' only: such servers grant no leases"
-        )
+    if config.dialect is SpokenDialect.ROCKETMQ:
+        own = fit_for_rocketmq(own)
     if own.model is MessageModel.BROADCASTING and config.instance_name is None:
         raise ConfigError(
             "model=BROADCASTING needs an instance_name that stays the same: the offsets are kept in a folder named "

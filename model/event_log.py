@@ -36,6 +36,7 @@ class EventLog:
             never repeat: the first counts from 1, the next from 1,000,000,001, and so forth.
 
     Attributes:
+        buffered: see above; may change.
         dropped: events lost because they were not taken in time.
     """
 
@@ -52,7 +53,7 @@ class EventLog:
         self.dropped = 0
         self._clock_ms = clock_ms
         self._sink = sink
-        self._buffered = buffered
+        self.buffered = buffered
         self._buffer: deque[Event] = deque(maxlen=MAX_TRACE_BUFFER)
         self._seq = run * RUN_SEQS
 
@@ -67,7 +68,7 @@ class EventLog:
         event = Event(
             self._clock_ms(), self.node, self._seq, kind.value, cause, detail=detail[:MAX_TEXT_CHARS], **fields
         )
-        if self._buffered:
+        if self.buffered:
             self.dropped += len(self._buffer) == self._buffer.maxlen
             self._buffer.append(event)
         if self._sink is not None:

@@ -77,6 +77,7 @@ class ConsumerData:
             time that they get, so that `LAST_OFFSET` is the same moment for all of them.
         suspended: whether this member calls no listeners for now.
         leaseless: whether this member asks for no leases, as RocketMQ's own clients: the broker takes them for it.
+        ordered: whether this member needs locks, because it consumes in order; said to servers of RocketMQ only.
         rejoin_within_s: how long it stays a member after its process has ended, because the process comes back under
             the same client id; 0: not at all.
     """
@@ -93,6 +94,7 @@ class ConsumerData:
     suspended: bool = False
     rejoin_within_s: float = 0.0
     leaseless: bool = False
+    ordered: bool = False
 
     def to_wire(self) -> list[Any]:
         """Flat form for a frame's body."""
@@ -115,6 +117,8 @@ class ConsumerData:
             fields["suspended"] = True
         if self.leaseless:
             fields["leaseless"] = True
+        if self.ordered:
+            fields["ordered"] = True
         if self.rejoin_within_s:
             fields["rejoin_within_s"] = self.rejoin_within_s
         return fields
@@ -168,6 +172,7 @@ class ConsumerData:
             subscriptions=tuple(sorted(subscriptions, key=lambda subscription: subscription.topic)),
             suspended=added.get("suspended") is True,
             leaseless=added.get("leaseless") is True,
+            ordered=added.get("ordered") is True,
             rejoin_within_s=_check_rejoin(added.get("rejoin_within_s", 0.0)),
         )
 

@@ -25,6 +25,10 @@ MAX_ROCKETMQ_HEADER_BYTES = 128 * 1024
 """Longest header of a frame of RocketMQ's protocol: that of a send holds the properties, which have 32 KiB at most."""
 MAX_ROCKETMQ_FIELDS = 256
 """Fields of such a header: a command has up to 20, and hooks of a client may add their own."""
+MAX_ROCKETMQ_BROKERS = 16_384
+"""Addresses of brokers of RocketMQ of which a client keeps the names: routes name them again."""
+ROCKETMQ_LOCK_TRUST_S = 30.0
+"""How long a client counts on a lock of a broker of RocketMQ without a renewal; the broker keeps it for 60 s."""
 WRITE_HIGH_WATER_BYTES = 1024 * 1024
 """Unsent bytes above which a connection is paused: requests wait, and a server stops reading from that peer."""
 WRITE_LOW_WATER_BYTES = 256 * 1024

@@ -28,6 +28,8 @@ logger = logging.getLogger(__name__)
 
 PushHandler = Callable[[str, Command], None]
 """Called with (address, command) for a request that the server pushes; must not block."""
+CodecOf = Callable[[Peer, str], Codec]
+"""Makes the codec of a new connection to an address."""
 
 
 def raise_for_code(response: Command) -> Command:
@@ -87,7 +89,7 @@ class RemotingClient:
         on_lost: Callable[[str], None] | None = None,
         rng: random.Random | None = None,
         key: Key | None = None,
-        codec_of: Callable[[Peer], Codec] | None = None,
+        codec_of: CodecOf | None = None,
     ) -> None:
         if key is not None and codec_of is not None:
             raise ConfigError("a key is proved to servers of this project only: leave it out with another dialect")
@@ -107,6 +109,15 @@ class RemotingClient:
 
     async def __aexit__(self, *_error: object) -> None:
         await self.aclose()
+
+    def speak(self, codec_of: CodecOf | None) -> None:
+        """Use these codecs for all connections that are made from now on; see `codec_of` of the class."""
+        self._codec_of = codec_of
+
+    @property
+    def proves_key(self) -> bool:
+        """Whether it was given a key, which servers of this project know and no others."""
+        return self._key is not None
 
     def connected(self, address: str) -> Connection | None:
         """The open connection to the address, if there is one."""
@@ -175,7 +186,7 @@ class RemotingClient:
                 pause_reads_when_blocked=False,
             )
             if self._codec_of is not None:
-                connection.use(self._codec_of(connection))
+                connection.use(self._codec_of(connection, address))
             return connection
 
         tls = client_context()

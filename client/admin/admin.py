@@ -69,7 +69,7 @@ class Admin(ClientLife):
     Args:
         name_servers: addresses, a string separated by commas or a list.
         timeout_s: per request.
-        dialect: protocol of the servers, `rlab` or `rocketmq`.
+        dialect: protocol of the servers, `rlab`, `rocketmq`, or `auto`, which finds out.
         rng: chooses the name server that is asked first.
         key: proved to every server; without one, that of the environment, if there is any.
 
@@ -89,7 +89,7 @@ class Admin(ClientLife):
         timeout_s: float = REQUEST_TIMEOUT_S,
         rng: Random | None = None,
         key: Key | None = None,
-        dialect: str = SpokenDialect.RLAB,
+        dialect: str = SpokenDialect.AUTO,
     ) -> None:
         self._cluster = ClusterRequests(name_servers, timeout_s, rng or Random(), key, dialect_of(dialect))
 

@@ -52,18 +52,19 @@ class ClusterRequests:
         timeout_s: float,
         rng: Random,
         key: Key | None = None,
-        dialect: SpokenDialect = SpokenDialect.RLAB,
+        dialect: SpokenDialect = SpokenDialect.AUTO,
     ) -> None:
         addresses = parse_addresses(name_servers)
         self.servers = {address: address for address in addresses}
-        self.remoting = RemotingClient(rng=rng, key=key, codec_of=dialect.codec_of)
+        self.remoting = RemotingClient(rng=rng, key=key, codec_of=dialect.codec_of())
         self.name_servers = NameServers(self.remoting, addresses, rng, timeout_s)
         self._timeout_s = timeout_s
+        self.dialect = dialect
 
     async def start(self) -> None:
         """See `Admin.start`."""
         try:
-            await self.name_servers.connect_and_get_own_address()
+            self.dialect, _ = await self.name_servers.find_dialect(self.dialect)
         except BaseException:
             with anyio.CancelScope(shield=True):
                 await self.remoting.aclose()

@@ -11,11 +11,12 @@ import logging
 import os
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 
 import anyio
 
-from client.config import ClientConfig
+from client.config import ClientConfig, SpokenDialect
 from client.instance.background import BackgroundTasks
 from client.instance.broker_reconnector import BrokerReconnector
 from client.instance.heartbeats import Heartbeats
@@ -59,7 +60,7 @@ class ClientInstance:
             on_lost=self._connection_lost,
             rng=config.rng,
             key=config.key,
-            codec_of=config.dialect.codec_of,
+            codec_of=config.dialect.codec_of(),
         )
         addresses = parse_addresses(config.name_servers)
         self.name_servers = NameServers(self.remoting, addresses, config.rng, config.request_timeout_s)
@@ -84,7 +85,12 @@ class ClientInstance:
     async def start(self) -> None:
         """Reach a name server, take a client id, start the background tasks; see `acquire_instance`."""
         try:
-            host = self.config.client_ip or await self.name_servers.connect_and_get_own_address()
+            host = self.config.client_ip
+            if host is None or self.config.dialect is SpokenDialect.AUTO:
+                dialect, own_address = await self.name_servers.find_dialect(self.config.dialect)
+                self.config = replace(self.config, dialect=dialect)
+                self.events.buffered = self.config.trace
+                host = host or own_address
             name = self.config.instance_name or f"{os.getpid()}#{self.config.rng.getrandbits(48):012x}"
             self.client_id = check_id("client id", f"{host}@{name}")
             self.events.node = self.client_id

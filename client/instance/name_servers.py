@@ -10,7 +10,16 @@ from typing import Any
 import anyio
 import msgpack
 
-from model.errors import ConfigError, ConnectFailed, NetworkError, RlabError, ServiceNotAvailable, TopicNotExist
+from client.config import SpokenDialect
+from model.errors import (
+    ConfigError,
+    ConnectFailed,
+    ConnectionLost,
+    NetworkError,
+    RlabError,
+    ServiceNotAvailable,
+    TopicNotExist,
+)
 from model.limits import MAX_SHARED_ROUTES, NAME_SERVER_STARTING_S, ROUTE_RETRY_S
 from model.topic_route import TopicRoute
 from remoting.client import RemotingClient
@@ -30,6 +39,7 @@ class NameServers:
         # The connection of the first answer since `begin_poll` and the version of its table; no connection if a later
         # answer came over another one.
         self._as_of: tuple[Connection | None, object] | None = None
+        self._hung_up = False  # whether any of them has closed a connection instead of an answer
 
     async def request(
         self, code: RequestCode, header: Mapping[str, Any] | None = None, body: bytes | None = None
@@ -50,6 +60,7 @@ class NameServers:
                 answer = await self._remoting.request(address, code, header, body, self._timeout_s)
             except (NetworkError, ServiceNotAvailable) as error:
                 failures.append(f"{address}: {error}")
+                self._hung_up = self._hung_up or isinstance(error, ConnectionLost)
                 not_yet = error if isinstance(error, ServiceNotAvailable) else not_yet
             except RlabError:
                 self._current = index
@@ -109,6 +120,26 @@ class NameServers:
     def _answering(self) -> Connection | None:
         """The connection to the name server that answered last."""
         return self._remoting.connected(self._addresses[self._current])
+
+    async def find_dialect(self, wanted: SpokenDialect) -> tuple[SpokenDialect, str]:
+        """Reach a name server; returns its dialect, the first of ours and RocketMQ's with AUTO, and our own address.
+
+        A name server of RocketMQ closes a connection that begins with our frame, without an answer. Errors are those of
+        `connect_and_get_own_address`.
+        """
+        if wanted is not SpokenDialect.AUTO:
+            return wanted, await self.connect_and_get_own_address()
+        try:
+            return SpokenDialect.RLAB, await self.connect_and_get_own_address()
+        except ConnectFailed as ours:
+            if not self._hung_up or self._remoting.proves_key:
+                raise
+            self._remoting.speak(SpokenDialect.ROCKETMQ.codec_of())
+            try:
+                return SpokenDialect.ROCKETMQ, await self.connect_and_get_own_address()
+            except NetworkError:
+                self._remoting.speak(None)
+                raise ours from None
 
     async def connect_and_get_own_address(self) -> str:
         """Connect to a name server, check that it is one, and return our address as it sees it.

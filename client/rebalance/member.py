@@ -14,7 +14,7 @@ import anyio
 
 from client.allocate import AllocateMessageQueueAveragely, AllocateMessageQueueStrategy
 from client.allocate.strategy import LeftToBroker, usable
-from client.config import ClientConfig
+from client.config import ClientConfig, SpokenDialect
 from client.instance.background import BackgroundTasks
 from client.instance.instance import ClientInstance
 from client.instance.member import ClientLife, GroupMember, ServiceState
@@ -23,7 +23,7 @@ from client.instance.schedule import RebalancePass
 from client.leases.local_offset_store import LocalOffsetStore, offsets_path
 from client.listeners.listener import MessageQueueListener
 from client.listeners.queue_listener_notifier import QueueListenerNotifier
-from client.options import ConsumerOptions
+from client.options import ConsumeOrder, ConsumerOptions, fit_for_rocketmq
 from client.rebalance.broker_assigned_queues import BrokerAssignedQueues
 from client.rebalance.leased_queues import LeasedQueues
 from client.rebalance.ownership import MemberContext, MissedMessages, Popping, QueueOwnership
@@ -98,6 +98,9 @@ class GroupConsumer(ClientLife, GroupMember):
         instance = await acquire_instance(self.config)
         try:
             await self._background.start()
+            if instance.config.dialect is SpokenDialect.ROCKETMQ:
+                self.options = fit_for_rocketmq(self.options)
+                self.session_timeout_s = self.options.session_timeout_s
             self._instance = instance
             context = MemberContext(
                 instance, self.group, self.options, self._background, self._subscription_of, missed=self.missed
@@ -310,6 +313,7 @@ class GroupConsumer(ClientLife, GroupMember):
             strategy=self._strategy.name,
             session_timeout_s=self.options.session_timeout_s,
             rejoin_within_s=self.options.rejoin_within_s,
+            ordered=self.options.order != ConsumeOrder.NONE and instance.config.dialect is SpokenDialect.ROCKETMQ,
             group_created_ms=instance.heartbeats.group_created_ms(self.group),
             subscriptions=tuple(self._subscriptions[topic] for topic in wanted),
         )

@@ -1,5 +1,5 @@
 """Our client at servers of RocketMQ: the dialect the other way round. Pure.
 
-`edge` is one connection, `calls` and `messages` translate the requests, `dialect` says which is whose. Read them in
-this order. Clients import only `dialect`.
+`edge` is one connection, `routes`, `members`, `queues` and `messages` translate the requests, `answers` reads what
+comes back, `dialect` says which is whose. Read `edge`, then `queues`. Clients import only `dialect`.
 """

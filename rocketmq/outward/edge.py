@@ -2,7 +2,7 @@
 
 It is a codec of one connection, as `rocketmq/edge.py` is for a server. A request of ours may take several of
 RocketMQ's, one after another or together: a lease is a committed offset, and where there is none the end of the queue.
-So each request is a generator (`calls.py`), which yields the calls to make and is given their answers. What it returns
+So each request is a generator (`queues.py`), which yields the calls to make and is given their answers. What it returns
 is the answer that the client waits for.
 
     LOCK_BATCH_MQ [["t", 0]]   ->   14 QUERY_CONSUMER_OFFSET   <-  22, there is none
@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from model.errors import RequestCodeNotSupported
-from model.limits import MAX_IN_FLIGHT_REQUESTS
+from model.limits import MAX_IN_FLIGHT_REQUESTS, MAX_ROCKETMQ_BROKERS
 from model.response_code import ResponseCode
 from remoting.codec import Peer
 from remoting.command import ONE_WAY, RESPONSE, Command
@@ -53,25 +53,62 @@ Steps = Generator[list[StockCall], list[Frame], Answered]
 """Yields the calls that are made together; is given their answers, in their order."""
 
 
+class Cluster:
+    """What the connections of one client know together, also after one of them was lost."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, str] = {}  # address of a broker -> its name
+        self._commits: dict[str, dict[tuple[str, str, int], int]] = {}  # by address; group, topic, queue id -> offset
+
+    def know(self, names: Mapping[str, str]) -> None:
+        """Learn the names of brokers by address. Routes say them again and again, so a full table begins anew."""
+        if len(self._names) > MAX_ROCKETMQ_BROKERS:
+            self._names.clear()
+        self._names.update(names)
+
+    def name_of(self, address: str) -> str:
+        """The name of the broker at an address, which a route has said before anybody asks the broker."""
+        return self._names[address]
+
+    def commits(self, address: str, queue: tuple[str, str, int], offset: int, *, is_reset: bool = False) -> None:
+        """Learn that an offset of a queue that this client has is sent to its broker."""
+        offsets = self._commits.setdefault(address, {})
+        offsets[queue] = offset if is_reset else max(offset, offsets.get(queue, 0))
+
+    def committed(self, address: str, *queue: *tuple[str, str, int]) -> int:
+        """The offset of a queue that was sent last since this client has it; 0 if there is none."""
+        return self._commits.get(address, {}).get(queue, 0)
+
+    def forget(self, address: str, *queue: *tuple[str, str, int]) -> None:
+        """Learn that this client has given a queue up."""
+        self._commits.get(address, {}).pop(queue, None)
+
+
 @dataclass(slots=True)
 class Server:
     """What a connection knows: of the server by its answers, of our client by its requests.
 
     Attributes:
+        cluster: what all connections of the client know.
+        address: of the server, as routes have it.
         version: of the server, as the answers say it; 0 before the first one.
         subscribed: group -> topic -> expression, of the last heartbeat.
         starts: group -> where it begins without a committed offset, and at which time in ms.
         client_id: of the last heartbeat.
         producer_group: of the last heartbeat.
         leases: how many were granted.
+        locked: of each group that consumes in order, the queues that it has locks of.
     """
 
+    cluster: Cluster
+    address: str
     version: int = 0
     subscribed: dict[str, dict[str, str]] = field(default_factory=dict)
     starts: dict[str, tuple[str, int]] = field(default_factory=dict)
     client_id: str = ""
     producer_group: str = "DEFAULT_PRODUCER"
     leases: int = 0
+    locked: dict[str, dict[tuple[str, int], None]] = field(default_factory=dict)
 
 
 OutwardTranslator = Callable[[Server, dict[str, Any], bytes], Steps]
@@ -103,12 +140,16 @@ class ClientEdge(FrameReader):
     """The codec of one connection; see the module header. It decodes as well."""
 
     def __init__(
-        self, translators: Mapping[int, OutwardTranslator], pushes: Mapping[int, Listener], peer: Peer
+        self,
+        translators: Mapping[int, OutwardTranslator],
+        pushes: Mapping[int, Listener],
+        peer: Peer,
+        server: Server,
     ) -> None:
         self._translators = translators
         self._pushes = pushes
         self._peer = peer
-        self._server = Server()
+        self._server = server
         super().__init__()
         self._opaque = 0
         self._waiting: dict[int, tuple[_Pending, int]] = {}  # opaque of a call -> its request, place among its calls

@@ -29,7 +29,7 @@ from rocketmq.message import (
     offset_message_id,
     properties_text,
 )
-from rocketmq.outward.calls import good, packed, unpacked
+from rocketmq.outward.answers import good, packed, unpacked
 from rocketmq.outward.edge import Answered, Server, Steps, StockCall
 
 _TIMERS_SINCE = 413
@@ -110,6 +110,7 @@ def pull(server: Server, header: dict[str, Any], body: bytes) -> Steps:
         flags |= _MAY_SUSPEND
     if "commit" in header:
         flags |= _COMMITS
+        server.cluster.commits(server.address, (header["group"], *queue), header["commit"])
     more = {"sysFlag": flags, "commitOffset": header.get("commit", 0), "suspendTimeoutMillis": header["suspend_ms"]}
     [answer] = yield [_pull(server, header["group"], queue, header["offset"], header["max_n"], **more)]
     fields = Fields(good(answer, *_PULL_OUTCOMES).fields)

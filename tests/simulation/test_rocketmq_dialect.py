@@ -82,6 +82,39 @@ def test_members_of_both_protocols_share_the_queues_and_each_message_has_one_of_
     simulate(scenario, brokers=2, seed=4)
 
 
+def test_members_in_order_take_over_by_locks_and_nothing_is_lost_or_out_of_order(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=3)
+        producer = (await cluster.start_producer(dialect="rocketmq")).producer
+        got: dict[str, list[int]] = {}
+        handled: list[int] = []
+
+        async def listen(messages: Sequence[MessageExt]) -> None:
+            await anyio.sleep(0.01)
+            for message in messages:
+                handled.append(message.offset)
+                got.setdefault(str(message.queue), []).append(message.offset)
+
+        members = [
+            await cluster.start_consumer(
+                "g", "t", dialect=dialect, order="queue", consume_from=FIRST, listener=listen, session_timeout_s=90
+            )
+            for dialect in ("rocketmq", "rlab", "rocketmq")
+        ]
+        assert members[0].consumer.session_timeout_s == 30
+        for n in range(150):
+            await producer.send(Message("t", b"%d" % n))
+            if n in (50, 100):
+                await members[n // 50 - 1].stop()
+                await anyio.sleep(25)
+        await anyio.sleep(60)
+        assert sorted(members[2].queues) == [MessageQueue("t", "broker-a", n) for n in range(3)]
+        assert len(handled) == 150
+        assert all(offsets == list(range(len(offsets))) for offsets in got.values())
+
+    simulate(scenario, brokers=1, seed=6)
+
+
 def test_a_member_recovers_from_a_broker_that_is_killed_and_from_a_topic_that_grows(simulate: Simulate) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.create_topic("t", queues=2)

@@ -63,9 +63,9 @@ def test_a_quirk_of_brokers_is_refused() -> None:
         ClientConfig(name_servers="a:1", quirks=frozenset({Quirk.SILENT_EXPIRY}))
 
 
-def test_a_dialect_is_one_of_two_and_clients_of_rocketmq_write_no_trace() -> None:
+def test_a_dialect_is_a_known_one_and_clients_of_rocketmq_write_no_trace() -> None:
     assert ClientConfig(name_servers="h:1").trace
     config = ClientConfig(name_servers="h:1", dialect="rocketmq")  # type: ignore[arg-type]  # text, as users write it
     assert (config.dialect, config.trace) == (SpokenDialect.ROCKETMQ, False)
-    with pytest.raises(ConfigError, match="dialect must be rlab or rocketmq, got 'kafka'"):
+    with pytest.raises(ConfigError, match="dialect must be one of rlab, rocketmq, auto; got 'kafka'"):
         ClientConfig(name_servers="h:1", dialect="kafka")  # type: ignore[arg-type]  # as users may write it

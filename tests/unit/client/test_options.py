@@ -116,12 +116,16 @@ def test_options_of_both_kinds_of_consumers_have_the_same_defaults() -> None:
     assert push.keys() & lite.keys() - shared.keys() == {"auto_commit"}
 
 
-@pytest.mark.parametrize(
-    "options",
-    [{"order": "queue"}, {"mode": "pop"}, {"assignment": AssignedBy.BROKER}],
-    ids=lambda each: next(iter(each)),
-)
-def test_what_needs_leases_is_refused_with_servers_that_grant_none(options: dict[str, Any]) -> None:
-    split_options(ConsumerOptions, "h:1", {"dialect": "rocketmq"})
-    with pytest.raises(ConfigError, match="dialect='rocketmq' is there for push consumers with mode='pull'"):
+@pytest.mark.parametrize("options", [{"assignment": AssignedBy.BROKER}, {"rejoin_within_s": 5.0}])
+def test_what_only_servers_of_this_project_do_is_refused_with_those_of_rocketmq(options: dict[str, Any]) -> None:
+    split_options(ConsumerOptions, "h:1", options)
+    with pytest.raises(ConfigError, match="not there with servers of RocketMQ"):
         split_options(ConsumerOptions, "h:1", {"dialect": "rocketmq", **options})
+
+
+def test_a_member_in_order_counts_on_a_lock_of_rocketmq_for_half_a_minute_at_most() -> None:
+    for order, expected in (("none", 90), ("queue", 30), ("key", 30)):
+        options = {"dialect": "rocketmq", "order": order, "session_timeout_s": 90}
+        assert split_options(ConsumerOptions, "h:1", options)[1].session_timeout_s == expected
+    options = {"dialect": "rocketmq", "order": "queue", "session_timeout_s": 10}
+    assert split_options(ConsumerOptions, "h:1", options)[1].session_timeout_s == 10

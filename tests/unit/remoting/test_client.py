@@ -18,7 +18,7 @@ from remoting.connection import Connection
 from remoting.request_code import RequestCode
 from remoting.security.key import Key
 from remoting.server import RemotingServer, serve
-from rocketmq.outward.dialect import client_codec
+from rocketmq.outward.dialect import OutwardDialect
 from simulation.kernel.run import Simulation, run_simulation
 
 SERVER, NOBODY = "10.0.0.1:9876", "10.0.0.1:1"
@@ -342,4 +342,4 @@ def test_a_request_that_a_late_server_refuses_is_sent_again_after_a_pause_that_o
 
 def test_a_key_is_of_no_use_to_servers_of_another_dialect() -> None:
     with pytest.raises(ConfigError, match="leave it out with another dialect"):
-        RemotingClient(key=Key("alice", bytes(32)), codec_of=client_codec)
+        RemotingClient(key=Key("alice", bytes(32)), codec_of=OutwardDialect().codec)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from itertools import count
@@ -9,6 +10,7 @@ import anyio
 import msgpack
 import pytest
 
+from client.config import SpokenDialect
 from client.instance.name_servers import NameServers
 from model.errors import ConfigError, ConnectFailed, InvalidParameter, ServiceNotAvailable, TopicNotExist
 from model.topic_route import TopicRoute
@@ -17,6 +19,7 @@ from remoting.command import Command, Reply
 from remoting.connection import Connection
 from remoting.request_code import RequestCode
 from remoting.server import serve
+from rocketmq.frame import RESPONSE_BIT, Frame, FrameDecoder, encode_frame
 from simulation.kernel.run import Simulation, run_simulation
 
 ADDRESSES = ("n1:9876", "n2:9876", "n3:9876")
@@ -227,5 +230,49 @@ def test_the_address_of_a_broker_is_refused_as_that_of_a_name_server() -> None:
     async def scenario(simulation: Simulation) -> None:
         with pytest.raises(ConfigError, match="n2:9876 is broker 'n2:9876', not a name server"):
             await world.servers(first=1).connect_and_get_own_address()
+
+    world.run(scenario)
+
+
+class OnlyRocketmq(asyncio.Protocol):
+    """A name server that closes a connection whose first frame is not RocketMQ's, and else knows the cluster."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport
+        self._frames = FrameDecoder()
+
+    def data_received(self, data: bytes) -> None:
+        assert isinstance(self.transport, asyncio.Transport)
+        for frame in self._frames.feed(data):
+            self.transport.write(encode_frame(Frame(0, RESPONSE_BIT, frame.opaque, {})))
+        if self._frames.error is not None:
+            self.transport.close()
+
+
+@pytest.mark.parametrize("wanted", [SpokenDialect.AUTO, SpokenDialect.ROCKETMQ])
+def test_servers_that_hang_up_on_our_protocol_are_asked_in_rocketmqs(wanted: SpokenDialect) -> None:
+    async def main(simulation: Simulation) -> None:
+        server = await asyncio.get_running_loop().create_server(OnlyRocketmq, "n1", 9876)
+        async with RemotingClient(rng=Random(1), codec_of=wanted.codec_of()) as remoting:
+            servers = NameServers(remoting, ADDRESSES[:1], Random(1), TIMEOUT_S)
+            found, host = await servers.find_dialect(wanted)
+            assert (found, bool(host)) == (SpokenDialect.ROCKETMQ, True)
+        server.close()
+        await anyio.sleep(1)  # until it has seen that its connections are closed
+
+    run_simulation(main)
+
+
+@pytest.mark.parametrize("down", [(), ADDRESSES])
+def test_servers_of_ours_and_those_that_are_away_are_not_asked_in_another_protocol(down: tuple[str, ...]) -> None:
+    world = World(down=down)
+
+    async def scenario(simulation: Simulation) -> None:
+        servers = world.servers()
+        if down:
+            with pytest.raises(ConnectFailed, match="cannot connect"):
+                await servers.find_dialect(SpokenDialect.AUTO)
+        else:
+            assert (await servers.find_dialect(SpokenDialect.AUTO))[0] is SpokenDialect.RLAB
 
     world.run(scenario)

@@ -15,7 +15,7 @@ from remoting.codec import Codec, Decoder
 from remoting.command import ONE_WAY, REQUEST, RESPONSE, Command
 from remoting.request_code import RequestCode
 from rocketmq.frame import ONE_WAY_BIT, RESPONSE_BIT, Frame, FrameDecoder, encode_frame
-from rocketmq.outward.dialect import client_codec
+from rocketmq.outward.dialect import OutwardDialect
 
 
 class Server:
@@ -23,8 +23,10 @@ class Server:
 
     peer, number, local_host, local_port = "10.0.0.1:10911", 1, "10.0.0.2", 1
 
-    def __init__(self) -> None:
-        self.edge = client_codec(self)
+    def __init__(self, dialect: OutwardDialect | None = None) -> None:
+        dialect = dialect or OutwardDialect()
+        self.edge = dialect.codec(self, self.peer)
+        self.edge._server.cluster.know({self.peer: "broker-a"})
         self.asked: list[Frame] = []
         self._decoder = FrameDecoder()
 

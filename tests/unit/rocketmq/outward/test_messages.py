@@ -15,8 +15,9 @@ from remoting.request_code import RequestCode
 from rocketmq.frame import Frame, encode_frame
 from rocketmq.message import Host, StoredMessage, batch_entries, encode_message, parse_properties
 from rocketmq.pulling import message_of
-from tests.unit.rocketmq.outward.test_calls import asked, joined
 from tests.unit.rocketmq.outward.test_edge import Server
+from tests.unit.rocketmq.outward.test_members import joined
+from tests.unit.rocketmq.outward.test_routes import asked
 
 QUEUE = {"topic": "t", "queue_id": 0}
 STORE = Host(b"\x0a\x00\x00\x01", 10911)

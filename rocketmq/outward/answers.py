@@ -1,0 +1,52 @@
+"""Reads the answers of RocketMQ's servers, and packs what our client gets instead. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import msgpack
+
+from rocketmq.frame import Frame
+from rocketmq.outward.edge import Refused
+
+_NUMBER_AS_KEY = re.compile(r"([{,])(-?\d+):")
+_OBJECT_AS_KEY = re.compile(r"([{,])(\{[^{}]*\}):")
+
+
+def good(frame: Frame, *others: int) -> Frame:
+    """The answer, if its code is success or one of the others."""
+    if frame.code and frame.code not in others:
+        raise Refused(frame)
+    return frame
+
+
+def json_of(frame: Frame) -> Any:
+    """The body of an answer, in which keys may have no quotation marks.
+
+    Servers write {"brokerAddrs":{0:"h:1"}} and {"offsetTable":{{"brokerName":"b","queueId":0,"topic":"t"}:{...}}}.
+    """
+    text = (good(frame).body or b"{}").decode()
+    try:
+        return json.loads(text)
+    except ValueError:
+        text = _OBJECT_AS_KEY.sub(lambda found: f"{found[1]}{json.dumps(found[2])}:", text)
+        return json.loads(_NUMBER_AS_KEY.sub(r'\1"\2":', text))
+
+
+def by_queue(table: dict[str, Any]) -> dict[tuple[str, int], Any]:
+    """A table whose keys are queues, by topic and queue id."""
+    queues = {name: json.loads(name) for name in table}
+    return {(queue["topic"], queue["queueId"]): table[name] for name, queue in queues.items()}
+
+
+def packed(value: object) -> bytes:
+    """A body of ours."""
+    written: bytes = msgpack.packb(value)
+    return written
+
+
+def unpacked(body: bytes) -> Any:
+    """What a body of ours holds."""
+    return msgpack.unpackb(body)

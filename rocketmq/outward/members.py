@@ -1,0 +1,112 @@
+"""The membership of our client in groups of RocketMQ's brokers: heartbeats, leaving, and who else is there. Pure.
+
+The other direction of `rocketmq/joining.py`. A server of RocketMQ knows of members only their ids, so all of them count
+as subscribers of what this member subscribes to.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import Any
+
+from model.heartbeat import ConsumeFrom, ConsumerData, ConsumeType, HeartbeatData
+from model.message import tag_hash
+from remoting.request_code import RequestCode
+from rocketmq.fields import Fields, json_bytes
+from rocketmq.frame import Frame
+from rocketmq.outward.answers import good, json_of, packed, unpacked
+from rocketmq.outward.edge import Answered, Server, Steps, StockCall
+from rocketmq.outward.queues import lock_call, locked_in
+
+_FROM = {
+    ConsumeFrom.LAST_OFFSET: "CONSUME_FROM_LAST_OFFSET",
+    ConsumeFrom.FIRST_OFFSET: "CONSUME_FROM_FIRST_OFFSET",
+    ConsumeFrom.TIMESTAMP: "CONSUME_FROM_TIMESTAMP",
+}
+_TYPES = {
+    ConsumeType.ACTIVELY: "CONSUME_ACTIVELY",
+    ConsumeType.PASSIVELY: "CONSUME_PASSIVELY",
+    ConsumeType.POP: "CONSUME_PASSIVELY",  # as Java's: its name for POP breaks tools of 4.9
+}
+_MAX_VERSION = 2**31
+
+
+def heartbeat(server: Server, header: dict[str, Any], body: bytes) -> Steps:
+    """All groups of a client, joined one after another by whoever listens; the locks that it has are renewed.
+
+    A lock that is gone ends the session of its group, as on our brokers: the client asks for its queues again.
+    """
+    beat = HeartbeatData.from_wire(unpacked(body))
+    server.client_id = beat.client_id
+    server.producer_group = next(iter(beat.producer_groups), server.producer_group)
+    known = set(server.subscribed)
+    server.subscribed = {
+        each.group: {one.topic: one.expression for one in each.subscriptions} for each in beat.consumers
+    }
+    server.starts = {each.group: (each.consume_from.value, each.consume_timestamp_ms) for each in beat.consumers}
+    server.locked = {each.group: server.locked.get(each.group, {}) for each in beat.consumers if each.ordered}
+    said = {
+        "clientID": beat.client_id,
+        "consumerDataSet": [_consumer(each) for each in beat.consumers],
+        "producerDataSet": [{"groupName": group} for group in beat.producer_groups],
+    }
+    locked = {group: list(queues) for group, queues in server.locked.items() if queues}
+    answer, *renewed = yield [
+        StockCall(RequestCode.HEART_BEAT, {}, json_bytes(said)),
+        *(lock_call(server, group, queues) for group, queues in locked.items()),
+    ]
+    good(answer)
+    lost: list[str] = []
+    for (group, queues), frame in zip(locked.items(), renewed, strict=True):
+        gone = set(queues) - locked_in(frame)
+        for queue in gone:
+            server.locked.get(group, {}).pop(queue, None)
+        lost += [group] if gone else []
+    new = {each.group: each.group not in known or each.group in lost for each in beat.consumers}
+    return Answered({"groups": {group: [0, 0, is_new] for group, is_new in new.items()}})
+
+
+def _consumer(data: ConsumerData) -> dict[str, object]:
+    return {
+        "groupName": data.group,
+        "consumeType": _TYPES[data.consume_type],
+        "messageModel": data.model.value,
+        "consumeFromWhere": _FROM[data.consume_from],
+        "unitMode": False,
+        "subscriptionDataSet": [
+            {
+                **{"topic": one.topic, "subString": one.expression, "subVersion": one.version},
+                **{"expressionType": "TAG", "classFilterMode": False},
+                "tagsSet": sorted(one.tags or ()),
+                "codeSet": sorted(map(tag_hash, one.tags or ())),
+            }
+            for one in data.subscriptions
+        ],
+    }
+
+
+def leave(server: Server, header: dict[str, Any], body: bytes) -> Steps:
+    """A client that leaves groups."""
+    answers = yield [
+        StockCall(RequestCode.UNREGISTER_CLIENT, {"clientID": header["client_id"], "consumerGroup": group})
+        for group in header["groups"] or [""]
+    ]
+    for answer in answers:
+        good(answer)
+    return Answered({})
+
+
+def members(server: Server, header: dict[str, Any], body: bytes) -> Steps:
+    """The members of a group. Their ids make the version: whoever asks, equal lists have equal versions."""
+    group = header["group"]
+    [answer] = yield [StockCall(RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": group})]
+    ids = sorted(json_of(answer)["consumerIdList"])
+    topics = sorted(server.subscribed.get(group, {}))
+    version = zlib.crc32("\n".join((*topics, "", *ids)).encode()) % _MAX_VERSION
+    return Answered({"version": version}, packed([version, [[topics, ids]]]))
+
+
+def members_changed(server: Server, frame: Frame) -> tuple[int, dict[str, Any]]:
+    """A notification that a group has changed, which does not say to what."""
+    header = {"group": Fields(frame.fields).text("consumerGroup"), "version": -1, "cause": ""}
+    return RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, header

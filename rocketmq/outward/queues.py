@@ -1,0 +1,165 @@
+"""Queues of our client at RocketMQ's brokers: locks, committed offsets, and questions about offsets. Pure.
+
+A broker of RocketMQ grants no leases. A member that consumes in order gets its locks instead, which last 60 s, and are
+renewed with each heartbeat; any other gets the queues that it asks for. RocketMQ: RebalanceImpl.lock,
+RebalancePushImpl.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable
+from typing import Any
+
+from model.heartbeat import ConsumeFrom
+from model.names import is_retry_topic
+from model.response_code import ResponseCode
+from remoting.request_code import RequestCode
+from rocketmq.fields import Fields, json_bytes
+from rocketmq.frame import Frame
+from rocketmq.outward.answers import good, json_of, packed, unpacked
+from rocketmq.outward.edge import Answered, Refused, Server, Steps, StockCall
+
+
+def _queue(topic: str, queue_id: int) -> dict[str, object]:
+    return {"topic": topic, "queueId": queue_id}
+
+
+def _of_broker(server: Server, queues: Iterable[tuple[str, int]]) -> list[dict[str, object]]:
+    name = server.cluster.name_of(server.address)
+    return [{"topic": topic, "brokerName": name, "queueId": queue_id} for topic, queue_id in queues]
+
+
+def lock_call(
+    server: Server, group: str, queues: Iterable[tuple[str, int]], code: RequestCode = RequestCode.LOCK_BATCH_MQ
+) -> StockCall:
+    """A call that locks queues, renews their locks, or ends them. RocketMQ: LockBatchRequestBody."""
+    said = {"consumerGroup": group, "clientId": server.client_id, "mqSet": _of_broker(server, queues)}
+    return StockCall(code, {}, json_bytes(said))
+
+
+def locked_in(answer: Frame) -> set[tuple[str, int]]:
+    """The queues whose lock was granted or renewed."""
+    return {(queue["topic"], queue["queueId"]) for queue in json_of(answer).get("lockOKMQSet", ())}
+
+
+def lock(server: Server, header: dict[str, Any], body: bytes) -> Steps:
+    """The queues that are asked for, from the committed offset of each, or from where the group begins.
+
+    A group that consumes in order locks them first; the others get what they ask for.
+    """
+    group, rows = header["group"], [(topic, queue_id) for topic, queue_id in unpacked(body)]
+    refused: list[tuple[str, int]] = []
+    if group in server.locked:
+        [answer] = yield [lock_call(server, group, rows)]
+        granted = locked_in(answer)
+        refused = [queue for queue in rows if queue not in granted]
+        rows = [queue for queue in rows if queue in granted]
+        server.locked.setdefault(group, {}).update(dict.fromkeys(rows))
+        for queue in refused:
+            server.cluster.forget(server.address, group, *queue)  # another member goes on with it
+    offsets: dict[tuple[str, int], int] = {}
+    if rows:
+        answers = yield [_offset_call(group, *queue) for queue in rows]
+        for queue, answer in zip(rows, answers, strict=True):
+            if good(answer, ResponseCode.QUERY_NOT_FOUND).code == 0:
+                offsets[queue] = Fields(answer.fields).number("offset")
+    new = [queue for queue in rows if queue not in offsets]
+    if new:
+        answers = yield [_start(server, group, *queue) for queue in new]
+        for queue, answer in zip(new, answers, strict=True):
+            offsets[queue] = Fields(good(answer).fields).number("offset")
+    leases: list[list[Any]] = []
+    for topic, queue_id in rows:
+        server.leases += 1
+        # A broker that was killed has forgotten the commits of its last seconds, which this client has not.
+        offset = max(offsets[topic, queue_id], server.cluster.committed(server.address, group, topic, queue_id))
+        leases.append([topic, queue_id, server.leases, offset])
+    return Answered({}, packed([leases, [[*queue, ""] for queue in refused]]))
+
+
+def _offset_call(group: str, topic: str, queue_id: int) -> StockCall:
+    return StockCall(RequestCode.QUERY_CONSUMER_OFFSET, {"consumerGroup": group, **_queue(topic, queue_id)})
+
+
+def _start(server: Server, group: str, topic: str, queue_id: int) -> StockCall:
+    """The question for the offset at which a group begins. RocketMQ: RebalancePushImpl.computePullFromWhere."""
+    start, timestamp_ms = server.starts.get(group, (ConsumeFrom.LAST_OFFSET.value, 0))
+    if is_retry_topic(topic) or start == ConsumeFrom.FIRST_OFFSET.value:
+        return StockCall(RequestCode.GET_MIN_OFFSET, _queue(topic, queue_id))
+    if start == ConsumeFrom.TIMESTAMP.value:
+        fields = {**_queue(topic, queue_id), "timestamp": timestamp_ms}
+        return StockCall(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, fields)
+    return StockCall(RequestCode.GET_MAX_OFFSET, _queue(topic, queue_id))
+
+
+def commit(server: Server, header: dict[str, Any], body: bytes) -> Steps:
+    """Commits of queues; the answer names the refused ones."""
+    group, rows = header["group"], unpacked(body)
+    refused = yield from _commits(server, group, rows, is_reset=bool(header.get("reset")))
+    if refused is None:
+        # Nothing to say, but an answer is expected: a cheap question brings one.
+        yield [StockCall(RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": group})]
+    return Answered({}, packed(refused or []))
+
+
+def unlock(server: Server, header: dict[str, Any], body: bytes) -> Steps:
+    """Queues that are given up: the last commit of each, and then the end of its lock, if there is one."""
+    group, rows = header["group"], unpacked(body)
+    held = server.locked.get(group, {})
+    ended = [(topic, queue_id) for topic, queue_id, *_ in rows if held.pop((topic, queue_id), 0) is None]
+    refused = yield from _commits(server, group, rows, is_reset=False)
+    for topic, queue_id, *_ in rows:
+        server.cluster.forget(server.address, group, topic, queue_id)
+    if ended:
+        [answer] = yield [lock_call(server, group, ended, RequestCode.UNLOCK_BATCH_MQ)]
+        good(answer)
+    elif refused is None:
+        yield [StockCall(RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": group})]
+    return Answered({}, packed(refused or []))
+
+
+def _commits(
+    server: Server, group: str, rows: list[list[Any]], *, is_reset: bool
+) -> Generator[list[StockCall], list[Frame], list[list[Any]] | None]:
+    """Commit what there is; returns the refused rows, or None if there was nothing."""
+    rows = [row for row in rows if row[2] >= 0]
+    if not rows:
+        return None
+    calls = []
+    for topic, queue_id, offset, _ in rows:
+        server.cluster.commits(server.address, (group, topic, queue_id), offset, is_reset=is_reset)
+        fields = {"consumerGroup": group, **_queue(topic, queue_id), "commitOffset": offset}
+        calls.append(StockCall(RequestCode.UPDATE_CONSUMER_OFFSET, fields))
+    answers = yield calls
+    return [
+        [row[0], row[1], Refused(answer).code, answer.remark or ""]
+        for row, answer in zip(rows, answers, strict=True)
+        if answer.code
+    ]
+
+
+def _offset(call: StockCall, **more: int) -> Steps:
+    """The offset that a call is answered with."""
+    [answer] = yield [call]
+    return Answered({"offset": Fields(good(answer).fields).number("offset"), **more})
+
+
+def committed(server: Server, header: dict[str, Any], body: bytes) -> Steps:
+    """The committed offset of a group."""
+    return _offset(_offset_call(header["group"], header["topic"], header["queue_id"]))
+
+
+def max_offset(server: Server, header: dict[str, Any], body: bytes) -> Steps:
+    """The end of a queue; RocketMQ has no numbers of topics."""
+    return _offset(StockCall(RequestCode.GET_MAX_OFFSET, _queue(header["topic"], header["queue_id"])), topic_id=0)
+
+
+def min_offset(server: Server, header: dict[str, Any], body: bytes) -> Steps:
+    """The beginning of a queue."""
+    return _offset(StockCall(RequestCode.GET_MIN_OFFSET, _queue(header["topic"], header["queue_id"])))
+
+
+def search_offset(server: Server, header: dict[str, Any], body: bytes) -> Steps:
+    """The first offset that is stored at or after a time."""
+    fields = {**_queue(header["topic"], header["queue_id"]), "timestamp": header["timestamp_ms"]}
+    return _offset(StockCall(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, fields))

@@ -1,0 +1,65 @@
+"""What our client asks name servers, and topics that it creates, as calls of RocketMQ's servers. Pure.
+
+The other direction of `rocketmq/routes.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from model.names import TEMPLATE_TOPIC
+from remoting.request_code import RequestCode
+from rocketmq.outward.answers import good, json_of, packed
+from rocketmq.outward.edge import Answered, Server, Steps, StockCall
+
+_STANDARD_JSON = {"acceptStandardJsonOnly": True}
+
+
+def _broker(server: Server, data: dict[str, Any]) -> list[Any]:
+    addresses = sorted((int(broker_id), address) for broker_id, address in data["brokerAddrs"].items())
+    server.cluster.know({address: data["brokerName"] for _, address in addresses})
+    return [data.get("cluster", ""), data["brokerName"], addresses]
+
+
+def state(server: Server, header: dict[str, Any], body: bytes) -> Steps:
+    """Whether a server is a name server: only those know the brokers."""
+    [answer] = yield [StockCall(RequestCode.GET_BROKER_CLUSTER_INFO)]
+    return Answered({"kind": "broker" if answer.code else "namesrv", "name": "of RocketMQ"})
+
+
+def route(server: Server, header: dict[str, Any], body: bytes) -> Steps:
+    """The route of a topic."""
+    [answer] = yield [StockCall(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": header["topic"], **_STANDARD_JSON})]
+    found = json_of(answer)
+    queues = [[q["brokerName"], q["readQueueNums"], q["writeQueueNums"], q["perm"] & 7] for q in found["queueDatas"]]
+    brokers = [_broker(server, each) for each in found["brokerDatas"]]
+    return Answered({}, packed({"topic": header["topic"], "queues": queues, "brokers": brokers}))
+
+
+def brokers(server: Server, header: dict[str, Any], body: bytes) -> Steps:
+    """All brokers."""
+    [answer] = yield [StockCall(RequestCode.GET_BROKER_CLUSTER_INFO)]
+    return Answered({}, packed([_broker(server, each) for each in json_of(answer)["brokerAddrTable"].values()]))
+
+
+def topics(server: Server, header: dict[str, Any], body: bytes) -> Steps:
+    """All topics."""
+    [answer] = yield [StockCall(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)]
+    return Answered({}, packed(sorted(json_of(answer)["topicList"])))
+
+
+def put_topic(server: Server, header: dict[str, Any], body: bytes) -> Steps:
+    """Create or change a topic, at a broker."""
+    fields = {
+        "topic": header["topic"],
+        "defaultTopic": TEMPLATE_TOPIC,
+        "readQueueNums": header["read_queue_nums"],
+        "writeQueueNums": header["write_queue_nums"],
+        "perm": header["perm"],
+        "topicFilterType": "SINGLE_TAG",
+        "topicSysFlag": 0,
+        "order": False,
+    }
+    [answer] = yield [StockCall(RequestCode.UPDATE_AND_CREATE_TOPIC, fields)]
+    good(answer)
+    return Answered({})

@@ -1,0 +1,74 @@
+"""The membership of our client in a group of a broker of RocketMQ."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgpack
+
+from remoting.request_code import RequestCode
+from rocketmq.frame import Frame
+from tests.unit.rocketmq.outward.test_edge import Server
+
+
+def joined(consume_from: str = "LAST_OFFSET", timestamp_ms: int = 0, *, ordered: bool = False) -> Server:
+    """A server that has a member's heartbeat."""
+    server = Server()
+    [call] = beat(server, consume_from, timestamp_ms, ordered=ordered)
+    said = json.loads(call.body or b"")
+    assert (said["clientID"], said["producerDataSet"]) == ("c@1", [{"groupName": "p"}])
+    [consumer] = said["consumerDataSet"]
+    assert consumer["subscriptionDataSet"][0]["codeSet"] == [97, 98]
+    server.say(call)
+    return server
+
+
+def beat(
+    server: Server, consume_from: str = "LAST_OFFSET", timestamp_ms: int = 0, *, ordered: bool = False
+) -> list[Frame]:
+    """The calls of a heartbeat."""
+    row = ["g", "PASSIVELY", "CLUSTERING", consume_from, "AVG", 30.0, timestamp_ms, 0, [["t", "a || b", 1]]]
+    said = {"client_id": "c@1", "producers": ["p"], "epoch": "", "consumers": [row]}
+    return list(server.ask(RequestCode.HEART_BEAT, {}, {**said, "added": {"g": {"ordered": ordered}}}))
+
+
+def locks(*queue_ids: int) -> bytes:
+    """What a broker answers of locks that are granted."""
+    queues = [{"topic": "t", "brokerName": "broker-a", "queueId": queue_id} for queue_id in queue_ids]
+    return json.dumps({"lockOKMQSet": queues}).encode()
+
+
+def test_equal_member_lists_have_equal_versions_and_others_do_not() -> None:
+    def listed(*ids: str) -> list[Any]:
+        server = joined()
+        [call] = server.ask(RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"group": "g", "known_version": -1})
+        [command] = server.say(call, body=json.dumps({"consumerIdList": ids}).encode())
+        view: Any = msgpack.unpackb(command.body or b"")
+        assert command.header == {"version": view[0]}
+        return list(view)
+
+    one, same, other = listed("b", "a"), listed("a", "b"), listed("a", "c")
+    assert one == same
+    assert one[1] == [[["t"], ["a", "b"]]]
+    assert one[0] != other[0]
+
+
+def test_a_heartbeat_renews_the_locks_and_one_that_is_gone_ends_the_session() -> None:
+    server = joined(ordered=True)
+    [lock] = server.ask(RequestCode.LOCK_BATCH_MQ, {"group": "g"}, [["t", 0], ["t", 1]])
+    server.say(lock, body=locks(0, 1))
+    for offset in list(server.asked):
+        server.say(offset, offset=5)
+    heartbeat, renewal = beat(server, ordered=True)
+    assert (heartbeat.code, renewal.code) == (34, 41)
+    assert {queue["queueId"] for queue in json.loads(renewal.body or b"")["mqSet"]} == {0, 1}
+    server.say(heartbeat)
+    [command] = server.say(renewal, body=locks(0, 1))
+    assert command.header == {"groups": {"g": [0, 0, False]}}
+    heartbeat, renewal = beat(server, ordered=True)
+    server.say(heartbeat)
+    [command] = server.say(renewal, body=locks(1))
+    assert command.header == {"groups": {"g": [0, 0, True]}}
+    _, renewal = beat(server, ordered=True)
+    assert [queue["queueId"] for queue in json.loads(renewal.body or b"")["mqSet"]] == [1]

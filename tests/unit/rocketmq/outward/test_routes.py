@@ -1,0 +1,38 @@
+"""The questions of our client to name servers, and what servers of RocketMQ answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgpack
+import pytest
+
+from remoting.request_code import RequestCode
+from rocketmq.frame import Frame
+from tests.unit.rocketmq.outward.test_edge import Server
+
+
+def asked(code: int, header: dict[str, Any], body: object = None) -> tuple[Server, Frame]:
+    server = Server()
+    [call] = server.ask(code, header, body)
+    return server, call
+
+
+@pytest.mark.parametrize("key", ["0", '"0"'])
+def test_a_route_is_read_in_standard_json_and_as_old_servers_write_it(key: str) -> None:
+    server, call = asked(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "t"})
+    assert (call.code, call.fields["topic"]) == (105, "t")
+    queues = '[{"brokerName":"a","perm":6,"readQueueNums":4,"writeQueueNums":2,"topicSysFlag":0}]'
+    brokers = f'[{{"brokerAddrs":{{{key}:"10.0.0.1:10911"}},"brokerName":"a","cluster":"c"}}]'
+    [command] = server.say(call, body=f'{{"brokerDatas":{brokers},"queueDatas":{queues}}}'.encode())
+    assert msgpack.unpackb(command.body or b"") == {
+        "topic": "t",
+        "queues": [["a", 4, 2, 6]],
+        "brokers": [["c", "a", [[0, "10.0.0.1:10911"]]]],
+    }
+
+
+@pytest.mark.parametrize(("code", "kind"), [(0, "namesrv"), (3, "broker")])
+def test_a_name_server_is_told_from_a_broker_by_what_it_knows(code: int, kind: str) -> None:
+    server, call = asked(RequestCode.GET_SERVER_STATE, {})
+    assert server.say(call, code)[0].header["kind"] == kind
