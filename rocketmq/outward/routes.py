@@ -1,4 +1,4 @@
-"""What our client asks name servers, and topics that it creates, as calls of RocketMQ's servers. Pure.
+"""Routes, brokers and topics: the questions of our client to name servers as calls of RocketMQ's. Pure.
 
 The other direction of `rocketmq/routes.py`.
 """
