@@ -27,6 +27,8 @@ MAX_ROCKETMQ_FIELDS = 256
 """Fields of such a header: a command has up to 20, and hooks of a client may add their own."""
 MAX_ROCKETMQ_BROKERS = 16_384
 """Addresses of brokers of RocketMQ of which a client keeps the names: routes name them again."""
+MAX_ROCKETMQ_HANDLES = 65_536
+"""Receipt handles of POP at brokers of RocketMQ that a client keeps: one for each batch of a queue."""
 ROCKETMQ_LOCK_TRUST_S = 30.0
 """How long a client counts on a lock of a broker of RocketMQ without a renewal; the broker keeps it for 60 s."""
 WRITE_HIGH_WATER_BYTES = 1024 * 1024

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from remoting.codec import Peer
 from remoting.request_code import RequestCode
-from rocketmq.outward import members, messages, queues, routes
+from rocketmq.outward import admin, members, messages, pops, queues, routes
 from rocketmq.outward.edge import ClientEdge, Cluster, Listener, OutwardTranslator, Server
 
 _OF_CLIENT: dict[int, OutwardTranslator] = {
@@ -27,6 +27,18 @@ _OF_CLIENT: dict[int, OutwardTranslator] = {
     RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: queues.search_offset,
     RequestCode.PULL_MESSAGE: messages.pull,
     RequestCode.CONSUMER_SEND_MSG_BACK: messages.send_back,
+    RequestCode.GET_GROUP_LIST: admin.groups,
+    RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: admin.settings,
+    RequestCode.GET_CONSUMER_CONNECTION_LIST: admin.connections,
+    RequestCode.GET_CONSUME_STATS: admin.progress,
+    RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: admin.reset,
+    RequestCode.QUERY_MESSAGE: admin.query_message,
+    RequestCode.DELETE_TOPIC_IN_BROKER: admin.delete_topic,
+    RequestCode.DELETE_TOPIC_IN_NAMESRV: admin.forget_topic,
+    RequestCode.POP_MESSAGE: pops.pop,
+    RequestCode.ACK_MESSAGE: pops.acknowledge,
+    RequestCode.BATCH_ACK_MESSAGE: pops.acknowledge,
+    RequestCode.CHANGE_MESSAGE_INVISIBLETIME: pops.change_invisible_time,
 }
 _OF_BROKER: dict[int, Listener] = {RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: members.members_changed}
 

@@ -18,10 +18,10 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
-from model.errors import RequestCodeNotSupported
-from model.limits import MAX_IN_FLIGHT_REQUESTS, MAX_ROCKETMQ_BROKERS
+from model.errors import RequestCodeNotSupported, RlabError
+from model.limits import MAX_IN_FLIGHT_REQUESTS, MAX_ROCKETMQ_BROKERS, MAX_ROCKETMQ_HANDLES
 from model.response_code import ResponseCode
 from remoting.codec import Peer
 from remoting.command import ONE_WAY, RESPONSE, Command
@@ -49,22 +49,49 @@ class Answered(NamedTuple):
     code: int = 0
 
 
-Steps = Generator[list[StockCall], list[Frame], Answered]
+T = TypeVar("T")
+Calls = Generator[list[StockCall], list[Frame], T]
 """Yields the calls that are made together; is given their answers, in their order."""
+Steps = Calls[Answered]
 
 
 class Cluster:
     """What the connections of one client know together, also after one of them was lost."""
 
     def __init__(self) -> None:
+        self._topics: dict[str, dict[str, int]] = {}  # topic -> broker name -> queues that can be read
         self._names: dict[str, str] = {}  # address of a broker -> its name
+        self._handles: dict[int, tuple[str, ...]] = {}
+        self._n_handles = 0
         self._commits: dict[str, dict[tuple[str, str, int], int]] = {}  # by address; group, topic, queue id -> offset
+
+    def keep(self, handle: tuple[str, ...]) -> int:
+        """Keep the words of a receipt handle of POP; returns the number under which they are."""
+        self._n_handles += 1
+        self._handles[self._n_handles] = handle
+        if len(self._handles) > MAX_ROCKETMQ_HANDLES:
+            del self._handles[next(iter(self._handles))]  # its invisible time ended long ago
+        return self._n_handles
+
+    def handle(self, number: int) -> tuple[str, ...] | None:
+        """The words of a receipt handle; None if they are not kept any more."""
+        return self._handles.get(number)
 
     def know(self, names: Mapping[str, str]) -> None:
         """Learn the names of brokers by address. Routes say them again and again, so a full table begins anew."""
         if len(self._names) > MAX_ROCKETMQ_BROKERS:
             self._names.clear()
         self._names.update(names)
+
+    def has_topic(self, topic: str, queues: Mapping[str, int]) -> None:
+        """Learn how many queues of a topic can be read at each broker, by name."""
+        if len(self._topics) > MAX_ROCKETMQ_BROKERS:
+            self._topics.clear()
+        self._topics[topic] = dict(queues)
+
+    def queues_of(self, address: str, topic: str) -> int:
+        """How many queues of a topic can be read at the broker of an address, by the last route."""
+        return self._topics[topic].get(self.name_of(address), 0)
 
     def name_of(self, address: str) -> str:
         """The name of the broker at an address, which a route has said before anybody asks the broker."""
@@ -214,6 +241,8 @@ class ClientEdge(FrameReader):
             result: Answered = end.value
         except Refused as refused:
             result = Answered({"remark": str(refused)}, None, refused.code)
+        except RlabError as error:
+            result = Answered({"remark": str(error)}, None, error.code or ResponseCode.SYSTEM_ERROR)
         except (FieldError, ValueError, LookupError, TypeError, AttributeError, struct.error) as error:
             remark = (
                 f"the answer of RocketMQ to {RequestCode(code).name} cannot be read ({type(error).__name__}: {error})"

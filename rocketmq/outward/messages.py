@@ -121,10 +121,10 @@ def pull(server: Server, header: dict[str, Any], body: bytes) -> Steps:
     }
     if answer.code:
         return Answered({**said, "remark": answer.remark or ""}, None, answer.code)
-    return Answered(said, b"".join(_record(each) for each in decode_messages(answer.body or b"")))
+    return Answered(said, b"".join(record_of(each) for each in decode_messages(answer.body or b"")))
 
 
-def _record(message: StoredMessage) -> bytes:
+def record_of(message: StoredMessage) -> bytes:
     """The record of a stored message of RocketMQ."""
     properties = dict(message.properties)
     tags, keys = properties.pop(TAGS, ""), properties.pop(KEYS, "").split()

@@ -7,7 +7,7 @@ RebalancePushImpl.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from model.heartbeat import ConsumeFrom
@@ -17,10 +17,11 @@ from remoting.request_code import RequestCode
 from rocketmq.fields import Fields, json_bytes
 from rocketmq.frame import Frame
 from rocketmq.outward.answers import good, json_of, packed, unpacked
-from rocketmq.outward.edge import Answered, Refused, Server, Steps, StockCall
+from rocketmq.outward.edge import Answered, Calls, Refused, Server, Steps, StockCall
 
 
-def _queue(topic: str, queue_id: int) -> dict[str, object]:
+def queue_fields(topic: str, queue_id: int) -> dict[str, object]:
+    """The fields that name a queue."""
     return {"topic": topic, "queueId": queue_id}
 
 
@@ -78,18 +79,18 @@ def lock(server: Server, header: dict[str, Any], body: bytes) -> Steps:
 
 
 def _offset_call(group: str, topic: str, queue_id: int) -> StockCall:
-    return StockCall(RequestCode.QUERY_CONSUMER_OFFSET, {"consumerGroup": group, **_queue(topic, queue_id)})
+    return StockCall(RequestCode.QUERY_CONSUMER_OFFSET, {"consumerGroup": group, **queue_fields(topic, queue_id)})
 
 
 def _start(server: Server, group: str, topic: str, queue_id: int) -> StockCall:
     """The question for the offset at which a group begins. RocketMQ: RebalancePushImpl.computePullFromWhere."""
     start, timestamp_ms = server.starts.get(group, (ConsumeFrom.LAST_OFFSET.value, 0))
     if is_retry_topic(topic) or start == ConsumeFrom.FIRST_OFFSET.value:
-        return StockCall(RequestCode.GET_MIN_OFFSET, _queue(topic, queue_id))
+        return StockCall(RequestCode.GET_MIN_OFFSET, queue_fields(topic, queue_id))
     if start == ConsumeFrom.TIMESTAMP.value:
-        fields = {**_queue(topic, queue_id), "timestamp": timestamp_ms}
+        fields = {**queue_fields(topic, queue_id), "timestamp": timestamp_ms}
         return StockCall(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, fields)
-    return StockCall(RequestCode.GET_MAX_OFFSET, _queue(topic, queue_id))
+    return StockCall(RequestCode.GET_MAX_OFFSET, queue_fields(topic, queue_id))
 
 
 def commit(server: Server, header: dict[str, Any], body: bytes) -> Steps:
@@ -118,9 +119,7 @@ def unlock(server: Server, header: dict[str, Any], body: bytes) -> Steps:
     return Answered({}, packed(refused or []))
 
 
-def _commits(
-    server: Server, group: str, rows: list[list[Any]], *, is_reset: bool
-) -> Generator[list[StockCall], list[Frame], list[list[Any]] | None]:
+def _commits(server: Server, group: str, rows: list[list[Any]], *, is_reset: bool) -> Calls[list[list[Any]] | None]:
     """Commit what there is; returns the refused rows, or None if there was nothing."""
     rows = [row for row in rows if row[2] >= 0]
     if not rows:
@@ -128,7 +127,7 @@ def _commits(
     calls = []
     for topic, queue_id, offset, _ in rows:
         server.cluster.commits(server.address, (group, topic, queue_id), offset, is_reset=is_reset)
-        fields = {"consumerGroup": group, **_queue(topic, queue_id), "commitOffset": offset}
+        fields = {"consumerGroup": group, **queue_fields(topic, queue_id), "commitOffset": offset}
         calls.append(StockCall(RequestCode.UPDATE_CONSUMER_OFFSET, fields))
     answers = yield calls
     return [
@@ -151,15 +150,15 @@ def committed(server: Server, header: dict[str, Any], body: bytes) -> Steps:
 
 def max_offset(server: Server, header: dict[str, Any], body: bytes) -> Steps:
     """The end of a queue; RocketMQ has no numbers of topics."""
-    return _offset(StockCall(RequestCode.GET_MAX_OFFSET, _queue(header["topic"], header["queue_id"])), topic_id=0)
+    return _offset(StockCall(RequestCode.GET_MAX_OFFSET, queue_fields(header["topic"], header["queue_id"])), topic_id=0)
 
 
 def min_offset(server: Server, header: dict[str, Any], body: bytes) -> Steps:
     """The beginning of a queue."""
-    return _offset(StockCall(RequestCode.GET_MIN_OFFSET, _queue(header["topic"], header["queue_id"])))
+    return _offset(StockCall(RequestCode.GET_MIN_OFFSET, queue_fields(header["topic"], header["queue_id"])))
 
 
 def search_offset(server: Server, header: dict[str, Any], body: bytes) -> Steps:
     """The first offset that is stored at or after a time."""
-    fields = {**_queue(header["topic"], header["queue_id"]), "timestamp": header["timestamp_ms"]}
+    fields = {**queue_fields(header["topic"], header["queue_id"]), "timestamp": header["timestamp_ms"]}
     return _offset(StockCall(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, fields))

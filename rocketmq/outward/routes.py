@@ -33,6 +33,7 @@ def route(server: Server, header: dict[str, Any], body: bytes) -> Steps:
     found = json_of(answer)
     queues = [[q["brokerName"], q["readQueueNums"], q["writeQueueNums"], q["perm"] & 7] for q in found["queueDatas"]]
     brokers = [_broker(server, each) for each in found["brokerDatas"]]
+    server.cluster.has_topic(header["topic"], {name: n for name, n, *_ in queues})
     return Answered({}, packed({"topic": header["topic"], "queues": queues, "brokers": brokers}))
 
 

@@ -1,0 +1,194 @@
+"""Administration by our client at RocketMQ's brokers: groups, their progress, resets, and messages by key. Pure.
+
+The other direction of `rocketmq/admin.py`. Brokers of RocketMQ do not know who owns a queue, and a group there has no
+settings that differ from member to member.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from model.errors import GroupNotExist, IllegalOperation
+from model.group_settings import GroupSettings
+from model.heartbeat import ConsumeFrom, ConsumerData, ConsumeType, MessageModel
+from model.limits import MEMBER_EXPIRY_S
+from model.names import is_retry_topic
+from model.offset_reset import ResetKind, ResetTo
+from model.response_code import ResponseCode
+from model.subscription import subscription_of
+from remoting.request_code import RequestCode
+from rocketmq.fields import Fields
+from rocketmq.frame import Frame
+from rocketmq.message import decode_messages
+from rocketmq.outward.answers import by_queue, good, json_of, packed
+from rocketmq.outward.edge import Answered, Calls, Server, Steps, StockCall
+from rocketmq.outward.messages import record_of
+from rocketmq.outward.queues import queue_fields
+
+_GET_ALL_GROUPS = 201
+_NOT_ONLINE = 206
+_LAST_TIME_MS = 2**63 - 1
+_STRATEGY = "AVG"
+"""What members of RocketMQ choose if they say nothing; a broker is not told."""
+
+
+def _settings(answer: Frame) -> dict[str, GroupSettings]:
+    """The groups that a broker has settings of: all that ever were there, as it makes them for each."""
+    return {
+        name: GroupSettings(
+            consume=bool(each.get("consumeEnable", True)),
+            broadcast=bool(each.get("consumeBroadcastEnable", True)),
+            retry_queues=int(each.get("retryQueueNums", 1)),
+            max_attempts=int(each.get("retryMaxTimes", 16)),
+        )
+        for name, each in json_of(answer)["subscriptionGroupTable"].items()
+    }
+
+
+def groups(server: Server, header: dict[str, Any], body: bytes) -> Steps:
+    """All groups with the number of their members."""
+    [answer] = yield [StockCall(_GET_ALL_GROUPS)]
+    names = sorted(_settings(answer))
+    answers = yield [StockCall(RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": name}) for name in names]
+    counts = [0 if each.code else len(json_of(each)["consumerIdList"]) for each in answers]
+    return Answered({}, packed([[name, n, 0] for name, n in zip(names, counts, strict=True)]))
+
+
+def settings(server: Server, header: dict[str, Any], body: bytes) -> Steps:
+    """The settings of one group."""
+    [answer] = yield [StockCall(_GET_ALL_GROUPS)]
+    found = _settings(answer).get(header["group"])
+    return Answered({"is_set": found is not None}, packed((found or GroupSettings()).to_wire()))
+
+
+def connections(server: Server, header: dict[str, Any], body: bytes) -> Steps:
+    """The members of a group; RocketMQ says once for all of them what they subscribe to."""
+    [answer] = yield [StockCall(RequestCode.GET_CONSUMER_CONNECTION_LIST, {"consumerGroup": header["group"]})]
+    if answer.code == _NOT_ONLINE:
+        raise GroupNotExist(f"group {header['group']!r} has no members here")
+    found = json_of(answer)
+    kind = str(found.get("consumeType") or "CONSUME_PASSIVELY").removeprefix("CONSUME_")
+    data = ConsumerData(
+        group=header["group"],
+        consume_type=ConsumeType(kind),
+        model=MessageModel(found.get("messageModel") or "CLUSTERING"),
+        consume_from=ConsumeFrom.LAST_OFFSET,
+        strategy=_STRATEGY,
+        subscriptions=tuple(
+            subscription_of(topic, each.get("subString") or "*", 0)
+            for topic, each in sorted(found["subscriptionTable"].items())
+        ),
+        session_timeout_s=MEMBER_EXPIRY_S,
+    )
+    common = {"expires_in_s": MEMBER_EXPIRY_S, "consumer": data.to_wire(), "queues": []}
+    members = [
+        {"client_id": each["clientId"], "address": each["clientAddr"], **common} for each in found["connectionSet"]
+    ]
+    return Answered({}, packed({"version": 0, "created_ms": 0, "members": members}))
+
+
+def progress(server: Server, header: dict[str, Any], body: bytes) -> Steps:
+    """The progress of a group on each queue of this broker."""
+    fields = {"consumerGroup": header["group"], **({"topic": header["topic"]} if header.get("topic") else {})}
+    [answer] = yield [StockCall(RequestCode.GET_CONSUME_STATS, fields)]
+    if answer.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
+        raise GroupNotExist(f"group {header['group']!r} is not known here")
+    known = by_queue(json_of(answer).get("offsetTable") or {})
+    queues = sorted(known)
+    ranges = yield from _ranges(header["group"], queues)
+    rows = [[*queue, *limits, -1 if before is None else before, "", 0] for queue, *limits, before in ranges]
+    return Answered({}, packed(rows))
+
+
+def _ranges(group: str, queues: list[tuple[str, int]]) -> Calls[list[tuple[tuple[str, int], int, int, int | None]]]:
+    """First offset, end and committed offset of queues."""
+    if not queues:
+        return []
+    answers = yield [
+        call
+        for queue in queues
+        for call in (
+            StockCall(RequestCode.GET_MIN_OFFSET, queue_fields(*queue)),
+            StockCall(RequestCode.GET_MAX_OFFSET, queue_fields(*queue)),
+            StockCall(RequestCode.QUERY_CONSUMER_OFFSET, {"consumerGroup": group, **queue_fields(*queue)}),
+        )
+    ]
+    found = []
+    for place, queue in enumerate(queues):
+        low, high, committed = answers[3 * place : 3 * place + 3]
+        first, end = (Fields(good(each).fields).number("offset") for each in (low, high))
+        is_new = good(committed, ResponseCode.QUERY_NOT_FOUND).code
+        found.append((queue, first, end, None if is_new else Fields(committed.fields).number("offset")))
+    return found
+
+
+def reset(server: Server, header: dict[str, Any], body: bytes) -> Steps:
+    """A reset of a group that has no members. RocketMQ: ResetOffsetByTimeOldCommand.
+
+    Of a group with members, RocketMQ resets by time only, and stops it for 10 s: its own tool does that.
+    """
+    group, topic, to = header["group"], header["topic"], ResetTo(ResetKind(header["to"]), header.get("value", 0))
+    [online] = yield [StockCall(RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": group})]
+    if not online.code and json_of(online)["consumerIdList"] and not header.get("dry_run"):
+        raise IllegalOperation(
+            f"group {group!r} has members, which would commit their old offsets over the new ones: stop them first"
+        )
+    wanted = header.get("queue_ids")
+    n_queues = server.cluster.queues_of(server.address, topic)
+    ids = list(range(n_queues)) if wanted is None else wanted
+    ranges = yield from _ranges(group, [(topic, queue_id) for queue_id in ids])
+    at: dict[int, int] = {}
+    if to.kind is ResetKind.TIME and ids:
+        answers = yield [
+            StockCall(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, {**queue_fields(topic, n), "timestamp": to.value})
+            for n in ids
+        ]
+        at = {n: Fields(good(each).fields).number("offset") for n, each in zip(ids, answers, strict=True)}
+    rows: list[list[Any]] = []
+    for (_, queue_id), low, high, before in ranges:
+        asked = to.offset_in(low, high, before, lambda _: at[queue_id])  # noqa: B023
+        after = min(max(asked, low), high)
+        rows.append([queue_id, -1 if before is None else before, after, after != asked, ""])
+    if rows and not header.get("dry_run"):
+        answers = yield [
+            StockCall(
+                RequestCode.UPDATE_CONSUMER_OFFSET,
+                {"consumerGroup": group, **queue_fields(topic, row[0]), "commitOffset": row[2]},
+            )
+            for row in rows
+        ]
+        for answer in answers:
+            good(answer)
+    known = not online.code or any(before is not None for *_, before in ranges)
+    return Answered({"known": known}, packed(rows))
+
+
+def query_message(server: Server, header: dict[str, Any], body: bytes) -> Steps:
+    """Messages of a topic by one of their keys, the newest first."""
+    fields = {
+        **{"topic": header["topic"], "key": header["key"], "maxNum": header["max_n"]},
+        **{"beginTimestamp": header.get("begin_ms", 0), "endTimestamp": header.get("end_ms") or _LAST_TIME_MS},
+        "_UNIQUE_KEY_QUERY": False,
+    }
+    [answer] = yield [StockCall(RequestCode.QUERY_MESSAGE, fields)]
+    messages = list(decode_messages(good(answer, ResponseCode.QUERY_NOT_FOUND).body or b""))
+    rows = [
+        [each.topic, each.queue_id, -1, record_of(each)]
+        for each in sorted(messages, key=lambda each: -each.stored_ms)
+        if header["key"] in each.properties.get("KEYS", "").split() or is_retry_topic(each.topic)
+    ]
+    return Answered({"next_before": -1}, packed(rows[: header["max_n"]]))
+
+
+def delete_topic(server: Server, header: dict[str, Any], body: bytes) -> Steps:
+    """The end of a topic at a broker."""
+    [answer] = yield [StockCall(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": header["topic"]})]
+    good(answer)
+    return Answered({})
+
+
+def forget_topic(server: Server, header: dict[str, Any], body: bytes) -> Steps:
+    """The end of a topic at a name server."""
+    [answer] = yield [StockCall(RequestCode.DELETE_TOPIC_IN_NAMESRV, {"topic": header["topic"]})]
+    good(answer)
+    return Answered({})

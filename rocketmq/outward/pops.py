@@ -1,0 +1,162 @@
+"""POP of our client at RocketMQ's brokers: pops, acknowledgements, and changes of the invisible time. Pure.
+
+The other direction of `rocketmq/popping.py`, whose header has the form of a receipt handle. A handle of ours is a
+number, so the words that RocketMQ wants back are kept under it, for all connections of a client: a message may be
+acknowledged over another one than it came by. RocketMQ: DefaultMQPushConsumerImpl.popMessage, ExtraInfoUtil.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from model.errors import ReceiptHandleDead
+from model.heartbeat import ConsumeFrom
+from model.limits import MAX_POP_BATCH
+from model.names import RETRY_PREFIX
+from model.response_code import ResponseCode
+from remoting.request_code import RequestCode
+from rocketmq.fields import FieldError, Fields
+from rocketmq.message import StoredMessage, decode_messages
+from rocketmq.outward.answers import good, packed, unpacked
+from rocketmq.outward.edge import Answered, Server, Steps, StockCall
+from rocketmq.outward.messages import record_of
+from rocketmq.popping import POLLING_TIMEOUT, POP_CK
+
+_POLLING_FULL = 209
+_OLDEST, _NEWEST = 0, 1
+_HANDLE_WORDS = 8
+_JOINTS = {"1": "_", "2": "+"}
+"""Retry flag -> what stands between group and topic in the name of a retry topic of POP."""
+
+
+class Delivered(NamedTuple):
+    """A message of a pop, where it can be acknowledged, and the words of its handle before the broker's name."""
+
+    topic: str
+    queue_id: int
+    offset: int
+    handle: tuple[str, ...]
+    message: StoredMessage
+
+
+def pop(server: Server, header: dict[str, Any], body: bytes) -> Steps:
+    """A pop of one queue or of all of a topic."""
+    group, topic = header["group"], header["topic"]
+    first = header.get("consume_from") == ConsumeFrom.FIRST_OFFSET.value
+    fields = {
+        **{"consumerGroup": group, "topic": topic, "queueId": header["queue_id"]},
+        **{"maxMsgNums": min(header["max_n"], MAX_POP_BATCH), "invisibleTime": header["invisible_ms"]},
+        **{"pollTime": header["suspend_ms"], "bornTime": 0, "initMode": _OLDEST if first else _NEWEST},
+        **{"expType": "TAG", "exp": server.subscribed.get(group, {}).get(topic, "*")},
+        "order": bool(header.get("order")),
+    }
+    [answer] = yield [StockCall(RequestCode.POP_MESSAGE, fields)]
+    if answer.code == _POLLING_FULL:
+        return Answered({"remark": answer.remark or "too many pops are held"}, None, ResponseCode.POLLING_FULL)
+    if answer.code in (ResponseCode.PULL_NOT_FOUND, POLLING_TIMEOUT):
+        return Answered({}, None, ResponseCode.PULL_NOT_FOUND)
+    said = Fields(good(answer).fields)
+    terms = said.number("popTime"), said.number("invisibleTime"), said.number("reviveQid")
+    delivered = _delivered(group, topic, terms, said, decode_messages(answer.body or b""))
+    counts = {f"{flag} {place}": int(n) for flag, place, n in _rows(said.text("orderCountInfo", ""))}
+    return Answered({}, packed(_batches(server, delivered, counts)))
+
+
+def _rows(text: str) -> list[list[str]]:
+    """The rows of what an answer says of queues: `0 3 100;0 4 7`."""
+    rows = [each.split(" ") for each in text.split(";") if each]
+    if any(len(row) != 3 for row in rows):
+        raise FieldError(f"{text!r} has not three words in each row")
+    return rows
+
+
+def _delivered(
+    group: str, topic: str, terms: tuple[int, int, int], said: Fields, messages: Iterable[StoredMessage]
+) -> list[Delivered]:
+    """The messages with their handles: that which a message brings, or one of what the answer says of its queue."""
+    begins = {(flag, int(queue_id)): begin for flag, queue_id, begin in _rows(said.text("startOffsetInfo", ""))}
+    firsts: dict[tuple[str, int], str] = {}
+    pop_ms, invisible_ms, revive = map(str, terms)
+    found: list[Delivered] = []
+    for message in messages:
+        queue_id, offset = message.queue_id, message.offset
+        if own := message.properties.get(POP_CK):
+            words = own.split(" ")
+            if len(words) != _HANDLE_WORDS:
+                raise FieldError(f"the receipt handle {own!r} has not {_HANDLE_WORDS} words")
+            handle, queue_id, offset = tuple(words[:5]), int(words[6]), int(words[7])
+        else:
+            flag = _flag_of(message.topic, group)
+            begin = firsts.setdefault((message.topic, queue_id), str(offset))
+            handle = begins.get((flag, queue_id), begin), pop_ms, invisible_ms, revive, flag
+        joint = _JOINTS.get(handle[4])
+        real = topic if joint is None else f"{RETRY_PREFIX}{group}{joint}{topic}"
+        found.append(Delivered(real, queue_id, offset, handle, message))
+    return found
+
+
+def _flag_of(topic: str, group: str) -> str:
+    is_of = (flag for flag, joint in _JOINTS.items() if topic.startswith(f"{RETRY_PREFIX}{group}{joint}"))
+    return next(is_of, "0")
+
+
+def _batches(server: Server, delivered: list[Delivered], counts: Mapping[str, int]) -> list[list[Any]]:
+    """The batches of our answer: messages of one queue and one handle together."""
+    batches: dict[tuple[str, int, tuple[str, ...]], tuple[list[int], list[bytes]]] = {}
+    for topic, queue_id, offset, handle, message in delivered:
+        attempts, records = batches.setdefault((topic, queue_id, handle), ([], []))
+        flag = handle[4]
+        counted = counts.get(f"{flag} qo{queue_id}%{offset}", counts.get(f"{flag} {queue_id}", 0))
+        attempts.append(max(counted, message.times_delivered) + 1)
+        records.append(record_of(message._replace(queue_id=queue_id, offset=offset)))
+    return [
+        [topic, queue_id, server.cluster.keep(handle), int(handle[1]) + int(handle[2]), attempts, b"".join(records)]
+        for (topic, queue_id, handle), (attempts, records) in batches.items()
+    ]
+
+
+def _ended(server: Server, group: str, handle: tuple[str, ...], place: tuple[str, int, int]) -> dict[str, object]:
+    """The fields that name a message by its handle."""
+    topic, queue_id, offset = place
+    words = (*handle, server.cluster.name_of(server.address), str(queue_id), str(offset))
+    named = {"consumerGroup": group, "topic": topic, "queueId": queue_id, "offset": offset}
+    return {**named, "extraInfo": " ".join(words)}
+
+
+def acknowledge(server: Server, header: dict[str, Any], body: bytes) -> Steps:
+    """Acknowledgements; those whose handles are dead are answered."""
+    dead: list[list[Any]] = []
+    places: list[tuple[str, int, int]] = []
+    calls: list[StockCall] = []
+    for topic, queue_id, token, offsets in unpacked(body):
+        handle = server.cluster.handle(token)
+        for offset in offsets:
+            if handle is None:
+                dead.append([topic, queue_id, offset])
+                continue
+            place = topic, queue_id, offset
+            places.append(place)
+            calls.append(StockCall(RequestCode.ACK_MESSAGE, _ended(server, header["group"], handle, place)))
+    if calls:
+        answers = yield calls
+        for place, answer in zip(places, answers, strict=True):
+            if good(answer, ResponseCode.NO_MESSAGE).code:
+                dead.append(list(place))
+    else:  # an answer is expected: a cheap question brings one
+        yield [StockCall(RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": header["group"]})]
+    return Answered({}, packed(dead))
+
+
+def change_invisible_time(server: Server, header: dict[str, Any], body: bytes) -> Steps:
+    """A change of the invisible time, by which a message gets another handle."""
+    handle = server.cluster.handle(header["token"])
+    if handle is None:
+        raise ReceiptHandleDead("the connection that popped this message is gone, and its handle with it")
+    place = header["topic"], header["queue_id"], header["offset"]
+    fields = {**_ended(server, header["group"], handle, place), "invisibleTime": header["invisible_ms"]}
+    [answer] = yield [StockCall(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, fields)]
+    said = Fields(good(answer).fields)
+    pop_ms, invisible_ms = said.number("popTime"), said.number("invisibleTime")
+    words = (str(place[2]), str(pop_ms), str(invisible_ms), str(said.number("reviveQid")), handle[4])
+    return Answered({"token": server.cluster.keep(words), "visible_ms": pop_ms + invisible_ms})
