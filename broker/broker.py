@@ -25,6 +25,7 @@ from broker.durability.metadata import FILE_NAME, MetadataStore, metadata_exists
 from broker.feature import Core, Feature, Features
 from broker.groups.handlers import GroupHandlers
 from broker.groups.members import Groups
+from broker.groups.running import RunningInfo
 from broker.groups.settings import SettingsOfGroups
 from broker.leases.handlers import LeaseHandlers
 from broker.leases.reset import ResetHandlers
@@ -119,6 +120,7 @@ class Broker(Feature):
         groups = self.groups = add(Groups(core, config.restore_grace_s))
         settings = add(SettingsOfGroups(core, topics, groups))
         add(GroupHandlers(core, topics, groups, settings))
+        add(RunningInfo(groups))
         leases = self.leases = add(Leases(core, topics, groups))
         taken = add(TakenLeases(core, topics, groups, leases))
         add(LeaseHandlers(core, topics, groups, leases))
@@ -202,7 +204,8 @@ class Broker(Feature):
         """Counters of this broker."""
         only = request.header.get("topic")
         configs = [config for config in self.topics.table.configs() if only in (None, config.topic)]
-        topics = [[*config.to_wire(), self._ranges(config)] for config in configs]
+        with_times = bool(request.header.get("times"))
+        topics = [[*config.to_wire(), self._ranges(config, with_times=with_times)] for config in configs]
         info: dict[str, Any] = {
             "name": self.config.name,
             "cluster": self.config.cluster,
@@ -227,10 +230,14 @@ class Broker(Feature):
             return found
         return {**found, "disk_free_bytes": usage.free, "disk_total_bytes": usage.total}
 
-    def _ranges(self, config: TopicConfig) -> list[list[int]]:
-        """[min offset, max offset] of every queue of a topic."""
+    def _ranges(self, config: TopicConfig, *, with_times: bool) -> list[list[int]]:
+        """[min offset, max offset] of every queue of a topic, and when its last message was stored, 0 without one."""
         store, topic_id = self.store, self.topics.table.existing(config.topic).topic_id
-        return [[store.min_offset(topic_id, n), store.max_offset(topic_id, n)] for n in range(queue_count(config))]
+        found = [[store.min_offset(topic_id, n), store.max_offset(topic_id, n)] for n in range(queue_count(config))]
+        for queue_id, row in enumerate(found if with_times else ()):
+            last = store.read_one(topic_id, queue_id, row[1] - 1)
+            row.append(0 if last is None else last.stored_ms)
+        return found
 
     def server_state(self, connection: Connection, request: Command) -> Reply:
         """Health: which server this is, and how long it runs."""

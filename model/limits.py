@@ -161,6 +161,11 @@ TAKEN_PULL_SILENCE_S = 1.0
 again at once; after an error answer it waits 1 to 3 s."""
 TAKEN_COMMIT_SILENCE_S = 12.0
 """The same without pulls and commits where flow control may be the reason: clients commit every 5 s, two miss."""
+RELAY_TIMEOUT_S = 8.0
+"""How long a broker waits for the answer of a member to an operator, whose tool waits 10 s or more for the broker."""
+RESET_FOLLOW_S = 15.0
+"""How long such a member may take to follow a notified reset of offsets, before its pulls are answered with the new
+offset: its client waits 10 s, and then asks for its queues again."""
 REBALANCE_INTERVAL_S = 20.0
 REBALANCE_RETRY_S = 1.0
 """Wait before the next pass of a member that does not own its target yet."""

@@ -7,7 +7,7 @@ as JSON text, which is how it is answered here. What a broker does not know here
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgpack
@@ -70,7 +70,7 @@ def delete_topic(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> A
 
 
 def _of_topic(topic: str, translate: Callable[[list[Any]], dict[str, object]]) -> Asked:
-    """What a broker knows of a topic: [topic, read queues, write queues, perm, ranges of its queues]."""
+    """What a broker knows of a topic: [topic, read queues, write queues, perm, [[first, end, last time], ...]]."""
 
     def answer(answered: dict[str, Any], found: bytes | None, code: int) -> StockAnswer:
         info: Any = msgpack.unpackb(found or b"\x80")
@@ -78,7 +78,7 @@ def _of_topic(topic: str, translate: Callable[[list[Any]], dict[str, object]]) -
             return StockAnswer(code=ResponseCode.TOPIC_NOT_EXIST, remark=f"topic {topic!r} is not on this broker")
         return StockAnswer({}, json_bytes(translate(info["topics"][0])))
 
-    return Asked(RequestCode.GET_BROKER_RUNTIME_INFO, {"topic": topic}, None, answer)
+    return Asked(RequestCode.GET_BROKER_RUNTIME_INFO, {"topic": topic, "times": True}, None, answer)
 
 
 def topic_config(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
@@ -93,11 +93,11 @@ def topic_config(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> A
 
 
 def topic_stats(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
-    """First and last offset of the queues of a topic."""
+    """First and last offset of the queues of a topic, and the time of the last message."""
     topic, broker = fields.text("topic"), caller.facts.broker_name()
 
     def translate(row: list[Any]) -> dict[str, object]:
-        offsets = ({"minOffset": low, "maxOffset": high, "lastUpdateTimestamp": 0} for low, high in row[-1])
+        offsets = ({"minOffset": low, "maxOffset": high, "lastUpdateTimestamp": at} for low, high, at in row[-1])
         return {"offsetTable": by_queue((_queue(broker, topic, n), each) for n, each in enumerate(offsets))}
 
     return _of_topic(topic, translate)
@@ -153,17 +153,19 @@ def groups_of_topic(caller: Caller, fields: Fields, body: bytes, frame: Frame) -
 
 def consume_stats(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
     """How far a group is on each queue."""
-    header = {"group": fields.text("consumerGroup")}
+    header: dict[str, Any] = {"group": fields.text("consumerGroup"), "times": True}
     if topic := fields.text("topic", ""):
         header["topic"] = topic
 
     def answer(answered: dict[str, Any], found: bytes | None, code: int) -> StockAnswer:
         starts = {(topic, queue_id): offset for topic, queue_id, offset in answered.get("starts", ())}
+        times = {(topic, queue_id): at for topic, queue_id, at in answered.get("times", ())}
         rows: Any = msgpack.unpackb(found or b"\x90")
         table = []
         for topic, queue_id, low, high, committed, *_ in rows:
             at = committed if committed >= 0 else starts.get((topic, queue_id), low)
-            progress = {"brokerOffset": high, "consumerOffset": at, "pullOffset": at, "lastTimestamp": 0}
+            progress = {"brokerOffset": high, "consumerOffset": at, "pullOffset": at}
+            progress["lastTimestamp"] = times.get((topic, queue_id), 0)
             table.append((_queue(caller.facts.broker_name(), topic, queue_id), progress))
         return StockAnswer({}, json_bytes({"consumeTps": 0.0, "offsetTable": by_queue(table)}))
 
@@ -232,6 +234,30 @@ def producers(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Aske
     return Asked(RequestCode.GET_PRODUCER_CONNECTION_LIST, {"group": group}, None, answer, outcomes)
 
 
+def running_info(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
+    """What a member knows of itself; its answer is RocketMQ's already."""
+
+    def answer(answered: dict[str, Any], found: bytes | None, code: int) -> StockAnswer:
+        return StockAnswer({}, found)
+
+    header = {"group": fields.text("consumerGroup"), "client_id": fields.text("clientId")}
+    return Asked(RequestCode.GET_CONSUMER_RUNNING_INFO, {**header, "stacks": fields.flag("jstackEnable")}, None, answer)
+
+
+def ask_running_info(
+    caller: Caller, header: Mapping[str, Any], body: bytes | None
+) -> tuple[int, Mapping[str, object], bytes | None]:
+    """The same request to the member."""
+    asked = {"consumerGroup": header["group"], "clientId": header["client_id"], "jstackEnable": header["stacks"]}
+    return RequestCode.GET_CONSUMER_RUNNING_INFO, asked, None
+
+
+def no_rates(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> StockAnswer:
+    """Rates of a topic or group: none are kept, which the tool shows as 0. `/metrics` has what brokers count."""
+    remark = f"The stats <{fields.text('statsName', '')}> not exist"
+    return StockAnswer(code=ResponseCode.SYSTEM_ERROR, remark=remark)
+
+
 # --- resets ----------------------------------------------------------------------------------------------------------
 
 
@@ -258,6 +284,23 @@ def reset_offsets(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> 
         return StockAnswer({}, json_bytes({"offsetTable": table}))
 
     return Asked(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header, None, answer)
+
+
+def offsets_reset(
+    caller: Caller, header: Mapping[str, Any], body: bytes | None
+) -> tuple[int, Mapping[str, object], bytes | None]:
+    """A notification of queues that were reset: a client drops what it has of them, and goes on there after 10 s."""
+    rows = [
+        (_queue(header["broker_name"], header["topic"], queue_id), offset)
+        for queue_id, offset in zip(header["queue_ids"], header["offsets"], strict=True)
+    ]
+    table: object = by_queue(rows)
+    if caller.language == "CPP":
+        table = [{**queue, "offset": offset} for queue, offset in rows]
+    elif caller.language == "GO":
+        table = rows  # it takes no keys in quotation marks
+    said = {"topic": header["topic"], "group": header["group"], "timestamp": 0, "isForce": True}
+    return RequestCode.RESET_CONSUMER_CLIENT_OFFSET, said, json_bytes({"offsetTable": table})
 
 
 # --- messages --------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ SEND_MESSAGE_V2 = 310
 LITE_PULL_MESSAGE = 361
 CHECK_CLIENT_CONFIG = 46
 GET_TOPIC_STATS_INFO, GET_TOPIC_CONFIG = 202, 351
-QUERY_TOPIC_CONSUME_BY_WHO = 300
+QUERY_TOPIC_CONSUME_BY_WHO, VIEW_BROKER_STATS_DATA = 300, 315
 GET_KV_CONFIG, DELETE_KV_CONFIG, GET_KVLIST_BY_NAMESPACE = 101, 102, 219
 
 _OF_NAME_SERVER: dict[int, Translator] = {
@@ -59,7 +59,9 @@ _OF_BROKER: dict[int, Translator] = {
     QUERY_TOPIC_CONSUME_BY_WHO: admin.groups_of_topic,
     RequestCode.GET_CONSUME_STATS: admin.consume_stats,
     RequestCode.GET_CONSUMER_CONNECTION_LIST: admin.consumers,
+    RequestCode.GET_CONSUMER_RUNNING_INFO: admin.running_info,
     RequestCode.GET_PRODUCER_CONNECTION_LIST: admin.producers,
+    VIEW_BROKER_STATS_DATA: admin.no_rates,
     RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: admin.reset_offsets,
     RequestCode.VIEW_MESSAGE_BY_ID: admin.view_message,
     RequestCode.QUERY_MESSAGE: admin.query_message,
@@ -70,6 +72,8 @@ _SAID_BY_BROKER: dict[int, Notifier] = {
     RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: joining.members_changed,
     RequestCode.NOTIFY_QUEUES_RELEASED: joining.members_changed,
     RequestCode.CHECK_TRANSACTION_STATE: transactions.check,
+    RequestCode.RESET_CONSUMER_CLIENT_OFFSET: admin.offsets_reset,
+    RequestCode.GET_CONSUMER_RUNNING_INFO: admin.ask_running_info,
 }
 
 

@@ -30,6 +30,8 @@ logger = logging.getLogger(__name__)
 
 _OWN_CODES = 90_000
 """Response codes from here on are this project's: RocketMQ's clients do not know them."""
+_FIRST_NOTIFICATION = 2**30
+"""Notifications count from here on: a client that answers one does not answer a request of the session then."""
 _LIKE_OURS: dict[int, int] = {ResponseCode.STORAGE_FULL: ResponseCode.SERVICE_NOT_AVAILABLE}
 
 
@@ -100,6 +102,7 @@ class Caller:
     facts: Facts
     peer: Peer
     client_id: str = ""
+    language: str = ""
     groups: dict[str, Subscribed] = field(default_factory=dict)
     made_ids: int = 0
     picked_queues: int = 0
@@ -158,7 +161,7 @@ class Edge(FrameReader):
         super().__init__()
         self._opaque = 0
         self._binary = False
-        self._own_opaque = 0
+        self._own_opaque = _FIRST_NOTIFICATION
 
     # --- decoding ----------------------------------------------------------------------------------------------------
 
@@ -173,7 +176,7 @@ class Edge(FrameReader):
     def _translate(self, frame: Frame) -> Command | None:
         self._binary = frame.binary
         if frame.flag & RESPONSE_BIT:
-            return None  # this side asks nothing
+            return Command(RESPONSE, frame.code, frame.opaque, {"remark": frame.remark or ""}, frame.body)
         translator = self._dialect.translators.get(frame.code)
         try:
             if self._dialect.check is not None:
@@ -202,7 +205,7 @@ class Edge(FrameReader):
     def encode(self, flags: int, code: int, opaque: int, header: Mapping[str, Any], body: bytes | None) -> bytes:
         """See `remoting.codec.Codec`. What a client of RocketMQ has no words for is no bytes."""
         if flags != RESPONSE:
-            return self._notification(code, header, body)
+            return self._said(flags, code, opaque, header, body)
         if not isinstance(opaque, Question):
             # About the connection: why it is closed.
             refused = Frame(ResponseCode.SYSTEM_ERROR, RESPONSE_BIT, 0, {}, None, str(header.get("remark")))
@@ -212,14 +215,18 @@ class Edge(FrameReader):
             return _answer(opaque.frame, StockAnswer(code=code, remark=str(header.get("remark") or "")))
         return _answer(opaque.frame, asked.answer(dict(header), body, code))
 
-    def _notification(self, code: int, header: Mapping[str, Any], body: bytes | None) -> bytes:
+    def _said(self, flags: int, code: int, opaque: int, header: Mapping[str, Any], body: bytes | None) -> bytes:
+        """What the server says or asks by itself: a notification, or a request whose answer its session knows."""
         notifier = self._dialect.notifiers.get(code)
         said = None if notifier is None else notifier(self._caller, header, body)
         if said is None:
             return b""
-        self._own_opaque += 1
+        flag = 0
+        if flags == ONE_WAY:
+            flag = ONE_WAY_BIT
+            opaque = self._own_opaque = self._own_opaque + 1
         fields = {name: text_of(value) for name, value in said[1].items()}
-        return encode_frame(Frame(said[0], ONE_WAY_BIT, self._own_opaque, fields, said[2], binary=self._binary))
+        return encode_frame(Frame(said[0], flag, opaque, fields, said[2], binary=self._binary))
 
 
 def _answer(frame: Frame, outcome: StockAnswer) -> bytes:

@@ -62,7 +62,7 @@ def heartbeat(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Aske
     def answer(answered: dict[str, Any], body: bytes | None, code: int) -> StockAnswer:
         return StockAnswer()
 
-    caller.client_id = client_id
+    caller.client_id, caller.language = client_id, frame.language
     caller.groups.update(groups)
     return Asked(RequestCode.HEART_BEAT, {}, msgpack.packb(beat.to_wire()), answer)
 

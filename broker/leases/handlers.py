@@ -77,6 +77,8 @@ class LeaseHandlers(Feature):
                 core.emit_queue(EventKind.LOCK_REFUSED, group, queue, cause=cause, client=client_id, detail=owner)
                 continue
             leases.taken.forget((group, queue))  # whoever asks also says when it ends
+            if not member.data.leaseless:
+                leases.resets.followed((group, queue))  # it is told where to start
             offset = lease.start = self.start_offset(member, queue)
             granted.append((topic, queue_id, lease.token, offset))
             lag = max(0, core.store.max_offset(self._topics.existing(topic).topic_id, queue_id) - offset)
@@ -218,6 +220,8 @@ class LeaseHandlers(Feature):
         owner = leases.table.owner_of(group, queue) if fenced and token < 0 else None
         if owner is not None and not (owner.owner == client_id and leases.is_leaseless(group, client_id)):
             raise LeaseLost(f"{queue.topic}:{queue.queue_id} of group {group!r} is leased: commit with its token")
+        if leases.resets.undoes((group, queue), offset) and leases.takes_for(group, client_id, queue.topic):
+            raise LeaseLost(f"{queue.topic}:{queue.queue_id} of group {group!r} was reset: go on at the new offset")
         if rival is not None:
             if fenced and not reset and rival.is_popping(group, queue):
                 raise LeaseLost(

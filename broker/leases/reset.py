@@ -4,7 +4,7 @@ RocketMQ: AdminBrokerProcessor.resetOffset, which makes every member suspend for
 commits until the next pull. Here the lease is the switch. In one event-loop iteration the new offset is set and the
 lease of the queue is revoked, so whatever the owner still commits under its token is refused and cannot undo the reset.
 The owner is notified to drop what it has fetched, asks for the queue like any member, and is granted it from the new
-offset on.
+offset on. Clients of RocketMQ, which have no leases, do it in their own time: `broker/leases/pending_resets.py`.
 """
 
 from __future__ import annotations
@@ -30,9 +30,8 @@ from remoting.connection import Connection
 from remoting.request_code import RequestCode
 from remoting.server import Handler
 
-_QUEUES_PER_PUSH = 8_192
+_QUEUES_PER_PUSH = 4_096
 """As many as fit a header."""
-_SHOWN_MEMBERS = 3
 
 
 class _Row(NamedTuple):
@@ -79,12 +78,6 @@ class ResetHandlers(Feature):
         """Whether the group is known here; a broadcasting one is refused."""
         info = self._groups.table.get(group)
         members = info.members.values() if info is not None else ()
-        if stock := [member.client_id for member in members if member.data.leaseless]:
-            # They commit where they were for 10 s more, and drop nothing that they have fetched without leave.
-            raise IllegalOperation(
-                f"group {group!r} has members that are clients of RocketMQ, which would commit their old offsets over "
-                f"the new ones: stop them first ({', '.join(stock[:_SHOWN_MEMBERS])}), then reset"
-            )
         if any(member.data.model is MessageModel.BROADCASTING for member in members):
             raise IllegalOperation(
                 f"group {group!r} is broadcasting: each member keeps offsets of its own, which no broker can reset"
@@ -107,9 +100,12 @@ class ResetHandlers(Feature):
     def _apply(self, group: str, topic: str, rows: list[_Row], to: ResetTo, cause: str) -> None:
         core, leases = self._core, self._leases
         freed: list[Freed] = []
+        stock = self._members_without_leases(group)
         for row in rows:
             queue = QueueKey(topic, row.queue_id)
             leases.commit(group, queue, row.after, reset=True)
+            if stock:
+                leases.resets.add((group, queue), row.after, core.loop.time())
             if leases.rival is not None:
                 leases.rival.forget_queue(group, queue)
             one = leases.table.revoke(group, queue)
@@ -125,32 +121,48 @@ class ResetHandlers(Feature):
                 offset=row.after,
                 detail=to.kind.value,
             )
-        self._notify_owners(freed, cause)
+        self._notify_owners([one for one in freed if one.owner not in stock], rows, cause)
+        for client_id in stock:
+            # Each may have fetched messages of any queue, whoever has it now.
+            self._notify(group, client_id, topic, {row.queue_id: row.after for row in rows}, 0, cause)
         # The owners are notified first, over the same connections: a refused pull alone would not stop a consumer that
         # has so many messages in memory that it does not pull.
         leases.queues_freed(freed, cause, "reset")
         for row in rows:
             core.features.queue_changed(topic, row.queue_id)
 
-    def _notify_owners(self, freed: list[Freed], cause: str) -> None:
+    def _members_without_leases(self, group: str) -> list[str]:
+        info = self._groups.table.get(group)
+        members = () if info is None else info.members.values()
+        return [member.client_id for member in members if member.data.leaseless]
+
+    def _notify_owners(self, freed: list[Freed], rows: list[_Row], cause: str) -> None:
+        offsets = {row.queue_id: row.after for row in rows}
         by_owner: dict[str, list[Freed]] = {}
         for one in freed:
             by_owner.setdefault(one.owner, []).append(one)
         for client_id, queues in by_owner.items():
-            connection = self._groups.connection_of(queues[0].group, client_id)
-            if connection is None:
-                continue
-            for start in range(0, len(queues), _QUEUES_PER_PUSH):
-                part = queues[start : start + _QUEUES_PER_PUSH]
-                header = {
-                    "group": part[0].group,
-                    "broker_name": self._core.name,
-                    "topic": part[0].queue.topic,
-                    "queue_ids": [one.queue.queue_id for one in part],
-                    "token": max(one.token for one in part),
-                    "cause": cause,
-                }
-                connection.notify(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, header)
+            reset = {one.queue.queue_id: offsets[one.queue.queue_id] for one in queues}
+            token = max(one.token for one in queues)
+            self._notify(queues[0].group, client_id, queues[0].queue.topic, reset, token, cause)
+
+    def _notify(self, group: str, client_id: str, topic: str, reset: dict[int, int], token: int, cause: str) -> None:
+        """Tell a member about queues that were reset: queue id -> offset."""
+        connection, queue_ids = self._groups.connection_of(group, client_id), list(reset)
+        if connection is None:
+            return
+        for start in range(0, len(queue_ids), _QUEUES_PER_PUSH):
+            part = queue_ids[start : start + _QUEUES_PER_PUSH]
+            header = {
+                "group": group,
+                "broker_name": self._core.name,
+                "topic": topic,
+                "queue_ids": part,
+                "offsets": [reset[queue_id] for queue_id in part],
+                "token": token,
+                "cause": cause,
+            }
+            connection.notify(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, header)
 
 
 def _queue_ids(entry: TopicEntry, wanted: list[int] | None) -> list[int]:

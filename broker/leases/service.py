@@ -11,6 +11,7 @@ from broker.feature import Core, Feature
 from broker.groups.members import Groups
 from broker.leases.offset_moves import OffsetOutOfRangeReporter
 from broker.leases.offsets import OffsetTable
+from broker.leases.pending_resets import PendingResets
 from broker.leases.table import Freed, Lease, QueueKey, QueueLeases
 from broker.leases.taken_table import TakenTable
 from broker.leases.unstored import UnstoredCommits
@@ -18,7 +19,7 @@ from broker.topics.service import Topics
 from model.assignment import BROKER_STRATEGY
 from model.errors import SystemBusy
 from model.events import EventKind
-from model.heartbeat import ConsumeType
+from model.heartbeat import ConsumeType, MessageModel
 from model.quirks import Quirk
 
 logger = logging.getLogger(__name__)
@@ -66,6 +67,7 @@ class Leases(Feature):
         self.offsets = OffsetTable(quirks=core.quirks)
         self.moves = OffsetOutOfRangeReporter(core.name, core.events)  # reports consumers whose offset is out of range
         self.taken = TakenTable()  # those of the leases that no member has asked for
+        self.resets = PendingResets()  # those that members without leases have not followed yet
         self.rival: Rival | None = None  # POP, if this broker has it
         self._core = core
         self._topics = topics
@@ -180,6 +182,16 @@ class Leases(Feature):
         member = self._groups.table.find(group, client_id)
         return member is not None and member.data.leaseless
 
+    def takes_for(self, group: str, client_id: str, topic: str) -> bool:
+        """Whether this broker takes the leases of a topic's queues for a member, because it asks for none."""
+        member = self._groups.table.find(group, client_id)
+        return (
+            member is not None
+            and member.data.leaseless
+            and member.data.model is MessageModel.CLUSTERING
+            and topic in member.subscriptions
+        )
+
     def queues_freed(self, freed: list[Freed], cause: str, detail: str) -> None:
         """Record queues that became free, and notify the members that were refused them."""
         core = self._core
@@ -256,6 +268,7 @@ class Leases(Feature):
         """Forget the leases and offsets of a group."""
         self.offsets.delete_group(group)
         self._unstored.forget(lambda place: place[0] == group)
+        self.resets.forget(lambda place: place[0] == group)
         self.table.forget_group(group)
         for rows in (self._leases, self._offsets):
             rows.delete_where("group_name", group)
@@ -264,6 +277,7 @@ class Leases(Feature):
         """Forget every group's leases and offsets of a topic."""
         self.offsets.delete_topic(topic)
         self._unstored.forget(lambda place: place[1] == topic)
+        self.resets.forget(lambda place: place[1].topic == topic)
         self.table.forget_topic(topic)
         for rows in (self._leases, self._offsets):
             rows.delete_where("topic", topic)

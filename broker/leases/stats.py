@@ -84,7 +84,8 @@ class GroupStatsHandlers(Feature):
 
     def consume_stats(self, connection: Connection, request: Command) -> Reply:
         """Progress of a group on every queue of its topics."""
-        store, group, only = self._core.store, request.header["group"], request.header.get("topic")
+        store, header = self._core.store, request.header
+        group, only = header["group"], header.get("topic")
         info = self._groups.table.get(group)
         committed = {(topic, queue_id): offset for topic, queue_id, offset in self._leases.offsets.of_group(group)}
         if info is None and not committed:
@@ -96,6 +97,7 @@ class GroupStatsHandlers(Feature):
         damaged: list[list[object]] = []
         starts: list[list[object]] = []
         sent: list[list[object]] = []
+        times: list[list[object]] = []
         for topic in sorted(topics if only is None else topics & {only}):
             entry = self._topics.get(topic)
             if entry is None:
@@ -106,6 +108,9 @@ class GroupStatsHandlers(Feature):
                     sent.append([topic, queue_id, lease.served - max(committed.get((topic, queue_id), 0), lease.start)])
                 if lost := store.damage.total((entry.topic_id, queue_id)):
                     damaged.append([topic, queue_id, lost])
+                if header.get("times") and (at := committed.get((topic, queue_id), 0)) > 0:
+                    last = store.read_one(entry.topic_id, queue_id, at - 1)
+                    times.append([topic, queue_id, 0 if last is None else last.stored_ms])
                 if (topic, queue_id) not in committed and (start := self._start(info, entry, queue_id)) is not None:
                     starts.append([topic, queue_id, start])
                 rows.append(
@@ -120,7 +125,7 @@ class GroupStatsHandlers(Feature):
                     ]
                 )
         # In the header: a client of an older version reads rows of exactly these columns.
-        more = {"damaged": damaged, "starts": starts, "sent": sent}
+        more = {"damaged": damaged, "starts": starts, "sent": sent, "times": times}
         return Reply({name: found for name, found in more.items() if found}, msgpack.packb(rows))
 
     def _start(self, info: ConsumerGroupInfo | None, entry: TopicEntry, queue_id: int) -> int | None:

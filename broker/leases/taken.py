@@ -16,7 +16,7 @@ from broker.leases.taken_table import TakenKey, given_up_at
 from broker.topics.service import Topics
 from model.errors import GroupNotExist
 from model.events import EventKind
-from model.heartbeat import MessageModel
+from model.heartbeat import ConsumeType
 from model.limits import TAKEN_DRAIN_S, TAKEN_WAIT_S
 from model.quirks import Quirk
 
@@ -29,6 +29,7 @@ class Ticket(NamedTuple):
     lease: Lease | None = None
     wait_s: float = 0.0  # how long it waits at most for a lease, or for what it was sent to be processed; 0 if it reads
     begin: int = 0  # the first offset that it may read: what is before it was processed by another member
+    moved_to: int = -1  # the offset of a reset, from which it has to go on; -1 if there was none
 
 
 _ANYBODY = Ticket()
@@ -48,7 +49,7 @@ class TakenLeases(Feature):
     def note_pull(self, connection: int, header: Mapping[str, Any], now: float) -> None:
         """Take a pull that has just come as a sign of life, and its commit."""
         group, client_id = header["group"], header["client_id"]
-        if not self._is_leaseless(group, client_id, header["topic"]):
+        if not self._leases.takes_for(group, client_id, header["topic"]):
             return
         self._groups.touch(group, client_id, connection, now)
         queue = QueueKey(header["topic"], header["queue_id"])
@@ -65,12 +66,18 @@ class TakenLeases(Feature):
         GroupNotExist: the member has sent its heartbeat over another connection.
         """
         group, client_id = header["group"], header["client_id"]
-        if self._overlapping or not self._is_leaseless(group, client_id, header["topic"]):
+        if not self._leases.takes_for(group, client_id, header["topic"]):
             return _ANYBODY
         member = self._groups.find(group, client_id)
         if member is None or member.connection != connection:
             raise GroupNotExist(f"{client_id!r} is not a member of group {group!r} here: send a heartbeat first")
         leases, queue, now = self._leases, QueueKey(header["topic"], header["queue_id"]), self._core.loop.time()
+        if (reset := leases.resets.pulled((group, queue), header["offset"])) is not None:
+            # One that only reads answers is not notified of the reset.
+            is_due = now + _SOON >= reset.at or member.data.consume_type is ConsumeType.ACTIVELY
+            return Ticket(moved_to=reset.offset) if is_due else Ticket(wait_s=TAKEN_WAIT_S)
+        if self._overlapping:
+            return _ANYBODY
         held = leases.table.owner_of(group, queue)
         if held is None or held.owner != client_id:
             held = self._take(group, client_id, queue, held, header["offset"])
@@ -92,15 +99,6 @@ class TakenLeases(Feature):
         if taken is not None:
             processed = (self._leases.offsets.read(group, *queue) or 0) >= lease.served
             taken.sent_bytes = n_bytes if processed else taken.sent_bytes + n_bytes
-
-    def _is_leaseless(self, group: str, client_id: str, topic: str) -> bool:
-        member = self._groups.find(group, client_id)
-        return (
-            member is not None
-            and member.data.leaseless
-            and member.data.model is MessageModel.CLUSTERING
-            and topic in member.subscriptions
-        )
 
     def _take(self, group: str, client_id: str, queue: QueueKey, held: Lease | None, offset: int) -> Lease | None:
         core, leases = self._core, self._leases

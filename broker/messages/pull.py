@@ -173,7 +173,7 @@ class Pulls(Feature):
                 )
         elif header.get("client_id"):
             ticket = self._taken.ticket(connection.number, header)
-            if ticket.wait_s or header["offset"] < ticket.begin:
+            if ticket.wait_s or ticket.moved_to >= 0 or header["offset"] < ticket.begin:
                 return self._wait_for_queue(connection, request, entry, ticket, hold_until)
             lease = ticket.lease
         hashes = header.get("tag_hashes")
@@ -221,6 +221,8 @@ class Pulls(Feature):
         """Park the pull of a member without leases until it may read, or tell it from where on it may."""
         header = request.header
         topic, queue_id = place = (header["topic"], header["queue_id"])
+        if ticket.moved_to >= 0:
+            return self._nothing(entry, queue_id, ticket.moved_to, ReadStatus.OFFSET_TOO_BIG)
         if not ticket.wait_s:
             return self._nothing(entry, queue_id, ticket.begin, ReadStatus.NONE_MATCHED)
         if hold_until is None or self._parked.full_at(topic, queue_id) is not None:

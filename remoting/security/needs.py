@@ -109,6 +109,7 @@ NEEDS: dict[RequestCode, RequestNeed] = {
     RequestCode.QUERY_TOPIC_ASSIGNMENT: RequestNeed(topic=Right.KNOW, group=Right.MEMBER),
     RequestCode.GET_CONSUMER_LIST_BY_GROUP: _KNOW_GROUP,
     RequestCode.GET_CONSUMER_CONNECTION_LIST: _KNOW_GROUP,
+    RequestCode.GET_CONSUMER_RUNNING_INFO: _KNOW_GROUP,
     RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: _KNOW_GROUP,
     RequestCode.GET_CONSUME_STATS: _KNOW_GROUP,
     RequestCode.GET_POP_STATS: _KNOW_GROUP,

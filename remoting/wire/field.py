@@ -77,6 +77,7 @@ EPOCH = Field("epoch", str, "run id of the sender, which proves over a new conne
 QUEUE = Field("queue_id", int, "queue of the topic on this broker", minimum=0)
 OFFSET = Field("offset", int, "offset of the message", minimum=0)
 CAUSE = Field("cause", str, "id of the event that set this off", required=False)
+TIMES = Field("times", bool, "answer with the times of messages, each of which is read for it", required=False)
 BROKER = Field("broker_name", str, "broker name")
 TAG_HASHES = Field("tag_hashes", list, "hashes of the wanted tags; absent for all", required=False, items=int)
 SUSPEND = Field("suspend_ms", int, "how long the broker may hold the request", minimum=0, maximum=60_000)

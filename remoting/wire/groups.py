@@ -71,6 +71,14 @@ GROUP_SCHEMA: dict[RequestCode, RequestSchema] = {
         (GROUP,),
         answer="body: msgpack map",
     ),
+    RequestCode.GET_CONSUMER_RUNNING_INFO: RequestSchema(
+        "admin -> broker",
+        "What a member that is a client of RocketMQ knows of itself: what it has fetched, its rates and options. The "
+        "broker asks the member with the same request.",
+        (GROUP, CLIENT, Field("stacks", bool, "with the stacks of its threads", required=False)),
+        answer="body: ConsumerRunningInfo in JSON, as the member wrote it. CONSUMER_NOT_ONLINE when it is not "
+        "connected, ILLEGAL_OPERATION when it is no client of RocketMQ, SYSTEM_BUSY when it does not answer",
+    ),
     RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: RequestSchema(
         "admin -> broker",
         "Change settings of a group on this broker, also of one that has no members yet; those that are absent stay.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from model.limits import MAX_LEASE_ROWS
 from model.offset_reset import MAX_VALUE as MAX_RESET_VALUE
 from remoting.request_code import RequestCode
-from remoting.wire.field import BROKER, CAUSE, CLIENT, EPOCH, GROUP, QUEUE, TOPIC, Field, RequestSchema
+from remoting.wire.field import BROKER, CAUSE, CLIENT, EPOCH, GROUP, QUEUE, TIMES, TOPIC, Field, RequestSchema
 
 LEASE_SCHEMA: dict[RequestCode, RequestSchema] = {
     RequestCode.LOCK_BATCH_MQ: RequestSchema(
@@ -82,13 +82,13 @@ LEASE_SCHEMA: dict[RequestCode, RequestSchema] = {
     RequestCode.GET_CONSUME_STATS: RequestSchema(
         "admin -> broker",
         "Progress of a group on every queue of its topics.",
-        (GROUP, Field("topic", str, "only this topic", required=False)),
+        (GROUP, Field("topic", str, "only this topic", required=False), TIMES),
         answer="body: msgpack array of [topic, queue id, min offset, max offset, committed offset or -1, "
         "owner or empty, -1]. The last one is kept for old clients: the fencing token is shown to the owner only. "
         "Header, only if there are some: `damaged`, [topic, queue id, messages that are damaged or missing]; `starts`, "
         "[topic, queue id, offset at which the group begins] of queues without a committed offset; `sent`, [topic, "
         "queue id, messages beyond the committed offset that the owner was sent, less than 0 if it is known to be "
-        "further] of owned queues",
+        "further] of owned queues; with `times` `times`, [topic, queue id, when the last committed message was stored]",
     ),
     RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: RequestSchema(
         "admin -> broker",
@@ -122,6 +122,7 @@ LEASE_SCHEMA: dict[RequestCode, RequestSchema] = {
             BROKER,
             TOPIC,
             Field("queue_ids", list, "queues of this member", items=int),
+            Field("offsets", list, "where each of them is now", required=False, items=int),
             Field("token", int, "leases up to this fencing token are no longer valid"),
             CAUSE,
         ),

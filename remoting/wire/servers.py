@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from model.limits import MAX_BROKER_EXPIRY_S, MAX_TOPICS
 from remoting.request_code import RequestCode
-from remoting.wire.field import BROKER, CAUSE, TOPIC, Field, RequestSchema
+from remoting.wire.field import BROKER, CAUSE, TIMES, TOPIC, Field, RequestSchema
 from remoting.wire.topics import TOPIC_CONFIG
 
 _MAX_EXPIRY_MS = int(MAX_BROKER_EXPIRY_S * 1000)
@@ -56,8 +56,9 @@ SERVER_SCHEMA: dict[RequestCode, RequestSchema] = {
     RequestCode.GET_BROKER_RUNTIME_INFO: RequestSchema(
         "admin -> broker",
         "Counters and topics of a broker.",
-        (Field("topic", str, "only this topic", required=False),),
-        answer="body: msgpack map",
+        (Field("topic", str, "only this topic", required=False), TIMES),
+        answer="body: msgpack map, in it `topics`: [..., [min offset, max offset, with `times` when the last message "
+        "was stored or 0] of each queue]",
     ),
     RequestCode.GET_CHALLENGE: RequestSchema(
         "client -> any server's gate",

@@ -17,6 +17,7 @@ class StockClient(asyncio.Protocol):
 
     def __init__(self, client_id: str, *, binary: bool = False) -> None:
         self.client_id = client_id
+        self.language = "JAVA"
         self.pushed: list[Frame] = []
         self.closed = asyncio.get_running_loop().create_future()
         self._decoder = FrameDecoder()
@@ -60,7 +61,8 @@ class StockClient(asyncio.Protocol):
         self._opaque += 1
         self._waiting[self._opaque] = answer = asyncio.get_running_loop().create_future()
         texts = {name: str(value) for name, value in fields.items()}
-        self.write(encode_frame(Frame(code, 0, self._opaque, texts, body, binary=self._binary)))
+        frame = Frame(code, 0, self._opaque, texts, body, language=self.language, binary=self._binary)
+        self.write(encode_frame(frame))
         return answer
 
     def tell(self, code: int, fields: Mapping[str, Any]) -> None:

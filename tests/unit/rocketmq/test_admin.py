@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from model.limits import RELAY_TIMEOUT_S
 from model.response_code import ResponseCode
 from remoting.request_code import RequestCode
-from rocketmq.frame import Frame
+from rocketmq.frame import ONE_WAY_BIT, RESPONSE_BIT, Frame, encode_frame
 from rocketmq.message import physical_offset
 from tests.unit.broker.harness import Peer, World, consumer, simulated, unpacked
 from tests.unit.rocketmq.stock_client import StockClient, messages_of
@@ -33,6 +34,13 @@ async def with_messages(world: World, n: int = 3) -> tuple[StockClient, Peer]:
     return client, ours
 
 
+async def stored_ms(client: StockClient, key: str) -> int:
+    """When the message with a key was stored."""
+    header = {"topic": "t", "key": key, "maxNum": 1, "beginTimestamp": 0, "endTimestamp": 2**62}
+    [found] = messages_of(await client.call(12, header))
+    return int(found["stored_ms"])
+
+
 @simulated
 async def test_a_topic_is_created_shown_and_deleted(world: World) -> None:
     await world.start_broker()
@@ -56,6 +64,7 @@ async def test_the_ends_of_the_queues_of_a_topic(world: World) -> None:
     table = queues_of(document(await client.call(202, {"topic": "t"}))["offsetTable"])
     assert {queue[2]: (row["minOffset"], row["maxOffset"]) for queue, row in table.items()} == {0: (0, 3), 1: (0, 0)}
     assert {queue[:2] for queue in table} == {("t", "broker-a")}
+    assert [table["t", "broker-a", n]["lastUpdateTimestamp"] for n in range(2)] == [await stored_ms(client, "k2"), 0]
 
 
 @simulated
@@ -97,6 +106,7 @@ async def test_members_of_both_kinds_and_how_far_they_are(world: World) -> None:
     await ours.commit(2)
     table = queues_of(document(await client.call(208, {"consumerGroup": "g", "topic": "t"}))["offsetTable"])
     assert (table["t", "broker-a", 0]["brokerOffset"], table["t", "broker-a", 0]["consumerOffset"]) == (3, 2)
+    assert [table["t", "broker-a", n]["lastTimestamp"] for n in range(2)] == [await stored_ms(client, "k1"), 0]
     assert document(await client.call(300, {"topic": "t"})) == {"groupList": ["g"]}
     assert document(await client.call(300, {"topic": "other"})) == {"groupList": []}
     producers = document(await client.call(204, {"producerGroup": "p"}))["connectionSet"]
@@ -105,9 +115,7 @@ async def test_members_of_both_kinds_and_how_far_they_are(world: World) -> None:
 
 
 @simulated
-async def test_offsets_are_reset_to_a_time_to_the_end_or_to_an_offset_once_no_stock_member_is_there(
-    world: World,
-) -> None:
+async def test_offsets_are_reset_to_a_time_to_the_end_or_to_an_offset(world: World) -> None:
     client, ours = await with_messages(world)
     await ours.commit(2)
     header = {"topic": "t", "group": "g", "timestamp": -1, "isForce": "true"}
@@ -117,10 +125,23 @@ async def test_offsets_are_reset_to_a_time_to_the_end_or_to_an_offset_once_no_st
         done = queues_of(document(await client.call(222, {**header, **more}))["offsetTable"])
         assert done["t", "broker-a", 0] == await ours.committed(0) == offset
         assert len(done) == (1 if "queueId" in more else 2)
-    await client.heartbeat()
-    refused = await client.call(222, header)
-    assert (refused.code, "stop them first (stock@1)" in (refused.remark or "")) == (604, True)
-    assert await ours.committed(0) == 1
+
+
+@simulated
+async def test_a_stock_member_is_told_of_a_reset_in_the_form_that_its_language_reads(world: World) -> None:
+    client, _ = await with_messages(world)
+    queue = {"brokerName": "broker-a", "queueId": 0, "topic": "t"}
+    header = {"topic": "t", "group": "g", "timestamp": 0, "isForce": "true", "offset": 2, "queueId": 0}
+    text = json.dumps(queue, separators=(",", ":"))
+    tables = {"JAVA": {text: 2}, "CPP": [{**queue, "offset": 2}], "GO": [[queue, 2]]}
+    for language, table in tables.items():
+        client.language = language
+        await client.heartbeat()
+        client.pushed.clear()
+        await client.call(222, header)
+        [told] = [frame for frame in client.pushed if frame.code == 220]
+        assert (told.flag, told.fields["topic"], told.fields["group"]) == (ONE_WAY_BIT, "t", "g")
+        assert json.loads(told.body or b"") == {"offsetTable": table}
 
 
 @simulated
@@ -143,3 +164,36 @@ async def test_a_message_is_found_by_its_place_its_key_and_the_id_that_its_clien
     assert [each["body"] for each in messages_of(by_id)] == [b"1"]
     for more in ({"key": "none"}, {"key": "all", "topic": "other"}):
         assert (await client.call(12, {**header, **more})).code == 22
+
+
+@simulated
+async def test_what_a_stock_member_knows_of_itself_is_asked_and_told_byte_for_byte(world: World) -> None:
+    client, ours = await with_messages(world)
+    tool = await StockClient.connect(world, "tool")
+    asked = {"consumerGroup": "g", "clientId": client.client_id, "jstackEnable": "false"}
+    assert (await tool.call(307, asked)).code == ResponseCode.CONSUMER_NOT_ONLINE
+    await client.heartbeat()
+    for code, body, expected in ((0, b'{{"topic":"t"}:1}', (0, b'{{"topic":"t"}:1}', None)), (1, None, None)):
+        told = tool.begin(307, asked)
+        await world.sleep(0.1)
+        question = client.pushed.pop()
+        assert (question.code, question.flag, question.fields) == (307, 0, asked)
+        client.write(encode_frame(Frame(code, RESPONSE_BIT, question.opaque, {}, body, "no" if code else None)))
+        answer = await told
+        if expected is None:
+            assert (answer.code, "refused it with code 1: no" in (answer.remark or "")) == (1, True)
+        else:
+            assert (answer.code, answer.body, answer.remark) == expected
+    began = world.now
+    assert (await tool.call(307, asked)).code == ResponseCode.SYSTEM_BUSY
+    assert RELAY_TIMEOUT_S <= world.now - began < RELAY_TIMEOUT_S + 1
+    await ours.heartbeat(consumer())
+    refused = await tool.call(307, {**asked, "clientId": ours.client_id})
+    assert (refused.code, "rlab group show g" in (refused.remark or "")) == (604, True)
+
+
+@simulated
+async def test_rates_are_not_kept_and_the_tool_is_told_so(world: World) -> None:
+    client, _ = await with_messages(world)
+    refused = await client.call(315, {"statsName": "TOPIC_PUT_NUMS", "statsKey": "t"})
+    assert (refused.code, refused.remark) == (1, "The stats <TOPIC_PUT_NUMS> not exist")

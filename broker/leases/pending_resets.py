@@ -1,0 +1,69 @@
+"""Queues whose offsets were reset while clients of RocketMQ consume them, until one follows. Pure.
+
+A member with leases is stopped by the end of its lease. A client of RocketMQ has none: it drops what it has fetched
+when it is notified, waits 10 s, and meanwhile commits every 5 s where it was. So from the reset on, until a member
+pulls the queue from the new offset:
+
+    commits   of another offset, by members without leases, are refused: they would undo the reset
+    pulls     from elsewhere bring nothing, because they were begun before it. After `RESET_FOLLOW_S` they are answered
+              with the new offset, as those of a consumer that is not notified (lite pull) at once
+
+RocketMQ: Broker2Client.resetOffset, and ConsumerOffsetManager.resetOffsetTable, which forgets it with the first pull. A
+broker that restarts in these seconds has forgotten them, and the old offset may win.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from broker.leases.table import QueueKey
+from model.limits import RESET_FOLLOW_S
+
+Place = tuple[str, QueueKey]
+"""Group and queue."""
+
+
+class Followed(NamedTuple):
+    """What a pull of a queue that was reset may do: nothing before `at`, loop time in seconds, then go to `offset`."""
+
+    offset: int
+    at: float
+
+
+class PendingResets:
+    """The resets of one broker that nobody has followed yet; no more than there are committed offsets."""
+
+    def __init__(self) -> None:
+        self._pending: dict[Place, Followed] = {}
+
+    def __len__(self) -> int:
+        return len(self._pending)
+
+    def add(self, place: Place, offset: int, now: float) -> None:
+        """A queue was reset to an offset."""
+        self._pending[place] = Followed(offset, now + RESET_FOLLOW_S)
+
+    def pulled(self, place: Place, offset: int) -> Followed | None:
+        """A member without leases pulls from an offset: None if it may, which ends the reset if there was one."""
+        pending = self._pending.get(place)
+        if pending is None:
+            return None
+        if pending.offset == offset:
+            del self._pending[place]
+            return None
+        return pending
+
+    def undoes(self, place: Place, offset: int) -> bool:
+        """Whether a commit of a member without leases would undo a reset."""
+        pending = self._pending.get(place)
+        return pending is not None and pending.offset != offset
+
+    def followed(self, place: Place) -> None:
+        """A member with leases has the queue now, from the new offset on."""
+        self._pending.pop(place, None)
+
+    def forget(self, is_gone: Callable[[Place], bool]) -> None:
+        """Drop the resets of a group or topic that is deleted."""
+        for place in [place for place in self._pending if is_gone(place)]:
+            del self._pending[place]
