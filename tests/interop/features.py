@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import tempfile
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
+from typing import IO
 
 from tests.interop.clients import OURS
 from tests.interop.servers import RLAB, Servers, cluster, pause, say
@@ -31,6 +34,7 @@ ADMIN: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("wipeWritePerm", ("-b", "broker-a"), r"wipe write perm of broker\[broker-a\].* OK"),
 )
 """Commands of RocketMQ's tool, and what each has to print; a consumer of ours is in the group up to the reset."""
+RESET_MESSAGES = 40
 DIED = 9
 """What a member exits with that dies in a transaction."""
 
@@ -53,6 +57,39 @@ def transactions_of(program: list[str]) -> dict[str, str]:
             "transaction: answers for one of ours": stands_in(name_server, begins=OURS, answers=program),
             "transaction: one of ours answers for it": stands_in(name_server, begins=program, answers=OURS),
         }
+
+
+def reset_of(command: Callable[[str, str, str], list[str]]) -> dict[str, str]:
+    """Reset the offsets of a group while the client consumes; `command` gets name server, group and topic."""
+    with cluster() as name_server, tempfile.TemporaryFile() as log, ExitStack() as stack:
+        to = ("--namesrv", name_server)
+        subprocess.run([RLAB, "topic", "create", "again", "--queues", "4", *to], check=True, capture_output=True)
+        process = subprocess.Popen(command(name_server, "g-again", "again"), stdin=subprocess.PIPE, stdout=log)
+        stack.callback(process.kill)
+        pause(15)  # some clients rebalance every 10 s, and begin at the end of a queue
+        subprocess.run([*OURS, name_server, "produce", "again", str(RESET_MESSAGES), "1000"], check=True)
+        if not _came(log, RESET_MESSAGES):
+            return {"reset while it consumes": "not every message came"}
+        pause(6)  # until it has committed them
+        subprocess.run([RLAB, "group", "reset", "g-again", "again", "--to", "earliest", *to], check=True)
+        wrong = "" if _came(log, 2 * RESET_MESSAGES) else "not every message came again"
+        pause(12)  # commits of before would come now
+        show = subprocess.run([RLAB, "group", "show", "g-again", "--json", *to], capture_output=True, check=True)
+        lag = sum(row["lag"] for row in json.loads(show.stdout)["queues"])
+        wrong = wrong or (f"{lag} messages are not committed" if lag else "")
+        wrong = wrong or ("" if _came(log, 2 * RESET_MESSAGES, exactly=True) else "messages came a third time")
+    return {"reset while it consumes": wrong or "ok"}
+
+
+def _came(log: IO[bytes], n: int, *, exactly: bool = False) -> bool:
+    """Wait until a consumer has logged so many messages."""
+    for _ in range(1 if exactly else 120):
+        log.seek(0)
+        lines = sum(line.startswith(b"m ") for line in log.read().splitlines())
+        if lines == n or (lines > n and not exactly):
+            return True
+        pause(0.5)
+    return False
 
 
 def admin_of(tool: list[str]) -> dict[str, str]:

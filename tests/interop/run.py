@@ -24,7 +24,7 @@ from statistics import median
 
 from tests.interop import tables
 from tests.interop.clients import JAVA_VERSIONS, MQADMIN, cpp_client, go_client, java_of, node_client
-from tests.interop.features import admin_of, features_of, transactions_of
+from tests.interop.features import admin_of, features_of, reset_of, transactions_of
 from tests.interop.mixed import mixed
 from tests.interop.servers import ROCKETMQ_VERSIONS, Servers, cluster, jars_of, rocketmq, say
 from tests.interop.tap import Recorder
@@ -86,6 +86,7 @@ class Run:
                 if name == "ours":
                     if client not in ("cpp", "node"):
                         found |= transactions_of(_main(program, "Transactions"))
+                    found |= reset_of(partial(_consuming, program))
                     self.features.setdefault(title, {}).update(found)
                     self.wrong += [f"{title}: {feature}: {each}" for feature, each in found.items() if each != "ok"]
                 column = OURS if name == "ours" else f"RocketMQ {name}"
@@ -159,6 +160,13 @@ class Run:
 def _main(program: Command, main: str) -> Command:
     """The program; the one of Java has several."""
     return [*program, main] if program[0] == "java" else program
+
+
+def _consuming(program: Command, name_server: str, group: str, topic: str) -> Command:
+    """A client that consumes a topic, and prints a line that begins with "m" for each message."""
+    if program[0] == "java":
+        return [*program, "Member", name_server, group, topic, "concurrent", "0"]
+    return [*program, name_server, "consume", group, topic]
 
 
 _CLIENTS: dict[str, tuple[str, Callable[[Path], Command | None]]] = {

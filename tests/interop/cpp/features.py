@@ -172,8 +172,24 @@ def broadcasting() -> None:
     sent_and_received(topic, lambda: producer.send_sync(message_of(topic, "all")), 1, message_model=model)
 
 
+def consume(group: str, topic: str) -> None:
+    """Print a line for each message of a topic until this process is killed."""
+
+    def listen(message: Any) -> None:
+        sys.stdout.write(f"m {message.body.decode()}\n")
+        sys.stdout.flush()
+
+    consumer = mq.PushConsumer(group)
+    consumer.set_namesrv_addr(server)
+    consumer.subscribe(topic, listen)
+    consumer.start()
+    pause()
+
+
 def main() -> None:
     """Run all of them."""
+    if len(sys.argv) > 2 and sys.argv[2] == "consume":
+        consume(sys.argv[3], sys.argv[4])
     producer.set_namesrv_addr(server)
     producer.start()
     features = {

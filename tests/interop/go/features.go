@@ -101,9 +101,28 @@ func receive(name, filter string, n int, answer func(*primitive.MessageExt) cons
 	return taken
 }
 
+// consume is a program: it prints a line for each message of a topic until it is killed.
+func consume(group, name string) {
+	member, err := rocketmq.NewPushConsumer(consumer.WithNsResolver(primitive.NewPassthroughResolver(servers)),
+		consumer.WithGroupName(group), consumer.WithConsumeFromWhere(consumer.ConsumeFromFirstOffset))
+	done(err)
+	done(member.Subscribe(name, consumer.MessageSelector{}, func(_ context.Context, messages ...*primitive.MessageExt) (consumer.ConsumeResult, error) {
+		for _, message := range messages {
+			fmt.Printf("m %s\n", message.Body)
+		}
+		return consumer.ConsumeSuccess, nil
+	}))
+	done(member.Start())
+	select {}
+}
+
 func main() {
 	rlog.SetLogLevel("fatal")
 	servers = os.Args[1:2]
+	if len(os.Args) > 2 && os.Args[2] == "consume" {
+		consume(os.Args[3], os.Args[4])
+		return
+	}
 	if len(os.Args) > 2 {
 		transactionsOf(os.Args[2], os.Args[3], os.Args[4])
 		return

@@ -99,7 +99,18 @@ const features = {
   },
 };
 
+// Prints a line for each message of a topic until this process is killed.
+async function consume(consumerGroup, topic) {
+  const consumer = new Consumer({ nameSrv, httpclient, consumerGroup, logger });
+  consumer.on('error', () => {});
+  consumer.subscribe(topic, '*', async message => console.log('m ' + message.body));
+  await consumer.ready();
+}
+
 (async () => {
+  if (process.argv[3] === 'consume') {
+    return await consume(process.argv[4], process.argv[5]);
+  }
   producer = new Producer({ nameSrv, httpclient, producerGroup: 'interop-node', logger });
   producer.on('error', () => {});
   await producer.ready();
