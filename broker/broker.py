@@ -108,13 +108,9 @@ class Broker(Feature):
         )
         add = features.add
         add(self)
+        announcement = self._announcement(newcomer=run == 0)
         topics = self.topics = add(
-            Topics(
-                core,
-                self._announcement(newcomer=run == 0),
-                auto_create=config.auto_create_topics,
-                recover_topics=config.recover_topics,
-            )
+            Topics(core, announcement, auto_create=config.auto_create_topics, recover_topics=config.recover_topics)
         )
         self.damage = add(DamageReports(core, topics, config.data_dir))
         groups = self.groups = add(Groups(core, config.restore_grace_s))

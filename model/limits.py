@@ -161,6 +161,15 @@ TAKEN_PULL_SILENCE_S = 1.0
 again at once; after an error answer it waits 1 to 3 s."""
 TAKEN_COMMIT_SILENCE_S = 12.0
 """The same without pulls and commits where flow control may be the reason: clients commit every 5 s, two miss."""
+LOCK_HOLD_S = 0.6
+"""How long the broker holds a request of such a member for a lock after a change of its group, while another one has
+the queue: its client waits 1 s for the answer, and would not ask again for 1 s after a refusal."""
+MAX_HELD_LOCKS = 4_096
+"""A client asks for one lock at a time, so this is so many clients that join at once; others are refused at once."""
+STOCK_SETTLE_S = 0.05
+"""How long the members of a group in which such clients are wait for the notification of a change: a client of RocketMQ
+tells one broker after the other that it has joined, and those that are notified ask any broker for the list. One that
+asks a broker too early finds nothing new, and does not look again for 1 s."""
 RELAY_TIMEOUT_S = 8.0
 """How long a broker waits for the answer of a member to an operator, whose tool waits 10 s or more for the broker."""
 RESET_FOLLOW_S = 15.0

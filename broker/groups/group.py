@@ -58,6 +58,7 @@ class ConsumerGroupInfo:
     # Client id -> member. Under `Quirk.DUPLICATE_MEMBERS` a second one with an id has its own key.
     members: dict[str, Member] = field(default_factory=dict)
     cause: str = ""  # id of the root trigger of the newest change
+    changed_at: float = -NEVER  # loop time in seconds of the newest change
     notify_at: float = NEVER  # loop time in seconds of the notification that is owed, or NEVER
     born_at: float = -NEVER  # loop time in seconds when it got its first member
     joined_at: float = -NEVER  # when the newest member joined

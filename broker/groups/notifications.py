@@ -14,6 +14,8 @@ wait.
     t=0.05  C joins   version 3, no second notification: the one at 0.10 carries version 3
     t=0.09  five join   version 8, the eighth in a row: notify when no member joins for 2 * 0.04, at 0.17
 
+In a group with clients of RocketMQ every notification waits for `STOCK_SETTLE_S`, until all brokers know of the change.
+
 RocketMQ notifies all members at each change: DefaultConsumerIdsChangeListener. Kafka lets every new group wait for
 `group.initial.rebalance.delay.ms`, 3 s.
 """
@@ -28,6 +30,7 @@ from model.limits import (
     MAX_PAUSE_S,
     NOTIFY_WINDOW_MEMBERS,
     NOTIFY_WINDOW_S,
+    STOCK_SETTLE_S,
 )
 
 _WINDOWS_PER_DELAY = 4
@@ -50,7 +53,8 @@ class Notifications:
         info.owed_joins_only = info.owed_joins_only and joined
         if not joined:
             info.growth, info.longest_gap_s = 0, 0.0
-        earliest = max(now, info.quiet_until)
+        has_stock = any(member.data.leaseless for member in info.members.values())
+        earliest = max(now + STOCK_SETTLE_S if has_stock else now, info.quiet_until)
         if info.notify_at <= now or not (info.owed_joins_only and info.is_growing):
             info.notify_at = min(info.notify_at, earliest)
         else:

@@ -374,7 +374,7 @@ class GroupTable:
     ) -> None:
         """Raise the version of a group and schedule a notification of its members; `client_id` has changed, if any."""
         info.version += 1
-        info.cause = cause
+        info.cause, info.changed_at = cause, now
         info.changes.append((info.version, client_id))
         # A broadcasting member reads every queue, so changes of other members do not concern it.
         if not any(member.data.model is MessageModel.CLUSTERING for member in info.members.values()):

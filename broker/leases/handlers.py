@@ -6,21 +6,23 @@ RocketMQ: AdminBrokerProcessor (locks), ConsumerManageProcessor (offsets).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgpack
 
 from broker.feature import Core, Feature
 from broker.groups.group import Member
 from broker.groups.members import Groups
+from broker.leases.held_locks import HeldLocks
 from broker.leases.service import Leases
 from broker.leases.start_offsets import policy_offset
 from broker.leases.table import Freed, QueueKey
 from broker.topics.service import Topics
 from broker.topics.table import check_exists
-from model.errors import InvalidParameter, LeaseLost, OffsetRegression, QueryNotFound, SystemBusy
+from model.errors import InvalidParameter, LeaseLost, OffsetRegression, QueryNotFound, RlabError, SystemBusy
 from model.events import EventKind
 from model.heartbeat import ConsumeFrom
+from model.limits import LOCK_HOLD_S
 from model.names import check_group, check_id
 from model.quirks import Quirk
 from remoting.body import rows_of
@@ -28,6 +30,14 @@ from remoting.command import Command, Reply
 from remoting.connection import Connection
 from remoting.request_code import RequestCode
 from remoting.server import Handler
+
+_SOON = 1e-6
+
+
+class _HeldLock(NamedTuple):
+    connection: Connection
+    request: Command
+    until: float
 
 
 class LeaseHandlers(Feature):
@@ -38,6 +48,8 @@ class LeaseHandlers(Feature):
         self._topics = topics.table
         self._groups = groups.table
         self._leases = leases
+        self._held: HeldLocks[_HeldLock] = HeldLocks()
+        leases.queue_freed = self._run_held
 
     def handlers(self) -> dict[RequestCode, Handler]:
         """Request code -> handler."""
@@ -52,9 +64,14 @@ class LeaseHandlers(Feature):
 
     def lock(self, connection: Connection, request: Command) -> None:
         """Grant what is free; remember the caller for what is not. The answer follows once the leases are stored."""
+        self._lock(connection, request, self._core.loop.time() + LOCK_HOLD_S)
+
+    def _lock(self, connection: Connection, request: Command, hold_until: float) -> None:
         core, leases, header = self._core, self._leases, request.header
         group, client_id, cause = header["group"], header["client_id"], header.get("cause") or ""
         member = self._groups.member(group, client_id, connection.number)
+        if member.data.leaseless and self._hold(connection, request, hold_until):
+            return
         rival = leases.rival
         granted: list[tuple[str, int, int, int]] = []
         refused: list[tuple[str, int, str]] = []
@@ -85,6 +102,40 @@ class LeaseHandlers(Feature):
             note = {"client": client_id, "version": lease.token, "offset": offset, "n": lag}
             core.emit_queue(EventKind.LOCK_GRANTED, group, queue, cause=cause, **note)
         core.barrier.respond_after_commit(connection, request, {}, msgpack.packb([granted, refused]))
+
+    def _hold(self, connection: Connection, request: Command, until: float) -> bool:
+        """Whether a request for one queue waits for it; see `broker/leases/held_locks.py`."""
+        header, rows, leases = request.header, list(rows_of(request)), self._leases
+        info = self._groups.get(header["group"])
+        if len(rows) != 1 or info is None:
+            return False
+        queue, now = QueueKey(*rows[0]), self._core.loop.time()
+        until = min(until, info.changed_at + LOCK_HOLD_S)
+        if now + _SOON >= until or not self._is_readable(queue):
+            return False
+        held = leases.table.owner_of(header["group"], queue)
+        if held is None or leases.grant(header["group"], queue, header["client_id"]) is not None:
+            return False
+        self._core.driver.wake_by(until)
+        return self._held.hold((header["group"], queue), _HeldLock(connection, request, until))
+
+    def _run_held(self, group: str, queue: QueueKey) -> None:
+        self._run_again(self._held.take((group, queue)))
+
+    def _run_again(self, locks: list[_HeldLock]) -> None:
+        for connection, request, until in locks:
+            try:
+                self._lock(connection, request, until)
+            except RlabError as error:
+                connection.respond_error(request, error)
+
+    def next_deadline(self) -> float | None:
+        """When the next held request has to be answered."""
+        return self._held.next_deadline()
+
+    def expire(self, now: float) -> None:
+        """Answer the held requests whose time is over."""
+        self._run_again(self._held.expire(now + _SOON))
 
     def _is_readable(self, queue: QueueKey) -> bool:
         entry = self._topics.get(queue.topic)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
 
@@ -69,6 +70,7 @@ class Leases(Feature):
         self.taken = TakenTable()  # those of the leases that no member has asked for
         self.resets = PendingResets()  # those that members without leases have not followed yet
         self.rival: Rival | None = None  # POP, if this broker has it
+        self.queue_freed: Callable[[str, QueueKey], None] = lambda group, queue: None  # runs held requests for locks
         self._core = core
         self._topics = topics
         self._groups = groups
@@ -215,6 +217,7 @@ class Leases(Feature):
         for one in freed:
             if any(self.is_leaseless(one.group, client_id) for client_id in one.waiters):
                 core.features.queue_changed(*one.queue)  # their pulls wait for it
+                self.queue_freed(one.group, one.queue)
 
     def _left_by(self, one: Freed, detail: str) -> dict[str, int]:
         """Where the next owner starts after a lease that ended without a release, and how many messages may come twice.

@@ -71,7 +71,9 @@ def reset_of(command: Callable[[str, str, str], list[str]]) -> dict[str, str]:
         if not _came(log, RESET_MESSAGES):
             return {"reset while it consumes": "not every message came"}
         pause(6)  # until it has committed them
-        subprocess.run([RLAB, "group", "reset", "g-again", "again", "--to", "earliest", *to], check=True)
+        subprocess.run(
+            [RLAB, "group", "reset", "g-again", "again", "--to", "earliest", *to], check=True, capture_output=True
+        )
         wrong = "" if _came(log, 2 * RESET_MESSAGES) else "not every message came again"
         pause(12)  # commits of before would come now
         show = subprocess.run([RLAB, "group", "show", "g-again", "--json", *to], capture_output=True, check=True)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from model.limits import RELAY_TIMEOUT_S
 from model.response_code import ResponseCode
 from remoting.request_code import RequestCode
-from rocketmq.frame import ONE_WAY_BIT, RESPONSE_BIT, Frame, encode_frame
+from rocketmq.frame import ONE_WAY_BIT, Frame
 from rocketmq.message import physical_offset
 from tests.unit.broker.harness import Peer, World, consumer, simulated, unpacked
 from tests.unit.rocketmq.stock_client import StockClient, messages_of
@@ -164,32 +163,6 @@ async def test_a_message_is_found_by_its_place_its_key_and_the_id_that_its_clien
     assert [each["body"] for each in messages_of(by_id)] == [b"1"]
     for more in ({"key": "none"}, {"key": "all", "topic": "other"}):
         assert (await client.call(12, {**header, **more})).code == 22
-
-
-@simulated
-async def test_what_a_stock_member_knows_of_itself_is_asked_and_told_byte_for_byte(world: World) -> None:
-    client, ours = await with_messages(world)
-    tool = await StockClient.connect(world, "tool")
-    asked = {"consumerGroup": "g", "clientId": client.client_id, "jstackEnable": "false"}
-    assert (await tool.call(307, asked)).code == ResponseCode.CONSUMER_NOT_ONLINE
-    await client.heartbeat()
-    for code, body, expected in ((0, b'{{"topic":"t"}:1}', (0, b'{{"topic":"t"}:1}', None)), (1, None, None)):
-        told = tool.begin(307, asked)
-        await world.sleep(0.1)
-        question = client.pushed.pop()
-        assert (question.code, question.flag, question.fields) == (307, 0, asked)
-        client.write(encode_frame(Frame(code, RESPONSE_BIT, question.opaque, {}, body, "no" if code else None)))
-        answer = await told
-        if expected is None:
-            assert (answer.code, "refused it with code 1: no" in (answer.remark or "")) == (1, True)
-        else:
-            assert (answer.code, answer.body, answer.remark) == expected
-    began = world.now
-    assert (await tool.call(307, asked)).code == ResponseCode.SYSTEM_BUSY
-    assert RELAY_TIMEOUT_S <= world.now - began < RELAY_TIMEOUT_S + 1
-    await ours.heartbeat(consumer())
-    refused = await tool.call(307, {**asked, "clientId": ours.client_id})
-    assert (refused.code, "rlab group show g" in (refused.remark or "")) == (604, True)
 
 
 @simulated

@@ -1,0 +1,69 @@
+"""Requests of clients of RocketMQ for the lock of a queue that another member has still: held for a moment. Pure.
+
+A client of RocketMQ that joins asks for its locks at once, while the others are only being notified. If it were
+refused, it would ask again a second later at the earliest, because its client rebalances at most once a second, and
+the queue would have no owner meanwhile. So right after a change of the group the broker lets such a request wait until
+the queue is free, for `LOCK_HOLD_S` at most: the client waits a second for an answer, one queue after the other.
+
+    hold(("g", t:0), request, until=10.6)
+    take(("g", t:0)) -> [request]              the queue is free: it is run again
+    expire(10.6) -> []
+
+RocketMQ: RebalanceLockManager, which refuses at once.
+"""
+
+from __future__ import annotations
+
+from typing import Generic, Protocol, TypeVar
+
+from broker.leases.table import QueueKey
+from model.limits import MAX_HELD_LOCKS
+
+Place = tuple[str, QueueKey]
+"""Group and queue."""
+
+
+class Waiting(Protocol):
+    """One request; `until` is the loop time in seconds at which it is answered in any case."""
+
+    @property
+    def until(self) -> float:
+        """See the class."""
+        ...
+
+
+One = TypeVar("One", bound=Waiting)
+
+
+class HeldLocks(Generic[One]):
+    """The held requests of one broker."""
+
+    def __init__(self) -> None:
+        self._held: dict[Place, list[One]] = {}
+        self._n = 0
+
+    def __len__(self) -> int:
+        return self._n
+
+    def hold(self, place: Place, lock: One) -> bool:
+        """Hold a request, unless too many are."""
+        if self._n >= MAX_HELD_LOCKS:
+            return False
+        self._held.setdefault(place, []).append(lock)
+        self._n += 1
+        return True
+
+    def take(self, place: Place) -> list[One]:
+        """Take the requests for a queue, oldest first."""
+        taken = self._held.pop(place, [])
+        self._n -= len(taken)
+        return taken
+
+    def next_deadline(self) -> float | None:
+        """When to call `expire`, or None."""
+        return min((lock.until for locks in self._held.values() for lock in locks), default=None)
+
+    def expire(self, now: float) -> list[One]:
+        """Take the requests whose time is over, and those that wait for the same queues; these may be held again."""
+        due = [place for place, locks in self._held.items() if any(lock.until <= now for lock in locks)]
+        return [lock for place in due for lock in self.take(place)]
