@@ -371,6 +371,7 @@ def _serve(broker: Broker, closed: Callable[[Connection], None]) -> AbstractAsyn
         config.listen,
         on_closed=closed,
         max_connections=config.max_connections,
+        max_connections_of_address=config.max_connections_of_address,
         dialect=broker_dialect(BrokerFacts(broker)) if config.rocketmq else None,
         connection_class=config.connection_class,
         access=config.access,

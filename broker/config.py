@@ -20,6 +20,7 @@ from model.limits import (
     BROKER_REGISTER_INTERVAL_S,
     MAX_BROKER_EXPIRY_S,
     MAX_CONNECTIONS,
+    MAX_CONNECTIONS_OF_ADDRESS,
     RECONNECT_MAX_S,
 )
 from model.names import check_id
@@ -84,6 +85,7 @@ class BrokerConfig:
         recover_topics: whether topics that the metadata has lost are made again from the log; else it refuses to start.
         rocketmq: whether RocketMQ's own clients are served, too.
         max_connections: the connection after that is refused.
+        max_connections_of_address: the same for those that come from one address.
         connection_class: made for each connection; another one watches what passes.
         rng: draws the tokens of receipt handles, which nobody may guess; a seeded one makes a simulation repeatable.
 
@@ -116,6 +118,7 @@ class BrokerConfig:
     recover_topics: bool = False
     rocketmq: bool = True
     max_connections: int = MAX_CONNECTIONS
+    max_connections_of_address: int = MAX_CONNECTIONS_OF_ADDRESS
     connection_class: type[Connection] = Connection
     access: AccessFile | Policy | None = None
     tls: TlsFiles | None = None
@@ -138,8 +141,12 @@ class BrokerConfig:
             raise ConfigError(
                 f"expiry_s={self.expiry_s}: name servers keep a silent broker for at most {MAX_BROKER_EXPIRY_S:g} s"
             )
-        if not 1 <= self.max_connections <= MAX_CONNECTIONS:
-            raise ConfigError(f"max_connections must be 1 to {MAX_CONNECTIONS}, got {self.max_connections}")
+        for option, number in (
+            ("max_connections", self.max_connections),
+            ("max_connections_of_address", self.max_connections_of_address),
+        ):
+            if not 1 <= number <= MAX_CONNECTIONS:
+                raise ConfigError(f"{option} must be 1 to {MAX_CONNECTIONS}, got {number}")
         if self.broker_id < MASTER_ID or self.restore_grace_s < 0:
             raise ConfigError(
                 f"broker_id={self.broker_id} and restore_grace_s={self.restore_grace_s} must not be negative"

@@ -49,6 +49,9 @@ def timed_connections(registry: CollectorRegistry) -> type[Connection]:
                 self._began[request.opaque] = perf_counter()
             return self._serve(self, request)
 
+        def serve_by(self, on_request: Callable[[Connection, Command], object]) -> None:
+            self._serve = on_request
+
         def respond(
             self, request: Command, header: Mapping[str, Any] = {}, body: bytes | None = None, code: int = 0
         ) -> None:

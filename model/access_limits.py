@@ -12,6 +12,8 @@ UNAUTHENTICATED_S = 5.0
 """How long a client may take to prove one; a client of ours takes two round trips."""
 MAX_UNAUTHENTICATED = 1_024
 """Connections of clients that have not yet: a thousand clients that come back together after a restart fit."""
+MAX_UNAUTHENTICATED_OF_ADDRESS = 768
+"""The same from one address, so that others find a place; clients that are turned away come again."""
 MAX_REFUSALS_OF_GUEST = 8
 """Requests of such a client that are refused before its connection is closed."""
 MAX_REFUSALS_TOLD_PER_S = 10

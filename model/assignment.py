@@ -75,7 +75,7 @@ class AssignmentQuery:
             read = {check_topic(topic): _topic_queues(of_topic) for topic, of_topic in routes}
             total = sum(count for of_topic in read.values() for _, count in of_topic)
             claimed = _unpacked(queues)
-            of_popped = {check_topic(topic): int(share) for topic, share in popped}
+            of_popped = {check_topic(topic): _share(share) for topic, share in popped}
         except (TypeError, ValueError, AttributeError) as error:
             raise InvalidParameter(f"the query of an assignment is malformed: {error!r}") from error
         if (count := max(total, len(claimed), len(read), len(of_popped))) > MAX_ASSIGNED_QUEUES:
@@ -124,6 +124,12 @@ def _topic_queues(wire: Any) -> TopicQueues:
             raise InvalidParameter(f"readable queues on {broker_name!r} must be 0 to {MAX_QUEUES_PER_TOPIC}")
         counts[check_id("broker name", broker_name)] = count
     return tuple(sorted(counts.items()))
+
+
+def _share(wire: Any) -> int:
+    if type(wire) is not int or not -(2**31) <= wire < 2**31:
+        raise InvalidParameter("the share of a popped topic must be a whole number of 32 bits")
+    return wire
 
 
 def _packed(queues: Iterable[MessageQueue]) -> list[list[Any]]:

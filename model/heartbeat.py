@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from model.errors import InvalidParameter
-from model.limits import MAX_NAME_CHARS, MAX_REJOIN_S, MAX_SUBSCRIPTIONS_PER_MEMBER
+from model.limits import MAX_GROUPS_OF_CLIENT, MAX_NAME_CHARS, MAX_REJOIN_S, MAX_SUBSCRIPTIONS_PER_MEMBER
 from model.names import check_group, check_id
 from model.subscription import SubscriptionData, subscription_of
 
@@ -56,9 +56,17 @@ def _check_rejoin(value: object) -> float:
 
 
 def _check_distinct(what: str, names: list[str]) -> None:
+    seen: set[str] = set()
     for name in names:
-        if names.count(name) > 1:
+        if name in seen:
             raise InvalidParameter(f"the heartbeat names {what} {name!r} twice")
+        seen.add(name)
+
+
+def _up_to_the_limit(what: str, groups: Any) -> Any:
+    if len(groups) > MAX_GROUPS_OF_CLIENT:
+        raise InvalidParameter(f"the heartbeat has {len(groups)} {what}, more than {MAX_GROUPS_OF_CLIENT}")
+    return groups
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,15 +225,18 @@ class HeartbeatData:
         """
         try:
             added = wire.get("added", {})
-            consumers = tuple(ConsumerData.from_wire(data, added.get(data[0], {})) for data in wire["consumers"])
+            consumers = tuple(
+                ConsumerData.from_wire(data, added.get(data[0], {}))
+                for data in _up_to_the_limit("consumers", wire["consumers"])
+            )
             _check_distinct("group", [consumer.group for consumer in consumers])
             return cls(
                 client_id=check_id("client id", wire["client_id"]),
                 epoch=check_id("epoch", wire["epoch"]) if wire.get("epoch") else "",
                 cause=str(wire.get("cause", "")),
-                producer_groups=tuple(check_group(group) for group in wire["producers"]),
+                producer_groups=tuple(check_group(group) for group in _up_to_the_limit("producers", wire["producers"])),
                 consumers=consumers,
-                checkers=tuple(check_group(group) for group in wire.get("checkers", ())),
+                checkers=tuple(check_group(group) for group in _up_to_the_limit("checkers", wire.get("checkers", ()))),
             )
         except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise InvalidParameter(f"the heartbeat body is malformed: {error!r}") from error

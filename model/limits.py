@@ -44,13 +44,30 @@ MAX_INBOX_COMMANDS = 4_096
 """Commands read and not handled yet, above which a connection is not read."""
 MAX_UNSENT_BYTES = 64 * 1024 * 1024
 """A peer that does not read is cut off here: pushes and held answers may add up although we stopped reading from it."""
+MAX_INBOX_BYTES = 4 * 1024 * 1024
+"""The same by what was read since the connection had none left: of 64 KiB each, the commands would be 256 MiB."""
+MAX_UNREAD_BYTES = 512 * 1024 * 1024
+"""Answers that all peers of a server together leave unread; beyond it the one that read longest ago is cut off."""
 MAX_IN_FLIGHT_REQUESTS = 65_536
 """Unanswered requests that one connection may have, on either side."""
+MAX_UNANSWERED_BYTES_OF_ONE = 64 * 1024 * 1024
+"""Bodies of those requests, above which a server does not read the connection: a disk may take seconds for them."""
+MAX_UNANSWERED_BYTES = 256 * 1024 * 1024
+"""The same over all connections of a server; beyond it new work is refused with SYSTEM_BUSY."""
 MAX_CONNECTIONS = 16_384
 """Connections of one server; the next one is answered SYSTEM_BUSY and closed."""
+MAX_CONNECTIONS_OF_ADDRESS = 12_288
+"""Connections from one address: a quarter of the places is left for others. Thousands of clients share the address of a
+test machine, or of a router."""
+FIRST_REQUEST_S = 30.0
+"""How long a connection may be open before its first request; a client of any make opens one because it has one."""
+ACCEPTED_AT_ONCE = 100
+"""Connections that the system keeps for a server until it accepts them, all at once; fewer for a small server."""
 RESERVED_DESCRIPTORS = 256
-"""Descriptors of a broker that no connection gets: 32 files for reading, some for writing and for the database, and as
-many as the loop accepts at once (100) before it refuses them."""
+"""Descriptors of a server that no connection gets, or half of what it has: 32 files for reading, some for writing and
+for the database, and those of the connections that it accepts at once before it refuses them."""
+MIN_DESCRIPTORS = 128
+"""With fewer a server does not start: 32 files for reading, the others, and a few connections."""
 
 KEEPALIVE_IDLE_S = 60.0
 KEEPALIVE_INTERVAL_S = 20.0
@@ -133,6 +150,10 @@ MAX_REJOIN_S = 3_600.0
 MAX_GROUPS = 100_000
 MAX_MEMBERS_PER_GROUP = 10_000
 MAX_SUBSCRIPTIONS_PER_MEMBER = 1_024
+MAX_EXPRESSION_CHARS = 4_096
+"""Tag expression of a subscription: brokers keep it for each member. Hundreds of tags."""
+MAX_GROUPS_OF_CLIENT = 1_024
+"""Consumer groups in one heartbeat, producer groups, and those that check transactions."""
 MAX_ASSIGNED_QUEUES = 100_000
 """Queues of all topics of a group, if a broker assigns them."""
 MAX_REQUEST_MODES = 100_000
@@ -426,6 +447,9 @@ assert (MAX_CLIENT_RUN + 1) * RUN_SEQS < 2**53, "a float holds every number of a
 assert MAX_BODY_BYTES * 2 < MAX_FRAME_BYTES, "a body with its header must fit a frame"
 assert WRITE_LOW_WATER_BYTES < WRITE_HIGH_WATER_BYTES < MAX_UNSENT_BYTES
 assert MAX_FRAME_BYTES < MAX_UNSENT_BYTES, "one largest answer must not cut its own peer off"
+assert MAX_UNSENT_BYTES < MAX_UNREAD_BYTES, "one peer alone must not fill the sum"
+assert MAX_FRAME_BYTES < MAX_UNANSWERED_BYTES_OF_ONE < MAX_UNANSWERED_BYTES, "one largest request must be taken"
+assert MAX_CONNECTIONS_OF_ADDRESS < MAX_CONNECTIONS, "one address must not have all places"
 assert RECONNECT_FIRST_S * (1 + 2) < LEASE_CLOSE_GRACE_S, "the third attempt to connect must come within the grace"
 assert HEARTBEAT_INTERVAL_S < MEMBER_EXPIRY_S / 3, "two lost heartbeats must not expire a member"
 assert REGISTER_RETRY_MAX_S + CONNECT_TIMEOUT_S <= NAME_SERVER_STARTING_S, "a broker has to be back within that time"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from model.errors import InvalidParameter
+from model.limits import MAX_EXPRESSION_CHARS
 from model.message import tag_hash
 from model.names import check_topic
 
@@ -59,5 +60,10 @@ def subscription_of(topic: str, expression: str, version: int) -> SubscriptionDa
         InvalidParameter: illegal topic name or expression.
     """
     check_topic(topic)
+    if len(expression) > MAX_EXPRESSION_CHARS:
+        raise InvalidParameter(
+            f"the subscription to {topic!r} has {len(expression)} characters, more than {MAX_EXPRESSION_CHARS}: "
+            "subscribe to all tags, and leave out messages in the listener"
+        )
     parse_expression(expression)
     return SubscriptionData(topic, expression.strip() or ALL, version)

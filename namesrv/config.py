@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from model.errors import ConfigError
-from model.limits import MAX_CONNECTIONS
+from model.limits import MAX_CONNECTIONS, MAX_CONNECTIONS_OF_ADDRESS
 from remoting.connection import Connection
 from remoting.security.gate import AccessFile
 from remoting.security.policy import Policy
@@ -20,6 +20,7 @@ class NameServerConfig:
         listen: `host:port`; port 0 takes a free one.
         name: its name in the answers to health checks; its address when empty.
         max_connections: the connection after that is refused.
+        max_connections_of_address: the same for those that come from one address.
         rocketmq: whether RocketMQ's own clients are served, too.
         connection_class: made for each connection; another one watches what passes.
         access: users and their rights; without it whoever reaches the port may do anything.
@@ -33,6 +34,7 @@ class NameServerConfig:
     listen: str = "127.0.0.1:9876"
     name: str = ""
     max_connections: int = MAX_CONNECTIONS
+    max_connections_of_address: int = MAX_CONNECTIONS_OF_ADDRESS
     rocketmq: bool = True
     connection_class: type[Connection] = Connection
     access: AccessFile | Policy | None = None
@@ -40,7 +42,11 @@ class NameServerConfig:
     grace_s: float = 1.0
 
     def __post_init__(self) -> None:
-        if not 1 <= self.max_connections <= MAX_CONNECTIONS:
-            raise ConfigError(f"max_connections must be 1 to {MAX_CONNECTIONS}, got {self.max_connections}")
+        for option, number in (
+            ("max_connections", self.max_connections),
+            ("max_connections_of_address", self.max_connections_of_address),
+        ):
+            if not 1 <= number <= MAX_CONNECTIONS:
+                raise ConfigError(f"{option} must be 1 to {MAX_CONNECTIONS}, got {number}")
         if self.grace_s < 0:
             raise ConfigError(f"grace_s must not be negative, got {self.grace_s}")

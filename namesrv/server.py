@@ -64,6 +64,7 @@ async def run_name_server(config: NameServerConfig) -> AsyncIterator[NameServer]
             on_closed=closed,
             grace_s=config.grace_s,
             max_connections=config.max_connections,
+            max_connections_of_address=config.max_connections_of_address,
             dialect=name_server_dialect() if config.rocketmq else None,
             connection_class=config.connection_class,
             access=config.access,

@@ -13,15 +13,10 @@ And two processes that each handle everything before they write would take turns
 slices the answers to the first commands leave while the next ones are handled; measured with 64 sends outstanding, that
 is nearly twice the rate on two cores.
 
-A peer may vanish without closing: its machine lost power, or a router forgot the connection. RocketMQ's servers close a
-connection that was silent for 120 s (serverChannelMaxIdleTimeSeconds). Here silence is not a sign: an administrator may
-think for an hour. So the system probes the peer's system (TCP keepalive), which answers as long as it knows the
-connection, however idle or busy the process is; after two minutes without an answer the connection is lost like any
-other. Otherwise vanished clients would fill a server up to `MAX_CONNECTIONS`.
-
-Within a frame silence is a sign. A frame that is not whole after `FRAME_TIMEOUT_S` is dropped with its connection, and
-the large ones of a server share a budget (`remoting/overload/frame_budget.py`): a peer that sends the first half of a
-frame, by mistake or on purpose, would otherwise hold its memory for ever.
+Silence is no sign of a vanished peer (`remoting/overload/keepalive.py`), but within a frame it is. A frame that is not
+whole after `FRAME_TIMEOUT_S` is dropped with its connection, and the large ones of a server share a budget
+(`remoting/overload/frame_budget.py`): a peer that sends the first half of a frame, by mistake or on purpose, would
+otherwise hold its memory for ever.
 """
 
 from __future__ import annotations
@@ -29,7 +24,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import socket
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, cast
@@ -40,10 +34,9 @@ from model.errors import ConnectionLost, ProtocolError, RequestTimeout, RlabErro
 from model.limits import (
     COMMANDS_PER_ITERATION,
     FRAME_TIMEOUT_S,
-    KEEPALIVE_IDLE_S,
-    KEEPALIVE_INTERVAL_S,
-    KEEPALIVE_PROBES,
+    MAX_INBOX_BYTES,
     MAX_INBOX_COMMANDS,
+    MAX_UNANSWERED_BYTES_OF_ONE,
     MAX_UNCOUNTED_FRAME_BYTES,
     MAX_UNSENT_BYTES,
     MAX_WAITING_OF_ONE,
@@ -55,6 +48,8 @@ from remoting.address import format_address
 from remoting.codec import CODEC, Codec, Decoder, Dialect, FirstBytes
 from remoting.command import ONE_WAY, REQUEST, RESPONSE, Command, request_cost
 from remoting.overload.frame_budget import FrameBudget
+from remoting.overload.keepalive import keep_alive
+from remoting.overload.peer_memory import PeerMemory
 from remoting.request_code import RequestCode
 from remoting.session import RequestSession
 
@@ -68,28 +63,6 @@ _BUSY_S = 0.05
 """A timer that fires this late was delayed by a process with too much to do."""
 _READING_S = 0.005
 """Time to read what has come; any time above zero makes the loop read before."""
-
-# macOS has another name for the first one.
-_KEEPALIVE = (
-    (getattr(socket, "TCP_KEEPIDLE", None) or getattr(socket, "TCP_KEEPALIVE", None), KEEPALIVE_IDLE_S),
-    (getattr(socket, "TCP_KEEPINTVL", None), KEEPALIVE_INTERVAL_S),
-    (getattr(socket, "TCP_KEEPCNT", None), KEEPALIVE_PROBES),
-)
-
-
-def keep_alive(transport: asyncio.BaseTransport) -> None:
-    """Make the system probe a TCP connection while it is idle; do nothing without an open socket."""
-    sock = transport.get_extra_info("socket")
-    if sock is None:
-        return
-    try:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        for option, value in _KEEPALIVE:
-            if option is not None:
-                sock.setsockopt(socket.IPPROTO_TCP, option, int(value))
-    except OSError:
-        # The peer was faster than we are: the connection is closed, and its end is reported as any other.
-        return
 
 
 async def close_all(connections: Sequence[Connection], grace_s: float) -> None:
@@ -129,7 +102,8 @@ class Connection(asyncio.Protocol):
         number: unique among the connections of a server, which sets it.
         closed: whether the connection is closed or closing.
         ready: whether it is open and the peer reads: a request would leave now.
-        unanswered: requests of the peer that were accepted and not answered yet (kept by the server).
+        unanswered: requests of the peer that were accepted and not answered yet.
+        unanswered_bytes: their bodies; above a limit no more are read.
         aside: those of them that a late server has put aside; above a limit no more are read (kept by the server).
     """
 
@@ -142,6 +116,7 @@ class Connection(asyncio.Protocol):
         on_closed: Callable[[Connection, Exception | None], None] | None = None,
         pause_reads_when_blocked: bool,
         frames: FrameBudget[Connection] | None = None,
+        memory: PeerMemory[Connection] | None = None,
         codec: Codec = CODEC,
         dialect: Dialect | None = None,
     ) -> None:
@@ -152,6 +127,7 @@ class Connection(asyncio.Protocol):
         self.closed = False
         self.ready = False
         self.unanswered = 0
+        self.unanswered_bytes = 0
         self.aside = 0
         self._loop = loop
         self._on_request = on_request
@@ -166,8 +142,10 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._out: list[bytes] = []
         self._inbox: deque[Command] = deque()
+        self._inbox_bytes = 0  # read since the inbox was empty
         self._handling = False  # some of the inbox will be handled in the next iteration
         self._reading_paused = False
+        self._memory: PeerMemory[Connection] = PeerMemory() if memory is None else memory
         self._frames = frames
         self._frame_length = 0  # of the frame under way, 0 if there is none
         self._frame_counted = False  # whether it is admitted by `_frames`, or waits for that
@@ -249,7 +227,7 @@ class Connection(asyncio.Protocol):
         """
         if request.flags == REQUEST and not self.closed:
             self._send(self._encode(RESPONSE, code, request.opaque, header, body))
-        self.unanswered -= 1
+        self.forget(request)
 
     def respond_error(self, request: Command, error: RlabError) -> None:
         """Answer a request of the peer with an error that has a wire code."""
@@ -260,9 +238,30 @@ class Connection(asyncio.Protocol):
             header["retry_after_ms"] = math.ceil(error.retry_after_s * 1000)
         self.respond(request, header, None, error.code)
 
-    def forget(self) -> None:
-        """Learn that a request of the peer, who does not wait for it any more, is not going to be answered."""
+    def accept(self, request: Command) -> None:
+        """Count a request of the peer as unanswered."""
+        self.unanswered += 1
+        if request.body:
+            n_bytes = len(request.body)
+            self.unanswered_bytes += n_bytes
+            self._memory.unanswered_bytes += n_bytes
+            if self.unanswered_bytes > MAX_UNANSWERED_BYTES_OF_ONE:
+                self._update_reading()
+
+    def forget(self, request: Command) -> None:
+        """Learn that a request of the peer is answered, or is not going to be because nobody waits for it any more."""
         self.unanswered -= 1
+        if request.body:
+            n_bytes = len(request.body)
+            self.unanswered_bytes -= n_bytes
+            self._memory.unanswered_bytes -= n_bytes
+            if self._reading_paused:
+                self._update_reading()
+
+    @property
+    def has_frame_under_way(self) -> bool:
+        """Whether a part of a frame has come."""
+        return self._frame_length > 0
 
     @property
     def in_flight(self) -> int:
@@ -322,9 +321,15 @@ class Connection(asyncio.Protocol):
         data = out[0] if len(out) == 1 else b"".join(out)
         transport.write(data if self._sign is None else self._sign(data))
         out.clear()
-        if self._writable is not None and transport.get_write_buffer_size() > MAX_UNSENT_BYTES:
-            logger.warning("cutting off %s: it left %d bytes unread", self.peer, transport.get_write_buffer_size())
-            self.abort()
+        if self._writable is not None:
+            self._note_unread(transport.get_write_buffer_size())
+
+    def _note_unread(self, n_bytes: int) -> None:
+        slowest = self if n_bytes > MAX_UNSENT_BYTES else self._memory.unread(self, n_bytes)
+        if slowest is not None and slowest._transport is not None:
+            unread = slowest._transport.get_write_buffer_size()
+            logger.warning("cutting off %s, which does not read: it left %d bytes unread", slowest.peer, unread)
+            slowest.abort()
 
     # --- closing -----------------------------------------------------------------------------------------------------
 
@@ -361,6 +366,7 @@ class Connection(asyncio.Protocol):
         if self._writable is not None and not self._writable.done():
             self._writable.set_result(None)
         self._writable = None
+        self._memory.read(self)
         self._give_up_frame()
 
     # --- deadlines ---------------------------------------------------------------------------------------------------
@@ -416,10 +422,12 @@ class Connection(asyncio.Protocol):
             self._note_frame(length, is_new=bool(commands))
         if self._inbox:
             self._inbox.extend(commands)
+            self._inbox_bytes += len(data)
             self._update_reading()
             return
         if len(commands) > 1:
             self._inbox.extend(commands)
+            self._inbox_bytes = len(data)
             self._handle_some()
             return
         for command in commands:
@@ -434,6 +442,8 @@ class Connection(asyncio.Protocol):
             command = inbox.popleft()
             if not self._handle(command):
                 budget -= request_cost(command)
+        if not inbox:
+            self._inbox_bytes = 0
         self._update_reading()
         if not inbox:
             self._check_stream()
@@ -485,6 +495,8 @@ class Connection(asyncio.Protocol):
         self._shut()
         if not self._closed_future.done():
             self._closed_future.set_result(None)
+        self._memory.unanswered_bytes -= self.unanswered_bytes
+        self._memory = PeerMemory()  # for those that are answered yet
         if self._on_closed is not None:
             self._on_closed(self, exc)
 
@@ -494,12 +506,15 @@ class Connection(asyncio.Protocol):
             self._writable = self._loop.create_future()
             self.ready = False
             self._update_reading()
+            if self._transport is not None:
+                self._note_unread(self._transport.get_write_buffer_size())
 
     def resume_writing(self) -> None:
         """Called by the loop."""
         if self._writable is not None:
             self._writable.set_result(None)
             self._writable = None
+            self._memory.read(self)
             self.ready = not self.closed
             self._update_reading()
 
@@ -508,6 +523,7 @@ class Connection(asyncio.Protocol):
         blocked = self._writable is not None and self._pause_reads_when_blocked
         pause = blocked or self._frame_waits or len(self._inbox) > MAX_INBOX_COMMANDS
         pause = pause or self.aside >= MAX_WAITING_OF_ONE
+        pause = pause or self._inbox_bytes > MAX_INBOX_BYTES or self.unanswered_bytes > MAX_UNANSWERED_BYTES_OF_ONE
         if pause is not self._reading_paused and self._transport is not None and not self.closed:
             self._reading_paused = pause
             if pause:

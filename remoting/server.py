@@ -37,15 +37,25 @@ from model.errors import (
     SystemBusy,
     SystemError_,
 )
-from model.limits import MAX_CONNECTIONS, MAX_IN_FLIGHT_REQUESTS
+from model.limits import (
+    ACCEPTED_AT_ONCE,
+    MAX_CONNECTIONS,
+    MAX_CONNECTIONS_OF_ADDRESS,
+    MAX_IN_FLIGHT_REQUESTS,
+    MAX_RETRY_AFTER_S,
+    MAX_UNANSWERED_BYTES,
+)
 from remoting.address import format_address, parse_address
 from remoting.codec import CODEC, Dialect, MsgpackCodec
 from remoting.command import Command, Reply
 from remoting.connection import Connection, close_all
-from remoting.overload.admission import WAITS, Admission
+from remoting.overload.addresses import Addresses
+from remoting.overload.admission import WAITS, Admission, Rank, rank_of
 from remoting.overload.frame_budget import FrameBudget
+from remoting.overload.peer_memory import PeerMemory
 from remoting.request_code import RequestCode
 from remoting.security.gate import AccessFile, Gate
+from remoting.security.newcomers import Newcomers
 from remoting.security.policy import Policy
 from remoting.security.tls import ServerTls, TlsFiles
 from remoting.tasks import background_tasks
@@ -69,6 +79,7 @@ class RemotingServer:
         dialect: Dialect | None = None,
         connection_class: type[Connection] = Connection,
         gate: Gate | None = None,
+        max_connections_of_address: int = MAX_CONNECTIONS_OF_ADDRESS,
     ) -> None:
         self.address = ""
         self.gate = gate
@@ -83,6 +94,9 @@ class RemotingServer:
         self._max_connections = max_connections
         self._connection_class = connection_class
         self._connections: dict[int, Connection] = {}
+        self._addresses = Addresses(max_connections_of_address)
+        self._newcomers = Newcomers(loop)
+        self._memory: PeerMemory[Connection] = PeerMemory()
         self._numbers = count(1)
         self._frames: FrameBudget[Connection] = FrameBudget()
         self._admission: Admission[tuple[Connection, Command]] = Admission()
@@ -130,6 +144,7 @@ class RemotingServer:
             on_closed=self._closed,
             pause_reads_when_blocked=True,
             frames=self._frames,
+            memory=self._memory,
             codec=self._codec,
             dialect=self._dialect,
         )
@@ -139,13 +154,17 @@ class RemotingServer:
             self._turn_away(connection, ServiceNotAvailable("the server is shutting down"))
         elif len(self._connections) >= self._max_connections:
             self._turn_away(connection, SystemBusy(f"this server has its {self._max_connections} connections already"))
+        elif not self._addresses.admit(connection.peer):
+            error = SystemBusy(f"your address has its {self._addresses.limit} connections to this server already")
+            self._turn_away(connection, error)
         else:
-            if self.gate is not None:
-                try:
-                    self.gate.opened(connection, self._dispatch)
-                except SystemBusy as error:
-                    self._turn_away(connection, error)
-                    return
+            try:
+                greeter = self._newcomers if self.gate is None else self.gate
+                greeter.opened(connection, self._dispatch)
+            except SystemBusy as error:
+                self._addresses.gone(connection.peer)
+                self._turn_away(connection, error)
+                return
             connection.number = next(self._numbers)
             self._connections[connection.number] = connection
 
@@ -157,6 +176,8 @@ class RemotingServer:
     def _closed(self, connection: Connection, error: Exception | None) -> None:
         if self._connections.pop(connection.number, None) is None:
             return
+        self._addresses.gone(connection.peer)
+        self._newcomers.closed(connection)
         if self._on_closed is not None:
             self._on_closed(connection)
         if self.gate is not None:
@@ -164,7 +185,7 @@ class RemotingServer:
 
     def _dispatch(self, connection: Connection, request: Command) -> bool:
         """Serve a request or put it aside; returns whether it was put aside."""
-        connection.unanswered += 1
+        connection.accept(request)
         if self._attentive and self._put_aside(connection, request):
             return True
         try:
@@ -173,6 +194,8 @@ class RemotingServer:
                 raise RequestCodeNotSupported(f"request code {request.code} is not served here: check host and port")
             if connection.unanswered > MAX_IN_FLIGHT_REQUESTS:
                 raise FlowControl(f"{connection.unanswered} requests of this connection are unanswered: wait for some")
+            if self._memory.unanswered_bytes > MAX_UNANSWERED_BYTES and rank_of(request.code) is Rank.NEW:
+                raise self._memory_is_full()
             if self._stopping:
                 raise ServiceNotAvailable("the server is shutting down: use another one, or retry when it is back")
             check_header(request)
@@ -235,7 +258,7 @@ class RemotingServer:
         try:
             for connection, request in taken.serve:
                 connection.take_up()
-                connection.forget()  # it is counted again
+                connection.forget(request)  # it is counted again
                 if not connection.closed:  # else a lease would be granted to a member that is known to be gone
                     self._dispatch(connection, request)
         finally:
@@ -243,9 +266,9 @@ class RemotingServer:
         for connection, request in taken.refuse:
             connection.take_up()
             self._refuse_busy(connection, request, taken.retry_after_s)
-        for connection, _ in taken.forget:
+        for connection, request in taken.forget:
             connection.take_up()
-            connection.forget()
+            connection.forget(request)
         self._forgotten += len(taken.forget)
         if (self._refused or self._forgotten) and now >= self._told_at + 1.0:
             logger.warning(
@@ -259,6 +282,15 @@ class RemotingServer:
         error = SystemBusy(f"more requests wait here than can be served: try again in {retry_after_s:.1f} s")
         error.retry_after_s = retry_after_s
         connection.respond_error(request, error)
+
+    def _memory_is_full(self) -> SystemBusy:
+        now, error = self._loop.time(), SystemBusy("this server keeps as many unanswered bytes as it may: try again")
+        error.retry_after_s = MAX_RETRY_AFTER_S
+        if now >= self._told_at + 1.0:
+            self._told_at = now
+            n_bytes = self._memory.unanswered_bytes
+            logger.warning("%s refuses new work: %d bytes of requests are unanswered", self.address, n_bytes)
+        return error
 
     async def _run(self, connection: Connection, request: Command, outcome: Awaitable[Reply]) -> None:
         try:
@@ -278,6 +310,7 @@ class RemotingServer:
         with anyio.move_on_after(grace_s):
             while self._running:
                 await self._idle.wait()
+        self._newcomers.stop()
         await close_all(self.connections, grace_s)
 
 
@@ -297,6 +330,7 @@ async def serve(
     on_closed: Callable[[Connection], None] | None = None,
     grace_s: float = 1.0,
     max_connections: int = MAX_CONNECTIONS,
+    max_connections_of_address: int = MAX_CONNECTIONS_OF_ADDRESS,
     dialect: Dialect | None = None,
     connection_class: type[Connection] = Connection,
     access: AccessFile | Policy | None = None,
@@ -305,10 +339,10 @@ async def serve(
     """Listen on `host:port` while the block runs; port 0 takes a free one, and `server.address` has it.
 
     `on_closed` is called once for each connection that is gone, whatever the reason. At the end of the block, handlers
-    and unsent answers get `grace_s`. Connections beyond `max_connections` are refused with SYSTEM_BUSY. Clients that
-    speak `dialect` are served, too. Another `connection_class` watches what passes; then a server that nobody watches
-    pays nothing. With `access` only clients that prove a key are served, and only what their rights include.
-    `tls` encrypts what passes.
+    and unsent answers get `grace_s`. Connections beyond `max_connections`, or those of one address, are refused with
+    SYSTEM_BUSY. Clients that speak `dialect` are served, too. Another `connection_class` watches what passes; then a
+    server that nobody watches pays nothing. With `access` only clients that prove a key are served, and only what their
+    rights include. `tls` encrypts what passes.
 
     Raises:
         ConfigError: the address cannot be listened on, or the access file or the certificates cannot be read.
@@ -320,12 +354,16 @@ async def serve(
         loop = asyncio.get_running_loop()
         gate = None if access is None else Gate(access)
         certificates = None if tls is None else ServerTls(tls)
-        secured: dict[str, Any] = {}
+        # What is accepted at once has a descriptor each before it can be refused.
+        options: dict[str, Any] = {"backlog": max(1, min(ACCEPTED_AT_ONCE, max_connections // 4))}
         if certificates is not None:
-            secured = {"ssl": certificates.context, "ssl_handshake_timeout": UNAUTHENTICATED_S}
-        server = RemotingServer(handlers, tasks, on_closed, max_connections, loop, dialect, connection_class, gate)
+            options |= {"ssl": certificates.context, "ssl_handshake_timeout": UNAUTHENTICATED_S}
+        server = RemotingServer(
+            *(handlers, tasks, on_closed, max_connections, loop, dialect, connection_class, gate),
+            max_connections_of_address,
+        )
         try:
-            listener = await loop.create_server(server.make_connection, host, port, **secured)
+            listener = await loop.create_server(server.make_connection, host, port, **options)
         except OSError as error:
             raise ConfigError(
                 f"cannot listen on {listen} ({error.strerror or error}): is another process using the port? "

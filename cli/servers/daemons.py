@@ -59,7 +59,6 @@ from model.errors import ConfigError
 from model.limits import (
     BROKER_EXPIRY_S,
     BROKER_REGISTER_INTERVAL_S,
-    MAX_CONNECTIONS,
     MAX_TRANSACTION_CHECKS,
     RECONNECT_MAX_S,
     TRACE_FLUSH_INTERVAL_S,
@@ -118,6 +117,7 @@ def namesrv(
             rocketmq=rocketmq,
             access=access_of(access, listen, insecure),
             tls=tls_of(tls_cert, tls_key, tls_client_ca),
+            **connections_within_limits()._asdict(),
         )
         async with watched_name_server(settings, metrics) as (server, shown_at):
             announce(
@@ -216,7 +216,7 @@ async def _serve(
 ) -> None:
     with nullcontext() if trace is None else TraceFile(trace) as trace_file:
         sink = None if trace_file is None else trace_file.write
-        config = replace(made(), event_sink=sink, max_connections=connections_within_limits(MAX_CONNECTIONS))
+        config = replace(made(), event_sink=sink, **connections_within_limits()._asdict())
         async with watched_broker(config, metrics) as (running, shown_at), flushed(trace_file):
             # A reader of the announcement looks the broker up at a name server at once.
             await running.broker.topics.registration.wait_tried()

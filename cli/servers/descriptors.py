@@ -8,14 +8,22 @@ from __future__ import annotations
 
 import logging
 import resource
+from typing import NamedTuple
 
 from model.errors import ConfigError
-from model.limits import RESERVED_DESCRIPTORS
+from model.limits import MAX_CONNECTIONS, MAX_CONNECTIONS_OF_ADDRESS, MIN_DESCRIPTORS, RESERVED_DESCRIPTORS
 
 logger = logging.getLogger(__name__)
 
 
-def connections_within_limits(wanted: int) -> int:
+class Fit(NamedTuple):
+    """The numbers of connections that fit; options of servers."""
+
+    max_connections: int
+    max_connections_of_address: int
+
+
+def connections_within_limits(wanted: int = MAX_CONNECTIONS) -> Fit:
     """Raise this process's limit of descriptors as far as it may and is of use; return how many connections fit.
 
     Fewer than wanted are a warning.
@@ -28,16 +36,15 @@ def connections_within_limits(wanted: int) -> int:
     limit = needed if hard == resource.RLIM_INFINITY else min(hard, needed)
     if soft != resource.RLIM_INFINITY and soft < limit:
         resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
-    fit = limit - RESERVED_DESCRIPTORS
-    if fit < 1:
+    advice = f"raise the limit with 'ulimit -n {needed}' or LimitNOFILE={needed} of systemd"
+    if limit < MIN_DESCRIPTORS:
         raise ConfigError(
-            f"this process may open {limit} files and connections, and keeps {RESERVED_DESCRIPTORS} for files: raise "
-            f"the limit with 'ulimit -n {needed}' or LimitNOFILE={needed} of systemd"
+            f"this process may open {limit} files and connections, and needs {MIN_DESCRIPTORS} at least: {advice}"
         )
+    fit = limit - min(RESERVED_DESCRIPTORS, limit // 2)
     if fit < wanted:
         logger.warning(
-            "this process may open %d files and connections, so it takes %d connections and not %d; for all of them, "
-            "raise the limit with 'ulimit -n %d' or LimitNOFILE=%d of systemd",
-            *(limit, fit, wanted, needed, needed),
+            "this process may open %d files and connections, so it takes %d connections and not %d; for all, %s",
+            *(limit, fit, wanted, advice),
         )
-    return fit
+    return Fit(fit, fit * MAX_CONNECTIONS_OF_ADDRESS // MAX_CONNECTIONS)

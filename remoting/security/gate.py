@@ -29,12 +29,14 @@ from model.access_limits import (
     MAX_REFUSALS_OF_GUEST,
     MAX_REFUSALS_TOLD_PER_S,
     MAX_UNAUTHENTICATED,
+    MAX_UNAUTHENTICATED_OF_ADDRESS,
     UNAUTHENTICATED_S,
 )
 from model.errors import ClientIdConflict, ConfigError, NoPermission, NotAuthenticated, RlabError, SystemBusy
 from remoting.codec import MsgpackDecoder
 from remoting.command import Command, shown
 from remoting.connection import Connection
+from remoting.overload.addresses import Addresses
 from remoting.request_code import RequestCode
 from remoting.security.claims import Claims
 from remoting.security.handshake import PROOF_CHARS, checked_session, server_proof, transcript_of
@@ -108,6 +110,7 @@ class Gate:
         self._policy: Policy = {}
         self._loop = asyncio.get_running_loop()
         self._guests: dict[Connection, _Guest] = {}  # the oldest first
+        self._addresses = Addresses(MAX_UNAUTHENTICATED_OF_ADDRESS)  # of the guests
         self._timer: asyncio.TimerHandle | None = None
         self._principals: dict[str, Principal] = {}
         self._logged_in: dict[Connection, Principal] = {}
@@ -121,6 +124,11 @@ class Gate:
             self.apply(access)
         elif (policy := access.changed()) is not None:
             self.apply(policy)
+
+    @property
+    def guests(self) -> int:
+        """Connections that have not proved a key."""
+        return len(self._guests)
 
     # --- the policy --------------------------------------------------------------------------------------------------
 
@@ -164,7 +172,7 @@ class Gate:
         Raises:
             SystemBusy: too many others have not yet.
         """
-        if len(self._guests) >= MAX_UNAUTHENTICATED:
+        if len(self._guests) >= MAX_UNAUTHENTICATED or not self._addresses.admit(connection.peer):
             self.refused["SYSTEM_BUSY"] += 1
             raise SystemBusy(f"{len(self._guests)} connections have not proved a key yet: try again")
         now = self._loop.time()
@@ -175,9 +183,13 @@ class Gate:
 
     def closed(self, connection: Connection) -> None:
         """Forget a connection."""
-        self._guests.pop(connection, None)
+        self._drop_guest(connection)
         self._logged_in.pop(connection, None)
         self._keys.pop(connection, None)
+
+    def _drop_guest(self, connection: Connection) -> None:
+        if self._guests.pop(connection, None) is not None:
+            self._addresses.gone(connection.peer)
 
     def stop(self) -> None:
         """Stop the timer. Idempotent."""
@@ -190,7 +202,7 @@ class Gate:
         self._timer = None
         due = [connection for connection, guest in self._guests.items() if guest.deadline <= now]
         for connection in due:
-            del self._guests[connection]
+            self._drop_guest(connection)
             error = NotAuthenticated(f"no key was proved within {UNAUTHENTICATED_S:g} s: {_WITHOUT_KEY}")
             self._tell(connection, "", error)
             connection.respond_error(Command(0, 0, 0, {}, None), error)
@@ -202,7 +214,7 @@ class Gate:
         guest = self._guests.get(connection)
         if guest is None:
             return  # it is being closed
-        connection.unanswered += 1
+        connection.accept(command)
         try:
             if command.code == RequestCode.GET_CHALLENGE:
                 check_header(command)
@@ -253,7 +265,7 @@ class Gate:
         principal = self._principals.get(name)
         if principal is None:
             principal = self._principals[name] = Principal(self._policy[name])
-        del self._guests[connection]
+        self._drop_guest(connection)
         self._logged_in[connection] = principal
         self._keys[connection] = key
         connection.serve_by(guest.serve)

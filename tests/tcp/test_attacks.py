@@ -186,6 +186,32 @@ def test_guests_that_say_nothing_have_so_many_places_and_take_none_of_users(
     on_broker(tmp_path, attack)
 
 
+def test_guests_of_one_address_leave_places_to_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("remoting.security.gate.MAX_UNAUTHENTICATED_OF_ADDRESS", 3)
+
+    async def attack(running: RunningBroker) -> None:
+        host, port = running.address.split(":")
+        sockets = [await asyncio.open_connection(host, port) for _ in range(4)]
+        try:
+            assert b"try again" in await sockets[-1][0].read()
+            async with RemotingClient(key=CLIENT_KEY) as user:
+                sockets[0][1].transport.abort()
+                await sockets[0][1].wait_closed()
+                while running.server.gate is not None and running.server.gate.guests == 3:
+                    await anyio.lowlevel.checkpoint()
+                answer = await (await user.connect(running.address)).request(RequestCode.GET_SERVER_STATE)
+                assert answer.code == 0, "one that is closed has left its place"
+            reader, writer = await asyncio.open_connection(host, port, local_addr=("127.0.0.2", 0))
+            writer.write(SEND)
+            assert b"access control" in await reader.read(1_000), "another address has places of its own"
+            writer.transport.abort()
+        finally:
+            for _, writer in sockets:
+                writer.transport.abort()
+
+    on_broker(tmp_path, attack)
+
+
 def test_clients_of_rocketmq_without_a_signature_or_with_a_wrong_one_get_nothing(tmp_path: Path) -> None:
     async def attack(running: RunningBroker) -> None:
         wanted = {"producerGroup": "p", "topic": "orders", "queueId": "0", "sysFlag": "0", "bornTimestamp": "1"}

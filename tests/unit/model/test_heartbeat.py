@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from model.errors import InvalidParameter
 from model.heartbeat import ConsumeFrom, ConsumerData, ConsumeType, GroupView, HeartbeatData, MessageModel
-from model.limits import MAX_SUBSCRIPTIONS_PER_MEMBER
+from model.limits import MAX_GROUPS_OF_CLIENT, MAX_SUBSCRIPTIONS_PER_MEMBER
 from model.subscription import SubscriptionData
 
 CONSUMER = ConsumerData(
@@ -139,6 +139,16 @@ def test_subscriptions_are_allowed_up_to_the_limit() -> None:
     assert len(at_limit.consumers[0].subscriptions) == MAX_SUBSCRIPTIONS_PER_MEMBER
     with pytest.raises(InvalidParameter, match=f"{MAX_SUBSCRIPTIONS_PER_MEMBER + 1} subscriptions"):
         HeartbeatData.from_wire(heartbeat_with(MAX_SUBSCRIPTIONS_PER_MEMBER + 1))
+
+
+@pytest.mark.parametrize("part", ["producers", "checkers", "consumers"])
+def test_groups_of_a_client_are_allowed_up_to_the_limit(part: str) -> None:
+    wire = wire_of(replace(HEARTBEAT, consumers=()))
+    names = [f"g{number}" for number in range(MAX_GROUPS_OF_CLIENT + 1)]
+    rows = [replace(CONSUMER, group=name).to_wire() for name in names] if part == "consumers" else names
+    HeartbeatData.from_wire(wire | {part: rows[:-1]})
+    with pytest.raises(InvalidParameter, match=f"has {MAX_GROUPS_OF_CLIENT + 1} {part}, more than"):
+        HeartbeatData.from_wire(wire | {part: rows})
 
 
 @pytest.mark.parametrize("value", [2**63, 2**64 - 1, -1, 1.5, True, "1"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from model.errors import InvalidParameter
+from model.limits import MAX_EXPRESSION_CHARS
 from model.message import tag_hash
 from model.subscription import ALL, SubscriptionData, parse_expression, subscription_of
 
@@ -44,3 +45,10 @@ def test_hashes_are_sorted_so_that_equal_subscriptions_pull_with_equal_bytes() -
     assert subscription_of("t", "polygenelubricants||b||a", 1).tag_hashes == hashes
     assert subscription_of("t", "a||polygenelubricants||b", 1).tag_hashes == hashes
     assert hashes[0] < 0
+
+
+def test_an_expression_may_be_as_long_as_the_limit_and_not_longer() -> None:
+    longest = "a" * MAX_EXPRESSION_CHARS
+    assert subscription_of("t", longest, 1).expression == longest
+    with pytest.raises(InvalidParameter, match=f"has {MAX_EXPRESSION_CHARS + 1} characters, more than"):
+        subscription_of("t", longest + "a", 1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -13,15 +12,15 @@ from anyio.lowlevel import checkpoint
 
 from model.errors import ConnectionLost, FlowControl, ProtocolError, RequestTimeout, SystemBusy, TopicNotExist
 from model.limits import (
-    KEEPALIVE_IDLE_S,
     MAX_IN_FLIGHT_REQUESTS,
     MAX_UNSENT_BYTES,
     REQUEST_TIMEOUT_S,
 )
 from remoting.codec import CODEC
 from remoting.command import ONE_WAY, REQUEST, RESPONSE, Command
-from remoting.connection import Connection, keep_alive
+from remoting.connection import Connection
 from remoting.overload.frame_budget import FrameBudget
+from remoting.overload.peer_memory import PeerMemory
 from remoting.request_code import RequestCode
 from simulation.kernel.run import Simulation, run_simulation
 
@@ -66,7 +65,13 @@ class RecordingTransport(asyncio.Transport):
 class Rig:
     """A connection, its transport, and what it was asked to do by the peer."""
 
-    def __init__(self, *, server: bool = True, frames: FrameBudget[Connection] | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        server: bool = True,
+        frames: FrameBudget[Connection] | None = None,
+        memory: PeerMemory[Connection] | None = None,
+    ) -> None:
         self.requests: list[Command] = []
         self.closed: list[Exception | None] = []
         self.transport = RecordingTransport()
@@ -76,6 +81,7 @@ class Rig:
             on_closed=lambda _, error: self.closed.append(error),
             pause_reads_when_blocked=server,
             frames=frames,
+            memory=memory,
         )
         self.connection.connection_made(self.transport)
 
@@ -353,27 +359,3 @@ async def test_answers_owed_to_a_peer_that_does_not_read_go_out_until_it_is_cut_
         await turn()
         assert rig.transport.ending == ending
     assert rig.connection.closed
-
-
-class Transport(asyncio.BaseTransport):
-    """What a real transport knows of its socket."""
-
-    def __init__(self, sock: socket.socket | None) -> None:
-        super().__init__({"socket": sock})
-
-
-def test_a_socket_is_watched_from_now_on() -> None:
-    with socket.socket() as sock:
-        assert not sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
-        keep_alive(Transport(sock))
-        assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
-        idle = getattr(socket, "TCP_KEEPIDLE", None) or getattr(socket, "TCP_KEEPALIVE", None)
-        assert idle is not None
-        assert sock.getsockopt(socket.IPPROTO_TCP, idle) == KEEPALIVE_IDLE_S
-
-
-@pytest.mark.parametrize("closed", [True, False])
-def test_what_has_no_socket_or_a_closed_one_is_left_alone(closed: bool) -> None:
-    sock = socket.socket()
-    sock.close()
-    keep_alive(Transport(sock if closed else None))

@@ -9,7 +9,7 @@ import pytest
 
 from cli.servers.descriptors import connections_within_limits
 from model.errors import ConfigError
-from model.limits import MAX_CONNECTIONS, RESERVED_DESCRIPTORS
+from model.limits import MAX_CONNECTIONS, MAX_CONNECTIONS_OF_ADDRESS, MIN_DESCRIPTORS, RESERVED_DESCRIPTORS
 
 NEEDED = MAX_CONNECTIONS + RESERVED_DESCRIPTORS
 INFINITY = resource.RLIM_INFINITY
@@ -37,7 +37,7 @@ def test_a_limit_that_may_be_raised_is_and_all_connections_fit(
     limits: list[tuple[int, int]], before: tuple[int, int], after: tuple[int, int], caplog: pytest.LogCaptureFixture
 ) -> None:
     limits.append(before)
-    assert connections_within_limits(MAX_CONNECTIONS) == MAX_CONNECTIONS
+    assert connections_within_limits() == (MAX_CONNECTIONS, MAX_CONNECTIONS_OF_ADDRESS)
     assert limits[-1] == after
     assert caplog.messages == []
 
@@ -47,12 +47,19 @@ def test_with_a_low_limit_fewer_connections_are_taken_and_that_is_said(
 ) -> None:
     limits.append((1024, 4096))
     with caplog.at_level(logging.WARNING):
-        assert connections_within_limits(MAX_CONNECTIONS) == 4096 - RESERVED_DESCRIPTORS
+        fit = 4096 - RESERVED_DESCRIPTORS
+        assert connections_within_limits() == (fit, fit * 3 // 4), "one address leaves a quarter to others"
     assert limits[-1] == (4096, 4096)
     assert f"raise the limit with 'ulimit -n {NEEDED}'" in caplog.text
 
 
-def test_a_limit_that_leaves_nothing_is_refused(limits: list[tuple[int, int]]) -> None:
-    limits.append((RESERVED_DESCRIPTORS, RESERVED_DESCRIPTORS))
-    with pytest.raises(ConfigError, match=f"ulimit -n {NEEDED}"):
-        connections_within_limits(MAX_CONNECTIONS)
+def test_the_lowest_limit_is_shared_by_files_and_connections_and_one_below_is_refused(
+    limits: list[tuple[int, int]],
+) -> None:
+    limits.append((MIN_DESCRIPTORS, MIN_DESCRIPTORS))
+    assert connections_within_limits() == (MIN_DESCRIPTORS // 2, MIN_DESCRIPTORS * 3 // 8)
+    limits.append((MIN_DESCRIPTORS - 1, MIN_DESCRIPTORS - 1))
+    with pytest.raises(
+        ConfigError, match=f"needs {MIN_DESCRIPTORS} at least: raise the limit with 'ulimit -n {NEEDED}"
+    ):
+        connections_within_limits()

@@ -1,0 +1,52 @@
+"""The connections that each address has to one server, so that none can take the places of all. Pure.
+
+An IPv6 host has a network of its own, of 2^64 addresses: there the network counts.
+
+    addresses = Addresses(2)
+    addresses.admit("10.0.0.1:5000"), addresses.admit("10.0.0.1:5001") -> True, True
+    addresses.admit("10.0.0.1:5002") -> False, addresses.admit("10.0.0.2:5000") -> True
+"""
+
+from __future__ import annotations
+
+from ipaddress import IPv6Address
+
+_NETWORK_BITS = 64
+
+
+def network_of(peer: str) -> str:
+    """Return what counts as one address, of a peer as `host:port` or `[host]:port`."""
+    host = peer.rpartition(":")[0].strip("[]")
+    if ":" not in host:
+        return host
+    address = IPv6Address(host.partition("%")[0])
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return f"{IPv6Address(int(address) >> _NETWORK_BITS << _NETWORK_BITS)}/{_NETWORK_BITS}"
+
+
+class Addresses:
+    """See the module header. There are at most as many entries as connections."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._counts: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._counts)
+
+    def admit(self, peer: str) -> bool:
+        """Count a connection, unless its address has its share already; returns whether it is counted."""
+        network = network_of(peer)
+        n = self._counts.get(network, 0)
+        if n >= self.limit:
+            return False
+        self._counts[network] = n + 1
+        return True
+
+    def gone(self, peer: str) -> None:
+        """Learn that a connection that was counted is closed."""
+        network = network_of(peer)
+        self._counts[network] -= 1
+        if not self._counts[network]:
+            del self._counts[network]

@@ -1,0 +1,30 @@
+"""The page of limits has the numbers that the code has."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from model import access_limits, limits
+from tests.docs.pages import table_of
+
+UNITS = {"MiB": 2**20, "s": 1, "bytes": 1}
+ROWS = [
+    row
+    for heading in ("Connections", "Requests and bytes", "What is kept")
+    for row in table_of("docs/limits.md", heading)
+    if row["name"]
+]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row["name"])
+def test_each_limit_of_the_page_is_that_of_the_code(row: dict[str, str]) -> None:
+    number, _, unit = row["limit"].partition(" ")
+    value = getattr(limits, row["name"], None) or getattr(access_limits, row["name"])
+    assert value == int(number.replace(",", "")) * UNITS.get(unit, 1)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row["name"])
+def test_each_limit_of_the_page_has_a_test(row: dict[str, str]) -> None:
+    assert re.fullmatch(r"test_\w+", row["test"].strip("`"))
