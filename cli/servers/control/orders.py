@@ -36,10 +36,10 @@ class Orders:
 
     Args:
         hook: makes the faults of its connections, at the first order about them.
-        tell: tells in the trace what is done to a process; returns the cause.
+        tell: tells in the trace what is done to a process, and by which cause it is over; returns the event's id.
     """
 
-    def __init__(self, hook: Callable[[], FaultHook], tell: Callable[[EventKind, str, str], str]) -> None:
+    def __init__(self, hook: Callable[[], FaultHook], tell: Callable[[EventKind, str, str, str], str]) -> None:
         self._make = hook
         self._hook: FaultHook | None = None
         self._tell = tell
@@ -54,7 +54,8 @@ class Orders:
 
         do = order.get("do")
         if do == "tell":
-            return {"cause": self._tell(EventKind(order["kind"]), str(order["process"]), str(order["done"]))}
+            told = (str(order["process"]), str(order["done"]), str(order.get("cause", "")))
+            return {"cause": self._tell(EventKind(order["kind"]), *told)}
         if self._hook is None:
             self._hook = self._make()
         if do == "begin":
@@ -97,11 +98,11 @@ def orders_of_broker(running: RunningBroker) -> Orders:
 
         return faults_of(running.server, broker.groups, broker.events, Random())
 
-    def tell(kind: EventKind, process: str, done: str) -> str:
-        cause = broker.events.emit(kind, broker=process, detail=f"{done} {process}")
+    def tell(kind: EventKind, process: str, done: str, cause: str) -> str:
+        event = broker.events.emit(kind, cause=cause, broker=process, detail=f"{done} {process}")
         if broker.config.trace:  # at once, because the process may be this one, and be killed next
             broker.store_trace()
-        return cause
+        return event
 
     return Orders(hook, tell)
 
@@ -114,4 +115,4 @@ def orders_of_name_server(server: NameServer) -> Orders:
 
         return FaultHook(server.server, lambda what, active, client, n: active.cause, rng=Random())
 
-    return Orders(hook, lambda kind, process, done: "")
+    return Orders(hook, lambda kind, process, done, cause: "")
