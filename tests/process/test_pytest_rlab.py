@@ -36,13 +36,13 @@ def project_in(folder: Path) -> None:
     blocks = re.findall(r'```python title="([^"]+)"\n(.*?)```', text_of(PAGE), re.DOTALL)
     for name, text in blocks:
         (folder / name).write_text(text, encoding="utf-8")
-    assert [name for name, _ in blocks] == ["conftest.py", "test_recipes.py"]
+    assert [name for name, _ in blocks] == ["conftest.py", "test_recipes.py", "test_virtual.py"]
     (folder / "test_fails.py").write_text(FAILS, encoding="utf-8")
 
 
 def test_the_recipes_of_the_page_pass_in_a_project_of_a_user(tmp_path: Path) -> None:
     project_in(tmp_path)
-    chosen = [] if os.environ.get("RLAB_RECIPES") == "all" else ["-k", f"{SHORT} or nobody or next"]
+    chosen = [] if os.environ.get("RLAB_RECIPES") == "all" else ["-k", f"{SHORT} or nobody or next or member_fail"]
     command = [sys.executable, "-m", "pytest", "-q", "-p", "pytest_rlab", "-p", "no:cacheprovider", *chosen]
     done = subprocess.run(
         command, cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False

@@ -15,7 +15,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping
-from random import Random
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -26,6 +25,8 @@ from model.events import EventKind
 from model.limits import MAX_ORDER_BYTES
 
 if TYPE_CHECKING:
+    from random import Random
+
     from broker.broker import RunningBroker
     from namesrv.server import NameServer
     from remoting.faults.hook import FaultHook
@@ -89,14 +90,14 @@ class Orders:
                 print_json({"order": number, **answer})
 
 
-def orders_of_broker(running: RunningBroker) -> Orders:
+def orders_of_broker(running: RunningBroker, rng: Random) -> Orders:
     """The orders of a broker."""
     broker = running.broker
 
     def hook() -> FaultHook:
         from broker.groups.faults import faults_of
 
-        return faults_of(running.server, broker.groups, broker.events, Random())
+        return faults_of(running.server, broker.groups, broker.events, rng)
 
     def tell(kind: EventKind, process: str, done: str, cause: str) -> str:
         event = broker.events.emit(kind, cause=cause, broker=process, detail=f"{done} {process}")
@@ -107,12 +108,12 @@ def orders_of_broker(running: RunningBroker) -> Orders:
     return Orders(hook, tell)
 
 
-def orders_of_name_server(server: NameServer) -> Orders:
+def orders_of_name_server(server: NameServer, rng: Random) -> Orders:
     """The orders of a name server, which has no trace: brokers tell of its faults."""
 
     def hook() -> FaultHook:
         from remoting.faults.hook import FaultHook
 
-        return FaultHook(server.server, lambda what, active, client, n: active.cause, rng=Random())
+        return FaultHook(server.server, lambda what, active, client, n: active.cause, rng=rng)
 
     return Orders(hook, lambda kind, process, done, cause: "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from random import Random
 from typing import Any
 
 import pytest
@@ -39,7 +40,7 @@ class SimulatedChild:
 
 def bed_of(cluster: SimulatedCluster) -> ClusterBed:
     children: list[Any] = [
-        SimulatedChild(name, orders_of_broker(server.running)) for name, server in cluster.brokers.items()
+        SimulatedChild(name, orders_of_broker(server.running, Random(1))) for name, server in cluster.brokers.items()
     ]
     return ClusterBed([], children, {})
 
@@ -115,7 +116,7 @@ def test_an_order_that_makes_no_sense_is_refused_and_one_about_a_process_is_told
     simulate: Simulate,
 ) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
-        orders = orders_of_broker(cluster.brokers["broker-a"].running)
+        orders = orders_of_broker(cluster.brokers["broker-a"].running, Random(1))
         for order in ({"do": "explode"}, {"do": "begin", "fault": {"do": "explode"}}):
             with pytest.raises(InvalidParameter, match="explode"):
                 orders.answer(order)
