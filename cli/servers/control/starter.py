@@ -35,6 +35,8 @@ from cli.servers.children import MODULE, Start, spawn
 _SERVERS = ("broker.broker", "broker.groups.faults", "namesrv.server")
 """What forks find imported."""
 _MAX_REQUEST_BYTES = 16_384
+_NUMBER_BYTES = 10
+"""Each number in that pipe has so many: the exit code may follow the process id at once."""
 _LOST = -1
 """The exit code of a fork whose starter has ended, so that nobody knows."""
 
@@ -88,7 +90,7 @@ class _Fork(Process):
         os.set_blocking(told, False)
         try:
             await anyio.wait_readable(told)
-            pid = int(os.read(told, 20))
+            pid = int(os.read(told, _NUMBER_BYTES))
         except BaseException:
             os.close(told)
             ours.close()
@@ -133,7 +135,7 @@ class _Fork(Process):
         """Its exit code, and the number of a signal below 0; None while it runs."""
         if self._code is None and self._told >= 0:
             try:
-                self._code = int(os.read(self._told, 20) or _LOST)
+                self._code = int(os.read(self._told, _NUMBER_BYTES) or _LOST)
             except BlockingIOError:
                 return None
         return self._code
@@ -184,7 +186,7 @@ def _serve(control: socket.socket) -> NoReturn:
                 os.close(descriptor)
             _become(json.loads(request), stream)
         os.close(stream)
-        os.write(tells, b"%d" % pid)
+        _tell(tells, pid)
         tellers[pid] = tells
     while tellers:  # they end as well, and somebody has to wait for them
         tellers.pop(os.wait()[0])
@@ -198,8 +200,12 @@ def _tell_ends(tellers: dict[int, int]) -> None:
             return
         tells = tellers.pop(pid)
         with suppress(BrokenPipeError):  # nobody wants to know any more
-            os.write(tells, b"%d" % os.waitstatus_to_exitcode(status))
+            _tell(tells, os.waitstatus_to_exitcode(status))
         os.close(tells)
+
+
+def _tell(tells: int, number: int) -> None:
+    os.write(tells, str(number).rjust(_NUMBER_BYTES).encode())
 
 
 def _become(arguments: list[str], stream: int) -> NoReturn:
