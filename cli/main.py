@@ -22,7 +22,7 @@ from cli.messages import consume, message, produce, producer
 from cli.options import unknown_variables
 from cli.output import print_note
 from cli.runtime import report_bug
-from cli.security import fuzz, key
+from cli.security import certs, fuzz, key
 from cli.servers import cluster, daemons
 from cli.servers.control import fault
 from cli.sim import command as sim
@@ -65,6 +65,7 @@ for module in (
     key,
     fault,
     fuzz,
+    certs,
     topic,
     group,
     message,

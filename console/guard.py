@@ -35,10 +35,11 @@ def names_of(host: str, port: int, more: Sequence[str] = ()) -> tuple[str, ...]:
 class Guard:
     """What is answered; see the module header."""
 
-    def __init__(self, names: Sequence[str], token: str, *, allow_changes: bool) -> None:
+    def __init__(self, names: Sequence[str], token: str, *, allow_changes: bool, scheme: str = "http") -> None:
         self.token = token
         self.allow_changes = allow_changes
         self._names = frozenset(names)
+        self._scheme = scheme
 
     def refuses_host(self, host: str) -> str:
         """Why a request with this Host header is refused; empty if it is not."""
@@ -50,7 +51,7 @@ class Guard:
         """Why a change is refused; empty if it is not. A browser always names the origin of such a request."""
         if not self.allow_changes:
             return READ_ONLY
-        if origin.lower() != f"http://{host.lower()}":
+        if origin.lower() != f"{self._scheme}://{host.lower()}":
             return "a change has to come from a page of this console"
         if not compare_digest(token.encode(), self.token.encode()):
             return "the page is of an earlier run of this console: load it again"

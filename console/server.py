@@ -33,6 +33,7 @@ from model.limits import MAX_CONSOLE_BODY_BYTES, MAX_CONSOLE_STREAMS
 from model.response_code import ResponseCode
 from pictures.assets import static_folder
 from remoting.address import is_loopback, parse_address
+from remoting.security.tls import ServerTls, TlsFiles
 from remoting.tasks import background_tasks
 
 _PING_S = 15.0
@@ -55,6 +56,7 @@ class ConsoleOptions:
 
     Attributes:
         allow_hosts: further names that browsers may call it by.
+        tls: certificate and key: the pages come over HTTPS only.
         test_bed: the processes of a test cluster, whose owner runs this console.
     """
 
@@ -62,6 +64,7 @@ class ConsoleOptions:
     listen: str = "127.0.0.1:0"
     allow_changes: bool = False
     allow_hosts: Sequence[str] = ()
+    tls: TlsFiles | None = None
     test_bed: TestBed | None = None
 
 
@@ -73,7 +76,7 @@ async def run_console(options: ConsoleOptions) -> AsyncIterator[str]:
         The `host:port` that it listens on, with the real port.
 
     Raises:
-        ConfigError: the address cannot be listened on, or changes are allowed on one that others reach.
+        ConfigError: the address or a certificate cannot be used, or changes are allowed where others reach it.
         ConnectFailed: no name server answers.
 
     Cancellation: everything is stopped.
@@ -84,15 +87,20 @@ async def run_console(options: ConsoleOptions) -> AsyncIterator[str]:
             f"--allow-changes on {options.listen} would let everybody who reaches it change the cluster: listen on "
             "127.0.0.1 and reach it by a tunnel, for instance ssh -L"
         )
+    certificates = None if options.tls is None else ServerTls(options.tls)
     epoch = secrets.token_hex(6)
     async with background_tasks() as tasks, watching(options.name_servers, epoch, tasks) as watcher:
         console = _Console(watcher, options)
         app = console.app()
-        async with serve_http(app, options.listen, "listen", cancels=True) as address:
+        context = None if certificates is None else certificates.context
+        if certificates is not None:
+            tasks.start_soon(certificates.keep_current)
+        async with serve_http(app, options.listen, "listen", cancels=True, tls=context) as address:
             console.guard = Guard(
                 names_of(host, parse_address(address)[1], options.allow_hosts),
                 secrets.token_urlsafe(24),
                 allow_changes=options.allow_changes,
+                scheme="http" if options.tls is None else "https",
             )
             yield address
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -14,11 +15,13 @@ _SHUTDOWN_S = 1.0
 
 
 @asynccontextmanager
-async def serve_http(app: web.Application, listen: str, what: str, *, cancels: bool = False) -> AsyncIterator[str]:
+async def serve_http(
+    app: web.Application, listen: str, what: str, *, cancels: bool = False, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[str]:
     """Serve an application while the block runs.
 
     `what` continues "cannot" in the error, for instance "serve metrics". With `cancels`, a handler is cancelled when
-    its client goes away.
+    its client goes away. With `tls` it is HTTPS.
 
     Yields:
         The `host:port` that it listens on, with the real port.
@@ -35,7 +38,7 @@ async def serve_http(app: web.Application, listen: str, what: str, *, cancels: b
     await runner.setup()
     try:
         try:
-            await web.TCPSite(runner, host, port).start()
+            await web.TCPSite(runner, host, port, ssl_context=tls).start()
         except OSError as error:
             raise ConfigError(
                 f"cannot {what} on {listen} ({error.strerror or error}): is another process using the port? "

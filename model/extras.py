@@ -7,6 +7,7 @@ from __future__ import annotations
 
 EXTRA_OF = {
     "aiohttp": "console",
+    "trustme": "certs",
     "numpy": "sticky",
     "pandas": "spark",
     "pyarrow": "spark",

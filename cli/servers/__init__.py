@@ -2,7 +2,6 @@
 
 daemons.py         one name server or one broker in this process
 options.py         the options of a broker, with sizes and times as people write them
-verify.py          reads a data directory without a broker, and says what is damaged
 descriptors.py     how many connections the limits of this process are enough for
 cluster.py         a name server and brokers as child processes, started and stopped together
 cluster_folder.py  the folder of a cluster that keeps nothing
@@ -15,6 +14,6 @@ doctor.py          looks at a running cluster, and says what is wrong
 console.py         the web page of a cluster
 exporter.py        the metrics of groups, from the trace of a cluster
 
-The room `control/` has the control plane of `rlab cluster --control`. Every other room that needs a process uses
-`children.py`; `rlab demo` also writes a trace file.
+The room `control/` has the control plane of `rlab cluster --control`, `upkeep/` the care of data directories.
+Every other room that needs a process uses `children.py`; `rlab demo` also writes a trace file.
 """

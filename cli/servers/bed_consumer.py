@@ -16,15 +16,7 @@ from cli.output import print_json
 from cli.runtime import run, wait_for_eof
 
 
-def main() -> None:
-    """Run it."""
-    try:
-        run(_consume, endless=True)
-    except typer.Exit as end:
-        sys.exit(end.exit_code)
-
-
-async def _consume() -> None:
+async def main() -> None:
     """Consume until the end of standard input."""
     from client import PushConsumer
 
@@ -40,4 +32,7 @@ async def _consume() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        run(main, endless=True)
+    except typer.Exit as end:
+        sys.exit(end.exit_code)

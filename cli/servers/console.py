@@ -10,6 +10,7 @@ import typer
 from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers, Verbose, switch
 from cli.output import print_note, print_outcome
 from cli.runtime import run, wait_for_eof
+from cli.security.options import TlsCert, TlsClientCa, TlsKey, tls_of
 from cli.servers.options import ExitWithStdin, Log
 
 CONSOLE_PORT = 9480
@@ -28,6 +29,9 @@ def console(
         list[str] | None,
         typer.Option(metavar="NAME", help="A further name that browsers may call it by; may be repeated."),
     ] = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    tls_client_ca: TlsClientCa = None,
     log: Log = None,
     json: Json = False,
     verbose: Verbose = False,
@@ -47,13 +51,18 @@ def console(
         from remoting.address import is_loopback, parse_address
 
         options = ConsoleOptions(
-            name_servers=namesrv, listen=listen, allow_changes=allow_changes, allow_hosts=tuple(allow_host or ())
+            name_servers=namesrv,
+            listen=listen,
+            allow_changes=allow_changes,
+            allow_hosts=tuple(allow_host or ()),
+            tls=tls_of(tls_cert, tls_key, tls_client_ca),
         )
         if not is_loopback(parse_address(listen)[0]):
             print_note(f"note: whoever reaches {listen} can read every message of this cluster on the page")
         async with run_console(options) as address:
             line = {"kind": "console", "ready": True, "address": address}
-            print_outcome(line, f"console is on http://{address}/", as_json=json)
+            scheme = "http" if options.tls is None else "https"
+            print_outcome(line, f"console is on {scheme}://{address}/", as_json=json)
             await (wait_for_eof() if exit_with_stdin else anyio.sleep_forever())
 
     run(main, endless=True, verbose=verbose, log_format=log)

@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from random import Random
 from typing import TYPE_CHECKING, Annotated
 
 import anyio
@@ -54,7 +53,8 @@ from cli.servers.options import (
     transactions_of,
 )
 from cli.servers.trace_file import TraceFile
-from cli.servers.verify import verify
+from cli.servers.upkeep.backup import dump, restore
+from cli.servers.upkeep.verify import verify
 from cli.servers.watched import Metrics, watched_broker, watched_name_server
 from model.errors import ConfigError
 from model.limits import (
@@ -81,6 +81,8 @@ def register(app: typer.Typer) -> None:
     of_broker = typer.Typer()
     of_broker.callback(invoke_without_command=True)(broker)
     of_broker.command("verify")(verify)
+    of_broker.command("dump")(dump)
+    of_broker.command("restore")(restore)
     app.add_typer(of_broker, name="broker")
     app.command("exporter")(exporter)
     app.command("console")(console)
@@ -127,7 +129,7 @@ def namesrv(
                 is_open=access is None,
                 metrics=shown_at,
             )
-            await (orders_of_name_server(server, Random()).obey() if exit_with_stdin else anyio.sleep_forever())
+            await (orders_of_name_server(server).obey() if exit_with_stdin else anyio.sleep_forever())
 
     run(main, endless=True, verbose=verbose, log_format=log)
 
@@ -171,7 +173,7 @@ def broker(
     config: Config = None,
     exit_with_stdin: ExitWithStdin = False,
 ) -> None:
-    """Run a broker until it is stopped, or verify the data directory of one.
+    """Run a broker until it is stopped; or verify, copy or restore the data directory of one.
 
     Example: rlab broker --name broker-a --namesrv ns1:9876,ns2:9876 --listen 0.0.0.0:10911 --access users.toml
     """
@@ -229,7 +231,7 @@ async def _serve(
                 metrics=shown_at,
                 recovery=recovery,
             )
-            await (orders_of_broker(running, Random()).obey() if exit_with_stdin else anyio.sleep_forever())
+            await (orders_of_broker(running).obey() if exit_with_stdin else anyio.sleep_forever())
 
 
 def dialable(address: str) -> str:

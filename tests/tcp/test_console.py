@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,11 +12,13 @@ from typing import Any
 
 import aiohttp
 import anyio
+import anyio.lowlevel
 import pytest
 import uvloop
 
 from broker.broker import run_broker
 from broker.config import BrokerConfig
+from cli.security.certs import make_certificate
 from client import Admin, Message, Producer, PushConsumer
 from console.server import ConsoleOptions, run_console
 from console.testbed import TestPart as Part
@@ -23,6 +27,7 @@ from namesrv.config import NameServerConfig
 from namesrv.server import run_name_server
 from remoting.security.key import Key
 from remoting.security.policy import Policy, parse_policy
+from remoting.security.tls import TlsFiles
 
 pytestmark = pytest.mark.tcp
 ANY = "127.0.0.1:0"
@@ -296,3 +301,35 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
                     raise AssertionError("not reached")
 
     uvloop.run(main())
+
+
+def test_with_a_certificate_the_pages_come_over_https_alone_and_a_new_one_is_taken_while_it_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("remoting.security.tls.ACCESS_RELOAD_S", 0.01)
+    cert, key = make_certificate(tmp_path, "console", ["127.0.0.1"], 30)
+
+    async def shown(address: str) -> bytes:
+        context = ssl.create_default_context(cafile=tmp_path / "ca.pem")
+        reader, writer = await asyncio.open_connection(*address.split(":"), ssl=context)
+        certificate = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+        writer.write(f"GET /api/session HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n".encode())
+        answer = await reader.read()
+        writer.close()
+        assert answer.startswith(b"HTTP/1.1 200")
+        assert isinstance(certificate, bytes)
+        return certificate
+
+    async def main() -> None:
+        async with run_name_server(NameServerConfig(listen=ANY)) as server:
+            options = ConsoleOptions(name_servers=server.address, tls=TlsFiles(cert=cert, key=key))
+            async with run_console(options) as address:
+                first = await shown(address)
+                async with aiohttp.ClientSession() as session:
+                    with pytest.raises(aiohttp.ClientError):
+                        await session.get(f"http://{address}/api/session")
+                make_certificate(tmp_path, "console", ["127.0.0.1"], 30)
+                while await shown(address) == first:
+                    await anyio.lowlevel.checkpoint()
+
+    asyncio.run(main())

@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -25,8 +26,6 @@ from model.events import EventKind
 from model.limits import MAX_ORDER_BYTES
 
 if TYPE_CHECKING:
-    from random import Random
-
     from broker.broker import RunningBroker
     from namesrv.server import NameServer
     from remoting.faults.hook import FaultHook
@@ -37,10 +36,10 @@ class Orders:
 
     Args:
         hook: makes the faults of its connections, at the first order about them.
-        tell: tells in the trace what is done to a process, and by which cause it is over; returns the event's id.
+        tell: tells in the trace what is done to a process; returns the cause.
     """
 
-    def __init__(self, hook: Callable[[], FaultHook], tell: Callable[[EventKind, str, str, str], str]) -> None:
+    def __init__(self, hook: Callable[[], FaultHook], tell: Callable[[EventKind, str, str], str]) -> None:
         self._make = hook
         self._hook: FaultHook | None = None
         self._tell = tell
@@ -55,8 +54,7 @@ class Orders:
 
         do = order.get("do")
         if do == "tell":
-            told = (str(order["process"]), str(order["done"]), str(order.get("cause", "")))
-            return {"cause": self._tell(EventKind(order["kind"]), *told)}
+            return {"cause": self._tell(EventKind(order["kind"]), str(order["process"]), str(order["done"]))}
         if self._hook is None:
             self._hook = self._make()
         if do == "begin":
@@ -90,30 +88,30 @@ class Orders:
                 print_json({"order": number, **answer})
 
 
-def orders_of_broker(running: RunningBroker, rng: Random) -> Orders:
+def orders_of_broker(running: RunningBroker) -> Orders:
     """The orders of a broker."""
     broker = running.broker
 
     def hook() -> FaultHook:
         from broker.groups.faults import faults_of
 
-        return faults_of(running.server, broker.groups, broker.events, rng)
+        return faults_of(running.server, broker.groups, broker.events, Random())
 
-    def tell(kind: EventKind, process: str, done: str, cause: str) -> str:
-        event = broker.events.emit(kind, cause=cause, broker=process, detail=f"{done} {process}")
+    def tell(kind: EventKind, process: str, done: str) -> str:
+        cause = broker.events.emit(kind, broker=process, detail=f"{done} {process}")
         if broker.config.trace:  # at once, because the process may be this one, and be killed next
             broker.store_trace()
-        return event
+        return cause
 
     return Orders(hook, tell)
 
 
-def orders_of_name_server(server: NameServer, rng: Random) -> Orders:
+def orders_of_name_server(server: NameServer) -> Orders:
     """The orders of a name server, which has no trace: brokers tell of its faults."""
 
     def hook() -> FaultHook:
         from remoting.faults.hook import FaultHook
 
-        return FaultHook(server.server, lambda what, active, client, n: active.cause, rng=rng)
+        return FaultHook(server.server, lambda what, active, client, n: active.cause, rng=Random())
 
-    return Orders(hook, lambda kind, process, done, cause: "")
+    return Orders(hook, lambda kind, process, done: "")

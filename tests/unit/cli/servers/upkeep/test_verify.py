@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from broker.store.disk.options import StoreOptions
 from broker.store.message_store import MessageStore
 from cli.main import app
-from cli.servers import verify
+from cli.servers.upkeep import verify
 from model.record import FlushMode
 from tests.unit.broker.harness import World, simulated
 
