@@ -1,7 +1,7 @@
 """`rlab group`: list consumer groups, show the owners and targets of one, and delete one.
 
-The others have files of their own: `why` and `history` explain a group, `reset`, `mode`, `settings` and `dead_letters`
-change it.
+The others have files of their own: `why` and `history` explain a group, `reset`, `offsets`, `mode`, `settings` and
+`dead_letters` change it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import typer
 from cli.group import dead_letters as group_dlq
 from cli.group import history as group_history
 from cli.group import mode as group_mode
+from cli.group import offsets as group_offsets
 from cli.group import reset as group_reset
 from cli.group import settings as group_settings
 from cli.group import why as group_why
@@ -37,6 +38,7 @@ def register(parent: typer.Typer) -> None:
     group_why.register(app)
     group_history.register(app)
     group_reset.register(app)
+    group_offsets.register(app)
     group_dlq.register(app)
     group_mode.register(app)
     group_settings.register(app)

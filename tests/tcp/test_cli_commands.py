@@ -93,6 +93,29 @@ def test_a_group_is_put_somewhere_else(terminal: Terminal) -> None:
     assert [(queue["before"], queue["after"], queue["clamped"]) for queue in document["queues"]] == [(3, 5, True)]
 
 
+def test_the_offsets_of_a_group_go_into_a_file_and_come_back_also_for_another_group(
+    terminal: Terminal, tmp_path: Path
+) -> None:
+    terminal.text("topic create kept --queues 2")
+    terminal.text("produce kept --count 8")
+    terminal.text("group reset keepers kept --to latest --create")
+    file = tmp_path / "keepers.json"
+    file.write_text(terminal.text("group export keepers"))
+    terminal.text("group reset keepers kept --to earliest")
+    assert "dry run" in terminal.text(f"group import {file} --dry-run")
+    looked = terminal.document(f"group import {file} --dry-run")["queues"]
+    done = terminal.document(f"group import {file}")["queues"]
+    assert looked == done
+    assert sum(queue["after"] for queue in done) == 8
+    assert {queue["before"] for queue in done} == {0}
+    other = terminal.document(f"group import {file} --group others")["queues"]
+    assert [(queue["before"], queue["after"]) for queue in other] == [(None, queue["after"]) for queue in done]
+    exported = json.loads(file.read_text())
+    file.write_text(json.dumps(exported | {"offsets": [["kept", "broker-a", 0, 0], ["nowhere", "broker-a", 0, 1]]}))
+    assert "'nowhere' does not exist" in terminal.error(f"group import {file}")
+    assert json.loads(terminal.text("group export keepers")) == exported, "nothing was reset"
+
+
 def test_a_group_is_switched_off_and_on(terminal: Terminal) -> None:
     assert "no broker knows group 'waiters'" in terminal.error("group set waiters --no-consume")
     off = "consume=off broadcast=on retry_queues=1 max_attempts=3"

@@ -1,0 +1,100 @@
+"""`rlab group export` and `import`: the offsets of a group as a file, for another cluster or for a way back."""
+
+from __future__ import annotations
+
+import json as json_
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cli.group.reset import print_resets
+from cli.options import DEFAULT_NAME_SERVER, Config, GroupName, Json, NameServers, switch
+from cli.output import print_json
+from cli.runtime import ask_cluster, exit_with_error
+from model.errors import ConfigError
+from model.message_queue import MessageQueue
+from model.names import check_group, check_topic
+from model.offset_reset import QueueReset, ResetTo
+
+if TYPE_CHECKING:
+    from client.admin.admin import Admin
+
+_FORMAT = 1
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to those of `rlab group`."""
+    app.command("export")(export)
+    app.command("import")(import_)
+
+
+def export(
+    group: GroupName,
+    namesrv: NameServers = DEFAULT_NAME_SERVER,
+    config: Config = None,
+) -> None:
+    """Print the committed offsets of a group as one JSON document, retry topics included.
+
+    Example: rlab group export billing > billing.json
+    """
+    info = ask_cluster(namesrv, lambda admin: admin.group(group))
+    rows = [[*each.queue, each.committed] for each in info.queues if each.committed is not None]
+    if info.unreachable:
+        with exit_with_error():
+            raise ConfigError(f"brokers do not answer, so their offsets are missing: {', '.join(info.unreachable)}")
+    print_json({"format": _FORMAT, "group": group, "offsets": rows})
+
+
+def import_(
+    file: Annotated[Path, typer.Argument(show_default=False, help="What `rlab group export` has printed.")],
+    group: Annotated[
+        str | None, typer.Option(metavar="GROUP", show_default=False, help="Another group than the one of the file.")
+    ] = None,
+    dry_run: Annotated[bool, switch("--dry-run", help_text="Show the new offsets and change nothing.")] = False,
+    namesrv: NameServers = DEFAULT_NAME_SERVER,
+    json: Json = False,
+    config: Config = None,
+) -> None:
+    """Reset the offsets of a group to those of a file, also while it consumes.
+
+    All queues are looked at before any is reset, so a topic or broker that is not there changes nothing. Offsets mean
+    the same messages only where queues do: in the cluster that they are from, or in a copy of its data.
+
+    Example: rlab group import billing.json --dry-run
+    """
+    with exit_with_error():
+        name, offsets = offsets_of(file)
+        target = check_group(group or name)
+
+    async def resets(admin: Admin) -> tuple[QueueReset, ...]:
+        found: list[QueueReset] = []
+        for only_look in (True,) if dry_run else (True, False):
+            found = []
+            for (topic, offset), queues in offsets.items():
+                to = ResetTo.offset(offset)
+                found += await admin.reset_offsets(target, topic, to, queues=queues, dry_run=only_look, create=True)
+        return tuple(sorted(found, key=lambda each: each.queue))
+
+    print_resets(ask_cluster(namesrv, resets), dry_run=dry_run, as_json=json)
+
+
+def offsets_of(file: Path) -> tuple[str, dict[tuple[str, int], list[MessageQueue]]]:
+    """Read a file; returns its group, and the queues by topic and offset.
+
+    Raises:
+        ConfigError: it cannot be read, or is not what was exported.
+        InvalidParameter: an illegal name.
+    """
+    try:
+        document: Any = json_.loads(file.read_text(encoding="utf-8"))
+        if document["format"] != _FORMAT:
+            raise ConfigError(f"{file} has format {document['format']}: import it with the version that exported it")
+        offsets: dict[tuple[str, int], list[MessageQueue]] = {}
+        for topic, broker, queue_id, offset in document["offsets"]:
+            if not (type(queue_id) is type(offset) is int and queue_id >= 0 and 0 <= offset < 2**63):
+                raise ConfigError(f"{file}: queue id and offset of {topic} must be whole numbers of at least 0")
+            offsets.setdefault((check_topic(topic), offset), []).append(MessageQueue(topic, str(broker), queue_id))
+        return str(document["group"]), offsets
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise ConfigError(f"cannot read {file} as what `rlab group export` prints: {error}") from error
