@@ -259,6 +259,7 @@ class GroupView:
     members: dict[str, tuple[str, ...]]
     copies: dict[str, int] = field(default_factory=dict)
     _members_of: dict[str, list[str]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _topics: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
 
     def to_wire(self) -> list[Any]:
         """Form for a frame's body, encoded once per version: members with the same topics are grouped.
@@ -324,3 +325,9 @@ class GroupView:
                 members = [client_id for client_id in members for _ in range(self.copies.get(client_id, 1))]
             self._members_of[topic] = members
         return members.copy()
+
+    def topics(self) -> frozenset[str]:
+        """Return the topics to which any member subscribes."""
+        if not self._topics:  # as above
+            self._topics.update(*self.members.values())
+        return frozenset(self._topics)

@@ -134,12 +134,13 @@ class ConsumerGroupInfo:
         """The sorted member list at this version."""
         members: dict[str, tuple[str, ...]] = {}
         copies: dict[str, int] = {}
-        everything = {topic for member in self.members.values() for topic in member.subscriptions}
+        everything: tuple[str, ...] = ()
+        if self.shared_topics is not None:
+            # RocketMQ lists every member of the group, for each topic that anybody asks about.
+            everything = tuple(sorted({topic for member in self.members.values() for topic in member.subscriptions}))
         for key in sorted(self.members):
             member = self.members[key]
-            # RocketMQ lists every member of the group, for each topic that anybody asks about.
-            topics = member.subscriptions if self.shared_topics is None else everything
-            members[member.client_id] = tuple(sorted(topics))
+            members[member.client_id] = everything or tuple(sorted(member.subscriptions))
             copies[member.client_id] = copies.get(member.client_id, 0) + 1
         more_than_one = {client_id: count for client_id, count in copies.items() if count > 1}
         return GroupView(group=self.group, version=self.version, members=members, copies=more_than_one)

@@ -62,6 +62,8 @@ class BalancedQueues:
     def __init__(self) -> None:
         self._listed = _NO_QUEUES
         self._alone = _Equals()
+        # What was asked last, and what of it matters.
+        self._asked: tuple[dict[str, _Topics], dict[str, list[MessageQueue]]] = ({}, {})
         self._seen: tuple[_Kinds, dict[str, list[MessageQueue]]] = ({}, {})
         self._topics: dict[str, _Placed] = {}
         self._equals: dict[_Topics, _Equals] = {}
@@ -84,10 +86,12 @@ class BalancedQueues:
         mine = _that_matter(topics_of.get(client_id, ()), queues_of)
         if not mine:
             return []
-        kinds = _kinds(queues_of, topics_of)
         known = {topic: list(queues) for topic, queues in queues_of.items()}
-        if self._seen != (kinds, known):
-            self._see(kinds, known)
+        if self._asked != (topics_of, known):  # mostly another member of the same group asks
+            kinds = _kinds(queues_of, topics_of)
+            if self._seen != (kinds, known):
+                self._see(kinds, known)
+            self._asked = {member: tuple(topics) for member, topics in topics_of.items()}, known
         return self._equals[mine].share_of(client_id)
 
     def _see(self, kinds: _Kinds, known: dict[str, list[MessageQueue]]) -> None:

@@ -17,6 +17,8 @@ import logging
 from collections.abc import Collection
 from contextlib import suppress
 from functools import partial
+from operator import is_
+from typing import NamedTuple
 
 import anyio
 
@@ -36,6 +38,7 @@ from model.events import EventKind
 from model.heartbeat import GroupView
 from model.limits import PULL_RETRY_ERROR_S
 from model.message_queue import MessageQueue
+from model.topic_route import SortedQueues
 from remoting.tasks import run_together
 
 logger = logging.getLogger(__name__)
@@ -48,6 +51,26 @@ _RELEASE_FIRST_WAIT_S = 0.25
 
 _ABOUT_MEMBERS = frozenset({Trigger.NOTIFY, Trigger.LOCK})
 """Triggers of a pass that asks for no list if the notification brought it: the others heal a lost notification."""
+
+
+class _Decided(NamedTuple):
+    """The last target that was computed from a member list, and from what.
+
+    Member lists and the queue lists of routes are replaced when they change, so the same objects give the same target.
+    """
+
+    topics: tuple[str, ...]
+    view: GroupView
+    queues: dict[str, SortedQueues]
+    target: list[MessageQueue]
+
+    def is_from(self, view: GroupView, queues: dict[str, SortedQueues]) -> bool:
+        """Whether it was computed from these for the same topics."""
+        return (
+            view is self.view
+            and len(queues) == len(self.queues)
+            and all(map(is_, queues.values(), self.queues.values()))
+        )
 
 
 class LeasedQueues(PulledQueues):
@@ -65,8 +88,7 @@ class LeasedQueues(PulledQueues):
         self._released = anyio.Event()
         self._version_seen = -1
         self._undecided: dict[str, StrategyError] = {}  # topics for which the strategy failed in this pass
-        # The last target that was computed from a member list: topics, target, group version.
-        self._last_target: tuple[tuple[str, ...], list[MessageQueue], int] | None = None
+        self._decided: _Decided | None = None
         # Queues that may have been granted by an answer that was lost.
         self._possibly_granted: dict[MessageQueue, None] = {}
 
@@ -102,30 +124,32 @@ class LeasedQueues(PulledQueues):
         """
         if not topics:
             return []  # it has unsubscribed from the last one, and there is no broker of its topics to ask
-        last, self._last_target = self._last_target, None
-        if last is not None and last[0] == topics and due.triggers == (Trigger.LOCK,):
+        last, self._decided = self._decided, None
+        if last is not None and last.topics == topics and due.triggers == (Trigger.LOCK,):
             # Only a lease is free. If the group has changed as well, the pass for that is due after this one; and in a
             # large group, where a newcomer moves a queue of every member, a second request is half of all the work.
-            self._last_target, self._version_seen = last, last[2]
-            return last[1]
+            self._decided, self._version_seen = last, last.view.version
+            return last.target
         view = await self._view(topics, cause, notified=set(due.triggers) <= _ABOUT_MEMBERS)
         if view is None:
             return None
         seen = (*topics, *self.topics_of_others)
         queues = {topic: self._instance.routes.subscribe_queues(topic) for topic in seen}
+        if last is not None and last.topics == topics and last.is_from(view, queues):
+            self._decided = last  # nearly every pass is one of the timer that finds nothing new
+            return last.target
         client_id = self._instance.client_id
         target, self._undecided = allocate_topics(self._strategy, self._group, client_id, topics, queues, view)
         if self._undecided:
             target += [queue for queue in self.owned if queue.topic in self._undecided]
         else:
-            self._last_target = topics, target, view.version
+            self._decided = _Decided(topics, view, queues, target)
         return target
 
     async def _learn_topics_of_others(self, topics: tuple[str, ...], view: GroupView, cause: str) -> None:
         """Get the routes of topics that only other members subscribe to, for a strategy that assigns all topics."""
         if is_group_wide(self._strategy):
-            of_group = {topic for of_member in view.members.values() for topic in of_member}
-            self.topics_of_others = tuple(sorted(of_group.difference(topics)))
+            self.topics_of_others = tuple(sorted(view.topics().difference(topics)))
             unknown = [topic for topic in self.topics_of_others if self._instance.routes.route_of(topic) is None]
             if unknown:
                 with suppress(NetworkError):  # a topic may not exist, and no pass may fail for it
@@ -213,7 +237,7 @@ class LeasedQueues(PulledQueues):
         if self.owned.get(owned.queue) is not owned:
             return
         cause = self._report_dropped(owned, "lost")
-        self._last_target = None  # the target may have changed unseen
+        self._decided = None  # the target may have changed unseen
         self._abandon(owned, cause)
         self._instance.wake(self._group, Trigger.LOCK, cause)
 

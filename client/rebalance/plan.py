@@ -12,6 +12,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import NamedTuple
 
 from client.allocate import AllocateMessageQueueStrategy
@@ -92,7 +93,7 @@ def allocate_topics(
     """
     if is_group_wide(strategy):
         known = {topic: list(_sorted(queues)) for topic, queues in queues_of.items() if queues}
-        mine = SortedQueues(q for topic in sorted(view.members.get(client_id, ())) for q in known.get(topic, ()))
+        mine = SortedQueues(chain.from_iterable(known.get(t, ()) for t in sorted(view.members.get(client_id, ()))))
         where = f"strategy {getattr(strategy, 'name', '?')} of group {group}, all topics:"
         # A copy, because the view is kept for later passes; everything else was made for this call.
         ask = partial(strategy.allocate_group, group, client_id, known, dict(view.members))

@@ -11,7 +11,7 @@ plan with the list of any broker; it is old if that broker had a newer one long 
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass
 
 from figures.history.evidence import Evidence
@@ -54,7 +54,8 @@ class PassRules:
         self._members: dict[str, _Member] = {}
         self._last_change: Event | None = None
         self._needless: deque[Event] = deque(maxlen=MAX_PASSES)
-        self._causes: deque[tuple[float, str]] = deque(maxlen=MAX_PASSES)
+        self._causes: deque[tuple[float, str]] = deque()
+        self._recent: Counter[str] = Counter()  # how many of `_causes` are of one change
         self._notified: dict[str, Event] = {}  # client -> the last notification that it got
 
     def take(self, event: Event) -> None:
@@ -86,7 +87,11 @@ class PassRules:
             if len(self._replaced) > MAX_KNOWN_CHANGES:
                 del self._replaced[next(iter(self._replaced))]
         self._newest[broker] = self._last_change = event
-        self._causes.append((event.t_ms, f"{broker} {event.version}"))
+        cause = f"{broker} {event.version}"
+        self._causes.append((event.t_ms, cause))
+        self._recent[cause] += 1
+        if len(self._causes) > MAX_PASSES:
+            self._forget_cause()
         if event.kind == EventKind.MEMBER_LEAVE:
             if all(each.n == 0 for each in self._newest.values()) or event.n == 0:
                 self._untold.pop(broker, None)
@@ -94,6 +99,12 @@ class PassRules:
             self._notified.pop(event.client, None)
         if event.n != 0:
             self._untold.setdefault(broker, event)
+
+    def _forget_cause(self) -> None:
+        _, cause = self._causes.popleft()
+        self._recent[cause] -= 1
+        if not self._recent[cause]:
+            del self._recent[cause]
 
     def broker_gone(self, broker: str) -> None:
         """A broker is up or down: what it owed is over, and its members find out by their connections."""
@@ -143,9 +154,9 @@ class PassRules:
         while self._needless[0].t_ms < since_ms:
             self._needless.popleft()
         while self._causes and self._causes[0][0] < since_ms:
-            self._causes.popleft()
+            self._forget_cause()
         # A member asks one broker for its list, so the notification of each other one may set off a pass for nothing.
-        changes = len({cause for _, cause in self._causes})
+        changes = len(self._recent)
         notified = self._notified.get(event.client)
         unversioned = notified is not None and notified.version < 0
         allowed = self._limits.thundering_passes + (0 if unversioned else changes * max(1, len(self._members)))

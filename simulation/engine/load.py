@@ -59,6 +59,8 @@ class SimulatedLoad:
         self._programme, self._cluster, self._judge, self._tasks = programme, cluster, judge, tasks
         self._random = cluster.simulation.random
         self._group_of = {slot: group for group in programme.group for slot in group.slots}
+        # One for all members of a group: each would compute the same, and it remembers what was computed last.
+        self._strategies = {group.name: strategy_named(group.strategy) for group in programme.group}
         self._stopping = False
         self._in_flight = 0
         brokers = sorted(cluster.brokers)
@@ -113,7 +115,7 @@ class SimulatedLoad:
             if options["host"] in group.slots[group.members - group.receivers :]:
                 return await self._start_receiver(group, options)
             options |= {"mode": "pop", "invisible_s": group.invisible_s}
-        strategy = None if group.mode == "pop" else strategy_named(group.strategy)
+        strategy = None if group.mode == "pop" else self._strategies[group.name]
         if group.order != "none":
             options |= {"order": group.order, "suspend_s": 0.2}
         else:

@@ -36,6 +36,21 @@ def committed(cluster: SimulatedCluster, queue: MessageQueue = Q0) -> int:
     return {(topic, queue_id): offset for topic, queue_id, offset in rows}[queue.topic, queue.queue_id]
 
 
+class Moody(AllocateMessageQueueAveragely):
+    """AVG, but it fails at times, and counts how often it is asked about the topic `t`."""
+
+    fails = False
+    asked = 0
+
+    def allocate(
+        self, group: str, client_id: str, queues: Sequence[MessageQueue], members: Sequence[str]
+    ) -> list[MessageQueue]:
+        self.asked += queues[0].topic == "t"
+        if self.fails:
+            raise ValueError("not today")
+        return super().allocate(group, client_id, queues, members)
+
+
 async def slow_on_queue_three(message: MessageExt) -> None:
     if message.queue.queue_id == 3:
         await anyio.sleep(4)
@@ -214,16 +229,6 @@ def test_a_lease_whose_grant_was_lost_on_its_way_strands_no_queue(simulate: Simu
 
 
 def test_a_strategy_that_fails_changes_nothing(simulate: Simulate) -> None:
-    class Moody(AllocateMessageQueueAveragely):
-        fails = False
-
-        def allocate(
-            self, group: str, client_id: str, queues: Sequence[MessageQueue], members: Sequence[str]
-        ) -> list[MessageQueue]:
-            if self.fails:
-                raise ValueError("not today")
-            return super().allocate(group, client_id, queues, members)
-
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.create_topic("t", queues=2)
         moody = Moody()
@@ -231,13 +236,30 @@ def test_a_strategy_that_fails_changes_nothing(simulate: Simulate) -> None:
         await cluster.wait_converged(1)
         await anyio.sleep(2)  # its retry topic has got a route, and no other will change
         moody.fails = True
+        other = await cluster.start_consumer("g", "t")
         at = len(cluster.events)
         await anyio.sleep(60)
-        assert consumer.queues == [Q0, Q1]
-        assert {event.detail for event in cluster.events_of(EventKind.REBALANCE_END, at)} == {"TIMER unbalanced"}
+        assert (consumer.queues, other.queues) == ([Q0, Q1], [])
+        ends = [e for e in cluster.events_of(EventKind.REBALANCE_END, at) if e.client == consumer.client_id]
+        assert {event.detail for event in ends} == {"NOTIFY unbalanced", "TIMER unbalanced"}
         moody.fails = False
-        await anyio.sleep(5)
-        assert cluster.events_of(EventKind.REBALANCE_END)[-1].detail == "TIMER balanced"
+        await cluster.wait_converged(5)
+        assert (consumer.queues, other.queues) == ([Q0], [Q1])
+
+
+def test_a_strategy_is_asked_again_only_when_members_or_queues_have_changed(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=2)
+        moody = Moody()
+        await cluster.start_consumer("g", "t", strategy=moody)
+        await cluster.wait_converged(1)
+        await anyio.sleep(10)
+        asked = moody.asked
+        await anyio.sleep(600)
+        assert moody.asked == asked
+        await cluster.start_consumer("g", "t")
+        await anyio.sleep(600)
+        assert moody.asked == asked + 1
 
     simulate(scenario, brokers=1)
 
@@ -267,11 +289,12 @@ def test_a_strategy_that_returns_nonsense_is_reported_by_name_and_what_is_owned_
         await cluster.wait_converged(1)
         await anyio.sleep(2)
         mine.broken = True
+        other = await cluster.start_consumer("g", "t", strategy=mine)
         await anyio.sleep(25)
-        assert consumer.queues == [Q0, Q1]
+        assert (consumer.queues, other.queues) == ([Q0, Q1], [])
         mine.broken = False
-        await anyio.sleep(2)
-        assert cluster.events_of(EventKind.REBALANCE_END)[-1].detail == "TIMER balanced"
+        await cluster.wait_converged(2)
+        assert (consumer.queues, other.queues) == ([Q0], [Q1])
 
     with caplog.at_level("WARNING"):
         simulate(scenario, brokers=1)
