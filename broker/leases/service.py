@@ -141,6 +141,11 @@ class Leases(Feature):
             with suppress(SystemBusy):
                 self.commit_soon(group, queue, client_id, offset)
 
+    def _store_now(self, group: str, queue: QueueKey) -> None:
+        """Store and record a commit that waits for others, so that it comes before what is done with its queue next."""
+        if (committed_by := self._unstored.pop((group, *queue))) is not None:
+            self._store(group, *queue, committed_by)
+
     def _store(self, group: str, topic: str, queue_id: int, client_id: str) -> None:
         """Store a commit that was not stored, and record it as an event."""
         offset = self.offsets.read(group, topic, queue_id)
@@ -165,6 +170,8 @@ class Leases(Feature):
         """Grant a queue and store the lease; None if another member has it. See `QueueLeases.acquire`."""
         lease = self.table.acquire(group, client_id, queue)
         if lease is not None:
+            # Commits of an owner whose lease has ended count as long as nobody else has the queue.
+            self._store_now(group, queue)
             self._leases.put(group, *queue, client_id, lease.token)
             self._core.features.queue_changed(*queue)
         else:
@@ -202,8 +209,7 @@ class Leases(Feature):
             group, queue, waiters = one.group, one.queue, one.waiters
             self._leases.delete(group, *queue)
             self.taken.forget((group, queue))
-            if (committed_by := self._unstored.pop((group, *queue))) is not None:
-                self._store(group, *queue, committed_by)
+            self._store_now(group, queue)
             core.barrier.metadata_changed()
             kind, left = EventKind.QUEUE_RELEASED, {}
             if detail != "unlock":

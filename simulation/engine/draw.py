@@ -113,7 +113,7 @@ class _Drawing:
         return Programme(
             name=f"{self.kind}-{self.seed}",
             seed=self.seed,
-            lasts_s=2 * LASTS_S,
+            lasts_s=(5 if is_split else 2) * LASTS_S,
             cluster=self.cluster,
             promise=promise,
             load=self.load,
@@ -159,6 +159,16 @@ def _for_a_while(do: str, whom: str, most_s: float, **columns: float) -> _Draw:
 
 def _cut(d: _Drawing) -> list[Step]:
     return [d.step("cut", d.chance.choice(d.hosts))]
+
+
+def _register_late(d: _Drawing) -> list[Step]:
+    """A member loses its connections, and brokers hear of the new ones so late that others got its queues meanwhile."""
+    who, to = d.chance.choice(d.members), d.chance.choice(d.brokers)
+    return [
+        d.step("delay_heartbeats", who, by_s=1.0 + d.seconds(4.0), for_s=0.5),
+        d.step("cut", who, after_s=0.01),
+        d.step("delay", who, to=to, by_s=d.seconds(0.5), for_s=8.0, after_s=0.02),
+    ]
 
 
 def _partition(d: _Drawing) -> list[Step]:
@@ -254,7 +264,7 @@ _CHANGES: dict[_Draw, int] = {
 accepted, and then nobody can tell the two apart: that is why this is not among faults."""
 _MORE: dict[str, dict[_Draw, int]] = {
     "power": {_power_cut: 12, _crash_broker: 0},
-    "order": {_scale: 0},
+    "order": {_scale: 0, _register_late: 6},
     "torture": {_scale: 0},
     "transactions": {
         _ended("crash", "producers"): 6,

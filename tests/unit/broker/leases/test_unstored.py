@@ -145,6 +145,20 @@ async def test_what_ends_a_lease_stores_its_commit_at_once(world: World) -> None
 
 
 @simulated
+async def test_a_late_commit_of_the_last_owner_is_told_before_the_next_one_begins_there(world: World) -> None:
+    a, token = await owner(world)
+    b = world.peer("b")
+    await b.heartbeat(consumer())
+    assert await a.unlock(("t", 0, 1, token)) == []
+    header = {"group": "g", "client_id": a.client_id, "soon": True}
+    await a.call(RequestCode.UPDATE_CONSUMER_OFFSET, header, [["t", 0, 3, token]])
+    await b.token_of(0)
+    told = [(e.kind, e.offset) for e in world.of_kind(EventKind.OFFSET_COMMITTED, EventKind.LOCK_GRANTED)]
+    assert told[-2:] == [(EventKind.OFFSET_COMMITTED, 3), (EventKind.LOCK_GRANTED, 3)]
+    assert stored(world) == [3]
+
+
+@simulated
 async def test_a_commit_that_waits_for_its_answer_stores_what_pulls_have_committed(world: World) -> None:
     a, token = await owner(world)
     await pull(a, token, 3)
