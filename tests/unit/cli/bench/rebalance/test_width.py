@@ -6,7 +6,6 @@ import pytest
 
 from cli.bench.rebalance.width import QUEUES_PER_MEMBER, fitted_exponent, measure_group
 
-
 MOVE_BYTES = 250
 """A move on the wire: the release with its commit, the lease, the first pull, and their answers."""
 
