@@ -17,8 +17,6 @@ import logging
 from collections.abc import Collection
 from contextlib import suppress
 from functools import partial
-from operator import is_
-from typing import NamedTuple
 
 import anyio
 
@@ -30,7 +28,7 @@ from client.leases.prompt_commits import PromptCommits
 from client.leases.requests import Commit, Grant, LeaseRequests
 from client.pull.owned_queue import OwnedQueue, process_queue_for
 from client.rebalance.ownership import MemberContext
-from client.rebalance.plan import StrategyError, allocate_topics, plan_rebalance
+from client.rebalance.plan import Decided, StrategyError, allocate_topics, plan_rebalance
 from client.rebalance.pulled_queues import PulledQueues
 from client.trigger import Trigger
 from model.errors import ClientIdConflict, LeaseLost, NetworkError, OffsetRegression, RlabError, ServerError
@@ -38,7 +36,6 @@ from model.events import EventKind
 from model.heartbeat import GroupView
 from model.limits import PULL_RETRY_ERROR_S
 from model.message_queue import MessageQueue
-from model.topic_route import SortedQueues
 from remoting.tasks import run_together
 
 logger = logging.getLogger(__name__)
@@ -51,26 +48,6 @@ _RELEASE_FIRST_WAIT_S = 0.25
 
 _ABOUT_MEMBERS = frozenset({Trigger.NOTIFY, Trigger.LOCK})
 """Triggers of a pass that asks for no list if the notification brought it: the others heal a lost notification."""
-
-
-class _Decided(NamedTuple):
-    """The last target that was computed from a member list, and from what.
-
-    Member lists and the queue lists of routes are replaced when they change, so the same objects give the same target.
-    """
-
-    topics: tuple[str, ...]
-    view: GroupView
-    queues: dict[str, SortedQueues]
-    target: list[MessageQueue]
-
-    def is_from(self, view: GroupView, queues: dict[str, SortedQueues]) -> bool:
-        """Whether it was computed from these for the same topics."""
-        return (
-            view is self.view
-            and len(queues) == len(self.queues)
-            and all(map(is_, queues.values(), self.queues.values()))
-        )
 
 
 class LeasedQueues(PulledQueues):
@@ -88,7 +65,7 @@ class LeasedQueues(PulledQueues):
         self._released = anyio.Event()
         self._version_seen = -1
         self._undecided: dict[str, StrategyError] = {}  # topics for which the strategy failed in this pass
-        self._decided: _Decided | None = None
+        self._decided: Decided | None = None
         # Queues that may have been granted by an answer that was lost.
         self._possibly_granted: dict[MessageQueue, None] = {}
 
@@ -143,7 +120,7 @@ class LeasedQueues(PulledQueues):
         if self._undecided:
             target += [queue for queue in self.owned if queue.topic in self._undecided]
         else:
-            self._decided = _Decided(topics, view, queues, target)
+            self._decided = Decided(topics, view, queues, target)
         return target
 
     async def _learn_topics_of_others(self, topics: tuple[str, ...], view: GroupView, cause: str) -> None:

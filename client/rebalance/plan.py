@@ -13,6 +13,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import chain
+from operator import is_
 from typing import NamedTuple
 
 from client.allocate import AllocateMessageQueueStrategy
@@ -33,6 +34,23 @@ class Plan(NamedTuple):
     revoke: tuple[MessageQueue, ...]
     keep: tuple[MessageQueue, ...]
     acquire: tuple[MessageQueue, ...]
+
+
+class Decided(NamedTuple):
+    """The target that a pass computed from a member list, and from what.
+
+    Member lists and the queue lists of routes are replaced when they change, so the same objects give the same target.
+    """
+
+    topics: tuple[str, ...]
+    view: GroupView
+    queues: dict[str, SortedQueues]
+    target: list[MessageQueue]
+
+    def is_from(self, view: GroupView, queues: dict[str, SortedQueues]) -> bool:
+        """Whether it was computed from these, for the same topics."""
+        same = len(queues) == len(self.queues) and all(map(is_, queues.values(), self.queues.values()))
+        return same and view is self.view
 
 
 def plan_rebalance(owned: Iterable[MessageQueue], target: Iterable[MessageQueue]) -> Plan:
