@@ -84,7 +84,8 @@ def swarm(
     """Run consumers and producers on a cluster, and check them.
 
     Members join and leave with --churn. Prints a line whenever the group has converged, and a summary of the messages
-    at the end. Exit code 1 means that a message was lost, or that the group had not converged at the end.
+    at the end. Exit code 1 means that a message was lost, that a rule of rlab check was broken, or that the group
+    had not converged at the end.
 
     Example: rlab swarm --consumers 8 --producers 2 --rate 500 --churn 2 --duration 60
     """
@@ -231,6 +232,8 @@ def summary_table(summary: SwarmSummary, *, pulls: bool = True) -> Table:
     ]
     for label, value in of_messages + (of_queues if pulls else []):
         table.add_row(label, value)
+    for line in summary.broken:
+        table.add_row(Text(line, "red"), "")
     return table
 
 

@@ -1,6 +1,7 @@
 """Observes a swarm: counts its messages, and the figures of its group. Pure.
 
-The figures are those of `figures/`, so a report of the same run has the same ones. Whether the group has converged is
+The figures are those of `figures/`, so a report of the same run has the same ones, and the rules that its events have
+to keep are those of `rlab check` (`figures/history`), as far as clients can tell. Whether the group has converged is
 judged by the strategy (`simulation/checks/ownership.py`): from the first change until then is one *convergence*, to
 which several rebalances may belong: eight members that start together are eight rebalances and one convergence.
 
@@ -17,7 +18,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, replace
 
 from client.allocate import AllocateMessageQueueStrategy
+from figures.history.check import HistoryCheck
 from figures.history.delivery import DeliveryCheck
+from figures.history.limits import HistoryLimits
+from figures.history.words import headline
 from figures.records import GroupTotals, Rebalance, order_of
 from model.events import Event, EventKind
 from model.message_queue import MessageQueue
@@ -29,6 +33,9 @@ TARGETS_PER_MS = 4_000
 """Above it they are computed so seldom that it takes a small part of the time, also while a thousand members join."""
 MAX_TIMES = 10_000
 """Rebalances whose times the percentiles are computed from; the oldest are forgotten."""
+
+LIMITS = HistoryLimits(flap_moves=10_000, thundering_passes=10_000)
+"""A swarm is as restless as its churn: only what may never happen breaks it."""
 
 _MOVES = frozenset({EventKind.QUEUE_ACQUIRED, EventKind.QUEUE_DROPPED})
 _JUDGED = _MOVES | {EventKind.CLIENT_START, EventKind.CLIENT_STOP}
@@ -62,10 +69,11 @@ class SwarmSummary:
         rebalances, queues_moved, needed: see `figures/records.py`, as all that follows.
         balance_ms_p50, balance_ms_p95: time to balance of a rebalance that moved a queue; None without one.
         double_owner_ms, orphan_ms: time that queues had two owners, or none, summed over the queues.
+        broken: a line for each anomaly of the history, as `rlab check` has it.
         in_all: figures of the whole run; None until its consumers have left. `rlab report` has the same ones.
     """
 
-    ok: bool  # nothing was lost, and the group had converged at the end
+    ok: bool  # nothing was lost or broken, and the group had converged at the end
     sent: int  # messages acknowledged to a producer
     failed_sends: int  # some of their messages may be stored
     received_unique: int  # messages received, each counted once
@@ -80,6 +88,7 @@ class SwarmSummary:
     balance_ms_p95: float | None
     double_owner_ms: float
     orphan_ms: float
+    broken: tuple[str, ...] = ()
     in_all: GroupTotals | None = None
 
 
@@ -100,6 +109,7 @@ class SwarmObserver:
         on_converged: Callable[[Convergence], object] = lambda convergence: None,
     ) -> None:
         self.check = DeliveryCheck()
+        self.history = HistoryCheck(LIMITS, only=group)
         self.tracker = OwnershipTracker(group, topic, strategy)
         self.acknowledged = self.check.acknowledged
         self.failed = self.check.failed
@@ -155,6 +165,7 @@ class SwarmObserver:
         return rounded(self.tracker.figures.totals())
 
     def _pass(self, event: Event) -> None:
+        self.history.feed(event)
         kind = event.kind
         if event.group == self._group and kind == EventKind.CLIENT_START and event.client not in self._members:
             self._begin(event.t_ms)
@@ -227,8 +238,9 @@ class SwarmObserver:
         check, totals = self.check, rounded(self.tracker.figures.totals())
         open_times = [row.balance_ms for row in self.tracker.figures.rebalances() if row.moves]
         times = sorted([*self._times, *open_times])
+        broken = tuple(headline(anomaly) for anomaly in self.history.anomalies if not anomaly.doubt)
         return SwarmSummary(
-            ok=check.lost == 0 and self.balanced,
+            ok=check.lost == 0 and self.balanced and not broken,
             sent=check.sent,
             failed_sends=check.failed_sends,
             received_unique=check.received_unique,
@@ -243,6 +255,7 @@ class SwarmObserver:
             balance_ms_p95=_percentile(times, 0.95),
             double_owner_ms=totals.double_ms,
             orphan_ms=totals.orphan_ms,
+            broken=broken,
         )
 
 

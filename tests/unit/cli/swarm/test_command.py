@@ -74,6 +74,14 @@ def test_the_summary_is_a_table(ok: bool, verdict: str) -> None:
     assert "time to balance, 95th percentile -" in rows
 
 
+def test_what_broke_stands_below_the_figures() -> None:
+    file = io.StringIO()
+    line = "double-owner: c1 and c2 owned t@b:0 at the same time for 0.7 s."
+    Console(file=file, width=100).print(summary_table(replace(SUMMARY, ok=False, broken=(line,))))
+    assert file.getvalue().splitlines()[-1].strip() == line
+    assert summary_document(replace(SUMMARY, broken=(line,)))["broken"] == [line]
+
+
 def test_who_shares_messages_is_told_nothing_about_queues() -> None:
     file = io.StringIO()
     Console(file=file, width=80).print(summary_table(SUMMARY, pulls=False))

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections import Counter
+
 from client.allocate import AllocateMessageQueueAveragely
 from model.events import Event, EventKind
 from model.message_queue import MessageQueue
@@ -18,17 +20,21 @@ class Watched:
             "g", "t", AllocateMessageQueueAveragely(), settle_ms=settle_ms, on_converged=self.ended.append
         )
         self.observer.set_queues(QUEUES, 0)
-        self._seq = 0
+        self._seqs: Counter[str] = Counter()  # of each client
         self._cause = ""  # everything is because of the last start or stop
 
     def event(self, t_ms: float, kind: EventKind, client: str, *queues: MessageQueue, group: str = "g") -> None:
         for queue in queues or (MessageQueue("", "", -1),):
-            self._seq += 1
+            self._seqs[client] += 1
             topic, broker, queue_id = queue
-            cause = f"{client}/{self._seq}" if kind in (EventKind.CLIENT_START, EventKind.CLIENT_STOP) else self._cause
+            cause = (
+                f"{client}/{self._seqs[client]}"
+                if kind in (EventKind.CLIENT_START, EventKind.CLIENT_STOP)
+                else self._cause
+            )
             self._cause = cause
             self.observer.event(
-                Event(t_ms, client, self._seq, kind, cause, group, topic, broker, queue_id, client, version=1)
+                Event(t_ms, client, self._seqs[client], kind, cause, group, topic, broker, queue_id, client, version=1)
             )
 
     def starts(self, t_ms: float, client: str) -> None:
@@ -173,3 +179,18 @@ def test_the_counts_of_a_whole_run_go_on_while_its_consumers_leave() -> None:
     figures = watched.observer.in_all()
     assert (figures.members_joined, figures.members_left, figures.members) == (2, 1, 1)
     assert (figures.acquisitions, figures.moves, figures.handed_out) == (3, 3, 2)
+
+
+def test_a_queue_with_two_owners_breaks_a_run() -> None:
+    watched = Watched()
+    for client in ("c1", "c2"):
+        watched.starts(100, client)
+    watched.acquires(104, "c1", *QUEUES[:2])
+    watched.acquires(105, "c2", *QUEUES[2:])
+    assert watched.observer.summary().ok
+    watched.acquires(200, "c2", QUEUES[0])
+    watched.drops(900, "c2", QUEUES[0])
+    summary = watched.observer.summary()
+    assert watched.observer.balanced
+    assert not summary.ok
+    assert [line.partition(":")[0] for line in summary.broken] == ["double-owner"]
