@@ -28,7 +28,7 @@ from client.leases.prompt_commits import PromptCommits
 from client.leases.requests import Commit, Grant, LeaseRequests
 from client.pull.owned_queue import OwnedQueue, process_queue_for
 from client.rebalance.ownership import MemberContext
-from client.rebalance.plan import Decided, StrategyError, allocate_topics, plan_rebalance
+from client.rebalance.plan import DecidedTarget, StrategyError, allocate_topics, plan_rebalance
 from client.rebalance.pulled_queues import PulledQueues
 from client.trigger import Trigger
 from model.errors import ClientIdConflict, LeaseLost, NetworkError, OffsetRegression, RlabError, ServerError
@@ -65,7 +65,7 @@ class LeasedQueues(PulledQueues):
         self._released = anyio.Event()
         self._version_seen = -1
         self._undecided: dict[str, StrategyError] = {}  # topics for which the strategy failed in this pass
-        self._decided: Decided | None = None
+        self._decided: DecidedTarget | None = None
         # Queues that may have been granted by an answer that was lost.
         self._possibly_granted: dict[MessageQueue, None] = {}
 
@@ -120,7 +120,7 @@ class LeasedQueues(PulledQueues):
         if self._undecided:
             target += [queue for queue in self.owned if queue.topic in self._undecided]
         else:
-            self._decided = Decided(topics, view, queues, target)
+            self._decided = DecidedTarget(topics, view, queues, target)
         return target
 
     async def _learn_topics_of_others(self, topics: tuple[str, ...], view: GroupView, cause: str) -> None:

@@ -36,7 +36,7 @@ class Plan(NamedTuple):
     acquire: tuple[MessageQueue, ...]
 
 
-class Decided(NamedTuple):
+class DecidedTarget(NamedTuple):
     """The target that a pass computed from a member list, and from what.
 
     Member lists and the queue lists of routes are replaced when they change, so the same objects give the same target.
