@@ -189,10 +189,10 @@ def main(arguments: list[str]) -> int:
         parts["junit"] = run.run_junit
         for part in run.chosen(*PARTS):
             parts[part]()
+            if "docs" in arguments:
+                tables.write(run.features, tables.FEATURES, "feature")
+                tables.write(run.pairs, tables.PAIRS, "client")
     say("\n\n".join((tables.table_of(run.features, "feature"), tables.table_of(run.pairs, "client"), *run.wrong)))
-    if "docs" in arguments:
-        tables.write(run.features, tables.FEATURES, "feature")
-        tables.write(run.pairs, tables.PAIRS, "client")
     return 1 if run.wrong else 0
 
 
