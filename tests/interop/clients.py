@@ -51,16 +51,15 @@ def go_client(directory: Path) -> list[str] | None:
 
 def cpp_client(directory: Path) -> list[str] | None:
     """The program of the C++ client, which a package of Python carries; None if it cannot be had."""
-    subprocess.run([sys.executable, "-m", "venv", str(directory)], check=True)
-    python = str(directory / "bin" / "python")
-    subprocess.run([python, "-m", "pip", "install", "-q", CPP_PACKAGE], capture_output=True, check=False)
-    done = subprocess.run(
-        [python, "-c", "import rocketmq.client"], cwd=directory, capture_output=True, text=True, check=False
-    )
-    if done.returncode:
-        say(f"C++ is left out: {CPP_PACKAGE} does not install here: {done.stderr.strip()[-200:]}")
+    get = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--retries", "1", "--target", str(directory)]
+    got = subprocess.run([*get, CPP_PACKAGE], capture_output=True, text=True, check=False)
+    program = [sys.executable, "-I", str(HERE / "cpp" / "features.py"), str(directory)]
+    done = subprocess.run([*program, "--try"], capture_output=True, text=True, check=False)
+    if got.returncode or done.returncode:
+        said = (got.stderr + done.stderr).strip()[-200:]
+        say(f"C++ is left out: {CPP_PACKAGE} does not install here: {said}")
         return None
-    return [python, "-I", str(HERE / "cpp" / "features.py")]  # its package has the name of one of ours
+    return program
 
 
 def node_client(directory: Path) -> list[str] | None:

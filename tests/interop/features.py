@@ -39,10 +39,12 @@ DIED = 9
 """What a member exits with that dies in a transaction."""
 
 
-def features_of(program: list[str], servers: Servers) -> dict[str, str]:
-    """Run every feature; name -> `ok` or what was wrong."""
+def features_of(program: list[str], servers: Servers, *only: str) -> dict[str, str]:
+    """Run every feature, or those whose names have a text in them; name -> `ok` or what was wrong."""
     with servers() as name_server:
-        output = subprocess.run([*program, name_server], capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+        output = subprocess.run(
+            [*program, name_server, *only], capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+        )
     rows = (line.split("\t") for line in output.stdout.splitlines() if line.startswith("feature\t"))
     found = {name: outcome for _, name, outcome in rows}
     if output.returncode or not found:

@@ -63,7 +63,7 @@ class Daemons:
         """Stop all of them."""
         for process in reversed(self.processes):
             process.terminate()
-            process.wait()
+            process.communicate()
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """Runs features of the C++ client, through its Python package, and prints a line "feature NAME OUTCOME" for each.
 
-It runs in an environment of its own, whose package has the name of a room of this project.
+Its arguments are the directory of that package, whose name is that of a room of this project, the address of the name
+server, and what is in the names of the features to run, if not all. `--try` instead of an address only imports it.
 """
 
 from __future__ import annotations
@@ -14,9 +15,12 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+sys.path.insert(0, sys.argv.pop(1))
 mq: Any = importlib.import_module("rocketmq.client")
 pause = threading.Event().wait
 server = sys.argv[1]
+if server == "--try":
+    sys.exit()
 run = f"{time.time_ns() // 1_000_000 % 100_000_000:x}"
 kept: list[Any] = []
 """Every consumer: one that is collected is shut down a second time, and the library does not survive that."""
