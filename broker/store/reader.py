@@ -7,6 +7,8 @@ one `pread`, the bytes between them thrown away: copying 16 KiB costs less than 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from itertools import accumulate
+from operator import itemgetter
 from struct import Struct
 from zlib import crc32
 
@@ -120,9 +122,17 @@ class LogReader:
     ) -> tuple[_Picked, int]:
         """Choose from the index what to fetch; return it with the offset after the last entry looked at."""
         at = (offset - row.first_offset) * ENTRY_BYTES
+        entries = ENTRY.iter_unpack(row.entries[at : at + look * ENTRY_BYTES])
+        if tag_hashes is None:
+            # Nearly always all are wanted: without the loop below, which took a third of the time of such a read.
+            positions, lengths, _, _ = columns = tuple(zip(*entries, strict=True))
+            if 0 not in lengths:
+                n = len(lengths) if sum(lengths) <= max_bytes else bisect_right([*accumulate(lengths)], max_bytes) or 1
+                return list(zip(range(offset, offset + n), positions, lengths, strict=False)), offset + n
+            entries = zip(*columns, strict=True)
         picked: _Picked = []
         size = 0
-        for position, length, tag_hash, _ in ENTRY.iter_unpack(row.entries[at : at + look * ENTRY_BYTES]):
+        for position, length, tag_hash, _ in entries:
             if length == 0:
                 self._damage.note(segment.name, key, offset, offset + 1)
             elif tag_hashes is None or tag_hash in tag_hashes:
@@ -139,16 +149,12 @@ class LogReader:
         parts: list[bytes] = []
         first = count = 0
         while first < len(picked):
-            _, start, length = picked[first]
-            stop = start + length
-            after = first + 1
-            while after < len(picked):
-                _, position, length = picked[after]
-                if position - stop > _GAP_BYTES or position + length - start > _FETCH_BYTES:
-                    break
-                stop = position + length
-                after += 1
-            block = self._log.read(segment, stop - start, start)
+            start = picked[first][1]
+            after = bisect_right(picked, start + _FETCH_BYTES, first + 1, key=_stop)
+            # Most often all bytes between the records are fewer than one gap may have, so none is looked at.
+            if _stop(picked[after - 1]) - start - sum(map(_LENGTH, picked[first:after])) > _GAP_BYTES:
+                after = _before_gap(picked, first, after)
+            block = self._log.read(segment, _stop(picked[after - 1]) - start, start)
             count += self._verify(segment, key, picked[first:after], start, block, parts)
             first = after
         return b"".join(parts), count
@@ -181,3 +187,15 @@ class LogReader:
                 self._damage.note(segment.name, key, offset, offset + 1)
         parts.append(block[run_start:run_stop])
         return count
+
+
+_LENGTH = itemgetter(2)
+
+
+def _stop(record: tuple[int, int, int]) -> int:
+    return record[1] + record[2]
+
+
+def _before_gap(picked: _Picked, first: int, after: int) -> int:
+    """The number of the first record behind a gap that is too long to be read with the others, or `after`."""
+    return next((n for n in range(first + 1, after) if picked[n][1] - _stop(picked[n - 1]) > _GAP_BYTES), after)

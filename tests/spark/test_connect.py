@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,6 +19,9 @@ from tests.unit.pipeline.wrong_options import OPTIONS, WRONG_READS, WRONG_WRITES
 pytestmark = [pytest.mark.spark, pytest.mark.process]
 
 MakeTopic = Callable[[int], str]
+EVERY = "RLAB_EVERY_OPTION" in os.environ
+"""Whether each wrong option is given in each of the four ways; some of them are, in one way each, by default."""
+ALL_WRITES = [(number, way) for number in range(len(WRONG_WRITES)) for way in range(4)]
 
 
 def test_a_topic_is_read_and_written_and_the_progress_of_a_stream_is_committed(
@@ -44,28 +48,29 @@ def test_a_topic_is_read_and_written_and_the_progress_of_a_stream_is_committed(
 def test_a_wrong_option_is_named_in_the_last_line_with_connect_and_without(
     remote: SparkSession, spark: SparkSession
 ) -> None:
-    # Every fourth, in one way each: `test_data_source.py` asks what refuses them all, in every way.
+    # By default every fourth, in one way each: `test_data_source.py` asks what refuses them all, in every way.
     ways: list[tuple[str, Callable[[], DataFrameReader | DataStreamReader]]] = [
         ("batch", lambda: spark.read),
         ("stream of Connect", lambda: remote.readStream),
         ("stream", lambda: spark.readStream),
         ("batch of Connect", lambda: remote.read),
     ]
-    for number, (name, value) in enumerate(list(WRONG_READS.items())[::4]):
+    wrong = list(WRONG_READS.items())
+    cases = [(one, way) for one in wrong for way in ways] if EVERY else list(zip(wrong[::4], ways * 2, strict=True))
+    for (name, value), (way, make) in cases:
         given = {**(OPTIONS if name not in SELECTIONS else {"nameServer": "names:1"}), name: value}
-        way, make = ways[number % len(ways)]
         reader = make().format("rlab").options(**given)
         line = refusal(lambda reader=reader: reader.load().schema)  # type: ignore[misc]  # Connect asks the server now
         assert line.startswith(f"model.errors.ConfigError: option {name}"), way
 
 
-@pytest.mark.parametrize("number", range(4))
+@pytest.mark.parametrize(("number", "way"), ALL_WRITES if EVERY else [(number, number) for number in range(4)])
 def test_a_wrong_option_of_a_write_is_named_in_the_last_line_with_connect_and_without(
-    remote: SparkSession, spark: SparkSession, tmp_path: Path, number: int
+    remote: SparkSession, spark: SparkSession, tmp_path: Path, number: int, way: int
 ) -> None:
     name, value = list(WRONG_WRITES.items())[number]
     given = {"nameServer": "names:1", "topic": "t", name: value}
-    session = (spark, remote)[number % 2]
+    session = (spark, remote)[way % 2]
 
     def stream() -> None:
         frame = session.readStream.format("rate").load().selectExpr("string(value) as body")
@@ -75,7 +80,7 @@ def test_a_wrong_option_of_a_write_is_named_in_the_last_line_with_connect_and_wi
     def batch() -> None:
         session.range(1).selectExpr("string(id) as body").write.format("rlab").options(**given).mode("append").save()
 
-    line = refusal(batch if number // 2 % 2 else stream)
+    line = refusal(batch if way // 2 else stream)
     assert line.startswith(f"model.errors.ConfigError: option {name}")
 
 

@@ -22,15 +22,16 @@ pytestmark = [pytest.mark.spark, pytest.mark.process]
 
 
 def test_the_workers_of_a_session_run_this_interpreter_and_what_is_installed_in_it(spark: SparkSession) -> None:
-    columns = "executable string, has_project boolean, pyspark string, is_ready boolean"
+    columns = "executable string, has_project boolean, pyspark string, is_ready boolean, is_quick boolean"
     rows = spark.range(1).mapInPandas(_interpreter, columns).collect()
     # Not that of Spark's zip, which each worker would compile anew; and what reads topics was imported by its parent.
-    assert [tuple(row) for row in rows] == [(sys.executable, True, pyspark.__file__, True)]
+    assert [tuple(row) for row in rows] == [(sys.executable, True, pyspark.__file__, True, True)]
     assert "SPARK_HOME" not in os.environ, "what was set for the JVM is not left to other processes"
 
 
 def _interpreter(frames):  # type: ignore[no-untyped-def]
-    import importlib.util  # noqa: PLC0415 - runs in a worker
+    import gc  # noqa: PLC0415 - runs in a worker
+    import importlib.util  # noqa: PLC0415
 
     import pyspark as imported  # noqa: PLC0415
 
@@ -39,7 +40,9 @@ def _interpreter(frames):  # type: ignore[no-untyped-def]
         frame["has_project"] = importlib.util.find_spec("pipeline.spark.session") is not None
         frame["pyspark"] = imported.__file__
         frame["is_ready"] = "pipeline.sink.writer" in sys.modules
-        yield frame[["executable", "has_project", "pyspark", "is_ready"]]
+        # No search for garbage among what was imported, and no TCP to the JVM.
+        frame["is_quick"] = gc.get_freeze_count() > 0 and os.environ["PYTHON_UNIX_DOMAIN_ENABLED"] == "True"
+        yield frame[["executable", "has_project", "pyspark", "is_ready", "is_quick"]]
 
 
 def test_a_session_that_runs_is_taken_as_it_is_and_left_running(spark: SparkSession) -> None:

@@ -25,16 +25,27 @@ def test_old_records_are_read_from_the_files_with_one_system_call_for_neighbours
         assert (result.status, result.n, result.next_offset) == (ReadStatus.FOUND, 10, 10)
 
 
-def test_records_that_lie_far_apart_are_fetched_apart(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("between", "calls"), [(10_000, 1), (20_000, 3)])
+def test_records_that_lie_far_apart_are_fetched_apart(tmp_path: Path, between: int, calls: int) -> None:
     files = FaultyFiles()
     with open_store(tmp_path, files, tail_bytes=0) as store:
         for _ in range(3):
-            store.append(1, 0, b"wanted", 0)
-            store.append(1, 1, bytes(20_000), 0)
+            for _ in range(2):
+                store.append(1, 0, b"wanted", 0)
+            store.append(1, 1, bytes(between), 0)
         store.flush()
         before = files.calls["pread"]
-        assert store.read(1, 0, 0, max_n=10, max_bytes=2**20).n == 3
-        assert files.calls["pread"] == before + 3
+        assert store.read(1, 0, 0, max_n=10, max_bytes=2**20).n == 6
+        assert files.calls["pread"] == before + calls
+
+
+def test_one_system_call_fetches_no_more_than_is_good_for_the_memory(tmp_path: Path) -> None:
+    files = FaultyFiles()
+    with open_store(tmp_path, files, tail_bytes=0) as store:
+        fill(store, 5, payload=bytes(50 * 1024))
+        before = files.calls["pread"]
+        assert store.read(1, 0, 0, max_n=10, max_bytes=2**20).n == 5
+        assert files.calls["pread"] == before + 3  # two, two and one
 
 
 def test_a_filter_is_applied_in_the_index_and_the_scan_is_bounded(tmp_path: Path) -> None:
