@@ -31,6 +31,8 @@ from rocketmq.frame import ONE_WAY_BIT, RESPONSE_BIT, Frame, FrameReader, encode
 
 _KNOWN_CODES = frozenset(map(int, ResponseCode))
 _MAX_OPAQUE = 2**31
+_UNREADABLE = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError, struct.error)
+"""What reading an answer raises that has another form than it should: a hostile server chooses every byte of it."""
 
 
 class StockCall(NamedTuple):
@@ -243,7 +245,7 @@ class ClientEdge(FrameReader):
             result = Answered({"remark": str(refused)}, None, refused.code)
         except RlabError as error:
             result = Answered({"remark": str(error)}, None, error.code or ResponseCode.SYSTEM_ERROR)
-        except (FieldError, ValueError, LookupError, TypeError, AttributeError, struct.error) as error:
+        except _UNREADABLE as error:
             remark = (
                 f"the answer of RocketMQ to {RequestCode(code).name} cannot be read ({type(error).__name__}: {error})"
             )

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from model.limits import MAX_QUEUES_PER_TOPIC
 from model.names import TEMPLATE_TOPIC
 from remoting.request_code import RequestCode
+from rocketmq.fields import FieldError, number_of
 from rocketmq.outward.answers import good, json_of, packed
 from rocketmq.outward.edge import Answered, Server, Steps, StockCall
 
@@ -21,6 +23,14 @@ def _broker(server: Server, data: dict[str, Any]) -> list[Any]:
     return [data.get("cluster", ""), data["brokerName"], addresses]
 
 
+def _count(value: object) -> int:
+    """A number of queues, for each of which our client will have an object."""
+    n = number_of("queues", value)
+    if not 0 <= n <= MAX_QUEUES_PER_TOPIC:
+        raise FieldError(f"a topic with {n} queues on a broker: at most {MAX_QUEUES_PER_TOPIC} are allowed")
+    return n
+
+
 def state(server: Server, header: dict[str, Any], body: bytes) -> Steps:
     """Whether a server is a name server: only those know the brokers."""
     [answer] = yield [StockCall(RequestCode.GET_BROKER_CLUSTER_INFO)]
@@ -31,7 +41,10 @@ def route(server: Server, header: dict[str, Any], body: bytes) -> Steps:
     """The route of a topic."""
     [answer] = yield [StockCall(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": header["topic"], **_STANDARD_JSON})]
     found = json_of(answer)
-    queues = [[q["brokerName"], q["readQueueNums"], q["writeQueueNums"], q["perm"] & 7] for q in found["queueDatas"]]
+    queues = [
+        [q["brokerName"], _count(q["readQueueNums"]), _count(q["writeQueueNums"]), q["perm"] & 7]
+        for q in found["queueDatas"]
+    ]
     brokers = [_broker(server, each) for each in found["brokerDatas"]]
     server.cluster.has_topic(header["topic"], {name: n for name, n, *_ in queues})
     return Answered({}, packed({"topic": header["topic"], "queues": queues, "brokers": brokers}))

@@ -28,8 +28,8 @@ from model.errors import RlabError
 pause = threading.Event().wait
 
 
-async def consume(name_server: str, group: str, topic: str) -> None:
-    """Consume in the order of each queue until standard input is closed."""
+async def consume(name_server: str, group: str, topic: str, order: str = "queue") -> None:
+    """Consume, in the order of each queue unless it says otherwise, until standard input is closed."""
 
     def listen(messages: Sequence[MessageExt]) -> None:
         for message in messages:
@@ -40,7 +40,7 @@ async def consume(name_server: str, group: str, topic: str) -> None:
             sys.stdout.write(f"m {begin} {time.time_ns()} {queue} {message.offset} {body}\n")
             sys.stdout.flush()
 
-    async with PushConsumer(name_server, group, order="queue", consume_from=ConsumeFrom.FIRST_OFFSET) as consumer:
+    async with PushConsumer(name_server, group, order=order, consume_from=ConsumeFrom.FIRST_OFFSET) as consumer:
         await consumer.subscribe(topic, listen)
         sys.stdout.write(f"ready {time.time_ns()}\n")
         sys.stdout.flush()
@@ -91,4 +91,4 @@ if __name__ == "__main__":
     elif kind == "watch":
         anyio.run(watch, server, others[0])
     else:
-        anyio.run(consume, server, kind, others[0])
+        anyio.run(consume, server, kind, *others)

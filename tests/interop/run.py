@@ -3,11 +3,12 @@
 It gets clients and servers from their registries, compiles the programs beside it, starts processes, and runs every
 client on every kind of servers, feature by feature; what a client cannot have is left out with a line. Then it sends
 at full speed to our brokers and to RocketMQ's in turns, and one group has members of both kinds, some of which are
-killed (`mixed.py`).
+killed (`mixed.py`). The other way round, our client does its features on RocketMQ's servers (`ours.py`), and groups of
+Java's members, of ours and of both live the same life there and here (`life.py`).
 
-Arguments choose: parts (`features`, `admin`, `speed`, `mixed`, `junit`), clients (`java-4.9.8`, `java-5.3.3`, `go`,
-`cpp`, `node`) and servers (`ours`, `4.9.7`, `5.3.3`); without one of a sort, all of it. `docs` writes the
-tables into the page. RECORD=1 writes frames for `make test` instead (`tap.py`).
+Arguments choose: parts (`features`, `admin`, `speed`, `mixed`, `junit`, `outward`, `life`), clients (`java-4.9.8`,
+`java-5.3.3`, `go`, `cpp`, `node`), servers (`ours`, `4.9.7`, `5.3.3`) and lives (`both`, `stock`, `alone`); without one
+of a sort, all of it. `docs` writes the tables into the page. RECORD=1 writes frames for `make test` instead (`tap.py`).
 """
 
 from __future__ import annotations
@@ -25,15 +26,19 @@ from statistics import median
 from tests.interop import tables
 from tests.interop.clients import JAVA_VERSIONS, MQADMIN, cpp_client, go_client, java_of, node_client
 from tests.interop.features import admin_of, features_of, reset_of, transactions_of
+from tests.interop.life import commands_of, life
 from tests.interop.mixed import mixed
-from tests.interop.servers import ROCKETMQ_VERSIONS, Servers, cluster, jars_of, rocketmq, say
+from tests.interop.servers import HERE, ROCKETMQ_VERSIONS, Servers, cluster, jars_of, rocketmq, say
 from tests.interop.tap import Recorder
 
-PARTS = ("features", "admin", "speed", "mixed", "junit")
+PARTS = ("features", "admin", "speed", "mixed", "junit", "outward", "life")
 EXAMPLE = Path(__file__).parents[2] / "examples" / "java" / "pom.xml"
 OURS = "rebalance-lab"
 NEWEST = ROCKETMQ_VERSIONS[-1]
 SPEED_S, TURNS, GOAL = 8, 3, 0.8
+LIVES = {"both": ("stock", "ours"), "stock": ("stock",), "alone": ("ours",)}
+"""Argument -> the kinds of members that join in turns: RocketMQ's client for Java, and ours."""
+MESSAGES, FEWER = 100_000, 40_000
 Command = list[str]
 """A program that runs the features of a client on the name server in its last argument."""
 
@@ -45,6 +50,8 @@ class Run:
         self.wrong: list[str] = []
         self.features: tables.Table = {}
         self.pairs: tables.Table = {}
+        self.outward: tables.Table = {}
+        self.lives: tables.Table = {}
         self._arguments = arguments
         self._directory = directory
         self._servers: dict[str, Servers] = {}
@@ -143,6 +150,35 @@ class Run:
         if done.returncode:
             self.wrong.append(f"JUnit, examples/java: {done.stdout[-2000:]}")
 
+    def run_outward(self) -> None:
+        """Our client on RocketMQ's servers."""
+        for name in self.chosen(*ROCKETMQ_VERSIONS):
+            servers = self.servers(name)
+            if servers is None:
+                continue
+            found = features_of([sys.executable, str(HERE / "ours.py")], servers)
+            self.outward[f"RocketMQ {name}"] = found
+            self.wrong += [f"ours on {name}: {feature}: {each}" for feature, each in found.items() if each != "ok"]
+            say(f"our client on RocketMQ {name}: {tables.summary(found)}")
+
+    def run_life(self) -> None:
+        """The life of a group of Java's members, of ours, and of both, on each kind of servers."""
+        java = self.client("java-5.3.3")
+        if java is None:
+            return
+        for name in self.chosen("ours", *ROCKETMQ_VERSIONS):
+            servers = self.servers(name)
+            for kinds in map(LIVES.__getitem__, self.chosen(*LIVES)):
+                if servers is None:
+                    continue
+                logs = self._directory / f"life-{name}-{'-'.join(kinds)}"
+                logs.mkdir()
+                n = MESSAGES if len(kinds) > 1 else FEWER
+                found, wrong = life(commands_of(java, *kinds), servers, logs, n)
+                title = f"{OURS if name == 'ours' else f'RocketMQ {name}'}: {' and '.join(kinds)}"
+                self.lives[title] = found
+                self.wrong += [f"{title}: {each}" for each in wrong]
+
     def record(self) -> None:
         """Write a few frames of each client and of RocketMQ's servers."""
         jars, recorder = jars_of("servers.xml", NEWEST, self._directory / "servers"), Recorder()
@@ -186,13 +222,19 @@ def main(arguments: list[str]) -> int:
             run.record()
             return 0
         parts = {"features": run.run_features, "admin": run.run_admin, "speed": run.run_speed, "mixed": run.run_mixed}
-        parts["junit"] = run.run_junit
+        parts |= {"junit": run.run_junit, "outward": run.run_outward, "life": run.run_life}
         for part in run.chosen(*PARTS):
             parts[part]()
             if "docs" in arguments:
                 tables.write(run.features, tables.FEATURES, "feature")
                 tables.write(run.pairs, tables.PAIRS, "client")
-    say("\n\n".join((tables.table_of(run.features, "feature"), tables.table_of(run.pairs, "client"), *run.wrong)))
+                tables.write(run.outward, tables.OUTWARD, "feature of our client")
+                tables.write(tables.turned(run.lives), tables.LIVES, "servers: members")
+    found = (run.features, "feature"), (run.pairs, "client"), (run.outward, "feature of our client")
+    shown = [tables.table_of(*each) for each in (*found, (tables.turned(run.lives), "servers: members")) if each[0]]
+    say("
+
+".join((*shown, *run.wrong)))
     return 1 if run.wrong else 0
 
 
