@@ -91,4 +91,4 @@ if __name__ == "__main__":
     elif kind == "watch":
         anyio.run(watch, server, others[0])
     else:
-        anyio.run(consume, server, kind, *others)
+        anyio.run(consume, server, kind, others[0], others[1] if len(others) > 1 else "queue")
