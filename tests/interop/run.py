@@ -232,9 +232,7 @@ def main(arguments: list[str]) -> int:
                 tables.write(tables.turned(run.lives), tables.LIVES, "servers: members")
     found = (run.features, "feature"), (run.pairs, "client"), (run.outward, "feature of our client")
     shown = [tables.table_of(*each) for each in (*found, (tables.turned(run.lives), "servers: members")) if each[0]]
-    say("
-
-".join((*shown, *run.wrong)))
+    say("\n\n".join((*shown, *run.wrong)))
     return 1 if run.wrong else 0
 
 
