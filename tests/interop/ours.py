@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
+import anyio.to_thread
 
 from cli.runtime import wait_until
 from client import (
@@ -28,6 +29,7 @@ from client import (
 from model.errors import MessageIllegal, RequestCodeNotSupported, RlabError
 from model.limits import MAX_BODY_BYTES
 from model.offset_reset import ResetTo
+from tests.interop.servers import pause
 
 FIRST = ConsumeFrom.FIRST_OFFSET
 TIMEOUT_S = 90
@@ -35,6 +37,11 @@ RUN = f"{time.time_ns() // 1_000_000 % 100_000_000:x}"
 server = sys.argv[1]
 only = sys.argv[2:]
 _FEATURES: list[tuple[str, Callable[[str, Producer], Awaitable[None]]]] = []
+
+
+async def rest(seconds: float) -> None:
+    """Let real time pass at a real server."""
+    await anyio.to_thread.run_sync(pause, seconds)
 
 
 def feature(name: str) -> Callable[[Callable[[str, Producer], Awaitable[None]]], Any]:
@@ -58,7 +65,7 @@ class Got(list[MessageExt]):
     async def until(self, n: int, *, more_s: float = 0.3) -> list[bytes]:
         """Wait for so many messages, and a moment longer for one too many; returns their bodies, sorted."""
         await wait_until(lambda: len(self) >= n, TIMEOUT_S, 0.05)
-        await anyio.sleep(more_s)
+        await rest(more_s)
         assert len(self) == n, f"{len(self)} messages instead of {n}"
         return sorted(message.body for message in self)
 
@@ -180,7 +187,7 @@ async def _(topic: str, producer: Producer) -> None:
     group = f"g-{topic}"
     async with consuming(topic, Got(b"bad"), max_attempts=0):
         await send(producer, topic, b"bad")
-        await anyio.sleep(4)
+        await rest(4)
     async with LitePullConsumer(server, f"reader-{topic}", consume_from=FIRST) as reader:
         await reader.assign([MessageQueue(f"%DLQ%{group}", "broker-a", 0)])
         assert [each.body for each in await reader.poll(20)] == [b"bad"]
@@ -257,9 +264,9 @@ async def _(topic: str, producer: Producer) -> None:
 async def _(topic: str, producer: Producer) -> None:
     queue = MessageQueue(topic, "broker-a", 0)
     await producer.send(Message(topic, b"before"), queue=queue)
-    await anyio.sleep(2)
+    await rest(2)
     now_ms = int(time.time() * 1000)
-    await anyio.sleep(1)
+    await rest(1)
     await producer.send(Message(topic, b"after"), queue=queue)
     async with LitePullConsumer(server, f"g-{topic}", auto_commit=False) as reader:
         await reader.assign([queue])
@@ -340,7 +347,7 @@ async def _(topic: str, producer: Producer) -> None:
     await producer.send(Message(topic, b"x", keys=("k7",)))
     async with consuming(topic, got := Got()), Admin(server) as admin:
         await got.until(1)
-        await anyio.sleep(1)
+        await rest(1)
         info = await admin.group(group)
         assert len(info.members) == 1
         assert group in {each.group for each in await admin.groups()}
