@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -29,8 +30,8 @@ from client import (
 from model.errors import MessageIllegal, RequestCodeNotSupported, RlabError
 from model.limits import MAX_BODY_BYTES
 from model.offset_reset import ResetTo
-from tests.interop.servers import pause
 
+pause = threading.Event().wait
 FIRST = ConsumeFrom.FIRST_OFFSET
 TIMEOUT_S = 90
 RUN = f"{time.time_ns() // 1_000_000 % 100_000_000:x}"
