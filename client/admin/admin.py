@@ -78,7 +78,6 @@ class Admin(ClientLife):
 
     Use:
         async with Admin("127.0.0.1:9876") as admin:
-            await admin.create_topic("orders", 8)
             print((await admin.group("billing")).balanced)
     """
 
@@ -122,13 +121,22 @@ class Admin(ClientLife):
         """The state of the broker of this name.
 
         Raises:
-            ServiceNotAvailable: no broker is registered.
-            InvalidParameter: this broker is not.
-            NetworkError: it does not answer.
+            ServiceNotAvailable, InvalidParameter, NetworkError: none is registered, or not this one; no answer came.
         """
         address = (await self._cluster.masters([broker]))[broker]
         answer = await self._cluster.request(address, RequestCode.GET_BROKER_RUNTIME_INFO)
         return BrokerInfo.from_wire(address, unpack(answer))
+
+    async def allow_writes(self, broker: str, *, allowed: bool) -> None:
+        """Take the write permission of a broker's topics at every name server, or give it back: producers follow soon.
+
+        Raises:
+            InvalidParameter, ConnectFailed: no such broker; a name server does not answer. Others may have done it.
+
+        Cancellation: some may have done it.
+        """
+        code = RequestCode.ADD_WRITE_PERM_OF_BROKER if allowed else RequestCode.WIPE_WRITE_PERM_OF_BROKER
+        succeeded(await self._cluster.ask(self._cluster.servers, code, {"broker_name": broker}), "not everywhere:")
 
     def trace(self, since_ms: float | None = None) -> TraceReader:
         """A reader of the events of brokers and clients, from the oldest that is left, or since a time of the day.

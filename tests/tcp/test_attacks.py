@@ -212,6 +212,51 @@ def test_guests_of_one_address_leave_places_to_others(tmp_path: Path, monkeypatc
     on_broker(tmp_path, attack)
 
 
+def test_while_others_drip_flood_and_send_garbage_a_user_is_answered_each_time_and_nothing_of_them_stays(
+    tmp_path: Path,
+) -> None:
+    rng, half = Random(1), (MAX_GREETING_BYTES).to_bytes(4, "big") + b"\x96"
+
+    async def drip(address: str) -> None:
+        async with attacker(address) as each:
+            each.writer.write(half)
+            while not each.reader.at_eof():
+                each.writer.write(b"x")
+                with anyio.move_on_after(0.05), suppress(ConnectionError):
+                    await each.reader.read(1)
+
+    async def garbage(address: str) -> None:
+        async with attacker(address) as each:
+            each.writer.write(rng.randbytes(1_000_000))
+            assert await each.is_cut_off()
+
+    async def flood(address: str) -> None:
+        for _ in range(100):
+            async with attacker(address):
+                pass
+
+    async def attack(running: RunningBroker) -> None:
+        gate = running.server.gate
+        assert gate is not None
+        async with RemotingClient(key=CLIENT_KEY) as user:
+            connection = await user.connect(running.address)
+            async with anyio.create_task_group() as tasks:
+                for _ in range(20):
+                    tasks.start_soon(drip, running.address)
+                for _ in range(4):
+                    tasks.start_soon(garbage, running.address)
+                    tasks.start_soon(flood, running.address)
+                while gate.guests < 20:
+                    await anyio.lowlevel.checkpoint()
+                answers = [(await connection.request(RequestCode.GET_SERVER_STATE)).code for _ in range(300)]
+                assert answers == [0] * 300
+                tasks.cancel_scope.cancel()
+            while gate.guests or len(running.server.connections) > 2:
+                await anyio.lowlevel.checkpoint()
+
+    on_broker(tmp_path, attack)
+
+
 def test_clients_of_rocketmq_without_a_signature_or_with_a_wrong_one_get_nothing(tmp_path: Path) -> None:
     async def attack(running: RunningBroker) -> None:
         wanted = {"producerGroup": "p", "topic": "orders", "queueId": "0", "sysFlag": "0", "bornTimestamp": "1"}

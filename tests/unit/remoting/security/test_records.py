@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import hmac
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,6 +25,14 @@ def frame(opaque: int, body: bytes = b"") -> bytes:
 def decode(*pieces: bytes) -> tuple[list[Command], RecordDecoder]:
     decoder = RecordDecoder(KEY, MsgpackDecoder)
     return [command for piece in pieces for command in decoder.feed(piece)], decoder
+
+
+@given(st.binary(min_size=1, max_size=64), st.lists(st.binary(min_size=1, max_size=300), min_size=1, max_size=4))
+def test_signatures_are_hmac_sha256_of_number_and_payload(key: bytes, payloads: list[bytes]) -> None:
+    signer = RecordSigner(key)
+    for number, payload in enumerate(payloads):
+        right = hmac.digest(key, number.to_bytes(8, "big") + payload, "sha256")[:MAC_BYTES]
+        assert signer.sign(payload) == len(payload).to_bytes(4, "big") + right + payload
 
 
 @given(st.lists(st.integers(1, 200), min_size=1, max_size=5), st.data())
