@@ -12,7 +12,7 @@ from model.errors import ConfigError
 from pipeline.garbage import no_search_for_cycles
 from pipeline.report.data import Report, read_report
 from pipeline.report.page import page
-from pipeline.trace.alone import read_events, write_tables
+from pipeline.trace.alone import events_of, read_trace, write_tables
 
 PAGE = "index.html"
 TABLES = "tables"
@@ -57,8 +57,8 @@ def write_short_report(
     make_folder(directory)
     with no_search_for_cycles():
         progress("events")
-        events, others = read_events(traces)
-        write_tables(events, directory / TABLES, group=group)
+        trace, others = read_trace(traces)
+        write_tables(events_of(trace), directory / TABLES, group=group, trace=trace)
         if others:
             progress(other_lines(others))
         progress("page")

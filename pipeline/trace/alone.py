@@ -65,8 +65,8 @@ def _lines_in(path: Path, enough: int) -> int:
     return n
 
 
-def read_events(paths: Sequence[Path]) -> tuple[list[Event], int]:
-    """Read a trace from JSON Lines or Parquet files; returns its events and the number of other lines.
+def read_trace(paths: Sequence[Path]) -> tuple[pa.Table, int]:
+    """Read a trace from JSON Lines or Parquet files; returns its events as a table, and the number of other lines.
 
     Raises:
         ConfigError: a file is not Parquet with these columns.
@@ -74,12 +74,22 @@ def read_events(paths: Sequence[Path]) -> tuple[list[Event], int]:
     read = [_read_parquet(path) if path.suffix == ".parquet" else _read_json(path) for path in paths]
     table = pa.concat_tables(read)
     whole = table.drop_null() if any(column.null_count for column in table.columns) else table
-    events = [event for batch in whole.to_batches() for event in zip_events(batch.columns)]
-    if whole.group_by(["node", "seq", "t_ms"]).aggregate([]).num_rows < len(events):
-        # A node that gets no answer sends its events again.
-        once = {(event.node, event.seq, event.t_ms): event for event in reversed(events)}
-        events = list(once.values())[::-1]
-    return events, table.num_rows - whole.num_rows
+    # A node that gets no answer sends its events again.
+    placed = whole.append_column("place", pa.array(range(whole.num_rows), pa.int64()))
+    firsts = placed.group_by(["node", "seq", "t_ms"]).aggregate([("place", "min")])["place_min"]
+    once = whole if len(firsts) == whole.num_rows else whole.take(pa.array(sorted(firsts.to_pylist())))
+    return once, table.num_rows - whole.num_rows
+
+
+def events_of(trace: pa.Table) -> list[Event]:
+    """The rows of a table of events."""
+    return [event for batch in trace.to_batches() for event in zip_events(batch.columns)]
+
+
+def read_events(paths: Sequence[Path]) -> tuple[list[Event], int]:
+    """As `read_trace`, as events."""
+    trace, others = read_trace(paths)
+    return events_of(trace), others
 
 
 def _read_parquet(path: Path) -> pa.Table:
@@ -120,10 +130,12 @@ def write_tables(
     *,
     group: str | None = None,
     progress: Callable[[str], object] = lambda table: None,
+    trace: pa.Table | None = None,
 ) -> Path:
     """Compute all tables and write each into a folder of its name, which is replaced; returns the directory.
 
-    With a `group`, only that group counts; `progress` gets the name of each table.
+    With a `group`, only that group counts; `progress` gets the name of each table. `trace` is the table that the events
+    come from, if there is one: to build it anew is the longest step.
 
     Raises:
         ConfigError: there is no event, or none of the group.
@@ -141,10 +153,7 @@ def write_tables(
         _write(directory / name, pa.Table.from_pylist(rows, schema=schema))
 
     progress("events")
-    columns = [
-        pa.array(column, field.type) for column, field in zip(zip(*events, strict=True), _EVENT_SCHEMA, strict=True)
-    ]
-    table = pa.Table.from_arrays(columns, schema=_EVENT_SCHEMA)
+    table = _table_of(events) if trace is None else trace
     of_mine = table if group is None else table.filter(pc.is_in(table["group"], pa.array([group, ""])))
     _write(directory / "events", of_mine)
     found: dict[str, list[dict[str, Any]]] = {name: [] for name in OF_GROUPS}
@@ -159,6 +168,11 @@ def write_tables(
     write("transactions", [asdict(each) for each in transactions_of(mine)], _TRANSACTION_SCHEMA)
     write("nodes", _nodes(table, group), _NODE_SCHEMA)
     return directory
+
+
+def _table_of(events: list[Event]) -> pa.Table:
+    columns = zip(zip(*events, strict=True), _EVENT_SCHEMA, strict=True)
+    return pa.Table.from_arrays([pa.array(column, field.type) for column, field in columns], schema=_EVENT_SCHEMA)
 
 
 def _write(folder: Path, table: pa.Table) -> None:

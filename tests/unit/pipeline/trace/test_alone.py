@@ -11,7 +11,7 @@ from model.errors import ConfigError
 from model.event_log import encode_events
 from model.events import Event, EventKind
 from model.limits import RUN_SEQS
-from pipeline.trace.alone import MOST_EVENTS, is_for_one_process, read_events, write_tables
+from pipeline.trace.alone import MOST_EVENTS, events_of, is_for_one_process, read_events, read_trace, write_tables
 
 EVENTS = [
     Event(1_000.5, "c1", 3, EventKind.CLIENT_START.value, "c1/3", "g", client="c1"),
@@ -47,6 +47,21 @@ def test_an_event_that_is_there_twice_counts_once(tmp_path: Path) -> None:
     first.write_bytes(encode_events(EVENTS[:3]))
     second.write_bytes(encode_events(EVENTS[1:]))
     assert sorted(read_events([first, second])[0]) == sorted(EVENTS)
+
+
+@pytest.mark.parametrize("group", [None, "g"])
+def test_the_tables_are_the_same_with_the_events_as_they_were_read(tmp_path: Path, group: str | None) -> None:
+    first, second = tmp_path / "first.jsonl", tmp_path / "second.jsonl"
+    first.write_bytes(encode_events(EVENTS[:3]) + b'{"t_ms": 1}\n')
+    second.write_bytes(encode_events(EVENTS[1:]))
+    trace, others = read_trace([first, second])
+    assert (events_of(trace), others) == (EVENTS, 1)
+    write_tables(events_of(trace), tmp_path / "read", group=group, trace=trace)
+    write_tables(EVENTS, tmp_path / "built", group=group)
+    names = sorted(folder.name for folder in (tmp_path / "built").iterdir())
+    assert {name: rows(tmp_path / "read", name) for name in names} == {
+        name: rows(tmp_path / "built", name) for name in names
+    }
 
 
 def test_a_table_of_events_can_be_read_again(tmp_path: Path) -> None:
