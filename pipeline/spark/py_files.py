@@ -23,8 +23,8 @@ _CALLED = (
     "read",
 )
 _WHY = (
-    "rebalance-lab came with --py-files or addPyFile, which Spark gives to batches but not to the process that plans "
-    "streams: install it there, or put it on the PYTHONPATH before Spark's JVM starts"
+    "rebalance-lab came with --py-files or addPyFile, which Spark gives to batches, if it is a .zip and no .whl, but "
+    "not to the process that plans streams: install it there, or put it on the PYTHONPATH before Spark's JVM starts"
 )
 
 
@@ -56,7 +56,13 @@ def carried(source: type[DataSource]) -> type[DataSource]:
         def _real(self) -> DataSource:
             import importlib  # noqa: PLC0415 - in the process that this travels to
 
-            real: DataSource = getattr(importlib.import_module(module), name)(self.options)
+            try:
+                found = importlib.import_module(module)
+            except ModuleNotFoundError as error:
+                if error.name != module.partition(".")[0]:
+                    raise
+                raise ImportError(why) from None
+            real: DataSource = getattr(found, name)(self.options)
             return real
 
         def schema(self) -> Any:
@@ -74,7 +80,7 @@ def carried(source: type[DataSource]) -> type[DataSource]:
         def streamReader(self, schema: Any) -> Any:
             try:
                 return self._real().streamReader(schema)
-            except ModuleNotFoundError:
+            except ImportError:
                 return unplannable()
 
     return CarriedSource
