@@ -300,14 +300,17 @@ def test_a_topic_that_was_made_again_and_is_longer_now_is_a_loss_or_is_read_from
     cluster.fill(5)
     found = reader(startingOffsets="earliest")
     end = latest(found, found.initialOffset())
+    begun = reader().initialOffset()
     cluster.queues = {FIRST: FakeQueue(), SECOND: FakeQueue()}
     cluster.topic_id = 2
     cluster.fill(9)
-    for strict in (found, reader()):  # one that ran all the time, and one that begins with the checkpoint
+    # One that ran all the time, and two that begin with a checkpoint, the last one with that of an empty first batch.
+    for strict, start in ((found, end), (reader(), end), (reader(), begun)):
         with pytest.raises(MessagesLost, match=r"t@a:0 from offset 5 on are gone: .* \(number 1, and now 2\)"):
-            latest(strict, end)
+            latest(strict, start)
     careless = reader(failOnDataLoss="false", maxOffsetsPerTrigger="8")
     later = latest(careless, end)
+    assert latest(careless, end) == later, "asked again, which is not told again"
     assert planned(careless, end, later) == [(0, 0, 4), (1, 0, 4)]
     assert planned(reader(failOnDataLoss="false"), end, later) == [(0, 0, 4), (1, 0, 4)], "when it is run again"
     assert planned(careless, later, latest(careless, later)) == [(0, 4, 8), (1, 4, 8)]
