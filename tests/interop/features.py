@@ -22,10 +22,14 @@ ADMIN: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("topicList", (), r"(?m)^tools\s*$"),
     ("topicRoute", _TOPIC, '"writeQueueNums": ?2'),
     ("sendMessage", (*_TOPIC, "-p", "hello", "-k", "k1", "-c", "red", "-b", "broker-a", "-i", "1"), "SEND_OK"),
-    ("topicStatus", _TOPIC, r"broker-a +1 +0 +1\b"),
+    ("topicStatus", _TOPIC, r"broker-a +1 +0 +1 +20\d\d-"),
     ("updateSubGroup", (*_CLUSTER, *_GROUP, "-r", "5"), "create subscription group to .* success"),
     ("consumerConnection", _GROUP, "(?s)PYTHON.*tools +\\*"),
-    ("consumerProgress", _GROUP, r"tools +broker-a +1 +1 +1 +0"),
+    ("consumerProgress", _GROUP, r"tools +broker-a +1 +1 +1 +0 .*20\d\d-"),
+    ("statsAll", (), r"tools +(reader|stock) +0 +0\.00"),
+    ("consumerStatus", ("-g", "stock"), r"(?m)^0*1 +\S+@\S+ +V\w+ +\d+/\S+"),
+    ("producerConnection", ("-g", "CLIENT_INNER_PRODUCER", *_TOPIC), r"@\S+ +127\.0\.0\.1:\d+"),
+    ("brokerStatus", ("-n", "{name_server}", "-b", "{broker}"), r"brokerVersionDesc +: rebalance-lab"),
     ("queryMsgByKey", (*_TOPIC, "-k", "k1"), r"(?m)^\w{32,} +1 +0\s*$"),
     ("queryMsgByUniqueKey", (*_TOPIC, "-i", "{id}"), r"(?s)Tags: +\[red\].*CONSUMED"),
     ("resetOffsetByTime", (*_GROUP, *_TOPIC, "-s", "2020-01-01#00:00:00:000"), r"broker-a +1 +0"),
@@ -110,7 +114,10 @@ def admin_of(tool: list[str]) -> dict[str, str]:
                 command = [*OURS, name_server, "reader", "tools"]
                 reader = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
                 stack.callback(reader.kill)
-                pause(8)
+                command = [*tool[:-1], "Member", name_server, "stock", "tools", "concurrent", "0"]
+                stock = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+                stack.callback(stock.kill)
+                pause(12)
             if name == "deleteSubGroup" and reader is not None:
                 reader.communicate(timeout=30)
             command = [
@@ -122,7 +129,7 @@ def admin_of(tool: list[str]) -> dict[str, str]:
                 "-n",
                 name_server,
             ]
-            said = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+            said = subprocess.run(command, cwd=home, capture_output=True, text=True, timeout=60, check=False)
             found[f"mqadmin {name}"] = (
                 "ok" if re.search(expected, said.stdout) else " ".join(said.stdout.split())[-200:]
             )

@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -39,6 +40,7 @@ SPEED_S, TURNS, GOAL = 8, 3, 0.8
 LIVES = {"both": ("stock", "ours"), "stock": ("stock",), "alone": ("ours",)}
 """Argument -> the kinds of members that join in turns: RocketMQ's client for Java, and ours."""
 MESSAGES, FEWER = 100_000, 40_000
+AT_ONCE = 4
 Command = list[str]
 """A program that runs the features of a client on the name server in its last argument."""
 
@@ -79,34 +81,42 @@ class Run:
         return self._servers[name]
 
     def run_features(self) -> None:
-        """Every client on every kind of servers."""
+        """Every client on every kind of servers, a few at a time: they wait more than they compute."""
+        pairs: list[tuple[str, Command, str, Servers]] = []
         for client in self.chosen(*_CLIENTS):
             program = self.client(client)
-            if program is None:
-                continue
-            title = _CLIENTS[client][0]
-            for name in self.chosen("ours", *ROCKETMQ_VERSIONS):
-                servers = self.servers(name)
-                if servers is None:
-                    continue
-                found = features_of(_main(program, "Features"), servers)
-                if name == "ours":
-                    if client not in ("cpp", "node"):
-                        found |= transactions_of(_main(program, "Transactions"))
-                    found |= reset_of(partial(_consuming, program))
-                    self.features.setdefault(title, {}).update(found)
-                    self.wrong += [f"{title}: {feature}: {each}" for feature, each in found.items() if each != "ok"]
-                column = OURS if name == "ours" else f"RocketMQ {name}"
-                self.pairs.setdefault(column, {})[title] = tables.summary(found)
-                say(f"{title} on {column}: {self.pairs[column][title]}")
+            for name in self.chosen("ours", *ROCKETMQ_VERSIONS) if program is not None else ():
+                if program is not None and (servers := self.servers(name)) is not None:
+                    pairs.append((client, program, name, servers))
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            for _ in pool.map(lambda pair: self._run_pair(*pair), pairs):
+                pass
+
+    def _run_pair(self, client: str, program: Command, name: str, servers: Servers) -> None:
+        title = _CLIENTS[client][0]
+        found = features_of(_main(program, "Features"), servers)
+        if name == "ours":
+            if client not in ("cpp", "node"):
+                found |= transactions_of(_main(program, "Transactions"))
+            found |= reset_of(partial(_consuming, program))
+            self._note(client, found)
+        column = OURS if name == "ours" else f"RocketMQ {name}"
+        self.pairs.setdefault(column, {})[title] = tables.summary(found)
+        say(f"{title} on {column}: {self.pairs[column][title]}")
+
+    def _note(self, client: str, found: dict[str, str]) -> None:
+        """Take up what a client has said on our brokers."""
+        title = _CLIENTS[client][0]
+        self.features.setdefault(title, {}).update(found)
+        self.wrong += [f"{title}: {feature}: {each}" for feature, each in found.items() if each != "ok"]
 
     def run_admin(self) -> None:
         """The tool of both versions on our brokers."""
         for client in self.chosen(*_CLIENTS):
             if client.startswith("java") and (program := self.client(client)) is not None:
-                title, found = _CLIENTS[client][0], admin_of([*program, MQADMIN])
-                self.features.setdefault(title, {}).update(found)
-                self.wrong += [f"{title}: {command}: {each}" for command, each in found.items() if each != "ok"]
+                found = admin_of([*program, MQADMIN])
+                self._note(client, found)
+                say(f"mqadmin of {_CLIENTS[client][0]}: {tables.summary(found)}")
 
     def run_speed(self) -> None:
         """Sends of one producer to ours and to RocketMQ's newest, in turns."""

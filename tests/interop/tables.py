@@ -10,6 +10,18 @@ OUTWARD, LIVES = "<!-- interop: our client x servers -->", "<!-- interop: lives 
 END = "<!-- end -->"
 Table = dict[str, dict[str, str]]
 """Column -> row -> cell."""
+_BY_BROKER = ("assignment by the broker", "POP")
+_WITHOUT: dict[str, tuple[str, ...]] = {
+    "Java 4": _BY_BROKER,
+    "Go": ("mqadmin", "lite pull", *_BY_BROKER),
+    "C++": ("mqadmin", "lite pull", "transaction", "consume from", "SQL", *_BY_BROKER),
+    "Node.js": (
+        *("mqadmin", "lite pull", "pull consumer", "transaction", "SQL", "send async", "send one-way", "batch"),
+        *("orderly", "order by", *_BY_BROKER),
+    ),
+}
+"""Clients by how their names begin -> how the names of features begin that they do not have."""
+_NOT_RUN, _NONE = "not run", "–"
 
 
 def table_in(page: str, begin: str) -> Table:
@@ -19,7 +31,10 @@ def table_in(page: str, begin: str) -> Table:
     if not rows:
         return {}
     columns, cells = rows[0][1:], rows[2:]
-    return {column: {row[0]: row[n] for row in cells} for n, column in enumerate(columns, 1)}
+    return {
+        column: {row[0]: row[n] for row in cells if row[n] not in (_NOT_RUN, _NONE)}
+        for n, column in enumerate(columns, 1)
+    }
 
 
 def table_of(found: Table, corner: str) -> str:
@@ -27,8 +42,14 @@ def table_of(found: Table, corner: str) -> str:
     names = dict.fromkeys(name for cells in found.values() for name in cells)
     lines = [f"| {corner} | " + " | ".join(found) + " |", "|---" * (len(found) + 1) + "|"]
     for name in names:
-        lines.append(f"| {name} | " + " | ".join(cells.get(name, "not run") for cells in found.values()) + " |")
+        said = (cells.get(name) or _empty(column, name) for column, cells in found.items())
+        lines.append(f"| {name} | " + " | ".join(said) + " |")
     return "\n".join(lines)
+
+
+def _empty(client: str, feature: str) -> str:
+    without = (names for begin, names in _WITHOUT.items() if client.startswith(begin))
+    return _NONE if feature.startswith(next(without, (_NOT_RUN,))) else _NOT_RUN
 
 
 def summary(outcomes: dict[str, str]) -> str:

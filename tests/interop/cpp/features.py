@@ -105,6 +105,48 @@ def send() -> None:
     assert sent[0].offset in (got["queue"][1], str(got["queue"][1])), (sent, got)
 
 
+def send_async() -> None:
+    """The answers come to a callback."""
+    topic = named("async")
+    answers: queue.Queue[Any] = queue.Queue()
+
+    def some() -> None:
+        for n in range(5):
+            producer.send_async(message_of(topic, str(n)), answers.put, answers.put)
+
+    sent_and_received(topic, some, 5)
+    outcomes = [answers.get(timeout=10) for _ in range(5)]
+    assert not any(isinstance(each, Exception) for each in outcomes), outcomes
+
+
+def selector() -> None:
+    """All messages of a key are in one queue, in their order."""
+    topic = named("order")
+
+    def some() -> None:
+        for n in range(12):
+            producer.send_orderly(message_of(topic, f"{n:02}"), n % 3)
+
+    got = {each["body"]: each["queue"] for each in sent_and_received(topic, some, 12)}
+    for key in range(3):
+        places = [got[b"%02d" % n] for n in range(key, 12, 3)]
+        assert len({queue_id for queue_id, _ in places}) == 1, places
+        assert places == sorted(places), places
+
+
+def pull() -> None:
+    """A consumer that pulls the queues itself."""
+    topic = named("pull")
+    for n in range(10):
+        producer.send_sync(message_of(topic, str(n)))
+    consumer = mq.PullConsumer(f"g-{topic}")
+    kept.append(consumer)
+    consumer.set_namesrv_addr(server)
+    consumer.start()
+    pause(5)
+    assert sorted(int(each.body) for each in consumer.pull(topic)) == list(range(10))
+
+
 def one_way() -> None:
     """Nobody answers."""
     topic = named("oneway")
@@ -199,7 +241,8 @@ def main() -> None:
     features = {
         **{"send, and properties": send, "send one-way": one_way, "batch": batch, "delay level": delay},
         **{"body of 4 MiB, compressed": large, "tags": tags, "retry": retry, "orderly consumer": orderly},
-        **{"broadcasting": broadcasting},
+        **{"broadcasting": broadcasting, "send async": send_async, "order by selector": selector},
+        **{"pull consumer": pull},
     }
     for name, feature in features.items():
         if len(sys.argv) > 2 and sys.argv[2] not in name:

@@ -201,6 +201,72 @@ func main() {
 			last[message.Queue.QueueId] = message.QueueOffset
 		}
 	})
+	check("order by selector", func() {
+		hashing, err := rocketmq.NewProducer(producer.WithNsResolver(primitive.NewPassthroughResolver(servers)), producer.WithGroupName("interop-go-order"),
+			producer.WithInstanceName("order"), producer.WithQueueSelector(producer.NewHashQueueSelector()))
+		done(err)
+		done(hashing.Start())
+		defer hashing.Shutdown()
+		for n := 0; n < 12; n++ {
+			_, err := hashing.SendSync(bg, primitive.NewMessage(topic("order"), []byte(fmt.Sprintf("%02d", n))).WithShardingKey(strconv.Itoa(n%3)))
+			done(err)
+		}
+		queues, offsets := map[string]int{}, map[string]int64{}
+		for _, message := range receive(topic("order"), "*", 12, nil) {
+			key := message.GetShardingKey()
+			queue, found := queues[key]
+			must(!found || queue == message.Queue.QueueId, "one key in two queues")
+			queues[key], offsets[string(message.Body)] = message.Queue.QueueId, message.QueueOffset
+		}
+		for n := 3; n < 12; n++ {
+			must(offsets[fmt.Sprintf("%02d", n-3)] < offsets[fmt.Sprintf("%02d", n)], "out of order")
+		}
+	})
+	check("dead letter", func() {
+		send(primitive.NewMessage(topic("dead"), []byte("never")))
+		receive(topic("dead"), "*", 1, func(*primitive.MessageExt) consumer.ConsumeResult { return consumer.ConsumeRetryLater }, consumer.WithMaxReconsumeTimes(0))
+		receive("%DLQ%g-"+topic("dead"), "*", 1, nil)
+	})
+	for _, from := range []struct {
+		name  string
+		where consumer.ConsumeFromWhere
+		n     int
+	}{{"last", consumer.ConsumeFromLastOffset, 1}, {"first", consumer.ConsumeFromFirstOffset, 2}, {"time", consumer.ConsumeFromTimestamp, 1}} {
+		check("consume from "+from.name, func() {
+			name := topic("from-" + from.name)
+			send(primitive.NewMessage(name, []byte("before")))
+			time.Sleep(1500 * time.Millisecond)
+			go func() {
+				time.Sleep(3 * time.Second)
+				sender.SendSync(bg, primitive.NewMessage(name, []byte("after")))
+			}()
+			receive(name, "*", from.n, nil, consumer.WithConsumeFromWhere(from.where), consumer.WithConsumeTimestamp(time.Now().Format("20060102150405")))
+		})
+	}
+	check("pull consumer", func() {
+		for n := 0; n < 10; n++ {
+			send(primitive.NewMessage(topic("pull"), []byte(strconv.Itoa(n))))
+		}
+		time.Sleep(500 * time.Millisecond)
+		puller, err := rocketmq.NewPullConsumer(consumer.WithNsResolver(primitive.NewPassthroughResolver(servers)),
+			consumer.WithGroupName("g-"+topic("pull")), consumer.WithConsumeFromWhere(consumer.ConsumeFromFirstOffset))
+		done(err)
+		done(puller.Subscribe(topic("pull"), consumer.MessageSelector{Type: consumer.TAG, Expression: "*"}))
+		done(puller.Start())
+		defer puller.Shutdown()
+		got := map[string]bool{}
+		for until := time.Now().Add(60 * time.Second); len(got) < 10 && time.Now().Before(until); {
+			request, err := puller.Poll(bg, 5*time.Second)
+			if err != nil || request == nil {
+				continue
+			}
+			for _, message := range request.GetMsgList() {
+				got[string(message.Body)] = true
+			}
+			puller.ACK(bg, request, consumer.ConsumeSuccess)
+		}
+		must(len(got) == 10, fmt.Sprintf("%d of 10 came", len(got)))
+	})
 	check("broadcasting", func() {
 		send(primitive.NewMessage(topic("broadcast"), []byte("to all")))
 		receive(topic("broadcast"), "*", 1, nil, consumer.WithConsumerModel(consumer.BroadCasting))

@@ -71,8 +71,8 @@ const features = {
     const waited = got.storeTimestamp - got.bornTimestamp;
     must(waited >= 4900 && waited < 7000, 'stored after ' + waited + ' ms');
   },
-  async 'body of 100 KiB, compressed'(topic) {
-    const body = 'x'.repeat(100 * 1024);
+  async 'body of 4 MiB, compressed'(topic) {
+    const body = 'x'.repeat(4 * 1024 * 1024);
     const [ got ] = await receive(topic, 1, () => producer.send(new Message(topic, 'large', body)));
     must(got.body.toString() === body, 'body');
   },
@@ -94,6 +94,16 @@ const features = {
     const got = await receive(topic, 2, () => producer.send(new Message(topic, 'r', 'again')), { listener });
     must(got[1].reconsumeTimes === 1, 'deliveries ' + got[1].reconsumeTimes);
   },
+  async 'consume from first'(topic) {
+    await createTopic(topic);
+    await producer.send(new Message(topic, 'b', 'before'));
+    await receive(topic, 2, () => producer.send(new Message(topic, 'a', 'after')), { consumeFromWhere: 'CONSUME_FROM_FIRST_OFFSET' });
+  },
+  async 'consume from last'(topic) {
+    await createTopic(topic);
+    await producer.send(new Message(topic, 'b', 'before'));
+    await receive(topic, 1, () => producer.send(new Message(topic, 'a', 'after')));
+  },
   async broadcasting(topic) {
     await receive(topic, 1, () => producer.send(new Message(topic, 'b', 'to all')), { isBroadcast: true });
   },
@@ -111,7 +121,7 @@ async function consume(consumerGroup, topic) {
   if (process.argv[3] === 'consume') {
     return await consume(process.argv[4], process.argv[5]);
   }
-  producer = new Producer({ nameSrv, httpclient, producerGroup: 'interop-node', logger });
+  producer = new Producer({ nameSrv, httpclient, producerGroup: 'interop-node', logger, maxMessageSize: 5 * 1024 * 1024 });
   producer.on('error', () => {});
   await producer.ready();
   for (const [ name, feature ] of Object.entries(features)) {
