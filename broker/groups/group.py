@@ -34,6 +34,7 @@ class Member:
     epoch: str = ""  # run id of the client, "" if not known; see `HeartbeatData`
     rival: str = ""  # run id of the last other process that sent a heartbeat with its client id, "" if none did
     warning: str = ""  # about that process, for the answers to its heartbeats
+    locks: bool = False  # whether it has asked for a lock without leases, as orderly clients of RocketMQ do
 
     @property
     def leaves_at(self) -> float:

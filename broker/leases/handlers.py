@@ -70,6 +70,7 @@ class LeaseHandlers(Feature):
         core, leases, header = self._core, self._leases, request.header
         group, client_id, cause = header["group"], header["client_id"], header.get("cause") or ""
         member = self._groups.member(group, client_id, connection.number)
+        member.locks = True
         if member.data.leaseless and self._hold(connection, request, hold_until):
             return
         rival = leases.rival

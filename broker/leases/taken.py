@@ -79,6 +79,9 @@ class TakenLeases(Feature):
         if self._overlapping:
             return _ANYBODY
         held = leases.table.owner_of(group, queue)
+        if (held is None or held.owner != client_id) and member.locks:
+            # Parked since before the member unlocked the queue, maybe: it must not take it back.
+            return Ticket(None, TAKEN_WAIT_S)
         if held is None or held.owner != client_id:
             held = self._take(group, client_id, queue, held, header["offset"])
             if held is None:

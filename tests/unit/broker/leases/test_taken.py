@@ -262,3 +262,20 @@ async def test_two_members_that_both_want_a_queue_take_turns_of_a_second_and_bot
     assert sorted(got["first"] + got["second"]) == list(range(45))
     assert min(map(len, got.values())) > 10
     assert len(world.of_kind(EventKind.LOCK_GRANTED)) < 14
+
+
+@simulated
+async def test_a_pull_that_is_parked_does_not_take_a_queue_back_that_its_member_has_unlocked(world: World) -> None:
+    first, second, _ = await begin(world)
+    for client in (first, second):
+        body = {"clientId": client.client_id, "consumerGroup": "g", "mqSet": LOCK}
+        await client.call(41, {}, json.dumps(body).encode())
+    parked = first.begin_pull(3)
+    await world.sleep(0.1)
+    body = {"clientId": first.client_id, "consumerGroup": "g", "mqSet": LOCK}
+    await first.call(42, {}, json.dumps(body).encode())
+    assert (await parked).code == 19
+    assert owner(world) == ""
+    body["clientId"] = second.client_id
+    await second.call(41, {}, json.dumps(body).encode())
+    assert owner(world) == second.client_id
