@@ -135,7 +135,7 @@ def write_tables(
     """Compute all tables and write each into a folder of its name, which is replaced; returns the directory.
 
     With a `group`, only that group counts; `progress` gets the name of each table. `trace` is the table that the events
-    come from, if there is one: to build it anew is the longest step.
+    come from, if there is one: it need not be built again then.
 
     Raises:
         ConfigError: there is no event, or none of the group.
