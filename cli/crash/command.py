@@ -43,7 +43,7 @@ def crash(
         typer.Option(help="Brokers answer a send before (async) or after (sync) a sync to the disk."),
     ] = "async",
     segment_size: Annotated[str, typer.Option(metavar="SIZE", help="Segment size of the brokers.")] = "512KiB",
-    power_cuts: Annotated[int | None, _afterwards("Number of simulated power cuts afterwards.")] = None,
+    power_cuts: Annotated[int | None, _afterwards("Simulated power cuts afterwards, at least.")] = None,
     damage: Annotated[int | None, _afterwards("Number of damaged files afterwards.")] = None,
     data: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Keep the brokers' data in this new directory.")
