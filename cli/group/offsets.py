@@ -34,7 +34,9 @@ def export(
     namesrv: NameServers = DEFAULT_NAME_SERVER,
     config: Config = None,
 ) -> None:
-    """Print the committed offsets of a group as one JSON document, retry topics included.
+    """Print the committed offsets of a group as a JSON document.
+
+    Those of its retry topic are included.
 
     Example: rlab group export billing > billing.json
     """
@@ -56,7 +58,9 @@ def import_(
     json: Json = False,
     config: Config = None,
 ) -> None:
-    """Reset the offsets of a group to those of a file, also while it consumes.
+    """Reset the offsets of a group to those of a file.
+
+    The group may go on consuming meanwhile.
 
     All queues are looked at before any is reset, so a topic or broker that is not there changes nothing. Offsets mean
     the same messages only where queues do: in the cluster that they are from, or in a copy of its data.
