@@ -16,12 +16,11 @@ import hashlib
 import json as json_
 import os
 import shutil
-import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -29,6 +28,9 @@ from cli.options import Config, Json
 from cli.output import print_outcome
 from cli.runtime import exit_with_error
 from model.errors import ConfigError, SystemError_
+
+if TYPE_CHECKING:
+    import sqlite3
 
 MANIFEST_NAME = "DUMP"
 _ATTEMPTS = 20
@@ -92,6 +94,8 @@ def dump_directory(data: Path, to: Path) -> Dumped:
         SystemError_: a file cannot be read or written, or changes faster than it can be copied.
     """
     from broker.durability.metadata import FILE_NAME
+    import sqlite3
+
     from broker.store.disk.directory import MARKER_NAME
 
     if not (data / MARKER_NAME).is_file() or not (data / FILE_NAME).is_file():
@@ -184,6 +188,8 @@ def _segments(data: Path) -> list[str]:
 
 
 def _connected(path: Path) -> sqlite3.Connection:
+    import sqlite3
+
     return sqlite3.connect(f"file:{path.absolute()}?mode=ro", uri=True)
 
 
@@ -194,6 +200,8 @@ def _topics(path: Path) -> list[Any]:
 
 def _copy_database(path: Path, to: Path) -> list[Any]:
     """Copy the metadata as of one commit; returns the topics in it."""
+    import sqlite3
+
     with closing(_connected(path)) as db, closing(sqlite3.connect(to)) as copy:
         db.backup(copy)
         copy.execute("pragma journal_mode = delete")
