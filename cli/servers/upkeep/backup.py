@@ -93,9 +93,9 @@ def dump_directory(data: Path, to: Path) -> Dumped:
         ConfigError: it is none, or the target is there already.
         SystemError_: a file cannot be read or written, or changes faster than it can be copied.
     """
-    from broker.durability.metadata import FILE_NAME
     import sqlite3
 
+    from broker.durability.metadata import FILE_NAME
     from broker.store.disk.directory import MARKER_NAME
 
     if not (data / MARKER_NAME).is_file() or not (data / FILE_NAME).is_file():
