@@ -16,15 +16,16 @@ import asyncio
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import uuid
+from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Awaitable, Callable, Generator, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 from urllib.error import HTTPError
 from urllib.parse import quote, urlencode
 from urllib.request import Request, urlopen
@@ -32,6 +33,8 @@ from urllib.request import Request, urlopen
 import pytest
 
 T = TypeVar("T")
+Took = TypeVar("Took")
+_RLAB = (sys.executable, "-P", "-m", "rlab")
 _NOT_IN_TIME = 504
 _HTTP_S = 60.0
 _STOP_S = 20.0
@@ -46,40 +49,24 @@ class NotReached(AssertionError):
     """A barrier was not reached in time; the text says what was missing."""
 
 
-class Cluster:
-    """A running cluster, through its control plane.
+class FaultVerbs(ABC):
+    """Faults of connections, by the names and with the columns of docs/testing.md."""
 
-    Barriers are coroutines. A test that is no coroutine calls them by `blocking`: `cluster.blocking.balanced("g")`.
+    @abstractmethod
+    def begin(self, document: dict[str, Any]) -> dict[str, Any]:
+        """Begin a fault; returns its id, its cause, and to how many connections it was done at once."""
 
-    Attributes:
-        name_server: its `host:port`, for clients.
-        control, token: where its control plane is.
-    """
+    @abstractmethod
+    def end(self, fault: int) -> None:
+        """End one fault. Idempotent."""
 
-    def __init__(self, control: str, token: str, name_server: str = "") -> None:
-        self.control, self.token = control, token
-        self.name_server = name_server or self.ask("GET", "/v1/processes")["name_server"]
-        self.blocking = Barriers(self)
-
-    def ask(self, method: str, path: str, body: dict[str, Any] | None = None, timeout_s: float = 0.0) -> dict[str, Any]:
-        """Send one request to the control plane; returns its answer. Raises: ControlError."""
-        data = None if body is None else json.dumps(body).encode()
-        headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
-        request = Request(f"http://{self.control}{path}", data, headers, method=method)
-        try:
-            with urlopen(request, timeout=timeout_s + _HTTP_S) as answer:
-                document = json.load(answer)
-        except HTTPError as error:
-            document = json.load(error)
-            if error.code != _NOT_IN_TIME:
-                raise ControlError(document["error"]) from None
-        return dict(document)
-
-    # --- faults of connections ---------------------------------------------------------------------------------------
+    @abstractmethod
+    def faults(self) -> list[dict[str, Any]]:
+        """The active faults."""
 
     def fault(self, do: str, **columns: Any) -> Fault:
         """Begin a fault, with the columns of docs/testing.md; it ends with the block of `with`, or by `heal`."""
-        return Fault(self, self.ask("POST", "/v1/faults", {"do": do, **columns}))
+        return Fault(self, self.begin({"do": do, **columns}))
 
     def drop(self, code: str = "", **columns: Any) -> Fault:
         """Lose the requests of a code, or everything."""
@@ -113,8 +100,79 @@ class Cluster:
         """Send at most so many bytes a second."""
         return self.fault("slow_reader", rate=rate, **columns)
 
+
+class Barriers(ABC, Generic[Took]):
+    """Each waits until something is so of a group, and has as its result the seconds that it took.
+
+    Raises:
+        NotReached: not in time; the text says what was missing.
+    """
+
+    @abstractmethod
+    def _wait(self, group: str, barrier: str, timeout_s: float, given: dict[str, Any]) -> Took:
+        """Wait for one."""
+
+    def balanced(self, group: str, *, members: int | None = None, timeout_s: float = 10.0) -> Took:
+        """Wait until every queue has the owner that it should have, among so many members."""
+        return self._wait(group, "stable", timeout_s, {} if members is None else {"members": members})
+
+    def owns(self, group: str, client: str, queues: int | None = None, *, timeout_s: float = 10.0) -> Took:
+        """Wait until a member owns so many queues, or any."""
+        chosen = {} if queues is None else {"queues": queues}
+        return self._wait(group, "owns", timeout_s, {"client": client, **chosen})
+
+    def consumed(self, group: str, *, timeout_s: float = 10.0) -> Took:
+        """Wait until a group has committed all that is stored now."""
+        return self._wait(group, "consumed", timeout_s, {})
+
+    def gone(self, group: str, client: str, *, timeout_s: float = 30.0) -> Took:
+        """Wait until a member is none any more, and owns nothing."""
+        return self._wait(group, "gone", timeout_s, {"client": client})
+
+    def passes(self, group: str, n: int = 1, *, timeout_s: float = 30.0) -> Took:
+        """Wait until each member that makes passes has made so many."""
+        return self._wait(group, "passes", timeout_s, {"n": n})
+
+
+class Cluster(FaultVerbs, Barriers[Awaitable[float]]):
+    """A running cluster, through its control plane.
+
+    Barriers are coroutines. A test that is no coroutine calls them by `blocking`: `cluster.blocking.balanced("g")`.
+
+    Attributes:
+        name_server: its `host:port`, for clients.
+        control, token: where its control plane is.
+    """
+
+    def __init__(self, control: str, token: str, name_server: str = "") -> None:
+        self.control, self.token = control, token
+        self.name_server = name_server or self.ask("GET", "/v1/processes")["name_server"]
+        self.blocking = Blocking(self)
+
+    def ask(self, method: str, path: str, body: dict[str, Any] | None = None, timeout_s: float = 0.0) -> dict[str, Any]:
+        """Send one request to the control plane; returns its answer. Raises: ControlError."""
+        data = None if body is None else json.dumps(body).encode()
+        headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
+        request = Request(f"http://{self.control}{path}", data, headers, method=method)
+        try:
+            with urlopen(request, timeout=timeout_s + _HTTP_S) as answer:
+                document = json.load(answer)
+        except HTTPError as error:
+            document = json.load(error)
+            if error.code != _NOT_IN_TIME:
+                raise ControlError(document["error"]) from None
+        return dict(document)
+
+    def begin(self, document: dict[str, Any]) -> dict[str, Any]:
+        """See `FaultVerbs`. Raises: ControlError."""
+        return self.ask("POST", "/v1/faults", document)
+
+    def end(self, fault: int) -> None:
+        """See `FaultVerbs`. Raises: ControlError."""
+        self.ask("DELETE", f"/v1/faults/{fault}")
+
     def faults(self) -> list[dict[str, Any]]:
-        """The active faults."""
+        """See `FaultVerbs`. Raises: ControlError."""
         return list(self.ask("GET", "/v1/faults")["active"])
 
     def heal(self) -> None:
@@ -175,69 +233,32 @@ class Cluster:
         """The last rebalances, what the checker of traces found, and the active faults."""
         return self.ask("GET", f"/v1/report?{urlencode({'group': group} if group else {})}")
 
-    # --- barriers ----------------------------------------------------------------------------------------------------
-
-    async def balanced(self, group: str, *, members: int | None = None, timeout_s: float = 10.0) -> float:
-        """Wait until every queue has the owner that it should have, among so many members; returns how long it took.
-
-        Raises:
-            NotReached: not in time; the text says what was missing.
-        """
-        return await asyncio.to_thread(self.blocking.balanced, group, members=members, timeout_s=timeout_s)
-
-    async def owns(self, group: str, client: str, queues: int | None = None, *, timeout_s: float = 10.0) -> float:
-        """Wait until a member owns so many queues, or any. Raises: NotReached."""
-        return await asyncio.to_thread(self.blocking.owns, group, client, queues, timeout_s=timeout_s)
-
-    async def consumed(self, group: str, *, timeout_s: float = 10.0) -> float:
-        """Wait until a group has committed all that is stored now. Raises: NotReached."""
-        return await asyncio.to_thread(self.blocking.consumed, group, timeout_s=timeout_s)
-
-    async def gone(self, group: str, client: str, *, timeout_s: float = 30.0) -> float:
-        """Wait until a member is none any more, and owns nothing. Raises: NotReached."""
-        return await asyncio.to_thread(self.blocking.gone, group, client, timeout_s=timeout_s)
-
-    async def passes(self, group: str, n: int = 1, *, timeout_s: float = 30.0) -> float:
-        """Wait until each member that makes passes has made so many. Raises: NotReached."""
-        return await asyncio.to_thread(self.blocking.passes, group, n, timeout_s=timeout_s)
+    def _wait(self, group: str, barrier: str, timeout_s: float, given: dict[str, Any]) -> Awaitable[float]:
+        return asyncio.to_thread(self.blocking._wait, group, barrier, timeout_s, given)
 
 
-class Barriers:
-    """The barriers of a cluster, for tests that are no coroutines; see `Cluster`."""
+class Blocking(Barriers[float]):
+    """The barriers of a cluster, for tests that are no coroutines."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
 
-    def balanced(self, group: str, *, members: int | None = None, timeout_s: float = 10.0) -> float:
-        """See `Cluster.balanced`."""
-        return self._wait(group, "stable", timeout_s, {} if members is None else {"members": members})
-
-    def owns(self, group: str, client: str, queues: int | None = None, *, timeout_s: float = 10.0) -> float:
-        """See `Cluster.owns`."""
-        return self._wait(
-            group, "owns", timeout_s, {"client": client, **({} if queues is None else {"queues": queues})}
-        )
-
-    def consumed(self, group: str, *, timeout_s: float = 10.0) -> float:
-        """See `Cluster.consumed`."""
-        return self._wait(group, "consumed", timeout_s, {})
-
-    def gone(self, group: str, client: str, *, timeout_s: float = 30.0) -> float:
-        """See `Cluster.gone`."""
-        return self._wait(group, "gone", timeout_s, {"client": client})
-
-    def passes(self, group: str, n: int = 1, *, timeout_s: float = 30.0) -> float:
-        """See `Cluster.passes`."""
-        return self._wait(group, "passes", timeout_s, {"n": n})
-
     def _wait(self, group: str, barrier: str, timeout_s: float, given: dict[str, Any]) -> float:
         query = urlencode({"timeout_s": timeout_s, **given})
         path = f"/v1/groups/{quote(group, safe='')}/wait/{barrier}?{query}"
-        answer = self._cluster.ask("GET", path, timeout_s=timeout_s)
-        if not answer["ok"]:
-            lines = "".join(f"\n  {each}" for each in answer["missing"])
-            raise NotReached(f"{barrier} of {group} was not reached within {timeout_s:g} s:{lines}")
-        return float(answer["took_s"])
+        return took_s(self._cluster.ask("GET", path, timeout_s=timeout_s), group, barrier, timeout_s)
+
+
+def took_s(answer: dict[str, Any], group: str, barrier: str, timeout_s: float) -> float:
+    """How long a barrier took, by the answer to its request.
+
+    Raises:
+        NotReached: it was not reached.
+    """
+    if not answer["ok"]:
+        lines = "".join(f"\n  {each}" for each in answer["missing"])
+        raise NotReached(f"{barrier} of {group} was not reached within {timeout_s:g} s:{lines}")
+    return float(answer["took_s"])
 
 
 class Fault:
@@ -248,7 +269,7 @@ class Fault:
         at_once: to how many connections it was done when it began.
     """
 
-    def __init__(self, cluster: Cluster, document: dict[str, Any]) -> None:
+    def __init__(self, cluster: FaultVerbs, document: dict[str, Any]) -> None:
         self._cluster = cluster
         self._id = document["id"]
         self.cause: str = document["cause"]
@@ -262,7 +283,7 @@ class Fault:
 
     def heal(self) -> None:
         """End it. Idempotent."""
-        self._cluster.ask("DELETE", f"/v1/faults/{self._id}")
+        self._cluster.end(self._id)
 
     @property
     def is_active(self) -> bool:
@@ -330,13 +351,9 @@ def rlab_cluster(pytestconfig: pytest.Config) -> Iterator[Cluster]:
     if control and token:
         yield Cluster(control, token)
         return
-    beside = Path(sys.executable).with_name("rlab")
-    command = str(beside) if beside.is_file() else shutil.which("rlab")
-    if command is None:
-        pytest.fail("the command rlab is not installed beside this Python, nor on the PATH")
     options = ["--port", "0", "--control", "0", "--json", "--exit-with-stdin"]
     options += ["--brokers", str(pytestconfig.getini("rlab_brokers")), *pytestconfig.getini("rlab_args")]
-    process = subprocess.Popen([command, "cluster", *options], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    process = subprocess.Popen([*_RLAB, "cluster", *options], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdout is not None, "it is a pipe"
     try:
         line = process.stdout.readline()
@@ -366,6 +383,22 @@ def rlab_topic(rlab_cluster: Cluster, request: pytest.FixtureRequest) -> str:
 def rlab_group(request: pytest.FixtureRequest) -> str:
     """The name of a group of this test alone."""
     return _fresh(request)
+
+
+@pytest.fixture
+def rlab_simulate(tmp_path: Path) -> Callable[..., Any]:
+    """Runs `scenario(cluster)` in virtual time, on a cluster with the verbs and barriers of `rlab_cluster`.
+
+    `rlab_simulate(scenario, seed=0, brokers=2, ...)`: the other options are those of `SimulatedCluster`.
+    """
+    virtual = import_module("rlab.cli.servers.control.virtual")  # not before a test asks for it
+
+    def run(scenario: Callable[[Any], Awaitable[T]], *, seed: int = 0, **options: Any) -> T:
+        folder = tmp_path / uuid.uuid4().hex  # one for each run: a simulated broker has files as well
+        told: T = virtual.run_virtual(scenario, folder, seed=seed, **options)
+        return told
+
+    return run
 
 
 @pytest.fixture

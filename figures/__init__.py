@@ -13,6 +13,7 @@ One definition of each figure, for everything that prints one: swarm, demo, repo
     trace.py    all groups of a trace
     over_time.py  dispatched messages, latency and lag of a trace
     transactions.py  what became of the transactions of producer groups
+    faults.py   what was done on purpose, and when
     history/    whether a history keeps what is promised: the checker of every run
     why/        why a queue moved, and why a message came twice or never
 

@@ -23,8 +23,8 @@ from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 NAME = "rlab"
-SHOWN = ("docs/labs",)
-"""Folders that are installed beside the packages, for commands that show them."""
+SHOWN = ("docs/*.md", "docs/labs/**/*")
+"""Files that are installed beside the packages: the lessons, which a command shows, and the pages that they link to."""
 _DOTTED = re.compile(r"[a-z_]\w*(\.\w+)+")
 
 
@@ -46,8 +46,8 @@ def write_installed(folder: Path) -> None:
     for package, patterns in settings["package-data"].items():
         for pattern in patterns:
             _copy(package, pattern, below)
-    for shown in SHOWN:
-        shutil.copytree(ROOT / shown, below / shown)
+    for file in shown_files():
+        _copy_file(file, below)
     for module in settings["py-modules"]:
         shutil.copyfile(ROOT / f"{module}.py", folder / f"{module}.py")
     _copy(NAME, "__main__.py", folder)
@@ -62,9 +62,18 @@ def write_installed(folder: Path) -> None:
 def _copy(package: str, pattern: str, into: Path) -> None:
     source = ROOT / package.replace(".", "/")
     for file in source.glob(pattern):
-        target = into / file.relative_to(ROOT)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(file, target)
+        _copy_file(file, into)
+
+
+def _copy_file(file: Path, into: Path) -> None:
+    target = into / file.relative_to(ROOT)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(file, target)
+
+
+def shown_files() -> list[Path]:
+    """The files of `SHOWN`."""
+    return sorted(file for pattern in SHOWN for file in ROOT.glob(pattern) if file.is_file())
 
 
 def rewritten(text: str, modules: Set[str]) -> str:

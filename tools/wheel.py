@@ -15,7 +15,7 @@ from setuptools.command.egg_info import egg_info
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from tools.one_name import NAME, ROOT, SHOWN, write_installed
+from tools.one_name import NAME, ROOT, shown_files, write_installed
 
 
 class BuildPy(build_py):  # type: ignore[misc] # mypy does not follow it: not every environment has its types
@@ -30,7 +30,7 @@ class BuildPy(build_py):  # type: ignore[misc] # mypy does not follow it: not ev
     def get_source_files(self) -> list[str]:
         """What the source archive has: these tools too, and what is installed beside the packages."""
         own = [*(ROOT / NAME).rglob("*.py"), *(ROOT / NAME).rglob("*.pyi"), *(ROOT / "tools").glob("*.py")]
-        own += [path for folder in SHOWN for path in (ROOT / folder).rglob("*") if path.is_file()]
+        own += shown_files()
         files = [path.relative_to(ROOT).as_posix() for path in own]
         return [*super().get_source_files(), *sorted(files)]
 

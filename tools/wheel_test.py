@@ -99,6 +99,10 @@ def installed_bytes(packages: Path) -> int:
     return sum(Path(str(file)).stat().st_size for file in files)
 
 
+FOR_THE_PLUGIN = ("aiohttp", "pytest")
+"""What a base installation lacks for a test with a cluster."""
+
+
 def _check_project(python: Path) -> None:
     """Use it in a project that has packages of the same names."""
     _say(_run(sys.executable, "-m", "tests.process.of_a_user", FOLDER / f"project-{python.parents[1].name}", python))
@@ -122,7 +126,11 @@ def _check_installs() -> Path:
     _install(pipx, "pipx")
     os.environ.update(PIPX_HOME=str(FOLDER / "pipx-home"), PIPX_BIN_DIR=str(FOLDER / "pipx-bin"))
     _run(pipx, "-m", "pipx", "install", "--python", sys.executable, f"--pip-args=-c {ROOT / 'constraints.txt'}", wheel)
-    for python in (base, from_archive, FOLDER / "pipx-home" / "venvs" / "rebalance-lab" / "bin" / "python"):
+    by_pipx = FOLDER / "pipx-home" / "venvs" / "rebalance-lab" / "bin" / "python"
+    _run(pipx, "-m", "pipx", "inject", f"--pip-args={' '.join(map(str, pins))}", "rebalance-lab", *FOR_THE_PLUGIN)
+    for python in (base, from_archive):
+        _install(python, *pins, *FOR_THE_PLUGIN)
+    for python in (base, from_archive, by_pipx):
         _check_project(python)
     return wheel
 

@@ -16,7 +16,15 @@ from cli.output import print_json
 from cli.runtime import run, wait_for_eof
 
 
-async def main() -> None:
+def main() -> None:
+    """Run it."""
+    try:
+        run(_consume, endless=True)
+    except typer.Exit as end:
+        sys.exit(end.exit_code)
+
+
+async def _consume() -> None:
     """Consume until the end of standard input."""
     from client import PushConsumer
 
@@ -32,7 +40,4 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    try:
-        run(main, endless=True)
-    except typer.Exit as end:
-        sys.exit(end.exit_code)
+    main()

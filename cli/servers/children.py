@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import IO, TYPE_CHECKING, Any
 
 import anyio
@@ -45,6 +46,10 @@ def broker_name(index: int) -> str:
         rest, letter = divmod(rest - 1, 26)
         letters = chr(ord("a") + letter) + letters
     return f"broker-{letters}"
+
+
+Start = Callable[[Sequence[str]], Awaitable[Process]]
+"""What starts the process of a command, as `spawn` does."""
 
 
 async def spawn(command: Sequence[str], *, stderr: int | IO[bytes] | None = None) -> Process:
@@ -123,9 +128,7 @@ class Child:
 
 
 @asynccontextmanager
-async def children(
-    commands: Iterable[tuple[str, Sequence[str]]], *, stderr: int | IO[bytes] | None = None
-) -> AsyncIterator[list[Child]]:
+async def children(commands: Iterable[tuple[str, Sequence[str]]], start: Start = spawn) -> AsyncIterator[list[Child]]:
     """Run commands, each with a name, as children while the block runs; all start, and later stop, at the same time.
 
     Raises:
@@ -136,7 +139,7 @@ async def children(
     started: list[Child] = []
     try:
         for name, command in commands:
-            started.append(Child(name, await spawn(command, stderr=stderr)))
+            started.append(Child(name, await start(command)))
         with anyio.move_on_after(START_TIMEOUT_S) as scope:
             for child in started:
                 await child.wait_ready()
@@ -156,7 +159,8 @@ async def module_process(
     name: str, module: str, *arguments: str, stderr: int | IO[bytes] | None = None
 ) -> AsyncIterator[Child]:
     """Run one module as a child while the block runs; see `children`."""
-    async with children([(name, [*MODULE, module, *arguments])], stderr=stderr) as (child,):
+    start = partial(spawn, stderr=stderr)
+    async with children([(name, [*MODULE, module, *arguments])], start) as (child,):
         yield child
 
 

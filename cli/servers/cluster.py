@@ -5,8 +5,8 @@ Brokers stop before their name server, because they unregister from it.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, nullcontext
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -16,7 +16,7 @@ import typer
 from cli.options import AutoCreate, Config, Json, switch
 from cli.output import print_json, print_line
 from cli.runtime import run, wait_for_eof
-from cli.servers.children import DAEMON, MODULE, Child, broker_name, children, wait_registered
+from cli.servers.children import DAEMON, MODULE, Child, Start, broker_name, children, spawn, wait_registered
 from cli.servers.cluster_bed import ClusterBed, restarts
 from cli.servers.cluster_folder import cluster_folder
 from cli.servers.console import CONSOLE_PORT, AllowChanges
@@ -88,16 +88,16 @@ def cluster(
     async def main() -> None:
         with cluster_folder() if data is None else nullcontext(data) as directory:
             commands = {"namesrv": _name_server_command(port, metrics)}
-            async with children(commands.items()) as name_servers:
+            async with children(commands.items(), start) as name_servers:
                 [name_server] = name_servers
                 flags = ("--namesrv", name_server.address, "--auto-create" if auto_create else "--no-auto-create")
                 names = [broker_name(index) for index in range(brokers)]
                 for n, name in enumerate(names, 1):
                     ports = (*listen_flags(port, n), *metrics_flags(metrics, n))
                     commands[name] = _broker_command(name, f"{directory}/{name}", *flags, *ports, *DAEMON)
-                async with children((name, commands[name]) for name in names) as started:
+                async with children(((name, commands[name]) for name in names), start) as started:
                     await _prepare(name_server.address, started, topic or [], queues)
-                    bed = ClusterBed(name_servers, started, restarts([*name_servers, *started], commands))
+                    bed = ClusterBed(name_servers, started, restarts([*name_servers, *started], commands), start)
                     listen = f"127.0.0.1:{CONSOLE_PORT if port else 0}" if console else ""
                     async with (
                         _consoled(bed, name_server, listen, allow_changes) as shown,
@@ -106,7 +106,22 @@ def cluster(
                         _announce(name_server, started, shown, controlled, as_json=json)
                         await _first_end(bed, exit_with_stdin)
 
-    run(main, endless=True)
+    with _starting(as_forks=control is not None) as start:
+        run(main, endless=True)
+
+
+@contextmanager
+def _starting(*, as_forks: bool) -> Iterator[Start]:
+    """What starts the servers while the block runs."""
+    if not as_forks:
+        yield spawn
+        return
+    from cli.servers.control.starter import starter
+
+    with starter() as start:
+        import cli.servers.control.http  # noqa: F401  # the starter imports the servers meanwhile
+
+        yield start
 
 
 async def _first_end(bed: ClusterBed, exit_with_stdin: bool) -> None:

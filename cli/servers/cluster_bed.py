@@ -11,7 +11,7 @@ from typing import Any
 
 import anyio
 
-from cli.servers.children import MODULE, Child, spawn
+from cli.servers.children import MODULE, Child, Start, spawn
 from console.testbed import TestPart
 from model.errors import InvalidParameter, ServiceNotAvailable
 from model.events import EventKind
@@ -32,9 +32,17 @@ class ClusterBed:
         name_servers, brokers: the lists whose children are stopped at the end; one that is started again takes its
             place.
         commands: by name, that which starts a server again on its data and port.
+        start: starts a process of one, and of each consumer.
     """
 
-    def __init__(self, name_servers: list[Child], brokers: list[Child], commands: Mapping[str, Sequence[str]]) -> None:
+    def __init__(
+        self,
+        name_servers: list[Child],
+        brokers: list[Child],
+        commands: Mapping[str, Sequence[str]],
+        start: Start = spawn,
+    ) -> None:
+        self._start = start
         self.consumers: list[Child] = []
         self._faults: dict[int, dict[Child, int]] = {}  # number -> where it was begun, and its number there
         self._begun = 0
@@ -42,6 +50,7 @@ class ClusterBed:
         self._brokers = brokers
         self._commands = commands
         self._states: dict[str, str] = {}  # of those that are not running
+        self._causes: dict[str, str] = {}  # of those: the event that told what was done to it
         self._added = 0
 
     # --- what a console shows ----------------------------------------------------------------------------------------
@@ -76,7 +85,7 @@ class ClusterBed:
             raise InvalidParameter(f"{name[:60]!r} does not take {action[:20]!r} now")
         child = next(child for child in (*self._servers, *self.consumers) if child.name == name)
         if action in _BEGINS:
-            await self._tell(EventKind.FAULT_BEGAN, child, action)
+            self._causes[name] = await self._tell(EventKind.FAULT_BEGAN, child, action)
         if action in _SIGNALS:
             child.process.send_signal(_SIGNALS[action])
             self._states[name] = "paused"
@@ -95,19 +104,22 @@ class ClusterBed:
             await self._tell(EventKind.FAULT_HEALED, child, action)
         return f"{name}: {action}"
 
-    async def _tell(self, kind: EventKind, process: Child, done: str) -> None:
-        """Let a broker tell what is done to a process: one that is left, if there is one."""
+    async def _tell(self, kind: EventKind, process: Child, done: str) -> str:
+        """Let a broker tell what is done to a process: one that is left, if there is one; returns the event's id."""
+        order = {"do": "tell", "kind": kind.value, "process": process.name, "done": done}
+        if kind is EventKind.FAULT_HEALED:
+            order["cause"] = self._causes.pop(process.name, "")
         running = [child for child in self._brokers if child.name not in self._states]
         for broker in sorted(running, key=lambda child: child is process):
             try:
-                await broker.ask({"do": "tell", "kind": kind.value, "process": process.name, "done": done})
-                return
+                return str((await broker.ask(order))["cause"])
             except ServiceNotAvailable:
                 continue
+        return ""
 
     async def _start_again(self, child: Child) -> None:
         await child.process.aclose()
-        started = Child(child.name, await spawn(self._commands[child.name]))
+        started = Child(child.name, await self._start(self._commands[child.name]))
         siblings = self._brokers if child in self._brokers else self._name_servers
         siblings[siblings.index(child)] = started  # from now on it is stopped at the end
         await started.wait_ready()
@@ -122,7 +134,7 @@ class ClusterBed:
         self._added += 1
         name = f"consumer-{self._added} of {group}"
         command = [*MODULE, "cli.servers.bed_consumer", self._name_servers[0].address, group, topic]
-        child = Child(name, await spawn(command))
+        child = Child(name, await self._start(command))
         self.consumers.append(child)
         try:
             await child.wait_ready()
@@ -161,11 +173,17 @@ class ClusterBed:
         healed = 0
         for each in numbers:
             is_active = False
-            for child, there in self._faults.pop(each, {}).items():
+            begun = self._faults.pop(each, {})
+            for child, there in begun.items():
                 if child in self._servers and child.name not in self._states:
                     is_active = (await child.ask({"do": "heal", "id": there}))["healed"] > 0 or is_active
+            if left := {child: there for child, there in begun.items() if self._is_paused(child)}:
+                self._faults[each] = left  # it goes on there, and can be healed when its process goes on
             healed += is_active
         return healed
+
+    def _is_paused(self, child: Child) -> bool:
+        return child in self._servers and self._states.get(child.name) == "paused"
 
     async def active_faults(self) -> list[dict[str, Any]]:
         """The active faults; see `TestBed`. Cancellation: harmless."""
@@ -179,7 +197,11 @@ class ClusterBed:
                 of_all = found.setdefault(number, {**active, "id": number, "done": 0, "at": []})
                 of_all["done"] += active["done"]
                 of_all["at"].append(child.name)
-        self._faults = {number: there for number, there in self._faults.items() if number in found}
+        self._faults = {
+            number: there
+            for number, there in self._faults.items()
+            if number in found or any(map(self._is_paused, there))
+        }
         return [found[number] for number in sorted(found)]
 
     # --- the end -----------------------------------------------------------------------------------------------------

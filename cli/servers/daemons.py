@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING, Annotated
 
 import anyio
@@ -131,7 +132,7 @@ def namesrv(
                 is_open=access is None,
                 metrics=shown_at,
             )
-            await (orders_of_name_server(server).obey() if exit_with_stdin else anyio.sleep_forever())
+            await (orders_of_name_server(server, Random()).obey() if exit_with_stdin else anyio.sleep_forever())
 
     run(main, endless=True, verbose=verbose, log_format=log)
 
@@ -233,7 +234,7 @@ async def _serve(
                 metrics=shown_at,
                 recovery=recovery,
             )
-            await (orders_of_broker(running).obey() if exit_with_stdin else anyio.sleep_forever())
+            await (orders_of_broker(running, Random()).obey() if exit_with_stdin else anyio.sleep_forever())
 
 
 def dialable(address: str) -> str:

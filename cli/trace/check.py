@@ -118,6 +118,7 @@ async def _judge(traces: list[Path], name_servers: str, check: HistoryCheck) -> 
 
 def print_verdict_of(verdict: Verdict, limits: HistoryLimits) -> None:
     """Print a verdict: the rules, then each anomaly with its events."""
+    from figures.faults import in_words
     from figures.history.words import asked, headline, rule_text, summary, witness_lines
 
     print_table(
@@ -139,6 +140,8 @@ def print_verdict_of(verdict: Verdict, limits: HistoryLimits) -> None:
         )
     if verdict.messages and not limits.drained and any(each.lost for each in verdict.messages):
         print_line("those may still come; with --drained they count as lost")
+    for fault in verdict.faults:
+        print_line(f"on purpose: {in_words(fault, verdict.began_ms)}")
     print_line(summary(verdict))
 
 

@@ -158,11 +158,13 @@ def report_document(report: Report) -> dict[str, object]:
         "damaged_messages": report.damaged,
         "groups": [{**asdict(one.totals), "missed": one.missed} for one in report.groups],
         "transactions": report.transactions,
+        "faults": [asdict(each) for each in report.faults],
     }
 
 
 def print_report(report: Report, out: Path) -> None:
     """Print a summary of each group, and the path of the page."""
+    from figures.faults import in_words
     from pipeline.report.words import counted, missed, summary, transactions, what_happened
 
     for one in report.groups:
@@ -170,6 +172,8 @@ def print_report(report: Report, out: Path) -> None:
         print_line(f"group {one.totals.group}: {summary(one.totals, worst)} {missed(one.missed)}".rstrip())
     for row in report.transactions:
         print_line(f"producer group {row['group']}: {transactions(row)}")
+    for fault in report.faults:
+        print_line(f"on purpose: {in_words(fault, report.started_ms)}")
     if report.damaged:
         print_line(f"{counted(report.damaged, 'stored message')} cannot be had any more: files of brokers are damaged")
     if not report.groups:

@@ -16,6 +16,8 @@ from collections import deque
 from collections.abc import Callable, Iterator
 
 from figures.changes import Changes
+from figures.faults import KINDS as FAULT_KINDS
+from figures.faults import FaultHistory
 from figures.group import OWNER_KINDS as MEASURED
 from figures.group import GroupFigures
 from figures.history.evidence import Evidence, is_end_of_node
@@ -108,6 +110,7 @@ class HistoryCheck:
         self._changes = Changes()
         self._groups: dict[str, _Group] = {}
         self._messages = MessageRules(self._limits, self._evidence, self._committed)
+        self._faults = FaultHistory()
         self._first_ms = 0.0
         self._now_ms = 0.0
         self._routes: dict[tuple[str, str], Event] = {}  # topic and broker -> how many queues can be read there
@@ -126,6 +129,10 @@ class HistoryCheck:
             return  # a node that got no answer has sent it twice
         if event.kind in _ENDS and is_end_of_node(event):
             self._evidence.stopped(event)
+        elif event.kind in FAULT_KINDS:
+            if not event.group or self._only in (None, event.group):
+                self._faults.feed(event)
+            return
         if event.group:
             if self._only in (None, event.group):
                 group = self._groups.get(event.group)
@@ -205,6 +212,8 @@ class HistoryCheck:
             rules=rules,
             anomalies=tuple(sorted(self._evidence.anomalies, key=lambda anomaly: anomaly.t_ms)),
             messages=self._messages.groups(),
+            began_ms=self._first_ms,
+            faults=tuple(self._faults.rows),
         )
 
     def _find_unread(self, name: str, group: _Group, now_ms: float) -> None:

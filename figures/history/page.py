@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
+from figures.faults import in_words
 from figures.history.verdict import Anomaly, Answer, Verdict
 from figures.history.words import asked, event_text, headline, rule_text, summary, witness_lines
 
@@ -25,11 +26,14 @@ def page_of(verdict: Verdict, title: str) -> str:
         for each in verdict.rules
     )
     anomalies = "\n".join(_section(number, anomaly) for number, anomaly in enumerate(verdict.anomalies, 1))
+    faults = "".join(f"<li>{escape(in_words(each, verdict.began_ms))}</li>\n" for each in verdict.faults)
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(title)}</title><style>{_STYLE}</style>\n'
         f'<h1 class="{verdict.answer.value}">{escape(title)}: {verdict.answer.value}</h1>\n'
         f"<p>{escape(summary(verdict))}</p>\n"
-        f"<table><tr><th></th><th>rule</th><th>asks that</th><th></th></tr>\n{rows}\n</table>\n{anomalies}\n</html>\n"
+        f"<table><tr><th></th><th>rule</th><th>asks that</th><th></th></tr>\n{rows}\n</table>\n"
+        + (f"<h2>Done on purpose</h2><ul>\n{faults}</ul>\n" if faults else "")
+        + f"{anomalies}\n</html>\n"
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from figures.faults import FaultRow
 from model.events import Event
 from model.message_queue import MessageQueue
 
@@ -124,6 +125,8 @@ class Verdict:
         anomalies: in the order in which they were seen, `MAX_ANOMALIES` of each rule.
         lost_events: numbers of events that are missing between others of their node.
         messages: of each group, if the history has a ledger.
+        began_ms: wall clock of the first event.
+        faults: what was done on purpose, `MAX_ROWS` at the most.
     """
 
     answer: Answer
@@ -134,6 +137,8 @@ class Verdict:
     rules: tuple[RuleVerdict, ...]
     anomalies: tuple[Anomaly, ...]
     messages: tuple[GroupMessages, ...] = ()
+    began_ms: float = 0.0
+    faults: tuple[FaultRow, ...] = ()
 
     @property
     def ok(self) -> bool:

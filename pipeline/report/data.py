@@ -15,8 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from figures.records import GroupTotals
-from model.events import EventKind
+from figures.faults import KINDS as FAULT_KINDS
+from figures.faults import FaultHistory, FaultRow
+from figures.records import GroupTotals, order_of
+from model.events import Event, EventKind
 
 MOST_REBALANCES = 40
 """Rows of the ranking."""
@@ -89,6 +91,7 @@ class Report:
     damage: Rows  # ranges of them, the largest first: broker, topic, queue_id, offset, n, and the file as `detail`
     groups: list[GroupSection]  # those that owned queues, the costliest first
     transactions: Rows  # of producer groups: `figures.transactions.TransactionTotals`
+    faults: list[FaultRow]  # what was done on purpose, times in milliseconds of the wall clock
 
 
 def read_report(tables: Path) -> Report:
@@ -116,7 +119,17 @@ def read_report(tables: Path) -> Report:
         damage=damage[:MOST_DAMAGE],
         groups=groups,
         transactions=_rows(_sorted(read["transactions"], "group")),
+        faults=_faults(tables / "events"),
     )
+
+
+def _faults(events: Path) -> list[FaultRow]:
+    """The faults of the trace: few events among many, which the file's statistics leave out."""
+    told = pq.read_table(events, columns=list(Event._fields), filters=[("kind", "in", FAULT_KINDS)])
+    faults = FaultHistory()
+    for event in sorted((Event(**row) for row in _rows(told)), key=order_of):
+        faults.feed(event)
+    return faults.rows
 
 
 _TIMES = {

@@ -2,7 +2,7 @@
 
 From the top: a summary in sentences and large figures; the rebalances ranked by cost; the owners of queues over time;
 convergence by cause and by trigger; the three hazards of a rebalance with the messages that show them; latency and lag;
-the evenness of loads.
+the evenness of loads; what was done on purpose.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from html import escape
 from typing import Any
 
+from figures.faults import FaultRow, in_words
 from pictures.assets import bundled
 from pipeline.report import svg
 from pipeline.report.compare import compared
@@ -26,6 +27,8 @@ from pipeline.report.words import counted, kind_of, member_name, missed, offsets
 
 MOST_GROUPS = 12
 """Groups that get sections of their own; the others are named."""
+MOST_FAULTS = 100
+"""Rows of the list of what was done on purpose."""
 _SCRIPT = bundled(("dom.js", "canvas.js", "palette.js", "history.js", "timeline.js", "report.js"))
 _PAUSES_MS = (10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000)
 
@@ -49,7 +52,7 @@ def page(report: Report, against: Report | None = None) -> str:
         parts.append("<p>No member of any group had a queue in this trace.</p>")
     if left:
         parts.append(f"<p>Not shown: {escape(', '.join(one.totals.group for one in left))}.</p>")
-    parts += [_transactions(report.transactions), _footer()]
+    parts += [_transactions(report.transactions), _faults(report.faults, report.started_ms), _footer()]
     drawn = [picture_of(one, report.started_ms, report.span_ms) for one in shown]
     return _document(f"Rebalances of {names}", "".join(parts), drawn)
 
@@ -100,6 +103,14 @@ def _transactions(rows: Rows) -> str:
         "group about one that nobody has ended; one that is given up has gone to an operator's topic.</p>"
         + _table(("producer group", "*half", "*committed", "*rolled back", "*checks", "*given up"), cells)
     )
+
+
+def _faults(rows: Sequence[FaultRow], started_ms: float) -> str:
+    if not rows:
+        return ""
+    lines = "".join(f"<li>{escape(in_words(row, started_ms))}</li>" for row in rows[:MOST_FAULTS])
+    more = f"<p>And {len(rows) - MOST_FAULTS:,} more.</p>" if len(rows) > MOST_FAULTS else ""
+    return f"<h3>Done on purpose</h3><ul>{lines}</ul>{more}"
 
 
 def _group(group: GroupSection, number: int, span_ms: float, *, titled: bool) -> str:

@@ -2,8 +2,9 @@
 
     python -m tests.process.of_a_user FOLDER PYTHON
 
-It writes the project into a folder, and runs it by a Python that has rebalance-lab. The project imports its own
-packages and ours; a message goes through a cluster that the command `rlab` runs, with the project on the import path.
+It writes the project into a folder, and runs it by a Python that has rebalance-lab, pytest and aiohttp. The project
+imports its own packages and ours; a message goes through a cluster that the command `rlab` runs, with the project on
+the import path; and a test of the project breaks a cluster of the plugin.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import sys
 from pathlib import Path
 
 NAMES = ("broker", "client", "model", "cli")
+_VERSION = ("-m", "rlab", "--version")
 _PROGRAMME = """
 import json, subprocess, sys
 
@@ -52,24 +54,47 @@ assert not ours, ours
 """
 
 
+_TEST = """
+import broker, cli, client, model
+
+
+def test_a_broker_is_broken_and_whole_again(rlab_cluster, rlab_topic, rlab_simulate):
+    assert {broker.OWNER, cli.OWNER, client.OWNER, model.OWNER} == {"user"}
+    with rlab_cluster.killed("broker-a"), rlab_cluster.drop("HEART_BEAT"):
+        assert len(rlab_cluster.faults()) == 1
+    assert rlab_cluster.faults() == []
+
+    async def in_virtual_time(cluster):
+        await cluster.create_topic("orders")
+        await cluster.simulated.start_consumer("billing", "orders")
+        await cluster.balanced("billing", members=1)
+
+    rlab_simulate(in_virtual_time)
+"""
+
+
 def write_project(folder: Path) -> None:
     """Write the packages, and the programme."""
     for name in NAMES:
         (folder / name).mkdir(parents=True)
         (folder / name / "__init__.py").write_text('OWNER = "user"\n', encoding="utf-8")
     (folder / "programme.py").write_text(_PROGRAMME, encoding="utf-8")
+    (folder / "test_plugin.py").write_text(_TEST, encoding="utf-8")
 
 
 def run_project(folder: Path, python: Path, *options: str, path: str = "") -> str:
     """Run the programme in the folder, which is on the import path; returns what it and `rlab --version` print."""
+    said = [run_python(folder, python, *options, *what, path=path) for what in (_VERSION, ("programme.py",))]
+    return "".join(said).strip()
+
+
+def run_python(folder: Path, python: Path, *arguments: str, path: str = "") -> str:
+    """Run Python in the folder, which is on the import path; returns what it prints."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(folder), path]))}
-    said = ""
-    for what in (["-m", "rlab", "--version"], ["programme.py"]):
-        command = [str(python), *options, *what]
-        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, f"{what} failed:\n{done.stdout}{done.stderr}"
-        said += done.stdout
-    return said.strip()
+    command = [str(python), *arguments]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{arguments} failed:\n{done.stdout}{done.stderr}"
+    return done.stdout
 
 
 def main() -> None:
@@ -77,6 +102,7 @@ def main() -> None:
     folder, python = Path(sys.argv[1]), Path(sys.argv[2])
     write_project(folder)
     said = run_project(folder, python)
+    run_python(folder, python, "-m", "pytest", "-q", "test_plugin.py")
     script = subprocess.run(
         [python.with_name("rlab"), "--version"],
         env={**os.environ, "PYTHONPATH": "."},

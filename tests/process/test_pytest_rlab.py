@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.docs.pages import ROOT, text_of
+from tests.process.project_runs import PAGE, project_in
 
 pytestmark = pytest.mark.process
-PAGE = "docs/testing.md"
 SHORT = "share or scaling or killed or cut or slow or duplicate or twice or notification"
 """Recipes that take little time; `RLAB_RECIPES=all` runs each of them."""
 FAILS = """
@@ -31,18 +31,10 @@ def test_the_next_one_finds_the_cluster_whole(rlab_cluster):
 """
 
 
-def project_in(folder: Path) -> None:
-    """Write the files of the page, and one with a test that fails."""
-    blocks = re.findall(r'```python title="([^"]+)"\n(.*?)```', text_of(PAGE), re.DOTALL)
-    for name, text in blocks:
-        (folder / name).write_text(text, encoding="utf-8")
-    assert [name for name, _ in blocks] == ["conftest.py", "test_recipes.py"]
-    (folder / "test_fails.py").write_text(FAILS, encoding="utf-8")
-
-
 def test_the_recipes_of_the_page_pass_in_a_project_of_a_user(tmp_path: Path) -> None:
-    project_in(tmp_path)
-    chosen = [] if os.environ.get("RLAB_RECIPES") == "all" else ["-k", f"{SHORT} or nobody or next"]
+    assert project_in(tmp_path) == ["conftest.py", "test_recipes.py", "test_virtual.py"]
+    (tmp_path / "test_fails.py").write_text(FAILS, encoding="utf-8")
+    chosen = [] if os.environ.get("RLAB_RECIPES") == "all" else ["-k", f"{SHORT} or nobody or next or member_fail"]
     command = [sys.executable, "-m", "pytest", "-q", "-p", "pytest_rlab", "-p", "no:cacheprovider", *chosen]
     done = subprocess.run(
         command, cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False

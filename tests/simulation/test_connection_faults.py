@@ -135,18 +135,18 @@ def test_what_is_delayed_both_ways_keeps_its_order(simulate: Simulate) -> None:
         producer = await bench.cluster.start_producer()
         await producer.send("orders", b"x")
         bench.begin(do="delay", by_s=0.1, jitter_s=1.0, for_s=3.0)
-        sent: list[tuple[int, int]] = []
+        acknowledged: list[int] = []
         async with anyio.create_task_group() as tasks:
 
             async def send(n: int) -> None:
-                result = await producer.send("orders", b"%d" % n)
-                sent.append((result.queue.queue_id, result.offset))
+                await producer.send("orders", b"%d" % n)
+                acknowledged.append(n)
 
             for n in range(20):
                 tasks.start_soon(send, n)
-        for queue_id in range(4):
-            offsets = [offset for queue, offset in sent if queue == queue_id]
-            assert offsets == sorted(offsets)
+                await anyio.sleep(0.05)  # together they would be one frame
+        assert acknowledged == list(range(20))
+        assert bench.done() >= 40
         await anyio.sleep(5)
 
     on_a_bench(simulate, scenario)
@@ -161,6 +161,23 @@ def test_a_send_that_is_duplicated_is_stored_twice_and_acknowledged_once(simulat
         await anyio.sleep(1)
         got = sorted(delivery.body for member in (bench.one, bench.two) for delivery in member.deliveries)
         assert got == [b"once", b"twice", b"twice"]
+
+    on_a_bench(simulate, scenario)
+
+
+def test_a_notification_that_is_duplicated_comes_twice_to_one_member(simulate: Simulate) -> None:
+    async def scenario(bench: Bench) -> None:
+        one, two = bench.notices(bench.one), bench.notices(bench.two)
+        number = bench.begin(do="duplicate", code="NOTIFY_CONSUMER_IDS_CHANGED", client="c2")
+        third = await bench.cluster.start_consumer("billing", "orders")
+        await anyio.sleep(1)
+        once, twice = bench.notices(bench.one) - one, bench.notices(bench.two) - two
+        assert (once > 0, twice) == (True, 2 * once)
+        bench.hook.heal(number)
+        one, two = bench.notices(bench.one), bench.notices(bench.two)
+        await third.stop()
+        await anyio.sleep(1)
+        assert bench.notices(bench.two) - two == bench.notices(bench.one) - one
 
     on_a_bench(simulate, scenario)
 
@@ -186,6 +203,17 @@ def test_a_cut_with_a_code_resets_the_connection_when_such_a_request_passes(simu
         with pytest.raises(ConnectionLost):
             await producer.send("orders", b"x")
         await producer.send("orders", b"x")
+
+    on_a_bench(simulate, scenario)
+
+
+def test_a_cut_with_a_code_that_a_broker_sends_resets_the_connection_of_the_one_it_is_for(simulate: Simulate) -> None:
+    async def scenario(bench: Bench) -> None:
+        before, other = bench.connection_of(bench.two), bench.connection_of(bench.one)
+        bench.begin(do="cut", code="NOTIFY_CONSUMER_IDS_CHANGED", client="c2", n=1)
+        await bench.cluster.start_consumer("billing", "orders")
+        await anyio.sleep(5)
+        assert (before.closed, other.closed) == (True, False)
 
     on_a_bench(simulate, scenario)
 

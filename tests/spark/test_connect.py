@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import DataFrameReader, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamReader
 
+from model.errors import ConfigError
 from pipeline.source.options import SELECTIONS
 from pipeline.source.progress import committed_progress
 from tests.spark.refusals import refusal
@@ -61,7 +62,7 @@ def test_a_wrong_option_is_named_in_the_last_line_with_connect_and_without(
         given = {**(OPTIONS if name not in SELECTIONS else {"nameServer": "names:1"}), name: value}
         reader = make().format("rlab").options(**given)
         line = refusal(lambda reader=reader: reader.load().schema)  # type: ignore[misc]  # Connect asks the server now
-        assert line.startswith(f"model.errors.ConfigError: option {name}"), way
+        assert line.startswith(f"{ConfigError.__module__}.ConfigError: option {name}"), way
 
 
 @pytest.mark.parametrize(("number", "way"), ALL_WRITES if EVERY else [(number, number) for number in range(4)])
@@ -81,7 +82,7 @@ def test_a_wrong_option_of_a_write_is_named_in_the_last_line_with_connect_and_wi
         session.range(1).selectExpr("string(id) as body").write.format("rlab").options(**given).mode("append").save()
 
     line = refusal(batch if way // 2 else stream)
-    assert line.startswith(f"model.errors.ConfigError: option {name}")
+    assert line.startswith(f"{ConfigError.__module__}.ConfigError: option {name}")
 
 
 def test_an_option_of_the_other_kind_of_read_is_refused_by_the_query_of_connect(

@@ -4,6 +4,8 @@ orders.py    what a daemon that is a child takes on its standard input: faults o
 barriers.py  what is still missing until something is so; decides
 plane.py     what can be asked of a cluster: processes, topics, groups, barriers, faults
 http.py      the HTTP of it, with its token and its OpenAPI page
+virtual.py   the same faults and barriers over a simulation, for the fixture `rlab_simulate`
+starter.py   starts the servers as forks of one process, so that a test does not wait for Pythons
 fault.py     `rlab fault`: the same from a shell
 
 Read `plane.py` first. The processes themselves are in `cluster_bed.py` one floor up, which a console uses as well.

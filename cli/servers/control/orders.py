@@ -15,7 +15,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping
-from random import Random
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -26,6 +25,8 @@ from model.events import EventKind
 from model.limits import MAX_ORDER_BYTES
 
 if TYPE_CHECKING:
+    from random import Random
+
     from broker.broker import RunningBroker
     from namesrv.server import NameServer
     from remoting.faults.hook import FaultHook
@@ -36,10 +37,10 @@ class Orders:
 
     Args:
         hook: makes the faults of its connections, at the first order about them.
-        tell: tells in the trace what is done to a process; returns the cause.
+        tell: tells in the trace what is done to a process, and by which cause it is over; returns the event's id.
     """
 
-    def __init__(self, hook: Callable[[], FaultHook], tell: Callable[[EventKind, str, str], str]) -> None:
+    def __init__(self, hook: Callable[[], FaultHook], tell: Callable[[EventKind, str, str, str], str]) -> None:
         self._make = hook
         self._hook: FaultHook | None = None
         self._tell = tell
@@ -54,7 +55,8 @@ class Orders:
 
         do = order.get("do")
         if do == "tell":
-            return {"cause": self._tell(EventKind(order["kind"]), str(order["process"]), str(order["done"]))}
+            told = (str(order["process"]), str(order["done"]), str(order.get("cause", "")))
+            return {"cause": self._tell(EventKind(order["kind"]), *told)}
         if self._hook is None:
             self._hook = self._make()
         if do == "begin":
@@ -88,30 +90,30 @@ class Orders:
                 print_json({"order": number, **answer})
 
 
-def orders_of_broker(running: RunningBroker) -> Orders:
+def orders_of_broker(running: RunningBroker, rng: Random) -> Orders:
     """The orders of a broker."""
     broker = running.broker
 
     def hook() -> FaultHook:
         from broker.groups.faults import faults_of
 
-        return faults_of(running.server, broker.groups, broker.events, Random())
+        return faults_of(running.server, broker.groups, broker.events, rng)
 
-    def tell(kind: EventKind, process: str, done: str) -> str:
-        cause = broker.events.emit(kind, broker=process, detail=f"{done} {process}")
+    def tell(kind: EventKind, process: str, done: str, cause: str) -> str:
+        event = broker.events.emit(kind, cause=cause, broker=process, detail=f"{done} {process}")
         if broker.config.trace:  # at once, because the process may be this one, and be killed next
             broker.store_trace()
-        return cause
+        return event
 
     return Orders(hook, tell)
 
 
-def orders_of_name_server(server: NameServer) -> Orders:
+def orders_of_name_server(server: NameServer, rng: Random) -> Orders:
     """The orders of a name server, which has no trace: brokers tell of its faults."""
 
     def hook() -> FaultHook:
         from remoting.faults.hook import FaultHook
 
-        return FaultHook(server.server, lambda what, active, client, n: active.cause, rng=Random())
+        return FaultHook(server.server, lambda what, active, client, n: active.cause, rng=rng)
 
-    return Orders(hook, lambda kind, process, done: "")
+    return Orders(hook, lambda kind, process, done, cause: "")

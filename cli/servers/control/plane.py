@@ -186,14 +186,14 @@ class Plane:
 
     async def heal(self, number: int | None = None) -> Document:
         """End one fault or all, and with all start and resume every server. Cancellation: some may be left."""
-        healed = await self._bed.heal(number)
-        if number is None:
+        started = 0
+        if number is None:  # first, because a process that is paused heals nothing
             for part in self._bed.parts():
                 for action in ("go on", "start"):
                     if action in part.actions:
                         await self._bed.act(part.name, action)
-                        healed += 1
-        return {"healed": healed}
+                        started += 1
+        return {"healed": started + await self._bed.heal(number)}
 
     # --- what happened -----------------------------------------------------------------------------------------------
 

@@ -306,7 +306,7 @@ def test_a_stream_that_ends_inside_a_frame_is_logged(
         rig.connection.data_received(stream)
         assert rig.connection.eof_received() is False  # asyncio then closes the transport
 
-    with caplog.at_level("INFO", logger="remoting"):
+    with caplog.at_level("INFO", logger=Connection.__module__):
         run_simulation(main)
     assert caplog.text.count("in the middle of a frame") == logged
 

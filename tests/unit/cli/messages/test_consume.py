@@ -194,7 +194,7 @@ def test_a_group_whose_strategy_is_broken_here_is_shown_without_targets(
         assert info.unknown_strategies == ("BROKEN_HERE",)
         assert {queue.targets for queue in info.queues} == {()}
 
-    install(monkeypatch, tmp_path, "BROKEN_HERE", package="broken-here", code="raise RuntimeError('{name}')")
+    install(monkeypatch, tmp_path, "BROKEN_HERE", package="broken-here", code="raise RuntimeError('NAME')")
     in_cluster(scenario, tmp_path / "brokers")
     assert "strategy 'BROKEN_HERE' of package broken-here" in caplog.text
 

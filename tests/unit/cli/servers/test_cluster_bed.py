@@ -19,7 +19,7 @@ DAEMON = [
     "sh",
     "-c",
     'echo "{\\"address\\": \\"127.0.0.1:$1\\"}"; trap "exit 3" TERM; '
-    'n=0; while read -r order; do n=$((n + 1)); echo "{\\"order\\": $n}"; done',
+    'n=0; while read -r order; do n=$((n + 1)); echo "{\\"order\\": $n, \\"cause\\": \\"b/$n\\"}"; done',
     "sh",
 ]
 

@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 
 from cli.main import app
 from model.event_log import encode_events
+from model.events import Event, EventKind
 from tests.unit.figures.group_events import Story
 from tests.unit.figures.history.histories import clean, numbered, plant_double_owner, plant_out_of_order
 
@@ -36,6 +37,21 @@ def test_a_bad_trace_is_a_no_with_its_events_a_page_and_json(tmp_path: Path) -> 
     document = json.loads(CliRunner().invoke(app, ["check", str(trace), "--json"]).stdout)
     assert document["answer"] == "no"
     assert [each["rule"] for each in document["anomalies"]] == ["double-owner"]
+
+
+def test_what_was_done_on_purpose_is_listed_and_breaks_no_rule(tmp_path: Path) -> None:
+    trace, page = tmp_path / "t.jsonl", tmp_path / "page.html"
+    events = [*numbered(clean())]
+    last = events[-1]
+    began = Event(last.t_ms + 100, "x", 1, EventKind.FAULT_BEGAN, broker="x", detail="cut client=<c2>")
+    healed = Event(last.t_ms + 300, "x", 2, EventKind.FAULT_HEALED, "x/1", broker="x", n=1, detail="cut client=<c2>")
+    trace.write_bytes(encode_events([*events, began, healed]))
+    done = CliRunner().invoke(app, ["check", str(trace), "--html", str(page)])
+    assert done.exit_code == 0, done.output
+    assert "on purpose: cut client=<c2>, at x, from " in done.stdout
+    assert "<li>cut client=&lt;c2&gt;, at x, from " in page.read_text(encoding="utf-8")
+    document = json.loads(CliRunner().invoke(app, ["check", str(trace), "--json"]).stdout)
+    assert [(each["cause"], each["over_ms"]) for each in document["faults"]] == [("x/1", healed.t_ms)]
 
 
 def test_order_is_judged_for_the_groups_that_keep_it(tmp_path: Path) -> None:

@@ -51,8 +51,9 @@ def test_a_report_is_told_in_short(tmp_path: Path, capsys: pytest.CaptureFixture
         "producer group bank: 1 half message, 1 committed, 0 rolled back",
         "producer group shop<b>: 9 half messages, 5 committed, 2 rolled back, 4 checks, 1 given up",
     ]
-    assert said[3] == "26 stored messages cannot be had any more: files of brokers are damaged"
-    assert said[4] == f"report: {tmp_path / 'index.html'}"
+    assert said[3] == "on purpose: cut client=<c1>, at b, from 1.5 s to 2.5 s"
+    assert said[4] == "26 stored messages cannot be had any more: files of brokers are damaged"
+    assert said[5] == f"report: {tmp_path / 'index.html'}"
 
 
 def test_the_document_holds_the_counts(tmp_path: Path) -> None:
@@ -62,4 +63,5 @@ def test_the_document_holds_the_counts(tmp_path: Path) -> None:
     assert isinstance(groups, list)
     assert [(group["moves"], group["handed_out"]) for group in groups] == [(3, 112)]
     assert [row["half"] for row in document["transactions"]] == [1, 9]  # type: ignore[attr-defined]
+    assert [row["cause"] for row in document["faults"]] == ["b/7"]  # type: ignore[attr-defined]
     assert (document["damaged_messages"], groups[0]["missed"]) == (26, {"damaged": 26, "deleted": 5})

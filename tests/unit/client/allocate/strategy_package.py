@@ -11,7 +11,7 @@ from client.allocate import position_of
 
 
 class LastMemberTakesAll:
-    name = {name!r}
+    name = "NAME"
 
     def allocate(self, consumer_group, current_cid, mq_all, cid_all):
         index = position_of(consumer_group, current_cid, mq_all, cid_all)
@@ -22,10 +22,13 @@ class LastMemberTakesAll:
 def install(
     monkeypatch: pytest.MonkeyPatch, folder: Path, name: str, *, package: str = "takes-all", code: str = STRATEGY
 ) -> None:
-    """Install a package whose entry point has this name. Names are cached: each test takes its own."""
+    """Install a package whose entry point has this name, which its code calls NAME.
+
+    Names are cached: each test takes its own.
+    """
     module = f"{package}_{name}".replace("-", "_").lower()
     (site := folder / package).mkdir()
-    (site / f"{module}.py").write_text(code.format(name=name), encoding="utf-8")
+    (site / f"{module}.py").write_text(code.replace("NAME", name), encoding="utf-8")
     (info := site / f"{module}-1.0.dist-info").mkdir()
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n", encoding="utf-8")
     (info / "entry_points.txt").write_text(

@@ -75,7 +75,7 @@ def test_a_strategy_of_an_installed_package_is_known_by_its_name(
 @pytest.mark.parametrize(
     ("name", "code", "what"),
     [
-        ("BROKEN_1", "import no_such_module_{name}", "ModuleNotFoundError"),
+        ("BROKEN_1", "import no_such_module", "ModuleNotFoundError"),
         ("BROKEN_2", "class Other: pass", "AttributeError"),
         ("BROKEN_3", "raise RuntimeError('not today')", "RuntimeError.*not today"),
         ("BROKEN_4", "class LastMemberTakesAll:\n    def __init__(self, weights): pass", "TypeError.*weights"),
@@ -93,8 +93,8 @@ def test_a_broken_package_is_named_and_stops_nothing_else(
 
 
 def test_a_strategy_that_calls_itself_otherwise_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    install(monkeypatch, tmp_path, "RENAMED", code=STRATEGY.replace("{name!r}", "'OLD_NAME'"))
-    with pytest.raises(ConfigError, match=r"package takes-all .* calls itself 'OLD_NAME'"):
+    install(monkeypatch, tmp_path, "RENAMED", code=STRATEGY.replace("NAME", "OLD"))
+    with pytest.raises(ConfigError, match=r"package takes-all .* calls itself 'OLD'"):
         strategy_named("RENAMED")
 
 

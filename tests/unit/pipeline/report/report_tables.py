@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 
 from figures.records import GroupTotals
+from model.events import Event
 
 QUEUE = {"group": "g<b>", "topic": "t", "broker": "b"}
 T0 = 1_000_000.0
@@ -85,15 +86,27 @@ def write(directory: Path, *, group: str = "g<b>") -> Path:
             {"group": "shop<b>", "half": 9, "committed": 5, "rolled_back": 2, "checks": 4, "given_up": 1},
             {"group": "bank", "half": 1, "committed": 1, "rolled_back": 0, "checks": 0, "given_up": 0},
         ],
-        "nodes": [
-            {"node": node, "events": 10, "first_ms": T0, "last_ms": T0 + 9_000, "lost": lost}
-            for node, lost in (("b", 0), ("ip@c1", 4))
-        ],
+        "events": _fault(group),
+        "nodes": [_node("b", 0), _node("ip@c1", 4)],
     }
     for name, rows in tables.items():
         (directory / name).mkdir(parents=True)
         pd.DataFrame(rows).to_parquet(directory / name / "part.parquet")
     return directory
+
+
+def _node(node: str, lost: int) -> dict[str, Any]:
+    return {"node": node, "events": 10, "first_ms": T0, "last_ms": T0 + 9_000, "lost": lost}
+
+
+def _fault(group: str) -> list[dict[str, Any]]:
+    fault: dict[str, Any] = {"broker": "b", "client": "<c1>", "detail": "cut client=<c1>"}
+    events = [
+        Event(T0 + 1_500, "b", 7, "FAULT_BEGAN", "", group, **fault),
+        Event(T0 + 2_000, "b", 8, "REBALANCE_BEGIN", "c1/1", group),
+        Event(T0 + 2_500, "b", 9, "FAULT_HEALED", "b/7", group, **fault),
+    ]
+    return [event._asdict() for event in events]
 
 
 def _loss(kind: str, group: str, queue_id: int, offset: int, n: int, detail: str) -> dict[str, Any]:

@@ -67,6 +67,11 @@ def test_a_page_tells_what_happened_with_the_messages_that_show_it(tmp_path: Pat
         assert words in told
 
 
+def test_a_page_lists_what_was_done_on_purpose(tmp_path: Path) -> None:
+    text = page(read_report(write(tmp_path / "tables")))
+    assert "<h3>Done on purpose</h3><ul><li>cut client=&lt;c1&gt;, at b, from 1.5 s to 2.5 s</li></ul>" in text
+
+
 def test_a_page_needs_nothing_else(tmp_path: Path) -> None:
     text = page(read_report(write(tmp_path / "tables")))
     *_, script = re.findall(r"<script[^>]*>(.*?)</script>", text, re.DOTALL)

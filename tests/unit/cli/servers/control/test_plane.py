@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from random import Random
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from cli.servers.control.http import ROUTES, openapi
 from cli.servers.control.orders import Orders, orders_of_broker
 from cli.servers.control.plane import BARRIERS, Plane
 from client.admin.admin import Admin
+from figures.faults import FaultHistory
 from model.errors import InvalidParameter
 from model.events import EventKind
 from simulation.cluster.cluster import SimulatedCluster
@@ -26,7 +28,11 @@ class SimulatedChild:
 
     def __init__(self, name: str, orders: Orders) -> None:
         self.name = name
+        self.process = self
         self._orders = orders
+
+    def send_signal(self, number: int) -> None:
+        """Only its bed minds that it is paused."""
 
     async def ask(self, order: Mapping[str, Any]) -> dict[str, Any]:
         return self._orders.answer(order)
@@ -34,7 +40,7 @@ class SimulatedChild:
 
 def bed_of(cluster: SimulatedCluster) -> ClusterBed:
     children: list[Any] = [
-        SimulatedChild(name, orders_of_broker(server.running)) for name, server in cluster.brokers.items()
+        SimulatedChild(name, orders_of_broker(server.running, Random(1))) for name, server in cluster.brokers.items()
     ]
     return ClusterBed([], children, {})
 
@@ -80,11 +86,37 @@ def test_barriers_answer_when_it_is_so_and_at_the_time_limit_say_what_is_missing
     simulate(scenario, brokers=2, trace=True)
 
 
+def test_what_a_paused_broker_cannot_heal_is_healed_with_its_pause_and_told_by_its_cause(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        with cluster.simulation.on_host("control"):
+            async with Admin(cluster.addresses) as admin:
+                plane = Plane(bed_of(cluster), admin, cluster.addresses[0])
+                number = (await plane.begin_fault({"do": "delay", "by_s": 1}))["id"]
+                await plane.act("broker-b", "pause")
+                assert (await plane.heal(number))["healed"] == 1, "at the other broker"
+                await plane.act("broker-b", "resume")
+                [left] = (await plane.faults())["active"]
+                assert (left["id"], left["at"]) == (number, ["broker-b"])
+                await plane.act("broker-b", "pause")
+                assert (await plane.heal())["healed"] == 2, "the pause and what was left"
+                assert (await plane.faults())["active"] == []
+        faults = FaultHistory()
+        for event in cluster.events:
+            faults.feed(event)
+        assert [(row.fault, row.at, row.over_ms is None) for row in faults.rows] == [
+            ("delay by_s=1", ("broker-a", "broker-b"), False),
+            ("pause broker-b", ("broker-b",), False),
+            ("pause broker-b", ("broker-b",), False),
+        ]
+
+    simulate(scenario, brokers=2, trace=True)
+
+
 def test_an_order_that_makes_no_sense_is_refused_and_one_about_a_process_is_told_in_the_trace(
     simulate: Simulate,
 ) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
-        orders = orders_of_broker(cluster.brokers["broker-a"].running)
+        orders = orders_of_broker(cluster.brokers["broker-a"].running, Random(1))
         for order in ({"do": "explode"}, {"do": "begin", "fault": {"do": "explode"}}):
             with pytest.raises(InvalidParameter, match="explode"):
                 orders.answer(order)
