@@ -65,7 +65,7 @@ class ClusterRequests:
         """See `Admin.start`."""
         try:
             self.dialect, _ = await self.name_servers.find_dialect(self.dialect)
-        except BaseException:
+        except BaseException:  # a cancellation too: who could not start it does not close it
             with anyio.CancelScope(shield=True):
                 await self.remoting.aclose()
             raise

@@ -80,7 +80,7 @@ def carried(source: type[DataSource]) -> type[DataSource]:
         def streamReader(self, schema: Any) -> Any:
             try:
                 return self._real().streamReader(schema)
-            except ImportError:
+            except ImportError:  # it raises in Spark's reader; raised here, pyspark hides it behind an error of its own
                 return unplannable()
 
     return CarriedSource

@@ -146,7 +146,7 @@ def reset(server: Server, header: dict[str, Any], body: bytes) -> Steps:
         at = {n: Fields(good(each).fields).number("offset") for n, each in zip(ids, answers, strict=True)}
     rows: list[list[Any]] = []
     for (_, queue_id), low, high, before in ranges:
-        asked = to.offset_in(low, high, before, lambda _: at[queue_id])  # noqa: B023
+        asked = to.offset_in(low, high, before, lambda _: at[queue_id])  # noqa: B023 - called at once
         after = min(max(asked, low), high)
         rows.append([queue_id, -1 if before is None else before, after, after != asked, ""])
     if rows and not header.get("dry_run"):

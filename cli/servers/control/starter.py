@@ -91,7 +91,7 @@ class _Fork(Process):
         try:
             await anyio.wait_readable(told)
             pid = int(os.read(told, _NUMBER_BYTES))
-        except BaseException:
+        except BaseException:  # a cancellation too: nobody else knows of the pipe and the socket
             os.close(told)
             ours.close()
             raise
@@ -108,7 +108,7 @@ class _Fork(Process):
         await self._stream.aclose()
         try:
             await self.wait()
-        except BaseException:
+        except BaseException:  # a cancellation: whoever waits no longer leaves no process behind
             self.kill()
             raise
         finally:
@@ -223,7 +223,7 @@ def _become(arguments: list[str], stream: int) -> NoReturn:
         code = 0
     except SystemExit as end:
         code = end.code
-    except BaseException:
+    except BaseException:  # told here, because _exit below ends the fork before Python tells
         sys.excepthook(*sys.exc_info())
         raise
     finally:
