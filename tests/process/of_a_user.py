@@ -80,6 +80,8 @@ def write_project(folder: Path) -> None:
         (folder / name / "__init__.py").write_text('OWNER = "user"\n', encoding="utf-8")
     (folder / "programme.py").write_text(_PROGRAMME, encoding="utf-8")
     (folder / "test_plugin.py").write_text(_TEST, encoding="utf-8")
+    # Else pytest takes the settings of the first project above it, which may be this one.
+    (folder / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
 
 
 def run_project(folder: Path, python: Path, *options: str, path: str = "") -> str:
