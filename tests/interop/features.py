@@ -68,7 +68,7 @@ def reset_of(command: Callable[[str, str, str], list[str]]) -> dict[str, str]:
     """Reset the offsets of a group while the client consumes; `command` gets name server, group and topic."""
     with cluster() as name_server, tempfile.TemporaryFile() as log, ExitStack() as stack:
         to = ("--namesrv", name_server)
-        subprocess.run([RLAB, "topic", "create", "again", "--queues", "4", *to], check=True, capture_output=True)
+        subprocess.run([*RLAB, "topic", "create", "again", "--queues", "4", *to], check=True, capture_output=True)
         process = subprocess.Popen(command(name_server, "g-again", "again"), stdin=subprocess.PIPE, stdout=log)
         stack.callback(process.kill)
         pause(15)  # some clients rebalance every 10 s, and begin at the end of a queue
@@ -77,11 +77,11 @@ def reset_of(command: Callable[[str, str, str], list[str]]) -> dict[str, str]:
             return {"reset while it consumes": "not every message came"}
         pause(6)  # until it has committed them
         subprocess.run(
-            [RLAB, "group", "reset", "g-again", "again", "--to", "earliest", *to], check=True, capture_output=True
+            [*RLAB, "group", "reset", "g-again", "again", "--to", "earliest", *to], check=True, capture_output=True
         )
         wrong = "" if _came(log, 2 * RESET_MESSAGES) else "not every message came again"
         pause(12)  # commits of before would come now
-        show = subprocess.run([RLAB, "group", "show", "g-again", "--json", *to], capture_output=True, check=True)
+        show = subprocess.run([*RLAB, "group", "show", "g-again", "--json", *to], capture_output=True, check=True)
         lag = sum(row["lag"] for row in json.loads(show.stdout)["queues"])
         wrong = wrong or (f"{lag} messages are not committed" if lag else "")
         wrong = wrong or ("" if _came(log, 2 * RESET_MESSAGES, exactly=True) else "messages came a third time")
@@ -142,7 +142,7 @@ def stands_in(name_server: str, *, begins: list[str], answers: list[str]) -> str
     arguments = (group, f"topic-{group}")
     with subprocess.Popen([*answers, name_server, "answer", *arguments], stdin=subprocess.PIPE) as process:
         died = subprocess.run([*begins, name_server, "begin", *arguments], timeout=60, check=False)
-        take = [RLAB, "consume", arguments[1], "--group", group, "--from", "earliest", "--count", "1", "--wait"]
+        take = [*RLAB, "consume", arguments[1], "--group", group, "--from", "earliest", "--count", "1", "--wait"]
         got = subprocess.run(
             [*take, "--timeout", "60", "--namesrv", name_server], capture_output=True, text=True, check=False
         )

@@ -141,7 +141,7 @@ class Life:
 def life(commands: dict[str, list[str]], servers: Servers, logs: Path, n: int) -> tuple[Outcome, list[str]]:
     """Play the script with members of these kinds in turn; returns what was seen, and what was wrong."""
     with servers() as name_server, ExitStack() as stack:
-        create = [RLAB, "topic", "create", "life", "--queues", str(QUEUES), "--namesrv", name_server]
+        create = [*RLAB, "topic", "create", "life", "--queues", str(QUEUES), "--namesrv", name_server]
         subprocess.run(create, check=True, stdout=subprocess.DEVNULL)
         here = {kind: [each.replace("{server}", name_server) for each in c] for kind, c in commands.items()}
         played = Life(name_server, here, logs, stack)

@@ -75,7 +75,7 @@ class Change(NamedTuple):
 def mixed(java: list[str], directory: Path) -> list[str]:
     """A group of both kinds under churn; returns what was wrong."""
     with cluster(2) as name_server, ExitStack() as stack:
-        create = [RLAB, "topic", "create", "mixed", "--queues", str(QUEUES // 2), "--namesrv", name_server]
+        create = [*RLAB, "topic", "create", "mixed", "--queues", str(QUEUES // 2), "--namesrv", name_server]
         subprocess.run(create, check=True)
         commands = {
             "stock": [*java, "Member", name_server, "mixed-group", "mixed", "orderly", "1"],

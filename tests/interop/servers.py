@@ -20,7 +20,7 @@ from rocketmq.frame import Frame, encode_frame
 from tests.interop.tap import Recorder, Tap
 
 HERE = Path(__file__).parent
-RLAB = str(Path(sys.executable).with_name("rlab"))
+RLAB = [sys.executable, "-m", "cli.main"]
 ROCKETMQ_VERSIONS = ("4.9.7", "5.3.3")
 """The newest of each line whose broker is in Maven's registry."""
 START_S = 60
@@ -54,7 +54,7 @@ class Daemons:
             self._start("broker", *flags, "--namesrv", self.name_server)
 
     def _start(self, *command: str) -> str:
-        process = subprocess.Popen([RLAB, *command, "--json"], stdout=subprocess.PIPE)
+        process = subprocess.Popen([*RLAB, *command, "--json"], stdout=subprocess.PIPE)
         self.processes.append(process)
         assert process.stdout is not None
         return str(json.loads(process.stdout.readline())["address"])

@@ -40,8 +40,7 @@ def _interpreter(frames):  # type: ignore[no-untyped-def]
         frame["has_project"] = importlib.util.find_spec("pipeline.spark.session") is not None
         frame["pyspark"] = imported.__file__
         frame["is_ready"] = "pipeline.sink.writer" in sys.modules
-        # No search for garbage among what was imported, and no TCP to the JVM.
-        frame["is_quick"] = gc.get_freeze_count() > 0 and os.environ["PYTHON_UNIX_DOMAIN_ENABLED"] == "True"
+        frame["is_quick"] = gc.get_freeze_count() > 0  # no search for garbage among what was imported
         yield frame[["executable", "has_project", "pyspark", "is_ready", "is_quick"]]
 
 
