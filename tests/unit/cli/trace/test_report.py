@@ -63,5 +63,5 @@ def test_the_document_holds_the_counts(tmp_path: Path) -> None:
     assert isinstance(groups, list)
     assert [(group["moves"], group["handed_out"]) for group in groups] == [(3, 112)]
     assert [row["half"] for row in document["transactions"]] == [1, 9]  # type: ignore[attr-defined]
-    assert [row["cause"] for row in document["faults"]] == ["b/7"]  # type: ignore[attr-defined]
+    assert [row["cause"] for row in document["faults"]] == ["b/7"]  # type: ignore[attr-defined]  # the document is typed as objects
     assert (document["damaged_messages"], groups[0]["missed"]) == (26, {"damaged": 26, "deleted": 5})

@@ -82,7 +82,7 @@ def test_a_strategy_that_returns_nonsense_is_reported_by_name_and_what_is_owned_
             self, group: str, client_id: str, queues: Sequence[MessageQueue], members: Sequence[str]
         ) -> list[MessageQueue]:
             if self.broken and queues[0].topic == "t":
-                return returned  # type: ignore[return-value]
+                return returned  # type: ignore[return-value]  # wrong on purpose
             return super().allocate(group, client_id, queues, members)
 
     async def scenario(cluster: SimulatedCluster) -> None:
