@@ -30,6 +30,7 @@ from model.errors import (
     ConnectFailed,
     IllegalOperation,
     MessageIllegal,
+    NoPermission,
     RequestTimeout,
     RlabError,
     TopicNotExist,
@@ -280,6 +281,7 @@ class Producer(ClientLife, Resident):
         """The queues that a message of the topic may go to now, sorted: for `send(..., queue=...)`.
 
         Raises:
+            NoPermission: its brokers take no messages now.
             TopicNotExist: no broker serves it, and sending to it does not create it.
         """
         return list(self._publish_queues(topic) or await self._resolve(topic))
@@ -337,6 +339,11 @@ class Producer(ClientLife, Resident):
         await instance.update_routes((TEMPLATE_TOPIC,))
         template = [q for q in instance.routes.publish_queues(TEMPLATE_TOPIC) if q.queue_id < DEFAULT_TOPIC_QUEUES]
         if not template:
+            if instance.routes.route_of(topic) is not None:
+                raise NoPermission(
+                    f"topic {topic!r} takes no messages now: its brokers are drained, or without a master, or the "
+                    "topic may only be read; see 'rlab topic show', and send again when that has changed"
+                )
             raise TopicNotExist(
                 f"topic {topic!r} does not exist and no broker creates topics automatically: "
                 "create it with 'rlab topic create', or start a broker with automatic creation"

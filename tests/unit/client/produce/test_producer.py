@@ -14,6 +14,7 @@ from model.errors import (
     ConfigError,
     IllegalOperation,
     MessageIllegal,
+    NoPermission,
     TopicNotExist,
 )
 from model.heartbeat import ConsumeFrom
@@ -150,6 +151,20 @@ def test_where_no_broker_creates_topics_the_error_says_what_to_do_and_the_topic_
                 await producer.producer.queues("nowhere")
         await cluster.create_topic("nowhere")
         await producer.send("nowhere", b"x")
+
+    simulate(scenario, auto_create_topics=False)
+
+
+def test_a_topic_that_takes_no_messages_is_not_said_to_be_missing(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("orders")
+        with cluster.simulation.on_host("operator"):
+            async with Admin(cluster.addresses) as admin:
+                for name in cluster.brokers:
+                    await admin.allow_writes(name, allowed=False)
+        producer = await cluster.start_producer()
+        with pytest.raises(NoPermission, match="'orders' takes no messages now"):
+            await producer.send("orders", b"x")
 
     simulate(scenario, auto_create_topics=False)
 
