@@ -6,8 +6,7 @@ as JSON text, which is how it is answered here. What a broker does not know here
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgpack
@@ -20,7 +19,7 @@ from model.offset_reset import ResetKind
 from model.response_code import ResponseCode
 from remoting.request_code import RequestCode
 from rocketmq.edge import Asked, Caller, StockAnswer, nothing
-from rocketmq.fields import Fields, json_bytes, json_object
+from rocketmq.fields import Fields, json_bytes, json_object, table_by_queue
 from rocketmq.frame import OUR_VERSION, Frame
 from rocketmq.message import place_of
 from rocketmq.pulling import stored_messages
@@ -39,11 +38,6 @@ _NO_POOLS = (
 
 def _queue(broker: str, topic: str, queue_id: int) -> dict[str, object]:
     return {"brokerName": broker, "queueId": queue_id, "topic": topic}
-
-
-def by_queue(rows: Iterable[tuple[dict[str, object], object]]) -> dict[str, object]:
-    """A table by queue, as Java reads it."""
-    return {json.dumps(queue, separators=(",", ":")): value for queue, value in rows}
 
 
 # --- topics ----------------------------------------------------------------------------------------------------------
@@ -98,7 +92,7 @@ def topic_stats(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> As
 
     def translate(row: list[Any]) -> dict[str, object]:
         offsets = ({"minOffset": low, "maxOffset": high, "lastUpdateTimestamp": at} for low, high, at in row[-1])
-        return {"offsetTable": by_queue((_queue(broker, topic, n), each) for n, each in enumerate(offsets))}
+        return {"offsetTable": table_by_queue((_queue(broker, topic, n), each) for n, each in enumerate(offsets))}
 
     return _of_topic(topic, translate)
 
@@ -167,7 +161,7 @@ def consume_stats(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> 
             progress = {"brokerOffset": high, "consumerOffset": at, "pullOffset": at}
             progress["lastTimestamp"] = times.get((topic, queue_id), 0)
             table.append((_queue(caller.facts.broker_name(), topic, queue_id), progress))
-        return StockAnswer({}, json_bytes({"consumeTps": 0.0, "offsetTable": by_queue(table)}))
+        return StockAnswer({}, json_bytes({"consumeTps": 0.0, "offsetTable": table_by_queue(table)}))
 
     return Asked(RequestCode.GET_CONSUME_STATS, header, None, answer)
 
@@ -280,7 +274,7 @@ def reset_offsets(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> 
     def answer(answered: dict[str, Any], found: bytes | None, code: int) -> StockAnswer:
         rows: Any = msgpack.unpackb(found or b"\x90")
         broker = caller.facts.broker_name()
-        table = by_queue((_queue(broker, topic, queue_id), after) for queue_id, _, after, *_ in rows)
+        table = table_by_queue((_queue(broker, topic, queue_id), after) for queue_id, _, after, *_ in rows)
         return StockAnswer({}, json_bytes({"offsetTable": table}))
 
     return Asked(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header, None, answer)
@@ -294,7 +288,7 @@ def offsets_reset(
         (_queue(header["broker_name"], header["topic"], queue_id), offset)
         for queue_id, offset in zip(header["queue_ids"], header["offsets"], strict=True)
     ]
-    table: object = by_queue(rows)
+    table: object = table_by_queue(rows)
     if caller.language == "CPP":
         table = [{**queue, "offset": offset} for queue, offset in rows]
     elif caller.language == "GO":

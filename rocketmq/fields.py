@@ -6,7 +6,7 @@ Numbers come as text or as numbers, enumerations by name or by number, empty lis
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from remoting.command import shown
@@ -114,6 +114,11 @@ def choice(what: str, value: object, names: Sequence[str], default: str) -> str:
     if isinstance(value, str):
         return value if value in names else default
     raise FieldError(f"{what} must be one of {', '.join(names)}, got {shown(value)}")
+
+
+def table_by_queue(rows: Iterable[tuple[dict[str, object], object]]) -> dict[str, object]:
+    """A table by queue, as Java reads it."""
+    return {json.dumps(queue, separators=(",", ":")): value for queue, value in rows}
 
 
 def json_bytes(value: object) -> bytes:

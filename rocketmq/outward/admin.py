@@ -1,31 +1,36 @@
-"""Administration by our client at RocketMQ's brokers: groups, their progress, resets, and messages by key. Pure.
+"""Administration by our client at RocketMQ's brokers: topics, groups, progress, resets, messages by key or id. Pure.
 
-The other direction of `rocketmq/admin.py`. Brokers of RocketMQ do not know who owns a queue, and a group there has no
-settings that differ from member to member.
+The other direction of `rocketmq/admin.py`. Brokers of RocketMQ do not know who owns a queue: members are asked for
+theirs. A group there has no settings that differ from member to member.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from model.errors import GroupNotExist, IllegalOperation
 from model.group_settings import GroupSettings
 from model.heartbeat import ConsumeFrom, ConsumerData, ConsumeType, MessageModel
 from model.limits import MEMBER_EXPIRY_S
-from model.names import is_retry_topic
+from model.names import is_retry_topic, is_system_topic
 from model.offset_reset import ResetKind, ResetTo
 from model.response_code import ResponseCode
 from model.subscription import subscription_of
+from model.topic_route import READ_WRITE
 from remoting.request_code import RequestCode
 from rocketmq.fields import Fields
 from rocketmq.frame import Frame
-from rocketmq.message import decode_messages
-from rocketmq.outward.answers import by_queue, good, json_of, packed
+from rocketmq.message import KEYS, UNIQ_KEY, StoredMessage, decode_messages
+from rocketmq.outward.answers import by_queue, good, in_turns, json_of, packed
 from rocketmq.outward.edge import Answered, Calls, Server, Steps, StockCall
 from rocketmq.outward.messages import record_of
 from rocketmq.outward.queues import queue_fields
+from rocketmq.outward.routes import queue_count
 
+_GET_ALL_TOPICS = 21
 _GET_ALL_GROUPS = 201
+_TOPIC_STATS = 202
 _NOT_ONLINE = 206
 _LAST_TIME_MS = 2**63 - 1
 _STRATEGY = "AVG"
@@ -45,11 +50,51 @@ def _settings(answer: Frame) -> dict[str, GroupSettings]:
     }
 
 
+def _uptime_s(text: str) -> int:
+    """Seconds of a text like "[ 0 days, 1 hours, 2 minutes, 3 seconds ]"."""
+    days, hours, minutes, seconds = map(int, re.findall(r"\d+", text))
+    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+
+
+def broker_info(server: Server, header: dict[str, Any], body: bytes) -> Steps:
+    """The topics of a broker with the offsets of their queues; the counters of ours are not known there, and are 0."""
+    runtime, configs, groups = yield [
+        StockCall(RequestCode.GET_BROKER_RUNTIME_INFO),
+        StockCall(_GET_ALL_TOPICS),
+        StockCall(_GET_ALL_GROUPS),
+    ]
+    said = json_of(runtime)["table"]
+    topics = sorted(json_of(configs)["topicConfigTable"].items())
+    answers = yield from in_turns([StockCall(_TOPIC_STATS, {"topic": name}) for name, _ in topics])
+    rows = []
+    for (name, config), stats in zip(topics, answers, strict=True):
+        read, write = queue_count(config["readQueueNums"]), queue_count(config["writeQueueNums"])
+        held = {} if stats.code else by_queue(json_of(stats).get("offsetTable") or {})
+        found = (held.get((name, queue_id), {}) for queue_id in range(max(read, write)))
+        ranges = [[int(each.get("minOffset", 0)), int(each.get("maxOffset", 0))] for each in found]
+        rows.append([name, read, write, int(config["perm"]) & READ_WRITE, ranges])
+    return Answered(
+        {},
+        packed(
+            {
+                "name": server.cluster.name_of(server.address),
+                "cluster": "",
+                "uptime_s": _uptime_s(str(said["runtime"])),
+                "topics": rows,
+                "groups": len(_settings(groups)),
+                **{"held_pulls": 0, "producers": 0, "events_dropped": 0, "quirks": []},
+            }
+        ),
+    )
+
+
 def groups(server: Server, header: dict[str, Any], body: bytes) -> Steps:
     """All groups with the number of their members."""
     [answer] = yield [StockCall(_GET_ALL_GROUPS)]
     names = sorted(_settings(answer))
-    answers = yield [StockCall(RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": name}) for name in names]
+    answers = yield from in_turns(
+        [StockCall(RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": name}) for name in names]
+    )
     counts = [0 if each.code else len(json_of(each)["consumerIdList"]) for each in answers]
     return Answered({}, packed([[name, n, 0] for name, n in zip(names, counts, strict=True)]))
 
@@ -96,8 +141,30 @@ def progress(server: Server, header: dict[str, Any], body: bytes) -> Steps:
     known = by_queue(json_of(answer).get("offsetTable") or {})
     queues = sorted(known)
     ranges = yield from _ranges(header["group"], queues)
-    rows = [[*queue, *limits, -1 if before is None else before, "", 0] for queue, *limits, before in ranges]
+    owners = yield from _owners(header["group"])
+    rows = [
+        [*queue, *limits, -1 if before is None else before, owners.get(queue, ""), 0]
+        for queue, *limits, before in ranges
+    ]
     return Answered({}, packed(rows))
+
+
+def _owners(group: str) -> Calls[dict[tuple[str, int], str]]:
+    """Who says that it has which queues of a group; a member that does not answer, or cannot say it, has none."""
+    [answer] = yield [StockCall(RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": group})]
+    ids = [] if answer.code else json_of(answer)["consumerIdList"]
+    if not ids:
+        return {}
+    asked = {"consumerGroup": group, "jstackEnable": False}
+    answers = yield from in_turns(
+        [StockCall(RequestCode.GET_CONSUMER_RUNNING_INFO, {**asked, "clientId": name}) for name in ids]
+    )
+    return {
+        queue: name
+        for name, told in zip(ids, answers, strict=True)
+        if not told.code
+        for queue in by_queue(json_of(told).get("mqTable") or {})
+    }
 
 
 def _ranges(group: str, queues: list[tuple[str, int]]) -> Calls[list[tuple[tuple[str, int], int, int, int | None]]]:
@@ -165,19 +232,40 @@ def reset(server: Server, header: dict[str, Any], body: bytes) -> Steps:
 
 def query_message(server: Server, header: dict[str, Any], body: bytes) -> Steps:
     """Messages of a topic by one of their keys, the newest first."""
-    fields = {
-        **{"topic": header["topic"], "key": header["key"], "maxNum": header["max_n"]},
-        **{"beginTimestamp": header.get("begin_ms", 0), "endTimestamp": header.get("end_ms") or _LAST_TIME_MS},
-        "_UNIQUE_KEY_QUERY": False,
-    }
-    [answer] = yield [StockCall(RequestCode.QUERY_MESSAGE, fields)]
-    messages = list(decode_messages(good(answer, ResponseCode.QUERY_NOT_FOUND).body or b""))
-    rows = [
-        [each.topic, each.queue_id, -1, record_of(each)]
-        for each in sorted(messages, key=lambda each: -each.stored_ms)
-        if header["key"] in each.properties.get("KEYS", "").split() or is_retry_topic(each.topic)
+    times = header.get("begin_ms", 0), header.get("end_ms") or _LAST_TIME_MS
+    [answer] = yield [_query(header["topic"], header["key"], header["max_n"], *times)]
+    messages = [
+        each
+        for each in _found(answer)
+        if header["key"] in each.properties.get(KEYS, "").split() or is_retry_topic(each.topic)
     ]
-    return Answered({"next_before": -1}, packed(rows[: header["max_n"]]))
+    return _copies(messages, header["max_n"])
+
+
+def view_message(server: Server, header: dict[str, Any], body: bytes) -> Steps:
+    """Every copy of a message by the id that its client gave it: a broker has an index of them for each topic."""
+    [configs] = yield [StockCall(_GET_ALL_TOPICS)]
+    topics = [name for name in sorted(json_of(configs)["topicConfigTable"]) if not is_system_topic(name)]
+    wanted, n = header["message_id"], header["max_n"]
+    answers = yield from in_turns([_query(topic, wanted, n, is_id=True) for topic in topics])
+    copies = [each for answer in answers if not answer.code for each in _found(answer)]
+    return _copies([each for each in copies if each.properties.get(UNIQ_KEY) == wanted], n)
+
+
+def _query(
+    topic: str, key: str, n: int, begin_ms: int = 0, end_ms: int = _LAST_TIME_MS, *, is_id: bool = False
+) -> StockCall:
+    fields = {"topic": topic, "key": key, "maxNum": n, "beginTimestamp": begin_ms, "endTimestamp": end_ms}
+    return StockCall(RequestCode.QUERY_MESSAGE, {**fields, "_UNIQUE_KEY_QUERY": is_id})
+
+
+def _found(answer: Frame) -> list[StoredMessage]:
+    return list(decode_messages(good(answer, ResponseCode.QUERY_NOT_FOUND).body or b""))
+
+
+def _copies(messages: list[StoredMessage], n: int) -> Answered:
+    newest = sorted(messages, key=lambda each: -each.stored_ms)[:n]
+    return Answered({"next_before": -1}, packed([[each.topic, each.queue_id, -1, record_of(each)] for each in newest]))
 
 
 def delete_topic(server: Server, header: dict[str, Any], body: bytes) -> Steps:

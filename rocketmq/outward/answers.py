@@ -9,9 +9,11 @@ from typing import Any
 import msgpack
 
 from rocketmq.frame import Frame
-from rocketmq.outward.edge import Refused
+from rocketmq.outward.edge import Calls, Refused, StockCall
 
 _NUMBER_AS_KEY = re.compile(r"([{,])(-?\d+):")
+_TOGETHER = 256
+"""Far fewer than may be in flight on a connection."""
 _OBJECT_AS_KEY = re.compile(r"([{,])(\{[^{}]*\}):")
 
 
@@ -20,6 +22,14 @@ def good(frame: Frame, *others: int) -> Frame:
     if frame.code and frame.code not in others:
         raise Refused(frame)
     return frame
+
+
+def in_turns(calls: list[StockCall]) -> Calls[list[Frame]]:
+    """Make many calls, some at a time: a broker with thousands of topics is asked about each."""
+    answers: list[Frame] = []
+    for first in range(0, len(calls), _TOGETHER):
+        answers += yield calls[first : first + _TOGETHER]
+    return answers
 
 
 def json_of(frame: Frame) -> Any:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from remoting.codec import Peer
 from remoting.request_code import RequestCode
-from rocketmq.outward import admin, members, messages, pops, queues, routes
-from rocketmq.outward.edge import ClientEdge, Cluster, Listener, OutwardTranslator, Server
+from rocketmq.outward import admin, members, messages, pops, queues, routes, transactions
+from rocketmq.outward.edge import ClientEdge, Cluster, Listener, OutwardTranslator, Server, Teller
 
 _OF_CLIENT: dict[int, OutwardTranslator] = {
     RequestCode.GET_SERVER_STATE: routes.state,
@@ -15,6 +15,8 @@ _OF_CLIENT: dict[int, OutwardTranslator] = {
     RequestCode.UPDATE_AND_CREATE_TOPIC: routes.put_topic,
     RequestCode.SEND_MESSAGE: messages.send,
     RequestCode.SEND_BATCH_MESSAGE: messages.send_batch,
+    RequestCode.SEND_HALF_MESSAGE: transactions.half,
+    RequestCode.END_TRANSACTION: transactions.end,
     RequestCode.HEART_BEAT: members.heartbeat,
     RequestCode.UNREGISTER_CLIENT: members.leave,
     RequestCode.GET_CONSUMER_LIST_BY_GROUP: members.members,
@@ -27,12 +29,14 @@ _OF_CLIENT: dict[int, OutwardTranslator] = {
     RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: queues.search_offset,
     RequestCode.PULL_MESSAGE: messages.pull,
     RequestCode.CONSUMER_SEND_MSG_BACK: messages.send_back,
+    RequestCode.GET_BROKER_RUNTIME_INFO: admin.broker_info,
     RequestCode.GET_GROUP_LIST: admin.groups,
     RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: admin.settings,
     RequestCode.GET_CONSUMER_CONNECTION_LIST: admin.connections,
     RequestCode.GET_CONSUME_STATS: admin.progress,
     RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: admin.reset,
     RequestCode.QUERY_MESSAGE: admin.query_message,
+    RequestCode.VIEW_MESSAGE_BY_ID: admin.view_message,
     RequestCode.DELETE_TOPIC_IN_BROKER: admin.delete_topic,
     RequestCode.DELETE_TOPIC_IN_NAMESRV: admin.forget_topic,
     RequestCode.POP_MESSAGE: pops.pop,
@@ -40,7 +44,11 @@ _OF_CLIENT: dict[int, OutwardTranslator] = {
     RequestCode.BATCH_ACK_MESSAGE: pops.acknowledge,
     RequestCode.CHANGE_MESSAGE_INVISIBLETIME: pops.change_invisible_time,
 }
-_OF_BROKER: dict[int, Listener] = {RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: members.members_changed}
+_OF_BROKER: dict[int, Listener] = {
+    RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: members.members_changed,
+    RequestCode.CHECK_TRANSACTION_STATE: transactions.check,
+}
+_TOLD_BY_CLIENT: dict[int, Teller] = {RequestCode.GET_CONSUMER_RUNNING_INFO: members.running_info}
 
 
 class OutwardDialect:
@@ -51,4 +59,4 @@ class OutwardDialect:
 
     def codec(self, peer: Peer, address: str) -> ClientEdge:
         """The codec of a new connection to an address."""
-        return ClientEdge(_OF_CLIENT, _OF_BROKER, peer, Server(self._cluster, address))
+        return ClientEdge(_OF_CLIENT, _OF_BROKER, _TOLD_BY_CLIENT, peer, Server(self._cluster, address))

@@ -26,7 +26,7 @@ from model.response_code import ResponseCode
 from remoting.codec import Peer
 from remoting.command import ONE_WAY, RESPONSE, Command
 from remoting.request_code import RequestCode
-from rocketmq.fields import FieldError, text_of
+from rocketmq.fields import text_of
 from rocketmq.frame import ONE_WAY_BIT, RESPONSE_BIT, Frame, FrameReader, encode_frame
 
 _KNOWN_CODES = frozenset(map(int, ResponseCode))
@@ -127,6 +127,7 @@ class Server:
         producer_group: of the last heartbeat.
         leases: how many were granted.
         locked: of each group that consumes in order, the queues that it has locks of.
+        held: of each group, the queues that the client consumes.
     """
 
     cluster: Cluster
@@ -138,11 +139,14 @@ class Server:
     producer_group: str = "DEFAULT_PRODUCER"
     leases: int = 0
     locked: dict[str, dict[tuple[str, int], None]] = field(default_factory=dict)
+    held: dict[str, dict[tuple[str, int], None]] = field(default_factory=dict)
 
 
 OutwardTranslator = Callable[[Server, dict[str, Any], bytes], Steps]
-Listener = Callable[[Server, Frame], tuple[int, dict[str, Any]]]
-"""Translates what a server says by itself: our code, and its header."""
+Listener = Callable[[Server, Frame], tuple[int, dict[str, Any], bytes | None]]
+"""Translates what a server says by itself: our code, its header and its body."""
+Teller = Callable[[Server, Frame], bytes]
+"""Answers what a server asks our client for somebody else: the body."""
 
 
 class Refused(Exception):
@@ -172,11 +176,13 @@ class ClientEdge(FrameReader):
         self,
         translators: Mapping[int, OutwardTranslator],
         pushes: Mapping[int, Listener],
+        tellers: Mapping[int, Teller],
         peer: Peer,
         server: Server,
     ) -> None:
         self._translators = translators
         self._pushes = pushes
+        self._tellers = tellers
         self._peer = peer
         self._server = server
         super().__init__()
@@ -259,12 +265,27 @@ class ClientEdge(FrameReader):
         translator = self._pushes.get(frame.code)
         if translator is not None:
             try:
-                code, header = translator(self._server, frame)
-            except FieldError:
+                code, header, body = translator(self._server, frame)
+            except (RlabError, *_UNREADABLE):
                 return None
-            return Command(ONE_WAY, code, 0, header, None)
-        if not frame.flag & ONE_WAY_BIT:
-            remark = f" request type {frame.code} not supported"
-            answer = Frame(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, RESPONSE_BIT, frame.opaque, {}, None, remark)
-            self._peer.send_frame(encode_frame(answer._replace(binary=frame.binary, language="PYTHON")))
+            return Command(ONE_WAY, code, 0, header, body)
+        if frame.flag & ONE_WAY_BIT:
+            return None
+        teller = self._tellers.get(frame.code)
+        answer = Frame(
+            ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
+            RESPONSE_BIT,
+            frame.opaque,
+            {},
+            None,
+            f" request type {frame.code} not supported",
+            binary=frame.binary,
+            language="PYTHON",
+        )
+        if teller is not None:
+            try:
+                answer = answer._replace(code=ResponseCode.SUCCESS, body=teller(self._server, frame), remark=None)
+            except (RlabError, *_UNREADABLE) as error:
+                answer = answer._replace(code=ResponseCode.SYSTEM_ERROR, remark=str(error))
+        self._peer.send_frame(encode_frame(answer))
         return None

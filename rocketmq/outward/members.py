@@ -12,11 +12,11 @@ from typing import Any
 from model.heartbeat import ConsumeFrom, ConsumerData, ConsumeType, HeartbeatData
 from model.message import tag_hash
 from remoting.request_code import RequestCode
-from rocketmq.fields import Fields, json_bytes
+from rocketmq.fields import Fields, json_bytes, table_by_queue
 from rocketmq.frame import Frame
 from rocketmq.outward.answers import good, json_of, packed, unpacked
 from rocketmq.outward.edge import Answered, Server, Steps, StockCall
-from rocketmq.outward.queues import lock_call, locked_in
+from rocketmq.outward.queues import lock_call, locked_in, of_broker
 
 _FROM = {
     ConsumeFrom.LAST_OFFSET: "CONSUME_FROM_LAST_OFFSET",
@@ -44,6 +44,7 @@ def heartbeat(server: Server, header: dict[str, Any], body: bytes) -> Steps:
         each.group: {one.topic: one.expression for one in each.subscriptions} for each in beat.consumers
     }
     server.starts = {each.group: (each.consume_from.value, each.consume_timestamp_ms) for each in beat.consumers}
+    server.held = {each.group: server.held.get(each.group, {}) for each in beat.consumers}
     server.locked = {each.group: server.locked.get(each.group, {}) for each in beat.consumers if each.ordered}
     said = {
         "clientID": beat.client_id,
@@ -106,7 +107,27 @@ def members(server: Server, header: dict[str, Any], body: bytes) -> Steps:
     return Answered({"version": version}, packed([version, [[topics, ids]]]))
 
 
-def members_changed(server: Server, frame: Frame) -> tuple[int, dict[str, Any]]:
+def members_changed(server: Server, frame: Frame) -> tuple[int, dict[str, Any], None]:
     """A notification that a group has changed, which does not say to what."""
     header = {"group": Fields(frame.fields).text("consumerGroup"), "version": -1, "cause": ""}
-    return RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, header
+    return RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, header, None
+
+
+def running_info(server: Server, frame: Frame) -> bytes:
+    """What this client has of a group at this broker: its queues and what it subscribes to, as the tools show it."""
+    group = Fields(frame.fields).text("consumerGroup")
+    locks = server.locked.get(group, {})
+    queues = sorted(server.held.get(group, {}))
+    rows = [
+        (named, {"commitOffset": server.cluster.committed(server.address, group, *queue), "locked": queue in locks})
+        for named, queue in zip(of_broker(server, queues), queues, strict=True)
+    ]
+    said = {
+        "properties": {"PROP_CONSUMEORDERLY": str(bool(locks)).lower(), "PROP_CONSUME_TYPE": "CONSUME_PASSIVELY"},
+        "subscriptionSet": [
+            {"topic": topic, "subString": expression, "subVersion": 0, "expressionType": "TAG"}
+            for topic, expression in sorted(server.subscribed.get(group, {}).items())
+        ],
+        **{"mqTable": table_by_queue(rows), "mqPopTable": {}, "statusTable": {}},
+    }
+    return json_bytes(said)

@@ -32,6 +32,7 @@ from rocketmq.message import (
 from rocketmq.outward.answers import good, packed, unpacked
 from rocketmq.outward.edge import Answered, Server, Steps, StockCall
 
+_SEND = 310
 _TIMERS_SINCE = 413
 """Version of a server from which on it delays by any time: RocketMQ 5.0."""
 _PULL_OUTCOMES = (
@@ -44,19 +45,31 @@ _COMMITS, _MAY_SUSPEND, _HAS_SUBSCRIPTION = 0x1, 0x2, 0x4
 # --- sends -----------------------------------------------------------------------------------------------------------
 
 
-def _parts(payload: bytes) -> tuple[bytes, dict[str, str], int]:
+def message_parts(payload: bytes) -> tuple[bytes, dict[str, str], int]:
     """Body, properties and born time of a payload of ours."""
     _, body, tags, keys, others, born_ms, message_id = unpacked(payload)
     named = {TAGS: tags, KEYS: " ".join(keys), UNIQ_KEY: message_id, "WAIT": "true"}
     return body, {**others, **{name: value for name, value in named.items() if value}}, born_ms
 
 
-def _send_fields(server: Server, header: dict[str, Any], born_ms: int, properties: dict[str, str]) -> dict[str, object]:
-    return {
-        **{"a": server.producer_group, "b": header["topic"], "c": TEMPLATE_TOPIC, "d": 4, "e": header["queue_id"]},
-        **{"f": 0, "g": born_ms, "h": 0, "i": properties_text(properties), "j": header.get("times_delivered", 0)},
-        **{"k": False, "m": False},
+def send_call(
+    server: Server,
+    header: dict[str, Any],
+    content: bytes,
+    properties: dict[str, str],
+    born_ms: int,
+    *,
+    group: str = "",
+    sys_flag: int = 0,
+    is_batch: bool = False,
+) -> StockCall:
+    """A send; the names of its fields are single letters. RocketMQ: SendMessageRequestHeaderV2."""
+    fields: dict[str, object] = {
+        **{"a": group or server.producer_group, "b": header["topic"], "c": TEMPLATE_TOPIC, "d": 4},
+        **{"e": header["queue_id"], "f": sys_flag, "g": born_ms, "h": 0, "i": properties_text(properties)},
+        **{"j": header.get("times_delivered", 0), "k": False, "m": is_batch},
     }
+    return StockCall(RequestCode.SEND_BATCH_MESSAGE if is_batch else _SEND, fields, content)
 
 
 def _stored(answer: Frame) -> Answered:
@@ -67,7 +80,7 @@ def _stored(answer: Frame) -> Answered:
 
 def send(server: Server, header: dict[str, Any], body: bytes) -> Steps:
     """One message."""
-    content, properties, born_ms = _parts(body)
+    content, properties, born_ms = message_parts(body)
     if delay_ms := header.get("delay_ms"):
         if delay_ms in DELAY_LEVELS_MS:
             properties[DELAY] = str(DELAY_LEVELS_MS.index(delay_ms) + 1)
@@ -76,17 +89,15 @@ def send(server: Server, header: dict[str, Any], body: bytes) -> Steps:
             raise MessageIllegal(f"RocketMQ before 5.0 delays by {levels} seconds only, not by {delay_ms} ms")
         else:
             properties[TIMER_DELAY_MS] = str(delay_ms)
-    fields = _send_fields(server, header, born_ms, properties)
-    [answer] = yield [StockCall(310, fields, content)]
+    [answer] = yield [send_call(server, header, content, properties, born_ms)]
     return Answered({"offset": -1}) if delay_ms and not good(answer).code else _stored(answer)
 
 
 def send_batch(server: Server, header: dict[str, Any], body: bytes) -> Steps:
     """Several messages to one queue; their first offset is answered."""
-    parts = [_parts(payload) for _, payload in unpacked(body)]
+    parts = [message_parts(payload) for _, payload in unpacked(body)]
     entries = b"".join(batch_entry(content, properties) for content, properties, _ in parts)
-    fields = {**_send_fields(server, header, parts[0][2], {"WAIT": "true"}), "m": True}
-    [answer] = yield [StockCall(RequestCode.SEND_BATCH_MESSAGE, fields, entries)]
+    [answer] = yield [send_call(server, header, entries, {"WAIT": "true"}, parts[0][2], is_batch=True)]
     return _stored(answer)
 
 
@@ -124,15 +135,20 @@ def pull(server: Server, header: dict[str, Any], body: bytes) -> Steps:
     return Answered(said, b"".join(record_of(each) for each in decode_messages(answer.body or b"")))
 
 
-def record_of(message: StoredMessage) -> bytes:
-    """The record of a stored message of RocketMQ."""
+def payload_of(message: StoredMessage) -> bytes:
+    """The payload that a message of RocketMQ has here."""
     properties = dict(message.properties)
     tags, keys = properties.pop(TAGS, ""), properties.pop(KEYS, "").split()
     message_id = properties.pop(UNIQ_KEY, "") or offset_message_id(message.store, message.physical)
     topic = properties.pop(RETRY_TOPIC, message.topic)
-    payload = packed([topic, message.body, tags, keys, properties, message.born_ms, message_id])
-    numbers = (1, message.queue_id, message.offset, message.stored_ms, tag_hash(tags), 0, message.times_delivered)
-    return encode_record(*numbers, payload)
+    return packed([topic, message.body, tags, keys, properties, message.born_ms, message_id])
+
+
+def record_of(message: StoredMessage) -> bytes:
+    """The record of a stored message of RocketMQ."""
+    tag = tag_hash(message.properties.get(TAGS, ""))
+    numbers = (1, message.queue_id, message.offset, message.stored_ms, tag, 0, message.times_delivered)
+    return encode_record(*numbers, payload_of(message))
 
 
 def send_back(server: Server, header: dict[str, Any], body: bytes) -> Steps:

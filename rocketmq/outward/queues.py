@@ -25,7 +25,8 @@ def queue_fields(topic: str, queue_id: int) -> dict[str, object]:
     return {"topic": topic, "queueId": queue_id}
 
 
-def _of_broker(server: Server, queues: Iterable[tuple[str, int]]) -> list[dict[str, object]]:
+def of_broker(server: Server, queues: Iterable[tuple[str, int]]) -> list[dict[str, object]]:
+    """The names of queues at a broker."""
     name = server.cluster.name_of(server.address)
     return [{"topic": topic, "brokerName": name, "queueId": queue_id} for topic, queue_id in queues]
 
@@ -34,7 +35,7 @@ def lock_call(
     server: Server, group: str, queues: Iterable[tuple[str, int]], code: RequestCode = RequestCode.LOCK_BATCH_MQ
 ) -> StockCall:
     """A call that locks queues, renews their locks, or ends them. RocketMQ: LockBatchRequestBody."""
-    said = {"consumerGroup": group, "clientId": server.client_id, "mqSet": _of_broker(server, queues)}
+    said = {"consumerGroup": group, "clientId": server.client_id, "mqSet": of_broker(server, queues)}
     return StockCall(code, {}, json_bytes(said))
 
 
@@ -58,6 +59,7 @@ def lock(server: Server, header: dict[str, Any], body: bytes) -> Steps:
         server.locked.setdefault(group, {}).update(dict.fromkeys(rows))
         for queue in refused:
             server.cluster.forget(server.address, group, *queue)  # another member goes on with it
+            server.held.get(group, {}).pop(queue, None)
     offsets: dict[tuple[str, int], int] = {}
     if rows:
         answers = yield [_offset_call(group, *queue) for queue in rows]
@@ -69,6 +71,7 @@ def lock(server: Server, header: dict[str, Any], body: bytes) -> Steps:
         answers = yield [_start(server, group, *queue) for queue in new]
         for queue, answer in zip(new, answers, strict=True):
             offsets[queue] = Fields(good(answer).fields).number("offset")
+    server.held.setdefault(group, {}).update(dict.fromkeys(rows))
     leases: list[list[Any]] = []
     for topic, queue_id in rows:
         server.leases += 1
@@ -111,6 +114,7 @@ def unlock(server: Server, header: dict[str, Any], body: bytes) -> Steps:
     refused = yield from _commits(server, group, rows, is_reset=False)
     for topic, queue_id, *_ in rows:
         server.cluster.forget(server.address, group, topic, queue_id)
+        server.held.get(group, {}).pop((topic, queue_id), None)
     if ended:
         [answer] = yield [lock_call(server, group, ended, RequestCode.UNLOCK_BATCH_MQ)]
         good(answer)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from model.limits import MAX_QUEUES_PER_TOPIC
-from model.names import TEMPLATE_TOPIC
+from model.names import TEMPLATE_TOPIC, TRACE_TOPIC
 from remoting.request_code import RequestCode
 from rocketmq.fields import FieldError, number_of
 from rocketmq.outward.answers import good, json_of, packed
@@ -23,7 +23,7 @@ def _broker(server: Server, data: dict[str, Any]) -> list[Any]:
     return [data.get("cluster", ""), data["brokerName"], addresses]
 
 
-def _count(value: object) -> int:
+def queue_count(value: object) -> int:
     """A number of queues, for each of which our client will have an object."""
     n = number_of("queues", value)
     if not 0 <= n <= MAX_QUEUES_PER_TOPIC:
@@ -38,11 +38,12 @@ def state(server: Server, header: dict[str, Any], body: bytes) -> Steps:
 
 
 def route(server: Server, header: dict[str, Any], body: bytes) -> Steps:
-    """The route of a topic."""
-    [answer] = yield [StockCall(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": header["topic"], **_STANDARD_JSON})]
+    """The route of a topic. Every broker here has that of the trace, and every one there the template of topics."""
+    asked = TEMPLATE_TOPIC if header["topic"] == TRACE_TOPIC else header["topic"]
+    [answer] = yield [StockCall(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": asked, **_STANDARD_JSON})]
     found = json_of(answer)
     queues = [
-        [q["brokerName"], _count(q["readQueueNums"]), _count(q["writeQueueNums"]), q["perm"] & 7]
+        [q["brokerName"], queue_count(q["readQueueNums"]), queue_count(q["writeQueueNums"]), q["perm"] & 7]
         for q in found["queueDatas"]
     ]
     brokers = [_broker(server, each) for each in found["brokerDatas"]]

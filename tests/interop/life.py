@@ -1,57 +1,71 @@
 """The life of a group, the same for members of RocketMQ's client, of ours, and of both, on any servers.
 
-After each join, leave and kill, the members' own logs have to show the queues that RocketMQ's AVG gives them: sorted
-client ids, each with a block of the sorted queues. No message may be lost. Members consume without order, because a
-broker of RocketMQ keeps the locks of a killed member for a minute.
+Members join, leave, are killed, fall silent (SIGSTOP) and wake, the topic grows, the broker freezes, restarts, and
+moves to another port. After each step the members' own logs have to show the queues that RocketMQ's AVG gives them:
+sorted client ids, each with a block of the sorted queues. Members have the same names in every life, so lives can be
+compared queue by queue. No acknowledged message may be lost.
 """
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import time
-from collections import Counter
+from bisect import bisect_left
+from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
-import anyio
-
-from client import Admin
 from tests.interop.clients import OURS
 from tests.interop.mixed import Logged
-from tests.interop.servers import RLAB, Servers, pause, say
+from tests.interop.servers import RLAB, Broker, Brokers, pause, say
 
-QUEUES = 8
-PER_S = 1_000
+TOPIC, GROUP = "life", "life"
+QUEUES, GROWN = 8, 12
+PER_S = 500
 WINDOW_NS = 700_000_000
 """Every queue has messages in this time; who gets them is who has the queue."""
-BALANCED_S = 45.0
-LAST_S = 60.0
-STEPS = ("join", "join", "join", "leave", "join", "kill", "join", "kill", "join")
+BALANCED_S, LAST_S = 170.0, 90.0
+REST_S, FREEZE_S = 2.0, 8.0
+STEPS = (
+    *("join", "join", "join", "join", "leave", "join", "kill", "join", "kill", "join"),
+    *("silence", "waking", "growth", "frozen broker", "restart of the broker", "move of the broker"),
+)
 Outcome = dict[str, str]
 """What was looked at -> what was seen."""
+Shares = dict[str, list[int]]
+"""Name of a member -> its queues."""
 
 
 def _now_s() -> float:
     return time.time_ns() / 1e9
 
 
+class Delivery(NamedTuple):
+    """A message that a listener got: begin and end in nanoseconds, queue, offset, member, body."""
+
+    begin: int
+    end: int
+    queue: int
+    offset: int
+    name: str
+    body: str
+
+
 class Member:
     """A process of a group, and what its log says."""
 
-    def __init__(self, kind: str, command: list[str], log: Path) -> None:
-        self.kind = kind
+    def __init__(self, name: str, command: list[str], log: Path) -> None:
+        self.name = name
         self.logged = Logged(command, log)
-        self.bodies: Counter[str] = Counter()
+        self.got: list[Delivery] = []
         self._at = 0
-        self._recent: list[tuple[int, int]] = []
 
-    @property
-    def pid(self) -> int:
-        """The number of its process, which is in its client id."""
-        return self.logged.process.pid
-
-    def read(self, now_ns: int) -> set[int]:
-        """Read on in its log; returns the queues of which it got messages just now."""
+    def read(self) -> None:
+        """Read on in its log."""
         with self.logged.log.open("rb") as file:
             file.seek(self._at)
             data = file.read()
@@ -60,25 +74,34 @@ class Member:
         for line in whole.decode(errors="replace").splitlines():
             words = line.split(" ")
             if words[0] == "m" and len(words) == 8:
-                self.bodies[words[7]] += 1
-                self._recent.append((int(words[1]), int(words[5])))
-        self._recent = [each for each in self._recent if each[0] > now_ns - WINDOW_NS]
-        return {queue_id for _, queue_id in self._recent}
+                begin, end, queue, offset = (int(words[n]) for n in (1, 2, 5, 6))
+                self.got.append(Delivery(begin, end, queue, offset, self.name, words[7]))
+
+    def queues(self, now_ns: int) -> list[int]:
+        """The queues of which it got messages just now."""
+        self.read()
+        return sorted({each.queue for each in self.got[-2 * PER_S :] if each.begin > now_ns - WINDOW_NS})
 
 
-async def _ids(name_server: str, group: str) -> list[str]:
-    async with Admin(name_server) as admin:
-        return sorted(member.client_id for member in (await admin.group(group)).members)
+@dataclass(slots=True)
+class Step:
+    """A change: what, when it began and was done in nanoseconds, the last message before, and who has what after it."""
+
+    what: str
+    began_ns: int
+    sent: int
+    done_ns: int = 0
+    shares: Shares = field(default_factory=dict)
 
 
-def blocks(ids: list[str]) -> dict[str, set[int]]:
+def blocks(names: Sequence[str], queues: int) -> Shares:
     """The queues of each member by RocketMQ's AVG."""
-    size, more = divmod(QUEUES, len(ids))
-    shares: dict[str, set[int]] = {}
+    size, more = divmod(queues, len(names))
+    shares: Shares = {}
     first = 0
-    for place, client_id in enumerate(ids):
+    for place, name in enumerate(sorted(names)):
         n = size + (place < more)
-        shares[client_id] = set(range(first, first + n))
+        shares[name] = list(range(first, first + n))
         first += n
     return shares
 
@@ -86,87 +109,207 @@ def blocks(ids: list[str]) -> dict[str, set[int]]:
 class Life:
     """One play of the script."""
 
-    def __init__(self, name_server: str, commands: dict[str, list[str]], logs: Path, stack: ExitStack) -> None:
+    def __init__(self, broker: Broker, commands: dict[str, list[str]], logs: Path, stack: ExitStack) -> None:
         self.members: list[Member] = []
+        self.steps: list[Step] = []
         self.wrong: list[str] = []
-        self._name_server = name_server
+        self._broker = broker
         self._commands = commands
         self._logs = logs
         self._stack = stack
         self._running: list[Member] = []
+        self._queues = QUEUES
+        self._producer = Logged([*OURS, broker.name_server, "steady", TOPIC, str(QUEUES), str(PER_S)], logs / "sent")
+        stack.callback(self._producer.process.kill)
+        self._silent: list[Member] = []
 
-    def step(self, number: int, what: str) -> float:
-        """Make a change; returns the seconds until every queue has its member."""
-        if what == "join":
-            kinds = list(self._commands)
-            member = Member(
-                kind := kinds[len(self.members) % len(kinds)], self._commands[kind], self._logs / f"{len(self.members)}"
-            )
-            self._stack.callback(member.logged.process.kill)
-            self.members.append(member)
-            self._running.append(member)
-            ready_by = _now_s() + BALANCED_S
-            while not member.logged.ready_ns() and _now_s() < ready_by:
-                pause(0.05)
+    def play(self) -> None:
+        """Make all changes, and after each wait until every queue has its member."""
+        for what in STEPS:
+            step = Step(what, time.time_ns(), self._last_sent())
+            self.steps.append(step)
+            self._change(step)
+            step.done_ns = step.done_ns or time.time_ns()
+            if not self._settle(step):
+                self.wrong.append(f"after the {what} ({len(self.steps)}) the queues are {step.shares}")
+            pause(REST_S)
+
+    def _last_sent(self) -> int:
+        with self._producer.log.open("rb") as file:
+            file.seek(max(0, file.seek(0, 2) - 40))
+            return int((file.read().split()[:-1] or [b"0"])[-1])
+
+    def _change(self, step: Step) -> None:
+        if step.what == "join":
+            step.done_ns = self._join()
+        elif step.what in ("leave", "kill"):
+            self._running.pop(0).logged.end(kill=step.what == "kill")
+        elif step.what == "silence":
+            self._silent.append(self._running.pop(0))
+            self._silent[0].logged.process.send_signal(signal.SIGSTOP)
+        elif step.what == "waking":
+            self._running.append(self._silent.pop())
+            self._running[-1].logged.process.send_signal(signal.SIGCONT)
+        elif step.what == "growth":
+            scale = [*RLAB, "topic", "scale", TOPIC, "--queues", str(GROWN), "--namesrv", self._broker.name_server]
+            subprocess.run(scale, check=True, stdout=subprocess.DEVNULL)
+            self._queues = GROWN
+            assert self._producer.process.stdin is not None
+            self._producer.process.stdin.write(b"%d\n" % GROWN)
+            self._producer.process.stdin.flush()
+        elif step.what == "frozen broker":
+            self._broker.freeze(FREEZE_S)
         else:
-            member = self._running.pop(number % len(self._running))
-            member.logged.end(kill=what == "kill")
-        began = _now_s()
-        seen: dict[int, set[int]] = {}
-        while _now_s() < began + BALANCED_S:
-            now_ns = time.time_ns()
-            seen = {each.pid: each.read(now_ns) for each in self._running}
-            ids = anyio.run(_ids, self._name_server, "life")
-            by_pid = {int(client_id.split("@")[1].split("#")[0]): client_id for client_id in ids}
-            if by_pid.keys() == seen.keys() and all(blocks(ids)[by_pid[pid]] == got for pid, got in seen.items()):
-                return max(0.0, _now_s() - began - WINDOW_NS / 1e9)
+            self._broker.restart(moves=step.what.startswith("move"))
+
+    def _join(self) -> int:
+        """Start a member; returns when it was ready."""
+        number = len(self.members)
+        command = list(self._commands.values())[number % len(self._commands)]
+        name = f"member-{number:02}"
+        here = [each.format(server=self._broker.name_server, name=name) for each in command]
+        member = Member(name, here, self._logs / name)
+        self._stack.callback(member.logged.process.kill)
+        self.members.append(member)
+        self._running.append(member)
+        ready_by = _now_s() + BALANCED_S
+        while not member.logged.ready_ns() and _now_s() < ready_by:
             pause(0.05)
-        self.wrong.append(f"step {number}, {what} of {member.kind}: after {BALANCED_S:g} s the queues are {seen}")
-        return BALANCED_S
+        return member.logged.ready_ns()
 
-    def finish(self, n: int) -> tuple[int, int]:
-        """Wait for the last messages; returns how many were lost, and how many came twice."""
-        until = _now_s() + LAST_S
-        bodies: Counter[str] = Counter()
+    def _settle(self, step: Step) -> bool:
+        """Wait until the members have got messages of their own queues only, for a moment."""
+        expected = blocks([each.name for each in self._running], self._queues)
+        until = _now_s() + BALANCED_S
         while _now_s() < until:
+            now_ns = time.time_ns()
+            step.shares = {each.name: each.queues(now_ns) for each in self._running}
+            if step.shares == expected and now_ns > step.done_ns + WINDOW_NS:
+                return True
+            pause(0.1)
+        return False
+
+    def finish(self) -> tuple[int, int]:
+        """Send no more, and wait for the last messages; returns how many were acknowledged, and how many are lost.
+
+        The lost ones are named, with the numbers that were sent when each step began.
+        """
+        self._producer.end(kill=False)
+        sent = set(self._producer.log.read_text().split())
+        until = _now_s() + LAST_S
+        missing = sent
+        while missing and _now_s() < until:
+            pause(1)
             for member in self.members:
-                member.read(time.time_ns())
-            bodies = sum((member.bodies for member in self.members), Counter())
-            if len(bodies) == n:
-                break
-            pause(0.5)
-        return n - len(bodies), bodies.total() - len(bodies)
+                member.read()
+            missing = sent.difference(each.body for member in self.members for each in member.got)
+        if missing:
+            steps = ", ".join(f"{step.what} {step.sent}" for step in self.steps)
+            self.wrong.append(f"lost of {len(sent)}: {sorted(map(int, missing))[:40]}; steps: {steps}")
+        return len(sent), len(missing)
+
+    # --- figures -----------------------------------------------------------------------------------------------------
+
+    def figures(self) -> Outcome:
+        """Of each kind of step the slowest balance, the longest pause of a queue, and the messages that came twice."""
+        got = sorted(each for member in self.members for each in member.got)
+        gaps = _gaps(got)
+        again = _again(got)
+        found: dict[str, list[tuple[float, float, int]]] = {}
+        ends = [*(step.began_ns for step in self.steps[1:]), time.time_ns()]
+        for number, (step, end_ns) in enumerate(zip(self.steps, ends, strict=True)):
+            balanced_s = self._balanced_s(step, _between(got, step.done_ns, end_ns))
+            pause_ns = max((gap for at, gap in gaps if step.began_ns < at <= end_ns), default=0)
+            twice = sum(step.began_ns < at <= end_ns for at in again)
+            if number:  # at the first join there is nobody to take over from
+                found.setdefault(step.what, []).append((balanced_s, pause_ns / 1e9, twice))
+        outcome = {}
+        for what, each in found.items():
+            slowest, longest, twice = max(b for b, *_ in each), max(p for _, p, _ in each), sum(t for *_, t in each)
+            outcome[f"{what}: balanced, pause, twice"] = f"{slowest:.1f} s, {longest:.1f} s, {twice}"
+        return outcome
+
+    @staticmethod
+    def _balanced_s(step: Step, got: list[Delivery]) -> float:
+        """Until every queue's messages came to its member alone, from when the change was done."""
+        owners = {queue: name for name, queues in step.shares.items() for queue in queues}
+        first: dict[int, int] = {}
+        last = step.done_ns
+        for each in got:
+            if owners.get(each.queue) == each.name:
+                first.setdefault(each.queue, each.begin)
+            else:
+                last = max(last, each.begin)
+        return (max([last, *first.values()]) - step.done_ns) / 1e9
+
+    def order(self) -> Outcome:
+        """How many messages came before an earlier one of their queue, and how long a queue was with two members."""
+        got = sorted(each for member in self.members for each in member.got)
+        highest: dict[int, int] = {}
+        busy: dict[int, Delivery] = {}
+        seen: set[tuple[int, int]] = set()
+        late, both_ns = 0, 0
+        for each in got:
+            if (each.queue, each.offset) not in seen:
+                late += each.offset < highest.get(each.queue, -1)
+            seen.add((each.queue, each.offset))
+            highest[each.queue] = max(each.offset, highest.get(each.queue, -1))
+            before = busy.get(each.queue)
+            if before is not None and before.name != each.name and each.begin < before.end:
+                both_ns += before.end - each.begin
+            if before is None or each.end > before.end:
+                busy[each.queue] = each
+        return {"first deliveries out of order": str(late), "a queue with two members": f"{both_ns / 1e6:.0f} ms"}
 
 
-def life(commands: dict[str, list[str]], servers: Servers, logs: Path, n: int) -> tuple[Outcome, list[str]]:
-    """Play the script with members of these kinds in turn; returns what was seen, and what was wrong."""
-    with servers() as name_server, ExitStack() as stack:
-        create = [*RLAB, "topic", "create", "life", "--queues", str(QUEUES), "--namesrv", name_server]
+def _between(got: list[Delivery], begin_ns: int, end_ns: int) -> list[Delivery]:
+    return got[bisect_left(got, (begin_ns,)) : bisect_left(got, (end_ns,))]
+
+
+def _gaps(got: list[Delivery]) -> list[tuple[int, int]]:
+    """Each time between two messages of a queue, with the moment at which it ended."""
+    by_queue: dict[int, list[int]] = {}
+    for each in got:
+        by_queue.setdefault(each.queue, []).append(each.begin)
+    return [(two, two - one) for begins in by_queue.values() for one, two in pairwise(begins)]
+
+
+def _again(got: list[Delivery]) -> list[int]:
+    """The moments at which messages came that had come before."""
+    seen: set[tuple[int, int]] = set()
+    moments = []
+    for each in got:
+        if (each.queue, each.offset) in seen:
+            moments.append(each.begin)
+        seen.add((each.queue, each.offset))
+    return moments
+
+
+def life(
+    commands: dict[str, list[str]], brokers: Brokers, logs: Path, *, ordered: bool = False
+) -> tuple[Outcome, list[Shares], list[str]]:
+    """Play the script with members of these kinds in turn.
+
+    Returns what was seen, who had which queues after each step, and what was wrong.
+    """
+    with brokers() as broker, ExitStack() as stack:
+        create = [*RLAB, "topic", "create", TOPIC, "--queues", str(QUEUES), "--namesrv", broker.name_server]
         subprocess.run(create, check=True, stdout=subprocess.DEVNULL)
-        here = {kind: [each.replace("{server}", name_server) for each in c] for kind, c in commands.items()}
-        played = Life(name_server, here, logs, stack)
-        producing = [*OURS, name_server, "produce", "life", str(n), str(PER_S)]
-        producer = subprocess.Popen(producing)
-        stack.callback(producer.kill)
-        times: dict[str, list[float]] = {}
-        for number, what in enumerate(STEPS):
-            took_s = played.step(number, what)
-            times.setdefault(what, []).append(took_s)
-            pause(2)
-        producer.wait(300)
-        lost, twice = played.finish(n)
-        outcome = {f"balanced after a {what}, slowest": f"{max(each):.1f} s" for what, each in times.items()}
-        outcome |= {"messages lost": f"{lost} of {n:,}", "messages twice": str(twice)}
-        if lost:
-            played.wrong.append(f"{lost} messages are lost")
-        say(f"life of a group with {' and '.join(commands)}: {outcome}")
-        return outcome, played.wrong
+        played = Life(broker, commands, logs, stack)
+        played.play()
+        sent, lost = played.finish()
+        outcome = played.figures()
+        outcome |= played.order() if ordered else {}
+        outcome["messages lost"] = f"{lost} of {sent:,}"
+        say(f"life of a group with {' and '.join(commands)}{' in order' * ordered}: {outcome}")
+        return outcome, [step.shares for step in played.steps], played.wrong
 
 
-def commands_of(java: list[str], *kinds: str) -> dict[str, list[str]]:
-    """The commands of members; `{server}` is where the address of the name server belongs."""
+def commands_of(java: list[str], *kinds: str, ordered: bool = False) -> dict[str, list[str]]:
+    """The commands of members, with places for the address of the name server and for the member's name."""
+    order = ("orderly", "queue") if ordered else ("concurrent", "none")
     every = {
-        "stock": [*java, "Member", "{server}", "life", "life", "concurrent", "1"],
-        "ours": [*OURS, "{server}", "life", "life", "none"],
+        "stock": [*java, "Member", "{server}", GROUP, TOPIC, order[0], "1", "{name}"],
+        "ours": [*OURS, "{server}", GROUP, TOPIC, order[1], "{name}"],
     }
     return {kind: every[kind] for kind in kinds}

@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import Any
 
 import anyio
 import anyio.to_thread
@@ -18,6 +19,7 @@ from client import (
     ConsumeFrom,
     Message,
     MessageExt,
+    MessageQueue,
     Producer,
     PushConsumer,
     TransactionProducer,
@@ -28,8 +30,11 @@ from model.errors import RlabError
 pause = threading.Event().wait
 
 
-async def consume(name_server: str, group: str, topic: str, order: str = "queue") -> None:
-    """Consume, in the order of each queue unless it says otherwise, until standard input is closed."""
+async def consume(name_server: str, group: str, topic: str, order: str = "queue", name: str = "") -> None:
+    """Consume, in the order of each queue unless it says otherwise, until standard input is closed.
+
+    With a name, the client id is `127.0.0.1@` and that, as in `Member.java`.
+    """
 
     def listen(messages: Sequence[MessageExt]) -> None:
         for message in messages:
@@ -40,7 +45,9 @@ async def consume(name_server: str, group: str, topic: str, order: str = "queue"
             sys.stdout.write(f"m {begin} {time.time_ns()} {queue} {message.offset} {body}\n")
             sys.stdout.flush()
 
-    async with PushConsumer(name_server, group, order=order, consume_from=ConsumeFrom.FIRST_OFFSET) as consumer:
+    options: dict[str, Any] = {"instance_name": name, "client_ip": "127.0.0.1"} if name else {}
+    options |= {"order": order, "consume_from": ConsumeFrom.FIRST_OFFSET}
+    async with PushConsumer(name_server, group, **options) as consumer:
         await consumer.subscribe(topic, listen)
         sys.stdout.write(f"ready {time.time_ns()}\n")
         sys.stdout.flush()
@@ -55,6 +62,33 @@ async def produce(name_server: str, topic: str, n: int, per_s: int) -> None:
             await producer.send(Message(topic, str(number).encode()))
             if number % 50 == 0:
                 await anyio.to_thread.run_sync(pause, max(0.0, began + number / per_s - anyio.current_time()))
+
+
+async def steady(name_server: str, topic: str, queues: int, per_s: int) -> None:
+    """Send to the queues in turns until input is closed, of which a line is a new number of queues.
+
+    A line for each acknowledged message; what failed comes again under another number.
+    """
+    counts = [queues]
+
+    def read() -> None:
+        for line in sys.stdin:
+            counts[0] = int(line)
+        counts[0] = 0
+
+    async with Producer(name_server) as producer, anyio.create_task_group() as tasks:
+        tasks.start_soon(anyio.to_thread.run_sync, read)
+        number, due = 0, anyio.current_time()
+        while counts[0]:
+            number, due = number + 1, max(due + 1 / per_s, anyio.current_time() - 0.1)
+            with suppress(RlabError):
+                await producer.send(
+                    Message(topic, str(number).encode()), queue=MessageQueue(topic, "broker-a", number % counts[0])
+                )
+                sys.stdout.write(f"{number}\n")
+                sys.stdout.flush()
+            if (early_s := due - anyio.current_time()) > 0.01:
+                await anyio.to_thread.run_sync(pause, early_s)
 
 
 async def watch(name_server: str, group: str) -> None:
@@ -88,7 +122,9 @@ if __name__ == "__main__":
         anyio.run(transact, server, kind, others[0], others[1])
     elif kind == "produce":
         anyio.run(produce, server, others[0], int(others[1]), int(others[2]))
+    elif kind == "steady":
+        anyio.run(steady, server, others[0], int(others[1]), int(others[2]))
     elif kind == "watch":
         anyio.run(watch, server, others[0])
     else:
-        anyio.run(consume, server, kind, others[0], others[1] if len(others) > 1 else "queue")
+        anyio.run(lambda: consume(server, kind, *others))

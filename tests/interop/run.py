@@ -27,9 +27,19 @@ from statistics import median
 from tests.interop import tables
 from tests.interop.clients import JAVA_VERSIONS, MQADMIN, cpp_client, go_client, java_of, node_client
 from tests.interop.features import admin_of, features_of, reset_of, transactions_of
-from tests.interop.life import commands_of, life
+from tests.interop.life import Shares, commands_of, life
 from tests.interop.mixed import mixed
-from tests.interop.servers import HERE, ROCKETMQ_VERSIONS, Servers, cluster, jars_of, rocketmq, say
+from tests.interop.servers import (
+    ROCKETMQ_VERSIONS,
+    Brokers,
+    Servers,
+    broker_of_ours,
+    broker_of_rocketmq,
+    cluster,
+    rocketmq,
+    say,
+    server_jars,
+)
 from tests.interop.tap import Recorder
 
 PARTS = ("features", "admin", "speed", "mixed", "junit", "outward", "life")
@@ -37,10 +47,10 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "java" / "pom.xml"
 OURS = "rebalance-lab"
 NEWEST = ROCKETMQ_VERSIONS[-1]
 SPEED_S, TURNS, GOAL = 8, 3, 0.8
-LIVES = {"both": ("stock", "ours"), "stock": ("stock",), "alone": ("ours",)}
+LIVES = {"stock": ("stock",), "both": ("stock", "ours"), "alone": ("ours",), "order": ("stock", "ours")}
 """Argument -> the kinds of members that join in turns: RocketMQ's client for Java, and ours."""
-MESSAGES, FEWER = 100_000, 40_000
-AT_ONCE = 4
+EQUAL = "steps with the queues of Java's members alone"
+AT_ONCE, LIVES_AT_ONCE = 4, 2
 Command = list[str]
 """A program that runs the features of a client on the name server in its last argument."""
 
@@ -56,7 +66,7 @@ class Run:
         self.lives: tables.Table = {}
         self._arguments = arguments
         self._directory = directory
-        self._servers: dict[str, Servers] = {}
+        self._jars: dict[str, str | None] = {}
         self._programs: dict[str, Command | None] = {}
 
     def chosen(self, *names: str) -> list[str]:
@@ -73,12 +83,20 @@ class Run:
         """Servers by name, which are got once; None if they cannot be had."""
         if name == "ours":
             return cluster
-        if name not in self._servers:
-            jars = jars_of("servers.xml", name, self._directory / f"servers-{name}")
-            if jars is None:
-                return None
-            self._servers[name] = partial(rocketmq, jars)
-        return self._servers[name]
+        jars = self._jars_of_servers(name)
+        return None if jars is None else partial(rocketmq, jars)
+
+    def brokers(self, name: str) -> Brokers | None:
+        """The same with a broker that can be killed and moved."""
+        if name == "ours":
+            return broker_of_ours
+        jars = self._jars_of_servers(name)
+        return None if jars is None else partial(broker_of_rocketmq, jars)
+
+    def _jars_of_servers(self, version: str) -> str | None:
+        if version not in self._jars:
+            self._jars[version] = server_jars(version, self._directory / f"servers-{version}")
+        return self._jars[version]
 
     def run_features(self) -> None:
         """Every client on every kind of servers, a few at a time: they wait more than they compute."""
@@ -166,32 +184,52 @@ class Run:
             servers = self.servers(name)
             if servers is None:
                 continue
-            found = features_of([sys.executable, str(HERE / "ours.py")], servers)
+            found = features_of([sys.executable, "-m", "tests.interop.ours"], servers)
             self.outward[f"RocketMQ {name}"] = found
             self.wrong += [f"ours on {name}: {feature}: {each}" for feature, each in found.items() if each != "ok"]
             say(f"our client on RocketMQ {name}: {tables.summary(found)}")
 
     def run_life(self) -> None:
-        """The life of a group of Java's members, of ours, and of both, on each kind of servers."""
+        """The life of a group of Java's members, of ours, and of both, on each kind of servers, and one in order."""
         java = self.client("java-5.3.3")
         if java is None:
             return
-        for name in self.chosen("ours", *ROCKETMQ_VERSIONS):
-            servers = self.servers(name)
-            for kinds in map(LIVES.__getitem__, self.chosen(*LIVES)):
-                if servers is None:
-                    continue
-                logs = self._directory / f"life-{name}-{'-'.join(kinds)}"
-                logs.mkdir()
-                n = MESSAGES if len(kinds) > 1 else FEWER
-                found, wrong = life(commands_of(java, *kinds), servers, logs, n)
-                title = f"{OURS if name == 'ours' else f'RocketMQ {name}'}: {' and '.join(kinds)}"
-                self.lives[title] = found
-                self.wrong += [f"{title}: {each}" for each in wrong]
+        played: dict[str, list[Shares]] = {}
+
+        def play(pair: tuple[str, str]) -> None:
+            (name, kind), brokers = pair, self.brokers(pair[0])
+            if brokers is None:
+                return
+            kinds, ordered = LIVES[kind], kind == "order"
+            logs = self._directory / f"life-{name}-{kind}"
+            logs.mkdir()
+            found, shares, wrong = life(commands_of(java, *kinds, ordered=ordered), brokers, logs, ordered=ordered)
+            title = f"{OURS if name == 'ours' else name}: {' and '.join(kinds)}{' in order' * ordered}"
+            self.lives[title], played[title] = found, shares
+            self.wrong += [f"{title}: {each}" for each in wrong]
+
+        pairs = [(name, kind) for name in self.chosen(*ROCKETMQ_VERSIONS, "ours") for kind in self.chosen(*LIVES)]
+        for name, _ in pairs:
+            self.brokers(name)
+        with ThreadPoolExecutor(LIVES_AT_ONCE) as pool:
+            for _ in pool.map(play, pairs):
+                pass
+        self._compare(played)
+
+    def _compare(self, played: dict[str, list[Shares]]) -> None:
+        """Say of each life in how many steps the members had the queues of the first one with Java's members alone."""
+        alone = next((title for title in played if title.endswith(": stock")), None)
+        if alone is None:
+            return
+        for title, shares in played.items():
+            equal = sum(one == other for one, other in zip(played[alone], shares, strict=True))
+            self.lives[title][EQUAL] = f"{equal} of {len(shares)}"
+            if equal < len(shares):
+                self.wrong.append(f"{title}: the queues differ from those in {alone}")
 
     def record(self) -> None:
         """Write a few frames of each client and of RocketMQ's servers."""
-        jars, recorder = jars_of("servers.xml", NEWEST, self._directory / "servers"), Recorder()
+        jars, recorder = self._jars_of_servers(NEWEST), Recorder()
         for client in self.chosen(*_CLIENTS):
             program = self.client(client)
             if jars is None or program is None:

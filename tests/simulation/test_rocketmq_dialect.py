@@ -12,6 +12,7 @@ from model.errors import MessageIllegal
 from model.heartbeat import ConsumeFrom
 from model.message import Message, MessageExt
 from model.message_queue import MessageQueue
+from model.transaction import TransactionState
 from simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 
@@ -140,5 +141,35 @@ def test_a_member_recovers_from_a_broker_that_is_killed_and_from_a_topic_that_gr
             await admin.scale_topic("t", read=5, write=5)
         await anyio.sleep(60)
         assert len(member.queues) == 5
+
+    simulate(scenario, brokers=1, seed=5)
+
+
+def test_transactions_are_committed_rolled_back_and_checked(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=2)
+        got: list[bytes] = []
+        asked: list[tuple[bytes, str]] = []
+
+        def check(message: MessageExt) -> TransactionState:
+            asked.append((message.body, message.tags))
+            if len(asked) == 1:
+                return TransactionState.UNKNOWN
+            return TransactionState.COMMIT
+
+        def listen(messages: Sequence[MessageExt]) -> None:
+            got.extend(each.body for each in messages)
+
+        await cluster.start_consumer("g", "t", consume_from=FIRST, listener=listen)
+        producer = (await cluster.start_transaction_producer("tx", check, dialect="rocketmq")).producer
+        async with producer.transaction(Message("t", b"committed")):
+            pass
+        async with producer.transaction(Message("t", b"rolled back")) as one:
+            one.rollback()
+        async with producer.transaction(Message("t", b"checked", tags="red"), check_after_s=2) as one:
+            one.unknown()
+        await anyio.sleep(120)
+        assert sorted(got) == [b"checked", b"committed"]
+        assert asked == [(b"checked", "red")] * 2
 
     simulate(scenario, brokers=1, seed=5)

@@ -8,6 +8,7 @@ from typing import Any
 import msgpack
 import pytest
 
+from client.admin.records import BrokerInfo
 from model.response_code import ResponseCode
 from remoting.command import Command
 from remoting.request_code import RequestCode
@@ -16,6 +17,9 @@ from tests.unit.rocketmq.outward.test_edge import Server
 from tests.unit.rocketmq.outward.test_members import joined
 
 GROUPS = json.dumps({"subscriptionGroupTable": {"b": {"retryMaxTimes": 3}, "a": {"consumeEnable": False}}}).encode()
+
+
+STATS = b'{"consumeTps":0.0,"offsetTable":{{"brokerName":"b","queueId":2,"topic":"t"}:{"brokerOffset":9}}}'
 
 
 def body_of(command: Command) -> Any:
@@ -77,10 +81,75 @@ def ranged(server: Server, low: int, high: int, committed: int | None) -> list[C
 def test_progress_is_that_of_each_queue_a_group_reads(committed: int | None, expected: int) -> None:
     server = joined()
     [call] = server.ask(RequestCode.GET_CONSUME_STATS, {"group": "g"})
-    table = b'{"consumeTps":0.0,"offsetTable":{{"brokerName":"b","queueId":2,"topic":"t"}:{"brokerOffset":9}}}'
-    assert server.say(call, body=table) == []
-    [command] = ranged(server, 1, 9, committed)
+    assert server.say(call, body=STATS) == []
+    assert ranged(server, 1, 9, committed) == []
+    [online] = server.asked
+    [command] = server.say(online, 206)
     assert body_of(command) == [["t", 2, 1, 9, expected, "", 0]]
+
+
+@pytest.mark.parametrize(
+    ("code", "told", "owner"),
+    [
+        (0, b'{"mqTable":{{"brokerName":"b","queueId":2,"topic":"t"}:{"locked":true}}}', "c2"),
+        (0, b'{"mqTable":{{"brokerName":"b","queueId":1,"topic":"t"}:{"locked":true}}}', ""),
+        (1, None, ""),
+    ],
+)
+def test_members_are_asked_for_their_queues_because_brokers_do_not_know_the_owners(
+    code: int, told: bytes | None, owner: str
+) -> None:
+    server = joined()
+    [call] = server.ask(RequestCode.GET_CONSUME_STATS, {"group": "g"})
+    server.say(call, body=STATS)
+    ranged(server, 1, 9, 3)
+    [online] = server.asked
+    assert server.say(online, body=b'{"consumerIdList":["c1","c2"]}') == []
+    first, second = server.asked
+    assert (first.code, first.fields["clientId"], second.fields["clientId"]) == (307, "c1", "c2")
+    assert server.say(first, 1) == []
+    [command] = server.say(second, code, told)
+    assert body_of(command)[0][5] == owner
+
+
+def test_a_broker_is_described_by_its_topics_with_the_ranges_of_their_queues() -> None:
+    server = joined()
+    runtime, configs, groups = server.ask(RequestCode.GET_BROKER_RUNTIME_INFO, {})
+    assert (runtime.code, configs.code, groups.code) == (28, 21, 201)
+    server.say(runtime, body=b'{"table":{"runtime":"[ 1 days, 1 hours, 1 minutes, 2 seconds ]"}}')
+    table = {
+        "t": {"readQueueNums": 1, "writeQueueNums": 2, "perm": 6},
+        "u": {"readQueueNums": 1, "writeQueueNums": 1, "perm": 15},
+    }
+    server.say(configs, body=json.dumps({"topicConfigTable": table}).encode())
+    server.say(groups, body=GROUPS)
+    first, second = server.asked
+    assert (first.code, first.fields, second.fields) == (202, {"topic": "t"}, {"topic": "u"})
+    stats = b'{"offsetTable":{{"brokerName":"b","queueId":1,"topic":"t"}:{"minOffset":3,"maxOffset":9}}}'
+    server.say(first, body=stats)
+    [command] = server.say(second, 1)
+    info = BrokerInfo.from_wire("h:1", body_of(command))
+    assert (info.name, info.uptime_s, info.groups) == ("broker-a", 90062, 2)
+    t, u = info.topics
+    assert [(each.min_offset, each.max_offset) for each in t.ranges] == [(0, 0), (3, 9)]
+    assert (t.config.read_queue_nums, t.config.write_queue_nums, int(u.config.perm)) == (1, 2, 6)
+
+
+def test_a_message_is_found_by_its_id_in_every_topic_of_users() -> None:
+    def stored(topic: str, stored_ms: int, message_id: str) -> bytes:
+        host = Host(b"\x0a\x00\x00\x01", 10911)
+        return encode_message(StoredMessage(topic, 0, 1, 1, b"x", {"UNIQ_KEY": message_id}, 1, stored_ms, host))
+
+    server = joined()
+    [configs] = server.ask(RequestCode.VIEW_MESSAGE_BY_ID, {"message_id": "id", "max_n": 64})
+    topics: dict[str, Any] = {"t": {}, "%RETRY%g": {}, "SCHEDULE_TOPIC_XXXX": {}}
+    assert server.say(configs, body=json.dumps({"topicConfigTable": topics}).encode()) == []
+    retry, topic = server.asked
+    assert (retry.code, retry.fields["topic"], topic.fields["topic"]) == (12, "%RETRY%g", "t")
+    assert {each.fields["_UNIQUE_KEY_QUERY"] for each in (retry, topic)} == {"true"}
+    server.say(retry, body=stored("%RETRY%g", 9, "id"))
+    [command] = server.say(topic, body=stored("t", 1, "id") + stored("t", 2, "another with the same hash"))
+    assert [row[0] for row in body_of(command)] == ["%RETRY%g", "t"]
 
 
 def known_topic(server: Server) -> None:

@@ -115,7 +115,7 @@ def test_a_notification_sets_off_a_pass_and_other_questions_are_answered_that_no
     [command] = server.edge.feed(encode_frame(Frame(40, ONE_WAY_BIT, 1, {"consumerGroup": "g"})))
     assert (command.flags, command.code) == (ONE_WAY, RequestCode.NOTIFY_CONSUMER_IDS_CHANGED)
     assert command.header == {"group": "g", "version": -1, "cause": ""}
-    assert server.edge.feed(encode_frame(Frame(307, 0, 5, {"consumerGroup": "g"}))) == []
+    assert server.edge.feed(encode_frame(Frame(309, 0, 5, {"consumerGroup": "g"}))) == []
     [answer] = server.asked
     assert (answer.code, answer.opaque, answer.flag) == (3, 5, RESPONSE_BIT)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgpack
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,6 +19,7 @@ from tests.unit.rocketmq.outward.test_members import joined, locks
 from tests.unit.rocketmq.outward.test_pops import POP
 
 QUEUE = {"topic": "t", "queue_id": 0}
+HALF = msgpack.packb(["t", b"x", "", [], {}, 5, "id"])
 PULL = {"group": "g", **QUEUE, "offset": 0, "max_n": 8, "suspend_ms": 0}
 QUESTIONS: list[tuple[RequestCode, dict[str, Any], object]] = [
     (RequestCode.GET_SERVER_STATE, {}, None),
@@ -35,6 +37,10 @@ QUESTIONS: list[tuple[RequestCode, dict[str, Any], object]] = [
     (RequestCode.GET_CONSUMER_CONNECTION_LIST, {"group": "g"}, None),
     (RequestCode.GET_CONSUME_STATS, {"group": "g"}, None),
     (RequestCode.QUERY_MESSAGE, {"topic": "t", "key": "k", "max_n": 4}, None),
+    (RequestCode.VIEW_MESSAGE_BY_ID, {"message_id": "id", "max_n": 4}, None),
+    (RequestCode.GET_BROKER_RUNTIME_INFO, {}, None),
+    (RequestCode.SEND_HALF_MESSAGE, {"group": "p"}, [["t", 0, 0, -1, HALF]]),
+    (RequestCode.END_TRANSACTION, {"group": "p"}, [[1, "id", 8]]),
 ]
 MESSAGE = encode_message(StoredMessage("t", 0, 0, 0, b"x", {"KEYS": "k"}, 1, 2, Host(bytes(4), 1)))
 NAMES = (
@@ -46,10 +52,24 @@ NAMES = (
     "invisibleTime",
     "reviveQid",
     "startOffsetInfo",
+    "queueOffset",
+    "msgId",
 )
 KEYS = ("queueDatas", "brokerDatas", "brokerAddrs", "brokerName", "brokerAddrTable", "topicList", "consumerIdList")
 MORE = ("lockOKMQSet", "topic", "queueId", "readQueueNums", "perm", "offsetTable", "connectionSet", "clientId")
-LAST = ("writeQueueNums", "subscriptionGroupTable", "subscriptionTable", "messageModel", "consumeType", "retryMaxTimes")
+LAST = (
+    "topicConfigTable",
+    "mqTable",
+    "table",
+    "runtime",
+    "minOffset",
+    "writeQueueNums",
+    "subscriptionGroupTable",
+    "subscriptionTable",
+    "messageModel",
+    "consumeType",
+    "retryMaxTimes",
+)
 LEAVES = st.none() | st.booleans() | st.integers() | st.just(10**30) | st.text(max_size=4)
 JSON = st.recursive(
     LEAVES,

@@ -6,9 +6,10 @@ import json
 from typing import Any
 
 import msgpack
+import pytest
 
 from remoting.request_code import RequestCode
-from rocketmq.frame import Frame
+from rocketmq.frame import Frame, encode_frame
 from tests.unit.rocketmq.outward.test_edge import Server
 
 
@@ -72,3 +73,31 @@ def test_a_heartbeat_renews_the_locks_and_one_that_is_gone_ends_the_session() ->
     assert command.header == {"groups": {"g": [0, 0, True]}}
     _, renewal = beat(server, ordered=True)
     assert [queue["queueId"] for queue in json.loads(renewal.body or b"")["mqSet"]] == [1]
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_a_tool_is_told_which_queues_the_client_has_at_this_broker(ordered: bool) -> None:
+    def told(server: Server) -> dict[str, Any]:
+        server.asked.clear()
+        server.edge.feed(encode_frame(Frame(307, 0, 5, {"consumerGroup": "g", "clientId": "c@1"})))
+        [answer] = server.asked
+        assert (answer.code, answer.opaque) == (0, 5)
+        said: dict[str, Any] = json.loads(answer.body or b"")
+        return said
+
+    server = joined(ordered=ordered)
+    assert told(server)["mqTable"] == {}
+    calls = server.ask(RequestCode.LOCK_BATCH_MQ, {"group": "g"}, [["t", 0], ["t", 1]])
+    if ordered:
+        server.say(calls[0], body=locks(1))
+        server.say(server.asked[0], offset=3)
+    else:
+        for call in list(calls):
+            server.say(call, offset=3)
+    said = told(server)
+    queues = {json.loads(name)["queueId"]: each["locked"] for name, each in said["mqTable"].items()}
+    assert queues == ({1: True} if ordered else {0: False, 1: False})
+    assert [each["topic"] for each in said["subscriptionSet"]] == ["t"]
+    for call in list(server.ask(RequestCode.UNLOCK_BATCH_MQ, {"group": "g"}, [["t", 1, -1, 0], ["t", 0, -1, 0]])):
+        server.say(call)
+    assert told(server)["mqTable"] == {}

@@ -1,0 +1,95 @@
+"""Transactions of our client at brokers of RocketMQ: half messages, their ends, and what brokers ask. Pure.
+
+The other direction of `rocketmq/transactions.py`. RocketMQ names a half message by its offset in the half topic and its
+place in the log; our client gets one number that stands for both (`Cluster.keep`). RocketMQ: EndTransactionProcessor.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from model.names import HALF_TOPIC
+from model.response_code import ResponseCode
+from model.transaction import EndOutcome, TransactionState
+from remoting.request_code import RequestCode
+from rocketmq.fields import Fields
+from rocketmq.frame import Frame
+from rocketmq.message import (
+    CHECK_IMMUNITY_S,
+    HALF_QUEUE,
+    PRODUCER_GROUP,
+    TRANSACTION_PREPARED,
+    decode_messages,
+)
+from rocketmq.outward.answers import good, packed, unpacked
+from rocketmq.outward.edge import Answered, Server, Steps, StockCall
+from rocketmq.outward.messages import message_parts, payload_of, send_call
+from rocketmq.outward.queues import queue_fields
+
+_PREPARED = 0x4
+_PLACE_DIGITS = 16
+"""Of the id that a broker gives a message, the last ones: its place in the log."""
+_CHECK_TIMES = "TRANSACTION_CHECK_TIMES"
+
+
+def half(server: Server, header: dict[str, Any], body: bytes) -> Steps:
+    """Half messages, each a send of its own; the answer has the first of their numbers."""
+    calls = []
+    for topic, queue_id, _, check_after_ms, payload in unpacked(body):
+        content, properties, born_ms = message_parts(payload)
+        properties |= {TRANSACTION_PREPARED: "true", PRODUCER_GROUP: header["group"]}
+        if check_after_ms >= 0:
+            properties[CHECK_IMMUNITY_S] = str(max(1, check_after_ms // 1000))
+        to = {"topic": topic, "queue_id": queue_id}
+        calls.append(send_call(server, to, content, properties, born_ms, group=header["group"], sys_flag=_PREPARED))
+    answers = yield calls
+    places = []
+    for answer in answers:
+        fields = Fields(good(answer).fields)
+        places.append((fields.text("queueOffset"), str(int(fields.text("msgId")[-_PLACE_DIGITS:], 16))))
+    numbers = [server.cluster.keep(place) for place in places]
+    return Answered({"offset": numbers[0]})
+
+
+def end(server: Server, header: dict[str, Any], body: bytes) -> Steps:
+    """Ends of transactions.
+
+    A broker answers none that stays open, so that one is only asked for something: each call here needs an answer.
+    """
+    rows = unpacked(body)
+    calls = []
+    for number, message_id, state in rows:
+        place = server.cluster.handle(number)
+        if place is None or state == TransactionState.UNKNOWN:
+            calls.append(StockCall(RequestCode.GET_MIN_OFFSET, queue_fields(HALF_TOPIC, HALF_QUEUE)))
+            continue
+        fields = {
+            **{"producerGroup": header["group"], "tranStateTableOffset": place[0], "commitLogOffset": place[1]},
+            **{"commitOrRollback": state, "fromTransactionCheck": header.get("from_check", False)},
+            **{"msgId": message_id, "transactionId": message_id},
+        }
+        calls.append(StockCall(RequestCode.END_TRANSACTION, fields))
+    answers = yield calls
+    outcomes = []
+    for (number, *_), call, answer in zip(rows, calls, answers, strict=True):
+        is_lost = server.cluster.handle(number) is None
+        if call.code == RequestCode.END_TRANSACTION and not is_lost:
+            is_lost = bool(good(answer, ResponseCode.SYSTEM_ERROR).code)  # it says this of all that it does not find
+        outcomes.append(int(EndOutcome.NOT_FOUND if is_lost else EndOutcome.DONE))
+    return Answered({}, packed(outcomes))
+
+
+def check(server: Server, frame: Frame) -> tuple[int, dict[str, Any], bytes | None]:
+    """What a broker asks about a half message that nobody has ended."""
+    fields = Fields(frame.fields)
+    [message] = decode_messages(frame.body or b"")
+    place = (fields.text("tranStateTableOffset"), fields.text("commitLogOffset"))
+    header = {
+        "group": message.properties[PRODUCER_GROUP],
+        "topic": message.topic,
+        "queue_id": message.queue_id,
+        "offset": server.cluster.keep(place),
+        "n": int(message.properties.get(_CHECK_TIMES, 1)),
+        "cause": "",
+    }
+    return RequestCode.CHECK_TRANSACTION_STATE, header, payload_of(message)
