@@ -8,6 +8,7 @@ disk/               the store: sends with and without files, recovery, cold read
 throughput/         sends, pulls, pops, ordered consumption, pull against pop
 rebalance/          joins, moves, stalls, memory of members, the sticky strategy
 peers/              the same work done by Redis, NATS and Kafka
+rocketmq            one life of a group with RocketMQ's Java client and with ours, in a checkout
 spark               the source and the sink of `pipeline`
 kit/                servers in processes, consumers, rounds, results
 

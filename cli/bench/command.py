@@ -56,11 +56,23 @@ PEER_NAMES = ("send-1", "send-64", "batches-32", "consume", "consume-32", *RATES
 """The measurements that are compared with peers."""
 
 
+ROCKETMQ = "rocketmq"
+"""Beside these, a comparison that runs by itself and prints tables of its own."""
+
+
 def _checked(names: list[str] | None, allowed: Sequence[str], default: Sequence[str]) -> list[str]:
     for name in names or ():
         if name not in allowed:
             raise typer.BadParameter(f"no benchmark {name!r}; there are {', '.join(allowed)}")
     return list(dict.fromkeys(names or default))
+
+
+def _chosen(names: list[str] | None, *, of_peers: bool, draws: bool) -> list[str]:
+    if of_peers:
+        return _checked(names, PEER_NAMES, PEER_NAMES)
+    if draws:
+        raise typer.BadParameter("only a comparison has a picture: say --peers as well")
+    return _checked(names, NAMES, [name for name in NAMES if name not in BY_NAME_ONLY])
 
 
 def _servers(peers: str | None) -> list[str] | None:
@@ -78,7 +90,8 @@ def bench(
         list[str] | None,
         typer.Argument(
             help=f"Benchmarks to run: {', '.join(NAMES)}; by default all but {', '.join(BY_NAME_ONLY)}. "
-            f"With --peers: {', '.join(PEER_NAMES)}; by default all.",
+            f"With --peers: {', '.join(PEER_NAMES)}; by default all. Alone, {ROCKETMQ}: one life of a group on "
+            "RocketMQ's servers and on these, with RocketMQ's client for Java and with ours.",
         ),
     ] = None,
     seconds: Annotated[
@@ -97,6 +110,10 @@ def bench(
     picture: Annotated[
         Path | None, typer.Option(metavar="FILE", help="With --peers: draw the comparison into this file, as SVG.")
     ] = None,
+    home: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help=f"With {ROCKETMQ}: a distribution of RocketMQ; by default Maven gets two."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Measure rates, latencies and memory on this machine.
@@ -108,16 +125,14 @@ def bench(
     """
     from rich.console import Console
 
-    from cli.bench.kit.host_share import WORTH_A_NOTE, read_cpu_time, share_kept
+    from cli.bench.kit.host_share import read_cpu_time, share_kept
     from cli.bench.kit.rounds import Sizes
 
+    if ROCKETMQ in (names or ()) or home is not None:
+        _play_rocketmq(names, home, plain=peers is None and picture is None and not as_json)
+        return
     servers = _servers(peers)
-    if servers is None:
-        if picture is not None:
-            raise typer.BadParameter("only a comparison has a picture: say --peers as well")
-        chosen = _checked(names, NAMES, [name for name in NAMES if name not in BY_NAME_ONLY])
-    else:
-        chosen = _checked(names, PEER_NAMES, PEER_NAMES)
+    chosen = _chosen(names, of_peers=servers is not None, draws=picture is not None)
     before = read_cpu_time()
     with Console(stderr=True).status("") as status:
         sizes = Sizes(seconds=seconds, repeat=repeat, joins=joins)
@@ -128,10 +143,29 @@ def bench(
         )
     kept = share_kept(before, read_cpu_time())
     show(kept, as_json)
-    if not as_json and kept is not None and kept >= WORTH_A_NOTE:
+    if not as_json:
+        _note_withheld(kept)
+
+
+def _note_withheld(kept: float | None) -> None:
+    from cli.bench.kit.host_share import WORTH_A_NOTE
+
+    if kept is not None and kept >= WORTH_A_NOTE:
         print_note(
             f"The host of this virtual machine withheld {kept:.0%} of the CPU time that was wanted: measure again."
         )
+
+
+def _play_rocketmq(names: list[str] | None, home: Path | None, *, plain: bool) -> None:
+    """Compare with RocketMQ; ends the command if it failed."""
+    from cli.bench.rocketmq import play
+
+    if ROCKETMQ not in (names or ()):
+        raise typer.BadParameter(f"--home goes with {ROCKETMQ} only")
+    if names != [ROCKETMQ] or not plain:
+        raise typer.BadParameter(f"{ROCKETMQ} runs alone, and prints tables: leave out other names and options")
+    if code := play(home):
+        raise typer.Exit(code)
 
 
 def _measure(names: Sequence[str], sizes: Sizes, progress: Progress) -> Show:

@@ -11,9 +11,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.interop.servers import HERE, jars_of, say
+from tests.interop.servers import HERE, HOME_VERSIONS, jars_of, say
 
-JAVA_VERSIONS = ("4.9.8", "5.3.3")
+JAVA_VERSIONS = HOME_VERSIONS or ("4.9.8", "5.3.3")
 JAVA_FLAGS = ("-Drocketmq.client.logLevel=ERROR", "-Xmx256m", "-XX:TieredStopAtLevel=1")
 CPP_PACKAGE = "rocketmq==0.4.4"
 NODE_PACKAGE = "ali-ons@3.12.0"

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from tests.interop.clients import OURS
 from tests.interop.mixed import Logged
-from tests.interop.servers import RLAB, Broker, Brokers, pause, say
+from tests.interop.servers import RLAB, Broker, Brokers, pause
 
 TOPIC, GROUP = "life", "life"
 QUEUES, GROWN = 8, 12
@@ -58,8 +58,9 @@ class Delivery(NamedTuple):
 class Member:
     """A process of a group, and what its log says."""
 
-    def __init__(self, name: str, command: list[str], log: Path) -> None:
+    def __init__(self, name: str, kind: str, command: list[str], log: Path) -> None:
         self.name = name
+        self.kind = kind
         self.logged = Logged(command, log)
         self.got: list[Delivery] = []
         self._at = 0
@@ -85,7 +86,7 @@ class Member:
 
 @dataclass(slots=True)
 class Step:
-    """A change: what, when it began and was done in nanoseconds, the last message before, and who has what after it."""
+    """A change: what, when it began and was done in nanoseconds, messages sent before, and who has what after it."""
 
     what: str
     began_ns: int
@@ -126,7 +127,7 @@ class Life:
     def play(self) -> None:
         """Make all changes, and after each wait until every queue has its member."""
         for what in STEPS:
-            step = Step(what, time.time_ns(), self._last_sent())
+            step = Step(what, time.time_ns(), len(self._sent()))
             self.steps.append(step)
             self._change(step)
             step.done_ns = step.done_ns or time.time_ns()
@@ -134,10 +135,9 @@ class Life:
                 self.wrong.append(f"after the {what} ({len(self.steps)}) the queues are {step.shares}")
             pause(REST_S)
 
-    def _last_sent(self) -> int:
-        with self._producer.log.open("rb") as file:
-            file.seek(max(0, file.seek(0, 2) - 40))
-            return int((file.read().split()[:-1] or [b"0"])[-1])
+    def _sent(self) -> list[str]:
+        """The acknowledged messages; other lines of the producer are warnings."""
+        return [line for line in self._producer.log.read_text().splitlines() if line.isdigit()]
 
     def _change(self, step: Step) -> None:
         if step.what == "join":
@@ -165,10 +165,10 @@ class Life:
     def _join(self) -> int:
         """Start a member; returns when it was ready."""
         number = len(self.members)
-        command = list(self._commands.values())[number % len(self._commands)]
+        kind = list(self._commands)[number % len(self._commands)]
         name = f"member-{number:02}"
-        here = [each.format(server=self._broker.name_server, name=name) for each in command]
-        member = Member(name, here, self._logs / name)
+        here = [each.format(server=self._broker.name_server, name=name) for each in self._commands[kind]]
+        member = Member(name, kind, here, self._logs / name)
         self._stack.callback(member.logged.process.kill)
         self.members.append(member)
         self._running.append(member)
@@ -192,10 +192,10 @@ class Life:
     def finish(self) -> tuple[int, int]:
         """Send no more, and wait for the last messages; returns how many were acknowledged, and how many are lost.
 
-        The lost ones are named, with the numbers that were sent when each step began.
+        The lost ones are named, with how many were sent when each step began.
         """
         self._producer.end(kill=False)
-        sent = set(self._producer.log.read_text().split())
+        sent = set(self._sent())
         until = _now_s() + LAST_S
         missing = sent
         while missing and _now_s() < until:
@@ -211,22 +211,38 @@ class Life:
     # --- figures -----------------------------------------------------------------------------------------------------
 
     def figures(self) -> Outcome:
-        """Of each kind of step the slowest balance, the longest pause of a queue, and the messages that came twice."""
+        """Of each kind of step the slowest balance, the longest pause of a queue, and the messages that came twice.
+
+        A pause of more than a second is told with the kind of the member that ended it, and what of it the broker was
+        down or frozen.
+        """
         got = sorted(each for member in self.members for each in member.got)
-        gaps = _gaps(got)
-        again = _again(got)
-        found: dict[str, list[tuple[float, float, int]]] = {}
+        kinds = {member.name: member.kind for member in self.members}
+        gaps, again = _gaps(got), _again(got)
+        found: dict[str, list[tuple[float, tuple[int, str], int]]] = {}
+        down_s: dict[str, float] = {}
         ends = [*(step.began_ns for step in self.steps[1:]), time.time_ns()]
         for number, (step, end_ns) in enumerate(zip(self.steps, ends, strict=True)):
             balanced_s = self._balanced_s(step, _between(got, step.done_ns, end_ns))
-            pause_ns = max((gap for at, gap in gaps if step.began_ns < at <= end_ns), default=0)
+            longest = max(
+                ((gap, kinds[name]) for at, gap, name in gaps if step.began_ns < at <= end_ns), default=(0, "")
+            )
             twice = sum(step.began_ns < at <= end_ns for at in again)
             if number:  # at the first join there is nobody to take over from
-                found.setdefault(step.what, []).append((balanced_s, pause_ns / 1e9, twice))
+                found.setdefault(step.what, []).append((balanced_s, longest, twice))
+            if "broker" in step.what:
+                down_s[step.what] = (step.done_ns - step.began_ns) / 1e9
         outcome = {}
         for what, each in found.items():
-            slowest, longest, twice = max(b for b, *_ in each), max(p for _, p, _ in each), sum(t for *_, t in each)
-            outcome[f"{what}: balanced, pause, twice"] = f"{slowest:.1f} s, {longest:.1f} s, {twice}"
+            slowest, (pause_ns, kind), twice = (
+                max(b for b, *_ in each),
+                max(p for _, p, _ in each),
+                sum(t for *_, t in each),
+            )
+            notes = [kind] if pause_ns > 1e9 and len(self._commands) > 1 else []
+            notes += [f"{down_s[what]:.1f} s of it down"] if what in down_s else []
+            note = f" ({', '.join(notes)})" if notes else ""
+            outcome[f"{what}: balanced, pause, twice"] = f"{slowest:.1f} s, {pause_ns / 1e9:.1f} s{note}, {twice}"
         return outcome
 
     @staticmethod
@@ -266,12 +282,12 @@ def _between(got: list[Delivery], begin_ns: int, end_ns: int) -> list[Delivery]:
     return got[bisect_left(got, (begin_ns,)) : bisect_left(got, (end_ns,))]
 
 
-def _gaps(got: list[Delivery]) -> list[tuple[int, int]]:
-    """Each time between two messages of a queue, with the moment at which it ended."""
-    by_queue: dict[int, list[int]] = {}
+def _gaps(got: list[Delivery]) -> list[tuple[int, int, str]]:
+    """Each time between two messages of a queue, with the moment at which it ended, and at whom."""
+    by_queue: dict[int, list[Delivery]] = {}
     for each in got:
-        by_queue.setdefault(each.queue, []).append(each.begin)
-    return [(two, two - one) for begins in by_queue.values() for one, two in pairwise(begins)]
+        by_queue.setdefault(each.queue, []).append(each)
+    return [(two.begin, two.begin - one.begin, two.name) for calls in by_queue.values() for one, two in pairwise(calls)]
 
 
 def _again(got: list[Delivery]) -> list[int]:
@@ -301,7 +317,6 @@ def life(
         outcome = played.figures()
         outcome |= played.order() if ordered else {}
         outcome["messages lost"] = f"{lost} of {sent:,}"
-        say(f"life of a group with {' and '.join(commands)}{' in order' * ordered}: {outcome}")
         return outcome, [step.shares for step in played.steps], played.wrong
 
 

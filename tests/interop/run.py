@@ -6,9 +6,10 @@ at full speed to our brokers and to RocketMQ's in turns, and one group has membe
 killed (`mixed.py`). The other way round, our client does its features on RocketMQ's servers (`ours.py`), and groups of
 Java's members, of ours and of both live the same life there and here (`life.py`).
 
-Arguments choose: parts (`features`, `admin`, `speed`, `mixed`, `junit`, `outward`, `life`), clients (`java-4.9.8`,
-`java-5.3.3`, `go`, `cpp`, `node`), servers (`ours`, `4.9.7`, `5.3.3`) and lives (`both`, `stock`, `alone`); without one
-of a sort, all of it. `docs` writes the tables into the page. RECORD=1 writes frames for `make test` instead (`tap.py`).
+Arguments choose: parts (`features`, `admin`, `speed`, `mixed`, `junit`, `outward`, `life`, `rates`), clients
+(`java-4.9.8`, `java-5.3.3`, `go`, `cpp`, `node`), servers (`ours`, `4.9.7`, `5.3.3`) and lives (`stock`, `both`,
+`alone`, `order`); without one of a sort, all of it. `docs` writes the tables into the page. RECORD=1 writes frames for
+`make test` instead (`tap.py`).
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from tests.interop.clients import JAVA_VERSIONS, MQADMIN, cpp_client, go_client,
 from tests.interop.features import admin_of, features_of, reset_of, transactions_of
 from tests.interop.life import Shares, commands_of, life
 from tests.interop.mixed import mixed
+from tests.interop.rates import rates
 from tests.interop.servers import (
     ROCKETMQ_VERSIONS,
     Brokers,
@@ -36,16 +38,16 @@ from tests.interop.servers import (
     broker_of_ours,
     broker_of_rocketmq,
     cluster,
+    jars_of,
     rocketmq,
     say,
-    server_jars,
 )
 from tests.interop.tap import Recorder
 
-PARTS = ("features", "admin", "speed", "mixed", "junit", "outward", "life")
+PARTS = ("features", "admin", "speed", "mixed", "junit", "outward", "life", "rates")
 EXAMPLE = Path(__file__).parents[2] / "examples" / "java" / "pom.xml"
 OURS = "rebalance-lab"
-NEWEST = ROCKETMQ_VERSIONS[-1]
+NEWEST, NEWEST_CLIENT = ROCKETMQ_VERSIONS[-1], f"java-{JAVA_VERSIONS[-1]}"
 SPEED_S, TURNS, GOAL = 8, 3, 0.8
 LIVES = {"stock": ("stock",), "both": ("stock", "ours"), "alone": ("ours",), "order": ("stock", "ours")}
 """Argument -> the kinds of members that join in turns: RocketMQ's client for Java, and ours."""
@@ -63,7 +65,8 @@ class Run:
         self.features: tables.Table = {}
         self.pairs: tables.Table = {}
         self.outward: tables.Table = {}
-        self.lives: tables.Table = {}
+        self.lives: dict[str, tables.Table] = {}
+        self.rates: tables.Table = {}
         self._arguments = arguments
         self._directory = directory
         self._jars: dict[str, str | None] = {}
@@ -95,7 +98,7 @@ class Run:
 
     def _jars_of_servers(self, version: str) -> str | None:
         if version not in self._jars:
-            self._jars[version] = server_jars(version, self._directory / f"servers-{version}")
+            self._jars[version] = jars_of("servers.xml", version, self._directory / f"servers-{version}")
         return self._jars[version]
 
     def run_features(self) -> None:
@@ -138,7 +141,7 @@ class Run:
 
     def run_speed(self) -> None:
         """Sends of one producer to ours and to RocketMQ's newest, in turns."""
-        program, theirs = self.client("java-5.3.3"), self.servers(NEWEST)
+        program, theirs = self.client(NEWEST_CLIENT), self.servers(NEWEST)
         if program is None or theirs is None:
             return
         rates: dict[str, list[int]] = {OURS: [], NEWEST: []}
@@ -191,10 +194,10 @@ class Run:
 
     def run_life(self) -> None:
         """The life of a group of Java's members, of ours, and of both, on each kind of servers, and one in order."""
-        java = self.client("java-5.3.3")
+        java = self.client(NEWEST_CLIENT)
         if java is None:
             return
-        played: dict[str, list[Shares]] = {}
+        played: dict[tuple[str, str], list[Shares]] = {}
 
         def play(pair: tuple[str, str]) -> None:
             (name, kind), brokers = pair, self.brokers(pair[0])
@@ -203,10 +206,18 @@ class Run:
             kinds, ordered = LIVES[kind], kind == "order"
             logs = self._directory / f"life-{name}-{kind}"
             logs.mkdir()
-            found, shares, wrong = life(commands_of(java, *kinds, ordered=ordered), brokers, logs, ordered=ordered)
-            title = f"{OURS if name == 'ours' else name}: {' and '.join(kinds)}{' in order' * ordered}"
-            self.lives[title], played[title] = found, shares
-            self.wrong += [f"{title}: {each}" for each in wrong]
+            servers, members = (
+                OURS if name == "ours" else f"RocketMQ {name}",
+                " and ".join(kinds) + " in order" * ordered,
+            )
+            try:
+                found, shares, wrong = life(commands_of(java, *kinds, ordered=ordered), brokers, logs, ordered=ordered)
+            except (OSError, subprocess.SubprocessError) as error:  # TimeoutError is one
+                self.wrong.append(f"{members} on {servers}: {error}")
+                return
+            say(f"{members} on {servers}: {found}")
+            self.lives.setdefault(servers, {})[members], played[servers, members] = found, shares
+            self.wrong += [f"{members} on {servers}: {each}" for each in wrong]
 
         pairs = [(name, kind) for name in self.chosen(*ROCKETMQ_VERSIONS, "ours") for kind in self.chosen(*LIVES)]
         for name, _ in pairs:
@@ -216,16 +227,23 @@ class Run:
                 pass
         self._compare(played)
 
-    def _compare(self, played: dict[str, list[Shares]]) -> None:
+    def _compare(self, played: dict[tuple[str, str], list[Shares]]) -> None:
         """Say of each life in how many steps the members had the queues of the first one with Java's members alone."""
-        alone = next((title for title in played if title.endswith(": stock")), None)
+        alone = next((life for life in played if life[1] == "stock"), None)
         if alone is None:
             return
-        for title, shares in played.items():
+        for (servers, members), shares in played.items():
             equal = sum(one == other for one, other in zip(played[alone], shares, strict=True))
-            self.lives[title][EQUAL] = f"{equal} of {len(shares)}"
+            self.lives[servers][members][EQUAL] = f"{equal} of {len(shares)}"
             if equal < len(shares):
-                self.wrong.append(f"{title}: the queues differ from those in {alone}")
+                self.wrong.append(f"{members} on {servers}: the queues differ from those with stock on {alone[0]}")
+
+    def run_rates(self) -> None:
+        """Sends and a push consumer at full speed on RocketMQ's brokers, of Java's client and of ours in turns."""
+        java = self.client(NEWEST_CLIENT)
+        for name in self.chosen(*ROCKETMQ_VERSIONS) if java is not None else ():
+            if java is not None and (servers := self.servers(name)) is not None:
+                self.rates[f"RocketMQ {name}"] = rates(java, servers, TURNS)
 
     def record(self) -> None:
         """Write a few frames of each client and of RocketMQ's servers."""
@@ -270,16 +288,19 @@ def main(arguments: list[str]) -> int:
             run.record()
             return 0
         parts = {"features": run.run_features, "admin": run.run_admin, "speed": run.run_speed, "mixed": run.run_mixed}
-        parts |= {"junit": run.run_junit, "outward": run.run_outward, "life": run.run_life}
+        parts |= {"junit": run.run_junit, "outward": run.run_outward, "life": run.run_life, "rates": run.run_rates}
         for part in run.chosen(*PARTS):
             parts[part]()
             if "docs" in arguments:
                 tables.write(run.features, tables.FEATURES, "feature")
                 tables.write(run.pairs, tables.PAIRS, "client")
                 tables.write(run.outward, tables.OUTWARD, "feature of our client")
-                tables.write(tables.turned(run.lives), tables.LIVES, "servers: members")
-    found = (run.features, "feature"), (run.pairs, "client"), (run.outward, "feature of our client")
-    shown = [tables.table_of(*each) for each in (*found, (tables.turned(run.lives), "servers: members")) if each[0]]
+                for column, table in run.lives.items():
+                    tables.write(table, tables.LIVES.format(column), "step")
+                tables.write(run.rates, tables.RATES, "at full speed")
+    found = [(run.features, "feature"), (run.pairs, "client"), (run.outward, "feature of our client")]
+    found += [*((table, f"on {name}") for name, table in run.lives.items()), (run.rates, "at full speed")]
+    shown = [tables.table_of(*each) for each in found if each[0]]
     say("\n\n".join((*shown, *run.wrong)))
     return 1 if run.wrong else 0
 

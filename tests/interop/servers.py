@@ -23,7 +23,12 @@ from tests.interop.tap import Recorder, Tap
 
 HERE = Path(__file__).parent
 RLAB = [sys.executable, "-m", "cli.main"]
-ROCKETMQ_VERSIONS = ("4.9.7", "5.3.3")
+HOME = os.environ.get("ROCKETMQ_HOME", "")
+"""Directory of a distribution of RocketMQ, whose jars are used then, and nothing is got from Maven's registry."""
+HOME_VERSIONS = tuple(
+    jar.stem.removeprefix("rocketmq-broker-") for jar in Path(HOME, "lib").glob("rocketmq-broker-*.jar") if HOME
+)
+ROCKETMQ_VERSIONS = HOME_VERSIONS or ("4.9.7", "5.3.3")
 """The newest of each line whose broker is in Maven's registry."""
 START_S = 60
 
@@ -127,6 +132,8 @@ def broker_of_ours() -> Iterator[Broker]:
 
 def jars_of(project: str, version: str, directory: Path) -> str | None:
     """Get what a file of Maven names; returns the class path, or None with a line that says why there is none."""
+    if version in HOME_VERSIONS:
+        return f"{HOME}/lib/*"
     if shutil.which("mvn") is None or shutil.which("java") is None:
         say(f"RocketMQ {version} ({project}) is left out: mvn or java is not on this machine")
         return None
@@ -141,14 +148,6 @@ def jars_of(project: str, version: str, directory: Path) -> str | None:
         say(f"RocketMQ {version} ({project}) is left out: {(done.stdout + done.stderr).strip()[-200:]}")
         return None
     return f"{directory}/*"
-
-
-def server_jars(version: str, directory: Path) -> str | None:
-    """The class path of RocketMQ's servers: of the directory ROCKETMQ_HOME, if it has this version, or from Maven."""
-    home = os.environ.get("ROCKETMQ_HOME")
-    if home and (Path(home) / "lib" / f"rocketmq-broker-{version}.jar").exists():
-        return f"{home}/lib/*"
-    return jars_of("servers.xml", version, directory)
 
 
 @contextmanager

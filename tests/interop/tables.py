@@ -6,7 +6,8 @@ from pathlib import Path
 
 PAGE = Path(__file__).parents[2] / "docs" / "rocketmq.md"
 FEATURES, PAIRS = "<!-- interop: client x feature -->", "<!-- interop: client x servers -->"
-OUTWARD, LIVES = "<!-- interop: our client x servers -->", "<!-- interop: lives of a group -->"
+OUTWARD, LIVES = "<!-- interop: our client x servers -->", "<!-- interop: lives on {} -->"
+RATES = "<!-- interop: rates beside Java -->"
 END = "<!-- end -->"
 Table = dict[str, dict[str, str]]
 """Column -> row -> cell."""
@@ -57,12 +58,6 @@ def summary(outcomes: dict[str, str]) -> str:
     others = [name for name, outcome in outcomes.items() if outcome != "ok"]
     counted = f"{len(outcomes) - len(others)} of {len(outcomes)}"
     return f"{counted}; not: {', '.join(others)}" if others else counted
-
-
-def turned(table: Table) -> Table:
-    """The same with rows as columns."""
-    columns = dict.fromkeys(name for cells in table.values() for name in cells)
-    return {column: {row: cells[column] for row, cells in table.items() if column in cells} for column in columns}
 
 
 def write(found: Table, begin: str, corner: str) -> None:
