@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import gc
 import os
+from collections.abc import Generator
 from typing import Any
 
 import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
+
+from pipeline.garbage import no_search_for_cycles
 
 # No deadline: on a shared machine a slow example says something about the machine. A hang is faulthandler's to end.
 settings.register_profile("ci", derandomize=True, print_blob=True, deadline=None)
@@ -41,6 +44,13 @@ class SharedByProcess(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Half as many again as there are cores: a third of the time goes into waiting for processes and JVMs."""
     return (os.cpu_count() or 2) * 3 // 2
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Import and collect without searches for cycles among what stays anyway."""
+    with no_search_for_cycles():
+        return (yield)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

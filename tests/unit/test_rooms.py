@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import subprocess
 import sys
@@ -26,6 +27,7 @@ DOORS = {"client", "client.allocate"}
 MAX_CONSTRUCTOR_PARAMETERS = 10
 
 
+@functools.cache
 def folders() -> dict[str, list[str]]:
     """The entries of each folder of the packages and of their unit tests."""
     entries: dict[str, set[str]] = {}
@@ -78,7 +80,7 @@ def constructors(source: Source) -> list[tuple[str, int]]:
             f"{source.path}: {owner.name}",
             len(node.args.posonlyargs) + len(node.args.args) + len(node.args.kwonlyargs) - 1,
         )
-        for owner in ast.walk(source.tree)
+        for owner in source.nodes
         if isinstance(owner, ast.ClassDef)
         for node in owner.body
         if isinstance(node, ast.FunctionDef) and node.name == "__init__"
