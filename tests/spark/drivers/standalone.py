@@ -12,22 +12,21 @@ from pathlib import Path
 
 import pyspark
 
+from pipeline.spark.class_archive import archive_home, archive_options, archive_path
 from pipeline.spark.java import ensure_java
 from tests.spark.quick_start import QUICK_START
 from tests.tcp.rlab_process import environment, wait_until
-
-SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
 
 
 @contextmanager
 def standalone_master(cwd: Path, *, cores: int) -> Iterator[str]:
     """Run both as long as the block; yields the address of the master, which has given so many cores to its worker."""
-    java_home = Path(ensure_java()).parents[1]
+    java = ensure_java()
     with (
-        _daemon(cwd, java_home, "master.Master", "--port", "0") as master,
+        _daemon(cwd, java, "master.Master", "--port", "0") as master,
         # For the worker there is room for an executor of 1 GB on each core, whatever this machine has.
         _daemon(
-            *(cwd, java_home, "worker.Worker", "-c", str(cores), "-m", f"{cores}g", "-d", str(cwd / "work")),
+            *(cwd, java, "worker.Worker", "-c", str(cores), "-m", f"{cores}g", "-d", str(cwd / "work")),
             _said(master, r"Starting Spark master at (\S+)"),
         ) as worker,
     ):
@@ -36,12 +35,29 @@ def standalone_master(cwd: Path, *, cores: int) -> Iterator[str]:
 
 
 @contextmanager
-def _daemon(cwd: Path, java_home: Path, name: str, *arguments: str) -> Iterator[Path]:
+def _daemon(cwd: Path, java: str, name: str, *arguments: str) -> Iterator[Path]:
     """Yields the file with what it says."""
     said = cwd / f"{name}.log"
-    options = "-Dspark.master.rest.enabled=false"  # its port is a fixed one
-    env = environment(**QUICK_START, JAVA_HOME=str(java_home), SPARK_LOCAL_IP="127.0.0.1", SPARK_MASTER_OPTS=options)
-    command = ["bash", str(SPARK_CLASS), f"org.apache.spark.deploy.{name}", "--host", "127.0.0.1", "--webui-port", "0"]
+    # From the archive of Spark's classes, if there is one, and so do the executors that the worker starts.
+    archive = archive_path(java)
+    home = archive_home(archive) if archive.exists() else Path(pyspark.__file__).parent
+    env = environment(
+        **QUICK_START,
+        JAVA_HOME=str(Path(java).parents[1]),
+        SPARK_HOME=str(home),
+        SPARK_LOCAL_IP="127.0.0.1",
+        SPARK_DAEMON_JAVA_OPTS=archive_options(java),
+        SPARK_MASTER_OPTS="-Dspark.master.rest.enabled=false",  # its port is a fixed one
+    )
+    command = [
+        "bash",
+        str(home / "bin" / "spark-class"),
+        f"org.apache.spark.deploy.{name}",
+        "--host",
+        "127.0.0.1",
+        "--webui-port",
+        "0",
+    ]
     with said.open("w") as log:
         process = subprocess.Popen([*command, *arguments], stdout=log, stderr=log, env=env, start_new_session=True)
     try:
