@@ -136,8 +136,6 @@ def progress(server: Server, header: dict[str, Any], body: bytes) -> Steps:
     """The progress of a group on each queue of this broker."""
     fields = {"consumerGroup": header["group"], **({"topic": header["topic"]} if header.get("topic") else {})}
     [answer] = yield [StockCall(RequestCode.GET_CONSUME_STATS, fields)]
-    if answer.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
-        raise GroupNotExist(f"group {header['group']!r} is not known here")
     known = by_queue(json_of(answer).get("offsetTable") or {})
     queues = sorted(known)
     ranges = yield from _ranges(header["group"], queues)

@@ -23,7 +23,6 @@ from rocketmq.outward.edge import Answered, Server, Steps, StockCall
 from rocketmq.outward.messages import record_of
 from rocketmq.popping import POLLING_TIMEOUT, POP_CK
 
-_POLLING_FULL = 209
 _OLDEST, _NEWEST = 0, 1
 _HANDLE_WORDS = 8
 _JOINTS = {"1": "_", "2": "+"}
@@ -52,8 +51,6 @@ def pop(server: Server, header: dict[str, Any], body: bytes) -> Steps:
         "order": bool(header.get("order")),
     }
     [answer] = yield [StockCall(RequestCode.POP_MESSAGE, fields)]
-    if answer.code == _POLLING_FULL:
-        return Answered({"remark": answer.remark or "too many pops are held"}, None, ResponseCode.POLLING_FULL)
     if answer.code in (ResponseCode.PULL_NOT_FOUND, POLLING_TIMEOUT):
         return Answered({}, None, ResponseCode.PULL_NOT_FOUND)
     said = Fields(good(answer).fields)

@@ -259,23 +259,23 @@ class Life:
         return (max([last, *first.values()]) - step.done_ns) / 1e9
 
     def order(self) -> Outcome:
-        """How many messages came before an earlier one of their queue, and how long a queue was with two members."""
+        """How many messages came before an earlier one of their queue, and how long a queue was with two members.
+
+        A call that takes a second is that of a stopped process: it does not run in that time.
+        """
         got = sorted(each for member in self.members for each in member.got)
         highest: dict[int, int] = {}
         busy: dict[int, Delivery] = {}
-        seen: set[tuple[int, int]] = set()
         late, both_ns = 0, 0
         for each in got:
-            if (each.queue, each.offset) not in seen:
-                late += each.offset < highest.get(each.queue, -1)
-            seen.add((each.queue, each.offset))
+            late += highest.get(each.queue, -1) + 1 < each.offset
             highest[each.queue] = max(each.offset, highest.get(each.queue, -1))
             before = busy.get(each.queue)
-            if before is not None and before.name != each.name and each.begin < before.end:
-                both_ns += before.end - each.begin
+            if before is not None and before.name != each.name and before.end - before.begin < 1e9:
+                both_ns += max(0, min(before.end, each.end) - each.begin)
             if before is None or each.end > before.end:
                 busy[each.queue] = each
-        return {"first deliveries out of order": str(late), "a queue with two members": f"{both_ns / 1e6:.0f} ms"}
+        return {"messages before an earlier one": str(late), "a queue with two members": f"{both_ns / 1e6:.0f} ms"}
 
 
 def _between(got: list[Delivery], begin_ns: int, end_ns: int) -> list[Delivery]:

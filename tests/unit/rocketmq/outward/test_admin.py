@@ -186,6 +186,26 @@ def test_a_reset_to_a_time_asks_where_that_is_and_a_dry_run_changes_nothing() ->
     assert body_of(command) == [[0, 20, 30, False, ""]]
 
 
+def test_a_reset_is_of_the_queues_that_are_named_only() -> None:
+    server = joined()
+    server.edge._server.cluster.has_topic("t", {"broker-a": 8})
+    header = {"group": "g", "topic": "t", "to": "earliest", "queue_ids": [6]}
+    [online] = server.ask(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)
+    server.say(online, 1)
+    assert {each.fields["queueId"] for each in server.asked} == {"6"}
+
+
+@pytest.mark.parametrize(("members", "committed", "known"), [(1, None, True), (0, None, False), (0, 7, True)])
+def test_a_group_is_known_by_its_members_or_by_its_offsets(members: int, committed: int | None, known: bool) -> None:
+    server = joined()
+    known_topic(server)
+    header = {"group": "g", "topic": "t", "to": "earliest", "dry_run": True}
+    [online] = server.ask(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)
+    server.say(online, 0 if members else 1, json.dumps({"consumerIdList": ["c"] * members}).encode())
+    [command] = ranged(server, 5, 50, committed)
+    assert command.header == {"known": known}
+
+
 def test_a_group_with_members_is_not_reset() -> None:
     server = joined()
     known_topic(server)
@@ -208,6 +228,8 @@ def test_messages_are_found_by_a_key_and_those_whose_hash_only_is_the_same_are_n
     [command] = server.say(call, body=body)
     assert command.header == {"next_before": -1}
     assert [len(row) for row in body_of(command)] == [4, 4]
+    [call] = server.ask(RequestCode.QUERY_MESSAGE, {"topic": "t", "key": "k1", "max_n": 64})
+    assert len(body_of(server.say(call, body=body)[0])) == 3
     [call] = server.ask(RequestCode.QUERY_MESSAGE, {"topic": "t", "key": "k1", "max_n": 2})
     assert body_of(server.say(call, 22)[0]) == []
 

@@ -49,6 +49,8 @@ def test_a_pop_says_what_the_member_subscribes_to_and_where_a_new_group_begins()
     for start, mode in ((None, "1"), ("LAST_OFFSET", "1"), ("FIRST_OFFSET", "0")):
         [call] = server.ask(RequestCode.POP_MESSAGE, {**POP, "consume_from": start})
         assert (call.fields["exp"], call.fields["initMode"], call.fields["queueId"]) == ("a || b", mode, "-1")
+    [call] = server.ask(RequestCode.POP_MESSAGE, {**POP, "order": True, "max_n": 64})
+    assert (call.fields["order"], call.fields["maxMsgNums"]) == ("true", "32")
 
 
 def test_a_message_is_acknowledged_by_the_words_that_its_pop_was_answered_with() -> None:
@@ -96,7 +98,7 @@ def test_a_pop_without_a_message_says_why(code: int, ours: int) -> None:
 
 def test_a_changed_invisible_time_makes_a_new_handle() -> None:
     server = joined()
-    [batch] = popped(server, stored(7))
+    [batch] = popped(server, stored(6), stored(7))
     header = {"group": "g", "topic": "t", "queue_id": 0, "offset": 7, "token": batch[2], "invisible_ms": 500}
     [call] = server.ask(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, header)
     assert (call.code, call.fields["invisibleTime"]) == (200053, "500")

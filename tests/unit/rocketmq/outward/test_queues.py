@@ -89,3 +89,22 @@ def test_a_broker_that_was_killed_and_forgot_commits_does_not_send_an_owner_back
     [commit] = server.ask(RequestCode.UNLOCK_BATCH_MQ, {"group": "g"}, [["t", 0, 25, 1]])
     server.say(commit)
     assert granted_at(server, 0) == 0, "who gave a queue up knows nothing of it"
+
+
+def test_who_was_refused_a_lock_forgets_its_own_commits_because_another_member_goes_on() -> None:
+    server = joined(ordered=True)
+
+    def lock(*granted: int) -> list[Any]:
+        [call] = server.ask(RequestCode.LOCK_BATCH_MQ, {"group": "g"}, [["t", 0]])
+        heard = server.say(call, body=locks(*granted))
+        if granted:
+            heard = server.say(server.asked[0], offset=3)
+        leases: Any = msgpack.unpackb(heard[0].body or b"")
+        return [row[3] for row in leases[0]]
+
+    assert lock(0) == [3]
+    [commit] = server.ask(RequestCode.UPDATE_CONSUMER_OFFSET, {"group": "g"}, [["t", 0, 20, 1]])
+    server.say(commit)
+    assert lock(0) == [20]
+    assert lock() == []
+    assert lock(0) == [3]

@@ -7,6 +7,7 @@ from typing import Any
 import msgpack
 import pytest
 
+from model.names import TEMPLATE_TOPIC, TRACE_TOPIC
 from remoting.request_code import RequestCode
 from rocketmq.frame import Frame
 from tests.unit.rocketmq.outward.test_edge import Server
@@ -36,3 +37,13 @@ def test_a_route_is_read_in_standard_json_and_as_old_servers_write_it(key: str) 
 def test_a_name_server_is_told_from_a_broker_by_what_it_knows(code: int, kind: str) -> None:
     server, call = asked(RequestCode.GET_SERVER_STATE, {})
     assert server.say(call, code)[0].header["kind"] == kind
+
+
+def test_the_topic_that_every_broker_here_has_is_the_template_there() -> None:
+    server, call = asked(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": TRACE_TOPIC})
+    assert call.fields["topic"] == TEMPLATE_TOPIC
+    queues = '[{"brokerName":"a","perm":7,"readQueueNums":4,"writeQueueNums":4}]'
+    body = f'{{"brokerDatas":[{{"brokerAddrs":{{"0":"h:1"}},"brokerName":"a"}}],"queueDatas":{queues}}}'
+    [command] = server.say(call, body=body.encode())
+    route: Any = msgpack.unpackb(command.body or b"")
+    assert route["topic"] == TRACE_TOPIC
