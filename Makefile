@@ -22,6 +22,8 @@ COMPAT_ARGS ?=
 INTEROP_ARGS ?=
 # For the torture in virtual time, e.g. make torture TORTURE_ARGS="--seed 7"
 TORTURE_ARGS ?=
+# For the soak with real processes, e.g. make soak SOAK_ARGS="--minutes 5 --rate 1000"
+SOAK_ARGS ?=
 # For the tests of the wheel: which to run, e.g. make wheel-test WHEEL_ARGS=tests/unit/client
 WHEEL_ARGS ?=
 
@@ -30,7 +32,7 @@ WHEEL_ARGS ?=
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test wheel-test console-test check bench peers compat interop crash torture mutants site release clean
+.PHONY: help setup demo test wheel-test console-test check bench peers compat interop crash torture soak mutants site release clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -79,9 +81,11 @@ interop: $(STAMP) ## run clients of RocketMQ on our brokers and on its own (INTE
 crash: $(STAMP) ## kill brokers under load 200 times, lose nothing (CRASH_ARGS="--kills 20 --seed 7")
 	@$(BIN)/rlab crash $(CRASH_ARGS)
 
-torture: $(STAMP) ## an hour of faults in virtual time, a minute of churn in real time (TORTURE_ARGS="--seed 7")
+torture: $(STAMP) ## an hour of faults in virtual time (TORTURE_ARGS="--seed 7")
 	@$(BIN)/rlab sim --kind torture $(TORTURE_ARGS)
-	@RLAB_TORTURE_S=60 $(BIN)/python -m pytest -q -s tests/tcp/test_levels.py
+
+soak: $(STAMP) ## half an hour of load and kills with real processes (SOAK_ARGS="--minutes 5 --rate 1000")
+	@$(BIN)/python -m tests.process.soak.run $(SOAK_ARGS)
 
 mutants: $(STAMP) ## plant bugs in the shipped code, and let simulated runs find each (some 10 minutes)
 	@$(BIN)/python -m tests.simulation.mutants

@@ -134,7 +134,7 @@ class RemotePart:
         """Release it."""
 
 
-class _ProcessPart(RemotePart):
+class ProcessPart(RemotePart):
     """A part in a process of its own."""
 
     def __init__(self, number: int, process: Process, sink: SwarmSink) -> None:
@@ -144,15 +144,19 @@ class _ProcessPart(RemotePart):
         self.process = process
 
     async def wait(self) -> None:
+        """See `RemotePart`."""
         await self.process.wait()
 
     def reason(self) -> str:
+        """See `RemotePart`."""
         return f"exit code {self.process.returncode}"
 
     async def stop(self) -> None:
+        """See `RemotePart`."""
         self.process.kill()
 
     async def close(self) -> None:
+        """See `RemotePart`."""
         await self.process.aclose()
 
 
@@ -210,4 +214,4 @@ async def _all_joined(parts: list[RemotePart]) -> None:
 
 async def _processes(parts: list[SwarmOptions], sink: SwarmSink, tasks: TaskGroup) -> AsyncGenerator[RemotePart]:
     for number in range(1, len(parts) + 1):
-        yield _ProcessPart(number, await spawn([*MODULE, "cli.swarm.worker"]), sink)
+        yield ProcessPart(number, await spawn([*MODULE, "cli.swarm.worker"]), sink)

@@ -23,8 +23,10 @@ from simulation.swarm.swarm import Swarm, SwarmOptions, run_swarm
 FLUSH_INTERVAL_S = 0.05
 
 
-async def work(stdin: int = 0, stdout: int = 1) -> None:
+async def work(stdin: int = 0, stdout: int = 1, bunch: Bunch | None = None) -> None:
     """Run a part of a swarm until the end of the input, with descriptors for commands and for lines.
+
+    `bunch` collects what it reports.
 
     Raises:
         ConnectFailed: no name server answers.
@@ -37,7 +39,7 @@ async def work(stdin: int = 0, stdout: int = 1) -> None:
         break
     else:
         return
-    bunch = Bunch()
+    bunch = bunch or Bunch()
     async with background_tasks() as tasks:
         tasks.start_soon(_flush_regularly, bunch, stdout)
         async with run_swarm(options, bunch) as swarm:

@@ -14,7 +14,15 @@ from client.instance.events import QueueEvents, report_undecodable
 from client.instance.instance import ClientInstance
 from client.pull.owned_queue import OwnedQueue
 from model.decode import Undecodable, decode_messages
-from model.errors import LeaseLost, NetworkError, NoPermission, RlabError, SystemBusy
+from model.errors import (
+    ConfigError,
+    LeaseLost,
+    NetworkError,
+    NoPermission,
+    NotAuthenticated,
+    RlabError,
+    SystemBusy,
+)
 from model.events import EventKind
 from model.limits import (
     CONNECT_TIMEOUT_S,
@@ -98,7 +106,8 @@ class PullLoop:
                     token = owned.token
                     answer = await self._pull(asked)
                     go_on = answer is None or await self._take(answer, token, asked)
-                except (NetworkError, RecordCorrupt) as error:
+                except (NetworkError, RecordCorrupt, NotAuthenticated, ConfigError) as error:
+                    # The last two are of a new connection: a key or a certificate is being changed, here or there.
                     level = logging.DEBUG if isinstance(error, NetworkError) else logging.WARNING
                     logger.log(level, "%s: pull of %s: %s", self._instance.client_id, owned.queue, error)
                     owned.sent_commit = 0  # it may not have arrived

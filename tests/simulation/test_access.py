@@ -154,6 +154,27 @@ def test_a_policy_that_takes_a_right_or_a_key_holds_at_once_for_those_who_are_co
     simulate(scenario, brokers=1, **WITH_MALLORY)
 
 
+def test_a_consumer_whose_key_is_refused_for_a_while_goes_on_when_it_is_taken_again(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        cluster.client_options["key"] = CLIENT_KEY
+        await cluster.create_topic("orders", queues=2)
+        consumer = await cluster.start_consumer("billing", "orders")
+        await cluster.wait_converged(0.5)
+        gate = cluster.brokers["broker-a"].running.server.gate
+        assert gate is not None
+        policy = SERVER_ACCESS["access"]
+        gate.apply({name: user for name, user in policy.items() if name != CLIENT_KEY.user})
+        await anyio.sleep(30)
+        gate.apply(policy)
+        await anyio.sleep(20)
+        producer = await cluster.start_producer()
+        await producer.send("orders", b"after it")
+        await anyio.sleep(2)
+        assert consumer.bodies == [b"after it"]
+
+    simulate(scenario, brokers=1, **SERVER_ACCESS)
+
+
 def test_a_user_beyond_its_quota_is_asked_to_wait_and_others_are_not(simulate: Simulate) -> None:
     quota = made_user("mallory", replace(MALLORY.rights, requests_per_s=5.0))
 

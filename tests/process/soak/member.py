@@ -1,0 +1,39 @@
+"""A member of the soak in a process of its own, which may be killed at any moment.
+
+It is a part of a swarm (`cli/swarm/worker.py`) that reports each message before its listener returns. So what it may
+have committed is known when it is killed, and the books need no allowance for it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from functools import partial
+
+import typer
+
+from cli.runtime import run
+from cli.swarm.wire import Bunch
+from cli.swarm.worker import work
+
+
+class PromptBunch(Bunch):
+    """Writes a line for each message as it comes."""
+
+    def received(self, producer: int, number: int) -> None:
+        super().received(producer, number)
+        line = self.take_line()
+        while line:
+            line = line[os.write(1, line) :]
+
+
+def main() -> None:
+    """Entry point of the process."""
+    try:
+        run(partial(work, bunch=PromptBunch()), endless=True)
+    except typer.Exit as error:
+        sys.exit(error.exit_code)
+
+
+if __name__ == "__main__":
+    main()

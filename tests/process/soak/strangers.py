@@ -1,0 +1,39 @@
+"""Strangers that bother a server: they connect, say something senseless or nothing, and are gone."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from contextlib import suppress
+
+from remoting.address import parse_address
+
+NONSENSE = [b"", b"\x00\x00\x00\x20half a frame", b"GET / HTTP/1.1\r\n\r\n", b"\xff" * 64, b"\x00"]
+"""What strangers say."""
+TIMEOUT_S = 120.0
+"""A machine may be busy with other things."""
+
+
+def bother(address: str, tls: ssl.SSLContext) -> None:
+    """Connect, and go: at once, in the middle of a frame, or after nonsense; some make a TLS connection before.
+
+    The last ones wait until the server has ended the connection, too. It comes to strangers in turn, so it has done
+    with all of them then; one that is slow for a moment would still have some, and the next sample would count them.
+    """
+    for said in NONSENSE * 4:
+        with _stranger(address) as stranger:
+            stranger.sendall(said)
+    for said in NONSENSE:
+        with _stranger(address) as stranger, suppress(ConnectionResetError):  # it need not read all that was said
+            stranger.sendall(said)
+            stranger.shutdown(socket.SHUT_WR)
+            while stranger.recv(4096):
+                pass
+    with _stranger(address) as stranger, tls.wrap_socket(stranger) as secured:
+        secured.sendall(NONSENSE[2])
+        while secured.recv(4096):  # what is wrong with a frame is said before the end
+            pass
+
+
+def _stranger(address: str) -> socket.socket:
+    return socket.create_connection(parse_address(address), timeout=TIMEOUT_S)
