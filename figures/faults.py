@@ -4,17 +4,21 @@
     for event in in_order(events):
         faults.feed(event)
     faults.rows            kill broker-a, at broker-a, from 12.0 s to 14.5 s
+    faults.closed_ms("broker-a", ("c1",), 10_000, 20_000)     2,500: so long c1 could not reach it, on purpose
 
 Each server at which a fault is begun tells of it, with the first one as its cause: that is one fault here.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from model.events import Event, EventKind
 
 KINDS = frozenset({EventKind.FAULT_BEGAN, EventKind.FAULT_DONE, EventKind.FAULT_HEALED})
+_CLOSING = ("drop", "half_open", "kill", "partition", "pause", "refuse", "stop")
+"""What closes a path between a client and a broker for as long as it lasts, unless it is done to one request only."""
 MAX_ROWS = 1_000
 """FaultHistory that are kept: whoever reads such a list reads less. Further ones are counted."""
 
@@ -66,6 +70,19 @@ class FaultHistory:
             else:
                 self._over(row, event.broker, event.t_ms)
 
+    def closed_ms(self, group: str, broker: str, clients: Collection[str], from_ms: float, to_ms: float) -> float:
+        """For how much of this time the path of one of these members to a broker was closed on purpose."""
+        spans = sorted(
+            (max(from_ms, row.began_ms), to_ms if row.over_ms is None else min(to_ms, row.over_ms))
+            for row in self.rows
+            if row.group in ("", group) and broker in row.at and _closes(row, clients)
+        )
+        closed_ms, until_ms = 0.0, from_ms
+        for began_ms, over_ms in spans:
+            closed_ms += max(0.0, over_ms - max(began_ms, until_ms))
+            until_ms = max(until_ms, over_ms)
+        return closed_ms
+
     def _begun(self, event: Event) -> None:
         row = self._by_id.get(event.cause)
         if row is not None:
@@ -97,6 +114,15 @@ class FaultHistory:
             del running[broker]
             if not running:
                 row.over_ms = t_ms
+
+
+def _closes(row: FaultRow, clients: Collection[str]) -> bool:
+    """Whether a fault closes the path of one of these clients; one that chooses none is done to all."""
+    words = row.fault.split(" ")
+    if words[0] not in _CLOSING or any(word.startswith("code=") for word in words):
+        return False
+    chosen = any(word.startswith(("client=", "peer=")) for word in words)
+    return not chosen or any({client, *client.rpartition("@")} & {*row.clients} for client in clients)
 
 
 def in_words(row: FaultRow, began_ms: float) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,14 +11,21 @@ import typer
 
 from cli.group.why import Trace
 from cli.options import DEFAULT_NAME_SERVER, Config, GroupName, Json, NameServers
-from cli.output import document, print_json, print_line, print_table
+from cli.output import document, print_json, print_line, print_note, print_table
 from cli.runtime import run
 from model.errors import QueryNotFound
+from model.names import is_retry_topic
 
 if TYPE_CHECKING:
+    from client.admin.admin import Admin
     from figures.records import Rebalance
     from figures.why.moves import QueueMove
     from model.events import Event
+
+CAUSES_MS = 60_000.0
+"""So far back a trace that is watched is read first: the cause of the next move may have happened already."""
+NO_MESSAGE_MS = 2_000.0
+"""A move is told so long after it although its queue has no message yet."""
 
 
 def register(app: typer.Typer) -> None:
@@ -108,22 +117,52 @@ def watch(
 
     Example: rlab group watch billing
     """
-    run(lambda: _watch(group, namesrv, as_json=json), endless=True)
+
+    async def main() -> None:
+        from client.admin.admin import Admin
+
+        async with Admin(namesrv) as admin:
+            async for move in watched(admin, group, time.time() * 1000 - CAUSES_MS, print_note):
+                if json:
+                    from cli.group.why import move_document
+
+                    print_json(move_document(move))
+                else:
+                    print_line(move_line(move))
+
+    run(main, endless=True)
 
 
-async def _watch(group: str, name_servers: str, *, as_json: bool) -> None:
-    from cli.trace.events import read_topic
+async def watched(admin: Admin, group: str, since_ms: float, say: Callable[[str], object]) -> AsyncIterator[QueueMove]:
+    """The moves of a group from now on; their causes are searched since the given time.
+
+    Raises:
+        GroupNotExist: no broker knows it.
+        TopicNotExist: no broker keeps a trace.
+        RlabError: the cluster does not answer.
+
+    Cancellation: harmless.
+    """
+    from cli.trace.events import check_trace, follow_topic
     from figures.why.moves import MoveTracker
 
+    await check_trace(admin)
+    info = await admin.group(group)
+    queues = [row for row in info.queues if not is_retry_topic(row.queue.topic)]
+    say(f"watching {group}: {len(info.members)} members, {len(queues)} queues")
     tracker = MoveTracker(group)
-    async for event in read_topic(name_servers, follow=True):
-        for move in tracker.take(event):
-            if as_json:
-                from cli.group.why import move_document
-
-                print_json(move_document(move))
-            else:
-                print_line(move_line(move))
+    for row in queues:
+        if row.owner is not None:
+            tracker.owned(row.queue, row.owner)
+    before = True
+    async for known_ms, events in follow_topic(admin, since_ms):
+        moves = [move for event in events for move in tracker.take(event)]
+        if before:
+            tracker.finish()  # what was under way is told by now, and is no news
+            before = False
+            continue
+        for move in (*moves, *tracker.finish(known_ms - NO_MESSAGE_MS)):
+            yield move
 
 
 def move_line(move: QueueMove) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import math
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
@@ -12,6 +14,7 @@ import anyio
 from client.admin.admin import Admin
 from client.admin.requests import pull_once
 from figures.history.reading import BadLine, Sorter, events_of, in_order
+from figures.records import order_of
 from model.errors import ConfigError, TopicNotExist
 from model.events import Event
 from model.limits import MAX_PULL_BATCH
@@ -80,35 +83,53 @@ def _lines_of(path: Path, skipped: Skipped) -> Iterator[Event]:
             yield from events_of(lines, skipped.take)
 
 
-async def read_topic(name_servers: str, *, follow: bool = False) -> AsyncIterator[Event]:
-    """Read what SYS_TRACE has now, in order; with `follow`, also what comes later, until it is closed.
+async def check_trace(admin: Admin) -> None:
+    """Check that some broker keeps a trace.
 
     Raises:
-        TopicNotExist: no broker keeps a trace.
+        TopicNotExist: none does.
         RlabError: the cluster does not answer.
 
     Cancellation: harmless.
     """
+    try:
+        await admin.route(TRACE_TOPIC)
+    except TopicNotExist as error:
+        raise TopicNotExist(f"{error}: its brokers keep no trace, or were started with --no-trace-topic") from error
+
+
+async def read_topic(name_servers: str) -> AsyncIterator[Event]:
+    """Read what SYS_TRACE has now, in order. Raises: see `check_trace`. Cancellation: harmless."""
     async with Admin(name_servers) as admin, RemotingClient() as remoting:
-        try:
-            await admin.route(TRACE_TOPIC)
-        except TopicNotExist as error:
-            raise TopicNotExist(f"{error}: its brokers keep no trace, or were started with --no-trace-topic") from error
-        queues = await _queues(admin)
+        await check_trace(admin)
         sorter = Sorter()
-        while True:
-            async for event in _pull_all(remoting, queues):
-                for due in sorter.take(event):
-                    yield due
-            if not follow:
-                for due in sorter.rest():
-                    yield due
-                return
-            newest = max((queue.newest_ms for queue in queues), default=0.0)
-            for due in sorter.older_than(newest - SETTLE_MS):
+        async for event in _pull_all(remoting, await _queues(admin)):
+            for due in sorter.take(event):
                 yield due
-            await anyio.sleep(FOLLOW_S)
-            await _see_ends(admin, queues)
+        for due in sorter.rest():
+            yield due
+
+
+async def follow_topic(admin: Admin, since_ms: float) -> AsyncIterator[tuple[float, list[Event]]]:
+    """Read what SYS_TRACE has since a time, and then what comes, in order, until it is closed.
+
+    The first list is all that is there, and those after it are what has come since, each with the time up to which the
+    events are known. Raises: see `TraceReader.read`. Cancellation: harmless.
+    """
+    loop, reader, sorter, ahead_ms = asyncio.get_running_loop(), admin.trace(since_ms), Sorter(), -math.inf
+    found: list[Event] = []
+    while more := await reader.read():
+        found += more
+    yield -math.inf, sorted(found, key=order_of)
+    while True:
+        await anyio.sleep(FOLLOW_S)
+        now_ms = loop.time() * 1000
+        due: list[Event] = []
+        for event in await reader.read():
+            ahead_ms = max(ahead_ms, event.t_ms - now_ms)
+            due += sorter.take(event)
+        known_ms = now_ms + ahead_ms - SETTLE_MS
+        yield known_ms, due + sorter.older_than(known_ms)
 
 
 @dataclass(slots=True)
@@ -131,13 +152,6 @@ async def _queues(admin: Admin) -> list[_TraceQueue]:
             queue = MessageQueue(TRACE_TOPIC, broker.broker_name, queue_id)
             found.append(_TraceQueue(queue, info.address, offsets.min_offset, offsets.max_offset))
     return found
-
-
-async def _see_ends(admin: Admin, queues: list[_TraceQueue]) -> None:
-    for known in await _queues(admin):
-        for queue in queues:
-            if queue.queue == known.queue:
-                queue.end = known.end
 
 
 async def _pull_all(remoting: RemotingClient, queues: list[_TraceQueue]) -> AsyncIterator[Event]:

@@ -110,11 +110,12 @@ class GroupViews:
 
     def member_list_brokers(self, topics: Iterable[str]) -> list[str]:
         """Addresses of the brokers that serve any of the topics, in the order in which members ask them."""
-        # Retry topics do not count, because a broker may have one although it serves no topic of the group; but after
-        # its last unsubscribe a member has nothing else, and must still learn that its target is empty.
+        # Retry topics do not count, because a broker may have one although it serves no topic of the group. But after
+        # its last unsubscribe a member has nothing else, and must still learn that its target is empty; and where its
+        # topics do not exist, or no more, what failed before is in the retry topic and has to be read.
         serving = {topic: self._routes.brokers_of(topic) for topic in topics}
         names = {name for topic, brokers in serving.items() if not is_retry_topic(topic) for name in brokers}
-        if not names and all(is_retry_topic(topic) for topic in serving):
+        if not names:
             names = {name for brokers in serving.values() for name in brokers}
         addresses = [self._routes.address_of(name) for name in sorted(names)]
         return [address for address in addresses if address is not None]

@@ -42,9 +42,11 @@ _OF_TOPICS = frozenset({EventKind.MEMBER_JOIN, EventKind.SUBSCRIPTION_CHANGE})
 class _Group:
     """The rules of one group; what an event concerns is found by its kind, once, because a trace has millions."""
 
-    def __init__(self, name: str, changes: Changes, limits: HistoryLimits, evidence: Evidence) -> None:
+    def __init__(
+        self, name: str, changes: Changes, limits: HistoryLimits, evidence: Evidence, faults: FaultHistory
+    ) -> None:
         self.figures = GroupFigures(name, changes)
-        self.owners = OwnerRules(self.figures, limits, evidence)
+        self.owners = OwnerRules(self.figures, limits, evidence, faults)
         self.offsets = OffsetRules(evidence)
         self.passes = PassRules(limits, evidence)
         self.leased = True  # False for members that read without leases: broadcasting, or queues that they chose
@@ -152,7 +154,7 @@ class HistoryCheck:
             known.world_changed(event)
 
     def _begin(self, name: str) -> _Group:
-        group = self._groups[name] = _Group(name, self._changes, self._limits, self._evidence)
+        group = self._groups[name] = _Group(name, self._changes, self._limits, self._evidence, self._faults)
         for event in self._world:
             group.world_changed(event)
         return group

@@ -1,10 +1,12 @@
 """Rules about the owners of queues: two of them, none, moves without a cause, queues that flap. Pure.
 
 Who owns a queue, and since when it has no owner, is what `figures/queue.py` says. A broker's own leases are stricter:
-one that is granted while another member holds it is wrong at once, whatever the clocks of the members say.
+one that is granted while another member holds it is wrong at once, whatever the clocks of the members say. The time in
+which the path of its owners to its broker was closed on purpose does not count as time without one.
 
     c1 QUEUE_ACQUIRED q0, c2 QUEUE_ACQUIRED q0 90 ms later, c1 QUEUE_DROPPED q0 250 ms later      double-owner, 160 ms
     c1 QUEUE_DROPPED q0, 40 s pass, c2 QUEUE_ACQUIRED q0                                          orphan, 40 s
+    LOCK_EXPIRED q0 of c1, 40 s pass, LOCK_GRANTED q0 to c1, who never dropped it                 orphan, 40 s
     LOCK_GRANTED q0 to c1, LOCK_GRANTED q0 to c2                                                  double-owner
 """
 
@@ -14,10 +16,12 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from figures.faults import FaultHistory
 from figures.group import GroupFigures
 from figures.history.evidence import Evidence
 from figures.history.limits import HistoryLimits
 from figures.history.verdict import Rule
+from figures.queue import Tenure
 from model.events import Event, EventKind
 from model.limits import MAX_KNOWN_CHANGES, RUN_SEQS
 from model.message_queue import MessageQueue
@@ -68,6 +72,7 @@ class _Queue:
     acquired: dict[str, Event] = field(default_factory=dict)  # client -> how it got the queue, until it drops it
     last: Event | None = None  # the last acquisition
     ended: Event | None = None  # how the last ownership ended
+    newest: Tenure | None = None  # the ownership that began last
     double_ms: float | None = None  # since when it has two owners
     told: bool = False  # an anomaly about the present state was added
     restless: deque[Event] = field(default_factory=lambda: deque(maxlen=MAX_ACTS))
@@ -76,8 +81,9 @@ class _Queue:
 class OwnerRules:
     """The rules for one group; `take` gets each event after the figures have."""
 
-    def __init__(self, figures: GroupFigures, limits: HistoryLimits, evidence: Evidence) -> None:
+    def __init__(self, figures: GroupFigures, limits: HistoryLimits, evidence: Evidence, faults: FaultHistory) -> None:
         self._figures = figures
+        self._faults = faults
         self._limits = limits
         self._evidence = evidence
         self._queues: dict[MessageQueue, _Queue] = {}
@@ -215,14 +221,19 @@ class OwnerRules:
         elif queue.double_ms is not None:
             self._two_owners(queue, event, event.t_ms)
             queue.double_ms = None
-        if event.kind == EventKind.QUEUE_ACQUIRED and owners and owners[-1].owner == event.client:
-            self._check_orphan(queue, event, owners[-1].orphan_ms)
+        if owners and owners[-1] is not queue.newest and owners[-1].owner == event.client:
+            queue.newest = newest = owners[-1]  # acquired, or granted again to a member that never dropped it
+            if self._is_orphan(queue, event, newest.orphan_ms, newest.from_ms):
+                text = f"{_named(event)} had no owner for {_seconds(newest.orphan_ms)}, until {newest.owner} got it."
+                self._evidence.add(Rule.ORPHAN, event, text, [*self._before(queue, event), event])
         queue.told = queue.told and len(owners) > 1
 
-    def _check_orphan(self, queue: _Queue, event: Event, orphan_ms: float) -> None:
-        if orphan_ms > self._limits.orphan_ms:
-            text = f"{_named(event)} had no owner for {_seconds(orphan_ms)}, until {event.client} got it."
-            self._evidence.add(Rule.ORPHAN, event, text, [*self._before(queue, event), event])
+    def _is_orphan(self, queue: _Queue, event: Event, orphan_ms: float, now_ms: float) -> bool:
+        if orphan_ms <= self._limits.orphan_ms:
+            return False
+        clients = [each.client for each in (queue.ended, queue.last, event) if each is not None]
+        closed_ms = self._faults.closed_ms(event.group, event.broker, clients, now_ms - orphan_ms, now_ms)
+        return orphan_ms - closed_ms > self._limits.orphan_ms
 
     def _two_owners(self, queue: _Queue, event: Event, now_ms: float) -> None:
         assert queue.double_ms is not None, "it has two owners"
@@ -250,7 +261,7 @@ class OwnerRules:
             if queue.double_ms is not None and len(found.owners) > 1:
                 self._two_owners(queue, last, now_ms)
             orphan_ms = found.orphaned_ms(now_ms)
-            if not found.owners and found.orphan_since is not None and orphan_ms > self._limits.orphan_ms:
+            if not found.owners and found.orphan_since is not None and self._is_orphan(queue, last, orphan_ms, now_ms):
                 text = f"{_named(last)} has had no owner for {_seconds(orphan_ms)}, and has none at the end."
                 self._evidence.add(Rule.ORPHAN, last, text, [*self._before(queue, last)], t_ms=now_ms)
 

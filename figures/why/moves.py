@@ -14,6 +14,7 @@ whole time exactly: from the change of the world to the first message, or to the
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from dataclasses import dataclass
 from enum import StrEnum
@@ -147,6 +148,10 @@ class MoveTracker:
         self._queues: dict[MessageQueue, _Queue] = {}
         self._last: OrderedDict[MessageQueue, QueueMove] = OrderedDict()
 
+    def owned(self, queue: MessageQueue, client: str) -> None:
+        """Know who owns a queue before the first event of it."""
+        self._queues.setdefault(queue, _Queue()).owner = client
+
     def take(self, event: Event) -> list[QueueMove]:
         """Take an event in order; returns the moves of which nothing more can be told."""
         if event.kind not in MOVE_KINDS or event.group not in ("", self._group):
@@ -267,9 +272,13 @@ class MoveTracker:
             found[MoveStep.VERSION] = None  # the change is that of the group itself
         return {step: event for step, event in found.items() if event is not None}
 
-    def finish(self) -> list[QueueMove]:
-        """Return the moves that were not told yet, as far as they are known."""
-        return [self._tell(name, queue) for name, queue in self._queues.items() if queue.acquired is not None]
+    def finish(self, until_ms: float = math.inf) -> list[QueueMove]:
+        """Return the moves up to a time that were not told yet, as far as they are known."""
+        return [
+            self._tell(name, queue)
+            for name, queue in self._queues.items()
+            if queue.acquired is not None and queue.acquired.t_ms <= until_ms
+        ]
 
     def under_way(self) -> list[QueueMove]:
         """The moves whose new owner has no message yet, as far as they are known; they are told once more later."""

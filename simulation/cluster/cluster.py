@@ -105,8 +105,7 @@ class SimulatedCluster:
         self.keeps_events = True  # whether `events` is filled; long runs watch them and keep none
         self._broker_options, self.producers = broker_options, list[SimulatedProducer]()
         self._strategies: dict[str, AllocateMessageQueueStrategy] = {}
-        self._clients = 0
-        self._stack = AsyncExitStack()
+        self._clients, self._stack = 0, AsyncExitStack()
         self._tasks: TaskGroup
         self._admin = RemotingClient(rng=Random(f"admin {simulation.seed}"), key=broker_options.get("key"))
 
@@ -157,7 +156,7 @@ class SimulatedCluster:
             NAME_SERVER_PORT,
             lambda sink: run_name_server(config),
             data_dir=None,
-            sink=self._note,
+            sink=self.note,
         )
 
     async def add_broker(self, name: str) -> None:
@@ -182,7 +181,7 @@ class SimulatedCluster:
             return run_broker(config)
 
         server: SimulatedServer[RunningBroker] = SimulatedServer(
-            self.simulation, self._tasks, name, BROKER_PORT, open_broker, data_dir=data_dir, sink=self._note
+            self.simulation, self._tasks, name, BROKER_PORT, open_broker, data_dir=data_dir, sink=self.note
         )
         self.brokers[name] = server
         await server.start()
@@ -204,7 +203,7 @@ class SimulatedCluster:
         host = options.pop("host", f"{kind}{self._clients}")
         made = {
             "clock_ms": self.clock_of(host),
-            "event_sink": self._note,
+            "event_sink": self.note,
             "rng": Random(f"{host} {self._clients} {self.simulation.seed}"),
             "trace": False,
             # The default holds the process id, and clients of all hosts share the registry of one real process.
@@ -377,7 +376,8 @@ class SimulatedCluster:
 
     # --- what happened -----------------------------------------------------------------------------------------------
 
-    def _note(self, event: Event) -> None:
+    def note(self, event: Event) -> None:
+        """Take an event of a node, or of who does something to the cluster."""
         if self.keeps_events:
             self.events.append(event)
         for watcher in self.watchers:

@@ -6,6 +6,7 @@ does with a crash elsewhere. A step that cannot be done, because for instance a 
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -17,17 +18,18 @@ from anyio.abc import TaskGroup
 
 from broker.durability.metadata import FILE_NAME
 from model.errors import RlabError
+from model.events import Event, EventKind
 from remoting.request_code import RequestCode
 from simulation.cluster.clients import SimulatedMember
 from simulation.cluster.cluster import SimulatedCluster
 from simulation.cluster.servers import SimulatedServer
-from simulation.engine.judge import Judge
 from simulation.engine.load import SimulatedLoad
-from simulation.engine.programme import Programme, Step
+from simulation.engine.programme import Step
 from simulation.faults.damage import damage_file
 from simulation.faults.full_disk import FailingDisks, FillingDisks
 from simulation.faults.request_filters import RequestFilters
 from simulation.kernel.network import Fault
+from simulation.kernel.run import EPOCH_MS
 
 
 class Acts:
@@ -35,22 +37,21 @@ class Acts:
 
     def __init__(
         self,
-        programme: Programme,
         cluster: SimulatedCluster,
         load: SimulatedLoad,
-        judge: Judge,
         disks: FillingDisks | FailingDisks,
         filters: RequestFilters,
         tasks: TaskGroup,
     ) -> None:
         self.done: Counter[str] = Counter()  # verb -> how often it was done
         self.left_out: Counter[str] = Counter()  # verb -> how often it could not be done
-        self._cluster, self._load, self._judge, self._disks, self._filters = cluster, load, judge, disks, filters
+        self._cluster, self._load, self._disks, self._filters = cluster, load, disks, filters
         self._network, self._random = cluster.simulation.network, cluster.simulation.random
         self._tasks = tasks
         self._data_dir = cluster.data_dir
         self._busy: defaultdict[str, anyio.Lock] = defaultdict(anyio.Lock)
         self._under_way = 0
+        self._told = 0
         self._faults: list[Fault] = []
         self._twins: dict[str, SimulatedMember] = {}
         self._healed = anyio.Event()
@@ -127,6 +128,14 @@ class Acts:
 
         self._tasks.start_soon(wait)
 
+    def _tell(self, kind: EventKind, broker: str, detail: str, *, client: str = "", cause: str = "") -> str:
+        """Tell what no node can know: that it was killed, or that its silence is meant; returns the event's id."""
+        self._told += 1
+        now_ms = EPOCH_MS + round(self._cluster.simulation.loop.time() * 1000)
+        told = Event(now_ms, "simulation", self._told, kind, cause, broker=broker, client=client, detail=detail)
+        self._cluster.note(told)
+        return told.id
+
     # --- processes ---------------------------------------------------------------------------------------------------
 
     async def _start(self, step: Step) -> bool:
@@ -152,7 +161,7 @@ class Acts:
             if not server.process:
                 return False
             if crash:
-                self._judge.killed(who)
+                self._tell(EventKind.BROKER_DOWN, who, "killed")
             await (server.crash() if crash else server.stop())
         elif who in load.producers:
             if load.producers[who] is None:
@@ -227,7 +236,18 @@ class Acts:
         return self._network.cut(step.who, step.to or None) > 0
 
     async def _partition(self, step: Step) -> bool:
+        servers = self._cluster.brokers
+        for client, broker in ((step.who, step.to), (step.to, step.who)):
+            if client in self._load.members and broker in servers:
+                self._tasks.start_soon(self._declare, client, broker, step.for_s or math.inf)
         return self._until(step, self._network.partition(step.who, step.to, one_way=step.one_way))
+
+    async def _declare(self, client: str, broker: str, for_s: float) -> None:
+        """Tell that a path is closed: other brokers know the member, so it is assigned queues that it cannot have."""
+        path = {"broker": broker, "detail": f"partition client={client}", "client": client}
+        began = self._tell(EventKind.FAULT_BEGAN, **path)
+        await self._rest(for_s)
+        self._tell(EventKind.FAULT_HEALED, **path, cause=began)
 
     async def _delay(self, step: Step) -> bool:
         return self._until(step, self._network.set_latency(step.who, step.to, step.by_s, one_way=step.one_way))
@@ -291,7 +311,7 @@ class Acts:
         if not server.process:
             return False
         assert isinstance(disks, FailingDisks), "a programme with power cuts has disks that lose what is not synced"
-        self._judge.killed(step.who)
+        self._tell(EventKind.BROKER_DOWN, step.who, "killed")
         await server.crash(lambda directory, survivor: disks.cut(directory, survivor, self._random))
         disks.forget(self._data_dir / step.who)
         await self._rest(step.for_s)

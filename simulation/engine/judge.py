@@ -66,7 +66,6 @@ class Judge:
     def __init__(self, programme: Programme, now_ms: Callable[[], float]) -> None:
         self.sent = self.failed_sends = self.deliveries = self.dead_letters = 0
         self.pops = {group.name: PopCheck() for group in programme.group if group.mode == "pop"}
-        self._kills = 0
         self._wait_ms = programme.promise.wait_s * 1000
         self._waiting: dict[Sent, float] = {}  # when each was acknowledged, if waits are judged
         self._begun: dict[tuple[str, Sent], None] = {}  # group and message, of first calls
@@ -91,19 +90,12 @@ class Judge:
     # --- what happens ------------------------------------------------------------------------------------------------
 
     def event(self, event: Event) -> None:
-        """Record an event of a broker or client."""
+        """Record an event of a broker or client, or of the engine itself."""
         true = event._replace(t_ms=self._now_ms()) if self._skewed else event
         self._check.feed(true)
         if event.queue_id >= 0 and event.kind in _OF_OWNERS:
             queue = MessageQueue(event.topic, event.broker, event.queue_id)
             self._recent.setdefault(queue, deque(maxlen=_WITNESS)).append(true)
-
-    def killed(self, broker: str) -> None:
-        """Record that the process of a broker was killed, which it cannot tell itself."""
-        self._kills += 1
-        self._check.feed(
-            Event(self._now_ms(), "simulation", self._kills, EventKind.BROKER_DOWN, broker=broker, detail="killed")
-        )
 
     def acknowledged(self, message: Sent, body: bytes, queue: MessageQueue, offset: int, key: str) -> None:
         """Record that a broker acknowledged a message; the offset of a delayed one is not known yet."""

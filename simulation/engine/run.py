@@ -218,7 +218,7 @@ class _Run:
                 for topic in programme.topic:
                     await self.cluster.create_topic(topic.name, queues=topic.queues)
                 load = SimulatedLoad(programme, self.cluster, self.judge, tasks)
-                acts = Acts(programme, self.cluster, load, self.judge, self.disks, filters, tasks)
+                acts = Acts(self.cluster, load, self.disks, filters, tasks)
                 await load.start()
                 if self.judge.pops:
                     tasks.start_soon(watch_brokers, self.cluster, self.judge.pops)

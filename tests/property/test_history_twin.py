@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from figures.history.check import HistoryCheck
@@ -17,6 +17,7 @@ from model.message_queue import MessageQueue
 E = EventKind
 QUEUE = MessageQueue("t", "b", 0)
 CLIENTS = st.sampled_from(["c1", "c2", "c3"])
+OF_OWNERS = st.sampled_from([E.LOCK_GRANTED, E.LOCK_EXPIRED, E.QUEUE_ACQUIRED, E.QUEUE_DROPPED])
 OF_QUEUE = st.sampled_from(
     [
         E.LOCK_GRANTED,
@@ -34,8 +35,8 @@ OWNED = (E.QUEUE_ACQUIRED, E.MESSAGES_HANDED_OUT)
 ENDS = (E.QUEUE_DROPPED, E.LOCK_EXPIRED)
 
 
-def found_by_check(events: Sequence[Event]) -> set[Rule]:
-    check = HistoryCheck(HistoryLimits(complete=True, drained=True, double_owner_ms=1e9, orphan_ms=1e9))
+def found_by_check(events: Sequence[Event], orphan_ms: float = 1e9) -> set[Rule]:
+    check = HistoryCheck(HistoryLimits(complete=True, drained=True, double_owner_ms=1e9, orphan_ms=orphan_ms))
     for event in events:
         check.feed(event)
     return {anomaly.rule for anomaly in check.finish().anomalies}
@@ -45,8 +46,11 @@ def found_by_check(events: Sequence[Event]) -> set[Rule]:
 
 
 @st.composite
-def queue_histories(draw: st.DrawFn) -> list[Event]:
-    steps = draw(st.lists(st.tuples(OF_QUEUE, CLIENTS, st.integers(0, 5)), max_size=12))
+def queue_histories(draw: st.DrawFn, kinds: st.SearchStrategy[EventKind] = OF_QUEUE) -> list[Event]:
+    return queue_history(draw(st.lists(st.tuples(kinds, CLIENTS, st.integers(0, 5)), max_size=12)))
+
+
+def queue_history(steps: Sequence[tuple[str, str, int]]) -> list[Event]:
     return [
         Event(float(t), "n", t + 1, kind, "n/1", "g", "t", "b", 0, client, 7, offset, 0)
         for t, (kind, client, offset) in enumerate(steps)
@@ -106,6 +110,39 @@ def test_of_one_queue_the_check_finds_what_its_twin_finds(events: list[Event]) -
         Rule.DUPLICATE,
     }
     assert found_by_check(events) & judged == twin_of_queue(events)
+
+
+def is_owner(events: Sequence[Event], client: str) -> bool:
+    """Whether a client owns the queue after these events: it has acquired it, and has the lease."""
+    claimed = leased = False
+    for event in events:
+        if event.client == client:
+            claimed = event.kind == E.QUEUE_ACQUIRED or (claimed and event.kind != E.QUEUE_DROPPED)
+            leased = claimed and (leased or event.kind in (E.QUEUE_ACQUIRED, E.LOCK_GRANTED))
+            leased = leased and event.kind != E.LOCK_EXPIRED
+    return leased
+
+
+def longest_orphan(events: Sequence[Event]) -> int:
+    """The longest time between an owner and the next one, or the end; an event happens at each time from 0."""
+    owned = [any(is_owner(events[: t + 1], client) for client in ("c1", "c2", "c3")) for t in range(len(events))]
+    begins = owned.index(True) if True in owned else len(owned)
+    gaps = "".join("x" if each else "." for each in owned[begins:]).split("x")
+    return max((len(gap) - (number == len(gaps) - 1) for number, gap in enumerate(gaps) if gap), default=0)
+
+
+REGAINED = [
+    (E.QUEUE_ACQUIRED, "c1", 0),
+    (E.LOCK_EXPIRED, "c1", 0),
+    (E.LOCK_EXPIRED, "c2", 0),
+    (E.LOCK_GRANTED, "c1", 0),
+]
+
+
+@example(queue_history(REGAINED), 1)
+@given(queue_histories(OF_OWNERS), st.integers(1, 3))
+def test_the_check_finds_the_orphans_that_its_twin_finds(events: list[Event], most_ms: int) -> None:
+    assert (Rule.ORPHAN in found_by_check(events, most_ms)) == (longest_orphan(events) > most_ms)
 
 
 # --- a ledger --------------------------------------------------------------------------------------------------------

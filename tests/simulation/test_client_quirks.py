@@ -49,6 +49,28 @@ def test_under_the_quirk_members_that_ask_different_brokers_have_different_views
     simulate(scenario)
 
 
+def test_what_a_member_has_of_a_broker_that_it_alone_cannot_reach_is_read_by_nobody_until_the_path_is_back(
+    simulate: Simulate,
+) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=2)
+        cluster.client_options |= {"session_timeout_s": 3.0}
+        first = await cluster.start_consumer("g", "t")
+        second = await cluster.start_consumer("g", "t")
+        await cluster.wait_converged(3)
+        share = [queue for queue in second.queues if queue.broker_name == "broker-b"]
+        with cluster.simulation.network.partition(second.host, "broker-b"):
+            await anyio.sleep(60)
+            leases = cluster.brokers["broker-b"].running.broker.leases.table
+            assert not leases.held_by("g", second.client_id)
+            assert not set(share) & set(first.queues)
+        await cluster.wait_converged(40)
+        assert share, "that is what was told"
+        assert share == [queue for queue in second.queues if queue.broker_name == "broker-b"]
+
+    simulate(scenario)
+
+
 @pytest.mark.parametrize("quirks", quirk_or_none(Quirk.UNSUBSCRIBE_STRANDS))
 def test_under_the_quirk_the_share_of_a_member_that_unsubscribes_is_read_by_nobody(
     simulate: Simulate, wire: WireTap, quirks: frozenset[Quirk]

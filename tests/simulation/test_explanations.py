@@ -7,18 +7,22 @@ from random import Random
 import anyio
 import pytest
 
+from cli.group.history import watched
 from cli.trace.events import read_topic
+from client.admin.admin import Admin
 from figures.history.check import HistoryCheck
 from figures.history.limits import HistoryLimits
 from figures.history.reading import in_order
 from figures.history.verdict import Answer, Rule
 from figures.why.causes import Learned
 from figures.why.moves import MoveTracker, QueueMove
+from model.errors import GroupNotExist
 from model.events import Event, EventKind
 from model.quirks import Quirk
 from remoting.request_code import RequestCode
 from simulation.cluster.cluster import SimulatedCluster
 from simulation.faults.request_filters import RequestFilters
+from simulation.kernel.run import EPOCH_MS
 from tests.simulation.conftest import Simulate
 
 pytestmark = pytest.mark.simulation
@@ -143,3 +147,49 @@ def test_the_topic_of_traces_gives_the_same_explanations_as_the_events_themselve
         (move.queue, move.owner) for move in moves_of(events)
     ]
     assert judge(read, HistoryLimits()).finish().answer is Answer.YES
+
+
+def test_who_watches_a_group_hears_of_its_later_moves_alone_with_their_causes(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> tuple[list[QueueMove], list[str], str]:
+        cluster.client_options["trace"] = True
+        await cluster.create_topic("orders")
+        first = await cluster.start_consumer("billing", "orders")
+        await anyio.sleep(2)
+        second = await cluster.start_consumer("billing", "orders")
+        await cluster.wait_converged(2)
+        await anyio.sleep(120)
+        seen: list[QueueMove] = []
+        said: list[str] = []
+
+        async def watch() -> None:
+            async with Admin(cluster.addresses) as admin:
+                async for move in watched(admin, "billing", EPOCH_MS + 60_000, said.append):
+                    seen.append(move)
+
+        async with anyio.create_task_group() as tasks:
+            with cluster.simulation.on_host("operator"):
+                tasks.start_soon(watch)
+            await anyio.sleep(5)
+            assert seen == []
+            await first.stop()
+            await anyio.sleep(5)  # nothing else happens, and what was told comes nevertheless
+            tasks.cancel_scope.cancel()
+        return seen, said, second.client_id
+
+    moved, said, heir = simulate(scenario, trace=True)
+    assert said == ["watching billing: 2 members, 8 queues"]
+    assert len(moved) == 4
+    assert {(move.owner, move.from_client is None) for move in moved} == {(heir, False)}
+    assert {move.root.kind for move in moved if move.root} == {EventKind.CLIENT_STOP}
+
+
+def test_a_group_that_nobody_knows_is_not_watched(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("orders")
+        await anyio.sleep(2)
+        with cluster.simulation.on_host("operator"):
+            async with Admin(cluster.addresses) as admin:
+                with pytest.raises(GroupNotExist, match="billing"):
+                    await anext(watched(admin, "billing", 0.0, lambda text: None))
+
+    simulate(scenario, trace=True)

@@ -63,6 +63,17 @@ def test_a_failed_message_holds_nobody_up_and_ends_as_a_dead_letter(simulate: Si
     simulate(scenario, brokers=1)
 
 
+def test_a_member_none_of_whose_topics_exists_reads_the_retry_topic_of_its_group(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("other")
+        consumer = await cluster.start_consumer("g", "t")
+        await cluster.wait_converged(31, retry_topics=True)  # its next poll of routes finds it
+        owned = [str(queue) for queue in consumer.consumer.queues]
+        assert owned == ["%RETRY%g@broker-a:0", "%RETRY%g@broker-b:0"]
+
+    simulate(scenario)
+
+
 def test_a_retry_that_comes_to_a_member_without_its_topic_is_not_lost(simulate: Simulate) -> None:
     async def fails(message: MessageExt) -> None:
         raise ValueError("no")

@@ -193,14 +193,15 @@ def test_an_answer_that_a_notification_has_overtaken_does_not_bring_the_old_list
     simulate(scenario)
 
 
-def test_without_a_topic_that_exists_there_is_nobody_to_ask(simulate: Simulate) -> None:
+def test_where_no_topic_of_a_member_exists_the_brokers_of_its_retry_topic_are_asked(simulate: Simulate) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.create_topic("t")
         async with running_instance(cluster) as instance:
             await introduce(instance, FakeMember("g", "t"))
-            await instance.update_routes(("%RETRY%g",))
-            assert await fetch(instance, "other", "%RETRY%g") is None
             assert await fetch(instance) is None
+            assert await fetch(instance, "other", "%RETRY%g") is None, "nobody knows where that is"
+            await instance.update_routes(("%RETRY%g",))
+            assert await fetch(instance, "other", "%RETRY%g") == ("broker-a:10911", ["c@1"])
 
     simulate(scenario)
 

@@ -144,6 +144,13 @@ def plant_orphan(story: Story) -> None:
     story.client(40_000, "c1", E.REBALANCE_BEGIN, detail="TIMER")
 
 
+def plant_regained(story: Story) -> None:
+    """c1's lease of q0 expires, and 40 s later it is granted to it again; c1 never dropped the queue."""
+    place: dict[str, Any] = {"version": 4, "offset": 30, "n": 0}
+    story.queue(301, "c1", E.LOCK_EXPIRED, detail="expiry", **place)
+    story.queue(40_301, "c1", E.LOCK_GRANTED, **place)
+
+
 def plant_stale_view(story: Story) -> None:
     """c3 joins, and c1 plans with the list without it a minute later."""
     joined = story.client(300, "c3", E.CLIENT_START)
@@ -251,6 +258,7 @@ def plant_failed_and_stored(story: Story) -> None:
 PLANTED: dict[Callable[[Story], None], Rule] = {
     plant_double_owner: Rule.DOUBLE_OWNER,
     plant_orphan: Rule.ORPHAN,
+    plant_regained: Rule.ORPHAN,
     plant_stale_view: Rule.STALE_VIEW,
     plant_silence: Rule.STALE_VIEW,
     plant_uncaused_move: Rule.UNCAUSED_MOVE,

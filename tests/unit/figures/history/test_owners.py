@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from figures.history.verdict import Rule
 from model.events import EventKind
 from model.limits import RUN_SEQS
@@ -13,6 +15,7 @@ from tests.unit.figures.history.histories import (
     plant_double_owner,
     plant_flap,
     plant_orphan,
+    plant_regained,
 )
 
 
@@ -31,6 +34,38 @@ def test_an_orphan_says_for_how_long_and_shows_how_its_last_owner_ended() -> Non
     assert anomaly.text == "t@b:0 has had no owner for 39.7 s, and has none at the end."
     assert EventKind.QUEUE_DROPPED in [event.kind for event in anomaly.witness]
     assert judge(numbered(story), replace(LIMITS, orphan_ms=60_000)).anomalies == ()
+
+
+def test_a_lease_that_expires_and_is_granted_again_to_the_same_member_leaves_an_orphan() -> None:
+    story = clean()
+    plant_regained(story)
+    [anomaly] = judge(numbered(story)).anomalies
+    assert anomaly.text == "t@b:0 had no owner for 40.0 s, until c1 got it."
+    assert {EventKind.LOCK_EXPIRED, EventKind.LOCK_GRANTED} <= {event.kind for event in anomaly.witness}
+    assert judge(numbered(story), replace(LIMITS, orphan_ms=60_000)).anomalies == ()
+
+
+@pytest.mark.parametrize(
+    ("fault", "at", "over_ms", "excused"),
+    [
+        ("partition client=c1", "b", 40_000.0, True),
+        ("pause client=c1", "b", 10_400.0, True),
+        ("pause client=c1", "b", 10_200.0, False),  # closed for 9.9 s of 40, and 30 are allowed
+        ("partition client=c2", "b", 40_000.0, False),
+        ("drop client=c1 code=NOTIFY_CONSUMER_IDS_CHANGED", "b", 40_000.0, False),
+        ("kill b", "b", 40_000.0, True),
+        ("kill d", "d", 40_000.0, False),
+    ],
+)
+def test_the_time_in_which_the_path_to_its_owner_is_closed_on_purpose_makes_no_orphan(
+    fault: str, at: str, over_ms: float, excused: bool
+) -> None:
+    story = clean()
+    plant_regained(story)
+    client = fault.partition("client=")[2].partition(" ")[0]
+    began = story.tell(290, "b", EventKind.FAULT_BEGAN, group="", broker=at, client=client, detail=fault)
+    story.tell(over_ms, "b", EventKind.FAULT_HEALED, began, group="", broker=at, client=client, detail=fault)
+    assert [each.rule for each in judge(numbered(story)).anomalies] == [Rule.ORPHAN] * (not excused)
 
 
 def test_two_processes_with_one_client_id_are_two_owners() -> None:

@@ -32,6 +32,7 @@ STEPS = (
     Step(at_s=31.0, do="delay_heartbeats", who="g-3", by_s=1.0, for_s=3.0),
     Step(at_s=31.0, do="stale_route", who="g-4", for_s=8.0),
     Step(at_s=32.0, do="scale", topic="orders", n=3),
+    Step(at_s=32.0, do="partition", who="broker-a", to="g-3", for_s=2.0),
     Step(at_s=33.0, do="half_open", who="g-3", to="broker-a", for_s=3.0),
     Step(at_s=34.0, do="slow", who="g-3", by_s=1.0, for_s=2.0),
     Step(at_s=35.0, do="flap", who="g-2", n=2, period_s=1.0),
@@ -96,6 +97,17 @@ def test_topics_and_disks(run: tuple[Outcome, list[Event]]) -> None:
     _, events = run
     assert {event.queue_id for event in events if event.kind == EventKind.QUEUE_ACQUIRED} == {0, 1, 2}
     assert of(events, EventKind.BROKER_UP, 44.0, 60.0) or of(events, EventKind.BROKER_DOWN, 43.0, 60.0)
+
+
+def test_who_gets_the_trace_is_told_of_paths_that_are_closed_and_of_brokers_that_are_killed(
+    run: tuple[Outcome, list[Event]],
+) -> None:
+    _, events = run
+    [began] = of(events, EventKind.FAULT_BEGAN, 0.0, 60.0)
+    assert (began.broker, began.detail) == ("broker-a", "partition client=g-3"), "a producer needs no owner"
+    [healed] = of(events, EventKind.FAULT_HEALED, 0.0, 60.0, cause=began.id)
+    assert healed.t_ms - began.t_ms == 2_000
+    assert of(events, EventKind.BROKER_DOWN, 40.0, 50.0, node="simulation", broker="broker-b")
 
 
 def test_a_full_disk_fails_sends_until_there_is_room() -> None:

@@ -139,7 +139,7 @@ def test_a_broker_that_was_killed_owes_no_notification(judge: Judge, clock: Cloc
         1_000.0, "broker-a", 1, EventKind.MEMBER_JOIN, "", "plain", "", "broker-a", client="c1", version=1, n=2
     )
     judge.event(joined)
-    judge.killed("broker-a")
+    judge.event(Event(clock.now_ms, "simulation", 1, EventKind.BROKER_DOWN, broker="broker-a", detail="killed"))
     clock.now_ms += 50_000
     judge.event(joined._replace(t_ms=51_000.0, node="broker-b", broker="broker-b"))
     assert not judge.is_broken
