@@ -23,11 +23,14 @@ from client import Producer
 MIN_TURNS = 20
 """With fewer the interval of a median says little."""
 CONFIDENCE = 0.95
+BACKLOGS = 8
+"""So many times the messages that are pulled elsewhere: a consumer sends its events once a second, and whether a round
+that is shorter than that has their cost is chance."""
 
 
 async def bench_trace_cost(sizes: Sizes, progress: Progress) -> list[Result]:
     """Measure sends and a consumer, each with the trace against without it."""
-    repeat = max(MIN_TURNS, sizes.repeat)
+    repeat, backlog = max(MIN_TURNS, sizes.repeat), BACKLOGS * sizes.backlog
     async with AsyncExitStack() as stack:
         servers, sends, consumes = [], [], []
         for traced in (True, False):
@@ -35,14 +38,14 @@ async def bench_trace_cost(sizes: Sizes, progress: Progress) -> list[Result]:
             options = () if traced else ("--no-trace-topic",)
             cluster = await stack.enter_async_context(cluster_processes({TOPIC: QUEUES}, *options))
             progress(f"filling the queues, {label}")
-            await fill(cluster.name_server, sizes.backlog)
+            await fill(cluster.name_server, backlog)
             producer = await stack.enter_async_context(Producer(cluster.name_server, trace=traced))
             servers.append(cluster)
             sends.append(round_of(sending(producer), IN_FLIGHT, sizes, progress, f"send, {label}"))
             consumes.append(
                 consuming(
                     f"consume-{'traced' if traced else 'untraced'}",
-                    *(cluster.name_server, TOPIC, QUEUES * sizes.backlog, sizes, progress),
+                    *(cluster.name_server, TOPIC, QUEUES * backlog, sizes, progress),
                     trace=traced,
                 )
             )
