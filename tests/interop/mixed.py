@@ -2,7 +2,7 @@
 
 Its condition is judged by what the listeners log themselves, the begin and end of each call, and by what brokers say of
 the owners of queues: no message may be lost or out of order, no queue may have two owners, and each change has to be
-over, with equal shares, after `BALANCED_S`, or `STOCK_JOIN_S`.
+over, with equal shares, after `BALANCED_S`. A change begins when the one before is over, or has failed.
 """
 
 from __future__ import annotations
@@ -26,9 +26,8 @@ MEMBERS, QUEUES = 4, 16
 MESSAGES = 100_000
 PER_S = 1_000
 BALANCED_S = 1.0
-STOCK_JOIN_S = 3.0
-"""A stock member rebalances at most once a second, and has to do so twice when a queue was still in use at first."""
-SETTLING_S = 10.0
+SETTLING_S, FAILED_S = 5.0, 60
+"""How long a balanced group consumes until the next change, and how long nobody waits for balance."""
 
 
 class Logged:
@@ -49,6 +48,12 @@ class Logged:
         """Time in nanoseconds and sorted numbers of queues by member, of a process that watches the group."""
         lines = (line.split() for line in self.log.read_text().splitlines() if line.startswith("o "))
         return [(int(moment), sorted(map(int, counts))) for _, moment, *counts in lines]
+
+    def balanced_ns(self, since: int, n_members: int) -> int | None:
+        """The first moment after this one at which each member had its share, of a process that watches the group."""
+        size, more = divmod(QUEUES, n_members)
+        fair = [size] * (n_members - more) + [size + 1] * more
+        return next((at for at, counts in self.shares() if at > since and counts == fair), None)
 
     def ready_ns(self) -> int:
         """The moment at which it had joined."""
@@ -92,7 +97,7 @@ def mixed(java: list[str], directory: Path) -> list[str]:
         watcher = Logged([*OURS, name_server, "watch", "mixed-group"], directory / "watcher.log")
         stack.callback(watcher.process.kill)
         running = [start(kind) for _ in range(MEMBERS) for kind in commands]
-        pause(SETTLING_S)
+        settle(watcher, 0, 2 * MEMBERS)
         producing = [*OURS, name_server, "produce", "mixed", str(MESSAGES), str(PER_S)]
         producer = subprocess.Popen(producing)
         stack.callback(producer.kill)
@@ -102,9 +107,9 @@ def mixed(java: list[str], directory: Path) -> list[str]:
             kills = n < 4
             changes.append(Change(f"{kind} {'killed' if kills else 'left'}", time.time_ns(), 2 * MEMBERS - 1))
             running.pop(n % 2).end(kill=kills)
-            pause(SETTLING_S)
+            settle(watcher, changes[-1].moment, 2 * MEMBERS - 1)
             changes.append(Change(f"{kind} joined", time.time_ns(), 2 * MEMBERS, start(kind)))
-            pause(SETTLING_S)
+            settle(watcher, changes[-1].moment, 2 * MEMBERS)
             running.append(members[-1])
         producer.wait(600)
         wrong = judged(members, running)
@@ -112,18 +117,25 @@ def mixed(java: list[str], directory: Path) -> list[str]:
         return wrong + unbalanced(watcher, changes)
 
 
+def settle(watcher: Logged, since: int, n_members: int) -> None:
+    """Wait until each member has its share, if it comes to that, and let the group consume for a while."""
+    for _ in range(5 * FAILED_S):
+        if watcher.balanced_ns(since, n_members) is not None:
+            break
+        pause(0.2)
+    pause(SETTLING_S)
+
+
 def unbalanced(watcher: Logged, changes: list[Change]) -> list[str]:
     """Say how long each change took until every member had its share, and which took too long."""
     wrong: list[str] = []
-    shares = watcher.shares()
     for what, moment, n_members, joined in changes:
-        size, more = divmod(QUEUES, n_members)
-        fair = [size] * (n_members - more) + [size + 1] * more
         began = moment if joined is None else max(moment, joined.ready_ns())
-        took = next((max(0, at - began) / 1e9 for at, counts in shares if at > moment and counts == fair), None)
+        balanced = watcher.balanced_ns(moment, n_members)
+        took = None if balanced is None else max(0, balanced - began) / 1e9
         said = f"{what}: {'never balanced' if took is None else f'balanced after {took:.2f} s'}"
         say(said)
-        if took is None or took > (STOCK_JOIN_S if what == "stock joined" else BALANCED_S):
+        if took is None or took > (BALANCED_S):
             wrong.append(said)
     return wrong
 

@@ -267,6 +267,27 @@ func main() {
 		}
 		must(len(got) == 10, fmt.Sprintf("%d of 10 came", len(got)))
 	})
+	check("SQL filter refused", func() {
+		name := topic("sql")
+		send(primitive.NewMessage(name, []byte("for nobody")))
+		time.Sleep(500 * time.Millisecond)
+		member, err := rocketmq.NewPushConsumer(consumer.WithNsResolver(primitive.NewPassthroughResolver(servers)),
+			consumer.WithGroupName("g-"+name), consumer.WithConsumeFromWhere(consumer.ConsumeFromFirstOffset))
+		done(err)
+		got := make(chan int, 100)
+		done(member.Subscribe(name, consumer.MessageSelector{Type: consumer.SQL92, Expression: "a > 1"},
+			func(context.Context, ...*primitive.MessageExt) (consumer.ConsumeResult, error) {
+				got <- 1
+				return consumer.ConsumeSuccess, nil
+			}))
+		done(member.Start()) // it asks no broker about its filter; its pulls are refused
+		defer member.Shutdown()
+		select {
+		case <-got:
+			panic("a message came")
+		case <-time.After(10 * time.Second):
+		}
+	})
 	check("broadcasting", func() {
 		send(primitive.NewMessage(topic("broadcast"), []byte("to all")))
 		receive(topic("broadcast"), "*", 1, nil, consumer.WithConsumerModel(consumer.BroadCasting))

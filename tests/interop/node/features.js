@@ -2,6 +2,7 @@
 'use strict';
 
 const { Producer, Consumer, Message } = require('ali-ons');
+const utils = require('ali-ons/lib/utils');
 const RemotingCommand = require('ali-ons/lib/protocol/command/remoting_command');
 
 const nameSrv = process.argv[2];
@@ -33,10 +34,12 @@ async function createTopic(topic) {
 
 // The consumer has its queues before `send` is called: this client begins at the end of a queue. It creates no topic by
 // sending to it.
-async function receive(topic, n, send, { tags = '*', listener = async () => {}, ...options } = {}) {
-  await createTopic(topic);
+async function receive(topic, n, send, { tags = '*', listener = async () => {}, create = true, ...options } = {}) {
+  if (create) {
+    await createTopic(topic);
+  }
   const got = [];
-  const consumer = new Consumer({ nameSrv, httpclient, consumerGroup: 'g-' + topic, logger, ...options });
+  const consumer = new Consumer({ nameSrv, httpclient, consumerGroup: 'g-' + topic.replace(/%/g, ''), logger, ...options });
   consumer.on('error', () => {});
   consumer.subscribe(topic, tags, async message => {
     got.push(message);
@@ -104,6 +107,20 @@ const features = {
     await producer.send(new Message(topic, 'b', 'before'));
     await receive(topic, 1, () => producer.send(new Message(topic, 'a', 'after')));
   },
+  async 'consume from time'(topic) {
+    await createTopic(topic);
+    await producer.send(new Message(topic, 'b', 'before'));
+    await sleep(1500); // the option has whole seconds
+    const consumeTimestamp = utils.timeMillisToHumanString(Date.now());
+    await receive(topic, 1, () => producer.send(new Message(topic, 'a', 'after')), { consumeFromWhere: 'CONSUME_FROM_TIMESTAMP', consumeTimestamp });
+  },
+  async 'dead letter'(topic) {
+    const listener = async () => Consumer.ACTION_RETRY;
+    await receive(topic, 1, () => producer.send(new Message(topic, 'd', 'never')), { listener, maxReconsumeTimes: 0 });
+    const options = { consumeFromWhere: 'CONSUME_FROM_FIRST_OFFSET', create: false };
+    const [ dead ] = await receive('%DLQ%g-' + topic, 1, () => {}, options);
+    must(dead.body.toString() === 'never', 'body');
+  },
   async broadcasting(topic) {
     await receive(topic, 1, () => producer.send(new Message(topic, 'b', 'to all')), { isBroadcast: true });
   },
@@ -124,7 +141,7 @@ async function consume(consumerGroup, topic) {
   producer = new Producer({ nameSrv, httpclient, producerGroup: 'interop-node', logger, maxMessageSize: 5 * 1024 * 1024 });
   producer.on('error', () => {});
   await producer.ready();
-  for (const [ name, feature ] of Object.entries(features)) {
+  for (const [ name, feature ] of Object.entries(features).filter(([ name ]) => name.includes(process.argv[3] || ''))) {
     let outcome = 'ok';
     try {
       await feature(name.replace(/[^a-z]+/g, '-') + '-' + run);
