@@ -161,11 +161,13 @@ class LeasedQueues(PulledQueues):
         kept = [owned for queue in plan.keep if (owned := self.owned.get(queue)) is not None]  # some may be lost by now
         again = self._leases.unconfirmed(kept)
         again += [queue for queue in self._possibly_granted if queue not in target and queue not in self._releasing]
+        # What was confirmed before the request: commits may pass a grant that waits here for another broker's answer.
+        confirmed_before = {queue: self._offsets.confirmed(queue) for queue in again}
         outcome = await self._leases.acquire(wanted + again, cause)
         for queue, grant in outcome.granted.items():
             self._possibly_granted.pop(queue, None)
             if queue in self.owned:
-                self._regranted(self.owned[queue], grant, cause)
+                self._regranted(self.owned[queue], grant, confirmed_before.get(queue), cause)
             elif not self._closing and queue not in self._releasing:
                 self._granted(queue, grant, cause, keep=queue in target)
         for queue in outcome.refused:
@@ -195,10 +197,12 @@ class LeasedQueues(PulledQueues):
             self._releasing[queue] = owned
             self._background.start_soon(self._drain_and_release, [owned], cause)
 
-    def _regranted(self, owned: OwnedQueue, grant: Grant, cause: str) -> None:
-        """The broker has confirmed or renewed a lease that may have ended with our session."""
-        committed = self._offsets.confirmed(owned.queue)
-        if (committed or 0) <= grant.start_offset <= owned.commit_offset:
+    def _regranted(self, owned: OwnedQueue, grant: Grant, confirmed: int | None, cause: str) -> None:
+        """The broker has confirmed or renewed a lease that may have ended with our session.
+
+        `confirmed` is the offset that it had taken before it was asked.
+        """
+        if (confirmed or 0) <= grant.start_offset <= owned.commit_offset:
             owned.token, owned.session = grant.token, grant.session
             owned.sent_commit = 0  # what was sent under the old lease may have been refused
             self._callbacks.arrived(owned)  # nothing was dispatched while the lease was in doubt

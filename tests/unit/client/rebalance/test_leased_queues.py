@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 import anyio
 import pytest
 
+from broker.groups.faults import faults_of
 from client.rebalance.leased_queues import LeasedQueues
 from client.trigger import Trigger
 from model.events import Event, EventKind
 from model.limits import OFFSET_PERSIST_INTERVAL_S, REQUEST_TIMEOUT_S
 from model.message import MessageExt
 from model.message_queue import MessageQueue
+from remoting.faults.fault import fault_of
 from simulation.cluster.clients import SimulatedConsumer
 from simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
@@ -256,6 +259,33 @@ def test_when_the_broker_has_lost_its_newest_messages_the_queue_goes_on_below_an
         assert committed(cluster) == 10
 
     simulate(scenario, brokers=1)
+
+
+def test_a_commit_that_passes_the_answer_of_a_lease_is_not_taken_for_a_reset_of_the_group(simulate: Simulate) -> None:
+    async def until_one_of_two_brokers_has_answered(_message: MessageExt) -> None:
+        await anyio.sleep(16)
+
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=1)
+        consumer = await cluster.start_consumer("g", "t", work=until_one_of_two_brokers_has_answered)
+        await cluster.wait_converged(1)
+        await (await cluster.start_producer()).send("t", b"x", queue=MessageQueue("t", "broker-b", 0))
+        for broker in cluster.brokers.values():
+            await broker.crash()
+        await anyio.sleep(12)
+        for broker in cluster.brokers.values():
+            await broker.start()
+        slow = cluster.brokers["broker-a"].running
+        hook = faults_of(slow.server, slow.broker.groups, slow.broker.events, Random(1))
+        hook.begin(fault_of({"do": "delay", "code": "LOCK_BATCH_MQ", "by_s": 2.0}))
+        await anyio.sleep(4.1)
+        assert cluster.events_of(EventKind.LOCK_GRANTED, broker="broker-b", topic="t", n=1), "it is granted again"
+        await share_of(consumer).persist()
+        assert cluster.events_of(EventKind.OFFSET_COMMITTED, broker="broker-b", topic="t", offset=1)
+        await anyio.sleep(30)
+        assert consumer.bodies == [b"x"]
+
+    simulate(scenario)
 
 
 def test_when_the_broker_has_deleted_old_messages_the_queue_goes_on_above_with_what_it_has(simulate: Simulate) -> None:
