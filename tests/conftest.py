@@ -7,8 +7,12 @@ Invariant: two runs of `make test` on one tree run the same examples. Hypothesis
 from __future__ import annotations
 
 import gc
+import importlib
 import os
+import sys
 from collections.abc import Generator
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +25,8 @@ from pipeline.garbage import no_search_for_cycles
 settings.register_profile("ci", derandomize=True, print_blob=True, deadline=None)
 settings.register_profile("explore", max_examples=2_000, print_blob=True, deadline=None)
 settings.load_profile("ci")
+
+TESTS = Path(__file__).resolve().parent
 
 STYLE = frozenset(f"tests/unit/test_{name}.py" for name in ("prose", "rooms", "tidy"))
 """They look at every source."""
@@ -47,10 +53,28 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Generator[None, object, object]:
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
     """Import and collect without searches for cycles among what stays anyway."""
     with no_search_for_cycles():
+        _import_share(session.config)
         return (yield)
+
+
+def _import_share(config: pytest.Config) -> None:
+    """Of a run of all tests in several processes, import the share of this one before it collects.
+
+    An import rewrites the asserts of a file, and keeps the result for whoever imports it next. In a fresh checkout all
+    processes would otherwise rewrite the same file at the same time, one after the other: ten seconds in each.
+    """
+    share: dict[str, Any] = getattr(config, "workerinput", {})
+    is_whole = [Path(path).resolve() for path in config.args] == [TESTS]
+    if not share or not is_whole or sys.dont_write_bytecode:
+        return
+    number, processes = int(share["workerid"].removeprefix("gw")), int(share["workercount"])
+    for path in sorted(TESTS.rglob("test_*.py"))[number::processes]:
+        # What cannot be imported is imported again by pytest, which says so or leaves it out.
+        with suppress(Exception, pytest.skip.Exception):
+            importlib.import_module(".".join(path.relative_to(TESTS.parent).with_suffix("").parts))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
