@@ -47,13 +47,55 @@ class Delivery:
 
 
 @dataclass(slots=True, eq=False)
-class SimulatedMember:
-    """One consumer process on a host of its own; `live` while it runs and can be reached."""
+class _SimulatedClient:
+    """One client process on a host of its own; `live` while it runs and can be reached."""
 
     simulation: Simulation
     host: str
+    live: bool = field(default=False, kw_only=True)
+
+    @property
+    def _client(self) -> GroupConsumer | Producer:
+        raise NotImplementedError
+
+    async def start(self) -> None:
+        """Start it, from its host. Raises and cancellation: see its own `start`."""
+        with self.simulation.on_host(self.host):
+            await self._client.start()
+        self.live = True
+
+    async def stop(self) -> None:
+        """Shut it down as its owner would. Idempotent. Cancellation: see its own `shutdown`."""
+        self.live = False
+        with self.simulation.on_host(self.host):
+            await self._client.shutdown()
+
+    async def _crash(self, end_tasks: Callable[[], Awaitable[object]]) -> None:
+        self.live = False
+        # A clean shutdown would finish, commit and unregister. No shipped code kills itself, so its tasks are ended
+        # from the outside: the listeners first, then the instance below them.
+        instance = self._client._instance
+        assert instance is not None, "a client that was not started cannot crash"
+        with self.simulation.network.stall(self.host):
+            self.simulation.network.cut(self.host)
+            await end_tasks()
+            await release_instance(instance)
+
+    def hang(self) -> Fault:
+        """Cut the host off without a reset, as when its process hangs; healing the fault brings it back."""
+        self.live = False
+        return self.simulation.network.stall(self.host)
+
+
+@dataclass(slots=True, eq=False)
+class SimulatedMember(_SimulatedClient):
+    """One consumer process."""
+
     consumer: GroupConsumer
-    live: bool = False
+
+    @property
+    def _client(self) -> GroupConsumer:
+        return self.consumer
 
     @property
     def client_id(self) -> str:
@@ -65,18 +107,6 @@ class SimulatedMember:
         """Its group."""
         return self.consumer.group
 
-    async def start(self) -> None:
-        """Start it, from its host. Raises and cancellation: see `GroupConsumer.start`."""
-        with self.simulation.on_host(self.host):
-            await self.consumer.start()
-        self.live = True
-
-    async def stop(self) -> None:
-        """Shut it down as its owner would. Idempotent. Cancellation: see `GroupConsumer.shutdown`."""
-        self.live = False
-        with self.simulation.on_host(self.host):
-            await self.consumer.shutdown()
-
     async def unsubscribe(self, topic: str) -> None:
         """See `GroupConsumer.unsubscribe`."""
         with self.simulation.on_host(self.host):
@@ -87,20 +117,7 @@ class SimulatedMember:
 
         Cancellation: it is dead, but some of its tasks may still be in memory.
         """
-        self.live = False
-        # A clean shutdown would finish, commit and unregister. No shipped code kills itself, so its tasks are ended
-        # from the outside: the listeners first, then the instance below them.
-        instance = self.consumer._instance
-        assert instance is not None, "a consumer that was not started cannot crash"
-        with self.simulation.network.stall(self.host):
-            self.simulation.network.cut(self.host)
-            await self.consumer._background.stop()
-            await release_instance(instance)
-
-    def hang(self) -> Fault:
-        """Cut the host off without a reset, as when its process hangs; healing the fault brings it back."""
-        self.live = False
-        return self.simulation.network.stall(self.host)
+        await self._crash(self.consumer._background.stop)
 
 
 @dataclass(slots=True, eq=False)
@@ -165,27 +182,19 @@ class SimulatedPopConsumer(SimulatedMember):
 
 
 @dataclass(slots=True, eq=False)
-class SimulatedProducer:
-    """One producer process on a host of its own.
+class SimulatedProducer(_SimulatedClient):
+    """One producer process.
 
     Attributes:
         acknowledged: body -> result of the send, so bodies should differ.
     """
 
-    simulation: Simulation
-    host: str
     producer: Producer
     acknowledged: dict[bytes, SendResult] = field(default_factory=dict)
 
-    async def start(self) -> None:
-        """Start it, from its host. Raises and cancellation: see `Producer.start`."""
-        with self.simulation.on_host(self.host):
-            await self.producer.start()
-
-    async def stop(self) -> None:
-        """Shut it down. Idempotent. Cancellation: see `Producer.shutdown`."""
-        with self.simulation.on_host(self.host):
-            await self.producer.shutdown()
+    @property
+    def _client(self) -> Producer:
+        return self.producer
 
     async def send(
         self,
@@ -211,37 +220,13 @@ class SimulatedProducer:
 
 @dataclass(slots=True, eq=False)
 class SimulatedTransactionProducer(SimulatedProducer):
-    """A producer of transactions, which may be killed or hang; `live` while it runs and can be reached."""
+    """A producer of transactions, which may be killed or hang."""
 
     producer: TransactionProducer
-    live: bool = False
-
-    async def start(self) -> None:
-        """Start it, from its host. Raises and cancellation: see `Producer.start`."""
-        with self.simulation.on_host(self.host):
-            await self.producer.start()
-        self.live = True
-
-    async def stop(self) -> None:
-        """Shut it down. Idempotent. Cancellation: see `Producer.shutdown`."""
-        self.live = False
-        with self.simulation.on_host(self.host):
-            await self.producer.shutdown()
 
     async def crash(self) -> None:
         """Kill its process; the caller ends the tasks in which its local branches run.
 
         Cancellation: it is dead, but some of its tasks may still be in memory.
         """
-        self.live = False
-        instance = self.producer._instance
-        assert instance is not None, "a producer that was not started cannot crash"
-        with self.simulation.network.stall(self.host):
-            self.simulation.network.cut(self.host)
-            await self.producer._answers.stop()
-            await release_instance(instance)
-
-    def hang(self) -> Fault:
-        """Cut the host off without a reset, as when its process hangs; healing the fault brings it back."""
-        self.live = False
-        return self.simulation.network.stall(self.host)
+        await self._crash(self.producer._answers.stop)
