@@ -2,7 +2,7 @@
 
 Its condition is judged by what the listeners log themselves, the begin and end of each call, and by what brokers say of
 the owners of queues: no message may be lost or out of order, no queue may have two owners, and each change has to be
-over, with equal shares, after `BALANCED_S`. A change begins when the one before is over, or has failed.
+over, with equal shares, after `BALANCED_S`, or `STOCK_JOIN_S`. A change begins when the one before is over, or has failed.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ MEMBERS, QUEUES = 4, 16
 MESSAGES = 100_000
 PER_S = 1_000
 BALANCED_S = 1.0
+STOCK_JOIN_S = 3.0
+"""A stock member rebalances at most once a second, and has to do so twice when a queue was still in use at first."""
 SETTLING_S, FAILED_S = 5.0, 60
 """How long a balanced group consumes until the next change, and how long nobody waits for balance."""
 
@@ -74,7 +76,7 @@ class Change(NamedTuple):
     what: str
     moment: int
     n_members: int
-    joined: Logged | None = None
+    joined: tuple[Logged, ...] = ()
 
 
 def mixed(java: list[str], directory: Path) -> list[str]:
@@ -96,19 +98,20 @@ def mixed(java: list[str], directory: Path) -> list[str]:
 
         watcher = Logged([*OURS, name_server, "watch", "mixed-group"], directory / "watcher.log")
         stack.callback(watcher.process.kill)
+        began = time.time_ns()
         running = [start(kind) for _ in range(MEMBERS) for kind in commands]
-        settle(watcher, 0, 2 * MEMBERS)
+        changes = [Change(f"{len(running)} started", began, len(running), tuple(running))]
+        settle(watcher, began, len(running))
         producing = [*OURS, name_server, "produce", "mixed", str(MESSAGES), str(PER_S)]
         producer = subprocess.Popen(producing)
         stack.callback(producer.kill)
-        changes: list[Change] = []
         for n in range(6):
             kind = ("stock", "ours")[n % 2]
             kills = n < 4
             changes.append(Change(f"{kind} {'killed' if kills else 'left'}", time.time_ns(), 2 * MEMBERS - 1))
             running.pop(n % 2).end(kill=kills)
             settle(watcher, changes[-1].moment, 2 * MEMBERS - 1)
-            changes.append(Change(f"{kind} joined", time.time_ns(), 2 * MEMBERS, start(kind)))
+            changes.append(Change(f"{kind} joined", time.time_ns(), 2 * MEMBERS, (start(kind),)))
             settle(watcher, changes[-1].moment, 2 * MEMBERS)
             running.append(members[-1])
         producer.wait(600)
@@ -130,7 +133,7 @@ def unbalanced(watcher: Logged, changes: list[Change]) -> list[str]:
     """Say how long each change took until every member had its share, and which took too long."""
     wrong: list[str] = []
     for what, moment, n_members, joined in changes:
-        began = moment if joined is None else max(moment, joined.ready_ns())
+        began = max([moment, *(member.ready_ns() for member in joined)])
         balanced = watcher.balanced_ns(moment, n_members)
         took = None if balanced is None else max(0, balanced - began) / 1e9
         said = f"{what}: {'never balanced' if took is None else f'balanced after {took:.2f} s'}"
