@@ -25,7 +25,7 @@ from broker.durability.metadata import FILE_NAME, MetadataStore, metadata_exists
 from broker.feature import Core, Feature, Features
 from broker.groups.handlers import GroupHandlers
 from broker.groups.members import Groups
-from broker.groups.running import RunningInfo
+from broker.groups.running import MemberQuestions
 from broker.groups.settings import SettingsOfGroups
 from broker.leases.handlers import LeaseHandlers
 from broker.leases.reset import ResetHandlers
@@ -116,7 +116,7 @@ class Broker(Feature):
         groups = self.groups = add(Groups(core, config.restore_grace_s))
         settings = add(SettingsOfGroups(core, topics, groups))
         add(GroupHandlers(core, topics, groups, settings))
-        add(RunningInfo(groups))
+        add(MemberQuestions(core, topics, groups))
         leases = self.leases = add(Leases(core, topics, groups))
         taken = add(TakenLeases(core, topics, groups, leases))
         add(LeaseHandlers(core, topics, groups, leases))

@@ -21,7 +21,7 @@ from remoting.request_code import RequestCode
 from rocketmq.edge import Asked, Caller, StockAnswer, nothing
 from rocketmq.fields import Fields, json_bytes, json_object, table_by_queue
 from rocketmq.frame import OUR_VERSION, Frame
-from rocketmq.message import place_of
+from rocketmq.message import physical_of, place_of
 from rocketmq.pulling import stored_messages
 
 TOOLS = "TOOLS_CONSUMER"
@@ -34,6 +34,7 @@ _NO_POOLS = (
     *("sendThreadPoolQueueHeadWaitTimeMills", "pullThreadPoolQueueHeadWaitTimeMills"),
 )
 """What waits for threads in a broker of RocketMQ; nothing does here."""
+_NOT_THERE = "no message has the offset {} here"
 
 
 def _queue(broker: str, topic: str, queue_id: int) -> dict[str, object]:
@@ -152,18 +153,39 @@ def consume_stats(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> 
         header["topic"] = topic
 
     def answer(answered: dict[str, Any], found: bytes | None, code: int) -> StockAnswer:
-        starts = {(topic, queue_id): offset for topic, queue_id, offset in answered.get("starts", ())}
-        times = {(topic, queue_id): at for topic, queue_id, at in answered.get("times", ())}
         rows: Any = msgpack.unpackb(found or b"\x90")
-        table = []
-        for topic, queue_id, low, high, committed, *_ in rows:
-            at = committed if committed >= 0 else starts.get((topic, queue_id), low)
-            progress = {"brokerOffset": high, "consumerOffset": at, "pullOffset": at}
-            progress["lastTimestamp"] = times.get((topic, queue_id), 0)
-            table.append((_queue(caller.facts.broker_name(), topic, queue_id), progress))
-        return StockAnswer({}, json_bytes({"consumeTps": 0.0, "offsetTable": table_by_queue(table)}))
+        return StockAnswer({}, json_bytes(_stats(caller.facts.broker_name(), rows, answered)[0]))
 
     return Asked(RequestCode.GET_CONSUME_STATS, header, None, answer)
+
+
+def _stats(broker: str, rows: list[Any], more: Mapping[str, Any]) -> tuple[dict[str, object], int]:
+    """The progress of one group, and by how many messages it is behind."""
+    starts = {(topic, queue_id): offset for topic, queue_id, offset in more.get("starts", ())}
+    times = {(topic, queue_id): at for topic, queue_id, at in more.get("times", ())}
+    table, behind = [], 0
+    for topic, queue_id, low, high, committed, *_ in rows:
+        at = committed if committed >= 0 else starts.get((topic, queue_id), low)
+        behind += high - at
+        progress = {"brokerOffset": high, "consumerOffset": at, "pullOffset": at}
+        progress["lastTimestamp"] = times.get((topic, queue_id), 0)
+        table.append((_queue(broker, topic, queue_id), progress))
+    return {"consumeTps": 0.0, "offsetTable": table_by_queue(table)}, behind
+
+
+def all_consume_stats(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked | StockAnswer:
+    """How far every group is on each queue of this broker. For order, as the tool may ask, no topic is here."""
+    if fields.flag("isOrder"):
+        return StockAnswer({}, json_bytes({"consumeStatsList": [], "totalDiff": 0}))
+
+    def answer(answered: dict[str, Any], found: bytes | None, code: int) -> StockAnswer:
+        groups: Any = msgpack.unpackb(found or b"\x90")
+        stats = [(group, *_stats(caller.facts.broker_name(), rows, more)) for group, rows, more in groups if rows]
+        listed = [{group: [table]} for group, table, _ in stats]
+        said = {"consumeStatsList": listed, "brokerAddr": caller.address, "totalDiff": sum(n for *_, n in stats)}
+        return StockAnswer({}, json_bytes(said))
+
+    return Asked(RequestCode.GET_BROKER_CONSUME_STATS, {"times": True}, None, answer)
 
 
 def _language(is_stock: bool) -> dict[str, object]:
@@ -229,13 +251,15 @@ def producers(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Aske
 
 
 def running_info(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
-    """What a member knows of itself; its answer is RocketMQ's already."""
+    """What a member knows of itself."""
+    header: dict[str, Any] = {"group": fields.text("consumerGroup"), "client_id": fields.text("clientId")}
+    header["stacks"] = fields.flag("jstackEnable")
+    return Asked(RequestCode.GET_CONSUMER_RUNNING_INFO, header, None, _as_it_is)
 
-    def answer(answered: dict[str, Any], found: bytes | None, code: int) -> StockAnswer:
-        return StockAnswer({}, found)
 
-    header = {"group": fields.text("consumerGroup"), "client_id": fields.text("clientId")}
-    return Asked(RequestCode.GET_CONSUMER_RUNNING_INFO, {**header, "stacks": fields.flag("jstackEnable")}, None, answer)
+def _as_it_is(answered: dict[str, Any], found: bytes | None, code: int) -> StockAnswer:
+    """What a member has answered, in RocketMQ's form already."""
+    return StockAnswer({}, found)
 
 
 def ask_running_info(
@@ -244,6 +268,24 @@ def ask_running_info(
     """The same request to the member."""
     asked = {"consumerGroup": header["group"], "clientId": header["client_id"], "jstackEnable": header["stacks"]}
     return RequestCode.GET_CONSUMER_RUNNING_INFO, asked, None
+
+
+def consume_directly(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
+    """A message that a member has to consume now, named by the id that its broker gave it."""
+    group, client_id, message_id = fields.text("consumerGroup"), fields.text("clientId"), fields.text("msgId")
+    topic, queue_id, offset = _place(caller, physical_of(message_id))
+    header = {"group": group, "client_id": client_id, "topic": topic, "queue_id": queue_id, "offset": offset}
+    return Asked(RequestCode.CONSUME_MESSAGE_DIRECTLY, header, None, _as_it_is)
+
+
+def ask_to_consume(
+    caller: Caller, header: Mapping[str, Any], body: bytes | None
+) -> tuple[int, Mapping[str, object], bytes | None]:
+    """The same request to the member, with the message."""
+    asked = {"consumerGroup": header["group"], "clientId": header["client_id"], "topic": header["topic"]}
+    asked["brokerName"] = caller.facts.broker_name()
+    message = stored_messages(caller, header["topic"], header["queue_id"], body or b"")
+    return RequestCode.CONSUME_MESSAGE_DIRECTLY, asked, message
 
 
 def no_rates(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> StockAnswer:
@@ -303,13 +345,10 @@ def offsets_reset(
 def view_message(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
     """The message with an id that a broker gave it, which says where it is."""
     physical = fields.number("offset")
-    topic_id, queue_id, offset = place_of(max(0, physical))
-    topic = caller.facts.topic_of(topic_id)
-    not_found = StockAnswer(code=ResponseCode.SYSTEM_ERROR, remark=f"no message has the offset {physical} here")
-    if topic is None:
-        raise InvalidParameter(str(not_found.remark))
+    topic, queue_id, offset = _place(caller, physical)
 
     def answer(answered: dict[str, Any], found: bytes | None, code: int) -> StockAnswer:
+        not_found = StockAnswer(code=ResponseCode.SYSTEM_ERROR, remark=_NOT_THERE.format(physical))
         return not_found if code else StockAnswer({}, stored_messages(caller, topic, queue_id, found or b""))
 
     header = {"group": TOOLS, "topic": topic, "queue_id": queue_id, "offset": offset, "max_n": 1, "suspend_ms": 0}
@@ -318,6 +357,15 @@ def view_message(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> A
         *(ResponseCode.NO_PERMISSION, ResponseCode.INVALID_PARAMETER),
     )
     return Asked(RequestCode.PULL_MESSAGE, header, None, answer, outcomes)
+
+
+def _place(caller: Caller, physical: int) -> tuple[str, int, int]:
+    """Topic, queue id and offset of a physical offset."""
+    topic_id, queue_id, offset = place_of(max(0, physical))
+    topic = caller.facts.topic_of(topic_id)
+    if topic is None:
+        raise InvalidParameter(_NOT_THERE.format(physical))
+    return topic, queue_id, offset
 
 
 def query_message(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:

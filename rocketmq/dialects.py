@@ -59,7 +59,9 @@ _OF_BROKER: dict[int, Translator] = {
     QUERY_TOPIC_CONSUME_BY_WHO: admin.groups_of_topic,
     RequestCode.GET_CONSUME_STATS: admin.consume_stats,
     RequestCode.GET_CONSUMER_CONNECTION_LIST: admin.consumers,
+    RequestCode.GET_BROKER_CONSUME_STATS: admin.all_consume_stats,
     RequestCode.GET_CONSUMER_RUNNING_INFO: admin.running_info,
+    RequestCode.CONSUME_MESSAGE_DIRECTLY: admin.consume_directly,
     RequestCode.GET_PRODUCER_CONNECTION_LIST: admin.producers,
     VIEW_BROKER_STATS_DATA: admin.no_rates,
     RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: admin.reset_offsets,
@@ -74,6 +76,7 @@ _SAID_BY_BROKER: dict[int, Notifier] = {
     RequestCode.CHECK_TRANSACTION_STATE: transactions.check,
     RequestCode.RESET_CONSUMER_CLIENT_OFFSET: admin.offsets_reset,
     RequestCode.GET_CONSUMER_RUNNING_INFO: admin.ask_running_info,
+    RequestCode.CONSUME_MESSAGE_DIRECTLY: admin.ask_to_consume,
 }
 
 

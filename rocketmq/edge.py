@@ -113,6 +113,11 @@ class Caller:
         return Host.of(self.peer.local_host, self.peer.local_port)
 
     @property
+    def address(self) -> str:
+        """The same as text."""
+        return f"{self.peer.local_host}:{self.peer.local_port}"
+
+    @property
     def id_or_peer(self) -> str:
         """The client's id; its address before the first heartbeat."""
         return self.client_id or f"rocketmq@{self.peer.peer}"

@@ -22,8 +22,9 @@ from collections.abc import Iterator, Mapping
 from ipaddress import AddressValueError, IPv4Address
 from typing import NamedTuple
 
-from model.errors import MessageIllegal
+from model.errors import InvalidParameter, MessageIllegal
 from model.limits import MAX_BATCH_MESSAGES, MAX_BODY_BYTES
+from remoting.command import shown
 
 TAGS, KEYS, UNIQ_KEY = "TAGS", "KEYS", "UNIQ_KEY"
 RETRY_TOPIC, ORIGIN_MESSAGE_ID = "RETRY_TOPIC", "ORIGIN_MESSAGE_ID"
@@ -49,6 +50,8 @@ _FIXED = struct.Struct(">IIIIIQQIQ4sIQ4sIIQI")
 _BATCH_ENTRY = struct.Struct(">IIIII")
 _BETWEEN, _AFTER = "\x01", "\x02"
 _OFFSET_BITS, _QUEUE_BITS, _TOPIC_BITS = 36, 13, 14
+_PHYSICAL_DIGITS = 16
+"""At the end of the id that a broker gives a message, after its address."""
 
 
 # --- properties ------------------------------------------------------------------------------------------------------
@@ -176,6 +179,18 @@ class Host(NamedTuple):
 def offset_message_id(store: Host, physical: int) -> str:
     """The id that a broker gives a message: where it is. RocketMQ: createMessageId."""
     return (store.address + struct.pack(">IQ", store.port, physical)).hex().upper()
+
+
+def physical_of(message_id: str) -> int:
+    """The physical offset in the id that a broker gave a message.
+
+    Raises:
+        InvalidParameter: it is no such id.
+    """
+    try:
+        return int(message_id[-_PHYSICAL_DIGITS:], 16)
+    except ValueError:
+        raise InvalidParameter(f"{shown(message_id)} is no id that a broker gives a message") from None
 
 
 NOWHERE = Host(bytes(4), 0)

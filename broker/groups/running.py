@@ -1,7 +1,8 @@
-"""GET_CONSUMER_RUNNING_INFO: what a member knows of itself, asked by an operator and relayed by the broker.
+"""What an operator has a member asked by the broker: GET_CONSUMER_RUNNING_INFO and CONSUME_MESSAGE_DIRECTLY.
 
-Clients of RocketMQ answer it: their queues with what they have fetched of each, rates, options. The answer goes back
-byte for byte, because nobody here reads it. Members of this project are not asked: what a broker knows of them is in
+Clients of RocketMQ answer both: with their queues, what they have fetched of each, rates and options; and with what
+their listener said of a message that it got at once, whatever the offsets of the group are. The answer goes back byte
+for byte, because nobody here reads it. Members of this project are not asked: what a broker knows of them is in
 GET_CONSUMER_CONNECTION_LIST and GET_CONSUME_STATS, and the rest in the trace.
 
 RocketMQ: AdminBrokerProcessor.callConsumer.
@@ -9,27 +10,49 @@ RocketMQ: AdminBrokerProcessor.callConsumer.
 
 from __future__ import annotations
 
-from broker.feature import Feature
+from broker.feature import Core, Feature
 from broker.groups.members import Groups
-from model.errors import ConsumerNotOnline, IllegalOperation, RlabError, SystemBusy, SystemError_
-from model.limits import RELAY_TIMEOUT_S
+from broker.topics.service import Topics
+from model.errors import ConsumerNotOnline, IllegalOperation, QueryNotFound, RlabError, SystemBusy, SystemError_
+from model.limits import MAX_PULL_BYTES, RELAY_TIMEOUT_S
+from model.record import iter_records
 from remoting.command import Command
 from remoting.connection import Connection
 from remoting.request_code import RequestCode
 from remoting.server import Handler
 
 
-class RunningInfo(Feature):
+class MemberQuestions(Feature):
     """Asks members for operators."""
 
-    def __init__(self, groups: Groups) -> None:
+    def __init__(self, core: Core, topics: Topics, groups: Groups) -> None:
+        self._core = core
+        self._topics = topics
         self._groups = groups
 
     def handlers(self) -> dict[RequestCode, Handler]:
         """Request code -> handler."""
-        return {RequestCode.GET_CONSUMER_RUNNING_INFO: self.relay}
+        return {
+            RequestCode.GET_CONSUMER_RUNNING_INFO: self.running_info,
+            RequestCode.CONSUME_MESSAGE_DIRECTLY: self.consume_directly,
+        }
 
-    def relay(self, connection: Connection, request: Command) -> None:
+    def running_info(self, connection: Connection, request: Command) -> None:
+        """Ask the member what it knows of itself."""
+        self._relay(connection, request, None)
+
+    def consume_directly(self, connection: Connection, request: Command) -> None:
+        """Have the member consume one stored message."""
+        header = request.header
+        topic, queue_id, offset = header["topic"], header["queue_id"], header["offset"]
+        entry = self._topics.table.existing(topic)
+        found = self._core.store.read(entry.topic_id, queue_id, offset, max_n=1, max_bytes=MAX_PULL_BYTES)
+        record = next(iter_records(found.body), None)
+        if record is None or record.queue_offset != offset:
+            raise QueryNotFound(f"{topic}:{queue_id} has no message {offset} on broker {self._core.name!r}")
+        self._relay(connection, request, found.body)
+
+    def _relay(self, connection: Connection, request: Command, body: bytes | None) -> None:
         """Ask the member; the answer follows when it has answered, or after `RELAY_TIMEOUT_S`."""
         group, client_id = request.header["group"], request.header["client_id"]
         member = self._groups.table.find(group, client_id)
@@ -38,10 +61,8 @@ class RunningInfo(Feature):
             raise ConsumerNotOnline(f"group {group!r} has no member {client_id!r} on this broker")
         if not member.data.leaseless:
             raise IllegalOperation(f"{client_id!r} is a member of rebalance-lab: 'rlab group show {group}' shows it")
-        asked.request_for(
-            _Relayed(connection, request, client_id),
-            *(RequestCode.GET_CONSUMER_RUNNING_INFO, request.header, None, RELAY_TIMEOUT_S),
-        )
+        code = RequestCode(request.code)
+        asked.request_for(_Relayed(connection, request, client_id), code, request.header, body, RELAY_TIMEOUT_S)
 
 
 class _Relayed:

@@ -1,4 +1,4 @@
-"""A group as operators see it: GET_GROUP_LIST, GET_CONSUMER_CONNECTION_LIST, GET_CONSUME_STATS.
+"""Groups as operators see them: who is in them (GET_GROUP_LIST, GET_CONSUMER_CONNECTION_LIST), and how far they are.
 
 RocketMQ: AdminBrokerProcessor.
 """
@@ -16,11 +16,14 @@ from broker.leases.start_offsets import policy_offset
 from broker.leases.table import QueueKey
 from broker.topics.service import Topics
 from broker.topics.table import TopicEntry, queue_count
-from model.errors import GroupNotExist
+from model.errors import GroupNotExist, IllegalOperation
+from model.limits import MAX_LEASE_ROWS
 from remoting.command import Command, Reply
 from remoting.connection import Connection
 from remoting.request_code import RequestCode
 from remoting.server import Handler
+
+_Row = list[object]
 
 
 class GroupStatsHandlers(Feature):
@@ -39,21 +42,23 @@ class GroupStatsHandlers(Feature):
             RequestCode.GET_GROUP_LIST: self.group_list,
             RequestCode.GET_CONSUMER_CONNECTION_LIST: self.consumer_connections,
             RequestCode.GET_CONSUME_STATS: self.consume_stats,
+            RequestCode.GET_BROKER_CONSUME_STATS: self.all_consume_stats,
         }
 
     def group_list(self, connection: Connection, request: Command) -> Reply:
         """Groups with members, offsets or settings; of a topic, those that read it or have."""
         groups, topic = self._groups.table, request.header.get("topic")
-        names = dict.fromkeys(
-            [info.group for info in groups.groups()] + self._leases.offsets.groups() + self._settings.groups()
-        )
         rows = []
-        for name in sorted(names):
+        for name in self._names():
             info = groups.get(name)
             if topic is not None and not self._reads(name, info, topic):
                 continue
             rows.append([name, 0 if info is None else len(info.members), 0 if info is None else info.version])
         return Reply({}, msgpack.packb(rows))
+
+    def _names(self) -> list[str]:
+        known = [info.group for info in self._groups.table.groups()]
+        return sorted(dict.fromkeys(known + self._leases.offsets.groups() + self._settings.groups()))
 
     def _reads(self, group: str, info: ConsumerGroupInfo | None, topic: str) -> bool:
         members = () if info is None else info.members.values()
@@ -84,20 +89,37 @@ class GroupStatsHandlers(Feature):
 
     def consume_stats(self, connection: Connection, request: Command) -> Reply:
         """Progress of a group on every queue of its topics."""
-        store, header = self._core.store, request.header
-        group, only = header["group"], header.get("topic")
-        info = self._groups.table.get(group)
-        committed = {(topic, queue_id): offset for topic, queue_id, offset in self._leases.offsets.of_group(group)}
-        if info is None and not committed:
+        header = request.header
+        group = header["group"]
+        if self._groups.table.get(group) is None and not self._leases.offsets.of_group(group):
             raise GroupNotExist(f"group {group!r} is not known to broker {self._core.name!r}")
+        rows, more = self._progress(group, header.get("topic"), with_times=bool(header.get("times")))
+        return Reply(more, msgpack.packb(rows))
+
+    def all_consume_stats(self, connection: Connection, request: Command) -> Reply:
+        """Progress of every group."""
+        found: list[_Row] = []
+        n_rows = 0
+        for group in self._names():
+            rows, more = self._progress(group, None, with_times=bool(request.header.get("times")))
+            n_rows += len(rows)
+            if n_rows > MAX_LEASE_ROWS:
+                raise IllegalOperation(f"the groups here read more than {MAX_LEASE_ROWS} queues: ask for one group")
+            found.append([group, rows, more])
+        return Reply({}, msgpack.packb(found))
+
+    def _progress(self, group: str, only: str | None, *, with_times: bool) -> tuple[list[_Row], dict[str, list[_Row]]]:
+        """A row for each queue that a group reads, and what is known of some of them."""
+        store, info = self._core.store, self._groups.table.get(group)
+        committed = {(topic, queue_id): offset for topic, queue_id, offset in self._leases.offsets.of_group(group)}
         topics = {topic for topic, _ in committed}
         if info is not None:
             topics.update(topic for member in info.members.values() for topic in member.subscriptions)
-        rows: list[list[object]] = []
-        damaged: list[list[object]] = []
-        starts: list[list[object]] = []
-        sent: list[list[object]] = []
-        times: list[list[object]] = []
+        rows: list[_Row] = []
+        damaged: list[_Row] = []
+        starts: list[_Row] = []
+        sent: list[_Row] = []
+        times: list[_Row] = []
         for topic in sorted(topics if only is None else topics & {only}):
             entry = self._topics.get(topic)
             if entry is None:
@@ -108,7 +130,7 @@ class GroupStatsHandlers(Feature):
                     sent.append([topic, queue_id, lease.served - max(committed.get((topic, queue_id), 0), lease.start)])
                 if lost := store.damage.total((entry.topic_id, queue_id)):
                     damaged.append([topic, queue_id, lost])
-                if header.get("times") and (at := committed.get((topic, queue_id), 0)) > 0:
+                if with_times and (at := committed.get((topic, queue_id), 0)) > 0:
                     last = store.read_one(entry.topic_id, queue_id, at - 1)
                     times.append([topic, queue_id, 0 if last is None else last.stored_ms])
                 if (topic, queue_id) not in committed and (start := self._start(info, entry, queue_id)) is not None:
@@ -126,7 +148,7 @@ class GroupStatsHandlers(Feature):
                 )
         # In the header: a client of an older version reads rows of exactly these columns.
         more = {"damaged": damaged, "starts": starts, "sent": sent, "times": times}
-        return Reply({name: found for name, found in more.items() if found}, msgpack.packb(rows))
+        return rows, {name: found for name, found in more.items() if found}
 
     def _start(self, info: ConsumerGroupInfo | None, entry: TopicEntry, queue_id: int) -> int | None:
         """Where a group without a commit begins on a queue; None if no member subscribes to the topic.

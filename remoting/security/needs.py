@@ -110,6 +110,7 @@ NEEDS: dict[RequestCode, RequestNeed] = {
     RequestCode.GET_CONSUMER_LIST_BY_GROUP: _KNOW_GROUP,
     RequestCode.GET_CONSUMER_CONNECTION_LIST: _KNOW_GROUP,
     RequestCode.GET_CONSUMER_RUNNING_INFO: _KNOW_GROUP,
+    RequestCode.CONSUME_MESSAGE_DIRECTLY: RequestNeed(topic=Right.CONSUME, group=Right.MANAGE_GROUP),
     RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: _KNOW_GROUP,
     RequestCode.GET_CONSUME_STATS: _KNOW_GROUP,
     RequestCode.GET_POP_STATS: _KNOW_GROUP,
@@ -133,6 +134,7 @@ NEEDS: dict[RequestCode, RequestNeed] = {
     RequestCode.ADD_WRITE_PERM_OF_BROKER: _ADMIN,
     RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: _ADMIN,
     RequestCode.GET_ALL_PRODUCER_INFO: _ADMIN,
+    RequestCode.GET_BROKER_CONSUME_STATS: _ADMIN,
     # With a topic they tell of that topic only.
     RequestCode.GET_BROKER_RUNTIME_INFO: _KNOW_TOPIC,
     RequestCode.GET_GROUP_LIST: _KNOW_TOPIC,

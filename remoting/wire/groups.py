@@ -5,7 +5,7 @@ from __future__ import annotations
 from model.group_settings import OWN_ATTEMPTS
 from model.limits import MAX_CONFIGURED_ATTEMPTS, MAX_RETRY_QUEUES
 from remoting.request_code import RequestCode
-from remoting.wire.field import CAUSE, CLIENT, EPOCH, GROUP, Field, RequestSchema
+from remoting.wire.field import CAUSE, CLIENT, EPOCH, GROUP, QUEUE, TOPIC, Field, RequestSchema
 
 _SETTINGS = "body: msgpack array of [consume, broadcast, retry queues, max attempts]"
 
@@ -78,6 +78,15 @@ GROUP_SCHEMA: dict[RequestCode, RequestSchema] = {
         (GROUP, CLIENT, Field("stacks", bool, "with the stacks of its threads", required=False)),
         answer="body: ConsumerRunningInfo in JSON, as the member wrote it. CONSUMER_NOT_ONLINE when it is not "
         "connected, ILLEGAL_OPERATION when it is no client of RocketMQ, SYSTEM_BUSY when it does not answer",
+    ),
+    RequestCode.CONSUME_MESSAGE_DIRECTLY: RequestSchema(
+        "admin -> broker",
+        "Have a member that is a client of RocketMQ consume one message now, whatever its offsets are. The broker asks "
+        "the member with the same request.",
+        (GROUP, CLIENT, TOPIC, QUEUE, Field("offset", int, "of the message", minimum=0)),
+        body="none; to the member the record of the message",
+        answer="body: ConsumeMessageDirectlyResult in JSON, as the member wrote it. Refusals as those of "
+        "GET_CONSUMER_RUNNING_INFO, and QUERY_NOT_FOUND without such a message",
     ),
     RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: RequestSchema(
         "admin -> broker",

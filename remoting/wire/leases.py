@@ -90,6 +90,13 @@ LEASE_SCHEMA: dict[RequestCode, RequestSchema] = {
         "queue id, messages beyond the committed offset that the owner was sent, less than 0 if it is known to be "
         "further] of owned queues; with `times` `times`, [topic, queue id, when the last committed message was stored]",
     ),
+    RequestCode.GET_BROKER_CONSUME_STATS: RequestSchema(
+        "admin -> broker",
+        "Progress of every group on this broker.",
+        (TIMES,),
+        answer="body: msgpack array of [group, rows, more], body and header as in the answer of GET_CONSUME_STATS. "
+        f"ILLEGAL_OPERATION beyond {MAX_LEASE_ROWS} rows",
+    ),
     RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: RequestSchema(
         "admin -> broker",
         "Reset the offsets of a group on the queues of a topic, while it consumes: all of them or none. The owner of "

@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import tempfile
+from collections import defaultdict
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -26,17 +27,31 @@ ADMIN: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("updateSubGroup", (*_CLUSTER, *_GROUP, "-r", "5"), "create subscription group to .* success"),
     ("consumerConnection", _GROUP, "(?s)PYTHON.*tools +\\*"),
     ("consumerProgress", _GROUP, r"tools +broker-a +1 +1 +1 +0 .*20\d\d-"),
+    ("brokerConsumeStats", ("-b", "{broker}"), r"tools +reader +broker-a +1 +1 +1 +0 +20\d\d-"),
+    ("brokerStatus", ("-b", "{broker}"), r"(?m)^brokerActive +: true"),
     ("statsAll", (), r"tools +(reader|stock) +0 +0\.00"),
     ("consumerStatus", ("-g", "stock"), r"(?m)^0*1 +\S+@\S+ +V\w+ +\d+/\S+"),
     ("producerConnection", ("-g", "CLIENT_INNER_PRODUCER", *_TOPIC), r"(?s)@.*127\.0\.0\.1:\d+"),
     ("queryMsgByKey", (*_TOPIC, "-k", "k1"), r"(?m)^\w{32,} +1 +0\s*$"),
     ("queryMsgByUniqueKey", (*_TOPIC, "-i", "{id}"), r"(?s)Tags: +\[red\].*CONSUMED"),
+    ("queryMsgByOffset", (*_TOPIC, "-b", "broker-a", "-i", "1", "-o", "0"), r"(?s)Tags: +\[red\].*CONSUMED"),
+    ("queryMsgById", ("-i", "{offset_id}"), r"(?s)Tags: +\[red\].*CONSUMED"),
+    ("queryMsgByUniqueKey to a member", (*_TOPIC, "-i", "{id}", "-g", "stock", "-d", "{client}"), "CR_SUCCESS"),
     ("resetOffsetByTime", (*_GROUP, *_TOPIC, "-s", "2020-01-01#00:00:00:000"), r"broker-a +1 +0"),
     ("deleteSubGroup", (*_CLUSTER, *_GROUP), "delete subscription group .* success"),
     ("deleteTopic", (*_CLUSTER, *_TOPIC), "(?s)from cluster .* success.*from NameServer success"),
     ("wipeWritePerm", ("-b", "broker-a"), r"wipe write perm of broker\[broker-a\].* OK"),
 )
 """Commands of RocketMQ's tool, and what each has to print; a consumer of ours is in the group up to the reset."""
+_LEARNED = {
+    "id": r"SEND_OK +(\w+)",
+    "broker": r"broker-a +0 +([\d.]+:\d+)",
+    "client": r"(?m)^0*1 +(\S+@\S+) +V",
+    "offset_id": r"OffsetID: +(\w+)",
+}
+"""What later commands are given -> where an earlier one has said it."""
+_SINCE_5 = {"queryMsgById": _TOPIC}
+"""Options that the tool of 5 demands, and that of 4.9 does not know."""
 RESET_MESSAGES = 40
 DIED = 9
 """What a member exits with that dies in a transaction."""
@@ -99,10 +114,10 @@ def _came(log: IO[bytes], n: int, *, exactly: bool = False) -> bool:
     return False
 
 
-def admin_of(tool: list[str]) -> dict[str, str]:
+def admin_of(tool: list[str], *, is_5: bool) -> dict[str, str]:
     """Run every command of the tool; name -> `ok` or what it said."""
     found: dict[str, str] = {}
-    sent = ""
+    learned: dict[str, str] = defaultdict(str)
     with cluster(1) as name_server, ExitStack() as stack:
         home = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         (home / "conf").mkdir()
@@ -119,20 +134,24 @@ def admin_of(tool: list[str]) -> dict[str, str]:
                 pause(12)
             if name == "deleteSubGroup" and reader is not None:
                 reader.communicate(timeout=30)
+            more = _SINCE_5.get(name, ()) if is_5 else ()
             command = [
                 tool[0],
                 f"-Drocketmq.home.dir={home}",
                 *tool[1:],
-                name,
-                *(each.format(id=sent) for each in options),
+                name.split()[0],
+                *(each.format_map(learned) for each in (*options, *more)),
                 "-n",
                 name_server,
             ]
             said = subprocess.run(command, cwd=home, capture_output=True, text=True, timeout=60, check=False)
             found[f"mqadmin {name}"] = (
-                "ok" if re.search(expected, said.stdout) else " ".join(said.stdout.split())[-200:]
+                "ok"
+                if re.search(expected, said.stdout)
+                else " ".join((said.stdout + said.stderr).split())[-200:] or "it said nothing"
             )
-            sent = match[1] if (match := re.search(r"SEND_OK +(\w+)", said.stdout)) else sent
+            matches = ((word, re.search(pattern, said.stdout)) for word, pattern in _LEARNED.items())
+            learned |= {word: match[1] for word, match in matches if match is not None}
     return found
 
 

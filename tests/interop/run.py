@@ -135,7 +135,7 @@ class Run:
         """The tool of both versions on our brokers."""
         for client in self.chosen(*_CLIENTS):
             if client.startswith("java") and (program := self.client(client)) is not None:
-                found = admin_of([*program, MQADMIN])
+                found = admin_of([*program, MQADMIN], is_5=client == "java-5.3.3")
                 self._note(client, found)
                 say(f"mqadmin of {_CLIENTS[client][0]}: {tables.summary(found)}")
 

@@ -9,7 +9,7 @@ from model.response_code import ResponseCode
 from remoting.request_code import RequestCode
 from rocketmq.frame import ONE_WAY_BIT, Frame
 from rocketmq.message import physical_offset
-from tests.unit.broker.harness import Peer, World, consumer, simulated, unpacked
+from tests.unit.broker.harness import ADDRESS, Peer, World, consumer, simulated, unpacked
 from tests.unit.rocketmq.stock_client import StockClient, messages_of
 
 
@@ -106,6 +106,11 @@ async def test_members_of_both_kinds_and_how_far_they_are(world: World) -> None:
     table = queues_of(document(await client.call(208, {"consumerGroup": "g", "topic": "t"}))["offsetTable"])
     assert (table["t", "broker-a", 0]["brokerOffset"], table["t", "broker-a", 0]["consumerOffset"]) == (3, 2)
     assert [table["t", "broker-a", n]["lastTimestamp"] for n in range(2)] == [await stored_ms(client, "k1"), 0]
+    whole = document(await client.call(317, {"isOrder": "false"}))
+    [of_group] = whole["consumeStatsList"]
+    assert [queues_of(each["offsetTable"]) for each in of_group["g"]] == [table]
+    assert (whole["totalDiff"], whole["brokerAddr"]) == (1, ADDRESS)
+    assert document(await client.call(317, {"isOrder": "true"}))["consumeStatsList"] == []
     assert document(await client.call(300, {"topic": "t"})) == {"groupList": ["g"]}
     assert document(await client.call(300, {"topic": "other"})) == {"groupList": []}
     producers = document(await client.call(204, {"producerGroup": "p"}))["connectionSet"]

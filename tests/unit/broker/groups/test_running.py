@@ -1,4 +1,4 @@
-"""What a member knows of itself, asked by an operator through the broker."""
+"""What an operator has a member asked by the broker: what it knows of itself, and to consume a message."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from model.limits import RELAY_TIMEOUT_S
 from model.response_code import ResponseCode
 from rocketmq.frame import RESPONSE_BIT, Frame, encode_frame
 from tests.unit.broker.harness import World, consumer, simulated
-from tests.unit.rocketmq.stock_client import StockClient
+from tests.unit.rocketmq.stock_client import StockClient, messages_of
 
 
 @simulated
@@ -37,3 +37,28 @@ async def test_what_a_stock_member_knows_of_itself_is_asked_and_told_byte_for_by
     await ours.heartbeat(consumer())
     refused = await tool.call(307, {**asked, "clientId": ours.client_id})
     assert (refused.code, "rlab group show g" in (refused.remark or "")) == (604, True)
+
+
+@simulated
+async def test_a_stock_member_consumes_a_message_at_once_that_the_tool_names_by_its_id(world: World) -> None:
+    await world.start_broker()
+    client, ours = await StockClient.connect(world), world.peer("ours")
+    await ours.put_topic()
+    await client.heartbeat()
+    await client.send(b"first")
+    sent = await client.send(b"second", i="UNIQ_KEY\x01ID\x02")
+    tool = await StockClient.connect(world, "tool")
+    asked = {"consumerGroup": "g", "clientId": client.client_id, "msgId": sent.fields["msgId"]}
+    told = tool.begin(309, asked)
+    await world.sleep(1)
+    [question] = [frame for frame in client.pushed if frame.code == 309]
+    assert (question.flag, question.fields["brokerName"], question.fields["topic"]) == (0, "broker-a", "t")
+    [message] = messages_of(question)
+    assert (message["body"], message["offset"], message["properties"]["UNIQ_KEY"]) == (b"second", 1, "ID")
+    said = b'{"consumeResult":"CR_SUCCESS"}'
+    client.write(encode_frame(Frame(0, RESPONSE_BIT, question.opaque, {}, said)))
+    assert ((await told).code, (await told).body) == (0, said)
+    for wrong, remark in (("no id", "is no id that a broker gives"), (sent.fields["msgId"][:-1] + "9", "no message 9")):
+        refused = await tool.call(309, {**asked, "msgId": wrong})
+        assert (refused.code != 0, remark in (refused.remark or "")) == (True, True), refused.remark
+    assert (await tool.call(309, {**asked, "clientId": "nobody"})).code == ResponseCode.CONSUMER_NOT_ONLINE

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from model.errors import GroupNotExist
+from model.errors import GroupNotExist, IllegalOperation
 from model.heartbeat import ConsumeFrom
 from remoting.request_code import RequestCode
-from tests.unit.broker.harness import World, ask, consumer, operator, simulated
+from tests.unit.broker.harness import World, ask, consumer, operator, simulated, unpacked
 
 
 @simulated
@@ -52,6 +52,22 @@ async def test_the_progress_of_a_group_is_shown_for_every_queue_of_its_topics(wo
     assert await ask(a, RequestCode.GET_CONSUME_STATS, group="g", topic="u") == rows[-1:]
     with pytest.raises(GroupNotExist, match="nobody"):
         await ask(a, RequestCode.GET_CONSUME_STATS, group="nobody")
+
+
+@simulated
+async def test_the_progress_of_every_group_is_shown_up_to_a_bound(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a = await operator(world)
+    await a.put_topic("u", read=1)
+    await a.heartbeat(consumer("g", "t"))
+    await a.commit(0, topic="u", group="h")
+    one = [await a.call(RequestCode.GET_CONSUME_STATS, {"group": group}) for group in "gh"]
+    whole = [["g", unpacked(one[0]), one[0].header], ["h", unpacked(one[1]), one[1].header]]
+    assert await ask(a, RequestCode.GET_BROKER_CONSUME_STATS) == whole
+    monkeypatch.setattr("broker.leases.stats.MAX_LEASE_ROWS", 4)
+    with pytest.raises(IllegalOperation, match="ask for one group"):
+        await ask(a, RequestCode.GET_BROKER_CONSUME_STATS)
 
 
 @simulated
