@@ -2,7 +2,7 @@
 
 Its condition is judged by what the listeners log themselves, the begin and end of each call, and by what brokers say of
 the owners of queues: no message may be lost or out of order, no queue may have two owners, and each change has to be
-over, with equal shares, after `BALANCED_S`, or `STOCK_JOIN_S`. A change begins when the one before is over, or has failed.
+over, with equal shares, after `BALANCED_S`, or `STOCK_JOIN_S`. A change begins when the one before is over, or failed.
 """
 
 from __future__ import annotations
