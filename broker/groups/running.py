@@ -1,4 +1,4 @@
-"""What an operator has a member asked by the broker: GET_CONSUMER_RUNNING_INFO and CONSUME_MESSAGE_DIRECTLY.
+"""Requests of operators that a broker relays to a member: GET_CONSUMER_RUNNING_INFO and CONSUME_MESSAGE_DIRECTLY.
 
 Clients of RocketMQ answer both: with their queues, what they have fetched of each, rates and options; and with what
 their listener said of a message that it got at once, whatever the offsets of the group are. The answer goes back byte
