@@ -24,6 +24,8 @@ INTEROP_ARGS ?=
 TORTURE_ARGS ?=
 # For the soak with real processes, e.g. make soak SOAK_ARGS="--minutes 5 --rate 1000"
 SOAK_ARGS ?=
+# For the attacks on a real broker, e.g. make attack ATTACK_ARGS="--only flood --plain"
+ATTACK_ARGS ?=
 # For the tests of the wheel: which to run, e.g. make wheel-test WHEEL_ARGS=tests/unit/client
 WHEEL_ARGS ?=
 
@@ -32,7 +34,7 @@ WHEEL_ARGS ?=
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test wheel-test console-test check bench peers compat interop crash torture soak mutants site release clean
+.PHONY: help setup demo test wheel-test console-test check bench peers compat interop crash torture soak attack mutants site release clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -86,6 +88,9 @@ torture: $(STAMP) ## an hour of faults in virtual time (TORTURE_ARGS="--seed 7")
 
 soak: $(STAMP) ## half an hour of load and kills with real processes (SOAK_ARGS="--minutes 5 --rate 1000")
 	@$(BIN)/python -m tests.process.soak.run $(SOAK_ARGS)
+
+attack: $(STAMP) ## attack a real broker, and measure how late its client is answered (ATTACK_ARGS="--only flood")
+	@$(BIN)/python -m tests.process.attack $(ATTACK_ARGS)
 
 mutants: $(STAMP) ## plant bugs in the shipped code, and let simulated runs find each (some 10 minutes)
 	@$(BIN)/python -m tests.simulation.mutants

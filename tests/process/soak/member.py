@@ -7,7 +7,9 @@ have committed is known when it is killed, and the books need no allowance for i
 from __future__ import annotations
 
 import os
+import select
 import sys
+from contextlib import suppress
 from functools import partial
 
 import typer
@@ -24,7 +26,10 @@ class PromptBunch(Bunch):
         super().received(producer, number)
         line = self.take_line()
         while line:
-            line = line[os.write(1, line) :]
+            # The loop has made the socket one that does not wait, and the books must have the line before we go on.
+            select.select([], [1], [])
+            with suppress(BlockingIOError):
+                line = line[os.write(1, line) :]
 
 
 def main() -> None:

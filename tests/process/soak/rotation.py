@@ -38,9 +38,11 @@ class Secrets:
     def key_file(self, user: str) -> Path:
         return self.folder / f"{user}.key"
 
-    def act_as(self, user: str) -> None:
+    def act_as(self, user: str, *, tls: bool = True) -> None:
         """Let this process, and those that it starts from now on, be a user's."""
-        os.environ[KEY_FILE], os.environ[TLS_CA] = str(self.key_file(user)), str(self.folder / AUTHORITY)
+        os.environ[KEY_FILE] = str(self.key_file(user))
+        if tls:
+            os.environ[TLS_CA] = str(self.folder / AUTHORITY)
 
     def _write(self, path: Path, text: str) -> None:
         part = path.with_suffix(".part")
