@@ -260,6 +260,8 @@ MAX_POP_JOURNAL_BYTES = 4 * 1024 * 1024
 """Journal of invisible messages beyond which a snapshot replaces it, or beyond twice the last snapshot."""
 MAX_LEASE_ROWS = 16_384
 """Queues in one request for leases or offsets: with the longest names, an answer about each still fits a frame."""
+MAX_EVENTS_PER_READ = 100_000
+"""Events after which a read of the trace returns, although there may be more; a message may hold a thousand."""
 MAX_ACKED_OFFSETS = 65_536
 """Messages that one request may acknowledge."""
 MIN_INVISIBLE_MS = 100

@@ -17,7 +17,7 @@ from figures.history.reading import BadLine, Sorter, events_of, in_order
 from figures.records import order_of
 from model.errors import ConfigError, TopicNotExist
 from model.events import Event
-from model.limits import MAX_PULL_BATCH
+from model.limits import MAX_EVENTS_PER_READ, MAX_PULL_BATCH
 from model.message_queue import MessageQueue
 from model.names import TRACE_TOPIC
 from remoting.client import RemotingClient
@@ -117,8 +117,9 @@ async def follow_topic(admin: Admin, since_ms: float) -> AsyncIterator[tuple[flo
     events are known. Raises: see `TraceReader.read`. Cancellation: harmless.
     """
     loop, reader, sorter, ahead_ms = asyncio.get_running_loop(), admin.trace(since_ms), Sorter(), -math.inf
-    found: list[Event] = []
-    while more := await reader.read():
+    found = more = await reader.read()
+    while len(more) >= MAX_EVENTS_PER_READ:  # not until nothing comes: on a busy trace, something always does
+        more = await reader.read()
         found += more
     yield -math.inf, sorted(found, key=order_of)
     while True:

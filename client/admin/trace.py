@@ -11,6 +11,7 @@ from client.admin.requests import ClusterRequests, pull_once
 from model.errors import NetworkError, TopicNotExist
 from model.event_log import decode_events
 from model.events import Event
+from model.limits import MAX_EVENTS_PER_READ
 from model.message_queue import MessageQueue
 from model.names import TRACE_TOPIC
 from remoting.request_code import RequestCode
@@ -19,8 +20,6 @@ logger = logging.getLogger(__name__)
 
 _GROUP = "rlab-trace-reader"
 _MESSAGES = 64
-MAX_EVENTS_PER_READ = 100_000
-"""Events after which `read` returns, although there may be more; a message may hold a thousand."""
 
 
 class TraceReader:
