@@ -33,6 +33,7 @@ import anyio
 from anyio.abc import TaskGroup, UNIXSocketStream
 from cryptography.x509 import load_pem_x509_certificate
 
+from broker.store.disk.options import StoreOptions
 from cli.crash.brokers import free_port
 from cli.runtime import FAILED, new_loop
 from cli.security.certs import AUTHORITY
@@ -67,6 +68,9 @@ DOWN_S = (0.1, 2.0)
 """How long a killed server stays away."""
 RSS_MARGIN, FD_MARGIN = Margin(1.1, 4, trend=False), Margin(1.2, 16, trend=False)
 """MiB and descriptors. A server begins anew whenever it is killed, so both go up in steps and there is no trend."""
+
+BYTES_OF_MESSAGE = 400
+"""Memory for a short message that is kept, at most."""
 
 
 class ForkedPart(ProcessPart):
@@ -123,7 +127,12 @@ class Soak:
         self._name_servers = ""
         self._tasks: TaskGroup
         self._interval_s = max(0.4, options.seconds / 200)
-        margins = {f"{name}: RSS MiB": RSS_MARGIN for name in (*NAME_SERVERS, *BROKERS)}
+        margins = {f"{name}: RSS MiB": RSS_MARGIN for name in NAME_SERVERS}
+        # A broker keeps the newest messages in memory, up to its budgets: until these are full it grows, and rightly.
+        store, stored_mib = StoreOptions(), options.seconds * options.rate * BYTES_OF_MESSAGE / 2**20
+        budget_mib = (store.tail_bytes + store.index_cache_bytes + store.segment_records * 20) / 2**20
+        kept = Margin(RSS_MARGIN.ratio, RSS_MARGIN.slack + min(stored_mib, budget_mib), trend=False)
+        margins |= {f"{name}: RSS MiB": kept for name in BROKERS}
         margins |= {f"{name}: descriptors": FD_MARGIN for name in (*NAME_SERVERS, *BROKERS)}
         samples = options.seconds / self._interval_s
         self._levels = LeakDetector(warm_up=int(samples / 4), margins=margins)
