@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from remoting.command import shown
+from rocketmq.frame import read_json
 
 _MAX_NUMBER = 2**63 - 1
 
@@ -80,7 +81,7 @@ def json_object(body: bytes) -> dict[str, Any]:
         FieldError: it is not one.
     """
     try:
-        value: Any = json.loads(body)
+        value = read_json(body)
     except (ValueError, RecursionError) as error:
         raise FieldError(f"the body is not JSON ({type(error).__name__})") from error
     if type(value) is not dict:

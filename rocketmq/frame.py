@@ -147,7 +147,7 @@ def decode_header(header: bytes, body: bytes | None, *, binary: bool) -> Frame:
 
 
 def _decode_json(header: bytes, body: bytes | None) -> Frame:
-    fields: Any = json.loads(header)
+    fields = read_json(header)
     if type(fields) is not dict:
         raise ValueError(f"a header must be an object, got {shown(fields)}")
     extra: Any = fields.get("extFields")
@@ -166,6 +166,20 @@ def _decode_json(header: bytes, body: bytes | None) -> Frame:
         language=LANGUAGES[0] if language is None else _text(language),
         version=_int32(fields.get("version") or 0),
     )
+
+
+def read_json(text: bytes) -> Any:
+    """Read JSON, without the half of a surrogate pair in any text: no answer could repeat it in UTF-8.
+
+    Raises:
+        ValueError: it is no JSON, or has such a half.
+        RecursionError: it is nested too deep.
+    """
+    decoded = text.decode()
+    value: Any = json.loads(decoded)
+    if "\\u" in decoded:
+        _json(value).encode()
+    return value
 
 
 def _text(value: object) -> str:

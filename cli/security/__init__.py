@@ -5,6 +5,7 @@ certs.py      makes the authority of a test, and certificates that it signs
 options.py    `--access`, `--insecure` and `--tls-...`, and the refusal to listen on a network without
 fuzz.py       sends a server hostile requests
 fuzz_frames.py  makes them, from the schemas of all requests and from a seed
+fuzz_rocketmq.py  makes those of RocketMQ's protocol
 
 Servers import `options`.
 """

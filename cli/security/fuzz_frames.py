@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgpack
 
-from remoting.codec import VERSION
+from remoting.codec import CODEC, VERSION
 from remoting.wire.field import Field, RequestSchema
 from remoting.wire.schema import SCHEMA, bounds_of
 
@@ -35,6 +35,15 @@ class FuzzFrame(NamedTuple):
     data: bytes
     opaque: int | None
     told: str
+
+
+class FuzzAnswer(NamedTuple):
+    """What a server answered; with a `reply`, what it asked or told by itself, and what is to be sent back."""
+
+    opaque: int
+    code: int
+    remark: str
+    reply: bytes | None = None
 
 
 class Frames:
@@ -57,6 +66,14 @@ class Frames:
         schema = SCHEMA[code]
         fields = [VERSION, 0, int(code), self._opaque, self._header(schema), self._body(schema)]
         return FuzzFrame(_framed(msgpack.packb(fields)), self._opaque, f"{code.name} {self._shown(fields[4])}")
+
+    def reader(self) -> Callable[[bytes], list[FuzzAnswer]]:
+        """Read the answers of one connection, piece by piece."""
+        decoder = CODEC.decoder()
+        return lambda data: [
+            FuzzAnswer(answer.opaque, answer.code, str(answer.header.get("remark", "")))
+            for answer in decoder.feed(data)
+        ]
 
     # --- requests ----------------------------------------------------------------------------------------------------
 

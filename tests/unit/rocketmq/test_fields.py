@@ -48,6 +48,6 @@ def test_lists_that_are_left_out_are_empty() -> None:
 
 def test_a_body_is_a_json_object() -> None:
     assert json_object(json_bytes({"ü": 1})) == {"ü": 1}
-    for body in (b"", b"[]", b"[" * 100_000, b"\xff"):
+    for body in (b"", b"[]", b"[" * 100_000, b"\xff", rb'{"a":"\ud800"}'):
         with pytest.raises(FieldError, match="the body"):
             json_object(body)

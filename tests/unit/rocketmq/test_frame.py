@@ -76,6 +76,8 @@ def test_a_frame_is_complete_at_its_last_byte_and_not_before() -> None:
         (framed(b'{"code":' + b"9" * 10_000 + b"}"), "malformed"),
         (framed(b'{"code":true}'), "whole number"),
         (framed(b"\xff"), "malformed"),
+        (framed(rb'{"code":1,"extFields":{"topic":"\ud800"}}'), "surrogates not allowed"),
+        (framed(b'{"code":1,"extFields":{"topic":"\xed\xa0\x80"}}'), "malformed"),
         (framed(b"", form=1), "malformed"),
         (framed(BINARY[8:] + b"x", form=1), "bytes are left"),
         (framed(BINARY[8:-5] + b"\x7f" + BINARY[-4:], form=1), "a length of"),
