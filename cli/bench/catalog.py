@@ -26,6 +26,7 @@ from cli.bench.throughput.half_away import bench_half_away
 from cli.bench.throughput.order import bench_order
 from cli.bench.throughput.pop import bench_pop, bench_pop_memory
 from cli.bench.throughput.pull import bench_consume, bench_pull
+from cli.bench.throughput.security_cost import bench_security_cost
 from cli.bench.throughput.send import bench_send
 from cli.bench.throughput.trace_cost import bench_trace_cost
 from cli.bench.throughput.transactions import bench_open_transactions, bench_transactions
@@ -55,6 +56,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "stalls": bench_stalls,
     "half-away": bench_half_away,
     "trace-cost": bench_trace_cost,
+    "security-cost": bench_security_cost,
     "twice": bench_twice,
     "moves-100": bench_moves,
     "consumers-2000": bench_memory,

@@ -33,6 +33,7 @@ NAMES = (
     "stalls",
     "half-away",
     "trace-cost",
+    "security-cost",
     "twice",
     "moves-100",
     "consumers-2000",
@@ -46,7 +47,7 @@ NAMES = (
     "store-memory",
     "spark",
 )
-BY_NAME_ONLY = ("trace-cost", "twice", "crowd", "overload", "width", "store-memory", "spark")
+BY_NAME_ONLY = ("trace-cost", "security-cost", "twice", "crowd", "overload", "width", "store-memory", "spark")
 """Left out by default, because they take long, need much disk space, or need Spark."""
 
 

@@ -43,17 +43,20 @@ async def echo_process() -> AsyncIterator[Child]:
 
 @asynccontextmanager
 async def cluster_processes(
-    topics: Mapping[str, int], *options: str, entry: Sequence[str] = ("cli.main", "broker")
+    topics: Mapping[str, int],
+    *options: str,
+    entry: Sequence[str] = ("cli.main", "broker"),
+    both: Sequence[str] = (),
 ) -> AsyncIterator[ClusterProcesses]:
     """Run a name server and a broker while the block runs, with files in a temporary folder.
 
-    `topics` has the number of queues of each topic to create; for the others see `broker_process`. The name server
-    lists every topic when the block begins.
+    `topics` has the number of queues of each topic to create, `both` are options of both servers; for the others see
+    `broker_process`. The name server lists every topic when the block begins.
     """
     async with (
         temporary_folder() as folder,
-        name_server_process() as name_server,
-        broker_process(name_server, folder, *options, entry=entry) as broker,
+        name_server_process(*both) as name_server,
+        broker_process(name_server, folder, *both, *options, entry=entry) as broker,
     ):
         await create_topics(name_server, topics)
         yield ClusterProcesses(name_server, broker)
@@ -67,13 +70,13 @@ async def temporary_folder() -> AsyncIterator[Path]:
 
 
 @asynccontextmanager
-async def name_server_process(*, quiet: bool = False) -> AsyncIterator[str]:
-    """Run a name server while the block runs; yields its address.
+async def name_server_process(*options: str, quiet: bool = False) -> AsyncIterator[str]:
+    """Run a name server while the block runs, with options of `rlab namesrv`; yields its address.
 
     `quiet` drops its warnings about brokers that are going to be killed.
     """
     stderr = DEVNULL if quiet else None
-    async with module_process("namesrv", "cli.main", "namesrv", *_DAEMON, stderr=stderr) as child:
+    async with module_process("namesrv", "cli.main", "namesrv", *_DAEMON, *options, stderr=stderr) as child:
         yield child.address
 
 

@@ -53,6 +53,7 @@ GOALS = {
     "stall-killed-p99": Goal(1000.0, of_ratio=False, at_least=False),
     "stall-silent-p99": Goal(5000.0, of_ratio=False, at_least=False),
     **{f"trace-cost-{what}": Goal(3.0, of_ratio=False, at_least=False) for what in ("send", "consume")},
+    **{f"access-cost-{what}": Goal(10.0, of_ratio=False, at_least=False) for what in ("send-64", "pull-32")},
     **{f"twice-{kind}": Goal(20.0, of_ratio=False, at_least=False) for kind in ("concurrent", "orderly")},
     **{f"twice-{kind}-untold": Goal(0.0, of_ratio=False, at_least=False) for kind in ("concurrent", "orderly")},
     **{f"twice-{kind}-excess": Goal(20.0, of_ratio=False, at_least=False) for kind in ("concurrent", "orderly")},
