@@ -63,12 +63,17 @@ def print_line(text: str) -> None:
 
 def print_error(text: str) -> None:
     """Print an error on stderr."""
-    print(f"error: {text}", file=sys.stderr, flush=True)
+    print_note(f"error: {text}")
 
 
 def print_note(text: str) -> None:
-    """Print on stderr a line that is not a result."""
-    print(text, file=sys.stderr, flush=True)
+    """Print on stderr lines that are not a result; what others have sent may be in them."""
+    print("\n".join(map(one_line, text.split("\n"))), file=sys.stderr, flush=True)
+
+
+def one_line(text: str) -> str:
+    """The text with characters escaped that would end its line, or that a terminal would obey."""
+    return text if text.isprintable() else "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str = "", empty: str = "") -> None:
@@ -90,7 +95,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, tit
         table.add_column(column.lstrip(">"), justify="right" if column.startswith(">") else "left", overflow="fold")
     for row in rows:
         # Text, because a topic or client id may look like markup.
-        table.add_row(*(Text("-" if cell is None else str(cell)) for cell in row))
+        table.add_row(*(Text("-" if cell is None else one_line(str(cell))) for cell in row))
     Console(width=None if sys.stdout.isatty() else _UNBOUNDED_WIDTH).print(table)
 
 
@@ -104,7 +109,7 @@ def print_verdict(table: Table, width: int) -> None:
 def preview(body: bytes, chars: int) -> str:
     """The beginning of a body on one line, with unprintable characters escaped."""
     text = body[: chars * 4].decode("utf-8", "backslashreplace")
-    shown = "".join(char if char.isprintable() else repr(char)[1:-1] for char in text[: chars + 1])
+    shown = one_line(text[: chars + 1])
     return shown if len(shown) <= chars else f"{shown[: chars - 1]}…"
 
 
@@ -169,7 +174,16 @@ class LineLimit(logging.Filter):
         self._kinds.clear()
 
 
-_FOR_PEOPLE = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s", datefmt="%H:%M:%S")
+class LineFormatter(logging.Formatter):
+    """A line for people, and the traceback if there is one; nothing in a message begins another line."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        record.message = one_line(record.message)
+        return super().formatMessage(record)
+
+
+_FOR_PEOPLE = LineFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s", datefmt="%H:%M:%S")
 
 
 class LogFormat(StrEnum):

@@ -10,7 +10,7 @@ import typer
 
 from cli.messages.consume import document_of
 from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers, TopicName, age_ms
-from cli.output import preview, print_error, print_json, print_line, print_note, print_table
+from cli.output import one_line, preview, print_error, print_json, print_line, print_note, print_table
 from cli.runtime import FAILED, ask_cluster
 from model.limits import MAX_LOOKUP_MESSAGES
 
@@ -138,10 +138,10 @@ def print_message(found: FoundMessages) -> None:
     if whole:
         print_line(f"message {message.message_id} of topic {message.topic}, created {_time(message.born_ms)}")
     print_table(["stored", "topic", "broker", ">queue", ">offset", ">tries"], [_place(each) for each in found.messages])
-    print_line(f"keys        {', '.join(message.keys) or '-'}")
-    print_line(f"tag         {message.tags or '-'}")
+    print_line(one_line(f"keys        {', '.join(message.keys) or '-'}"))
+    print_line(one_line(f"tag         {message.tags or '-'}"))
     for name, value in sorted(message.properties.items()):
-        print_line(f"property    {name} = {value}")
+        print_line(one_line(f"property    {name} = {value}"))
     print_line(f"{'body' if whole else 'payload':<12}{len(message.body)} bytes")
     print_line(preview(message.body, _SHOWN_WHOLE_CHARS))
     note_what_is_no_message(found)

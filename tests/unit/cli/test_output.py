@@ -12,6 +12,7 @@ import pytest
 from cli.output import (
     JsonFormatter,
     document,
+    log_handler,
     preview,
     print_error,
     print_json,
@@ -146,3 +147,23 @@ def test_a_line_is_one_object_whatever_is_in_its_text() -> None:
 
 def test_a_line_about_an_error_has_its_traceback() -> None:
     assert "ValueError: bad" in str(formatted("it failed", failed=True)["error"])
+
+
+HOSTILE = "k\x1b[31m\nerror: forged"
+SHOWN = r"k\x1b[31m\nerror: forged"
+
+
+def test_nothing_that_others_have_named_moves_a_terminal_or_begins_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(["key"], [[HOSTILE]])
+    out = capsys.readouterr().out
+    assert SHOWN in out
+    assert "\x1b" not in out
+    print_error("the broker said \x1b[2J")
+    print_note("two\nlines")
+    assert capsys.readouterr().err == "error: the broker said \\x1b[2J\ntwo\nlines\n"
+
+
+def test_nothing_in_a_message_of_the_log_begins_another_line() -> None:
+    handler = log_handler(None)
+    record = logging.LogRecord("client", logging.WARNING, "", 0, "it said %s", (HOSTILE,), None)
+    assert handler.format(record).endswith(f"WARNING client: it said {SHOWN}")

@@ -95,6 +95,15 @@ def test_a_body_cannot_disturb_the_terminal(body: bytes, shown: str, capsys: pyt
     assert capsys.readouterr().out.splitlines()[-1] == shown
 
 
+def test_keys_tags_and_properties_cannot_disturb_it_either(capsys: pytest.CaptureFixture[str]) -> None:
+    hostile = "\x1b[2J\nbody        5 bytes"
+    message = stored().message._replace(tags=hostile, keys=(hostile,), properties={hostile: hostile})
+    print_message(found(FoundMessage(message=message, due_ms=None)))
+    out = capsys.readouterr().out
+    assert "\x1b" not in out
+    assert sum(line.startswith("body") for line in out.splitlines()) == 1
+
+
 def test_the_document_tells_where_each_is_and_what_is_missing() -> None:
     document = found_document(found(stored("%DLQ%g", due_ms=7), is_complete=False, unreachable=("broker-b",)))
     assert json.loads(json.dumps(document)) == {
