@@ -39,8 +39,9 @@ SHOWN_ON = {"strategies_table.py": "docs/strategies.md"}
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_an_example_runs_and_ends_as_it_says(name: str) -> None:
-    command, env = [sys.executable, f"examples/{name}"], {**os.environ, **QUICK_START}
+def test_an_example_runs_and_ends_as_it_says(name: str, tmp_path: Path) -> None:
+    # Its own folder: what a cluster that was killed has left in the common one is told on stderr.
+    command, env = [sys.executable, f"examples/{name}"], {**os.environ, **QUICK_START, "TMPDIR": str(tmp_path)}
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False, env=env)
     assert done.returncode == 0, done.stderr
     last = done.stdout.splitlines()[-1]

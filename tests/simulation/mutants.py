@@ -162,7 +162,7 @@ MUTANTS = (
     Mutant(
         name="regranted-without-a-look",
         file=_LEASED,
-        old="        if (committed or 0) <= grant.start_offset <= owned.commit_offset:",
+        old="        if (confirmed or 0) <= grant.start_offset <= owned.commit_offset:",
         new="        if grant.start_offset >= 0:",
         shown=("out-of-order", "duplicate", "lost-write", "nonmonotonic-poll"),
     ),
