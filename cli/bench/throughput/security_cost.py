@@ -45,7 +45,7 @@ async def bench_security_cost(sizes: Sizes, progress: Progress) -> list[Result]:
     repeat = max(MIN_TURNS, sizes.repeat)
     results = []
     with tempfile.TemporaryDirectory(prefix="rlab-bench-") as folder:
-        ways = {"access": _access(Path(folder)), "tls": _tls(Path(folder))}
+        ways = {"access": access(Path(folder)), "tls": tls(Path(folder))}
         async with AsyncExitStack() as stack:
             plain = await stack.enter_async_context(_side("open", (), {}, sizes, progress))
             sides = {
@@ -61,7 +61,7 @@ async def bench_security_cost(sizes: Sizes, progress: Progress) -> list[Result]:
     return results
 
 
-def _access(folder: Path) -> tuple[Sequence[str], Mapping[str, str]]:
+def access(folder: Path) -> tuple[Sequence[str], Mapping[str, str]]:
     """Options of servers that know one user, and variables of its clients."""
     key, access, file = Key("bench", secrets.token_bytes(SECRET_BYTES)), folder / "access.toml", folder / "bench.key"
     for path, text in ((access, f'[users.bench]\nkeys = ["{key.hash()}"]\n{_RIGHTS}'), (file, key.text())):
@@ -70,7 +70,7 @@ def _access(folder: Path) -> tuple[Sequence[str], Mapping[str, str]]:
     return ("--access", str(access)), {KEY_FILE: str(file)}
 
 
-def _tls(folder: Path) -> tuple[Sequence[str], Mapping[str, str]]:
+def tls(folder: Path) -> tuple[Sequence[str], Mapping[str, str]]:
     """Options of servers with a certificate, and variables of clients that trust its authority."""
     cert, key = make_certificate(folder, "server", ["127.0.0.1"], 2)
     return ("--tls-cert", str(cert), "--tls-key", str(key)), {TLS_CA: str(folder / AUTHORITY)}
@@ -81,7 +81,7 @@ async def _side(
     label: str, options: Sequence[str], variables: Mapping[str, str], sizes: Sizes, progress: Progress
 ) -> AsyncIterator[_Side]:
     async with AsyncExitStack() as stack:
-        with _environment(variables):  # servers get it when they start, and a client reads it when it connects
+        with environment(variables):  # servers get it when they start, and a client reads it when it connects
             cluster = await stack.enter_async_context(cluster_processes({TOPIC: QUEUES}, both=options))
             progress(f"filling the queues, {label}")
             queues = await fill(cluster.name_server, sizes.backlog)
@@ -97,7 +97,8 @@ async def _side(
 
 
 @contextmanager
-def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+def environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set variables of this process, and of those that it starts, as long as the block."""
     before = dict(os.environ)
     os.environ.update(variables)
     try:
