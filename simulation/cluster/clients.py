@@ -9,6 +9,7 @@ that is committed while no delivery of its message is finished is a lost message
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -47,7 +48,7 @@ class Delivery:
 
 
 @dataclass(slots=True, eq=False)
-class _SimulatedClient:
+class _SimulatedClient(ABC):
     """One client process on a host of its own; `live` while it runs and can be reached."""
 
     simulation: Simulation
@@ -55,8 +56,9 @@ class _SimulatedClient:
     live: bool = field(default=False, kw_only=True)
 
     @property
+    @abstractmethod
     def _client(self) -> GroupConsumer | Producer:
-        raise NotImplementedError
+        """The shipped client in it."""
 
     async def start(self) -> None:
         """Start it, from its host. Raises and cancellation: see its own `start`."""
