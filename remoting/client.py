@@ -111,8 +111,10 @@ class RemotingClient:
         await self.aclose()
 
     def speak(self, codec_of: CodecOf | None) -> None:
-        """Use these codecs for all connections that are made from now on; see `codec_of` of the class."""
+        """Use these codecs from now on, for connections that are made again; see `codec_of` of the class."""
         self._codec_of = codec_of
+        for address in list(self._connections):
+            self.drop(address)
 
     @property
     def proves_key(self) -> bool:

@@ -12,6 +12,8 @@ from typing import Any
 from remoting.command import shown
 from rocketmq.frame import read_json
 
+OURS = "ofRebalanceLab"
+"""Header field in which a name server of this project says that it is none of RocketMQ's, whose clients skip it."""
 _MAX_NUMBER = 2**63 - 1
 
 

@@ -9,7 +9,7 @@ import msgpack
 from model.response_code import ResponseCode
 from remoting.request_code import RequestCode
 from rocketmq.edge import Asked, Caller, StockAnswer, nothing
-from rocketmq.fields import Fields, json_bytes
+from rocketmq.fields import OURS, Fields, json_bytes
 from rocketmq.frame import Frame
 
 
@@ -45,7 +45,7 @@ def _cluster_info(answered: dict[str, Any], body: bytes | None, code: int) -> St
     for cluster, name, addresses in listed:
         clusters.setdefault(cluster, []).append(name)
         brokers[name] = _broker(cluster, name, addresses)
-    return StockAnswer({}, json_bytes({"brokerAddrTable": brokers, "clusterAddrTable": clusters}))
+    return StockAnswer({OURS: True}, json_bytes({"brokerAddrTable": brokers, "clusterAddrTable": clusters}))
 
 
 def topics(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:

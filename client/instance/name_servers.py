@@ -124,8 +124,9 @@ class NameServers:
     async def find_dialect(self, wanted: SpokenDialect) -> tuple[SpokenDialect, str]:
         """Reach a name server; returns its dialect, the first of ours and RocketMQ's with AUTO, and our own address.
 
-        A name server of RocketMQ closes a connection that begins with our frame, without an answer. Errors are those of
-        `connect_and_get_own_address`.
+        A name server of RocketMQ closes a connection that begins with our frame, without an answer. So does one of ours
+        that is killed just then; it answers both dialects when it is back, and says in RocketMQ's that it is ours.
+        Errors are those of `connect_and_get_own_address`.
         """
         if wanted is not SpokenDialect.AUTO:
             return wanted, await self.connect_and_get_own_address()
@@ -136,23 +137,31 @@ class NameServers:
                 raise
             self._remoting.speak(SpokenDialect.ROCKETMQ.codec_of())
             try:
-                return SpokenDialect.ROCKETMQ, await self.connect_and_get_own_address()
+                address, is_ours = await self._connect()
             except NetworkError:
                 self._remoting.speak(None)
                 raise ours from None
+        if not is_ours:
+            return SpokenDialect.ROCKETMQ, address
+        self._remoting.speak(None)
+        return SpokenDialect.RLAB, await self.connect_and_get_own_address()
 
     async def connect_and_get_own_address(self) -> str:
         """Connect to a name server, check that it is one, and return our address as it sees it.
 
         The text of ConnectFailed says which were tried; ConfigError: the one that answered is not a name server.
         """
+        return (await self._connect())[0]
+
+    async def _connect(self) -> tuple[str, bool]:
+        """See above; the second is whether it says in RocketMQ's dialect that it is one of ours."""
         state = (await self.request(RequestCode.GET_SERVER_STATE)).header
         address = self._addresses[self._current]
         kind = state.get("kind")
         if kind != "namesrv":
             raise ConfigError(f"{address} is {kind} {state.get('name')!r}, not a name server: give the address of one")
         connection = self._answering()
-        return connection.local_host if connection is not None else "127.0.0.1"
+        return (connection.local_host if connection is not None else "127.0.0.1"), bool(state.get("ours"))
 
 
 @lru_cache(maxsize=MAX_SHARED_ROUTES)

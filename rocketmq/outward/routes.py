@@ -10,7 +10,7 @@ from typing import Any
 from model.limits import MAX_QUEUES_PER_TOPIC
 from model.names import TEMPLATE_TOPIC, TRACE_TOPIC
 from remoting.request_code import RequestCode
-from rocketmq.fields import FieldError, number_of
+from rocketmq.fields import OURS, FieldError, number_of
 from rocketmq.outward.answers import good, json_of, packed
 from rocketmq.outward.edge import Answered, Server, Steps, StockCall
 
@@ -32,9 +32,10 @@ def queue_count(value: object) -> int:
 
 
 def state(server: Server, header: dict[str, Any], body: bytes) -> Steps:
-    """Whether a server is a name server: only those know the brokers."""
+    """Whether a server is a name server: only those know the brokers. Those of this project say that they are."""
     [answer] = yield [StockCall(RequestCode.GET_BROKER_CLUSTER_INFO)]
-    return Answered({"kind": "broker" if answer.code else "namesrv", "name": "of RocketMQ"})
+    kind = "broker" if answer.code else "namesrv"
+    return Answered({"kind": kind, "name": "of RocketMQ", "ours": OURS in answer.fields})
 
 
 def route(server: Server, header: dict[str, Any], body: bytes) -> Steps:

@@ -9,7 +9,7 @@ import msgpack
 
 from remoting.request_code import RequestCode
 from rocketmq.edge import Asked, Caller, Facts
-from rocketmq.fields import Fields
+from rocketmq.fields import OURS, Fields
 from rocketmq.frame import Frame
 from rocketmq.routes import (
     add_write_perm,
@@ -45,9 +45,11 @@ def test_a_route_has_queues_and_addresses_by_broker() -> None:
 
 
 def test_brokers_are_listed_by_name_and_by_cluster() -> None:
-    found = answered(asked(cluster_info), [["c", "a", [[0, "x:1"]]], ["c", "b", [[0, "y:1"]]]])
+    question = asked(cluster_info)
+    found = answered(question, [["c", "a", [[0, "x:1"]]], ["c", "b", [[0, "y:1"]]]])
     assert found["clusterAddrTable"] == {"c": ["a", "b"]}
     assert found["brokerAddrTable"]["b"] == {"brokerAddrs": {"0": "y:1"}, "brokerName": "b", "cluster": "c"}
+    assert OURS in question.answer({}, None, 0).fields, "our own clients tell it from RocketMQ's by that"
 
 
 def test_topics_are_listed() -> None:

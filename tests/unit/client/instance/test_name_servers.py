@@ -19,6 +19,7 @@ from remoting.command import Command, Reply
 from remoting.connection import Connection
 from remoting.request_code import RequestCode
 from remoting.server import serve
+from rocketmq.dialects import name_server_dialect
 from rocketmq.frame import RESPONSE_BIT, Frame, FrameDecoder, encode_frame
 from simulation.kernel.run import Simulation, run_simulation
 
@@ -249,6 +250,13 @@ class OnlyRocketmq(asyncio.Protocol):
             self.transport.close()
 
 
+class HangsUp(asyncio.BaseProtocol):
+    """A name server that is killed whenever it is asked."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport.close()
+
+
 @pytest.mark.parametrize("wanted", [SpokenDialect.AUTO, SpokenDialect.ROCKETMQ])
 def test_servers_that_hang_up_on_our_protocol_are_asked_in_rocketmqs(wanted: SpokenDialect) -> None:
     async def main(simulation: Simulation) -> None:
@@ -261,6 +269,26 @@ def test_servers_that_hang_up_on_our_protocol_are_asked_in_rocketmqs(wanted: Spo
         await anyio.sleep(1)  # until it has seen that its connections are closed
 
     run_simulation(main)
+
+
+def test_a_server_of_ours_that_hangs_up_while_another_starts_is_not_taken_for_rocketmqs() -> None:
+    world = World(down=ADDRESSES)
+    asked: list[int] = []
+
+    def answer(connection: Connection, request: Command) -> Reply:
+        asked.append(request.code)
+        if len(asked) == 1:
+            raise ServiceNotAvailable("starting")
+        return Reply({"kind": "namesrv", "name": "n2"}, msgpack.packb([]))
+
+    async def scenario(simulation: Simulation) -> None:
+        handlers = dict.fromkeys((STATE, RequestCode.GET_BROKER_CLUSTER_INFO), answer)
+        killed = await asyncio.get_running_loop().create_server(HangsUp, "n1", 9876)
+        async with killed, serve(handlers, "n2:9876", dialect=name_server_dialect()):
+            assert (await world.servers().find_dialect(SpokenDialect.AUTO))[0] is SpokenDialect.RLAB
+            assert asked == [STATE, RequestCode.GET_BROKER_CLUSTER_INFO, STATE], "ours, then RocketMQ's, then ours"
+
+    world.run(scenario)
 
 
 @pytest.mark.parametrize("down", [(), ADDRESSES])
