@@ -14,6 +14,10 @@ MAX_UNAUTHENTICATED = 1_024
 """Connections of clients that have not yet: a thousand clients that come back together after a restart fit."""
 MAX_UNAUTHENTICATED_OF_ADDRESS = 768
 """The same from one address, so that others find a place; clients that are turned away come again."""
+MAX_TLS_HANDSHAKES = 1_024
+"""TLS handshakes under way; for the next one the oldest is cut, which a client would have ended long ago."""
+MAX_TLS_HANDSHAKES_OF_ADDRESS = 768
+"""The same from one address, so that it cuts its own ones, and those of others have their time."""
 MAX_REFUSALS_OF_GUEST = 8
 """Requests of such a client that are refused before its connection is closed."""
 MAX_REFUSALS_TOLD_PER_S = 10

@@ -27,7 +27,7 @@ from typing import Any
 import anyio
 from anyio.abc import TaskGroup
 
-from model.access_limits import MAX_GREETING_BYTES, UNAUTHENTICATED_S
+from model.access_limits import MAX_GREETING_BYTES
 from model.errors import (
     ConfigError,
     FlowControl,
@@ -54,6 +54,7 @@ from remoting.overload.admission import WAITS, Admission, Rank, rank_of
 from remoting.overload.frame_budget import FrameBudget
 from remoting.overload.peer_memory import PeerMemory
 from remoting.request_code import RequestCode
+from remoting.security.arrivals import TlsArrivals
 from remoting.security.gate import AccessFile, Gate
 from remoting.security.newcomers import Newcomers
 from remoting.security.policy import Policy
@@ -116,6 +117,11 @@ class RemotingServer:
         return tuple(self._connections.values())
 
     @property
+    def places(self) -> int:
+        """How many more connections it may have."""
+        return self._max_connections - len(self._connections)
+
+    @property
     def waiting(self) -> int:
         """Requests that wait because the server is late."""
         return len(self._admission)
@@ -152,7 +158,7 @@ class RemotingServer:
     def _opened(self, connection: Connection) -> None:
         if self._stopping:
             self._turn_away(connection, ServiceNotAvailable("the server is shutting down"))
-        elif len(self._connections) >= self._max_connections:
+        elif self.places <= 0:
             self._turn_away(connection, SystemBusy(f"this server has its {self._max_connections} connections already"))
         elif not self._addresses.admit(connection.peer):
             error = SystemBusy(f"your address has its {self._addresses.limit} connections to this server already")
@@ -355,15 +361,16 @@ async def serve(
         gate = None if access is None else Gate(access)
         certificates = None if tls is None else ServerTls(tls)
         # What is accepted at once has a descriptor each before it can be refused.
-        options: dict[str, Any] = {"backlog": max(1, min(ACCEPTED_AT_ONCE, max_connections // 4))}
-        if certificates is not None:
-            options |= {"ssl": certificates.context, "ssl_handshake_timeout": UNAUTHENTICATED_S}
+        backlog = max(1, min(ACCEPTED_AT_ONCE, max_connections // 4))
         server = RemotingServer(
             *(handlers, tasks, on_closed, max_connections, loop, dialect, connection_class, gate),
             max_connections_of_address,
         )
+        accept: Callable[[], asyncio.Protocol] = server.make_connection
+        if certificates is not None:
+            accept = TlsArrivals(loop, tasks, certificates.context, accept, lambda: server.places).accept
         try:
-            listener = await loop.create_server(server.make_connection, host, port, **options)
+            listener = await loop.create_server(accept, host, port, backlog=backlog)
         except OSError as error:
             raise ConfigError(
                 f"cannot listen on {listen} ({error.strerror or error}): is another process using the port? "

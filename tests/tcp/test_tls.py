@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 from collections.abc import Awaitable, Callable
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +16,7 @@ from pathlib import Path
 import anyio
 import pytest
 import trustme
+import uvloop
 
 from model.errors import ConfigError, ConnectFailed, NetworkError
 from namesrv.config import NameServerConfig
@@ -78,16 +80,24 @@ async def state_of(address: str) -> object:
         return (await client.request(address, RequestCode.GET_SERVER_STATE)).header["kind"]
 
 
-def served(tls: TlsFiles, ask: Callable[[str], Awaitable[None]]) -> None:
+def served(
+    tls: TlsFiles,
+    ask: Callable[[str], Awaitable[None]],
+    *,
+    max_connections: int = 100,
+    new_loop: Callable[[], asyncio.AbstractEventLoop] | None = None,
+) -> None:
     """Run a name server with TLS and access control, and ask it."""
 
     async def main() -> None:
-        config = NameServerConfig(listen="127.0.0.1:0", tls=tls, access=SERVER_ACCESS["access"])
+        access = SERVER_ACCESS["access"]
+        config = NameServerConfig(listen="127.0.0.1:0", tls=tls, access=access, max_connections=max_connections)
         with anyio.fail_after(PATIENCE_S):
             async with run_name_server(config) as server:
                 await ask(server.address)
 
-    asyncio.run(main())
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(main())
 
 
 def test_a_client_that_trusts_the_authority_is_served_and_one_without_tls_is_not(
@@ -133,6 +143,83 @@ def test_a_server_that_asks_for_certificates_serves_nobody_without_one(
         assert await state_of(address) == "namesrv"
 
     served(certificates.tls(mutual=True), ask)
+
+
+class HalfHandshakes:
+    """Connections that have sent a part of the greeting of TLS."""
+
+    def __init__(self, address: str) -> None:
+        self._host, _, self._port = address.rpartition(":")
+        self.all: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
+
+    async def more(self, n: int, greeting: bytes = b"\x16\x03\x01\x02\x00\x01", local: str = "127.0.0.1") -> None:
+        for _ in range(n):
+            made = await asyncio.open_connection(self._host, int(self._port), local_addr=(local, 0))
+            made[1].write(greeting)
+            self.all.append(made)
+
+    async def are_cut(self, *numbers: int) -> None:
+        """Wait until these are closed, and see that all others are open."""
+        for number in numbers:
+            with suppress(ConnectionError):
+                await self.all[number][0].read()
+        closed = [reader.at_eof() or reader.exception() is not None for reader, _ in self.all]
+        assert closed == [number in numbers for number in range(len(self.all))]
+
+    def close(self) -> None:
+        for _, writer in self.all:
+            writer.transport.abort()
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_of_too_many_handshakes_the_oldest_is_cut_and_a_client_still_gets_in(
+    certificates: Certificates, monkeypatch: pytest.MonkeyPatch, new_loop: Callable[[], asyncio.AbstractEventLoop]
+) -> None:
+    monkeypatch.setattr("remoting.security.arrivals.MAX_TLS_HANDSHAKES", 3)
+    monkeypatch.setattr("remoting.security.arrivals.MAX_TLS_HANDSHAKES_OF_ADDRESS", 2)
+    certificates.trusted(monkeypatch)
+
+    async def ask(address: str) -> None:
+        with closing(HalfHandshakes(address)) as halves:
+            await halves.more(1, local="127.0.0.2")
+            await halves.more(2)
+            assert await state_of(address) == "namesrv"  # two of its address are under way, so it cuts the older one
+            await halves.are_cut(1)
+            await halves.more(1, greeting=b"no TLS at all")
+            await halves.are_cut(1, 3)
+            assert await state_of(address) == "namesrv"  # what has failed has left its place
+            await halves.are_cut(1, 3)
+            await halves.more(1, local="127.0.0.3")
+            await halves.more(1, local="127.0.0.4")  # of all addresses the oldest
+            await halves.are_cut(0, 1, 3)
+
+    served(certificates.tls(), ask, new_loop=new_loop)
+
+
+def test_handshakes_have_a_deadline_and_only_places_that_connections_leave(
+    certificates: Certificates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("remoting.security.arrivals.UNAUTHENTICATED_S", 0.01)
+    certificates.trusted(monkeypatch)
+
+    async def ask(address: str) -> None:
+        with closing(HalfHandshakes(address)) as halves:
+            await halves.more(1)
+            await halves.are_cut(0)
+            monkeypatch.setattr("remoting.security.arrivals.UNAUTHENTICATED_S", PATIENCE_S)
+            await halves.more(2)  # there are two places
+            async with RemotingClient(key=CLIENT_KEY) as client:
+                await client.request(address, RequestCode.GET_SERVER_STATE)
+                await halves.are_cut(0, 1)
+                await halves.more(1)  # the second place is another's
+                await halves.are_cut(0, 1, 2)
+                async with RemotingClient(key=CLIENT_KEY) as second:
+                    await second.request(address, RequestCode.GET_SERVER_STATE)
+                    await halves.more(1)
+                    await halves.are_cut(0, 1, 2, 3, 4)
+                    await client.request(address, RequestCode.GET_SERVER_STATE)
+
+    served(certificates.tls(), ask, max_connections=2)
 
 
 def test_certificates_are_replaced_while_the_server_runs_and_a_wrong_pair_changes_nothing(

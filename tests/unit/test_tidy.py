@@ -54,6 +54,7 @@ TASK_HOLDER = "client/instance/background.py"
 COVERED_ELSEWHERE: dict[str, str] = {
     "broker/durability/background_sync.py": "it needs a broker: tests/unit/broker/durability/test_sync_flush.py",
     "model/access_limits.py": "numbers alone; each is tried where it holds, in tests/unit/remoting/security",
+    "remoting/security/arrivals.py": "it needs real sockets: tests/tcp/test_tls.py",
     "remoting/security/gate.py": "it needs connections: tests/simulation/test_access.py",
     "remoting/security/tls.py": "it needs real sockets: tests/tcp/test_tls.py",
     "remoting/security/trust.py": "it needs real sockets: tests/tcp/test_tls.py",
