@@ -11,17 +11,21 @@ Commits of offsets and leases do not depend on it: they go on while messages fin
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 from broker.durability.group_commit import GroupCommit, Written
 from broker.durability.metadata import MetadataStore
+from broker.store.disk.errors import StoreReadOnly
 from broker.store.message_store import MessageStore
 from model.errors import RlabError, StorageFull
 from model.record import FlushMode
 from remoting.command import Command
 from remoting.connection import Connection
+
+logger = logging.getLogger(__name__)
 
 _Sends = list[tuple[Connection, Command, int]]
 _Queues = dict[tuple[str, int], None]
@@ -53,6 +57,7 @@ class WriteBarrier:
         self._after_append: list[Written] = []
         self._after_commit: list[Written] = []
         self._unsynced = asyncio.Event()
+        self._writes_fail = False
 
     def answer_send(self, connection: Connection, request: Command, topic: str, queue_id: int, offset: int) -> None:
         """Answer a send with its offset once its message is stored."""
@@ -109,6 +114,8 @@ class WriteBarrier:
         not_committed = self._commit()
         written_before = self._store.written_position
         not_stored = self._store_messages(not_committed)
+        if not_stored is not None or self._writes_fail:
+            self._note_writes(not_stored, has_written=self._store.written_position > written_before)
         if self._group_commit is None or not_stored is not None:
             self._answer(sends, after_append, queues, not_stored)
         elif queues or self._store.written_position > written_before:
@@ -158,6 +165,15 @@ class WriteBarrier:
         if self._store.written_position > self._store.synced_position:
             self._unsynced.set()
         return None
+
+    def _note_writes(self, failure: RlabError | None, *, has_written: bool) -> None:
+        """Say in the log once that writes fail, and once that they are done again."""
+        if failure is None and has_written:
+            self._writes_fail = False
+            logger.warning("messages and changes are stored again")
+        elif failure is not None and not self._writes_fail and not isinstance(failure, StoreReadOnly):
+            self._writes_fail = True
+            logger.error("sends are refused, reads go on: %s", failure)
 
     async def wait_written(self) -> None:
         """Wait until something was written since the last call that is not synced yet. Cancellation: harmless."""

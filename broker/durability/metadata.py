@@ -27,8 +27,9 @@ from typing import Any
 import msgpack
 
 from broker.store.disk.directory import to_store_error
+from broker.store.disk.errors import StoreNotWritable
 from broker.store.disk.files import Files
-from model.errors import ConfigError, StorageFull, SystemError_
+from model.errors import ConfigError, ServiceNotAvailable, StorageFull, SystemError_
 from model.record import FlushMode
 
 FILE_NAME = "metadata.sqlite"
@@ -50,7 +51,8 @@ class MetadataStore:
 
     def __init__(self, directory: Path, *, flush: FlushMode = FlushMode.ASYNC, files: Files | None = None) -> None:
         path = directory / FILE_NAME
-        _check_writable(path, files or Files())
+        self._files = files or Files()
+        _check_writable(path, self._files)
         self.path = path
         self._synchronous = "full" if flush is FlushMode.SYNC else "normal"
         self._must_sync = False
@@ -121,6 +123,7 @@ class MetadataStore:
 
         Raises:
             StorageFull: no room on the disk; the changes stay pending, and the next commit tries them again.
+            ServiceNotAvailable: the file system is read-only; likewise.
             SystemError_: the database failed otherwise; likewise.
         """
         journals = [(journal, msgpack.packb(journal.pending)) for journal in self._journals if journal.pending]
@@ -142,6 +145,13 @@ class MetadataStore:
                 execute("rollback")
             if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
                 raise StorageFull("the disk of the broker is full: make room, or add a broker") from error
+            try:
+                _check_writable(self.path, self._files)  # SQLite does not say why
+            except StoreNotWritable:
+                raise ServiceNotAvailable(
+                    f"{self.path} cannot be written now: check whether its file system is read-only; the broker goes "
+                    "on as soon as it takes a write"
+                ) from error
             raise SystemError_(f"the broker's metadata could not be written: {error}") from error
         if self._must_sync:
             self._must_sync = False

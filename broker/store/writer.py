@@ -195,7 +195,7 @@ class StoreWriter:
 
         Raises:
             StoreFull: no room. Nothing of the batch is stored and its offsets are free again; works again with room.
-            StoreWriteFailed: an I/O error, likewise.
+            StoreWriteFailed: an I/O error, or a read-only file system, likewise.
             StoreReadOnly: a sync failed earlier, likewise; the broker has to be restarted.
         """
         buffer = self._buffer
@@ -373,5 +373,6 @@ def _write_error(log: CommitLog, error: OSError) -> StoreError:
             "the retention, sending works again at once"
         )
     return StoreWriteFailed(
-        f"cannot write to {log.directory} ({error.strerror}): nothing of this batch is stored; check the disk"
+        f"cannot write to {log.directory} ({error.strerror}): nothing of this batch is stored; check the disk, sending "
+        "works again as soon as it takes a write"
     )

@@ -8,7 +8,7 @@ StoreError
 |   +-- StoreFormatUnsupported                      written by another version
 |   +-- StoreInUse                                  by another process
 +-- StoreFull                (StorageFull)          no room; nothing of the batch is stored; works again with room
-+-- StoreWriteFailed         (ServerError)          an I/O error; nothing of the batch is stored; may be retried
++-- StoreWriteFailed         (ServiceNotAvailable)  the disk takes nothing now; nothing of the batch is stored
 +-- StoreReadFailed          (ServerError)          an I/O error; may be retried
 +-- StoreSyncFailed          (FlushDiskTimeout)     written, but perhaps not durable: indefinite
 +-- StoreReadOnly            (ServiceNotAvailable)  a sync failed earlier; reads go on, writes need a restart
@@ -52,10 +52,8 @@ class StoreFull(StoreError, StorageFull):
     """The disk or the quota is full. Nothing of the batch was stored; it works again as soon as there is room."""
 
 
-class StoreWriteFailed(StoreError, ServerError):
-    """The system could not write. Nothing of the batch was stored."""
-
-    code = ResponseCode.SYSTEM_ERROR
+class StoreWriteFailed(StoreError, ServiceNotAvailable):
+    """An I/O error, or a read-only file system. Nothing of the batch was stored; it works again once writes do."""
 
 
 class StoreReadFailed(StoreError, ServerError):

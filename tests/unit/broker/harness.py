@@ -12,6 +12,7 @@ The server, the client and the wire are the shipped ones; only the clock and the
 from __future__ import annotations
 
 import asyncio
+import errno
 import inspect
 import os
 from collections.abc import Awaitable, Callable
@@ -62,7 +63,7 @@ class FailingDisk(Files):
     """The real file system, except that reads, writes and syncs fail when told to.
 
     Attributes:
-        errno: what every write fails with, or None.
+        errno: what every write fails with, or None; with EROFS no file is opened for writing either.
         read_errno: what every read fails with, or None.
         sync_errno: what every sync fails with, or None.
         writes: how many were asked for.
@@ -73,6 +74,11 @@ class FailingDisk(Files):
         self.read_errno: int | None = None
         self.sync_errno: int | None = None
         self.writes = 0
+
+    def open(self, path: Path, *, create: bool = False) -> int:
+        if create and self.errno == errno.EROFS:
+            raise OSError(self.errno, os.strerror(self.errno))
+        return super().open(path, create=create)
 
     def sync(self, fd: int) -> None:
         if self.sync_errno is not None:

@@ -134,7 +134,7 @@ async def test_a_disk_that_fails_refuses_the_sends_and_says_what_to_check(turn: 
     turn.send()
     await next_turn()
     [error] = turn.connection.errors
-    assert error.code is ResponseCode.SYSTEM_ERROR
+    assert error.code is ResponseCode.SERVICE_NOT_AVAILABLE
     assert "check the disk" in str(error)
 
 

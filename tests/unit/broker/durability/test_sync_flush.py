@@ -156,6 +156,37 @@ async def test_a_full_disk_refuses_sends_while_the_rest_goes_on_and_sends_resume
     assert await a.send() == 1
 
 
+@pytest.mark.parametrize("flush", list(FlushMode))
+@simulated
+async def test_on_a_read_only_file_system_changes_are_refused_reads_go_on_and_it_goes_on_by_itself(
+    world: World, flush: FlushMode, caplog: pytest.LogCaptureFixture
+) -> None:
+    disk = FailingDisk()
+    broker = await world.start_broker(flush=flush, files=disk)
+    a = world.peer("a")
+    await a.heartbeat(consumer("g"))
+    assert [await a.send() for _ in range(2)] == [0, 1]
+    disk.errno = errno.EROFS
+    for _ in range(2):
+        with pytest.raises(ServiceNotAvailable, match=r"Read-only.*sending works again as soon as") as no:
+            await a.send()
+        assert no.value.definite
+        assert len(records(await a.pull())) == 2
+        broker.barrier.metadata_changed()  # a turn that writes nothing proves nothing
+    broker.metadata._db.execute("pragma query_only = on")  # what SQLite is told by the system
+    with pytest.raises(ServiceNotAvailable, match=r"metadata.sqlite cannot be written now.*read-only"):
+        await a.put_topic("new")
+    assert [message for message in caplog.messages if "stored" in message] == [caplog.messages[0]]
+    broker.metadata._db.execute("pragma query_only = off")
+    disk.errno = None
+    assert await a.send() == 2
+    assert "sends are refused, reads go on" in caplog.messages[0]
+    assert "are stored again" in caplog.messages[-1]
+    await world.stop_broker()
+    await world.start_broker(flush=flush, files=disk)
+    assert len(records(await world.peer("b").pull())) == 3
+
+
 @simulated
 async def test_with_async_nothing_is_acknowledged_after_a_sync_in_the_background_failed(world: World) -> None:
     disk = FailingDisk()

@@ -12,8 +12,8 @@ from model.errors import (
     MessageIllegal,
     NoPermission,
     RlabError,
+    ServiceNotAvailable,
     StorageFull,
-    SystemError_,
     TopicNotExist,
 )
 from model.limits import DEFAULT_TOPIC_QUEUES, MAX_BATCH_MESSAGES, MAX_PAYLOAD_BYTES
@@ -219,7 +219,7 @@ async def test_a_held_pull_is_not_told_of_a_message_that_was_not_stored(world: W
     await a.put_topic()
     held = await a.begin_pull(suspend_ms=10_000)
     disk.errno = errno.EIO
-    assert await outcome_of_a_send(a) is SystemError_
+    assert await outcome_of_a_send(a) is ServiceNotAvailable
     await world.sleep(1)
     assert not held.done()
     disk.errno = None

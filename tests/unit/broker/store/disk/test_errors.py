@@ -38,6 +38,6 @@ def test_each_error_says_whether_to_retry_and_whether_it_happened(
 def test_errors_that_reach_a_client_have_the_code_of_their_kind() -> None:
     assert StoreFull.code is StorageFull.code
     assert StoreSyncFailed.code is FlushDiskTimeout.code
-    assert StoreReadOnly.code is ServiceNotAvailable.code
-    assert StoreWriteFailed.code is StoreReadFailed.code is ResponseCode.SYSTEM_ERROR
+    assert StoreWriteFailed.code is StoreReadOnly.code is ServiceNotAvailable.code
+    assert StoreReadFailed.code is ResponseCode.SYSTEM_ERROR
     assert issubclass(StoreInUse, ConfigError)
