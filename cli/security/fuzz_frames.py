@@ -2,29 +2,41 @@
 
 Most frames are requests that are right but for something: a field of another type, out of its bounds, missing, too long
 or nested, a body that is not what it should be. They get through the first checks, and meet the code behind. Others are
-no frames at all: cut, too long, garbage, or of RocketMQ's protocol.
+no frames at all: cut, too long, garbage, or of RocketMQ's protocol. One at most ends a batch and its connection.
 
-    frame = Frames(Random(7)).next()
-    frame.data, frame.opaque       -> bytes, the number that the answer has, or None if it may have none
+    whole, broken = Frames(seed=7).batch(0)
+    whole[0].data, whole[0].opaque    -> bytes, the number of its answer
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any, NamedTuple, Protocol
 
 import msgpack
 
+from model.heartbeat import ConsumeFrom, ConsumerData, ConsumeType, HeartbeatData, MessageModel
+from model.message import Message, encode_payload
+from model.response_code import ResponseCode
+from model.subscription import SubscriptionData
 from remoting.codec import CODEC, VERSION
+from remoting.command import ONE_WAY, RESPONSE
+from remoting.request_code import RequestCode
 from remoting.wire.field import Field, RequestSchema
 from remoting.wire.schema import SCHEMA, bounds_of
 
-if TYPE_CHECKING:
-    from random import Random
-
+BATCH_FRAMES = 64
+"""Requests of a batch: they are sent at once, and their answers may come in any order."""
+_BROKEN_RATIO = 0.6
+"""Batches with a frame that is no request, which costs the connection."""
+_SERVED_RATIO = 0.95
+_RECEIVERS = {"broker": ("broker", "any server"), "namesrv": ("name server", "any server")}
+"""Kind of a server -> whose requests it serves, as the schemas name them."""
 _NAMES = ("orders", "fuzz", "%RETRY%fuzz", "%DLQ%fuzz", "SYS_TRACE", "TBW102", "a b", "", "x" * 300, "<b>\n\r\0", "ü")
 _NUMBERS = (0, 1, -1, 2, 3, 7, 255, 2**31 - 1, 2**31, -(2**31), 2**53, 2**63 - 1, -(2**63), 2**64 - 1)
+_COMMON = 4
 _MAX_HELD_MS = 20
 _DEEP = 600
 
@@ -46,36 +58,55 @@ class FuzzAnswer(NamedTuple):
     reply: bytes | None = None
 
 
+class FuzzDecoder(Protocol):
+    """Makes frames of the bytes of a connection."""
+
+    def feed(self, data: bytes, /) -> Sequence[Any]:
+        """Return the frames that are whole."""
+        ...
+
+
 class Frames:
-    """An endless row of frames; equal seeds give equal rows."""
+    """Numbered batches of frames; equal seeds give equal batches, each of which can be made without those before.
 
-    def __init__(self, rng: Random) -> None:
-        self._rng = rng
+    Args:
+        seed: decides every frame, together with the kind.
+        kind: what the server says it is: most requests are those that it serves. "" for no preference.
+    """
+
+    def __init__(self, seed: int, kind: str = "") -> None:
+        self._seed = seed
+        self._rng = Random()
+        served = _RECEIVERS.get(kind, ())
         self._codes = sorted(SCHEMA)
-        self._opaque = 0
+        self._served = [code for code in self._codes if SCHEMA[code].receiver in served] or self._codes
 
-    def next(self) -> FuzzFrame:
-        """The next frame."""
-        self._opaque += 1
-        if self._rng.random() < 0.02:  # each of them costs a connection
-            make: Callable[[], bytes] = self._rng.choice(
-                (self._garbage, self._cut, self._too_long, self._odd, self._rocketmq)
-            )
-            return FuzzFrame(make(), None, make.__name__.strip("_"))
-        code = self._rng.choice(self._codes)
-        schema = SCHEMA[code]
-        fields = [VERSION, 0, int(code), self._opaque, self._header(schema), self._body(schema)]
-        return FuzzFrame(_framed(msgpack.packb(fields)), self._opaque, f"{code.name} {self._shown(fields[4])}")
+    def batch(self, number: int) -> tuple[list[FuzzFrame], FuzzFrame | None]:
+        """The requests of a batch, and what is no request and is to be sent when they are answered, if there is one."""
+        self._rng.seed(f"{self._seed}/{number}")
+        first = number * BATCH_FRAMES + 1
+        whole = [self._request_with(opaque & 2**31 - 1) for opaque in range(first, first + BATCH_FRAMES)]
+        return whole, self._no_request() if self._rng.random() < _BROKEN_RATIO else None
 
-    def reader(self) -> Callable[[bytes], list[FuzzAnswer]]:
-        """Read the answers of one connection, piece by piece."""
-        decoder = CODEC.decoder()
-        return lambda data: [
-            FuzzAnswer(answer.opaque, answer.code, str(answer.header.get("remark", "")))
-            for answer in decoder.feed(data)
-        ]
+    def decoder(self) -> FuzzDecoder:
+        """A decoder of what a server sends."""
+        return CODEC.decoder()
+
+    def answer_of(self, frame: Any) -> FuzzAnswer:
+        """What a decoded frame of a server is for this side."""
+        if frame.flags == RESPONSE:
+            return FuzzAnswer(frame.opaque, frame.code, str(frame.header.get("remark", "")))
+        refusal = CODEC.encode(RESPONSE, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, frame.opaque, {}, None)
+        return FuzzAnswer(0, 0, "", b"" if frame.flags == ONE_WAY else refusal)
 
     # --- requests ----------------------------------------------------------------------------------------------------
+
+    def _request_with(self, opaque: int) -> FuzzFrame:
+        code = self._rng.choice(self._served if self._rng.random() < _SERVED_RATIO else self._codes)
+        schema = SCHEMA[code]
+        header = self._header(schema)
+        data = _framed(msgpack.packb([VERSION, 0, int(code), opaque, header, self._body(code)]))
+        return FuzzFrame(data, opaque, f"{code.name} {self._shown(header)}")
 
     def _header(self, schema: RequestSchema) -> dict[str, Any]:
         rng = self._rng
@@ -108,8 +139,8 @@ class Frames:
         if kind is bool:
             return rng.random() < 0.5
         if kind is bytes:
-            return rng.randbytes(rng.randrange(40))
-        return rng.choice(_NAMES[:4]) if rng.random() < 0.7 else rng.choice(_NAMES)
+            return self._payload() if rng.random() < 0.7 else rng.randbytes(rng.randrange(40))
+        return rng.choice(_NAMES[:_COMMON]) if rng.random() < 0.7 else rng.choice(_NAMES)
 
     def _anything(self, depth: int) -> Any:
         rng = self._rng
@@ -129,8 +160,8 @@ class Frames:
         inner = [self._anything(depth - 1) for _ in range(rng.randrange(4))]
         return inner if kind == 6 else {str(n): each for n, each in enumerate(inner)}
 
-    def _body(self, schema: RequestSchema) -> bytes | None:
-        rng = self._rng
+    def _body(self, code: RequestCode) -> bytes | None:
+        rng, schema = self._rng, SCHEMA[code]
         chance = rng.random()
         if chance < 0.1:
             return rng.randbytes(rng.randrange(60))
@@ -141,12 +172,70 @@ class Frames:
         if chance < 0.3:
             return None
         if not schema.rows:
-            packed: bytes = msgpack.packb(self._anything(3))
-            return packed
+            return self._document(code)
         columns = schema.columns
         rows = [[self._column(column) for column in columns] for _ in range(rng.randrange(4))]
         packed = msgpack.packb([row[0] for row in rows] if isinstance(schema.rows, Field) else rows)
         return packed
+
+    def _document(self, code: RequestCode) -> bytes:
+        """The body that a request takes if it is no table, mostly with something else at one place of it."""
+        rng = self._rng
+        document: Any
+        if code == RequestCode.SEND_MESSAGE:
+            return self._payload()
+        if code == RequestCode.HEART_BEAT:
+            document = self._heartbeat()
+        elif code == RequestCode.SINK_STAGE:
+            document = [[rng.choice(_NAMES[:_COMMON]), rng.choice((0, 1, 2)), 0, self._payload()] for _ in range(3)]
+        else:
+            document = self._anything(3)
+        if isinstance(document, dict | list) and document and rng.random() < 0.6:
+            self._spoil(document)
+        packed: bytes = msgpack.packb(document)
+        return packed
+
+    def _payload(self) -> bytes:
+        rng = self._rng
+        message = Message(rng.choice(_NAMES), rng.randbytes(20), (rng.choice(_NAMES),), rng.choice(_NAMES))
+        return encode_payload(message, rng.choice(_NUMBERS), rng.choice(_NAMES))
+
+    def _heartbeat(self) -> dict[str, Any]:
+        rng, names = self._rng, _NAMES[:_COMMON]
+        topics = sorted(rng.sample(names, rng.randint(0, 3)))
+        member = ConsumerData(
+            group=rng.choice(names),
+            consume_type=rng.choice(list(ConsumeType)),
+            model=rng.choice(list(MessageModel)),
+            consume_from=rng.choice(list(ConsumeFrom)),
+            strategy=rng.choice(("AVG", "AVG", "broker", "")),
+            subscriptions=tuple(SubscriptionData(topic, rng.choice(("*", "a || b", "")), 1) for topic in topics),
+            session_timeout_s=rng.choice((0.1, 1.0, 30.0)),
+            rejoin_within_s=rng.choice((0.0, 1.0)),
+            leaseless=rng.random() < 0.2,
+            ordered=rng.random() < 0.2,
+        )
+        return HeartbeatData(
+            client_id=rng.choice(names),
+            consumers=(member,),
+            producer_groups=("fuzz",),
+            epoch=rng.choice(("", *names)),
+            checkers=("fuzz",),
+        ).to_wire()
+
+    def _spoil(self, document: Any) -> None:
+        """Put something else at one place of a document."""
+        rng, at = self._rng, document
+        while True:
+            key = rng.choice(sorted(at)) if isinstance(at, dict) else rng.randrange(len(at))
+            if isinstance(at[key], dict | list) and at[key] and rng.random() < 0.8:
+                at = at[key]
+                continue
+            at[key] = self._spoilt()
+            return
+
+    def _spoilt(self) -> Any:
+        return self._anything(2)
 
     def _column(self, column: Field) -> Any:
         return self._anything(1) if self._rng.random() < 0.1 else self._right(column)
@@ -156,6 +245,11 @@ class Frames:
         return repr(header)[:300]
 
     # --- what is no request ------------------------------------------------------------------------------------------
+
+    def _no_request(self) -> FuzzFrame:
+        makers = (self._garbage, self._cut, self._too_long, self._odd, self._rocketmq)
+        make: Callable[[], bytes] = self._rng.choice(makers)
+        return FuzzFrame(make(), None, make.__name__.strip("_"))
 
     def _garbage(self) -> bytes:
         return self._rng.randbytes(self._rng.randrange(1, 2_000))

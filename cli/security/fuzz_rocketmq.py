@@ -12,15 +12,12 @@ import json
 import struct
 import zlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cli.security.fuzz_frames import Frames, FuzzAnswer, FuzzFrame
 from rocketmq.dialects import broker_dialect, name_server_dialect
 from rocketmq.edge import Facts
 from rocketmq.frame import ONE_WAY_BIT, RESPONSE_BIT, Frame, FrameDecoder, encode_frame
-
-if TYPE_CHECKING:
-    from random import Random
 
 _TEXTS = ("orders", "fuzz", "%RETRY%fuzz", "%DLQ%fuzz", "SYS_TRACE", "TBW102", "a b", "", "x" * 300, "\r\0")
 _COMMON = 3
@@ -69,45 +66,39 @@ _DOCUMENTS: dict[int, dict[str, Any]] = {
 
 
 class RocketmqFrames(Frames):
-    """An endless row of RocketMQ's frames; equal seeds give equal rows."""
+    """Numbered batches of RocketMQ's frames; equal seeds give equal batches."""
 
-    def __init__(self, rng: Random) -> None:
-        super().__init__(rng)
-        known = {*name_server_dialect().translators, *broker_dialect(Facts()).translators}
+    def __init__(self, seed: int, kind: str = "") -> None:
+        super().__init__(seed, kind)
+        dialects = {"namesrv": name_server_dialect(), "broker": broker_dialect(Facts())}
+        served = [dialects[kind]] if kind in dialects else dialects.values()
+        known = {code for dialect in served for code in dialect.translators}
         self._compressed = (zlib.compress(b"body"), zlib.compress(bytes(5_000_000)))
         self._known = (*sorted(known), 0, 3, 999)
 
-    def next(self) -> FuzzFrame:
-        """The next frame."""
+    def decoder(self) -> FrameDecoder:
+        """See `Frames.decoder`."""
+        return FrameDecoder()
+
+    def answer_of(self, frame: Frame) -> FuzzAnswer:
+        """See `Frames.answer_of`."""
+        if frame.flag & RESPONSE_BIT:
+            return FuzzAnswer(frame.opaque, frame.code, frame.remark or "")
+        refusal = Frame(1, RESPONSE_BIT, frame.opaque, {}, remark="not here")
+        return FuzzAnswer(0, 0, "", b"" if frame.flag & ONE_WAY_BIT else encode_frame(refusal))
+
+    def _request_with(self, opaque: int) -> FuzzFrame:
         rng = self._rng
-        self._opaque += 1
-        if rng.random() < 0.02:  # each of them costs a connection
-            make: Callable[[], bytes] = rng.choice(
-                (self._garbage, self._lying, self._bad_header, self._unasked, self._one_way)
-            )
-            return FuzzFrame(make(), None, make.__name__.strip("_"))
         code = rng.choice(self._known)
         body = self._body_of(code)
         if rng.random() < 0.5:
             fields = {name: _text(value) for name, value in self._fields().items()}
-            frame = Frame(code, 0, self._opaque, fields, body, binary=True)
-            return FuzzFrame(encode_frame(frame), self._opaque, f"{code} {fields!r}"[:300])
+            frame = Frame(code, 0, opaque, fields, body, binary=True)
+            return FuzzFrame(encode_frame(frame), opaque, f"{code} {fields!r}"[:300])
         written = rng.choice((code, str(code)))
-        header: dict[str, Any] = {"code": written, "flag": 0, "opaque": self._opaque, "extFields": self._fields()}
+        header: dict[str, Any] = {"code": written, "flag": 0, "opaque": opaque, "extFields": self._fields()}
         header |= {"language": rng.choice(("JAVA", "CPP", "GO", "OTHER", 7)), "version": rng.choice((0, 401, 493))}
-        return FuzzFrame(_framed(header, body), self._opaque, f"{code} {header['extFields']!r}"[:300])
-
-    def reader(self) -> Callable[[bytes], list[FuzzAnswer]]:
-        """See `Frames.reader`; what a broker asks this side is refused."""
-        decoder = FrameDecoder()
-
-        def answer(frame: Frame) -> FuzzAnswer:
-            if frame.flag & RESPONSE_BIT:
-                return FuzzAnswer(frame.opaque, frame.code, frame.remark or "")
-            refusal = Frame(1, RESPONSE_BIT, frame.opaque, {}, remark="not here")
-            return FuzzAnswer(0, 0, "", b"" if frame.flag & ONE_WAY_BIT else encode_frame(refusal))
-
-        return lambda data: [answer(frame) for frame in decoder.feed(data)]
+        return FuzzFrame(_framed(header, body), opaque, f"{code} {header['extFields']!r}"[:300])
 
     def _fields(self) -> dict[str, Any]:
         rng = self._rng
@@ -149,18 +140,15 @@ class RocketmqFrames(Frames):
             return struct.pack(">IIIII", lengths[0] + 20, 0, 0, 0, lengths[1]) + b"x\0\0"
         return b"body" if chance < 0.8 else None
 
-    def _spoil(self, document: Any) -> None:
-        """Put something else at one place of a document."""
-        rng, at = self._rng, document
-        while True:
-            key = rng.choice(sorted(at)) if isinstance(at, dict) else rng.randrange(len(at))
-            if isinstance(at[key], dict | list) and at[key] and rng.random() < 0.8:
-                at = at[key]
-                continue
-            at[key] = "\ud800" if rng.random() < 0.05 else self._anything(2)
-            return
+    def _spoilt(self) -> Any:
+        return "\ud800" if self._rng.random() < 0.05 else self._anything(2)
 
     # --- what is no request ------------------------------------------------------------------------------------------
+
+    def _no_request(self) -> FuzzFrame:
+        makers = (self._garbage, self._lying, self._bad_header, self._unasked, self._one_way)
+        make: Callable[[], bytes] = self._rng.choice(makers)
+        return FuzzFrame(make(), None, make.__name__.strip("_"))
 
     def _lying(self) -> bytes:
         length, header = self._rng.choice(((2, 1), (2**24, 10), (2**27, 0), (30, 2**24 - 1), (8, 5), (4, 0)))

@@ -55,6 +55,11 @@ class RequestSchema:
     answer: str = ""
 
     @property
+    def receiver(self) -> str:
+        """Receiver, as in `sender`; of "any server's gate" only "any server"."""
+        return self.sender.partition(" -> ")[2].partition("'")[0]
+
+    @property
     def columns(self) -> tuple[Field, ...]:
         """The columns of the rows of its body; a single field counts as one."""
         return (self.rows,) if isinstance(self.rows, Field) else self.rows or ()

@@ -14,7 +14,7 @@ import pytest
 
 from broker.broker import RunningBroker, run_broker
 from broker.config import BrokerConfig
-from cli.security.fuzz import fuzz_server
+from cli.security.fuzz_run import FuzzPlan, fuzz_server
 from model.access_limits import MAX_GREETING_BYTES, MAX_REFUSALS_OF_GUEST, MAX_UNAUTHENTICATED
 from namesrv.config import NameServerConfig
 from namesrv.server import run_name_server
@@ -282,7 +282,7 @@ def test_wrong_types_in_every_field_of_every_command_are_no_internal_error(tmp_p
                     async with RemotingClient() as beside:
                         await beside.request(address, RequestCode.GET_SERVER_STATE)
                         most = 500 if rocketmq else 1_000
-                        report = await fuzz_server(address, PATIENCE_S, seed=7, most=most, rocketmq=rocketmq)
+                        report = await fuzz_server(address, FuzzPlan(seed=7, commands=most, rocketmq=rocketmq))
                         assert report.found == []
                         assert report.commands >= most
                         assert report.codes["0"] > most / 100

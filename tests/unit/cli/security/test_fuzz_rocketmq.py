@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from random import Random
+from itertools import chain
 
 from cli.security.fuzz_rocketmq import RocketmqFrames
 from rocketmq.dialects import broker_dialect, name_server_dialect
 from rocketmq.edge import Facts
-from rocketmq.frame import RESPONSE_BIT, Frame, FrameDecoder, encode_frame
+from rocketmq.frame import RESPONSE_BIT, Frame, FrameDecoder
 
 
 def test_equal_seeds_make_equal_frames_and_other_seeds_others() -> None:
-    first, again, other = (RocketmqFrames(Random(seed)) for seed in (1, 1, 2))
-    row = [first.next() for _ in range(50)]
-    assert row == [again.next() for _ in range(50)]
-    assert row != [other.next() for _ in range(50)]
+    first, again, other = (RocketmqFrames(seed) for seed in (1, 1, 2))
+    batches = [first.batch(number) for number in range(3)]
+    assert batches == [again.batch(number) for number in range(3)]
+    assert batches[2] == RocketmqFrames(1).batch(2)  # also without those before it
+    assert batches != [other.batch(number) for number in range(3)]
 
 
 def test_every_frame_that_needs_an_answer_is_whole_in_either_form_and_all_requests_of_the_dialects_come() -> None:
-    frames, seen, forms = RocketmqFrames(Random(1)), set(), set()
-    for _ in range(1_000):
-        sent = frames.next()
-        if sent.opaque is None:
-            continue
+    frames, seen, forms = RocketmqFrames(1), set(), set()
+    for sent in chain.from_iterable(frames.batch(number)[0] for number in range(16)):
         [frame] = FrameDecoder().feed(sent.data)
         assert frame.opaque == sent.opaque
         seen.add(frame.code)
@@ -33,11 +31,8 @@ def test_every_frame_that_needs_an_answer_is_whole_in_either_form_and_all_reques
 
 
 def test_what_a_broker_asks_is_refused_and_what_it_tells_is_not_answered() -> None:
-    read = RocketmqFrames(Random(1)).reader()
-    [answered] = read(encode_frame(Frame(17, RESPONSE_BIT, 5, {}, remark="no topic")))
-    assert answered == (5, 17, "no topic", None)
-    [asked] = read(encode_frame(Frame(307, 0, 9, {})))
-    [refusal] = FrameDecoder().feed(asked.reply or b"")
+    answer_of = RocketmqFrames(1).answer_of
+    assert answer_of(Frame(17, RESPONSE_BIT, 5, {}, remark="no topic")) == (5, 17, "no topic", None)
+    [refusal] = FrameDecoder().feed(answer_of(Frame(307, 0, 9, {})).reply or b"")
     assert (refusal.opaque, refusal.flag, refusal.code) == (9, RESPONSE_BIT, 1)
-    [told] = read(encode_frame(Frame(40, 2, 9, {})))
-    assert told.reply == b""
+    assert answer_of(Frame(40, 2, 9, {})).reply == b""
