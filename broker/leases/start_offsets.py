@@ -7,10 +7,23 @@ arrived before the first pull, are not skipped. RocketMQ decides when a member f
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from broker.groups.group import Member
 from broker.store.message_store import MessageStore
 from broker.topics.table import TopicEntry
 from model.heartbeat import ConsumeFrom, ConsumerData
 from model.names import is_retry_topic
+
+
+def policies_by_topic(members: Iterable[Member]) -> dict[str, list[ConsumerData]]:
+    """Return a member of each distinct policy for each topic: mostly one stands for all ten thousand of a group."""
+    policies: dict[str, dict[tuple[str, int], ConsumerData]] = {}
+    for member in members:
+        policy = (str(member.data.consume_from), member.data.consume_timestamp_ms)
+        for topic in member.subscriptions:
+            policies.setdefault(topic, {})[policy] = member.data
+    return {topic: list(of_topic.values()) for topic, of_topic in policies.items()}
 
 
 def policy_offset(

@@ -12,10 +12,10 @@ from broker.groups.group import ConsumerGroupInfo
 from broker.groups.members import Groups
 from broker.groups.settings import SettingsOfGroups
 from broker.leases.service import Leases
-from broker.leases.start_offsets import policy_offset
+from broker.leases.start_offsets import policies_by_topic, policy_offset
 from broker.leases.table import QueueKey
 from broker.topics.service import Topics
-from broker.topics.table import TopicEntry, queue_count
+from broker.topics.table import queue_count
 from model.errors import GroupNotExist, IllegalOperation
 from model.limits import MAX_LEASE_ROWS
 from remoting.command import Command, Reply
@@ -112,9 +112,9 @@ class GroupStatsHandlers(Feature):
         """A row for each queue that a group reads, and what is known of some of them."""
         store, info = self._core.store, self._groups.table.get(group)
         committed = {(topic, queue_id): offset for topic, queue_id, offset in self._leases.offsets.of_group(group)}
-        topics = {topic for topic, _ in committed}
-        if info is not None:
-            topics.update(topic for member in info.members.values() for topic in member.subscriptions)
+        policies = {} if info is None else policies_by_topic(info.members.values())
+        created_ms = 0 if info is None else info.created_ms
+        topics = {topic for topic, _ in committed} | policies.keys()
         rows: list[_Row] = []
         damaged: list[_Row] = []
         starts: list[_Row] = []
@@ -133,8 +133,10 @@ class GroupStatsHandlers(Feature):
                 if with_times and (at := committed.get((topic, queue_id), 0)) > 0:
                     last = store.read_one(entry.topic_id, queue_id, at - 1)
                     times.append([topic, queue_id, 0 if last is None else last.stored_ms])
-                if (topic, queue_id) not in committed and (start := self._start(info, entry, queue_id)) is not None:
-                    starts.append([topic, queue_id, start])
+                if (topic, queue_id) not in committed and topic in policies:
+                    # Members of one group may differ in where they begin, although they should not: the first counts.
+                    offsets = (policy_offset(store, entry, queue_id, of, created_ms) for of in policies[topic])
+                    starts.append([topic, queue_id, min(offsets)])
                 rows.append(
                     [
                         topic,
@@ -149,14 +151,3 @@ class GroupStatsHandlers(Feature):
         # In the header: a client of an older version reads rows of exactly these columns.
         more = {"damaged": damaged, "starts": starts, "sent": sent, "times": times}
         return rows, {name: found for name, found in more.items() if found}
-
-    def _start(self, info: ConsumerGroupInfo | None, entry: TopicEntry, queue_id: int) -> int | None:
-        """Where a group without a commit begins on a queue; None if no member subscribes to the topic.
-
-        Members of one group may differ in where they begin, although they should not: the first place counts.
-        """
-        topic = entry.config.topic
-        members = [] if info is None else [m for m in info.members.values() if topic in m.subscriptions]
-        if info is None or not members:
-            return None
-        return min(policy_offset(self._core.store, entry, queue_id, member.data, info.created_ms) for member in members)

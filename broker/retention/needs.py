@@ -15,7 +15,7 @@ from typing import NamedTuple
 from broker.groups.group import ConsumerGroupInfo
 from broker.groups.table import GroupTable
 from broker.leases.offsets import OffsetTable
-from broker.leases.start_offsets import policy_offset
+from broker.leases.start_offsets import policies_by_topic, policy_offset
 from broker.store.message_store import MessageStore
 from broker.topics.table import TopicEntry, TopicTable, queue_count
 from model.heartbeat import ConsumerData, MessageModel
@@ -62,18 +62,14 @@ def _add_needs(
     committed: dict[str, dict[int, int]] = {retry_topic(group): {}}
     for topic, queue_id, offset in offsets.of_group(group):
         committed.setdefault(topic, {})[queue_id] = offset
-    # Each distinct policy is looked up once, not for each of ten thousand members.
-    policies: dict[str, dict[tuple[str, int], ConsumerData]] = {}
-    for member in consuming:
-        policy = (str(member.data.consume_from), member.data.consume_timestamp_ms)
-        for topic in member.subscriptions:
-            committed.setdefault(topic, {})
-            policies.setdefault(topic, {})[policy] = member.data
+    policies = policies_by_topic(consuming)
+    for topic in policies:
+        committed.setdefault(topic, {})
     for topic, by_queue in committed.items():
         entry = topics.get(topic)
         if entry is None or topic == TRACE_TOPIC:
             continue
-        of_topic = list(policies.get(topic, {}).values())
+        of_topic = policies.get(topic, [])
         topic_id = entry.topic_id
         # Includes queues above the read count: they become readable again when the topic is scaled up.
         for queue_id in dict.fromkeys([*range(queue_count(entry.config)), *by_queue]):

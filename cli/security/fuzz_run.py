@@ -221,8 +221,8 @@ class _Attacker(asyncio.Protocol):
     # --- what is sent ------------------------------------------------------------------------------------------------
 
     def send(self, data: bytes) -> None:
-        """Send, if the server has not closed the connection by now."""
-        if not self.transport.is_closing() and not self._parting:
+        """Send, if there is anything and the server has not closed the connection by now."""
+        if data and not self.transport.is_closing() and not self._parting:
             self.transport.write(data if self._sign is None else self._sign(data))
 
     async def log_in(self, key: Key) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from broker.store.message_store import MessageStore
 from model.errors import GroupNotExist, IllegalOperation
 from model.heartbeat import ConsumeFrom
 from remoting.request_code import RequestCode
@@ -106,3 +107,22 @@ async def test_what_an_owner_was_sent_and_has_not_committed_is_in_flight(world: 
     assert await in_flight() == [["t", 0, 3]]
     await a.commit(2, token)
     assert await in_flight() == [["t", 0, 1]]
+
+
+@simulated
+async def test_the_begin_of_a_queue_is_looked_up_once_and_not_for_each_member_of_its_group(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_up: list[tuple[int, int]] = []
+    offset_at = MessageStore.offset_at
+
+    def counted(store: MessageStore, topic_id: int, queue_id: int, timestamp_ms: int) -> int:
+        looked_up.append((topic_id, queue_id))
+        return offset_at(store, topic_id, queue_id, timestamp_ms)
+
+    a = await operator(world)
+    for number in range(10):
+        await world.peer(f"member-{number}").heartbeat(consumer("g"))
+    monkeypatch.setattr(MessageStore, "offset_at", counted)
+    assert len((await a.call(RequestCode.GET_CONSUME_STATS, {"group": "g"})).header["starts"]) == 4
+    assert len(looked_up) == 4
