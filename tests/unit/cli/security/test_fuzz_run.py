@@ -16,8 +16,10 @@ from remoting.codec import CODEC
 from remoting.command import REQUEST, Command, Reply
 from remoting.connection import Connection
 from remoting.request_code import RequestCode
+from remoting.security.policy import Rights
 from remoting.server import Handler, serve
 from simulation.checks.process_usage import ProcessUsage
+from simulation.cluster.access import EVERYTHING, made_key, made_user
 from simulation.kernel.run import Simulation, run_simulation
 
 ADDRESS = "10.0.0.1:10911"
@@ -35,14 +37,14 @@ HANDLERS: dict[RequestCode, Handler] = {
 
 
 def served(
-    planted: Handler, others: Handler = nothing, connection_class: type[Connection] = Connection, **plan: Any
+    planted: Handler, others: Handler = nothing, options: dict[str, Any] | None = None, **plan: Any
 ) -> FuzzReport:
-    """Fuzz a server that answers every request, but what the planted handler is for."""
+    """Fuzz a server that answers every request, but what the planted handler is for; options are those of `serve`."""
 
     async def main(_: Simulation) -> FuzzReport:
         handlers = {**dict.fromkeys(RequestCode, others), RequestCode.GET_MAX_OFFSET: planted}
         handlers[RequestCode.GET_SERVER_STATE] = HANDLERS[RequestCode.GET_SERVER_STATE]
-        async with serve(handlers, ADDRESS, connection_class=connection_class):
+        async with serve(handlers, ADDRESS, **options or {}):
             return await fuzz_server(ADDRESS, FuzzPlan(**{"seed": 1, "commands": COMMANDS} | plan))
 
     return run_simulation(main)
@@ -140,8 +142,20 @@ def test_a_connection_that_a_server_keeps_although_its_client_has_ended_it_is_fo
         def eof_received(self) -> bool:
             return True
 
-    report = served(nothing, connection_class=Keeper)
+    report = served(nothing, options={"connection_class": Keeper})
     assert "the server keeps a connection that its client has ended" in report.found
+
+
+def test_with_a_key_everything_is_signed_and_what_the_server_tells_is_not_answered() -> None:
+    def tells(connection: Connection, request: Command) -> Reply:
+        connection.notify(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED)
+        return Reply({})
+
+    policy = {"fuzz": made_user("fuzz", Rights(produce=EVERYTHING, consume=EVERYTHING, admin=True))}
+    report = served(nothing, tells, {"access": policy}, key=made_key("fuzz"))
+    assert report.found == []
+    assert report.codes["0"] > 100
+    assert served(nothing, tells, {"access": policy}).codes["0"] == 0  # without a key
 
 
 def test_descriptors_that_a_server_does_not_close_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
