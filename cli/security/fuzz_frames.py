@@ -4,7 +4,7 @@ Most frames are requests that are right but for something: a field of another ty
 or nested, a body that is not what it should be. They get through the first checks, and meet the code behind. Others are
 no frames at all: cut, too long, garbage, or of RocketMQ's protocol. One at most ends a batch and its connection.
 
-    whole, broken = Frames(seed=7).batch(0)
+    whole, broken = Frames(Random(), seed=7).batch(0)
     whole[0].data, whole[0].opaque    -> bytes, the number of its answer
 """
 
@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from random import Random
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgpack
 
@@ -26,6 +25,9 @@ from remoting.command import ONE_WAY, RESPONSE
 from remoting.request_code import RequestCode
 from remoting.wire.field import Field, RequestSchema
 from remoting.wire.schema import SCHEMA, bounds_of
+
+if TYPE_CHECKING:
+    from random import Random
 
 BATCH_FRAMES = 64
 """Requests of a batch: they are sent at once, and their answers may come in any order."""
@@ -70,13 +72,14 @@ class Frames:
     """Numbered batches of frames; equal seeds give equal batches, each of which can be made without those before.
 
     Args:
+        rng: is seeded anew for each batch.
         seed: decides every frame, together with the kind.
         kind: what the server says it is: most requests are those that it serves. "" for no preference.
     """
 
-    def __init__(self, seed: int, kind: str = "") -> None:
+    def __init__(self, rng: Random, seed: int, kind: str = "") -> None:
         self._seed = seed
-        self._rng = Random()
+        self._rng = rng
         served = _RECEIVERS.get(kind, ())
         self._codes = sorted(SCHEMA)
         self._served = [code for code in self._codes if SCHEMA[code].receiver in served] or self._codes

@@ -12,12 +12,15 @@ import json
 import struct
 import zlib
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cli.security.fuzz_frames import Frames, FuzzAnswer, FuzzFrame
 from rocketmq.dialects import broker_dialect, name_server_dialect
 from rocketmq.edge import Facts
 from rocketmq.frame import ONE_WAY_BIT, RESPONSE_BIT, Frame, FrameDecoder, encode_frame
+
+if TYPE_CHECKING:
+    from random import Random
 
 _TEXTS = ("orders", "fuzz", "%RETRY%fuzz", "%DLQ%fuzz", "SYS_TRACE", "TBW102", "a b", "", "x" * 300, "\r\0")
 _COMMON = 3
@@ -68,8 +71,8 @@ _DOCUMENTS: dict[int, dict[str, Any]] = {
 class RocketmqFrames(Frames):
     """Numbered batches of RocketMQ's frames; equal seeds give equal batches."""
 
-    def __init__(self, seed: int, kind: str = "") -> None:
-        super().__init__(seed, kind)
+    def __init__(self, rng: Random, seed: int, kind: str = "") -> None:
+        super().__init__(rng, seed, kind)
         dialects = {"namesrv": name_server_dialect(), "broker": broker_dialect(Facts())}
         served = [dialects[kind]] if kind in dialects else dialects.values()
         known = {code for dialect in served for code in dialect.translators}

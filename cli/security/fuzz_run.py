@@ -12,6 +12,7 @@ import itertools
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from random import Random
 from typing import TYPE_CHECKING, Any, cast
 
 import anyio
@@ -87,7 +88,7 @@ async def fuzz_server(address: str, plan: FuzzPlan) -> FuzzReport:
     from cli.security.fuzz_rocketmq import RocketmqFrames
 
     kind = await _kind_of(address, plan.key)
-    run = _Run(address, plan, (RocketmqFrames if plan.rocketmq else Frames)(plan.seed, kind))
+    run = _Run(address, plan, (RocketmqFrames if plan.rocketmq else Frames)(Random(), plan.seed, kind))
     usage = None if plan.pid is None else _Usage(plan.pid)
     try:
         async with anyio.create_task_group() as watch:
@@ -141,12 +142,13 @@ class _Run:
         while self._goes_on():
             attacker = await self._connect()
             try:
-                while self._goes_on() and not attacker.closed:
+                while self._goes_on():
                     number = next(self._numbers)
                     whole, broken = self._frames.batch(number)
                     self.report.commands += len(whole)
-                    await attacker.exchange(number, whole)
-                    if broken is not None and not attacker.closed:
+                    if not await attacker.exchange(number, whole):
+                        break
+                    if broken is not None:
                         self.report.commands += 1
                         attacker.send(broken.data)
                         break
@@ -241,23 +243,27 @@ class _Attacker(asyncio.Protocol):
             return await greeting
         raise RequestTimeout("the server did not answer the proof of the key")
 
-    async def exchange(self, number: int, whole: list[FuzzFrame]) -> None:
-        """Send the requests of a batch, and wait until each is answered or the server has closed the connection."""
+    async def exchange(self, number: int, whole: list[FuzzFrame]) -> bool:
+        """Send the requests of a batch, and wait until each is answered; returns whether the connection is still good.
+
+        One that the server has closed since the last batch is found here, too.
+        """
         self._batch, self._refusal = number, ""
         self._waiting = {frame.opaque: frame for frame in whole if frame.opaque is not None}
         self.send(b"".join(frame.data for frame in whole))
         with anyio.move_on_after(_SILENCE_S) as scope:
             while self._waiting and not self.closed:
                 await self._progress.wait()
-        if not self._waiting:
-            return
-        first = next(iter(self._waiting.values())).told
+        if not self._waiting and not self.closed:
+            return True
+        first = next((frame.told for frame in self._waiting.values()), "anything more")
         if scope.cancelled_caught:
             self._found(f"{len(self._waiting)} requests are not answered, the first: {first}")
             self.transport.abort()
         else:
             self._found(f"the connection was closed ({self._refusal}) instead of an answer to: {first}")
         self._waiting = {}
+        return False
 
     async def part(self) -> None:
         """End the connection, and wait until the server has ended it, too: it must not keep what nobody uses."""

@@ -152,7 +152,7 @@ def test_with_a_key_everything_is_signed_and_what_the_server_tells_is_not_answer
         return Reply({})
 
     policy = {"fuzz": made_user("fuzz", Rights(produce=EVERYTHING, consume=EVERYTHING, admin=True))}
-    report = served(nothing, tells, {"access": policy}, key=made_key("fuzz"))
+    report = served(nothing, tells, {"access": policy}, key=made_key("fuzz"), connections=1)
     assert report.found == []
     assert report.codes["0"] > 100
     assert served(nothing, tells, {"access": policy}).codes["0"] == 0  # without a key
