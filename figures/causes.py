@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from figures.changes import Change
 from figures.loads import Loads, needed_moves
 from figures.queue import Tenure
-from figures.records import Rebalance, TopicLoads
+from figures.records import Ownership, Rebalance, TopicLoads
 from model.events import Event, EventKind
 
 SILENT_MS = 60_000.0
@@ -31,7 +31,7 @@ class _Costs:
     possible_duplicates: int = 0
     backlog: int = 0
 
-    def add(self, tenure: Tenure) -> None:
+    def add(self, tenure: Tenure | Ownership) -> None:
         self.pause_ms += tenure.pause_ms
         self.pause_max_ms = max(self.pause_max_ms, tenure.pause_ms)
         self.orphan_ms += tenure.orphan_ms
@@ -102,10 +102,10 @@ class Running:
         moves.members = max(members, loads.holders)
         moves.jain, moves.spread = loads.jain(moves.members), loads.spread(moves.members)
 
-    def close(self, tenure: Tenure) -> None:
+    def close(self, tenure: Tenure, row: Ownership) -> None:
         """Add the costs of an ownership of which nothing more can be told."""
         self.tenures.pop(tenure, None)
-        self._costs.add(tenure)
+        self._costs.add(row)
 
     @property
     def is_idle(self) -> bool:

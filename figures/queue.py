@@ -11,7 +11,7 @@ be told of it: its member may report what it dispatched after its lease has ende
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from figures.records import Ownership
@@ -133,32 +133,33 @@ class QueueOwners:
 
     # --- what members and brokers tell -------------------------------------------------------------------------------
 
-    def acquired(self, event: Event) -> Iterator[Tenure]:
-        """QUEUE_ACQUIRED; yields tenures of which nothing more can be told."""
+    def acquired(self, event: Event) -> Sequence[Tenure]:
+        """QUEUE_ACQUIRED; returns the tenures of which nothing more can be told."""
         claim = self._claims.get(event.client)
         if claim is not None and claim.leased:
             claim.token = event.version
-            return
-        yield from self._over(event.client)
+            return ()
+        over = self._over(event.client)
         tenure = self._begin(event, "acquired")
         self._claims.pop(event.client, None)
         self._claims[event.client] = _Claim(event.version, True, tenure)
-        yield from self._forget_silent()
+        return [*over, *self._forget_silent()] if len(self._claims) > MAX_SILENT_CLAIMS else over
 
-    def granted(self, event: Event) -> Iterator[Tenure]:
+    def granted(self, event: Event) -> Sequence[Tenure]:
         """LOCK_GRANTED: a member that had lost its lease may own the queue again."""
         if event.n >= 0:
             self._grant = (event.client, event.version, event.n)
         claim = self._claims.get(event.client)
         if claim is None:
-            return
+            return ()
         claim.token = event.version
         if claim.leased:
             if claim.tenure.backlog is None and claim.tenure.token == event.version and event.n >= 0:
                 claim.tenure.backlog = event.n  # the clock of the broker is ahead of the member's
-        else:
-            yield from self._over(event.client)
-            claim.leased, claim.tenure = True, self._begin(event, "resumed")
+            return ()
+        over = self._over(event.client)
+        claim.leased, claim.tenure = True, self._begin(event, "resumed")
+        return over
 
     def expired(self, event: Event) -> None:
         """LOCK_EXPIRED: a lease ended; `n` messages beyond `offset` had been served under it, if that is known."""
@@ -173,13 +174,14 @@ class QueueOwners:
             # After a reset the broker usually ends the lease before the member learns of it.
             self._end(claim.tenure, event, "reset" if event.detail == "reset" else "expired")
 
-    def dropped(self, event: Event) -> Iterator[Tenure]:
+    def dropped(self, event: Event) -> Sequence[Tenure]:
         """QUEUE_DROPPED."""
         claim = self._claims.pop(event.client, None)
-        if claim is not None:
-            if claim.leased:
-                self._end(claim.tenure, event, event.detail)
-            yield from self._over(event.client)
+        if claim is None:
+            return ()
+        if claim.leased:
+            self._end(claim.tenure, event, event.detail)
+        return self._over(event.client)
 
     def pulled(self, event: Event) -> None:
         """FIRST_PULL."""
@@ -198,7 +200,8 @@ class QueueOwners:
         tenure = self._latest.get(event.client)
         if tenure is not None:
             tenure.handed_out += event.n
-            tenure.reach = max(tenure.reach, event.offset)
+            if event.offset > tenure.reach:
+                tenure.reach = event.offset
             self._spread(tenure, tenure.reach, -1)
 
     def reset(self, event: Event) -> None:
@@ -248,16 +251,17 @@ class QueueOwners:
         """Count for later owners how far a member has got, however late that is told."""
         if tenure.token > self._reset_token:
             self._told, self._served = max(self._told, told), max(self._served, served)
+        if len(self._latest) == 1:
+            return
         is_later = False
         for other in self._latest.values():
             if is_later and tenure.token > other.reset_token:
                 other.told, other.served = max(other.told, told), max(other.served, served)
             is_later = is_later or other is tenure
 
-    def _over(self, client: str) -> Iterator[Tenure]:
+    def _over(self, client: str) -> Sequence[Tenure]:
         tenure = self._latest.pop(client, None)
-        if tenure is not None:
-            yield tenure
+        return () if tenure is None else (tenure,)
 
     def _forget_silent(self) -> Iterator[Tenure]:
         silent = [client for client, claim in self._claims.items() if not claim.leased]
