@@ -9,6 +9,7 @@ One definition of each figure, for everything that prints one: swarm, demo, repo
     members.py  who is a member, and which topics somebody wants
     changes.py  changes of the world: which causes are one
     causes.py   one rebalance while it runs
+    uses.py     the uses of events of each kind
     group.py    one group: takes its events in order, and returns what is over
     trace.py    all groups of a trace
     over_time.py  dispatched messages, latency and lag of a trace

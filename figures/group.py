@@ -13,7 +13,7 @@ late event counts at the newest time seen.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 
 from figures.causes import SILENT_MS, Running
@@ -22,46 +22,13 @@ from figures.loads import Loads
 from figures.members import GroupMembers
 from figures.queue import QueueOwners, Tenure
 from figures.records import GroupTotals, Ownership, Rebalance
+from figures.uses import USES, Step
 from model.events import Event, EventKind
 from model.limits import MAX_KNOWN_CHANGES
 from model.message_queue import MessageQueue
 from model.names import is_retry_topic
 
 Row = Ownership | Rebalance
-_Step = Callable[[QueueOwners, Event], "Sequence[Tenure] | None"]
-
-_OF_MEMBERS = frozenset(
-    {
-        EventKind.CLIENT_START,
-        EventKind.CLIENT_STOP,
-        EventKind.MEMBER_JOIN,
-        EventKind.MEMBER_LEAVE,
-        EventKind.SUBSCRIPTION_CHANGE,
-        EventKind.QUEUE_ACQUIRED,
-    }
-)
-_OF_CAUSES = _OF_MEMBERS | {
-    EventKind.REBALANCE_BEGIN,
-    EventKind.REBALANCE_END,
-    EventKind.QUEUE_DROPPED,
-    EventKind.OFFSET_RESET,
-    EventKind.LOCK_EXPIRED,
-    EventKind.ROUTE_CHANGED,
-    EventKind.BROKER_UP,
-    EventKind.BROKER_DOWN,
-}
-_OF_QUEUES = frozenset(
-    {
-        EventKind.QUEUE_ACQUIRED,
-        EventKind.QUEUE_DROPPED,
-        EventKind.LOCK_GRANTED,
-        EventKind.LOCK_EXPIRED,
-        EventKind.OFFSET_RESET,
-    }
-)
-OWNER_KINDS = _OF_CAUSES | _OF_QUEUES  # from these the owners of queues are known
-KINDS = OWNER_KINDS | {EventKind.FIRST_PULL, EventKind.FIRST_MESSAGE, EventKind.MESSAGES_HANDED_OUT}
-"""Kinds of events that the figures are computed from."""
 
 
 @dataclass(slots=True)
@@ -125,7 +92,7 @@ class GroupFigures:
     def feed(self, event: Event) -> list[Row]:
         """Take an event, and return what is over; see the module header."""
         t_ms, group = event.t_ms, event.group
-        use = _USES.get(event.kind)
+        use = USES.get(event.kind)
         if t_ms >= self.now_ms:
             self.now_ms = t_ms
         elif use is not None:
@@ -213,7 +180,7 @@ class GroupFigures:
 
     # --- queues ------------------------------------------------------------------------------------------------------
 
-    def _take_queue(self, event: Event, step: _Step, running: Running | None, rows: list[Row]) -> None:
+    def _take_queue(self, event: Event, step: Step, running: Running | None, rows: list[Row]) -> None:
         topic = self._topics.get(event.topic)
         if topic is None:
             topic = self._topics[event.topic] = _Topic(since_ms=event.t_ms)
@@ -395,41 +362,3 @@ class GroupFigures:
             orphans=orphans,
             **asdict(sums),
         )
-
-
-_STEPS: dict[str, _Step] = {
-    EventKind.QUEUE_ACQUIRED: QueueOwners.acquired,
-    EventKind.QUEUE_DROPPED: QueueOwners.dropped,
-    EventKind.LOCK_GRANTED: QueueOwners.granted,
-    EventKind.LOCK_EXPIRED: QueueOwners.expired,
-    EventKind.OFFSET_RESET: QueueOwners.reset,
-}
-_PROGRESS: dict[str, Callable[[QueueOwners, Event], None]] = {
-    EventKind.FIRST_PULL: QueueOwners.pulled,
-    EventKind.FIRST_MESSAGE: QueueOwners.messaged,
-    EventKind.MESSAGES_HANDED_OUT: QueueOwners.handed_out,
-}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Use:
-    """How an event of one kind is used."""
-
-    progress: Callable[[QueueOwners, Event], None] | None
-    step: _Step | None
-    is_of_cause: bool
-    is_of_members: bool
-    is_route: bool
-
-
-_USES = {
-    # By plain text: looking up the member of an enumeration takes three times as long.
-    kind.value: _Use(
-        progress=_PROGRESS.get(kind),
-        step=_STEPS.get(kind),
-        is_of_cause=kind in _OF_CAUSES,
-        is_of_members=kind in _OF_MEMBERS,
-        is_route=kind is EventKind.ROUTE_CHANGED,
-    )
-    for kind in KINDS
-}

@@ -200,8 +200,7 @@ class QueueOwners:
         tenure = self._latest.get(event.client)
         if tenure is not None:
             tenure.handed_out += event.n
-            if event.offset > tenure.reach:
-                tenure.reach = event.offset
+            tenure.reach = max(tenure.reach, event.offset)
             self._spread(tenure, tenure.reach, -1)
 
     def reset(self, event: Event) -> None:

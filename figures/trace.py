@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from figures.changes import Changes
-from figures.group import KINDS, GroupFigures, Row
+from figures.group import GroupFigures, Row
 from figures.records import order_of
+from figures.uses import KINDS
 from model.events import Event
 
 

@@ -22,8 +22,9 @@ from itertools import islice
 from typing import Any
 
 from figures.changes import Changes
-from figures.group import KINDS, OWNER_KINDS, GroupFigures
+from figures.group import GroupFigures
 from figures.records import Rebalance
+from figures.uses import KINDS, OWNER_KINDS
 from figures.why.moves import MOVE_KINDS, MoveTracker, QueueMove
 from figures.why.words import because
 from model.events import Event

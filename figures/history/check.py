@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterator
 from figures.changes import Changes
 from figures.faults import KINDS as FAULT_KINDS
 from figures.faults import FaultHistory
-from figures.group import OWNER_KINDS as MEASURED
 from figures.group import GroupFigures
 from figures.history.evidence import Evidence, is_end_of_node
 from figures.history.lanes import LANE_KINDS
@@ -29,6 +28,7 @@ from figures.history.offsets import OFFSET_KINDS, OffsetRules
 from figures.history.owners import CHANGE_KINDS, OWNER_KINDS, OwnerRules
 from figures.history.passes import PASS_KINDS, PassRules
 from figures.history.verdict import Anomaly, Answer, GroupMessages, Rule, Verdict
+from figures.uses import OWNER_KINDS as MEASURED
 from model.events import Event, EventKind
 from model.message_queue import MessageQueue
 from model.names import is_retry_topic

@@ -33,7 +33,7 @@ from model.decode import decode_or_keep
 from model.errors import ConfigError
 from model.message_queue import MessageQueue
 from model.record import iter_records
-from pipeline.source.arrow_arrays import binaries, numbers, repeated, texts
+from pipeline.arrow_arrays import binaries, numbers, repeated, texts
 from pipeline.source.located import Located, gathered, gathered_text, headers_at, joined_pulls, located, record_starts
 from pipeline.source.options import SourceOptions
 from pipeline.source.queue_reader import Pulled

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from model.record import HEADER_BYTES
-from pipeline.source.arrow_arrays import bits, numbers
+from pipeline.arrow_arrays import bits, numbers
 
 _LENGTH_AT = struct.Struct(">I").unpack_from
 _SEVEN, _NO_KEY, _ONE_KEY, _NO_PROPERTY, _UINT64 = 0x97, 0x90, 0x91, 0x80, 0xCF

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, fields
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -17,33 +17,26 @@ import pyarrow.compute as pc
 import pyarrow.json as pa_json
 import pyarrow.parquet as pq
 
-from figures.group import KINDS
 from figures.over_time import DeliveryBucket, bucket_of, deliveries
 from figures.records import order_of
 from figures.transactions import TransactionTotals, transactions_of
+from figures.uses import KINDS
 from model.errors import ConfigError
 from model.events import Event, EventKind
 from model.limits import RUN_SEQS
-from pipeline.trace.rows import ARROW_TYPES, SCHEMA, rows_of, zip_events
-from pipeline.trace.rows import TABLES as OF_GROUPS
+from pipeline import arrow_arrays
+from pipeline.trace.rows import SCHEMAS as OF_GROUPS
+from pipeline.trace.rows import rows_of, schema_of, zip_events
 
 MOST_EVENTS = 1_000_000
 """Their objects need a gigabyte. Spark takes twice as long for as many on two cores, and needs more memory."""
 _BLOCK_BYTES = 16 * 1024 * 1024
 _EVENT_TYPES = get_type_hints(Event)
-_EVENT_SCHEMA = pa.schema([(name, ARROW_TYPES[kind]) for name, kind in _EVENT_TYPES.items()])
+_EVENT_SCHEMA = schema_of(Event)
 _LOSS = ("kind", "group", "topic", "broker", "queue_id", "offset", "n", "detail")
 _LOSS_SCHEMA = pa.schema([_EVENT_SCHEMA.field(name) for name in _LOSS])
-_DELIVERY_SCHEMA = pa.schema(
-    [
-        (
-            each.name,
-            pa.string() if each.name in ("group", "topic") else pa.float64() if "_ms" in each.name else pa.int64(),
-        )
-        for each in fields(DeliveryBucket)
-    ]
-)
-_TRANSACTION_SCHEMA = pa.schema([(name, ARROW_TYPES[kind]) for name, kind in get_type_hints(TransactionTotals).items()])
+_DELIVERY_SCHEMA = schema_of(DeliveryBucket)
+_TRANSACTION_SCHEMA = schema_of(TransactionTotals)
 _LOST_KINDS = (EventKind.MESSAGES_DAMAGED.value, EventKind.OFFSET_MOVED.value)
 
 
@@ -148,31 +141,29 @@ def write_tables(
         raise ConfigError("there is no event in the trace")
     start_ms, end_ms = min(times), max(times)
 
-    def write(name: str, rows: list[dict[str, Any]], schema: pa.Schema) -> None:
+    def write(name: str, rows: list[tuple[Any, ...]], schema: pa.Schema) -> None:
         progress(name)
-        _write(directory / name, pa.Table.from_pylist(rows, schema=schema))
+        _write(directory / name, arrow_arrays.table(rows, schema))
 
     progress("events")
     table = _table_of(events) if trace is None else trace
     of_mine = table if group is None else table.filter(pc.is_in(table["group"], pa.array([group, ""])))
     _write(directory / "events", of_mine)
-    found: dict[str, list[dict[str, Any]]] = {name: [] for name in OF_GROUPS}
-    for row in rows_of(_by_group(mine), end_ms):
-        for name, columns_of_row in row.items():
-            found[name].append(columns_of_row)
-    for name in OF_GROUPS:
-        write(name, found[name], pa.schema(list(SCHEMA.field(name).type)))
+    found: dict[str, list[tuple[Any, ...]]] = {name: [] for name in OF_GROUPS}
+    for name, row in rows_of(_by_group(mine), end_ms):
+        found[name].append(row)
+    for name, schema in OF_GROUPS.items():
+        write(name, found[name], schema)
     given = deliveries(mine, start_ms, bucket_of(end_ms - start_ms))
-    write("delivery", [asdict(each) for each in given], _DELIVERY_SCHEMA)
+    write("delivery", list(map(attrgetter(*_DELIVERY_SCHEMA.names), given)), _DELIVERY_SCHEMA)
     write("losses", list(_losses(mine)), _LOSS_SCHEMA)
-    write("transactions", [asdict(each) for each in transactions_of(mine)], _TRANSACTION_SCHEMA)
-    write("nodes", _nodes(table, group), _NODE_SCHEMA)
+    write("transactions", list(map(attrgetter(*_TRANSACTION_SCHEMA.names), transactions_of(mine))), _TRANSACTION_SCHEMA)
+    write("nodes", list(_nodes(table, group)), _NODE_SCHEMA)
     return directory
 
 
 def _table_of(events: list[Event]) -> pa.Table:
-    columns = zip(zip(*events, strict=True), _EVENT_SCHEMA, strict=True)
-    return pa.Table.from_arrays([pa.array(column, field.type) for column, field in columns], schema=_EVENT_SCHEMA)
+    return arrow_arrays.table(events, _EVENT_SCHEMA)
 
 
 def _write(folder: Path, table: pa.Table) -> None:
@@ -194,10 +185,9 @@ def _by_group(events: list[Event]) -> Iterator[tuple[str, Event]]:
         yield from ((group, event) for _, event in sorted(of.get(group, []) + of_nobody))
 
 
-def _losses(events: Iterable[Event]) -> Iterator[dict[str, Any]]:
+def _losses(events: Iterable[Event]) -> Iterable[tuple[Any, ...]]:
     told = (event for event in events if event.kind in _LOST_KINDS and event.n > 0)
-    for row in dict.fromkeys(tuple(getattr(event, name) for name in _LOSS) for event in told):
-        yield dict(zip(_LOSS, row, strict=True))
+    return dict.fromkeys(map(attrgetter(*_LOSS), told))
 
 
 _NODE_SCHEMA = pa.schema(
@@ -211,7 +201,7 @@ _NODE_SCHEMA = pa.schema(
 )
 
 
-def _nodes(events: pa.Table, group: str | None) -> list[dict[str, Any]]:
+def _nodes(events: pa.Table, group: str | None) -> Iterator[tuple[Any, ...]]:
     """Events of the group and times of each node; `lost` is of all its events, whose numbers are without gaps."""
     run = pc.divide(events["seq"], RUN_SEQS)
     is_mine = pc.is_valid(events["group"]) if group is None else pc.equal(events["group"], group)
@@ -224,14 +214,5 @@ def _nodes(events: pa.Table, group: str | None) -> list[dict[str, Any]]:
     lost = pc.max_element_wise(0, pc.subtract(numbered, runs["seq_count"]))
     nodes = runs.append_column("lost", lost).group_by("node", use_threads=False)
     found = nodes.aggregate([("mine_ms_count", "sum"), ("mine_ms_min", "min"), ("mine_ms_max", "max"), ("lost", "sum")])
-    return [
-        {
-            "node": row["node"],
-            "events": row["mine_ms_count_sum"],
-            "first_ms": row["mine_ms_min_min"],
-            "last_ms": row["mine_ms_max_max"],
-            "lost": row["lost_sum"],
-        }
-        for row in found.to_pylist()
-        if row["mine_ms_count_sum"]
-    ]
+    columns = ("node", "mine_ms_count_sum", "mine_ms_min_min", "mine_ms_max_max", "lost_sum")
+    return (tuple(row[name] for name in columns) for row in found.to_pylist() if row["mine_ms_count_sum"])

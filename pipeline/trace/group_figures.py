@@ -1,30 +1,34 @@
 """Computes the tables `ownership`, `rebalances`, `fairness` and `totals`: runs `rows.py` in Spark, group by group.
 
-A task has the events of some groups, sorted by time, and holds of
-each group what is open at a moment; so a trace may be longer than memory. Events without a group, which may be causes,
-go to every group.
+A task has some groups, and reads their runs (`events_table.py`) by itself, so nothing is shuffled. It holds of each
+group what is open at a moment, and the runs that overlap; so a trace may be longer than memory. Events without a group,
+which may be causes, are read for every group.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import from_arrow_schema
 
-from figures.group import KINDS
-from model.events import Event, EventKind
+from model.events import EventKind
+from pipeline.arrow_arrays import table
 from pipeline.garbage import no_search_for_cycles
-from pipeline.trace.rows import SCHEMA, rows_of, values_of, zip_events
+from pipeline.trace.events_table import EventRun, GroupReader
+from pipeline.trace.parts import TablePart, begin_table, end_table
+from pipeline.trace.rows import SCHEMAS, rows_of
 
-ROWS_AT_ONCE = 20_000
-"""Rows that a task returns together."""
+ROWS_AT_ONCE = 50_000
+"""Rows of a table that a task writes together."""
 MOST_TASKS = 200
-"""A task for each group, up to so many."""
+TASK_EVENTS = 100_000
+"""Events of a task at least, unless there are no more groups: a task costs as much as a few thousand."""
 
 
 def is_kind(*kinds: EventKind) -> Column:
@@ -32,42 +36,66 @@ def is_kind(*kinds: EventKind) -> Column:
     return F.col("kind").isin([kind.value for kind in kinds])
 
 
-def figures_of(events: DataFrame, end_ms: float) -> DataFrame:
-    """The rows of all tables, with `SCHEMA`; what is open at the end of the trace ends at `end_ms`.
+def write_figures(spark: SparkSession, runs: Sequence[EventRun], directory: Path, end_ms: float) -> None:
+    """Write the four tables; what is open at the end of the trace ends at `end_ms`.
 
-    For `events` see `trace.source.trace_events`.
+    `runs` are those of the table `events` in the same directory.
     """
-    known = events.where(is_kind(*sorted(KINDS)))
-    groups = sorted(row["group"] for row in known.where("`group` != ''").select("group").distinct().collect())
-    of_nobody = known.where("`group` = ''").withColumn("of", F.explode(F.lit(groups or [""])))
-    wanted = known.where("`group` != ''").withColumn("of", F.col("group")).unionByName(of_nobody)
-    parts = wanted.repartition(max(1, min(len(groups), MOST_TASKS)), "of")
-    # As `figures.records.order_of`.
-    ordered = parts.sortWithinPartitions("of", "t_ms", F.col("node") == F.col("client"), "node", "seq")
-    # Strings dominate the shuffle, and the most frequent events have a detail of which no figure is made.
-    detail = F.when(is_kind(EventKind.MESSAGES_HANDED_OUT), F.lit("")).otherwise(F.col("detail"))
-    columns = [detail.alias(name) if name == "detail" else F.col(name) for name in Event._fields]
-    return ordered.select("of", *columns).mapInArrow(partial(_rows_in, end_ms=end_ms), from_arrow_schema(SCHEMA))
+    for name in SCHEMAS:
+        begin_table(directory / name)
+    tasks = [
+        ([run for run in runs if not groups.isdisjoint(run.groups) or "" in run.groups], sorted(groups))
+        for groups in tasks_of(runs)
+    ]
+    compute = partial(_compute, tasks=tasks, directory=directory, end_ms=end_ms)
+    written = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(compute, "name string, file string").collect()
+    for name in SCHEMAS:
+        end_table(directory / name, [row["file"] for row in written if row["name"] == name])
 
 
-def table_in(rows: DataFrame, name: str) -> DataFrame:
-    """One of `TABLES` in the result of `figures_of`."""
-    return rows.where(F.col(name).isNotNull()).select(f"{name}.*")
+def tasks_of(runs: Sequence[EventRun]) -> list[set[str]]:
+    """The groups of each task, the largest task first; that of nobody, if there is no other."""
+    events: Counter[str] = Counter()
+    for run in runs:
+        events.update(run.groups)
+    names = sorted(name for name, n in events.items() if name and n)
+    enough = max(TASK_EVENTS, -(-events.total() // MOST_TASKS))
+    tasks: list[set[str]] = []
+    n = enough
+    for name in names or [""]:
+        if n >= enough or events[name] >= enough:
+            tasks.append(set())
+            n = 0
+        tasks[-1].add(name)
+        n += events[name]
+    return sorted(tasks, key=lambda groups: -sum(events[name] for name in groups))
 
 
-def _rows_in(batches: Iterator[pa.RecordBatch], end_ms: float) -> Iterator[pa.RecordBatch]:
-    rows: list[dict[str, Any]] = []
-    with no_search_for_cycles():
-        for each in rows_of(_events_in(batches), end_ms):
-            rows.append(each)
-            if len(rows) >= ROWS_AT_ONCE:
-                yield pa.RecordBatch.from_pylist(rows, schema=SCHEMA)
-                rows = []
-        if rows:
-            yield pa.RecordBatch.from_pylist(rows, schema=SCHEMA)
-
-
-def _events_in(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, Event]]:
+def _compute(
+    batches: Iterator[pa.RecordBatch],
+    tasks: Sequence[tuple[Sequence[EventRun], Sequence[str]]],
+    directory: Path,
+    end_ms: float,
+) -> Iterator[pa.RecordBatch]:
     for batch in batches:
-        groups, *columns = batch.columns
-        yield from zip(values_of(groups), zip_events(columns), strict=True)
+        for number in batch.column(0).to_pylist():
+            runs, groups = tasks[number]
+            with no_search_for_cycles():
+                files = _write(GroupReader(directory / "events", runs, groups), directory, end_ms)
+            yield from table(files, pa.schema([("name", pa.string()), ("file", pa.string())])).to_batches()
+
+
+def _write(reader: GroupReader, directory: Path, end_ms: float) -> list[tuple[str, str]]:
+    """Write the files of a task; returns the name of each with that of its table."""
+    parts = {name: TablePart(directory / name, schema) for name, schema in SCHEMAS.items()}
+    held: dict[str, list[tuple[Any, ...]]] = {name: [] for name in SCHEMAS}
+    for name, row in rows_of(reader.events(), end_ms):
+        rows = held[name]
+        rows.append(row)
+        if len(rows) >= ROWS_AT_ONCE:
+            parts[name].write(table(rows, SCHEMAS[name]))
+            rows.clear()
+    for name, part in parts.items():
+        part.write(table(held[name], SCHEMAS[name]))
+        part.close()
+    return [(name, part.name) for name, part in parts.items()]

@@ -33,9 +33,10 @@ from model.errors import ConfigError
 from model.events import EventKind
 from model.limits import RUN_SEQS
 from pipeline.trace.delivery import delivery_of
-from pipeline.trace.group_figures import figures_of, is_kind, table_in
-from pipeline.trace.rows import TABLES as OF_GROUPS
-from pipeline.trace.source import any_twice, each_once, events_of, trace_events
+from pipeline.trace.events_table import write_events
+from pipeline.trace.group_figures import is_kind, write_figures
+from pipeline.trace.rows import SCHEMAS as OF_GROUPS
+from pipeline.trace.source import EVENT_SCHEMA, any_twice, each_once, events_of, trace_events
 
 TABLES = ("events", *OF_GROUPS, "delivery", "losses", "transactions", "nodes")
 
@@ -57,26 +58,25 @@ def write_tables(
     """
     spark = read.sparkSession
 
-    def write(name: str, table: DataFrame) -> DataFrame:
+    def write(name: str, table: DataFrame) -> None:
         progress(name)
-        path = str(directory / name)
-        table.write.mode("overwrite").parquet(path)
-        return spark.read.schema(table.schema).parquet(path)  # without it Spark runs a job to find the schema
+        table.write.mode("overwrite").parquet(str(directory / name))
 
     # Later jobs read tables of earlier ones from disk: nothing is computed twice, and memory holds one table.
-    events = write("events", events_of(read, group))
+    progress("events")
+    runs = write_events(events_of(read, group), directory / "events")
+    events = spark.read.schema(EVENT_SCHEMA).parquet(str(directory / "events"))
     if any_twice(events):
         # Rare and expensive: all columns of all events are sorted. A table cannot be read and replaced at once.
         twice = set_aside(directory / "events")
-        events = write("events", each_once(spark.read.parquet(str(twice))))
+        runs = write_events(each_once(spark.read.parquet(str(twice))), directory / "events")
+        events = spark.read.schema(EVENT_SCHEMA).parquet(str(directory / "events"))
         shutil.rmtree(twice)
     if group is not None:
         _check_group(events, group)
     start_ms, end_ms = _bounds(events, group)
-    figures = write("figures", figures_of(events, end_ms))
-    for name in OF_GROUPS:
-        write(name, table_in(figures, name))
-    shutil.rmtree(directory / "figures")
+    progress(" ".join(OF_GROUPS))
+    write_figures(spark, runs, directory, end_ms)
     write("delivery", delivery_of(events, start_ms, bucket_of(end_ms - start_ms)))
     write("losses", losses_of(events))
     write("transactions", transactions_of(events))

@@ -1,9 +1,8 @@
 from __future__ import annotations
 
-import pyarrow as pa
-
 from model.events import Event, EventKind
-from pipeline.trace.rows import SCHEMA, TABLES, rows_of
+from pipeline.arrow_arrays import table
+from pipeline.trace.rows import SCHEMAS, rows_of
 
 
 def events(group: str, client: str) -> list[tuple[str, Event]]:
@@ -21,8 +20,8 @@ def events(group: str, client: str) -> list[tuple[str, Event]]:
 
 def test_each_group_has_its_rows_and_its_totals_and_what_is_open_ends_with_the_trace() -> None:
     rows = list(rows_of([*events("g", "c1"), *events("h", "c2")], end_ms=2_000.0))
-    owned = [row["ownership"] for row in rows if "ownership" in row]
-    totals = [row["totals"] for row in rows if "totals" in row]
+    found = {name: table([row for of, row in rows if of == name], schema) for name, schema in SCHEMAS.items()}
+    owned, totals = found["ownership"].to_pylist(), found["totals"].to_pylist()
     assert [(row["group"], row["owner"], row["to_ms"], row["ended"]) for row in owned] == [
         ("g", "c1", 2_000.0, "open"),
         ("h", "c2", 2_000.0, "open"),
@@ -32,7 +31,7 @@ def test_each_group_has_its_rows_and_its_totals_and_what_is_open_ends_with_the_t
 
 def test_every_row_has_the_columns_of_its_table() -> None:
     rows = list(rows_of(events("g", "c1"), end_ms=2_000.0))
-    assert {name for row in rows for name in row} == set(TABLES)
-    table = pa.Table.from_pylist(rows, schema=SCHEMA)
-    for name in TABLES:
-        assert None not in [value["group"] for value in table[name].to_pylist() if value is not None]
+    assert {name for name, _ in rows} == set(SCHEMAS)
+    for name, row in rows:
+        assert len(row) == len(SCHEMAS[name]), name
+        assert row[SCHEMAS[name].get_field_index("group")] == "g", name

@@ -44,6 +44,26 @@ def repeated(text: str, times: int) -> pa.Array:
     return pa.Array.from_buffers(pa.string(), times, [None, pa.py_buffer(offsets), pa.py_buffer(data * times)])
 
 
+def column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """An array of strings, 64-bit integers, floats or truth values; None is null."""
+    is_valid = [value is not None for value in values] if None in values else None
+    if pa.types.is_string(kind):
+        return texts(values if is_valid is None else [value or "" for value in values], is_valid)
+    known = values if is_valid is None else [value or 0 for value in values]
+    if pa.types.is_boolean(kind):
+        buffers = [_bits_of(is_valid, len(values)), bits(np.array(known, np.bool_))]
+        return pa.Array.from_buffers(kind, len(values), buffers)
+    return numbers(np.array(known, np.float64 if pa.types.is_floating(kind) else np.int64), kind, is_valid)
+
+
+def table(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.Table:
+    """A table from rows with the values of its columns in order, of the kinds of `column`."""
+    columns: Sequence[Sequence[Any]] = list(zip(*rows, strict=True)) or [()] * len(schema)
+    return pa.Table.from_arrays(
+        [column(each, field.type) for each, field in zip(columns, schema, strict=True)], schema=schema
+    )
+
+
 def bits(is_valid: Any) -> pa.Buffer:
     """The bits of nulls, from a numpy array of bools."""
     return pa.py_buffer(np.packbits(is_valid, bitorder="little"))

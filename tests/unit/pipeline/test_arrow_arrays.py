@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.source.arrow_arrays import binaries, numbers, repeated, texts
+from pipeline.arrow_arrays import binaries, column, numbers, repeated, table, texts
 
 
 def assert_is(made: pa.Array, expected: pa.Array) -> None:
@@ -24,6 +24,27 @@ def test_numbers_are_those_of_numpy(values: list[int]) -> None:
         numbers(np.array(values, np.int64), pa.timestamp("ms", tz="UTC")),
         pa.array(values, pa.timestamp("ms", tz="UTC")),
     )
+
+
+OF_KIND = {
+    pa.string(): st.text(max_size=5),
+    pa.int64(): st.integers(-(2**63), 2**63 - 1),
+    pa.float64(): st.floats(allow_nan=False),
+    pa.bool_(): st.booleans(),
+}
+
+
+@pytest.mark.parametrize("kind", OF_KIND, ids=str)
+@given(data=st.data())
+def test_a_column_of_any_kind_keeps_its_values_and_what_is_not_there(kind: pa.DataType, data: st.DataObject) -> None:
+    values = data.draw(st.lists(st.none() | OF_KIND[kind]))
+    assert_is(column(values, kind), pa.array(values, kind))
+
+
+def test_a_table_without_rows_has_its_columns() -> None:
+    schema = pa.schema([("name", pa.string()), ("n", pa.int64())])
+    assert table([], schema).equals(pa.table({"name": [], "n": []}, schema=schema))
+    assert table([("a", 1), (None, 2)], schema).to_pylist() == [{"name": "a", "n": 1}, {"name": None, "n": 2}]
 
 
 @given(st.lists(st.binary(max_size=20)))
