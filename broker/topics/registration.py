@@ -104,9 +104,6 @@ class Registration:
             self._wakes[address] = anyio.Event()
             try:
                 await self._register(address, listen)
-                self._was_registered = True
-                backoff = Backoff()
-                wait_s = self._broker.register_interval_s
             except RlabError as error:
                 if isinstance(error, BrokerNameTaken) and not self._was_registered:
                     self._name_taken = error
@@ -117,8 +114,14 @@ class Registration:
                 wait_s = min(max(backoff.wait_s(now), self._client.backoff_s(address)), REGISTER_RETRY_MAX_S)
                 if self._client.connected(address) is None:
                     self._client.drop(address)  # with its back-off, which may be longer than that
+                self._tried[address].set()
+                # No change shortens it, or each new topic would be an attempt: the next one announces them all.
+                await anyio.sleep(wait_s)
+                continue
+            self._was_registered = True
+            backoff = Backoff()
             self._tried[address].set()
-            with anyio.move_on_after(wait_s):
+            with anyio.move_on_after(self._broker.register_interval_s):
                 await self._wakes[address].wait()
 
     async def _register(self, address: str, listen: str) -> None:

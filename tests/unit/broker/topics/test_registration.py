@@ -210,6 +210,25 @@ async def test_a_name_server_that_refuses_is_asked_ever_more_rarely(world: World
 
 
 @simulated
+async def test_topics_that_change_while_a_name_server_refuses_are_announced_by_the_next_attempt_and_make_none(
+    world: World,
+) -> None:
+    async with FakeNameServer(world, "ns1") as server:
+        server.refusal = StaleRegistration("a newer one is known")
+        await start_broker(world, server)
+        await world.sleep(60)
+        asked, a = len(server.moments), world.peer("a")
+        for number in range(10):
+            await a.put_topic(f"new-{number}")
+            await world.sleep(0.1)
+        assert len(server.moments) - asked <= 1
+        server.refusal = None
+        await world.sleep(REGISTER_RETRY_MAX_S)
+        _, _, topics = server.registrations[-1]
+        assert {f"new-{number}" for number in range(10)} <= set(topics)
+
+
+@simulated
 async def test_a_lost_connection_is_made_again_and_registered_over_at_once(world: World) -> None:
     async with FakeNameServer(world, "ns1") as server:
         await start_broker(world, server)
