@@ -68,8 +68,10 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     made = Certificates(tmp_path_factory.mktemp("certificates"))
     authority = trustme.CA()
     authority.cert_pem.write_to_path(made.ca)
-    for name, not_after in (("server", None), ("client", None), ("expired", datetime(2020, 1, 2, tzinfo=UTC))):
-        cert = authority.issue_cert("127.0.0.1", not_before=datetime(2020, 1, 1, tzinfo=UTC), not_after=not_after)
+    expired = datetime(2020, 1, 2, tzinfo=UTC)
+    for name, not_after in (("server", None), ("client", None), ("expired", expired), ("stranger", None)):
+        issuer = trustme.CA() if name == "stranger" else authority
+        cert = issuer.issue_cert("127.0.0.1", not_before=datetime(2020, 1, 1, tzinfo=UTC), not_after=not_after)
         cert.cert_chain_pems[0].write_to_path(made.of(name))
         cert.private_key_pem.write_to_path(made.key_of(name))
     return made
@@ -132,13 +134,14 @@ def test_a_client_refuses_a_certificate_of_another_authority_and_one_that_has_ex
     served(certificates.tls("expired"), expired)
 
 
-def test_a_server_that_asks_for_certificates_serves_nobody_without_one(
+def test_a_server_that_asks_for_certificates_serves_nobody_without_one_that_is_good(
     certificates: Certificates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def ask(address: str) -> None:
-        certificates.trusted(monkeypatch)
-        with pytest.raises(NetworkError):
-            await state_of(address)
+        for bad in ("", "expired", "stranger"):
+            certificates.trusted(monkeypatch, shown=bad)
+            with pytest.raises(NetworkError):
+                await state_of(address)
         certificates.trusted(monkeypatch, shown="client")
         assert await state_of(address) == "namesrv"
 
