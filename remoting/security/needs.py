@@ -58,7 +58,7 @@ def _staged(request: Command) -> Iterator[Wanted]:
     try:
         rows: Any = msgpack.unpackb(request.body or b"", use_list=False)
         topics = {str(row[0]): None for row in rows}
-    except (ValueError, TypeError, IndexError, msgpack.UnpackException) as error:
+    except (ValueError, TypeError, LookupError, msgpack.UnpackException) as error:
         raise InvalidParameter(
             "SINK_STAGE: the body must be an array of [topic, queue id, tag hash, payload]"
         ) from error

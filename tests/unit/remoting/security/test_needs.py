@@ -63,7 +63,7 @@ def test_messages_of_a_body_take_a_right_to_each_of_their_topics() -> None:
     assert list(wanted(staged)) == [(Right.PRODUCE, "a"), (Right.PRODUCE, "b")]
     half = request(RequestCode.SEND_HALF_MESSAGE, {"group": "g"}, [["a", 0, 0, -1, b""]])
     assert list(wanted(half)) == [(Right.MEMBER, "g"), (Right.PRODUCE, "a")]
-    bodies: tuple[object, ...] = (5, [1], [[]])
+    bodies: tuple[object, ...] = (5, [1], [[]], [{}])
     for body in bodies:
         with pytest.raises(InvalidParameter):
             list(wanted(request(RequestCode.SINK_STAGE, {}, body)))
