@@ -10,7 +10,13 @@ from types import MappingProxyType
 from typing import Any
 
 from model.errors import InvalidParameter
-from model.limits import MAX_GROUPS_OF_CLIENT, MAX_NAME_CHARS, MAX_REJOIN_S, MAX_SUBSCRIPTIONS_PER_MEMBER
+from model.limits import (
+    MAX_FIELD_CHARS,
+    MAX_GROUPS_OF_CLIENT,
+    MAX_NAME_CHARS,
+    MAX_REJOIN_S,
+    MAX_SUBSCRIPTIONS_PER_MEMBER,
+)
 from model.names import check_group, check_id
 from model.subscription import SubscriptionData, subscription_of
 
@@ -233,7 +239,7 @@ class HeartbeatData:
             return cls(
                 client_id=check_id("client id", wire["client_id"]),
                 epoch=check_id("epoch", wire["epoch"]) if wire.get("epoch") else "",
-                cause=str(wire.get("cause", "")),
+                cause=str(wire.get("cause", ""))[:MAX_FIELD_CHARS],
                 producer_groups=tuple(check_group(group) for group in _up_to_the_limit("producers", wire["producers"])),
                 consumers=consumers,
                 checkers=tuple(check_group(group) for group in _up_to_the_limit("checkers", wire.get("checkers", ()))),

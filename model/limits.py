@@ -283,6 +283,11 @@ MAX_TOPIC_CHARS = 127
 MAX_GROUP_CHARS = 120
 MAX_NAME_CHARS = 255
 """Broker names, cluster names, client ids."""
+MAX_FIELD_CHARS = 1_024
+"""A text in the header of a request. Names have fewer, and whoever makes something of that name checks it; but servers
+also remember some thousands of names that they only compare, and count them without weighing them."""
+MAX_SEARCHED_CHARS = 64 * 1024
+"""A key or message id that is searched for: one of a message may be as long as its payload has room for it."""
 MAX_QUEUES_PER_TOPIC = 65_536
 DEFAULT_TOPIC_QUEUES = 4
 TEMPLATE_TOPIC_QUEUES = 8

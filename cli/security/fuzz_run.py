@@ -19,6 +19,7 @@ import anyio
 
 from cli.security.fuzz_frames import Frames, FuzzAnswer, FuzzDecoder, FuzzFrame
 from model.errors import ConfigError, ConnectFailed, ConnectionLost, NotAuthenticated, RequestTimeout
+from model.limits import LOOKUP_TIMEOUT_S
 from model.response_code import ResponseCode
 from remoting.address import parse_address
 from remoting.client import RemotingClient
@@ -33,8 +34,8 @@ from simulation.checks.process_usage import process_usage
 if TYPE_CHECKING:
     from remoting.security.key import Key
 
-_SILENCE_S = 20.0
-"""A request that a server has not answered in this time is lost: it answers late ones, or refuses them, sooner."""
+_SILENCE_S = LOOKUP_TIMEOUT_S
+"""A request that a server has not answered in this time is lost: no client waits for any answer longer than that."""
 _MAX_FOUND = 20
 _INTERNAL = "see the server's log"
 _LOOK_S = 1.0

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 import msgpack
 
 from model.errors import ERROR_BY_CODE, RlabError
-from model.limits import MAX_FRAME_BYTES, MAX_HEADER_FIELDS, MAX_HEADER_ITEMS
+from model.limits import MAX_FIELD_CHARS, MAX_FRAME_BYTES, MAX_HEADER_FIELDS, MAX_HEADER_ITEMS
 from model.response_code import ResponseCode
 from remoting.codec import CODEC, LENGTH_BYTES, VERSION
 from remoting.command import ONE_WAY, REQUEST, RESPONSE, Command
@@ -46,7 +46,8 @@ is a 4-byte big-endian length and one [msgpack](https://msgpack.org) array:
 | body | bin or nil | bytes; see each request |
 
 - A frame has at most {MAX_FRAME_BYTES} bytes after its length. The receiver checks the length before it stores any of
-  them. A list or map inside the header has at most {MAX_HEADER_ITEMS} elements.
+  them. A list or map inside the header has at most {MAX_HEADER_ITEMS} elements, and a string field, or a string in a
+  list, at most {MAX_FIELD_CHARS} characters where its range does not say otherwise.
 - Responses come in any order: a request that waits at the receiver does not delay later ones.
 - Anything but a frame of this version ends the connection, after one response with opaque 0, the code PROTOCOL_ERROR
   and a `remark` that says why. A server that takes no more connections does the same with SYSTEM_BUSY or

@@ -15,7 +15,8 @@ class Field:
         type: exactly this Python type on the wire (bool is not int; a whole number is not a float).
         doc: its meaning, with its unit.
         required: an optional field may be absent or nil.
-        minimum, maximum: inclusive bounds of a number, or of the numbers in a list.
+        minimum, maximum: inclusive bounds of a number, or of the numbers in a list. Of a text in a header, `maximum` is
+            the most characters, `MAX_FIELD_CHARS` without it.
         items: of a list, the type of everything in it.
     """
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from model.limits import MAX_LOOKUP_MESSAGES, MAX_PULL_BATCH
+from model.limits import MAX_LOOKUP_MESSAGES, MAX_PULL_BATCH, MAX_SEARCHED_CHARS
 from model.message import MAX_DELAY_MS
 from remoting.request_code import RequestCode
 from remoting.wire.field import GROUP, OFFSET, QUEUE, SUSPEND, TAG_HASHES, TOPIC, Field, RequestSchema
@@ -66,7 +66,7 @@ MESSAGE_SCHEMA: dict[RequestCode, RequestSchema] = {
         "Find messages of a topic by key, copies for a retry and dead letters included.",
         (
             TOPIC,
-            Field("key", str, "one of the keys of the message"),
+            Field("key", str, "one of the keys of the message", maximum=MAX_SEARCHED_CHARS),
             Field("max_n", int, "most messages", minimum=1, maximum=MAX_LOOKUP_MESSAGES),
             Field("before", int, "only records before this log position: where to go on", False, minimum=0),
             Field("begin_ms", int, "stored then or later, wall clock in milliseconds", False, minimum=0),
@@ -82,7 +82,7 @@ MESSAGE_SCHEMA: dict[RequestCode, RequestSchema] = {
         "admin -> broker",
         "Find every copy of a message: the original, copies for a retry, dead letters.",
         (
-            Field("message_id", str, "id that the producer gave it"),
+            Field("message_id", str, "id that the producer gave it", maximum=MAX_SEARCHED_CHARS),
             Field("max_n", int, "most messages", minimum=1, maximum=MAX_LOOKUP_MESSAGES),
             Field("before", int, "only records before this log position: where to go on", False, minimum=0),
             Field("halves", bool, "whether half messages are wanted too", required=False),

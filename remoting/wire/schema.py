@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from model.errors import InvalidParameter
+from model.limits import MAX_FIELD_CHARS
 from remoting.command import Command, shown
 from remoting.request_code import RequestCode
 from remoting.wire.assignment import ASSIGNMENT_SCHEMA
@@ -49,11 +50,15 @@ def bounds_of(field: Field) -> Bounds | None:
 
 
 def _rule(field: Field) -> tuple[Any, Any]:
-    """Return the check beyond the type: the bounds of a number, or (None, field) for a list."""
-    return bounds_of(field) or (None, None) if field.items is None else (None, field)
+    """Return the check beyond the type: bounds of a number, (None, most characters) of a text, (None, list)."""
+    if field.items is not None:
+        return None, field
+    if field.type is str:
+        return None, MAX_FIELD_CHARS if field.maximum is None else field.maximum
+    return bounds_of(field) or (None, None)
 
 
-# Two slots for both kinds of rules: the check runs for each field of each message that is sent one by one.
+# Two slots for all kinds of rules: the check runs for each field of each message that is sent one by one.
 _CHECKS: dict[int, tuple[tuple[str, type, bool, Any, Any], ...]] = {
     int(code): tuple((field.name, field.type, field.required, *_rule(field)) for field in schema.fields)
     for code, schema in SCHEMA.items()
@@ -73,6 +78,9 @@ def check_header(request: Command) -> None:
             if low is not None:
                 if not low <= value <= high:
                     raise InvalidParameter(f"{_field(request.code, name)} must be {range_text(low, high)}, got {value}")
+            elif kind is str:
+                if len(value) > high:
+                    raise _too_long(request.code, name, high)
             elif high is not None:
                 _check_items(request.code, high, header[name])
         elif value is not None or required:
@@ -82,9 +90,15 @@ def check_header(request: Command) -> None:
 def _check_items(code: int, field: Field, values: list[Any]) -> None:
     if any(type(value) is not field.items for value in values):
         raise InvalidParameter(f"{_field(code, field.name)} must be a list of {_PLURAL[field.items]}")
+    if field.items is str and any(len(value) > MAX_FIELD_CHARS for value in values):
+        raise _too_long(code, field.name, MAX_FIELD_CHARS)
     bounds = bounds_of(field)
     if bounds is not None and values and not bounds[0] <= min(values) <= max(values) <= bounds[1]:
         raise InvalidParameter(f"{_field(code, field.name)} must be a list of numbers, each {range_text(*bounds)}")
+
+
+def _too_long(code: int, name: str, most: int) -> InvalidParameter:
+    return InvalidParameter(f"{_field(code, name)} may have at most {most} characters")
 
 
 def _field(code: int, name: str) -> str:

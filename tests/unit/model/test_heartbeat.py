@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from model.errors import InvalidParameter
 from model.heartbeat import ConsumeFrom, ConsumerData, ConsumeType, GroupView, HeartbeatData, MessageModel
-from model.limits import MAX_GROUPS_OF_CLIENT, MAX_SUBSCRIPTIONS_PER_MEMBER
+from model.limits import MAX_FIELD_CHARS, MAX_GROUPS_OF_CLIENT, MAX_SUBSCRIPTIONS_PER_MEMBER
 from model.subscription import SubscriptionData
 
 CONSUMER = ConsumerData(
@@ -81,6 +81,11 @@ def test_a_heartbeat_without_an_epoch_is_that_of_a_client_that_has_none() -> Non
     wire = wire_of(HEARTBEAT)
     del wire["epoch"]
     assert HeartbeatData.from_wire(wire).epoch == ""
+
+
+def test_of_a_cause_that_is_longer_than_a_text_of_a_header_the_begin_is_kept() -> None:
+    heartbeat = HeartbeatData.from_wire(wire_of(HEARTBEAT) | {"cause": "x" * 1_000_000})
+    assert heartbeat.cause == "x" * MAX_FIELD_CHARS
 
 
 def test_a_heartbeat_without_groups_is_that_of_a_bare_client() -> None:

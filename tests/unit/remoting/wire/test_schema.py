@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from model.errors import InvalidParameter
-from model.limits import MAX_PULL_BATCH
+from model.limits import MAX_FIELD_CHARS, MAX_PULL_BATCH, MAX_SEARCHED_CHARS
 from remoting.command import REQUEST, Command
 from remoting.request_code import RequestCode
 from remoting.wire.field import Field
@@ -84,6 +84,22 @@ def test_a_number_at_its_bounds_passes_and_one_past_them_is_named(code: RequestC
             check(code, {**good_header(code), field.name: bound})
             with pytest.raises(InvalidParameter, match=f"field '{field.name}' must be .*, got {bound + past}$"):
                 check(code, {**good_header(code), field.name: bound + past})
+
+
+@pytest.mark.parametrize(("code", "field"), EVERY_FIELD)
+def test_a_text_has_as_many_characters_as_its_limit_and_one_more_is_refused_by_name(
+    code: RequestCode, field: Field
+) -> None:
+    if str not in (field.type, field.items):
+        return
+    longest = MAX_SEARCHED_CHARS if field.name in ("key", "message_id") else MAX_FIELD_CHARS
+    for text, is_good in (("x" * longest, True), ("x" * (longest + 1), False)):
+        header = {**good_header(code), field.name: [text] if field.items is str else text}
+        if is_good:
+            check(code, header)
+            continue
+        with pytest.raises(InvalidParameter, match=f"'{field.name}' may have at most {longest} characters"):
+            check(code, header)
 
 
 def test_a_range_is_told_in_words() -> None:
