@@ -79,7 +79,7 @@ def check_header(request: Command) -> None:
                 if not low <= value <= high:
                     raise InvalidParameter(f"{_field(request.code, name)} must be {range_text(low, high)}, got {value}")
             elif kind is str:
-                if len(value) > high:
+                if len(header[name]) > high:
                     raise _too_long(request.code, name, high)
             elif high is not None:
                 _check_items(request.code, high, header[name])
