@@ -19,6 +19,7 @@ from model.offset_reset import QueueReset, ResetTo
 
 if TYPE_CHECKING:
     from client.admin.admin import Admin
+    from client.admin.records import GroupInfo
 
 _FORMAT = 1
 
@@ -41,11 +42,8 @@ def export(
     Example: rlab group export billing > billing.json
     """
     info = ask_cluster(namesrv, lambda admin: admin.group(group))
-    rows = [[*each.queue, each.committed] for each in info.queues if each.committed is not None]
-    if info.unreachable:
-        with exit_with_error():
-            raise ConfigError(f"brokers do not answer, so their offsets are missing: {', '.join(info.unreachable)}")
-    print_json({"format": _FORMAT, "group": group, "offsets": rows})
+    with exit_with_error():
+        print_json(document_of(info))
 
 
 def import_(
@@ -81,6 +79,18 @@ def import_(
         return tuple(sorted(found, key=lambda each: each.queue))
 
     print_resets(ask_cluster(namesrv, resets), dry_run=dry_run, as_json=json)
+
+
+def document_of(info: GroupInfo) -> dict[str, Any]:
+    """The document of a group's offsets.
+
+    Raises:
+        ConfigError: not all of them are known.
+    """
+    if info.unreachable:
+        raise ConfigError(f"brokers do not answer, so their offsets are missing: {', '.join(info.unreachable)}")
+    rows = [[*each.queue, each.committed] for each in info.queues if each.committed is not None]
+    return {"format": _FORMAT, "group": info.group, "offsets": rows}
 
 
 def offsets_of(file: Path) -> tuple[str, dict[tuple[str, int], list[MessageQueue]]]:

@@ -111,6 +111,9 @@ def test_the_offsets_of_a_group_go_into_a_file_and_come_back_also_for_another_gr
     other = terminal.document(f"group import {file} --group others")["queues"]
     assert [(queue["before"], queue["after"]) for queue in other] == [(None, queue["after"]) for queue in done]
     exported = json.loads(file.read_text())
+    file.write_text(json.dumps(exported | {"offsets": [["kept", "broker-a", 1, 2], ["kept", "broker-a", 0, 1]]}))
+    ordered = terminal.document(f"group import {file} --dry-run")["queues"]
+    assert [queue["after"] for queue in ordered] == [1, 2], "sorted by queue"
     file.write_text(json.dumps(exported | {"offsets": [["kept", "broker-a", 0, 0], ["nowhere", "broker-a", 0, 1]]}))
     assert "'nowhere' does not exist" in terminal.error(f"group import {file}")
     assert json.loads(terminal.text("group export keepers")) == exported, "nothing was reset"

@@ -31,6 +31,7 @@ from remoting.security.tls import TlsFiles
 
 pytestmark = pytest.mark.tcp
 ANY = "127.0.0.1:0"
+PATIENCE_S = 30.0
 MARKUP = "<img src=x onerror=alert(1)>"
 
 
@@ -322,14 +323,25 @@ def test_with_a_certificate_the_pages_come_over_https_alone_and_a_new_one_is_tak
 
     async def main() -> None:
         async with run_name_server(NameServerConfig(listen=ANY)) as server:
-            options = ConsoleOptions(name_servers=server.address, tls=TlsFiles(cert=cert, key=key))
+            tls = TlsFiles(cert=cert, key=key)
+            options = ConsoleOptions(name_servers=server.address, tls=tls, allow_changes=True)
             async with run_console(options) as address:
                 first = await shown(address)
-                async with aiohttp.ClientSession() as session:
+                trusted = aiohttp.TCPConnector(ssl=ssl.create_default_context(cafile=tmp_path / "ca.pem"))
+                async with aiohttp.ClientSession(connector=trusted) as session:
                     with pytest.raises(aiohttp.ClientError):
                         await session.get(f"http://{address}/api/session")
+                    token = (await (await session.get(f"https://{address}/api/session")).json())["token"]
+                    for scheme, status in (
+                        ("https", 400),
+                        ("http", 403),
+                    ):  # such a change there is not, nor is our page
+                        headers = {"Origin": f"{scheme}://{address}", "X-Console-Token": token}
+                        change = await session.post(f"https://{address}/api/nothing", json={}, headers=headers)
+                        assert change.status == status
                 make_certificate(tmp_path, "console", ["127.0.0.1"], 30)
-                while await shown(address) == first:
-                    await anyio.lowlevel.checkpoint()
+                with anyio.fail_after(PATIENCE_S):
+                    while await shown(address) == first:
+                        await anyio.lowlevel.checkpoint()
 
     asyncio.run(main())

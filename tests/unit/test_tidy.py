@@ -77,7 +77,6 @@ COVERED_ELSEWHERE: dict[str, str] = {
     "cli/servers/exporter.py": "a thin shell of metrics/exporter.py: tests/tcp/test_metrics.py",
     "cli/servers/watched.py": "it starts servers on real ports: tests/tcp/test_metrics.py",
     "cli/servers/bed_consumer.py": "a process of its own: tests/tcp/test_console.py",
-    "cli/servers/console.py": "a thin shell of console/server.py: tests/tcp/test_console.py",
     "console/changes.py": "it asks a cluster: tests/tcp/test_console.py",
     "console/lookup.py": "it asks a cluster: tests/tcp/test_console.py",
     "console/overview.py": "it asks a cluster: tests/tcp/test_console.py",

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from cli.group.offsets import offsets_of
+from cli.group.offsets import document_of, offsets_of
+from client.admin.records import GroupInfo, QueueProgress
 from model.errors import ConfigError, InvalidParameter
 from model.message_queue import MessageQueue
 
@@ -18,6 +19,34 @@ GOOD = {"format": 1, "group": "g", "offsets": [["t", "a", 0, 5], ["t", "a", 1, 5
 def written(path: Path, document: Any) -> Path:
     path.write_text(json.dumps(document))
     return path
+
+
+def info_of(*queues: tuple[MessageQueue, int | None], unreachable: tuple[str, ...] = ()) -> GroupInfo:
+    return GroupInfo(
+        group="g",
+        version=1,
+        created_ms=0,
+        members=(),
+        disagreements=(),
+        unknown_strategies=(),
+        queues=tuple(
+            QueueProgress(queue=queue, min_offset=0, max_offset=9, committed=committed, owner=None)
+            for queue, committed in queues
+        ),
+        unreachable=unreachable,
+    )
+
+
+def test_what_was_committed_is_exported_that_of_retries_too_and_read_again(tmp_path: Path) -> None:
+    first, second, again = MessageQueue("t", "a", 0), MessageQueue("t", "a", 1), MessageQueue("%RETRY%g", "a", 0)
+    document = document_of(info_of((first, 0), (second, None), (again, 3)))
+    assert document == {"format": 1, "group": "g", "offsets": [["t", "a", 0, 0], ["%RETRY%g", "a", 0, 3]]}
+    assert offsets_of(written(tmp_path / "file", document)) == ("g", {("t", 0): [first], ("%RETRY%g", 3): [again]})
+
+
+def test_offsets_that_are_not_all_known_are_not_exported() -> None:
+    with pytest.raises(ConfigError, match="their offsets are missing: b, c"):
+        document_of(info_of((MessageQueue("t", "a", 0), 0), unreachable=("b", "c")))
 
 
 def test_queues_of_one_topic_with_one_offset_are_reset_together(tmp_path: Path) -> None:

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from cli.security.options import access_of
+from cli.security.options import access_of, tls_of
 from model.errors import ConfigError
+from remoting.security.tls import TlsFiles
 
 
 def test_a_network_takes_access_control_or_the_word_insecure() -> None:
@@ -14,6 +15,16 @@ def test_a_network_takes_access_control_or_the_word_insecure() -> None:
             access_of(None, listen, insecure=False)
         assert access_of(None, listen, insecure=True) is None
         assert access_of(Path("users.toml"), listen, insecure=False) is not None
+
+
+def test_certificates_are_a_pair_and_the_authority_of_clients_is_for_servers_that_have_one() -> None:
+    cert, key, client_ca = Path("cert.pem"), Path("key.pem"), Path("ca.pem")
+    assert tls_of(None, None, None) is None
+    assert tls_of(cert, key, None) == TlsFiles(cert=cert, key=key)
+    assert tls_of(cert, key, client_ca) == TlsFiles(cert=cert, key=key, client_ca=client_ca)
+    for given in ((cert, None, None), (None, key, None), (None, None, client_ca), (cert, None, client_ca)):
+        with pytest.raises(ConfigError, match="both --tls-cert and --tls-key"):
+            tls_of(*given)
 
 
 def test_this_machine_takes_neither() -> None:
