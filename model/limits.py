@@ -286,6 +286,8 @@ MAX_NAME_CHARS = 255
 MAX_FIELD_CHARS = 1_024
 """A text in the header of a request. Names have fewer, and whoever makes something of that name checks it; but servers
 also remember some thousands of names that they only compare, and count them without weighing them."""
+MAX_REMARK_CHARS = 1_000
+"""The text of a refusal, cut there: it quotes what the peer sent, and that may be as long as a frame."""
 MAX_SEARCHED_CHARS = 64 * 1024
 """A key or message id that is searched for: one of a message may be as long as its payload has room for it."""
 MAX_QUEUES_PER_TOPIC = 65_536

@@ -36,6 +36,7 @@ from model.limits import (
     FRAME_TIMEOUT_S,
     MAX_INBOX_BYTES,
     MAX_INBOX_COMMANDS,
+    MAX_REMARK_CHARS,
     MAX_UNANSWERED_BYTES_OF_ONE,
     MAX_UNCOUNTED_FRAME_BYTES,
     MAX_UNSENT_BYTES,
@@ -56,7 +57,6 @@ from remoting.session import RequestSession
 logger = logging.getLogger(__name__)
 
 _NO_HEADER: dict[str, Any] = {}
-_MAX_REMARK_CHARS = 1_000
 _ASLEEP_S = 1.0
 """A timer that fires this late was delayed by a process that did not run, and what has come meanwhile is not read."""
 _BUSY_S = 0.05
@@ -232,8 +232,7 @@ class Connection(asyncio.Protocol):
     def respond_error(self, request: Command, error: RlabError) -> None:
         """Answer a request of the peer with an error that has a wire code."""
         assert error.code is not None, f"{type(error).__name__} has no wire code"
-        # Cut, because messages quote what the peer sent, and that may be as long as a frame.
-        header: dict[str, object] = {"remark": str(error)[:_MAX_REMARK_CHARS]}
+        header: dict[str, object] = {"remark": str(error)[:MAX_REMARK_CHARS]}
         if isinstance(error, SystemBusy) and error.retry_after_s:
             header["retry_after_ms"] = math.ceil(error.retry_after_s * 1000)
         self.respond(request, header, None, error.code)
@@ -472,7 +471,7 @@ class Connection(asyncio.Protocol):
                     future.set_result(command)
             elif command.opaque == 0 and command.code:
                 # About the connection and not about a request: the peer says why it is going to close it.
-                self._parting_words = f"; it said: {str(command.header.get('remark'))[:_MAX_REMARK_CHARS]}"
+                self._parting_words = f"; it said: {str(command.header.get('remark'))[:MAX_REMARK_CHARS]}"
         elif not self.closed:
             return self._on_request(self, command)
         return None
@@ -592,5 +591,5 @@ class Connection(asyncio.Protocol):
         """Answer a peer that sent garbage with one frame that gives the reason, then close."""
         logger.warning("closing the connection of %s: %s", self.peer, error)
         assert error.code is not None
-        self._out.append(self._encode(RESPONSE, error.code, 0, {"remark": str(error)[:_MAX_REMARK_CHARS]}, None))
+        self._out.append(self._encode(RESPONSE, error.code, 0, {"remark": str(error)[:MAX_REMARK_CHARS]}, None))
         self.close()

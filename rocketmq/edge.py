@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from model.errors import RlabError
+from model.limits import MAX_REMARK_CHARS
 from model.response_code import ResponseCode
 from remoting.codec import Peer
 from remoting.command import ONE_WAY, REQUEST, RESPONSE, Command
@@ -239,6 +240,5 @@ def _answer(frame: Frame, outcome: StockAnswer) -> bytes:
     if code >= _OWN_CODES:
         code = ResponseCode.SYSTEM_ERROR
     fields = {name: text_of(value) for name, value in outcome.fields.items()}
-    return encode_frame(
-        Frame(code, RESPONSE_BIT, frame.opaque, fields, outcome.body, outcome.remark, binary=frame.binary)
-    )
+    remark = None if outcome.remark is None else outcome.remark[:MAX_REMARK_CHARS]
+    return encode_frame(Frame(code, RESPONSE_BIT, frame.opaque, fields, outcome.body, remark, binary=frame.binary))

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgpack
 
+from model.errors import ProtocolError
 from model.heartbeat import ConsumeFrom, ConsumerData, ConsumeType, HeartbeatData, MessageModel
 from model.message import Message, encode_payload
 from model.response_code import ResponseCode
@@ -61,7 +62,12 @@ class FuzzAnswer(NamedTuple):
 
 
 class FuzzDecoder(Protocol):
-    """Makes frames of the bytes of a connection."""
+    """Makes frames of the bytes of a connection; `error` says why it cannot any more."""
+
+    @property
+    def error(self) -> ProtocolError | None:
+        """None as long as it can."""
+        ...
 
     def feed(self, data: bytes, /) -> Sequence[Any]:
         """Return the frames that are whole."""

@@ -207,6 +207,9 @@ class _Attacker(asyncio.Protocol):
                 self._greeting = None
             else:
                 self._judge(self._answer_of(frame))
+        if self._decoder.error is not None and not self.transport.is_closing():
+            self._found(f"what the server sends cannot be read: {self._decoder.error}")
+            self.transport.abort()
         self._tell()
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 
+from model.limits import MAX_REMARK_CHARS
 from remoting.request_code import RequestCode
 from rocketmq.frame import FrameDecoder
 from tests.unit.broker.harness import World, consumer, simulated
@@ -34,6 +35,14 @@ async def test_a_field_that_is_missing_is_named_in_the_refusal(world: World) -> 
     client = await StockClient.connect(world)
     refused = await client.call(310, {"b": "t"}, b"x")
     assert (refused.code, refused.remark) == (1, "request 310: the field queueId is missing")
+
+
+@simulated
+async def test_a_refusal_that_quotes_what_was_sent_is_cut_so_that_its_client_can_read_it(world: World) -> None:
+    await world.start_broker()
+    client = await StockClient.connect(world)
+    refused = await client.call(315, {"statsName": "x" * 100_000, "statsKey": "t"})
+    assert len(refused.remark or "") == MAX_REMARK_CHARS
 
 
 @simulated

@@ -111,6 +111,15 @@ def test_what_a_server_asks_is_no_answer_also_with_the_number_of_a_request() -> 
     assert all("not answered, the first: GET_MAX_OFFSET {" in found for found in report.found)
 
 
+def test_what_cannot_be_read_is_found_at_once_and_not_taken_for_silence() -> None:
+    def planted(connection: Connection, request: Command) -> None:
+        connection.send_frame(b"\xff" * 100)
+
+    found = served(planted).found
+    assert any("what the server sends cannot be read" in each for each in found)
+    assert not any("not answered" in each for each in found)
+
+
 def test_a_server_that_hangs_in_the_middle_is_found() -> None:
     left = iter(range(100))
 
