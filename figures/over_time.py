@@ -2,7 +2,7 @@
 
 Members report dispatched messages with each commit of their offsets, so a row is as exact as commits are frequent
 (`offset_persist_interval_s`). Brokers report the lag at each grant of a lease and at each commit that moves an offset;
-in between it is taken to be unchanged. `pipeline/trace/delivery.py` has the same rules in the words of Spark.
+in between it is taken to be unchanged.
 
     bucket 0    two commits, of 60 and 3 messages; the lag of one queue is 45   -> 63 dispatched, lag 45
     bucket 5    another queue has a lag of 7                                     -> 0 dispatched, lag 52
@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 from model.events import Event, EventKind
 from model.names import RETRY_PREFIX
@@ -23,6 +23,8 @@ MOST_BUCKETS = 600
 SHORTEST_BUCKET_MS = 1_000.0
 _LAGS = (EventKind.OFFSET_COMMITTED.value, EventKind.LOCK_GRANTED.value)
 _HANDED_OUT = EventKind.MESSAGES_HANDED_OUT.value
+KINDS = frozenset({*_LAGS, _HANDED_OUT})
+"""Kinds of events that count, as plain texts."""
 _NUMBERS = {name: re.compile(rf"\b{name}=([0-9.]+)") for name in ("waited_ms", "max_ms")}
 
 
@@ -49,9 +51,13 @@ class DeliveryBucket:
 @dataclass(slots=True)
 class _Bucket:
     handed_out: int = 0
-    waited: list[float] = field(default_factory=list)  # mean times number, of each report
-    longest: list[float] = field(default_factory=list)
+    waited_ms: float | None = None  # mean times number, of all reports
+    longest_ms: float | None = None
     change: int = 0  # of the lag
+
+    @property
+    def mean_ms(self) -> float | None:
+        return None if self.waited_ms is None or not self.handed_out else self.waited_ms / self.handed_out
 
 
 def bucket_of(span_ms: float) -> float:
@@ -59,50 +65,52 @@ def bucket_of(span_ms: float) -> float:
     return SHORTEST_BUCKET_MS * (span_ms // (MOST_BUCKETS * SHORTEST_BUCKET_MS) + 1)
 
 
-def deliveries(events: Iterable[Event], start_ms: float, bucket_ms: float) -> list[DeliveryBucket]:
-    """The rows of all groups; a bucket without a report has none. `events` may be in any order."""
-    buckets: dict[tuple[str, str, int], _Bucket] = {}
-    lags: dict[tuple[str, str, str, int], int] = {}
-    told = [event for event in events if event.kind == _HANDED_OUT or (event.kind in _LAGS and event.n >= 0)]
-    for event in sorted(told, key=lambda event: (event.t_ms, event.seq)):
-        if event.queue_id < 0 or event.topic.startswith(RETRY_PREFIX):
-            continue
-        place = (event.group, event.topic, math.floor((event.t_ms - start_ms) / bucket_ms))
-        bucket = buckets.get(place)
+class Deliveries:
+    """The rows of one group, from its events in order of time; a bucket without a report has none."""
+
+    def __init__(self, group: str, start_ms: float, bucket_ms: float) -> None:
+        self._group = group
+        self._start_ms = start_ms
+        self._bucket_ms = bucket_ms
+        self._buckets: dict[tuple[str, int], _Bucket] = {}
+        self._lags: dict[tuple[str, str, int], int] = {}
+
+    def feed(self, event: Event) -> None:
+        """Take an event; those of other kinds than `KINDS` count for nothing."""
+        is_report = event.kind == _HANDED_OUT
+        topic, n = event.topic, event.n
+        if event.queue_id < 0 or topic.startswith(RETRY_PREFIX) or not (is_report or (event.kind in _LAGS and n >= 0)):
+            return
+        place = (topic, math.floor((event.t_ms - self._start_ms) / self._bucket_ms))
+        bucket = self._buckets.get(place)
         if bucket is None:
-            bucket = buckets[place] = _Bucket()
-        if event.kind != _HANDED_OUT:
-            queue = (event.group, event.topic, event.broker, event.queue_id)
-            bucket.change += event.n - lags.get(queue, 0)
-            lags[queue] = event.n
-            continue
-        bucket.handed_out += event.n
+            bucket = self._buckets[place] = _Bucket()
+        if not is_report:
+            queue = (topic, event.broker, event.queue_id)
+            bucket.change += n - self._lags.get(queue, 0)
+            self._lags[queue] = n
+            return
+        bucket.handed_out += n
         mean_ms, longest_ms = _number("waited_ms", event.detail), _number("max_ms", event.detail)
         if mean_ms is not None:
-            bucket.waited.append(mean_ms * event.n)
-        if longest_ms is not None:
-            bucket.longest.append(longest_ms)
-    return _rows(buckets, start_ms, bucket_ms)
+            bucket.waited_ms = (bucket.waited_ms or 0.0) + mean_ms * n
+        if longest_ms is not None and longest_ms > (bucket.longest_ms or -1.0):
+            bucket.longest_ms = longest_ms
 
-
-def _rows(buckets: dict[tuple[str, str, int], _Bucket], start_ms: float, bucket_ms: float) -> list[DeliveryBucket]:
-    rows = []
-    lags: dict[tuple[str, str], int] = {}
-    for (group, topic, number), bucket in sorted(buckets.items()):
-        lag = lags[group, topic] = lags.get((group, topic), 0) + bucket.change
-        known = bucket.handed_out and bucket.waited
-        rows.append(
-            DeliveryBucket(
-                group=group,
+    def rows(self) -> Iterator[DeliveryBucket]:
+        """The rows by topic and time."""
+        lags: dict[str, int] = {}
+        for (topic, number), bucket in sorted(self._buckets.items()):
+            lag = lags[topic] = lags.get(topic, 0) + bucket.change
+            yield DeliveryBucket(
+                group=self._group,
                 topic=topic,
-                t_ms=number * bucket_ms + start_ms,
+                t_ms=number * self._bucket_ms + self._start_ms,
                 handed_out=bucket.handed_out,
-                latency_ms=sum(bucket.waited) / bucket.handed_out if known else None,
-                latency_max_ms=max(bucket.longest, default=None),
+                latency_ms=bucket.mean_ms,
+                latency_max_ms=bucket.longest_ms,
                 lag=lag,
             )
-        )
-    return rows
 
 
 def _number(name: str, detail: str) -> float | None:

@@ -129,7 +129,7 @@ def make_report(
     options = SHORT_JOB if is_short(traces) else ""
     with spark_session("rlab report", master=master, driver_memory=driver_memory, java_options=options) as spark:
         read = read_files(spark, traces) if traces else read_topic(spark, name_servers)
-        made = write_report(read, out, group=group, progress=note)
+        made = write_report(read, out, group=group, files=traces, progress=note)
     note("done")
     return made
 

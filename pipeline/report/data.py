@@ -19,6 +19,7 @@ from figures.faults import KINDS as FAULT_KINDS
 from figures.faults import FaultHistory, FaultRow
 from figures.records import GroupTotals, order_of
 from model.events import Event, EventKind
+from pipeline.arrow_arrays import texts
 
 MOST_REBALANCES = 40
 """Rows of the ranking."""
@@ -124,10 +125,19 @@ def read_report(tables: Path) -> Report:
 
 
 def _faults(events: Path) -> list[FaultRow]:
-    """The faults of the trace: few events among many, which the file's statistics leave out."""
-    told = pq.read_table(events, columns=list(Event._fields), filters=[("kind", "in", FAULT_KINDS)])
+    """The faults of the trace: few events among many, so that most row groups have none."""
+    told = []
+    for path in sorted(events.glob("*.parquet")):
+        with pq.ParquetFile(path, read_dictionary=["kind"]) as file:
+            for number in range(file.num_row_groups):
+                chunks = file.read_row_group(number, ["kind"])["kind"].chunks
+                if all(FAULT_KINDS.isdisjoint(chunk.dictionary.to_pylist()) for chunk in chunks):
+                    continue
+                read = file.read_row_group(number, list(Event._fields))
+                is_fault = pc.is_in(read["kind"].cast(pa.string()), value_set=texts(sorted(FAULT_KINDS)))
+                told += [Event(**row) for row in _rows(read.filter(is_fault))]
     faults = FaultHistory()
-    for event in sorted((Event(**row) for row in _rows(told)), key=order_of):
+    for event in sorted(told, key=order_of):
         faults.feed(event)
     return faults.rows
 

@@ -6,14 +6,13 @@ write_report(read_files(spark, [Path("trace.jsonl")]), Path("report"))  # report
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from pyspark.sql import DataFrame
 
 from pipeline.report.data import Report
-from pipeline.report.folder import TABLES, make_folder, write_page
-from pipeline.trace.source import report_non_events
+from pipeline.report.folder import TABLES, make_folder, other_lines, write_page
 from pipeline.trace.tables import write_tables
 
 
@@ -22,18 +21,22 @@ def write_report(
     directory: Path,
     *,
     group: str | None = None,
+    files: Sequence[Path] = (),
     progress: Callable[[str], object] = lambda step: None,
 ) -> Report:
     """Write the tables of a trace and the page into a folder, replacing an older report; return the page's contents.
 
-    A reader in `pipeline/trace/source.py` makes the `trace`; with a `group`, only that group counts. `progress` gets
-    a text before each step.
+    A reader in `pipeline/trace/source.py` makes the `trace`; if it is that of `files`, say so, and tasks read them,
+    three times as fast. With a `group`, only that group counts. `progress` gets a text before each step.
 
     Raises:
         ConfigError: there is no event in the trace, or the folder cannot be written.
     """
     make_folder(directory)
-    write_tables(trace, directory / TABLES, group=group, progress=lambda table: progress(f"table {table}"))
-    report_non_events(trace, progress)
+    others = write_tables(
+        trace, directory / TABLES, group=group, files=files, progress=lambda table: progress(f"table {table}")
+    )
+    if others:
+        progress(other_lines(others))
     progress("page")
     return write_page(directory)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from html import escape
@@ -241,7 +242,7 @@ def _hazards(group: GroupSection) -> str:
     totals = group.totals
     classes = [0] * (len(_PAUSES_MS) + 1)
     for pause in group.pauses:
-        classes[sum(pause >= limit for limit in _PAUSES_MS)] += 1
+        classes[bisect_right(_PAUSES_MS, pause)] += 1
     limits = [milliseconds(limit) for limit in _PAUSES_MS]
     names = [f"< {limits[0]}", *(f"{limit} +" for limit in limits)]
     counts = list(zip(names, classes, strict=True))

@@ -5,37 +5,31 @@ Starting Spark takes longer than all of this for a trace of up to `MOST_EVENTS`,
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.json as pa_json
 import pyarrow.parquet as pq
 
-from figures.over_time import DeliveryBucket, bucket_of, deliveries
 from figures.records import order_of
 from figures.transactions import TransactionTotals, transactions_of
-from figures.uses import KINDS
 from model.errors import ConfigError
 from model.events import Event, EventKind
 from model.limits import RUN_SEQS
 from pipeline import arrow_arrays
+from pipeline.trace.files import EVENT_SCHEMA, read_file
+from pipeline.trace.rows import KINDS, rows_of, schema_of, zip_events
 from pipeline.trace.rows import SCHEMAS as OF_GROUPS
-from pipeline.trace.rows import rows_of, schema_of, zip_events
 
 MOST_EVENTS = 1_000_000
 """Their objects need a gigabyte. Spark takes twice as long for as many on two cores, and needs more memory."""
 _BLOCK_BYTES = 16 * 1024 * 1024
-_EVENT_TYPES = get_type_hints(Event)
-_EVENT_SCHEMA = schema_of(Event)
 _LOSS = ("kind", "group", "topic", "broker", "queue_id", "offset", "n", "detail")
-_LOSS_SCHEMA = pa.schema([_EVENT_SCHEMA.field(name) for name in _LOSS])
-_DELIVERY_SCHEMA = schema_of(DeliveryBucket)
+_LOSS_SCHEMA = pa.schema([EVENT_SCHEMA.field(name) for name in _LOSS])
 _TRANSACTION_SCHEMA = schema_of(TransactionTotals)
 _LOST_KINDS = (EventKind.MESSAGES_DAMAGED.value, EventKind.OFFSET_MOVED.value)
 
@@ -64,8 +58,7 @@ def read_trace(paths: Sequence[Path]) -> tuple[pa.Table, int]:
     Raises:
         ConfigError: a file is not Parquet with these columns.
     """
-    read = [_read_parquet(path) if path.suffix == ".parquet" else _read_json(path) for path in paths]
-    table = pa.concat_tables(read)
+    table = pa.concat_tables(map(read_file, paths))
     whole = table.drop_null() if any(column.null_count for column in table.columns) else table
     # A node that gets no answer sends its events again.
     placed = whole.append_column("place", pa.array(range(whole.num_rows), pa.int64()))
@@ -83,38 +76,6 @@ def read_events(paths: Sequence[Path]) -> tuple[list[Event], int]:
     """As `read_trace`, as events."""
     trace, others = read_trace(paths)
     return events_of(trace), others
-
-
-def _read_parquet(path: Path) -> pa.Table:
-    try:
-        return pq.read_table(path, columns=_EVENT_SCHEMA.names).select(_EVENT_SCHEMA.names).cast(_EVENT_SCHEMA)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, KeyError) as error:
-        raise ConfigError(f"{path} is no trace in Parquet: {error}") from error
-
-
-def _read_json(path: Path) -> pa.Table:
-    options = pa_json.ParseOptions(explicit_schema=_EVENT_SCHEMA, unexpected_field_behavior="ignore")
-    try:
-        return pa_json.read_json(path, pa_json.ReadOptions(block_size=_BLOCK_BYTES), options)
-    except pa.ArrowInvalid:
-        # A line is broken, mostly the last one of a process that died; only a slower reader can leave it out.
-        lines = path.read_bytes().split(b"\n")
-        return pa.Table.from_pylist([_columns_in(line) for line in lines if line.strip()], schema=_EVENT_SCHEMA)
-
-
-def _columns_in(line: bytes) -> dict[str, Any]:
-    """The columns of a line; those of a line that is no event are missing."""
-    try:
-        read = json.loads(line)
-    except ValueError:
-        return {}
-    if not isinstance(read, dict):
-        return {}
-    return {name: read[name] for name, kind in _EVENT_TYPES.items() if _is(read.get(name), kind)}
-
-
-def _is(value: object, kind: type) -> bool:
-    return isinstance(value, int | float if kind is float else kind) and not isinstance(value, bool)
 
 
 def write_tables(
@@ -150,12 +111,10 @@ def write_tables(
     of_mine = table if group is None else table.filter(pc.is_in(table["group"], pa.array([group, ""])))
     _write(directory / "events", of_mine)
     found: dict[str, list[tuple[Any, ...]]] = {name: [] for name in OF_GROUPS}
-    for name, row in rows_of(_by_group(mine), end_ms):
+    for name, row in rows_of(_by_group(mine), start_ms, end_ms):
         found[name].append(row)
     for name, schema in OF_GROUPS.items():
         write(name, found[name], schema)
-    given = deliveries(mine, start_ms, bucket_of(end_ms - start_ms))
-    write("delivery", list(map(attrgetter(*_DELIVERY_SCHEMA.names), given)), _DELIVERY_SCHEMA)
     write("losses", list(_losses(mine)), _LOSS_SCHEMA)
     write("transactions", list(map(attrgetter(*_TRANSACTION_SCHEMA.names), transactions_of(mine))), _TRANSACTION_SCHEMA)
     write("nodes", list(_nodes(table, group)), _NODE_SCHEMA)
@@ -163,7 +122,7 @@ def write_tables(
 
 
 def _table_of(events: list[Event]) -> pa.Table:
-    return arrow_arrays.table(events, _EVENT_SCHEMA)
+    return arrow_arrays.table(events, EVENT_SCHEMA)
 
 
 def _write(folder: Path, table: pa.Table) -> None:
@@ -173,8 +132,8 @@ def _write(folder: Path, table: pa.Table) -> None:
     pq.write_table(table, folder / "part-0.parquet")
 
 
-def _by_group(events: list[Event]) -> Iterator[tuple[str, Event]]:
-    """The events of one group after the other, in order; those without a group may be causes in each."""
+def _by_group(events: list[Event]) -> Iterator[tuple[str, Iterable[Event]]]:
+    """The groups with their events in order; those without a group may be causes in each."""
     of: dict[str, list[tuple[int, Event]]] = {}
     for place, event in enumerate(sorted(events, key=order_of)):
         if event.kind in KINDS:
@@ -182,7 +141,7 @@ def _by_group(events: list[Event]) -> Iterator[tuple[str, Event]]:
     of_nobody = of.pop("", [])
     for group in sorted(of) or [""]:
         # By their places, which are all different: that is ten times as fast as by the key.
-        yield from ((group, event) for _, event in sorted(of.get(group, []) + of_nobody))
+        yield group, (event for _, event in sorted(of.get(group, []) + of_nobody))
 
 
 def _losses(events: Iterable[Event]) -> Iterable[tuple[Any, ...]]:

@@ -13,7 +13,7 @@ order of their begins, and of a trace that is roughly in order of time it holds 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -25,12 +25,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 
-from figures.uses import KINDS
 from model.events import Event
-from pipeline.arrow_arrays import numbers
+from pipeline.arrow_arrays import numbers, texts
 from pipeline.arrow_arrays import table as table_of_rows
+from pipeline.trace.files import CODED, EVENT_SCHEMA, TEXTS, TracePiece, pieces_of, read_pieces
 from pipeline.trace.parts import TablePart, begin_table, end_table
-from pipeline.trace.rows import schema_of, values_of
+from pipeline.trace.rows import KINDS, zip_events
 
 CHUNK_ROWS = 500_000
 """Events that a task sorts at once: 100 MB."""
@@ -39,12 +39,7 @@ RUN_ROWS = 20_000
 READ_ROWS = 200_000
 """Events of a group that are sorted at once at least, while it is read."""
 
-SCHEMA = schema_of(Event)
-_TEXTS = [field.name for field in SCHEMA if pa.types.is_string(field.type)]
-_WRITTEN = pa.schema(
-    [(field.name, pa.dictionary(pa.int32(), pa.string()) if field.name in _TEXTS else field.type) for field in SCHEMA]
-)
-_KINDS = [str(kind.value) for kind in sorted(KINDS)]
+_KINDS = sorted(map(str, KINDS))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,38 +57,72 @@ class EventRun:
 
 
 _RUN = pa.schema(
-    [("file", pa.string()), ("row_group", pa.int64()), ("first_ms", pa.float64()), ("groups", pa.string())]
+    [
+        ("file", pa.string()),
+        ("row_group", pa.int64()),
+        ("first_ms", pa.float64()),
+        ("groups", pa.string()),
+        ("others", pa.int64()),
+    ]
 )
 
 
-def write_events(events: DataFrame, folder: Path) -> list[EventRun]:
-    """Write the table, in place of an older one."""
+def write_events(
+    read: DataFrame, folder: Path, *, group: str | None = None, files: Sequence[Path] = ()
+) -> tuple[list[EventRun], int]:
+    """Write the table of a trace, in place of an older one; returns its runs, and the number of lines without an event.
+
+    With a `group`, only its events and those without a group. What is `read` may be these files: tasks read them then.
+    """
+    tasks = pieces_of(files) if files else None
     begin_table(folder)
-    written = events.select(*SCHEMA.names).mapInArrow(
-        partial(_write, folder=folder), "file string, row_group bigint, first_ms double, groups string"
-    )
+    write = partial(_write, folder=folder, group=group)
+    made = "file string, row_group bigint, first_ms double, groups string, others bigint"
+    if tasks is None:
+        rows = read.select(*EVENT_SCHEMA.names).mapInArrow(write, made).collect()
+    else:
+        numbers_of = read.sparkSession.range(0, len(tasks), 1, max(1, len(tasks)))
+        rows = numbers_of.mapInArrow(partial(_write_pieces, tasks=tasks, write=write), made).collect()
     runs = [
         EventRun(
             file=row["file"], row_group=row["row_group"], first_ms=row["first_ms"], groups=json.loads(row["groups"])
         )
-        for row in written.collect()
+        for row in rows
+        if row["file"]
     ]
     end_table(folder, dict.fromkeys(run.file for run in runs))
-    return runs
+    return runs, sum(row["others"] for row in rows)
 
 
-def _write(batches: Iterator[pa.RecordBatch], folder: Path) -> Iterator[pa.RecordBatch]:
+def _write_pieces(
+    batches: Iterator[pa.RecordBatch],
+    tasks: Sequence[Sequence[TracePiece]],
+    write: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
+) -> Iterator[pa.RecordBatch]:
+    pieces = (piece for batch in batches for number in batch.column(0).to_pylist() for piece in tasks[number])
+    yield from write(batch for table in read_pieces(pieces) for batch in table.to_batches())
+
+
+def _write(batches: Iterator[pa.RecordBatch], folder: Path, group: str | None) -> Iterator[pa.RecordBatch]:
     """Write the events of a task as one file; returns its runs once it is complete."""
     part: TablePart | None = None
-    rows: list[tuple[str, int, float, str]] = []
+    rows: list[tuple[str, int, float, str, int]] = []
+    others = 0
     for chunk in _chunks(batches):
-        part = part or TablePart(folder, _WRITTEN)
-        for groups, run in _runs_in(chunk):
-            rows.append((part.name, len(rows), pc.min(run["t_ms"]).as_py(), json.dumps(groups)))
+        # Of a truncated line Spark keeps the columns before the break.
+        events = chunk.drop_null() if any(column.null_count for column in chunk.columns) else chunk
+        others += len(chunk) - len(events)
+        if group is not None:
+            events = events.filter(pc.is_in(events["group"].cast(pa.string()), value_set=texts([group, ""])))
+        if not len(events):
+            continue
+        part = part or TablePart(folder, CODED)
+        for groups, run in _runs_in(events):
+            rows.append((part.name, len(rows), pc.min(run["t_ms"]).as_py(), json.dumps(groups), 0))
             part.write(run)
     if part is not None:
         part.close()
-        yield from table_of_rows(rows, _RUN).to_batches()
+    yield from table_of_rows([*rows, ("", -1, 0.0, "{}", others)], _RUN).to_batches()
 
 
 def _chunks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
@@ -112,36 +141,48 @@ def _chunks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 def _runs_in(chunk: pa.Table) -> Iterator[tuple[dict[str, int], pa.Table]]:
     """The runs of a chunk, each with its groups as in `EventRun`."""
+    # Coded as a whole, because equal texts of two batches would have two codes.
     columns = [
-        column.combine_chunks().dictionary_encode() if field.name in _TEXTS else column.combine_chunks()
-        for column, field in zip(chunk.columns, SCHEMA, strict=True)
+        column.combine_chunks().dictionary_encode() if pa.types.is_string(column.type) else column
+        for column in chunk.columns
     ]
-    coded = pa.Table.from_arrays(columns, schema=_WRITTEN)
+    coded = pa.Table.from_arrays(columns, schema=CODED).unify_dictionaries().combine_chunks()
     ranks = _ranks(coded["group"])
     order = np.lexsort((coded["t_ms"].to_numpy(), ranks))
     ordered = coded.take(numbers(order, pa.int64()))
-    is_known = pc.is_in(ordered["kind"].cast(pa.string()), value_set=_known()).to_numpy(zero_copy_only=False)
+    is_known = pc.is_in(ordered["kind"].cast(pa.string()), value_set=texts(_KINDS)).to_numpy(zero_copy_only=False)
     begun, n = 0, 0
     groups: dict[str, int] = {}
     for group, first, last in _groups_in(ordered["group"]):
         if begun < first and (n >= RUN_ROWS or last - first >= RUN_ROWS or "" in groups):
-            yield groups, ordered.slice(begun, n)
+            yield groups, _compact(ordered.slice(begun, n))
             begun, n, groups = first, 0, {}
         groups[group] = int(is_known[first:last].sum())
         n += last - first
-    yield groups, ordered.slice(begun, n)
+    yield groups, _compact(ordered.slice(begun, n))
 
 
-def _known() -> pa.Array:
-    return table_of_rows([(kind,) for kind in _KINDS], pa.schema([("kind", pa.string())]))["kind"].combine_chunks()
+def _compact(run: pa.Table) -> pa.Table:
+    """The run without the texts of others: Parquet would store them again with each."""
+    columns = []
+    for column in run.columns:
+        codes = column.combine_chunks()
+        if pa.types.is_dictionary(codes.type):
+            used = np.zeros(len(codes.dictionary), np.bool_)
+            used[codes.indices.to_numpy()] = True
+            places = (np.cumsum(used) - 1).astype(np.int32)[codes.indices.to_numpy()]
+            names = codes.dictionary.take(numbers(np.flatnonzero(used), pa.int64()))
+            codes = pa.DictionaryArray.from_arrays(numbers(places, pa.int32()), names)
+        columns.append(codes)
+    return pa.Table.from_arrays(columns, schema=CODED)
 
 
 def _ranks(column: pa.ChunkedArray) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     """For each value of a coded column its place among all of them in order."""
     codes = column.combine_chunks()
-    texts = codes.dictionary.to_pylist()
-    places = np.empty(len(texts), np.int64)
-    places[sorted(range(len(texts)), key=texts.__getitem__)] = np.arange(len(texts))
+    names = codes.dictionary.to_pylist()
+    places = np.empty(len(names), np.int64)
+    places[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))
     ranks: np.ndarray[tuple[int], np.dtype[np.int64]] = places[codes.indices.to_numpy()]
     return ranks
 
@@ -173,12 +214,14 @@ class GroupReader:
                     of_nobody.append(run)
         self._of_nobody = [self._read(run)[""] for run in of_nobody] if "" not in self._runs else []
 
-    def events(self) -> Iterator[tuple[str, Event]]:
-        """The events of one group after the other, each with the name of the group; those of nobody are in each."""
+    def groups(self) -> Iterator[tuple[str, Iterator[Event]]]:
+        """The groups, each with its events and those of nobody."""
         for group in self._runs:
-            for ordered in self._in_order(group):
-                for event in zip(*(values_of(column.combine_chunks()) for column in ordered.columns), strict=True):
-                    yield group, Event._make(event)
+            yield group, self._events(group)
+
+    def _events(self, group: str) -> Iterator[Event]:
+        for ordered in self._in_order(group):
+            yield from zip_events([column.combine_chunks() for column in ordered.columns])
 
     def _in_order(self, group: str) -> Iterator[pa.Table]:
         held, n, enough = [*self._of_nobody], 0, READ_ROWS
@@ -207,9 +250,9 @@ class GroupReader:
     def _read(self, run: EventRun) -> dict[str, pa.Table]:
         file = self._files.get(run.file)
         if file is None:
-            file = self._files[run.file] = pq.ParquetFile(self._folder / run.file, read_dictionary=_TEXTS)
-        read = file.read_row_group(run.row_group, columns=SCHEMA.names).select(SCHEMA.names)
-        is_known = pc.is_in(read["kind"].cast(pa.string()), value_set=_known())
+            file = self._files[run.file] = pq.ParquetFile(self._folder / run.file, read_dictionary=TEXTS)
+        read = file.read_row_group(run.row_group, columns=EVENT_SCHEMA.names).select(EVENT_SCHEMA.names)
+        is_known = pc.is_in(read["kind"].cast(pa.string()), value_set=texts(_KINDS))
         known = read.filter(is_known).unify_dictionaries().combine_chunks()
         found = {group: known.slice(first, last - first) for group, first, last in _groups_in(known["group"])}
         return {group: found.get(group, known.slice(0, 0)) for group in run.groups}

@@ -1,4 +1,4 @@
-"""Computes the tables `ownership`, `rebalances`, `fairness` and `totals`: runs `rows.py` in Spark, group by group.
+"""Computes the tables of groups: runs `rows.py` in Spark, group by group.
 
 A task has some groups, and reads their runs (`events_table.py`) by itself, so nothing is shuffled. It holds of each
 group what is open at a moment, and the runs that overlap; so a trace may be longer than memory. Events without a group,
@@ -8,21 +8,19 @@ which may be causes, are read for every group.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import Column, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession
 
-from model.events import EventKind
 from pipeline.arrow_arrays import table
 from pipeline.garbage import no_search_for_cycles
 from pipeline.trace.events_table import EventRun, GroupReader
 from pipeline.trace.parts import TablePart, begin_table, end_table
-from pipeline.trace.rows import SCHEMAS, rows_of
+from pipeline.trace.rows import SCHEMAS, TableRow, rows_of
 
 ROWS_AT_ONCE = 50_000
 """Rows of a table that a task writes together."""
@@ -31,13 +29,10 @@ TASK_EVENTS = 100_000
 """Events of a task at least, unless there are no more groups: a task costs as much as a few thousand."""
 
 
-def is_kind(*kinds: EventKind) -> Column:
-    """Whether an event is of one of these kinds."""
-    return F.col("kind").isin([kind.value for kind in kinds])
-
-
-def write_figures(spark: SparkSession, runs: Sequence[EventRun], directory: Path, end_ms: float) -> None:
-    """Write the four tables; what is open at the end of the trace ends at `end_ms`.
+def write_figures(
+    spark: SparkSession, runs: Sequence[EventRun], directory: Path, start_ms: float, end_ms: float
+) -> None:
+    """Write the tables of a trace from `start_ms` to `end_ms`; what is open at its end ends then.
 
     `runs` are those of the table `events` in the same directory.
     """
@@ -47,7 +42,7 @@ def write_figures(spark: SparkSession, runs: Sequence[EventRun], directory: Path
         ([run for run in runs if not groups.isdisjoint(run.groups) or "" in run.groups], sorted(groups))
         for groups in tasks_of(runs)
     ]
-    compute = partial(_compute, tasks=tasks, directory=directory, end_ms=end_ms)
+    compute = partial(_compute, tasks=tasks, directory=directory, start_ms=start_ms, end_ms=end_ms)
     written = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(compute, "name string, file string").collect()
     for name in SCHEMAS:
         end_table(directory / name, [row["file"] for row in written if row["name"] == name])
@@ -75,21 +70,23 @@ def _compute(
     batches: Iterator[pa.RecordBatch],
     tasks: Sequence[tuple[Sequence[EventRun], Sequence[str]]],
     directory: Path,
+    start_ms: float,
     end_ms: float,
 ) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for number in batch.column(0).to_pylist():
             runs, groups = tasks[number]
             with no_search_for_cycles():
-                files = _write(GroupReader(directory / "events", runs, groups), directory, end_ms)
+                reader = GroupReader(directory / "events", runs, groups)
+                files = _write(rows_of(reader.groups(), start_ms, end_ms), directory)
             yield from table(files, pa.schema([("name", pa.string()), ("file", pa.string())])).to_batches()
 
 
-def _write(reader: GroupReader, directory: Path, end_ms: float) -> list[tuple[str, str]]:
+def _write(found: Iterable[TableRow], directory: Path) -> list[tuple[str, str]]:
     """Write the files of a task; returns the name of each with that of its table."""
     parts = {name: TablePart(directory / name, schema) for name, schema in SCHEMAS.items()}
     held: dict[str, list[tuple[Any, ...]]] = {name: [] for name in SCHEMAS}
-    for name, row in rows_of(reader.events(), end_ms):
+    for name, row in found:
         rows = held[name]
         rows.append(row)
         if len(rows) >= ROWS_AT_ONCE:

@@ -1,14 +1,13 @@
-"""The rows of the tables `ownership`, `rebalances`, `fairness` and `totals`, from events in order. Without Spark.
+"""The rows of `ownership`, `rebalances`, `fairness`, `totals` and `delivery`, from events in order. Without Spark.
 
-The definitions are those of `figures/records.py`. Spark's tasks (`group_figures.py`) and a process alone (`alone.py`)
-run this same code, so a figure does not depend on where it was computed.
+The definitions are those of `figures/records.py` and `figures/over_time.py`. Spark's tasks (`group_figures.py`) and a
+process alone (`alone.py`) run this same code, so a figure does not depend on where it was computed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
-from itertools import groupby
 from operator import attrgetter
 from types import NoneType
 from typing import Any, get_args, get_type_hints
@@ -16,7 +15,10 @@ from typing import Any, get_args, get_type_hints
 import pyarrow as pa
 
 from figures.group import GroupFigures, Row
+from figures.over_time import KINDS as DELIVERY_KINDS
+from figures.over_time import Deliveries, DeliveryBucket, bucket_of
 from figures.records import GroupTotals, Ownership, Rebalance, TopicLoads
+from figures.uses import USES
 from model.events import Event
 
 ARROW_TYPES = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
@@ -38,8 +40,12 @@ SCHEMAS = {
     "rebalances": schema_of(Rebalance, without="loads", more=[("balance_ms", pa.float64())]),
     "fairness": schema_of(TopicLoads, more=_OF_CHANGE),
     "totals": schema_of(GroupTotals),
+    "delivery": schema_of(DeliveryBucket),
 }
 """The columns of each table."""
+
+KINDS = DELIVERY_KINDS | USES.keys()
+"""Kinds of events from which they are computed."""
 
 TableRow = tuple[str, tuple[Any, ...]]
 """The name of a table, and the values of its columns in order."""
@@ -60,20 +66,29 @@ def values_of(column: pa.Array) -> list[Any]:
     return list(map(column.dictionary.to_pylist().__getitem__, column.indices.to_numpy().tolist()))
 
 
-def rows_of(events: Iterable[tuple[str, Event]], end_ms: float) -> Iterator[TableRow]:
-    """The rows of all tables; what is open at the end of the trace ends then.
+def rows_of(groups: Iterable[tuple[str, Iterable[Event]]], start_ms: float, end_ms: float) -> Iterator[TableRow]:
+    """The rows of all tables, of a trace from `start_ms` to `end_ms`; what is open at its end ends then.
 
-    `events` are those of one group after the other, each with its group, in the order of `figures.records.order_of`.
+    `groups` are the groups with their events, and those of nobody, in the order of `figures.records.order_of`.
     """
-    for group, of_group in groupby(events, key=lambda pair: pair[0]):
-        figures = GroupFigures(group)
+    bucket_ms = bucket_of(end_ms - start_ms)
+    for group, events in groups:
+        figures, given = GroupFigures(group), Deliveries(group, start_ms, bucket_ms)
         feed = figures.feed
-        for _, event in of_group:
-            for row in feed(event):
+        is_told = False
+        for event in events:
+            if event.kind in DELIVERY_KINDS:
+                given.feed(event)
+            if event.kind in USES:
+                is_told = is_told or event.group == group
+                for row in feed(event):
+                    yield from _tables(row)
+        if is_told:
+            for row in figures.finish(end_ms):
                 yield from _tables(row)
-        for row in figures.finish(end_ms):
-            yield from _tables(row)
-        yield "totals", _TOTALS(figures.totals())
+            yield "totals", _TOTALS(figures.totals())
+        for each in given.rows():
+            yield "delivery", _DELIVERY(each)
 
 
 def _tables(row: Row) -> Iterator[TableRow]:
@@ -86,4 +101,5 @@ def _tables(row: Row) -> Iterator[TableRow]:
 
 
 _OWNERSHIP, _REBALANCE, _TOTALS = (attrgetter(*SCHEMAS[name].names) for name in ("ownership", "rebalances", "totals"))
+_DELIVERY = attrgetter(*SCHEMAS["delivery"].names)
 _LOADS = attrgetter(*(field.name for field in fields(TopicLoads)))

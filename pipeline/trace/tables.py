@@ -20,25 +20,22 @@ Tables join on ids of causes. `figures/records.py` defines the columns of those 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from pathlib import Path
 
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
-from figures.over_time import bucket_of
 from figures.transactions import COUNTED, SINGLE, TransactionTotals
 from model.errors import ConfigError
-from model.events import EventKind
 from model.limits import RUN_SEQS
-from pipeline.trace.delivery import delivery_of
 from pipeline.trace.events_table import write_events
-from pipeline.trace.group_figures import is_kind, write_figures
+from pipeline.trace.group_figures import write_figures
 from pipeline.trace.rows import SCHEMAS as OF_GROUPS
-from pipeline.trace.source import EVENT_SCHEMA, any_twice, each_once, events_of, trace_events
+from pipeline.trace.source import EVENT_SCHEMA, any_twice, each_once, trace_events
 
-TABLES = ("events", *OF_GROUPS, "delivery", "losses", "transactions", "nodes")
+TABLES = ("events", *OF_GROUPS, "losses", "transactions", "nodes")
 
 
 def write_tables(
@@ -46,12 +43,13 @@ def write_tables(
     directory: Path,
     *,
     group: str | None = None,
+    files: Sequence[Path] = (),
     progress: Callable[[str], object] = lambda table: None,
-) -> Path:
-    """Compute all tables and write each into a folder of its name, which is replaced; returns the directory.
+) -> int:
+    """Compute all tables and write each into a folder of its name, which is replaced; returns the lines left out.
 
-    `read` is a trace, as `pipeline/trace/source.py` returns it; with a `group`, only that group counts. `progress` is
-    called with the name of each table before it is computed.
+    `read` is a trace, as `pipeline/trace/source.py` returns it, maybe that of these `files`; with a `group`, only that
+    group counts. `progress` is called with the name of each table before it is computed.
 
     Raises:
         ConfigError: there is no event in the trace, or none of the group.
@@ -64,25 +62,24 @@ def write_tables(
 
     # Later jobs read tables of earlier ones from disk: nothing is computed twice, and memory holds one table.
     progress("events")
-    runs = write_events(events_of(read, group), directory / "events")
+    runs, others = write_events(read, directory / "events", group=group, files=files)
     events = spark.read.schema(EVENT_SCHEMA).parquet(str(directory / "events"))
     if any_twice(events):
         # Rare and expensive: all columns of all events are sorted. A table cannot be read and replaced at once.
         twice = set_aside(directory / "events")
-        runs = write_events(each_once(spark.read.parquet(str(twice))), directory / "events")
+        runs, _ = write_events(each_once(spark.read.parquet(str(twice))), directory / "events")
         events = spark.read.schema(EVENT_SCHEMA).parquet(str(directory / "events"))
         shutil.rmtree(twice)
     if group is not None:
         _check_group(events, group)
     start_ms, end_ms = _bounds(events, group)
     progress(" ".join(OF_GROUPS))
-    write_figures(spark, runs, directory, end_ms)
-    write("delivery", delivery_of(events, start_ms, bucket_of(end_ms - start_ms)))
+    write_figures(spark, runs, directory, start_ms, end_ms)
     write("losses", losses_of(events))
     write("transactions", transactions_of(events))
     # Of all groups, because the numbers of a node are without gaps only over all of its events.
     write("nodes", nodes_of(events if group is None else trace_events(read), group))
-    return directory
+    return others
 
 
 def set_aside(table: Path) -> Path:
@@ -99,7 +96,7 @@ def losses_of(events: DataFrame) -> DataFrame:
     A row of MESSAGES_DAMAGED is a range of messages that a broker has lost, and has no group; a broker says it again at
     each start, and here it is one row. A row of OFFSET_MOVED is a move of a group past messages that are not there.
     """
-    told = events.where(is_kind(EventKind.MESSAGES_DAMAGED, EventKind.OFFSET_MOVED) & (F.col("n") > 0))
+    told = events.where(F.col("kind").isin("MESSAGES_DAMAGED", "OFFSET_MOVED") & (F.col("n") > 0))
     return told.select("kind", "group", "topic", "broker", "queue_id", "offset", "n", "detail").distinct()
 
 

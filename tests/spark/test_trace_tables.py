@@ -24,7 +24,7 @@ from pipeline.report.data import Report
 from pipeline.report.job import write_report
 from pipeline.trace.alone import read_events
 from pipeline.trace.alone import write_tables as alone_tables
-from pipeline.trace.source import not_events, read_files
+from pipeline.trace.source import read_files
 from pipeline.trace.tables import TABLES, losses_of, nodes_of, set_aside, write_tables
 from tests.spark import trace_twin
 
@@ -194,9 +194,7 @@ def trace(traces: dict[str, list[Event]], tmp_path_factory: pytest.TempPathFacto
 @pytest.fixture(scope="module")
 def tables(spark: SparkSession, trace: Path, tmp_path_factory: pytest.TempPathFactory) -> Tables:
     directory = tmp_path_factory.mktemp("tables")
-    read = read_files(spark, [trace])
-    assert not_events(read) == 1
-    write_tables(read, directory)
+    assert write_tables(read_files(spark, [trace]), directory) == 1, "a line breaks off"
     return read_tables(spark, directory)
 
 
@@ -207,9 +205,9 @@ class OneReport(NamedTuple):
 
 @pytest.fixture(scope="module")
 def of_one(spark: SparkSession, trace: Path, tmp_path_factory: pytest.TempPathFactory) -> OneReport:
-    """The report of one group of the trace, computed by Spark."""
+    """The report of one group of the trace, computed by Spark, whose tasks read the file themselves."""
     folder = tmp_path_factory.mktemp("one")
-    return OneReport(write_report(read_files(spark, [trace]), folder, group=ONE), folder)
+    return OneReport(write_report(read_files(spark, [trace]), folder, group=ONE, files=[trace]), folder)
 
 
 def read_tables(spark: SparkSession, folder: Path) -> Tables:

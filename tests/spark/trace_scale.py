@@ -141,7 +141,9 @@ def main() -> None:
                 say(f"    {time.perf_counter() - last:6.1f} s, then {step}")
                 last = time.perf_counter()
 
-            report = write_report(read_files(spark, [source]), Path(directory, "out"), progress=progress)
+            report = write_report(
+                read_files(spark, [source]), Path(directory, "out"), files=[source], progress=progress
+            )
             took = time.perf_counter() - began
             moves = sum(group.totals.moves for group in report.groups)
             say(f"{report.events:,} events, {moves:,} moves: {took:.1f} s, {report.events / took:,.0f} events/s")

@@ -4,8 +4,16 @@ from typing import Any
 
 import pytest
 
-from figures.over_time import MOST_BUCKETS, SHORTEST_BUCKET_MS, bucket_of, deliveries
+from figures.over_time import MOST_BUCKETS, SHORTEST_BUCKET_MS, Deliveries, DeliveryBucket, bucket_of
 from model.events import Event, EventKind
+
+
+def deliveries(events: list[Event]) -> list[DeliveryBucket]:
+    found = Deliveries("g", 0.0, SHORTEST_BUCKET_MS)
+    for event in sorted(events):
+        found.feed(event)
+    return list(found.rows())
+
 
 OF_QUEUE: dict[str, Any] = {"group": "g", "topic": "t", "broker": "b", "queue_id": 0}
 
@@ -36,13 +44,10 @@ def test_the_lag_of_a_bucket_is_that_of_all_queues_and_the_latency_is_weighted_b
         committed(170, 9, topic="%RETRY%g"),
         committed(5_100, 7, queue_id=1),
     ]
-    rows = [
-        (row.t_ms, row.handed_out, row.latency_ms, row.latency_max_ms, row.lag)
-        for row in deliveries(reversed(events), 0.0, SHORTEST_BUCKET_MS)
-    ]
+    rows = [(row.t_ms, row.handed_out, row.latency_ms, row.latency_max_ms, row.lag) for row in deliveries(events)]
     assert rows == [(0, 80, 4.0, 30.5, 45), (5_000, 0, None, None, 52)]
 
 
 def test_a_report_without_numbers_has_no_latency() -> None:
-    [row] = deliveries([handed_out(100, 3, "waited_ms=. nonsense")], 0.0, SHORTEST_BUCKET_MS)
+    [row] = deliveries([handed_out(100, 3, "waited_ms=. nonsense")])
     assert (row.handed_out, row.latency_ms, row.latency_max_ms) == (3, None, None)

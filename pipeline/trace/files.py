@@ -1,0 +1,170 @@
+r"""Reads the files of a trace with Arrow, whole or in pieces, without Spark: three times as fast as Spark reads JSON.
+
+A piece is a range of bytes of JSON Lines, with the lines that begin in it, or some row groups of a Parquet file.
+
+    trace.jsonl   {"t_ms": 1, ...}\n{"t_ms": 2, ...}\n{"t_ms": 3, ...}\n
+    pieces        |----------------------|---------------------|       the first one has two lines
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import pyarrow as pa
+import pyarrow.json as pa_json
+import pyarrow.parquet as pq
+
+from model.errors import ConfigError
+from model.events import Event
+from pipeline import arrow_arrays
+from pipeline.trace.rows import schema_of
+
+EVENT_SCHEMA = schema_of(Event)
+TEXTS = [field.name for field in EVENT_SCHEMA if pa.types.is_string(field.type)]
+_CODE = pa.dictionary(pa.int32(), pa.string())
+CODED = pa.schema([(field.name, _CODE if field.name in TEXTS else field.type) for field in EVENT_SCHEMA])
+"""The columns of events, with each different text once."""
+PIECE_BYTES = 64 * 1024 * 1024
+"""A fifth of a million events, a second of work."""
+PIECE_ROWS = 500_000
+_BLOCK_BYTES = 16 * 1024 * 1024
+_COMPRESSED = {".bz2", ".deflate", ".gz", ".lz4", ".snappy", ".xz", ".zst"}
+"""Spark and Arrow read these, but not from the middle."""
+_EVENT_TYPES = get_type_hints(Event)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TracePiece:
+    """A part of a file: from one byte to another, or, if it is Parquet, from one row group to another."""
+
+    path: str
+    begin: int
+    end: int
+
+
+def pieces_of(paths: Sequence[Path]) -> list[list[TracePiece]] | None:
+    """The pieces of a trace for each task; None if only Spark can read it: what a stream writes, or compressed lines.
+
+    Raises:
+        ConfigError: a file is not Parquet.
+    """
+    tasks: list[list[TracePiece]] = []
+    room = 0
+    for path in paths:
+        for file in _files_in(path):
+            if file is None or file.suffix in _COMPRESSED:
+                return None
+            if file.suffix == ".parquet":
+                read = _metadata(file)
+                for number in range(read.num_row_groups):
+                    rows = read.row_group(number).num_rows
+                    if not tasks or rows > room:
+                        tasks.append([])
+                        room = PIECE_ROWS
+                    room -= rows
+                    tasks[-1].append(TracePiece(path=str(file), begin=number, end=number + 1))
+                continue
+            size = file.stat().st_size
+            for begin in range(0, size, PIECE_BYTES):
+                tasks.append([TracePiece(path=str(file), begin=begin, end=min(begin + PIECE_BYTES, size))])
+            room = 0
+    return tasks
+
+
+def _files_in(path: Path) -> Iterator[Path | None]:
+    """The files of a path; None for what is not a plain folder of Parquet."""
+    if not path.is_dir():
+        yield path
+        return
+    for file in sorted(path.iterdir()):
+        if file.name == "_spark_metadata":
+            yield None  # it says which files count
+        elif not file.name.startswith(("_", ".")):
+            yield file if file.suffix == ".parquet" and file.is_file() else None
+
+
+def read_pieces(pieces: Iterable[TracePiece]) -> Iterator[pa.Table]:
+    """Read some pieces; lines that are no events have nulls, and the texts of Parquet are coded as they are stored."""
+    for piece in pieces:
+        path = Path(piece.path)
+        if path.suffix == ".parquet":
+            groups = list(range(piece.begin, piece.end))
+            with pq.ParquetFile(path, read_dictionary=TEXTS) as file:
+                yield _of_events(path, CODED, partial(file.read_row_groups, groups))
+        else:
+            yield read_lines(_lines_from(path, piece.begin, piece.end))
+
+
+def _lines_from(path: Path, begin: int, end: int) -> bytes:
+    """The lines that begin in a range of bytes."""
+    with path.open("rb") as file:
+        if begin:
+            file.seek(begin - 1)
+            file.readline()
+        n = end - file.tell()
+        lines = file.read(n) if n > 0 else b""
+        return lines if lines.endswith(b"\n") or not lines else lines + file.readline()
+
+
+def read_lines(data: bytes) -> pa.Table:
+    """Read JSON Lines; those that are no events have nulls."""
+    try:
+        return _read_json(io.BytesIO(data))
+    except pa.ArrowInvalid:
+        # A line is broken, mostly the last one of a process that died; only a slower reader can leave it out.
+        rows = [_columns_in(line) for line in data.split(b"\n") if line.strip()]
+        return arrow_arrays.table(rows, EVENT_SCHEMA)
+
+
+def read_file(path: Path) -> pa.Table:
+    """Read a whole file, with all cores; lines that are no events have nulls.
+
+    Raises:
+        ConfigError: it is not Parquet with the columns of events.
+    """
+    if path.suffix == ".parquet":
+        return _of_events(path, EVENT_SCHEMA, partial(pq.read_table, path))
+    try:
+        return _read_json(path)
+    except pa.ArrowInvalid:
+        return read_lines(path.read_bytes())
+
+
+def _read_json(source: Any) -> pa.Table:
+    options = pa_json.ParseOptions(explicit_schema=EVENT_SCHEMA, unexpected_field_behavior="ignore")
+    return pa_json.read_json(source, pa_json.ReadOptions(block_size=_BLOCK_BYTES), options)
+
+
+def _of_events(path: Path, schema: pa.Schema, read: Callable[..., pa.Table]) -> pa.Table:
+    try:
+        return read(columns=schema.names).select(schema.names).cast(schema)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, KeyError) as error:
+        raise ConfigError(f"{path} is no trace in Parquet: {error}") from error
+
+
+def _metadata(path: Path) -> pq.FileMetaData:
+    try:
+        return pq.read_metadata(path)
+    except pa.ArrowInvalid as error:
+        raise ConfigError(f"{path} is no trace in Parquet: {error}") from error
+
+
+def _columns_in(line: bytes) -> tuple[Any, ...]:
+    """The columns of a line; those of a line that is no event are None."""
+    try:
+        read = json.loads(line)
+    except ValueError:
+        read = None
+    if not isinstance(read, dict):
+        return (None,) * len(_EVENT_TYPES)
+    return tuple(read[name] if _is(read.get(name), kind) else None for name, kind in _EVENT_TYPES.items())
+
+
+def _is(value: object, kind: type) -> bool:
+    return isinstance(value, int | float if kind is float else kind) and not isinstance(value, bool)
