@@ -144,6 +144,9 @@ class Producer(ClientLife, Resident):
         Cancellation: nothing is left running.
         """
         self._begin_start("producer")
+        await self._connect()
+
+    async def _connect(self) -> None:
         self._instance = await acquire_instance(self.config)
         self._time = asyncio.get_running_loop().time
         self._publish_queues = self._instance.routes.publish_queues

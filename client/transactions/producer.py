@@ -82,10 +82,11 @@ class TransactionProducer(Producer, CheckingProducer):
 
     async def start(self) -> None:
         """Start the producer; see `Producer.start`. Brokers ask it from its first heartbeat on."""
+        self._begin_start("producer")  # before anything of a start that may be refused
         self._ends = TransactionBatcher(asyncio.get_running_loop(), self.group)
         await self._answers.start(self._ends)
         try:
-            await super().start()
+            await self._connect()
         except BaseException:  # cancellation too; `stop` shields itself
             await self._answers.stop()
             raise

@@ -66,7 +66,7 @@ async def test_a_start_that_is_cancelled_leaves_no_task_behind(monkeypatch: pyte
         waiting.set()
         await anyio.sleep_forever()
 
-    monkeypatch.setattr(Producer, "start", wait)
+    monkeypatch.setattr(Producer, "_connect", wait)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(made().start)
         await waiting.wait()
@@ -144,6 +144,18 @@ def test_a_commit_of_a_message_that_is_gone_says_what_to_do(simulate: Simulate) 
         assert producer.producer._begun == {}
 
     simulate(scenario, brokers=1)
+
+
+def test_a_producer_that_is_started_twice_refuses_and_goes_on_answering_checks(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        books, producer, _ = await start(cluster)
+        with producer.simulation.on_host(producer.host), pytest.raises(IllegalOperation, match="RUNNING: make a new"):
+            await producer.producer.start()
+        await transact(producer, b"m", UNKNOWN)
+        await anyio.sleep(10)
+        assert books.asked == [("first", b"m")]
+
+    simulate(scenario)
 
 
 def test_a_shutdown_leaves_what_is_open_to_the_next_producer_of_the_group(simulate: Simulate) -> None:
