@@ -39,11 +39,16 @@ def raise_for_code(response: Command) -> Command:
         RlabError: the class that stands for the code, with the server's remark.
     """
     if response.code:
-        error = error_of(response.code, str(response.header.get("remark", "no remark")))
-        if isinstance(error, SystemBusy) and type(retry_after_ms := response.header.get("retry_after_ms")) is int:
-            error.retry_after_s = retry_after_ms / 1000
-        raise error
+        raise refusal_of(response)
     return response
+
+
+def refusal_of(response: Command) -> RlabError:
+    """The error that a response stands for whose code is not SUCCESS; see `raise_for_code`."""
+    error = error_of(response.code, str(response.header.get("remark", "no remark")))
+    if isinstance(error, SystemBusy) and type(retry_after_ms := response.header.get("retry_after_ms")) is int:
+        error.retry_after_s = retry_after_ms / 1000
+    return error
 
 
 class Backoff:

@@ -27,7 +27,7 @@ from client.instance.refusals import Refusals
 from client.instance.routes import RouteCache, RouteRemovalGrace
 from client.instance.views import GroupViews
 from client.trigger import Trigger
-from model.errors import ConnectFailed, IllegalOperation, RlabError
+from model.errors import ConnectFailed, IllegalOperation, RlabError, SystemBusy
 from model.event_log import EventLog, encode_events
 from model.events import EventKind
 from model.limits import CONNECT_TIMEOUT_S, MAX_CLIENT_RUN, TRACE_FLUSH_INTERVAL_S
@@ -260,6 +260,17 @@ class ClientInstance:
         """
         connection = await self.connect_master(broker_name, CONNECT_TIMEOUT_S)
         return raise_for_code(await connection.request(code, header, body, self.config.request_timeout_s))
+
+    def busy_wait_s(self, broker_name: str, error: RlabError) -> float:
+        """Seconds before a broker may be asked again that has refused a request; 0 if it did not ask to wait.
+
+        All callers of this instance wait in one row: each call takes its place.
+        """
+        address = self.routes.address_of(broker_name, master_only=True)
+        if address is None or not isinstance(error, SystemBusy) or not error.retry_after_s:
+            return 0.0
+        self.remoting.refused(address, error)
+        return self.remoting.retry_wait_s(address)
 
     def _forget_old_masters(self) -> None:
         """Forget connections that were lost, or lead to where a master is no more.

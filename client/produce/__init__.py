@@ -3,5 +3,6 @@
 `queue_picker.py` decides, and is pure: which queue the next message goes to. `producer.py` is the public class, with
 retries and one timeout for all of them; `batcher.py` puts concurrent sends to one queue into one request.
 
-Read `producer.py`, then the two others. Other rooms import only `producer.py`.
+Read `producer.py`, then the two others. Other rooms import `producer.py`, and transactions share requests as
+`batcher.py` does.
 """

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass, field
 
 import msgpack
 
-from model.errors import ConnectFailed, RlabError, error_of
+from model.errors import ConnectFailed, RlabError
 from model.limits import MAX_BATCH_BYTES, ROWS_PER_REQUEST
 from model.message_queue import MessageQueue
+from remoting.client import refusal_of
 from remoting.command import Command
 from remoting.connection import Connection
 from remoting.request_code import RequestCode
@@ -26,9 +28,26 @@ _SEND_BATCH = int(RequestCode.SEND_BATCH_MESSAGE)
 _pack = msgpack.Packer(autoreset=True).pack
 
 
+class SharedRequest:
+    """A request that several callers share, itself the waiter for its answer; `futures` are those of the callers."""
+
+    __slots__ = ()
+    futures: list[asyncio.Future[int]]
+
+    def done(self) -> bool:
+        """Whether the answer is here: false, because a caller that gave up does not matter to the others."""
+        return False
+
+    def set_exception(self, error: Exception) -> None:
+        """Fail every caller, each with its own error: a shared one would collect all their tracebacks."""
+        for future in self.futures:
+            if not future.done():
+                future.set_exception(copy(error))
+
+
 @dataclass(slots=True)
-class _SendBatch:
-    """Messages of one iteration for one queue; itself the waiter for the answer of their request."""
+class _SendBatch(SharedRequest):
+    """Messages of one iteration for one queue."""
 
     deadline: float
     """The earliest of the senders', loop time in seconds."""
@@ -37,26 +56,16 @@ class _SendBatch:
     futures: list[asyncio.Future[int]] = field(default_factory=list)
     size_bytes: int = 0
 
-    def done(self) -> bool:
-        """Whether the answer is here: false, because a sender that gave up does not matter to the others."""
-        return False
-
     def set_result(self, response: Command) -> None:
         """Give every sender its offset, or the broker's refusal."""
         if response.code:
-            self.set_exception(error_of(response.code, str(response.header.get("remark", "no remark"))))
+            self.set_exception(refusal_of(response))
             return
         offset = response.header["offset"]
         for future in self.futures:
             if not future.done():
                 future.set_result(offset)
             offset += 1
-
-    def set_exception(self, error: Exception) -> None:
-        """Fail every sender, each with its own error: a shared one would collect all their tracebacks."""
-        for future in self.futures:
-            if not future.done():
-                future.set_exception(type(error)(*error.args))
 
 
 class SendBatcher:

@@ -221,12 +221,12 @@ class Producer(ClientLife, Resident):
                 else:
                     offset = await self._send_later(connection, chosen, payload, hashed, delay_ms, until - now)
             except RlabError as error:
-                now = self._time()
-                self._picker.record(chosen.broker_name, 0.0, now, failed=True)
+                self._picker.record(chosen.broker_name, 0.0, self._time(), failed=True)
                 doubt = doubt if error.definite else error
-                if attempt >= self._attempts or now >= deadline or not may_retry(error):
-                    raise self._noted(doubt or error, now, deadline) from None
-                attempt, avoid = attempt + 1, chosen.broker_name
+                others = queues if several else ()
+                if attempt >= self._attempts or not await self._may_go_on(error, chosen, others, deadline):
+                    raise self._noted(doubt or error, self._time(), deadline) from None
+                now, attempt, avoid = self._time(), attempt + 1, chosen.broker_name
                 if error.code in _ELSEWHERE:
                     queues = await self._look_again(topic, queues)
             else:
@@ -367,6 +367,23 @@ class Producer(ClientLife, Resident):
         if key is not None:
             return select_by_key(queues, key)
         return self._picker.pick(topic, queues, avoid_broker=avoid, now=now)
+
+    async def _may_go_on(
+        self, error: RlabError, failed: MessageQueue, others: Sequence[MessageQueue], deadline: float
+    ) -> bool:
+        """Whether another attempt may succeed, and is in time; waits first as long as a late broker has asked.
+
+        It does not wait if the attempt can go to another broker of `others`. Cancellation: harmless.
+        """
+        if not may_retry(error):
+            return False
+        elsewhere = other_brokers(others, failed.broker_name)
+        wait_s = 0.0 if elsewhere else self._running().busy_wait_s(failed.broker_name, error)
+        if self._time() + wait_s >= deadline:
+            return False
+        if wait_s:
+            await anyio.sleep(wait_s)
+        return True
 
     def _not_running(self, topic: str) -> tuple[MessageQueue, ...]:
         raise IllegalOperation(f"this producer is {self._state}: use it inside 'async with', or call start()")

@@ -21,7 +21,6 @@ from model.errors import (
     NoPermission,
     NotAuthenticated,
     RlabError,
-    SystemBusy,
 )
 from model.events import EventKind
 from model.limits import (
@@ -244,19 +243,8 @@ class PullLoop:
             await anyio.sleep(PULL_RETRY_ERROR_S)
         except RlabError as error:
             # A deleted topic, or a queue that is gone: the next route lacks it, and the queue is revoked then.
-            wait_s = self._refused_by_broker(error)
+            wait_s = self._instance.busy_wait_s(owned.queue.broker_name, error)
             if not wait_s:
                 logger.warning("%s: pull of %s: %s", self._instance.client_id, owned.queue, error)
             await anyio.sleep(wait_s or PULL_RETRY_ERROR_S)
         return True
-
-    def _refused_by_broker(self, error: RlabError) -> float:
-        """Seconds until this loop may ask its broker again, as all loops of the instance share it; 0 at once."""
-        if not isinstance(error, SystemBusy) or not error.retry_after_s:
-            return 0.0
-        remoting = self._instance.remoting
-        address = self._instance.routes.address_of(self._owned.queue.broker_name, master_only=True)
-        if address is None:
-            return 0.0
-        remoting.refused(address, error)
-        return remoting.retry_wait_s(address)

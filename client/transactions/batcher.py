@@ -12,8 +12,10 @@ from typing import Any
 
 import msgpack
 
-from model.errors import RlabError, error_of
+from client.produce.batcher import SharedRequest
+from model.errors import RlabError
 from model.limits import MAX_BATCH_BYTES, ROWS_PER_REQUEST
+from remoting.client import refusal_of
 from remoting.command import Command
 from remoting.connection import Connection
 from remoting.request_code import RequestCode
@@ -26,8 +28,8 @@ _END_BYTES = 64
 
 
 @dataclass(slots=True)
-class _Rows:
-    """The rows of one request; itself the waiter for its answer."""
+class _Rows(SharedRequest):
+    """The rows of one request."""
 
     connection: Connection
     code: RequestCode
@@ -38,14 +40,10 @@ class _Rows:
     futures: list[asyncio.Future[int]] = field(default_factory=list)
     size_bytes: int = 0
 
-    def done(self) -> bool:
-        """Whether the answer is here: false, because a caller that gave up does not matter to the others."""
-        return False
-
     def set_result(self, response: Command) -> None:
         """Give every caller its part: the offset of its half message, or the outcome of its end."""
         if response.code:
-            self.set_exception(error_of(response.code, str(response.header.get("remark", "no remark"))))
+            self.set_exception(refusal_of(response))
             return
         results: Any
         if self.code is RequestCode.SEND_HALF_MESSAGE:
@@ -56,12 +54,6 @@ class _Rows:
         for future, result in zip(self.futures, results, strict=True):
             if not future.done():
                 future.set_result(result)
-
-    def set_exception(self, error: Exception) -> None:
-        """Fail every caller, each with its own error: a shared one would collect all their tracebacks."""
-        for future in self.futures:
-            if not future.done():
-                future.set_exception(type(error)(*error.args))
 
 
 class TransactionBatcher:

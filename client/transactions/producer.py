@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from client.instance.member import CheckingProducer
-from client.produce.producer import Producer, may_retry
+from client.produce.producer import Producer
 from client.transactions.batcher import TransactionBatcher
 from client.transactions.checks import Check, CheckAnswers
 from client.transactions.transaction import Transaction
@@ -174,11 +174,12 @@ class TransactionProducer(Producer, CheckingProducer):
                         connection, (topic, chosen.queue_id, tag, transaction.check_after_ms, payload), deadline
                     )
                 except RlabError as error:
-                    now = self._time()
-                    self._picker.record(chosen.broker_name, 0.0, now, failed=True)
-                    if attempt >= self._attempts or now >= deadline or not _was_not_stored(error):
+                    self._picker.record(chosen.broker_name, 0.0, self._time(), failed=True)
+                    others = queues if transaction.queue is None and transaction.key is None else ()
+                    is_last = attempt >= self._attempts or not _was_not_stored(error)
+                    if is_last or not await self._may_go_on(error, chosen, others, deadline):
                         raise
-                    attempt, avoid = attempt + 1, chosen.broker_name
+                    now, attempt, avoid = self._time(), attempt + 1, chosen.broker_name
                     queues = await self._look_again(topic, queues)
                 else:
                     transaction.queue = chosen
@@ -227,5 +228,5 @@ class TransactionProducer(Producer, CheckingProducer):
 
 
 def _was_not_stored(error: RlabError) -> bool:
-    """Whether an attempt certainly stored no half message, and another one may."""
-    return error.definite and may_retry(error)
+    """Whether an attempt certainly stored no half message."""
+    return error.definite

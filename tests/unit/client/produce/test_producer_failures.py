@@ -7,6 +7,7 @@ from typing import Any
 import anyio
 import pytest
 
+from broker.messages.send import Sends
 from cli.bench.kit.echo import TOPIC
 from cli.bench.throughput.half_away import send_all
 from model.errors import (
@@ -14,9 +15,12 @@ from model.errors import (
     ConnectionLost,
     RequestTimeout,
     RlabError,
+    SystemBusy,
 )
 from model.limits import SEND_RETRIES, SEND_TIMEOUT_S
 from model.topic_route import Perm
+from remoting.command import Command
+from remoting.connection import Connection
 from simulation.cluster.clients import SimulatedProducer
 from simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
@@ -264,6 +268,59 @@ def test_an_error_after_an_attempt_that_may_have_been_stored_does_not_say_that_n
         assert not error.definite
 
     simulate(scenario, brokers=1)
+
+
+def asked_to_wait(wait_s: float) -> SystemBusy:
+    error = SystemBusy("late")
+    error.retry_after_s = wait_s
+    return error
+
+
+@pytest.mark.parametrize(("brokers", "waits"), [(1, True), (2, False)])
+def test_a_late_broker_is_asked_again_when_it_says_and_another_one_at_once(
+    simulate: Simulate, monkeypatch: pytest.MonkeyPatch, brokers: int, waits: bool
+) -> None:
+    tried: list[float] = []
+    store = Sends.send
+
+    def late_at_first(self: Sends, connection: Connection, request: Command) -> None:
+        if request.header["topic"] == "t":
+            tried.append(anyio.current_time())
+            if len(tried) == 1:
+                raise asked_to_wait(0.5)
+        store(self, connection, request)
+
+    monkeypatch.setattr(Sends, "send", late_at_first)
+
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t")
+        producer = await cluster.start_producer()
+        await producer.send("t", b"m")
+        assert stored(cluster) == 1
+        first, second = tried
+        assert (second - first >= 0.5) == waits
+
+    simulate(scenario, brokers=brokers)
+
+
+def test_a_send_that_would_have_to_wait_too_long_says_for_how_long(
+    simulate: Simulate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def late(self: Sends, connection: Connection, request: Command) -> None:
+        raise asked_to_wait(2.5)
+
+    monkeypatch.setattr(Sends, "send", late)
+
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t")
+        producer = await cluster.start_producer(timeout_s=1.0)
+        begun = anyio.current_time()
+        with pytest.raises(SystemBusy) as caught:
+            await producer.send("t", b"m")
+        assert caught.value.retry_after_s == 2.5
+        assert anyio.current_time() - begun < 0.5, "it is of no use to wait"
+
+    simulate(scenario, brokers=1, trace=False)
 
 
 def test_a_send_under_way_at_the_shutdown_fails_as_one_whose_connection_was_lost(simulate: Simulate) -> None:

@@ -15,7 +15,7 @@ from client.instance.refusals import Refusals
 from client.pull.loop import PullCallbacks, PullLoop
 from client.pull.owned_queue import OwnedQueue
 from client.pull.process_queue import ProcessQueue
-from model.errors import ConnectFailed, ConnectionLost, RequestTimeout
+from model.errors import ConnectFailed, ConnectionLost, RequestTimeout, RlabError
 from model.event_log import EventLog
 from model.events import Event, EventKind
 from model.limits import MAX_PULL_BYTES, PULL_RETRY_ERROR_S, PULL_SUSPEND_S
@@ -77,6 +77,9 @@ class ScriptedBroker:
 
     async def wait_writable(self) -> None:
         pass
+
+    def busy_wait_s(self, broker_name: str, error: RlabError) -> float:
+        return 0.0
 
     def request(self, code: int, header: dict[str, Any], body: None, timeout_s: float) -> asyncio.Future[Command]:
         self.pulled.append((anyio.current_time(), dict(header)))
