@@ -120,4 +120,8 @@ def _text(wanted: Mapping[str, Any], name: str, *, empty: bool = False) -> str:
     value = wanted.get(name, "" if empty else None)
     if not isinstance(value, str) or not (value or empty):
         raise InvalidParameter(f"{name} is missing, or no text")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise InvalidParameter(f"{name} is no text, as it has half of a surrogate pair") from None
     return value

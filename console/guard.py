@@ -6,7 +6,7 @@ that changes something needs the token of this run, which only our own page can 
 
     guard = Guard(("127.0.0.1:8080", "localhost:8080"), token, allow_changes=True)
     guard.refuses_host("evil.example:8080")                       -> why
-    guard.refuses_change("http://127.0.0.1:8080", given_token)    -> ""
+    guard.refuses_change("127.0.0.1:8080", "http://127.0.0.1:8080", given_token)    -> ""
 """
 
 from __future__ import annotations

@@ -41,20 +41,20 @@ async def messages(admin: Admin, query: Mapping[str, str]) -> dict[str, Any]:
 
 
 async def _from(admin: Admin, query: Mapping[str, str]) -> dict[str, Any]:
-    broker, _, queue_id = query.get("queue", "").rpartition(":")
-    if not broker or not queue_id.isdecimal():
+    broker, _, number = query.get("queue", "").rpartition(":")
+    queue_id = _number("queue", number)
+    if not broker or queue_id is None:
         raise InvalidParameter("name a queue as broker:number, or a key, or a message id")
     read, following = await admin.read_queue(
-        MessageQueue(check_topic(query.get("topic", "")), broker, int(queue_id)),
-        offset=_number(query, "offset"),
-        since_ms=_number(query, "since_ms"),
+        MessageQueue(check_topic(query.get("topic", "")), broker, queue_id),
+        offset=_number("offset", query.get("offset", "")),
+        since_ms=_number("since_ms", query.get("since_ms", "")),
         max_n=MOST,
     )
     return {"messages": [_message(*each) for each in read], "complete": True, "unreachable": [], "next": following}
 
 
-def _number(query: Mapping[str, str], name: str) -> int | None:
-    text = query.get(name, "")
+def _number(name: str, text: str) -> int | None:
     if not text:
         return None
     if not text.isdecimal() or len(text) > 18:

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import msgpack
 
 from model.errors import MessageIllegal
-from model.limits import MAX_BODY_BYTES, MAX_KEYS, MAX_PROPERTIES
+from model.limits import MAX_BODY_BYTES, MAX_KEYS, MAX_PAYLOAD_BYTES, MAX_PROPERTIES
 from model.message_queue import MessageQueue
 
 
@@ -86,18 +86,30 @@ _NO_PROPERTIES: dict[str, str] = {}
 
 
 def encode_payload(message: Message, born_ms: int, message_id: str) -> bytes:
-    """Encode a message, which `check_message` has accepted, for the wire and for the disk; see the module header."""
-    packed: bytes = _pack(
-        (
-            message.topic,
-            message.body,
-            message.tags,
-            message.keys or (),
-            message.properties or _NO_PROPERTIES,
-            born_ms,
-            message_id,
+    """Encode a message, which `check_message` has accepted, for the wire and for the disk; see the module header.
+
+    Raises:
+        MessageIllegal: a text of it is no Unicode, or it is too large with its keys and properties.
+    """
+    try:
+        packed: bytes = _pack(
+            (
+                message.topic,
+                message.body,
+                message.tags,
+                message.keys or (),
+                message.properties or _NO_PROPERTIES,
+                born_ms,
+                message_id,
+            )
         )
-    )
+    except UnicodeEncodeError as error:  # found here at no cost, and by `check_message` at one for each text
+        raise MessageIllegal(f"{error.object!r:.200} is no text, as it has half of a surrogate pair") from None
+    if len(packed) > MAX_PAYLOAD_BYTES:
+        raise MessageIllegal(
+            f"the message has {len(packed)} bytes with its keys and properties, more than {MAX_PAYLOAD_BYTES}: put "
+            "less into them"
+        )
     return packed
 
 

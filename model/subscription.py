@@ -66,4 +66,10 @@ def subscription_of(topic: str, expression: str, version: int) -> SubscriptionDa
             "subscribe to all tags, and leave out messages in the listener"
         )
     parse_expression(expression)
+    try:
+        expression.encode()
+    except UnicodeEncodeError:
+        raise InvalidParameter(
+            f"the subscription {expression!r} is no text, as it has half of a surrogate pair"
+        ) from None
     return SubscriptionData(topic, expression.strip() or ALL, version)

@@ -30,7 +30,7 @@ from typing import Any, Protocol, cast
 
 import anyio
 
-from model.errors import ConnectionLost, ProtocolError, RequestTimeout, RlabError, SystemBusy
+from model.errors import ConnectionLost, InvalidParameter, ProtocolError, RequestTimeout, RlabError, SystemBusy
 from model.limits import (
     COMMANDS_PER_ITERATION,
     FRAME_TIMEOUT_S,
@@ -175,6 +175,7 @@ class Connection(asyncio.Protocol):
         Raises:
             ConnectionLost: the connection is closed already (nothing was sent).
             FlowControl: too many requests are outstanding here.
+            InvalidParameter: a text of it is no Unicode, or a number has more than 64 bits; nothing was sent.
             ValueError: the frame would be longer than the limit; nothing was sent.
         """
         future: asyncio.Future[Command] = self._loop.create_future()
@@ -202,7 +203,10 @@ class Connection(asyncio.Protocol):
             header = {**header, "wait_ms": int(timeout_s * 1000)}
         try:
             frame = self._encode(REQUEST, code, opaque, header, body)
-        except (TypeError, ValueError, OverflowError, RlabError):
+        except (UnicodeEncodeError, OverflowError) as error:
+            self._session.finish(opaque)
+            raise InvalidParameter(f"nothing was sent, for a text or number of it cannot be: {error}") from None
+        except (TypeError, ValueError, RlabError):
             self._session.finish(opaque)
             raise
         self._send(frame)

@@ -180,7 +180,8 @@ def test_who_is_not_our_own_page_changes_nothing_and_other_names_are_not_answere
             status, told = await browser.change("publish", wanted)
             assert (status, "t@b:0" in told["done"]) == (200, True)
             assert (await browser.json("/api/topics/t"))["queues"][0]["max"] == 1
-            assert (await browser.change("publish", {"topic": "t", "body": 7}))[0] == 400
+            for no_text in (7, "half of a pair \ud800"):
+                assert (await browser.change("publish", {"topic": "t", "body": no_text}))[0] == 400
             assert (await browser.change("publish", ["t"]))[0] == 400
             assert (await browser.change("nothing", {}))[0] == 400
             assert (await browser.change("act", {"name": "b", "action": "kill"}))[0] == 409, "it owns no process"
@@ -255,7 +256,15 @@ def test_markup_in_keys_and_bodies_is_answered_as_json_that_no_browser_runs(tmp_
                 assert (message["body"], message["offset"]) == (f"{MARKUP}\n\n: ping", 0)
                 assert headers["Content-Type"].startswith("application/json")
                 assert headers["X-Content-Type-Options"] == "nosniff"
-            for bad in ("topic=t&queue=b:x", "topic=t&queue=b:0&offset=-1", "topic=&queue=b:0", ""):
+            for bad in (
+                *(
+                    "topic=t&queue=b:x",
+                    "topic=t&queue=b:" + 5000 * "9",
+                    "topic=t&queue=b:" + 18 * "9",
+                    "topic=t&queue=b:",
+                ),
+                *("topic=t&queue=b:0&offset=-1", "topic=&queue=b:0", ""),
+            ):
                 assert (await browser.get(f"/api/messages?{bad}"))[0] == 400
 
     uvloop.run(main())

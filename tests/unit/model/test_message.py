@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model.errors import MessageIllegal
-from model.limits import MAX_ATTEMPTS, MAX_BODY_BYTES, MAX_KEYS, MAX_PROPERTIES
+from model.limits import MAX_ATTEMPTS, MAX_BODY_BYTES, MAX_KEYS, MAX_PAYLOAD_BYTES, MAX_PROPERTIES
 from model.message import (
     DELAY_LEVELS_MS,
     MAX_DELAY_MS,
@@ -66,6 +66,19 @@ def test_any_bytes_are_a_body(body: bytes) -> None:
 
 def test_a_plain_message_passes() -> None:
     check_message(Message("orders", b"x", keys=["42"], tags="new", properties={"a": "b"}))
+
+
+@pytest.mark.parametrize("where", [{"keys": ["\ud800"]}, {"tags": "\ud800"}, {"properties": {"a": "\ud800"}}])
+def test_half_of_a_surrogate_pair_is_refused_as_no_text(where: dict[str, Any]) -> None:
+    with pytest.raises(MessageIllegal, match=r"'\\ud800' is no text"):
+        encode_payload(Message("t", b"x", **where), 0, "id")
+
+
+def test_a_message_is_refused_that_its_keys_and_properties_make_too_large() -> None:
+    room = MAX_PAYLOAD_BYTES - len(encode_payload(Message("t", b"x", keys=["k" * 70_000]), 0, "id")) + 70_000
+    assert len(encode_payload(Message("t", b"x", keys=["k" * room]), 0, "id")) == MAX_PAYLOAD_BYTES
+    with pytest.raises(MessageIllegal, match=f"{MAX_PAYLOAD_BYTES + 1} bytes with its keys"):
+        encode_payload(Message("t", b"x", keys=["k" * (room + 1)]), 0, "id")
 
 
 @pytest.mark.parametrize("size_bytes", [1, MAX_BODY_BYTES])

@@ -34,6 +34,8 @@ def test_an_expression_without_any_tag_is_refused_and_shown(expression: str) -> 
 def test_an_illegal_topic_is_refused() -> None:
     with pytest.raises(InvalidParameter, match="topic name"):
         subscription_of("a b", "*", 1)
+    with pytest.raises(InvalidParameter, match="half of a surrogate pair"):
+        subscription_of("t", "\ud800", 1)
 
 
 def test_a_subscription_keeps_its_expression_and_version() -> None:

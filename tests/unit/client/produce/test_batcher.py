@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+from functools import partial
+
 import anyio
 import pytest
 
-from model.errors import RlabError
+from model.errors import InvalidParameter, RlabError
 from model.limits import ROWS_PER_REQUEST
 from model.message import Message
 from model.message_queue import MessageQueue
@@ -94,6 +96,26 @@ def test_an_error_of_the_request_reaches_everybody_in_it(simulate: Simulate) -> 
                 for body in (b"a", b"b"):
                     tasks.start_soon(send, body)
         assert len(errors) == 2
+
+    simulate(scenario, brokers=1)
+
+
+def test_a_request_that_cannot_be_sent_fails_alone(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=1)
+        producer = await cluster.start_producer()
+        first = await producer.send("t", b"first")
+
+        async def send_nowhere() -> None:
+            with pytest.raises(InvalidParameter, match="nothing was sent"):
+                await producer.producer.send(Message("t", b"b"), queue=MessageQueue("t", "broker-a", 2**70))
+
+        with producer.simulation.on_host(producer.host), anyio.fail_after(10):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(partial(producer.producer.send, Message("t", b"a"), queue=first.queue))
+                tasks.start_soon(send_nowhere)
+                tasks.start_soon(partial(producer.producer.send, Message("t", b"c"), queue=first.queue))
+        assert (await producer.send("t", b"d")).offset == 3
 
     simulate(scenario, brokers=1)
 
