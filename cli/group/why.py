@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cli.messages.message import fail_without
 from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers
-from cli.output import document, print_json, print_line, print_note, print_table
+from cli.output import document, print_json, print_line, print_table
 from cli.runtime import ask_cluster, run
 from model.errors import ConfigError, QueryNotFound
 from model.message_queue import MessageQueue
@@ -58,14 +59,17 @@ def why(
     if message is not None:
         if topic is not None:
             raise typer.BadParameter("name a queue, or a message with --message, and not both")
-        stories = run(lambda: _stories(_place_of(message, namesrv), group, trace or [], namesrv))
+        places = _places_of(message, namesrv)
+        stories = run(lambda: _stories(places, group, trace or [], namesrv))
         if json:
             print_json({"deliveries": [document(each) for each in stories]})
         else:
             print_stories(stories)
         return
-    if topic is None or queue is None:
-        raise typer.BadParameter("name a queue as TOPIC BROKER:ID, or a message with --message")
+    if topic is not None and queue is None:
+        topic, _, queue = topic.partition("@")  # as tables name it
+    if not topic or not queue:
+        raise typer.BadParameter("name a queue as TOPIC BROKER:ID or TOPIC@BROKER:ID, or a message with --message")
     wanted = _queue_of(topic, queue)
     moves = run(lambda: _last_moves(wanted, group, trace or [], namesrv))
     if json:
@@ -82,7 +86,7 @@ def _queue_of(topic: str, text: str) -> MessageQueue:
     return MessageQueue(topic, broker, int(queue_id))
 
 
-def _place_of(text: str, name_servers: str) -> list[tuple[MessageQueue, int]]:
+def _places_of(text: str, name_servers: str) -> list[tuple[MessageQueue, int]]:
     """The places of a message: the one that was given, or those where the cluster has its id."""
     found = _PLACE.fullmatch(text)
     if found is not None:
@@ -91,8 +95,7 @@ def _place_of(text: str, name_servers: str) -> list[tuple[MessageQueue, int]]:
     stored: FoundMessages = ask_cluster(name_servers, lambda admin: admin.view_message(text))
     places = [(each.message.queue, each.message.offset) for each in stored.messages if each.message.offset >= 0]
     if not places:
-        print_note("note: a message may also be named by its place: TOPIC@BROKER:QUEUE+OFFSET")
-        raise typer.Exit(1)
+        fail_without(f"no message with id {text!r} is in a queue; a place is named TOPIC@BROKER:QUEUE+OFFSET", stored)
     return places
 
 
@@ -132,7 +135,10 @@ async def _last_moves(queue: MessageQueue, group: str | None, traces: list[Path]
     moves = [move for tracker in trackers.values() if (move := tracker.last(queue)) is not None]
     if not moves:
         of_group = f" in group {group}" if group else ""
-        raise QueryNotFound(f"the trace has no move of {queue}{of_group}: it may be older, or nobody owned the queue")
+        raise QueryNotFound(
+            f"the trace has no move of {queue}{of_group}: it may be older, or nobody owned the queue, or there is no "
+            f"such queue (rlab topic show {queue.topic})"
+        )
     return moves
 
 

@@ -166,6 +166,9 @@ def test_a_message_is_found_by_its_key_and_shown_by_its_id(terminal: Terminal) -
     assert "k7 air" in terminal.text("message find letters --key k7")
     assert "no message of letters with key 'k8' was stored" in terminal.error("message find letters --key k8")
     assert "no message with id 'nonsense' is stored" in terminal.error("message show nonsense")
+    assert "no message with id 'nonsense' is in a queue" in terminal.error("group why --message nonsense")
+    said = terminal.type(f"group why --message {message['message_id']}").stderr
+    assert said == "error: no group has ever had letters@broker-a:0 in this trace\n"
     assert "'nowhere' does not exist" in terminal.error("message find nowhere --key k")
 
 
@@ -175,6 +178,8 @@ def test_a_message_is_found_by_its_key_and_shown_by_its_id(terminal: Terminal) -
         ("topic create wrong!name", "topic name 'wrong!name' may only have", 2),
         ("topic create t --broker nope", "broker 'nope' is not registered; registered brokers: broker-a", 2),
         ("topic create SYS_TRACE", "is a system topic", 1),
+        ("produce SYS_TRACE --count 1 --key \udcff", "'\\udcff' is no text", 2),
+        ("message find SYS_TRACE --key \udcff", "nothing was sent, for a text", 2),
         ("produce nowhere --count 1", "no broker creates topics automatically: create it with 'rlab topic create'", 1),
         ("consume nowhere --group g", "'nowhere' does not exist: create it", 1),
         ("consume nowhere --wait --group g --count 1 --timeout 0.1", "received 0 of 1 messages in 0.1 s", 1),

@@ -19,8 +19,9 @@ def trace(tmp_path: Path) -> str:
     return str(path)
 
 
-def test_the_last_move_of_a_queue_is_a_waterfall(trace: str) -> None:
-    done = CliRunner().invoke(app, ["group", "why", "t", "b:0", "--trace", trace])
+@pytest.mark.parametrize("named", [["t", "b:0"], ["t@b:0"]], ids=["two words", "as tables name it"])
+def test_the_last_move_of_a_queue_is_a_waterfall(trace: str, named: list[str]) -> None:
+    done = CliRunner().invoke(app, ["group", "why", *named, "--trace", trace])
     assert done.exit_code == 0, done.output
     assert done.stdout.startswith("group g: t@b:0 went to c2 from c1 because c2 started.")
     assert "c1 began a pass (NOTIFY)" in done.stdout
@@ -47,6 +48,7 @@ def test_a_message_is_explained_by_its_place(tmp_path: Path) -> None:
     ("arguments", "code", "said"),
     [
         (["t"], 2, "name a queue as TOPIC BROKER:ID"),
+        (["@b:0"], 2, "name a queue as TOPIC BROKER:ID"),
         (["t", "b"], 2, "'b' is no queue"),
         (["t", "b:0", "--message", "x"], 2, "and not both"),
         (["t", "b:9"], 1, "no move of t@b:9"),
