@@ -56,7 +56,7 @@ class MetadataStore:
         self.path = path
         self._synchronous = "full" if flush is FlushMode.SYNC else "normal"
         self._must_sync = False
-        self._db = _open(path, self._synchronous)
+        self._db = _open(path, self._synchronous, is_shared=self._files.is_shared)
         # (table, primary key) -> the newest change of that row, in the order of those changes. One for each row: a disk
         # that stays full for hours must not make a list of every commit of those hours.
         self._pending: dict[tuple[object, ...], tuple[str, tuple[object, ...]]] = {}
@@ -240,11 +240,13 @@ def metadata_exists(directory: Path) -> bool:
     return path.exists() and path.stat().st_size > 0
 
 
-def _open(path: Path, synchronous: str) -> sqlite3.Connection:
+def _open(path: Path, synchronous: str, *, is_shared: bool) -> sqlite3.Connection:
     try:
         with contextlib.ExitStack() as on_failure:
             db = sqlite3.connect(path, isolation_level=None)
             on_failure.callback(db.close)
+            if not is_shared:
+                db.execute("pragma locking_mode = exclusive")  # a lock is kept, and not taken for each commit
             db.execute("pragma journal_mode = wal")
             db.execute(f"pragma synchronous = {synchronous}")
             db.execute(f"pragma wal_autocheckpoint = {_CHECKPOINT_PAGES}")

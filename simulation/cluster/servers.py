@@ -29,6 +29,8 @@ Running = TypeVar("Running")
 class UnsyncedFiles(Files):
     """Files that never wait for the disk: a crash here ends the process, and the system keeps what was written."""
 
+    is_shared = False
+
     def sync(self, fd: int) -> None:
         """Do nothing."""
 

@@ -16,7 +16,7 @@ from model.message_queue import MessageQueue
 from simulation.checks.pop import Place, PopCheck
 from simulation.cluster.cluster import SimulatedCluster
 
-LOOK_S = 0.02
+LOOK_S = 0.04
 
 
 def watch_acknowledgements(requests: PopRequests, check: PopCheck, loop: asyncio.AbstractEventLoop) -> None:

@@ -7,14 +7,11 @@ Invariant: equal programmes give equal outcomes, and the same events, whose dige
 
 from __future__ import annotations
 
-import gc
 import hashlib
 import logging
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,8 +52,6 @@ _BREAKDOWNS = (
 """What a server or client with a bug in it raises: a finding, which must not end a sweep."""
 MEMORY, ROOM_BYTES = Path("/dev/shm"), 1024 * MIB
 """What a file system in memory needs to have free, which is far more than a run stores."""
-GARBAGE = 100_000
-"""So many more objects than before begin a search for reference cycles; Python's own limit is 700."""
 LOOK_S = 0.25
 """How often a repaired cluster is looked at: the precision of what it takes."""
 
@@ -103,7 +98,7 @@ def run_programme(programme: Programme, *, watch: EventSink | None = None) -> Ou
     A run that breaks down, because for instance a server does not start again, has that as its finding.
     """
     state = _State(programme)
-    with _rare_search_for_cycles(), tempfile.TemporaryDirectory(dir=_directory()) as root:
+    with tempfile.TemporaryDirectory(dir=_directory()) as root:
         try:
             run_simulation(
                 lambda world: _Run(state, world, Path(root), watch).run(), seed=programme.seed, jitter_s=0.001
@@ -112,17 +107,6 @@ def run_programme(programme: Programme, *, watch: EventSink | None = None) -> Ou
             logger.debug("seed %d", programme.seed, exc_info=error)
             state.judge.find("breakdown", f"{type(error).__name__}: {_first_line(error)}")
     return state.outcome()
-
-
-@contextmanager
-def _rare_search_for_cycles() -> Iterator[None]:
-    """Let Python search for reference cycles less often: among a thousand clients each visits millions of objects."""
-    before = gc.get_threshold()
-    gc.set_threshold(GARBAGE, *before[1:])
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
 
 
 def _directory() -> Path | None:

@@ -98,6 +98,8 @@ class PowerCutFiles(Files):
     A sync does not reach the real disk. A file that existed before its first use here counts as durable.
     """
 
+    is_shared = False
+
     def __init__(self) -> None:
         self._directories: dict[Path, _DiskDirectory] = {}
         self._open: dict[int, _DiskFile] = {}

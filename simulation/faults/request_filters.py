@@ -46,23 +46,33 @@ class RequestFilters:
         """Lose the requests of a code, or delay them, until the fault is healed."""
         rule = _Rule(code, source, target, by_s, one_in)
         self._rules[rule] = None
-        return Fault(self._faults, f"requests {code} {source}>{target}", lambda: self._rules.pop(rule))
+        self._look()
+
+        def heal() -> None:
+            del self._rules[rule]
+            self._look()
+
+        return Fault(self._faults, f"requests {code} {source}>{target}", heal)
 
     def __enter__(self) -> RequestFilters:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._rules.clear()
+        self._look()
+
+    def _look(self) -> None:
+        """Replace a method of every connection while there are rules, and only then: each command goes through it."""
         filters, shipped = self, self._shipped
 
         def handle(self: Connection, command: Command) -> object:
-            if filters._rules and command.flags != RESPONSE and (rule := filters._rule_of(self, command)):
+            if command.flags != RESPONSE and (rule := filters._rule_of(self, command)):
                 if rule.by_s:
                     filters._loop.call_later(rule.by_s, shipped, self, command)
                 return None
             return shipped(self, command)
 
-        Connection._handle = handle  # type: ignore[method-assign]  # every connection, for as long as this is open
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        Connection._handle = self._shipped  # type: ignore[method-assign]
+        Connection._handle = handle if self._rules else shipped  # type: ignore[method-assign]
 
     def _rule_of(self, connection: Connection, command: Command) -> _Rule | None:
         transport: Any = connection._transport

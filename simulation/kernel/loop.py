@@ -29,9 +29,9 @@ from contextvars import Context
 from socket import socket
 from typing import Any, NoReturn, Protocol, TypeVar, TypeVarTuple, cast
 
-from simulation.kernel.selector import NotSimulated, Timer, Timers, VirtualSelector
+from simulation.kernel.selector import NotSimulated, Soon, Timer, Timers, VirtualSelector
 from simulation.kernel.sockets import Listener, VirtualSocket
-from simulation.kernel.task_order import numbered_cancel_scopes, numbered_task_factory
+from simulation.kernel.task_order import numbered_cancel_scopes, numbered_task_factory, only_asyncio
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -112,7 +112,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """See asyncio's."""
         if self._closed:
             raise RuntimeError("Event loop is closed")
-        handle = asyncio.Handle(callback, args, self, context)
+        handle = Soon(callback, args, self, context)
         self._ready.append(handle)
         return handle
 
@@ -143,26 +143,35 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             self._cancelled_timers = 1  # this one, which is not marked yet
 
     def _run_once(self) -> None:
-        """Run what is ready, or move the clock: what is called, and in which order, is as in asyncio."""
+        """Run what is ready, or move the clock, until the loop stops.
+
+        What is called, and in which order, is as in asyncio, which calls this for each iteration.
+        """
         ready, timers, kernel = self._ready, self.timers, self.kernel
-        while timers and timers[0][2]._cancelled:
-            heapq.heappop(timers)
-            self._cancelled_timers -= 1
-        if files := kernel.select(0 if ready or self._stopping else None):
-            self._process_events(files)
-        end_s = kernel.now_s + _RESOLUTION_S
-        while timers and timers[0][0] < end_s:
-            timer = heapq.heappop(timers)[2]
-            timer._scheduled = False
-            ready.append(timer)
-        for _ in range(len(ready)):  # what these add is run in the next iteration
-            handle = ready.popleft()
-            if not handle._cancelled:
-                handle._run()
+        woken, booked = kernel.woken, kernel.booked
+        while True:
+            while timers and timers[0][2]._cancelled:
+                heapq.heappop(timers)
+                self._cancelled_timers -= 1
+            if not ready or woken or (booked and booked[0][0] <= kernel.now_s):
+                files = kernel.select(0 if ready or self._stopping else None)
+                if files:
+                    self._process_events(files)
+            end_s = kernel.now_s + _RESOLUTION_S
+            while timers and timers[0][0] < end_s:
+                timer = heapq.heappop(timers)[2]
+                timer._scheduled = False
+                ready.append(timer)
+            for _ in range(len(ready)):  # what these add is run in the next iteration
+                handle = ready.popleft()
+                if not handle._cancelled:
+                    handle._run()
+            if self._stopping:
+                return
 
     def run_forever(self) -> None:
         """Run until stopped, with cancellations in the same order in every run."""
-        with numbered_cancel_scopes(self._scope_numbers):
+        with numbered_cancel_scopes(self._scope_numbers), only_asyncio():
             super().run_forever()
 
     def run_in_executor(self, executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:

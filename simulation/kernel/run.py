@@ -48,7 +48,7 @@ class Simulation:
 
     def clock_ms(self) -> int:
         """Return the virtual wall clock, milliseconds since 1970; give this to brokers and clients."""
-        return EPOCH_MS + round(self.loop.time() * 1000)
+        return EPOCH_MS + round(self.loop.kernel.now_s * 1000)
 
     def on_host(self, host: str) -> contextlib.AbstractContextManager[None]:
         """Be on `host` in a `with` block; see `SimulatedNetwork.host`."""
@@ -101,15 +101,18 @@ def _rare_collections() -> Generator[None]:
     """Collect cyclic garbage rarely, and only of what this world has made.
 
     A simulated world is alive as a whole until its end: with a thousand clients, collections took a third of the time.
-    What was there before it, for instance every module of a process that runs tests, is left out of collections.
+    What was there before it is left out of collections. A process that has left its modules out itself, as one that
+    runs tests does, has that afterwards, too.
     """
-    thresholds = gc.get_threshold()
+    thresholds, is_frozen = gc.get_threshold(), gc.get_freeze_count() > 0
     gc.set_threshold(50_000, 20, 100)
-    gc.freeze()
+    if not is_frozen:
+        gc.freeze()
     try:
         yield
     finally:
-        gc.unfreeze()
+        if not is_frozen:
+            gc.unfreeze()
         gc.set_threshold(*thresholds)
 
 

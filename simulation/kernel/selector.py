@@ -14,6 +14,7 @@ import itertools
 import math
 import selectors
 from collections.abc import Callable, Iterator, Mapping
+from contextvars import Context, copy_context
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -46,6 +47,24 @@ class VirtualFile(Protocol):
         ...
 
 
+class Soon(asyncio.Handle):
+    """A callback that is due: asyncio's, made without a look at the debug mode, in which it knows where it was made."""
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        loop: asyncio.AbstractEventLoop,
+        context: Context | None,
+    ) -> None:
+        self._callback, self._args, self._loop = callback, args, loop
+        self._context = copy_context() if context is None else context
+        self._cancelled = False
+        self._repr = self._source_traceback = None
+
+
 class Timer(asyncio.TimerHandle):
     """A timer of a virtual loop: asyncio's, with the type of what it keeps to itself."""
 
@@ -66,8 +85,8 @@ class VirtualSelector(selectors.BaseSelector):
         self._end_s = start_s + limit_s
         self._files: dict[int, VirtualFile] = {}
         self._keys: dict[int, selectors.SelectorKey] = {}
-        self._woken: dict[VirtualFile, None] = {}  # every file that is ready for what it is watched for is among these
-        self._booked: list[tuple[float, int, Callable[[], object]]] = []
+        self.woken: dict[VirtualFile, None] = {}  # every file that is ready for what it is watched for is among these
+        self.booked: list[tuple[float, int, Callable[[], object]]] = []
         self._order = itertools.count()  # what is booked for one instant happens in the order of booking
         self._fds = itertools.count(FIRST_FD)
 
@@ -83,24 +102,24 @@ class VirtualSelector(selectors.BaseSelector):
         """Forget `file`, which was closed."""
         self._files.pop(file.fd, None)
         self._keys.pop(file.fd, None)
-        self._woken.pop(file, None)
+        self.woken.pop(file, None)
 
     def at(self, when_s: float, happen: Callable[[], object]) -> None:
         """Call `happen` when the clock reaches `when_s`, before the timers of that instant.
 
         A booking is a tuple, and what it calls is called at once: cheaper than a timer.
         """
-        heapq.heappush(self._booked, (when_s, next(self._order), happen))
+        heapq.heappush(self.booked, (when_s, next(self._order), happen))
 
     def wake(self, file: VirtualFile) -> None:
         """Poll `file` in the next event-loop iteration, because something happened to it."""
-        self._woken[file] = None
+        self.woken[file] = None
 
     def rest(self, file: VirtualFile) -> None:
         """Learn that nothing is left to read of `file`: unless it waits to write, it rests until it is woken."""
         key = self._keys.get(file.fd)
         if key is None or not key.events & selectors.EVENT_WRITE:
-            self._woken.pop(file, None)
+            self.woken.pop(file, None)
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         """Return the watched files that are ready, each with its events, and move the clock instead of waiting.
@@ -113,10 +132,10 @@ class VirtualSelector(selectors.BaseSelector):
             SimulationDeadlock: Nothing is ready, booked or scheduled.
             SimulationTimeout: The clock would pass its limit.
         """
-        ready = self._ready() if self._woken else []
+        ready = self._ready() if self.woken else []
         if timeout != 0 and not ready:
             self._jump()
-        booked = self._booked
+        booked = self.booked
         if booked and booked[0][0] <= self.now_s:
             while booked and booked[0][0] <= self.now_s:
                 heapq.heappop(booked)[2]()
@@ -125,16 +144,16 @@ class VirtualSelector(selectors.BaseSelector):
 
     def _ready(self) -> list[tuple[selectors.SelectorKey, int]]:
         ready = []
-        for file in tuple(self._woken):
+        for file in tuple(self.woken):
             key = self._keys.get(file.fd)
             if key is not None and (mask := file.poll() & key.events):
                 ready.append((key, mask))
             else:
-                del self._woken[file]
+                del self.woken[file]
         return ready
 
     def _jump(self) -> None:
-        booked, timers = self._booked, self.timers
+        booked, timers = self.booked, self.timers
         when_s = timers[0][0] if timers else math.inf
         if booked and booked[0][0] < when_s:
             when_s = booked[0][0]
@@ -164,7 +183,7 @@ class VirtualSelector(selectors.BaseSelector):
                 "are made with loop.create_connection and loop.create_server"
             )
         key = self._keys[fileobj] = selectors.SelectorKey(fileobj, fileobj, events, data)
-        self._woken[file] = None
+        self.woken[file] = None
         return key
 
     def unregister(self, fileobj: Any) -> selectors.SelectorKey:
@@ -181,8 +200,8 @@ class VirtualSelector(selectors.BaseSelector):
 
     def close(self) -> None:
         """Drop everything that is still booked."""
-        self._booked.clear()
-        self._woken.clear()
+        self.booked.clear()
+        self.woken.clear()
         self._keys.clear()
         self._files.clear()
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Generator, Iterator
 from typing import Any, ClassVar
 
 import anyio._backends._asyncio as anyio_backend
+import anyio._core._eventloop as anyio_eventloop
 
 
 class _NumberedTask(asyncio.Task[Any]):
@@ -73,3 +74,14 @@ def numbered_cancel_scopes(numbers: Iterator[int]) -> Generator[None]:
         yield
     finally:
         anyio_backend.CancelScope, _NumberedCancelScope.numbers = original  # type: ignore[misc]
+
+
+@contextlib.contextmanager
+def only_asyncio() -> Generator[None]:
+    """Let anyio know that asyncio runs, in this block: it asks with every sleep and scope, which is a system call."""
+    original = anyio_eventloop.current_async_library
+    anyio_eventloop.current_async_library = lambda: "asyncio"
+    try:
+        yield
+    finally:
+        anyio_eventloop.current_async_library = original

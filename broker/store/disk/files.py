@@ -16,6 +16,9 @@ from pathlib import Path
 class Files:
     """The real file system. Every method may raise `OSError`; the store turns it into an error that says what to do."""
 
+    is_shared = True
+    """Whether other processes read a data directory while its broker runs, as a backup does."""
+
     def make_directory(self, path: Path) -> None:
         """Create a directory and its parents; one that exists is fine."""
         path.mkdir(parents=True, exist_ok=True, mode=0o700)

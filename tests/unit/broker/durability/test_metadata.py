@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from broker.durability.metadata import FILE_NAME, Journal, MetadataStore, Table
+from broker.store.disk.files import Files
 from model.errors import ConfigError, StorageFull, SystemError_
+from simulation.cluster.servers import UnsyncedFiles
 
 SCHEMA = """
 create table if not exists offsets (
@@ -217,6 +220,19 @@ def test_a_locked_file_is_an_error_that_says_so_and_is_tried_again(
     other.close()
     store.commit()
     assert load(tmp_path) == [("g", "t", 0, 42)]
+
+
+@pytest.mark.parametrize("is_shared", [True, False])
+def test_the_file_can_be_read_meanwhile_where_directories_are_shared(tmp_path: Path, is_shared: bool) -> None:
+    files = Files() if is_shared else UnsyncedFiles()
+    with (
+        MetadataStore(tmp_path, files=files) as store,
+        closing(sqlite3.connect(tmp_path / FILE_NAME, timeout=0)) as other,
+    ):
+        store.save_number("n", 7)
+        store.commit()
+        with nullcontext() if is_shared else pytest.raises(sqlite3.OperationalError, match="locked"):
+            assert other.execute("select value from numbers").fetchall() == [(7,)]
 
 
 def test_a_commit_that_messages_depend_on_waits_for_the_disk_and_the_next_one_does_not(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -22,12 +21,10 @@ RESTING = Programme(load=LoadPart(messages=20, pause_s=1.0), rest_s=5.0, step=RO
 
 
 @pytest.fixture(autouse=True)
-def _objects_of_earlier_tests_are_not_looked_at() -> Iterator[None]:
+def _objects_of_earlier_tests_are_not_looked_at() -> None:
     """Each count visits every object of the process, which after thousands of tests takes seconds."""
     gc.collect()
     gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 def test_a_cluster_that_rests_again_and_again_does_not_grow() -> None:

@@ -205,3 +205,19 @@ def test_garbage_is_collected_as_before_once_a_simulation_is_over() -> None:
     with pytest.raises(ValueError, match="over"):
         run_simulation(main)
     assert gc.get_threshold() == before
+
+
+def test_what_a_process_has_left_out_of_collections_is_left_out_after_a_simulation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    calls: list[str] = []
+
+    async def main(_: Simulation) -> None:
+        calls.append("runs")
+
+    monkeypatch.setattr(gc, "freeze", lambda: calls.append("freeze"))
+    monkeypatch.setattr(gc, "unfreeze", lambda: calls.append("unfreeze"))
+    for n_frozen in (0, 1000):
+        monkeypatch.setattr(gc, "get_freeze_count", lambda n_frozen=n_frozen: n_frozen)
+        run_simulation(main)
+    assert calls == ["freeze", "runs", "unfreeze", "runs"]
