@@ -1,7 +1,7 @@
 """A cluster inside this process: one name server and some brokers, on free loopback ports.
 
 The servers are the shipped ones on real sockets. A broker can be restarted: it ends as on SIGTERM, and a new one starts
-on the same data directory and port.
+on the same data directory and port. Brokers can do faults to the connections of one client (`remoting/faults`).
 """
 
 from __future__ import annotations
@@ -10,17 +10,21 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from random import Random
 
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
 from broker.broker import run_broker
 from broker.config import BrokerConfig
+from broker.groups.faults import faults_of
 from cli.servers.children import broker_name, wait_registered
 from client.admin.admin import Admin
 from model.event_log import EventSink
 from namesrv.config import NameServerConfig
 from namesrv.server import run_name_server
+from remoting.faults.fault import ConnectionFault
+from remoting.faults.hook import FaultHook
 from remoting.tasks import background_tasks
 
 REGISTERED_TIMEOUT_S = 10.0
@@ -37,6 +41,7 @@ class EmbeddedCluster:
     _clock_ms: Callable[[], float]
     _tasks: TaskGroup
     brokers: dict[str, str] = field(default_factory=dict, init=False)  # name -> listen address
+    _faults: dict[str, FaultHook] = field(default_factory=dict, init=False)
     _stops: dict[str, anyio.Event] = field(default_factory=dict, init=False)
     _stopped: dict[str, anyio.Event] = field(default_factory=dict, init=False)
 
@@ -59,6 +64,16 @@ class EmbeddedCluster:
         await self._stopped[name].wait()
         await self.start_broker(name, self.brokers[name])
 
+    def begin(self, do: str, client: str) -> None:
+        """Begin a fault at every broker, to the connections of a client, which is named by the end of its id."""
+        for hook in self._faults.values():
+            hook.begin(ConnectionFault(do=do, client=client))
+
+    def heal(self) -> None:
+        """End all faults."""
+        for hook in self._faults.values():
+            hook.heal()
+
     async def wait_registered(self) -> None:
         """Wait until the name server lists every broker.
 
@@ -80,6 +95,7 @@ class EmbeddedCluster:
         stopped = self._stopped[name] = anyio.Event()
         try:
             async with run_broker(config) as running:
+                self._faults[name] = faults_of(running.server, running.broker.groups, running.broker.events, Random())
                 task_status.started(running.address)
                 await stop.wait()
         finally:

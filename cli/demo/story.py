@@ -16,7 +16,6 @@ import anyio
 
 from cli.demo.cluster import EmbeddedCluster, run_cluster
 from cli.demo.state import DemoState, Health
-from cli.demo.valves import Valves
 from cli.runtime import wait_until
 from cli.servers.console import CONSOLE_PORT
 from figures.history.words import headline
@@ -104,29 +103,23 @@ async def run_story(options: StoryOptions, state: DemoState) -> DemoResult:
             consumer_options={"session_timeout_s": SESSION_TIMEOUT_S, "consume_from": ConsumeFrom.FIRST_OFFSET},
             clock_ms=state.clock_ms,
         )
-        with Valves() as valves:
-            async with run_swarm(swarm_options, state) as swarm:
-                story = _Story(options, state, cluster, swarm, valves)
-                try:
-                    await story.live()
-                    return await story.verdict()
-                finally:
-                    # A consumer that is still held could not leave.
-                    for name in NAMES:
-                        valves.release(name)
+        async with run_swarm(swarm_options, state) as swarm:
+            story = _Story(options, state, cluster, swarm)
+            try:
+                await story.live()
+                return await story.verdict()
+            finally:
+                cluster.heal()  # a consumer that is silent could not leave
 
 
 class _Story:
     """The steps; each method is one change to the group."""
 
-    def __init__(
-        self, options: StoryOptions, state: DemoState, cluster: EmbeddedCluster, swarm: Swarm, valves: Valves
-    ) -> None:
+    def __init__(self, options: StoryOptions, state: DemoState, cluster: EmbeddedCluster, swarm: Swarm) -> None:
         self._options = options
         self._state = state
         self._cluster = cluster
         self._swarm = swarm
-        self._valves = valves
         self._queues_per_broker = QUEUES
 
     async def live(self) -> None:
@@ -206,28 +199,27 @@ class _Story:
         self._expect()
         async with anyio.create_task_group() as starting:
             for name in names:
-                with self._valves.named(name):
-                    starting.start_soon(self._swarm.join, name)
+                starting.start_soon(self._swarm.join, name)
 
     async def _leave(self, name: str) -> None:
         self._is_now(name, Health.LEFT)
         await self._swarm.leave(name)
 
     async def _cut(self, name: str) -> None:
-        self._valves.hold(name)  # or it would reconnect within the grace period, and no queue would move
-        n = self._valves.cut(name)
-        self._state.note(f"{name}: {n} connections were cut")
+        # New connections, too: it would reconnect within the grace period, and no queue would move.
+        self._cluster.begin("refuse", name)
+        self._state.note(f"{name}: its connections were cut")
         await anyio.sleep(_CUT_S)
-        self._valves.release(name)
+        self._cluster.heal()
 
     async def _silence(self, name: str) -> None:
-        self._valves.hold(name)
+        self._cluster.begin("pause", name)
         self._is_now(name, Health.SILENT)
         self._state.note(f"{name}: is silent from now on, with its connections open")
 
     async def _speak(self, name: str) -> None:
         self._is_now(name, Health.LIVE)
-        self._valves.release(name)
+        self._cluster.heal()
         self._state.note(f"{name}: speaks again")
 
     async def _scale(self) -> None:
