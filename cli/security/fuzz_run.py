@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import anyio
 
+from broker.store.disk.options import MIB, StoreOptions
 from cli.security.fuzz_frames import Frames, FuzzAnswer, FuzzDecoder, FuzzFrame
 from model.errors import ConfigError, ConnectFailed, ConnectionLost, NotAuthenticated, RequestTimeout
 from model.limits import LOOKUP_TIMEOUT_S
@@ -42,10 +43,11 @@ _LOOK_S = 1.0
 """Time between two looks at the process of the server."""
 _WARM_UP = 4
 """The part of the looks that does not count, as 1 / 4: tables and caches of a server fill first."""
+_STORE = StoreOptions()
 _MARGINS = {
-    # Segments of its log are files, and they and memory go up in steps.
+    # Segments of a log are files, and its newest records and parts of its indexes fill caches of so many MiB.
     "descriptors": Margin(1.2, 64, trend=False),
-    "RSS MiB": Margin(1.2, 32, trend=False),
+    "RSS MiB": Margin(1.2, (_STORE.tail_bytes + _STORE.index_cache_bytes) / MIB, trend=False),
 }
 
 

@@ -197,7 +197,7 @@ def test_memory_that_grows_as_long_as_commands_come_is_found(monkeypatch: pytest
 
         return [found.partition(" grows")[0] for found in served(slow, pid=1, connections=2).found]
 
-    assert levels(2**24) == ["RSS MiB"]
+    assert levels(2**26) == ["RSS MiB"]
     assert levels(2**12) == []
 
 
