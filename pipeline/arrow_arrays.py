@@ -1,7 +1,7 @@
 """Builds Arrow arrays from lists and numbers by laying out their buffers.
 
-`pa.array`, `pa.repeat` and `pa.scalar` would do, but the first call of one imports pandas, which takes a third of a
-second in each of Spark's many Python workers.
+`pa.array`, `pa.repeat` and `pa.scalar` would do, also where Arrow's functions call them for plain values, but the first
+call of one imports pandas, which takes a third of a second in each of Spark's many Python workers, and in a report.
 
 The buffers are those of Arrow's columnar format. An array of n strings or byte strings has n + 1 offsets, the last one
 the end, and the concatenated values. An array with nulls has a bit per value, 0 for null, lowest bit of a byte first.
@@ -62,6 +62,28 @@ def table(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays(
         [column(each, field.type) for each, field in zip(columns, schema, strict=True)], schema=schema
     )
+
+
+def scalar(value: str | float) -> pa.Scalar:
+    """One string, 64-bit integer or float, to compare or compute columns with."""
+    kind = pa.string() if isinstance(value, str) else pa.float64() if isinstance(value, float) else pa.int64()
+    return column([value], kind)[0]
+
+
+_NUMPY = {pa.int32(): np.int32, pa.int64(): np.int64, pa.float64(): np.float64}
+
+
+def as_numpy(column: pa.Array | pa.ChunkedArray) -> np.ndarray[Any, Any]:
+    """The integers, floats or truth values of a column without nulls; `to_numpy` imports pandas as well."""
+    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    data = array.buffers()[1]
+    if not len(array) or data is None:
+        return np.empty(0, _NUMPY.get(array.type, np.bool_))
+    if pa.types.is_boolean(array.type):
+        unpacked = np.unpackbits(np.frombuffer(data, np.uint8), bitorder="little")
+        return unpacked[array.offset : array.offset + len(array)].astype(np.bool_)
+    kind = np.dtype(_NUMPY[array.type])
+    return np.frombuffer(data, kind, len(array), array.offset * kind.itemsize)
 
 
 def bits(is_valid: Any) -> pa.Buffer:

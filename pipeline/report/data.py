@@ -19,7 +19,7 @@ from figures.faults import KINDS as FAULT_KINDS
 from figures.faults import FaultHistory, FaultRow
 from figures.records import GroupTotals, order_of
 from model.events import Event, EventKind
-from pipeline.arrow_arrays import texts
+from pipeline.arrow_arrays import as_numpy, numbers, scalar, texts
 
 MOST_REBALANCES = 40
 """Rows of the ranking."""
@@ -105,7 +105,7 @@ def read_report(tables: Path) -> Report:
     started_ms = float(pc.min(nodes["first_ms"]).as_py())
     for name, columns in _TIMES.items():
         for column in columns:
-            read[name] = _with(read[name], column, pc.subtract(read[name][column], started_ms))
+            read[name] = _with(read[name], column, pc.subtract(read[name][column], scalar(started_ms)))
     groups = [_group(str(name), read) for name in read["ownership"]["group"].unique().to_pylist()]
     damaged = _where(read["losses"], "kind", EventKind.MESSAGES_DAMAGED.value)
     damage = _rows(_sorted(damaged, "n", descending=True))
@@ -151,19 +151,21 @@ _TIMES = {
 
 
 def _table(directory: Path) -> pa.Table:
-    return pq.read_table(directory)
+    # File by file: what reads folders imports pandas, and so does what groups and sorts tables.
+    files = [pq.ParquetFile(path) for path in sorted(directory.glob("*.parquet"))]
+    return pa.concat_tables(file.read() for file in files)
 
 
 def _group(group: str, read: dict[str, pa.Table]) -> GroupSection:
     mine = {name: _where(table, "group", group) for name, table in read.items() if name != "nodes"}
     owned, rebalances = _with_queue(mine["ownership"]), mine["rebalances"]
-    moved = rebalances.filter(pc.greater(rebalances["moves"], 0))
-    told = rebalances.filter(pc.greater_equal(rebalances["members"], 0))
+    moved = rebalances.filter(pc.greater(rebalances["moves"], scalar(0)))
+    told = rebalances.filter(pc.greater_equal(rebalances["members"], scalar(0)))
     ranked = _sorted(moved, "pause_ms", "duplicates", "moves", descending=True)
     queues = _queues(owned)
     shown = _queues_of_timeline(queues)
     intervals = _sorted(owned.filter(pc.is_in(owned[_QUEUE], shown[_QUEUE].combine_chunks())), "from_ms")
-    pauses = owned["pause_ms"].to_numpy()
+    pauses = as_numpy(owned["pause_ms"])
     again = pc.add(owned["redelivered"], owned["possible_duplicates"])
     return GroupSection(
         totals=_totals(mine["totals"], moved),
@@ -181,11 +183,15 @@ def _group(group: str, read: dict[str, pa.Table]) -> GroupSection:
         bursts=_most(owned, "backlog"),
         delivery=_delivery(mine["delivery"]),
         fairness=_rows(_thinned(_sorted(mine["fairness"], "t_ms"))),
-        missed={
-            str(row["detail"]): int(row["n_sum"])
-            for row in _rows(_sorted(mine["losses"].group_by("detail").aggregate([("n", "sum")]), "detail"))
-        },
+        missed=_missed(_rows(_sorted(mine["losses"], "detail"))),
     )
+
+
+def _missed(moved: Rows) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for row in moved:
+        found[row["detail"]] = found.get(row["detail"], 0) + row["n"]
+    return found
 
 
 def _damaged(ranges: Rows) -> int:
@@ -212,7 +218,7 @@ def queue_name(row: dict[str, Any]) -> str:
 def _totals(of_group: pa.Table, moved: pa.Table) -> Totals:
     [row] = _rows(of_group)
     totals: dict[str, Any] = {name: _round(value) if name.endswith("_ms") else value for name, value in row.items()}
-    times = np.sort(moved["balance_ms"].to_numpy())
+    times = np.sort(as_numpy(moved["balance_ms"]))
     return Totals(
         **totals,
         balance_p50_ms=percentile(times, 0.50),
@@ -234,26 +240,30 @@ def _round(value: float) -> float:
 
 def _with_queue(owned: pa.Table) -> pa.Table:
     number = pc.cast(owned["queue_id"], pa.string())
-    return _with(owned, _QUEUE, pc.binary_join_element_wise(owned["topic"], owned["broker"], number, "\n"))
+    return _with(owned, _QUEUE, pc.binary_join_element_wise(owned["topic"], owned["broker"], number, scalar("\n")))
 
 
 def _queues(owned: pa.Table) -> pa.Table:
     """Topic, broker and number of each queue in order, with the sum of its pauses and the number of its intervals."""
-    grouped = owned.group_by([_QUEUE, "topic", "broker", "queue_id"]).aggregate(
-        [("pause_ms", "sum"), ("from_ms", "count")]
-    )
-    return _sorted(grouped, "topic", "broker", "queue_id")
+    names = owned[_QUEUE].combine_chunks().dictionary_encode()
+    codes = as_numpy(names.indices)
+    _, firsts = np.unique(codes, return_index=True)
+    queues = owned.select([_QUEUE, "topic", "broker", "queue_id"]).take(numbers(firsts, pa.int64()))
+    pauses = np.bincount(codes, as_numpy(owned["pause_ms"]))
+    counts = np.bincount(codes).astype(np.int64)
+    queues = _with(queues, "pause_ms_sum", numbers(pauses, pa.float64()))
+    return _sorted(_with(queues, "from_ms_count", numbers(counts, pa.int64())), "topic", "broker", "queue_id")
 
 
 def _queues_of_timeline(queues: pa.Table) -> pa.Table:
     """The queues with the longest pauses, as many as have at most `MOST_INTERVALS` together; at least one."""
     still = _sorted(queues, "pause_ms_sum", descending=True).slice(0, MOST_QUEUES)
-    together = np.cumsum(still["from_ms_count"].to_numpy())
+    together = np.cumsum(as_numpy(still["from_ms_count"]))
     return _sorted(still.slice(0, max(1, int((together <= MOST_INTERVALS).sum()))), "topic", "broker", "queue_id")
 
 
 def _most(owned: pa.Table, column: str) -> Rows:
-    some = owned.filter(pc.greater(owned[column], 0))
+    some = owned.filter(pc.greater(owned[column], scalar(0)))
     return _rows(_sorted(some, column, descending=True).drop_columns(_QUEUE), MOST_MOVES)
 
 
@@ -279,11 +289,11 @@ def _delivery(delivery: pa.Table) -> Rows:
 def _thinned(rows: pa.Table) -> pa.Table:
     step = max(1, -(-len(rows) // MOST_POINTS))
     # From the end, so that the last one, which may be the slowest, is among them.
-    return rows.take(pa.array(np.arange(len(rows) - 1, -1, -step)[::-1].copy()))
+    return rows.take(numbers(np.arange(len(rows) - 1, -1, -step)[::-1].copy(), pa.int64()))
 
 
 def _where(table: pa.Table, column: str, value: str) -> pa.Table:
-    return table.filter(pc.equal(table[column], value))
+    return table.filter(pc.equal(table[column], scalar(value)))
 
 
 def _with(table: pa.Table, column: str, values: Any) -> pa.Table:
@@ -296,9 +306,9 @@ def _with(table: pa.Table, column: str, values: Any) -> pa.Table:
 def _sorted(table: pa.Table, *columns: str, descending: bool = False) -> pa.Table:
     order = "descending" if descending else "ascending"
     # With the place as the last key: Arrow may change the order of equal rows.
-    placed = table.append_column("place of row", pa.array(np.arange(len(table))))
+    placed = table.append_column("place of row", numbers(np.arange(len(table)), pa.int64()))
     by = [*((column, order) for column in columns), ("place of row", "ascending")]
-    return placed.sort_by(by).drop_columns("place of row")
+    return table.take(pc.sort_indices(placed, sort_keys=by))
 
 
 def _rows(table: pa.Table, most: int | None = None) -> Rows:

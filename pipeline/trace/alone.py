@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -21,8 +23,9 @@ from model.errors import ConfigError
 from model.events import Event, EventKind
 from model.limits import RUN_SEQS
 from pipeline import arrow_arrays
+from pipeline.arrow_arrays import as_numpy, scalar
 from pipeline.trace.files import EVENT_SCHEMA, read_file
-from pipeline.trace.rows import KINDS, rows_of, schema_of, zip_events
+from pipeline.trace.rows import KINDS, rows_of, schema_of, values_of, zip_events
 from pipeline.trace.rows import SCHEMAS as OF_GROUPS
 
 MOST_EVENTS = 1_000_000
@@ -31,6 +34,7 @@ _BLOCK_BYTES = 16 * 1024 * 1024
 _LOSS = ("kind", "group", "topic", "broker", "queue_id", "offset", "n", "detail")
 _LOSS_SCHEMA = pa.schema([EVENT_SCHEMA.field(name) for name in _LOSS])
 _TRANSACTION_SCHEMA = schema_of(TransactionTotals)
+_IDENTITY = ("node", "seq", "t_ms")
 _LOST_KINDS = (EventKind.MESSAGES_DAMAGED.value, EventKind.OFFSET_MOVED.value)
 
 
@@ -61,9 +65,11 @@ def read_trace(paths: Sequence[Path]) -> tuple[pa.Table, int]:
     table = pa.concat_tables(map(read_file, paths))
     whole = table.drop_null() if any(column.null_count for column in table.columns) else table
     # A node that gets no answer sends its events again.
-    placed = whole.append_column("place", pa.array(range(whole.num_rows), pa.int64()))
-    firsts = placed.group_by(["node", "seq", "t_ms"]).aggregate([("place", "min")])["place_min"]
-    once = whole if len(firsts) == whole.num_rows else whole.take(pa.array(sorted(firsts.to_pylist())))
+    firsts: dict[tuple[Any, ...], int] = {}
+    for place, identity in enumerate(zip(*(values_of(_whole(whole[name])) for name in _IDENTITY), strict=True)):
+        firsts.setdefault(identity, place)
+    places = np.fromiter(firsts.values(), np.int64)
+    once = whole if len(places) == whole.num_rows else whole.take(arrow_arrays.numbers(places, pa.int64()))
     return once, table.num_rows - whole.num_rows
 
 
@@ -108,7 +114,9 @@ def write_tables(
 
     progress("events")
     table = _table_of(events) if trace is None else trace
-    of_mine = table if group is None else table.filter(pc.is_in(table["group"], pa.array([group, ""])))
+    of_mine = (
+        table if group is None else table.filter(pc.is_in(table["group"], value_set=arrow_arrays.texts([group, ""])))
+    )
     _write(directory / "events", of_mine)
     found: dict[str, list[tuple[Any, ...]]] = {name: [] for name in OF_GROUPS}
     for name, row in rows_of(_by_group(mine), start_ms, end_ms):
@@ -162,16 +170,29 @@ _NODE_SCHEMA = pa.schema(
 
 def _nodes(events: pa.Table, group: str | None) -> Iterator[tuple[Any, ...]]:
     """Events of the group and times of each node; `lost` is of all its events, whose numbers are without gaps."""
-    run = pc.divide(events["seq"], RUN_SEQS)
-    is_mine = pc.is_valid(events["group"]) if group is None else pc.equal(events["group"], group)
-    mine_ms = pc.if_else(is_mine, events["t_ms"], None)
-    told = pa.table({"node": events["node"], "run": run, "seq": events["seq"], "mine_ms": mine_ms})
-    runs = told.group_by(["node", "run"], use_threads=False).aggregate(
-        [("seq", "count"), ("seq", "min"), ("seq", "max"), ("mine_ms", "count"), ("mine_ms", "min"), ("mine_ms", "max")]
-    )
-    numbered = pc.add(pc.subtract(runs["seq_max"], runs["seq_min"]), 1)
-    lost = pc.max_element_wise(0, pc.subtract(numbered, runs["seq_count"]))
-    nodes = runs.append_column("lost", lost).group_by("node", use_threads=False)
-    found = nodes.aggregate([("mine_ms_count", "sum"), ("mine_ms_min", "min"), ("mine_ms_max", "max"), ("lost", "sum")])
-    columns = ("node", "mine_ms_count_sum", "mine_ms_min_min", "mine_ms_max_max", "lost_sum")
-    return (tuple(row[name] for name in columns) for row in found.to_pylist() if row["mine_ms_count_sum"])
+    nodes = _whole(events["node"]).dictionary_encode()
+    t_ms, seqs = as_numpy(events["t_ms"]), as_numpy(events["seq"])
+    is_mine = np.ones(len(events), np.bool_) if group is None else _is_of(events, group)
+    order = np.lexsort((seqs, as_numpy(nodes.indices)))
+    # Where another run begins, or another node.
+    keys = np.stack([as_numpy(nodes.indices)[order], seqs[order] // RUN_SEQS])
+    begins = np.flatnonzero(np.diff(keys, axis=1, prepend=-1).any(axis=0)).tolist()
+    found: dict[str, list[Any]] = {}
+    for begin, end in pairwise([*begins, len(events)]):
+        numbered = seqs[order[begin:end]]
+        mine_ms = t_ms[order[begin:end]][is_mine[order[begin:end]]]
+        node = found.setdefault(nodes[int(order[begin])].as_py(), [0, np.inf, -np.inf, 0])
+        node[0] += len(mine_ms)
+        node[1] = min(node[1], float(mine_ms.min(initial=np.inf)))
+        node[2] = max(node[2], float(mine_ms.max(initial=-np.inf)))
+        node[3] += max(0, int(numbered[-1] - numbered[0]) + 1 - len(numbered))
+    return ((name, *told) for name, told in found.items() if told[0])
+
+
+def _is_of(events: pa.Table, group: str) -> Any:
+    return as_numpy(pc.equal(events["group"], scalar(group)))
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    """A column as one array, even one without rows."""
+    return column.combine_chunks()

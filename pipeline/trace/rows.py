@@ -20,6 +20,7 @@ from figures.over_time import Deliveries, DeliveryBucket, bucket_of
 from figures.records import GroupTotals, Ownership, Rebalance, TopicLoads
 from figures.uses import USES
 from model.events import Event
+from pipeline.arrow_arrays import as_numpy
 
 ARROW_TYPES = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
 
@@ -61,9 +62,9 @@ def values_of(column: pa.Array) -> list[Any]:
     if pa.types.is_string(column.type):
         column = column.dictionary_encode()
     if not pa.types.is_dictionary(column.type):
-        values: list[Any] = column.to_numpy(zero_copy_only=False).tolist()
+        values: list[Any] = as_numpy(column).tolist()
         return values
-    return list(map(column.dictionary.to_pylist().__getitem__, column.indices.to_numpy().tolist()))
+    return list(map(column.dictionary.to_pylist().__getitem__, as_numpy(column.indices).tolist()))
 
 
 def rows_of(groups: Iterable[tuple[str, Iterable[Event]]], start_ms: float, end_ms: float) -> Iterator[TableRow]:

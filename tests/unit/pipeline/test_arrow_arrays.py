@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.arrow_arrays import binaries, column, numbers, repeated, table, texts
+from pipeline.arrow_arrays import as_numpy, binaries, column, numbers, repeated, table, texts
 
 
 def assert_is(made: pa.Array, expected: pa.Array) -> None:
@@ -39,6 +39,15 @@ OF_KIND = {
 def test_a_column_of_any_kind_keeps_its_values_and_what_is_not_there(kind: pa.DataType, data: st.DataObject) -> None:
     values = data.draw(st.lists(st.none() | OF_KIND[kind]))
     assert_is(column(values, kind), pa.array(values, kind))
+
+
+@pytest.mark.parametrize("kind", [pa.int64(), pa.float64(), pa.bool_()], ids=str)
+@given(data=st.data())
+def test_the_values_of_a_part_of_a_column_are_those_of_arrow(kind: pa.DataType, data: st.DataObject) -> None:
+    array = pa.array(data.draw(st.lists(OF_KIND[kind])), kind)
+    part = array.slice(data.draw(st.integers(0, len(array))))
+    for column_of in (part, pa.chunked_array([part, array], kind)):
+        assert as_numpy(column_of).tolist() == column_of.to_pylist()
 
 
 def test_a_table_without_rows_has_its_columns() -> None:

@@ -103,6 +103,13 @@ def test_long_traces_and_folders_of_streams_are_for_spark(tmp_path: Path) -> Non
     assert not is_for_one_process([tmp_path])
 
 
-def test_a_short_report_imports_nothing_of_spark() -> None:
-    code = "import sys; import pipeline.report.folder; sys.exit('pyspark' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+def test_a_short_report_imports_neither_spark_nor_pandas(tmp_path: Path) -> None:
+    (tmp_path / "trace.jsonl").write_bytes(encode_events([*EVENTS, EVENTS[0]]) + b'{"t_ms": 1}\n')
+    code = (
+        "import sys, pathlib; from pipeline.report.folder import write_short_report as write; "
+        "here = pathlib.Path(sys.argv[1]); write([here / 'trace.jsonl'], here); "
+        "write([here / 'trace.jsonl'], here, group='g'); "
+        "sys.exit(', '.join(sys.modules.keys() & {'pyspark', 'pandas'}) or 0)"
+    )
+    run = subprocess.run([sys.executable, "-c", code, tmp_path], check=False, capture_output=True, text=True)
+    assert (run.returncode, run.stderr) == (0, "")
