@@ -112,7 +112,7 @@ class Producer(ClientLife, Resident):
         check_option_names(options, ClientConfig)
         options.setdefault("instance_name", "PRODUCER")
         self.config = ClientConfig(name_servers=name_servers, **options)
-        if not 0 <= retries <= MAX_RETRIES:
+        if not isinstance(retries, int) or not 0 <= retries <= MAX_RETRIES:
             raise ConfigError(f"retries must be 0 to {MAX_RETRIES}, got {retries!r}")
         check_seconds("timeout_s", timeout_s)
         self._attempts = 1 + retries
@@ -340,7 +340,13 @@ class Producer(ClientLife, Resident):
             self._templated.pop(topic, None)
             return queues
         await instance.update_routes((TEMPLATE_TOPIC,))
-        template = [q for q in instance.routes.publish_queues(TEMPLATE_TOPIC) if q.queue_id < DEFAULT_TOPIC_QUEUES]
+        # Only where the topic is new: a broker that has it offers no queue of it now, and may still accept a message.
+        have_it = instance.routes.brokers_of(topic)
+        template = [
+            queue
+            for queue in instance.routes.publish_queues(TEMPLATE_TOPIC)
+            if queue.queue_id < DEFAULT_TOPIC_QUEUES and queue.broker_name not in have_it
+        ]
         if not template:
             if instance.routes.route_of(topic) is not None:
                 raise NoPermission(

@@ -55,7 +55,7 @@ class Transaction:
         """Store the half message.
 
         Raises:
-            RlabError: as `Producer.send`; nothing has happened here yet, so the transaction can be tried again.
+            RlabError: as `Producer.send`; nothing has happened here yet, so another transaction can try it again.
 
         Cancellation: the half message may be stored; its check finds nothing, and rolls it back.
         """

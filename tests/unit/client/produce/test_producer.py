@@ -20,6 +20,7 @@ from model.errors import (
 from model.heartbeat import ConsumeFrom
 from model.limits import MAX_BATCH_MESSAGES, MAX_BODY_BYTES, ROUTE_POLL_INTERVAL_S
 from model.message import Message
+from model.topic_route import Perm
 from simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 from tests.simulation.wire import WireTap, wire
@@ -169,6 +170,20 @@ def test_a_topic_that_takes_no_messages_is_not_said_to_be_missing(simulate: Simu
     simulate(scenario, auto_create_topics=False)
 
 
+def test_a_topic_that_may_only_be_read_is_not_written_by_the_template_of_new_topics(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", perm=Perm.READ)
+        producer = await cluster.start_producer()
+        with cluster.simulation.on_host("operator"):
+            async with Admin(cluster.addresses) as admin:
+                await admin.create_topic("orders", read=2, write=0)
+        for topic in ("t", "orders"):
+            with pytest.raises(NoPermission, match=f"'{topic}' takes no messages now"):
+                await producer.send(topic, b"x")
+
+    simulate(scenario)
+
+
 def test_queues_that_are_added_are_used_after_the_next_poll(simulate: Simulate) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.create_topic("t", queues=1)
@@ -255,7 +270,14 @@ def test_an_option_that_is_no_option_is_refused_with_the_one_that_was_meant() ->
 
 @pytest.mark.parametrize(
     ("option", "value"),
-    [("retries", -1), ("retries", 101), ("timeout_s", 0), ("timeout_s", -1), ("timeout_s", float("nan"))],
+    [
+        ("retries", -1),
+        ("retries", 101),
+        ("retries", 1.5),
+        ("timeout_s", 0),
+        ("timeout_s", -1),
+        ("timeout_s", float("nan")),
+    ],
 )
 def test_a_number_that_no_send_could_keep_to_is_refused_by_name(option: str, value: float) -> None:
     options: dict[str, Any] = {option: value}
