@@ -25,7 +25,7 @@ MAX_SECONDS = 3600.0
 
 def check_seconds(option: str, value: float) -> None:
     """Raise ConfigError, naming the option, for seconds that would make a loop spin or never end, and for NaN."""
-    if not 0 < value <= MAX_SECONDS:
+    if not isinstance(value, (int, float)) or not 0 < value <= MAX_SECONDS:
         raise ConfigError(f"{option} must be above 0 and at most {MAX_SECONDS:g} seconds, got {value!r}")
 
 

@@ -104,6 +104,9 @@ class MemberOptions:
         """Raise ConfigError for values out of range. RocketMQ: DefaultMQPushConsumerImpl.checkConfig."""
         for name, low, high in _RANGES:
             value = getattr(self, name, low)
+            if not isinstance(value, (int, float) if name.endswith("_s") else int):
+                what = "a number of seconds" if name.endswith("_s") else "a whole number"
+                raise ConfigError(f"{name} must be {what}, got {value!r}")
             if not low <= value <= high:
                 raise ConfigError(f"{name} must be {low} to {high}, got {value!r}")
         if not isinstance(self.model, MessageModel):

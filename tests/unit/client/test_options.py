@@ -82,6 +82,9 @@ def test_a_producer_knows_no_options_of_consumers() -> None:
     ("options", "what"),
     [
         ({"poll_batch": 0}, "poll_batch must be 1 to 65535"),
+        ({"poll_batch": 1.5}, "poll_batch must be a whole number, got 1.5"),
+        ({"session_timeout_s": "5"}, "session_timeout_s must be a number of seconds, got '5'"),
+        ({"request_timeout_s": "5"}, "request_timeout_s must be above 0 .* got '5'"),
         ({"auto_commit_interval_s": 0.5}, "auto_commit_interval_s must be 1 to 3600"),
         ({"pull_batch": 0}, "pull_batch must be 1 to"),
         ({"max_queue_span": 0}, "max_queue_span must be 1 to"),
