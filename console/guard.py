@@ -17,16 +17,19 @@ from hmac import compare_digest
 from remoting.address import format_address, is_loopback
 
 _LOCAL = ("localhost", "127.0.0.1", "::1")
+_IMPLIED_PORTS = {"http": 80, "https": 443}
 READ_ONLY = "the console is read-only: start it with --allow-changes"
 
 
-def names_of(host: str, port: int, more: Sequence[str] = ()) -> tuple[str, ...]:
+def names_of(host: str, port: int, more: Sequence[str] = (), *, scheme: str = "http") -> tuple[str, ...]:
     """The names, with their port, that a browser may call a console by that listens on this host and port.
 
-    `more` are names that the user allows, with or without a port.
+    `more` are names that the user allows, with or without a port. A browser leaves a port out that its scheme implies.
     """
-    hosts = (*_LOCAL, *((host,) if not is_loopback(host) else ()))
+    hosts = (*_LOCAL, *((host.lower(),) if not is_loopback(host) else ()))
     names = [format_address(each, port) for each in hosts]
+    if port == _IMPLIED_PORTS.get(scheme):
+        names += [name.removesuffix(f":{port}") for name in names]
     for each in more:
         names += [each.lower(), f"{each.lower()}:{port}"]
     return tuple(dict.fromkeys(names))

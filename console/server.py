@@ -96,11 +96,12 @@ async def run_console(options: ConsoleOptions) -> AsyncIterator[str]:
         if certificates is not None:
             tasks.start_soon(certificates.keep_current)
         async with serve_http(app, options.listen, "listen", cancels=True, tls=context) as address:
+            scheme = "http" if options.tls is None else "https"
             console.guard = Guard(
-                names_of(host, parse_address(address)[1], options.allow_hosts),
+                names_of(host, parse_address(address)[1], options.allow_hosts, scheme=scheme),
                 secrets.token_urlsafe(24),
                 allow_changes=options.allow_changes,
-                scheme="http" if options.tls is None else "https",
+                scheme=scheme,
             )
             yield address
 

@@ -29,6 +29,17 @@ def test_the_address_that_it_listens_on_is_a_name_of_it() -> None:
     assert "10.0.0.5:8080" in names_of("10.0.0.5", 8080)
 
 
+def test_a_name_is_the_same_in_capitals() -> None:
+    assert Guard(names_of("Box.Test", 8080), "", allow_changes=False).refuses_host("BOX.test:8080") == ""
+
+
+@pytest.mark.parametrize(("scheme", "port"), [("http", 80), ("https", 443)])
+def test_a_port_that_the_scheme_implies_may_be_left_out_and_no_other(scheme: str, port: int) -> None:
+    for host in ("localhost", "[::1]", "10.0.0.5", f"10.0.0.5:{port}"):
+        assert host in names_of("10.0.0.5", port, scheme=scheme)
+    assert "localhost" not in names_of("10.0.0.5", 523 - port, scheme=scheme)
+
+
 def test_a_change_needs_permission_the_token_and_our_own_page() -> None:
     refuses = guard().refuses_change
 
