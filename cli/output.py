@@ -10,6 +10,7 @@ import logging
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields, is_dataclass
+from datetime import UTC, datetime
 from enum import Enum, IntFlag, StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -104,6 +105,14 @@ def print_verdict(table: Table, width: int) -> None:
     from rich.console import Console
 
     Console(width=None if sys.stdout.isatty() else width).print(table)
+
+
+def local_time(ms: int, timespec: str = "seconds") -> str:
+    """A wall-clock time in the time zone of the user; the number if no date has it, as of a producer's wrong clock."""
+    try:
+        return datetime.fromtimestamp(ms / 1000, UTC).astimezone().replace(tzinfo=None).isoformat(" ", timespec)
+    except (ValueError, OverflowError, OSError):
+        return f"{ms} ms"
 
 
 def preview(body: bytes, chars: int) -> str:

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from cli.messages.consume import document_of
 from cli.options import DEFAULT_NAME_SERVER, Config, GroupName, Json, NameServers, switch
-from cli.output import preview, print_json, print_line, print_note, print_outcome, print_table, report_progress
+from cli.output import (
+    local_time,
+    preview,
+    print_json,
+    print_line,
+    print_note,
+    print_outcome,
+    print_table,
+    report_progress,
+)
 from cli.runtime import ask_cluster
 from model.errors import QueryNotFound
 from remoting.tasks import background_tasks
@@ -230,6 +238,4 @@ def _place(letter: DeadLetter) -> str:
 
 def time_text(ms: int | None) -> str | None:
     """A wall clock time for people, in their time zone."""
-    if ms is None:
-        return None
-    return datetime.fromtimestamp(ms / 1000, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    return None if ms is None else local_time(ms)

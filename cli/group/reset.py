@@ -13,6 +13,8 @@ from model.errors import InvalidParameter
 from model.message_queue import MessageQueue
 from model.offset_reset import QueueReset, ResetTo
 
+_QUEUE_DIGITS = 9
+
 
 def register(app: typer.Typer) -> None:
     """Add the command to those of `rlab group`."""
@@ -117,8 +119,8 @@ def queue_of(topic: str, text: str) -> MessageQueue:
         typer.BadParameter: it is neither.
     """
     broker, _, number = text.removeprefix(f"{topic}@").rpartition(":")
-    if not broker or not (number.isascii() and number.isdecimal()):
-        raise typer.BadParameter(f"--queue {text!r}: use the broker and the number of the queue, as in broker-a:3")
+    if not broker or not (number.isascii() and number.isdecimal()) or len(number) > _QUEUE_DIGITS:
+        raise typer.BadParameter(f"{text!r} is no queue: use the broker and the number of the queue, as in broker-a:3")
     return MessageQueue(topic, broker, int(number))
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cli.group.reset import queue_of
 from cli.messages.message import fail_without
 from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers
 from cli.output import document, print_json, print_line, print_table
@@ -70,20 +71,13 @@ def why(
         topic, _, queue = topic.partition("@")  # as tables name it
     if not topic or not queue:
         raise typer.BadParameter("name a queue as TOPIC BROKER:ID or TOPIC@BROKER:ID, or a message with --message")
-    wanted = _queue_of(topic, queue)
+    wanted = queue_of(topic, queue)
     moves = run(lambda: _last_moves(wanted, group, trace or [], namesrv))
     if json:
         print_json({"moves": [move_document(move) for move in moves]})
     else:
         for move in moves:
             print_move(move)
-
-
-def _queue_of(topic: str, text: str) -> MessageQueue:
-    broker, found, queue_id = text.rpartition(":")
-    if not found or not broker or not queue_id.isdecimal():
-        raise typer.BadParameter(f"{text!r} is no queue: say BROKER:ID, for instance broker-a:3")
-    return MessageQueue(topic, broker, int(queue_id))
 
 
 def _places_of(text: str, name_servers: str) -> list[tuple[MessageQueue, int]]:

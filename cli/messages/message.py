@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cli.messages.consume import document_of
 from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers, TopicName, age_ms
-from cli.output import one_line, preview, print_error, print_json, print_line, print_note, print_table
+from cli.output import local_time, one_line, preview, print_error, print_json, print_line, print_note, print_table
 from cli.runtime import FAILED, ask_cluster
 from model.limits import MAX_LOOKUP_MESSAGES
 
@@ -181,7 +180,4 @@ def _content(found: FoundMessage) -> tuple[object, ...]:
 
 
 def _time(ms: int) -> str:
-    try:
-        return datetime.fromtimestamp(ms / 1000, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
-    except (ValueError, OverflowError, OSError):
-        return f"{ms} ms"  # out of range because of the producer's clock
+    return local_time(ms, "milliseconds")

@@ -37,6 +37,7 @@ def test_times_are_shown_and_none_is_none() -> None:
     shown = time_text(1_000)
     assert shown is not None
     assert shown.endswith(":01")
+    assert time_text(10**17) == f"{10**17} ms", "no date: the clock of its producer was wrong"
 
 
 def test_the_document_of_a_letter_is_that_of_its_message_and_what_became_of_it() -> None:

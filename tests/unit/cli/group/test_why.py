@@ -50,6 +50,7 @@ def test_a_message_is_explained_by_its_place(tmp_path: Path) -> None:
         (["t"], 2, "name a queue as TOPIC BROKER:ID"),
         (["@b:0"], 2, "name a queue as TOPIC BROKER:ID"),
         (["t", "b"], 2, "'b' is no queue"),
+        (["t", "b:" + 5000 * "9"], 2, "is no queue"),
         (["t", "b:0", "--message", "x"], 2, "and not both"),
         (["t", "b:9"], 1, "no move of t@b:9"),
         (["t", "b:0", "--group", "h"], 1, "no move of t@b:0 in group h"),
