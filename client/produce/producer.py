@@ -381,7 +381,7 @@ class Producer(ClientLife, Resident):
 
         It does not wait if the attempt can go to another broker of `others`. Cancellation: harmless.
         """
-        if not may_retry(error):
+        if not (error.retryable or isinstance(error, RequestTimeout) or error.code in _ELSEWHERE):
             return False
         elsewhere = other_brokers(others, failed.broker_name)
         wait_s = 0.0 if elsewhere else self._running().busy_wait_s(failed.broker_name, error)
@@ -397,8 +397,3 @@ class Producer(ClientLife, Resident):
     def _running(self) -> ClientInstance:
         assert self._instance is not None, "a send begins with `_publish_queues`, which refuses before the start"
         return self._instance
-
-
-def may_retry(error: RlabError) -> bool:
-    """Whether another attempt of a send may succeed after this error."""
-    return error.retryable or isinstance(error, RequestTimeout) or error.code in _ELSEWHERE
