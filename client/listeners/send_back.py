@@ -11,7 +11,7 @@ import logging
 
 from client.instance.instance import ClientInstance
 from client.listeners.failed import FAILED, Failed
-from model.errors import RlabError
+from model.errors import MessageIllegal, RlabError
 from model.message import Message, MessageExt, encode_payload, retry_delay_ms, tag_hash
 from model.names import dlq_topic, retry_topic
 from remoting.request_code import RequestCode
@@ -75,7 +75,11 @@ class SendBackRequests:
         dead = times_delivered > max_attempts
         topic = dlq_topic(self._group) if dead else retry_topic(self._group)
         copy = Message(message.topic, message.body, message.keys, message.tags, message.properties)
-        payload = encode_payload(copy, message.born_ms, message.message_id)
+        try:
+            payload = encode_payload(copy, message.born_ms, message.message_id)
+        except MessageIllegal as error:  # RocketMQ's brokers may allow larger ones than ours
+            logger.warning("%s: no copy of %r: %s", self._instance.client_id, message, error)
+            return False
         for queue in self._instance.routes.publish_queues(topic):
             header: dict[str, object] = {
                 "topic": topic,

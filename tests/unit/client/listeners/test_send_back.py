@@ -3,8 +3,9 @@ from __future__ import annotations
 from typing import Any
 
 import anyio
+import pytest
 
-from model.limits import RECONNECT_MAX_S
+from model.limits import MAX_PAYLOAD_BYTES, RECONNECT_MAX_S
 from model.message import MessageExt
 from simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
@@ -56,7 +57,10 @@ def test_when_its_broker_is_gone_a_copy_goes_to_another_one(simulate: Simulate) 
     simulate(scenario, brokers=2)
 
 
-def test_when_no_broker_takes_it_the_consumer_tries_again_itself(simulate: Simulate) -> None:
+@pytest.mark.parametrize("most_bytes", [MAX_PAYLOAD_BYTES, 1], ids=["", "nor a copy, which is larger than ours may be"])
+def test_when_no_broker_takes_it_the_consumer_tries_again_itself(
+    simulate: Simulate, monkeypatch: pytest.MonkeyPatch, most_bytes: int
+) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.create_topic("t", queues=1)
         ready = anyio.Event()
@@ -64,6 +68,7 @@ def test_when_no_broker_takes_it_the_consumer_tries_again_itself(simulate: Simul
         async def fails_at_first(message: MessageExt) -> None:
             if message.times_delivered == 0:
                 await ready.wait()
+                monkeypatch.setattr("model.message.MAX_PAYLOAD_BYTES", most_bytes)
                 raise ValueError("nobody is there")
 
         consumer = await cluster.start_consumer("g", "t", work=fails_at_first, consume_retry_s=3.0)
@@ -79,4 +84,4 @@ def test_when_no_broker_takes_it_the_consumer_tries_again_itself(simulate: Simul
         assert [(d.body, d.times_delivered) for d in consumer.deliveries] == [(b"x", 0), (b"x", 1)]
         assert consumer.deliveries[1].message.queue.topic == "t"
 
-    simulate(scenario, brokers=1)
+    simulate(scenario, brokers=1, trace=False)
