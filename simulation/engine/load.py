@@ -21,7 +21,6 @@ from client.produce.queue_picker import select_by_key
 from figures.history.ledger import Ending, Sent
 from model.errors import RlabError
 from model.heartbeat import ConsumeFrom
-from model.limits import HEARTBEAT_INTERVAL_S
 from model.message import Message, MessageExt
 from model.message_queue import MessageQueue
 from model.names import dlq_topic
@@ -68,9 +67,7 @@ class SimulatedLoad:
             topic.name: [MessageQueue(topic.name, name, n) for name in brokers for n in range(topic.queues)]
             for topic in programme.topic
         }
-        shortest = min((group.session_s for group in programme.group), default=10.0)
         cluster.client_options |= {
-            "heartbeat_interval_s": min(HEARTBEAT_INTERVAL_S, shortest / 4),
             "route_poll_interval_s": programme.cluster.route_poll_s,
             "quirks": programme.cluster.client_quirks,
             "key": CLIENT_KEY if programme.cluster.access else None,
