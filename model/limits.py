@@ -15,6 +15,9 @@ FRAME_TIMEOUT_S = 30.0
 """How long a frame may take from its first byte to its last; the sender of a request has given up before that."""
 MAX_FRAMES_UNDER_WAY_BYTES = 4 * MAX_FRAME_BYTES
 """Frames of which a part has come, over all connections of a server, by the lengths that they announced."""
+MAX_FRAMES_UNDER_WAY_BYTES_OF_ONE = MAX_FRAME_BYTES
+"""The same of one user, or without access control of one address: one who never ends his frames fills his part, and
+what is read of him in an iteration of the event loop keeps nobody else waiting for long."""
 MAX_UNCOUNTED_FRAME_BYTES = 64 * 1024
 """Frames up to this length do not count: a single read of a socket may bring more."""
 MAX_HEADER_FIELDS = 64
@@ -451,7 +454,7 @@ MAX_SIM_MESSAGES = 1_000_000
 MAX_SIM_FINDINGS = 20
 """Findings of a simulated run: one broken thing breaks more, and the first are worth reading."""
 
-assert MAX_FRAME_BYTES <= MAX_FRAMES_UNDER_WAY_BYTES, "one largest frame must be admitted"
+assert MAX_FRAME_BYTES <= MAX_FRAMES_UNDER_WAY_BYTES_OF_ONE <= MAX_FRAMES_UNDER_WAY_BYTES, "a largest frame fits"
 assert (MAX_CLIENT_RUN + 1) * RUN_SEQS < 2**53, "a float holds every number of an event"
 assert MAX_BODY_BYTES * 2 < MAX_FRAME_BYTES, "a body with its header must fit a frame"
 assert WRITE_LOW_WATER_BYTES < WRITE_HIGH_WATER_BYTES < MAX_UNSENT_BYTES

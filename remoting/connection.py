@@ -99,6 +99,7 @@ class Connection(asyncio.Protocol):
     Attributes:
         peer: `host:port` of the other side, for texts.
         local_host, local_port: our own address on it, as the peer's network sees it.
+        owner: whose frames share a part of the room for those under way, as the server says: the user or the address.
         number: unique among the connections of a server, which sets it.
         closed: whether the connection is closed or closing.
         ready: whether it is open and the peer reads: a request would leave now.
@@ -121,14 +122,13 @@ class Connection(asyncio.Protocol):
         dialect: Dialect | None = None,
     ) -> None:
         self.peer = "?"
+        self.owner = ""
         self.local_host = ""
         self.local_port = 0
         self.number = 0
         self.closed = False
         self.ready = False
-        self.unanswered = 0
-        self.unanswered_bytes = 0
-        self.aside = 0
+        self.unanswered = self.unanswered_bytes = self.aside = 0
         self._loop = loop
         self._on_request = on_request
         self._on_opened = on_opened
@@ -550,7 +550,7 @@ class Connection(asyncio.Protocol):
         self._frame_length = length
         if length > MAX_UNCOUNTED_FRAME_BYTES and self._frames is not None and not self._frame_counted:
             self._frame_counted = True
-            self._frame_waits = not self._frames.admit(self, length)
+            self._frame_waits = not self._frames.admit(self, length, self.owner)
             self._update_reading()
 
     def _release_frame(self) -> None:

@@ -49,7 +49,7 @@ from remoting.address import format_address, parse_address
 from remoting.codec import CODEC, Dialect, MsgpackCodec
 from remoting.command import Command, Reply
 from remoting.connection import Connection, close_all
-from remoting.overload.addresses import Addresses
+from remoting.overload.addresses import Addresses, network_of
 from remoting.overload.admission import WAITS, Admission, Rank, rank_of
 from remoting.overload.frame_budget import FrameBudget
 from remoting.overload.peer_memory import PeerMemory
@@ -156,6 +156,7 @@ class RemotingServer:
         )
 
     def _opened(self, connection: Connection) -> None:
+        connection.owner = network_of(connection.peer)
         if self._stopping:
             self._turn_away(connection, ServiceNotAvailable("the server is shutting down"))
         elif self.places <= 0:

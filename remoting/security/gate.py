@@ -267,6 +267,7 @@ class Gate:
             principal = self._principals[name] = Principal(self._policy[name])
         self._drop_guest(connection)
         self._logged_in[connection] = principal
+        connection.owner = f"user {name}"
         self._keys[connection] = key
         connection.serve_by(guest.serve)
 

@@ -7,6 +7,7 @@ import base64
 import hmac
 import json
 from collections.abc import Mapping
+from contextlib import AsyncExitStack
 from random import Random
 from typing import Any, TypeVar, cast
 
@@ -16,7 +17,7 @@ import pytest
 
 from model.access_limits import MAX_REFUSALS_OF_GUEST, UNAUTHENTICATED_S
 from model.errors import NotAuthenticated, RequestCodeNotSupported
-from model.limits import FRAME_TIMEOUT_S
+from model.limits import FRAME_TIMEOUT_S, MAX_FRAME_BYTES, MAX_FRAMES_UNDER_WAY_BYTES
 from model.response_code import ResponseCode
 from remoting.client import RemotingClient
 from remoting.request_code import RequestCode
@@ -214,6 +215,25 @@ def test_five_hundred_connections_that_send_a_frame_byte_by_byte_are_closed_and_
         assert len(broker.running.server.connections) == before
 
     simulate(scenario, brokers=1, **options)
+
+
+def test_a_user_whose_large_frames_never_end_takes_no_room_of_another(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        cluster.client_options["key"] = CLIENT_KEY
+        await cluster.create_topic("orders", queues=1)
+        producer = await cluster.start_producer()
+        async with AsyncExitStack() as stack:
+            for n in range(2 * MAX_FRAMES_UNDER_WAY_BYTES // MAX_FRAME_BYTES):
+                with cluster.simulation.on_host(f"bad-{n}"):
+                    mallory = await stack.enter_async_context(RemotingClient(key=made_key("mallory")))
+                    connection = await mallory.connect(cluster.brokers["broker-a"].address)
+                connection.send_frame(MAX_FRAME_BYTES.to_bytes(4, "big") + b"\x96")
+            await anyio.sleep(0.1)
+            began = cluster.simulation.loop.time()
+            await producer.send("orders", bytes(1_000_000))
+            assert cluster.simulation.loop.time() - began < 1
+
+    simulate(scenario, brokers=1, **WITH_MALLORY)
 
 
 @pytest.mark.parametrize("dialect", HALF_FRAMES)

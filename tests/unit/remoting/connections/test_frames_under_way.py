@@ -117,12 +117,14 @@ async def test_half_sent_frames_of_a_server_share_one_budget_and_small_requests_
             assert isinstance(transport, asyncio.Transport)
             transport.write(MAX_FRAME_BYTES.to_bytes(LENGTH_BYTES, "big") + bytes(1_000_000))
 
-    for _ in range(8):
-        await simulation.loop.create_connection(Sender, *parse_address(ADDRESS))
+    for host in (0, 0, 1, 2, 3, 4, 5, 6):
+        with simulation.on_host(f"host-{host}"):
+            await simulation.loop.create_connection(Sender, *parse_address(ADDRESS))
     await anyio.sleep(1)
     paused = [connection._reading_paused for connection in server.connections]
     admitted = MAX_FRAMES_UNDER_WAY_BYTES // MAX_FRAME_BYTES
-    assert paused == [False] * admitted + [True] * (8 - admitted)
+    assert admitted == 4
+    assert paused == [False, True, False, False, False, True, True, True], "the second is of the host of the first"
     assert (await client.request(ADDRESS, STATE)).header["kind"] == "instant"
     await anyio.sleep(FRAME_TIMEOUT_S)
     assert len(server.connections) == 8 - admitted + 1
