@@ -24,7 +24,7 @@ from model.events import Event, EventKind
 from model.limits import RUN_SEQS
 from pipeline import arrow_arrays
 from pipeline.arrow_arrays import as_numpy, scalar
-from pipeline.trace.files import EVENT_SCHEMA, read_file
+from pipeline.trace.files import EVENT_SCHEMA, metadata_of, read_file
 from pipeline.trace.rows import KINDS, rows_of, schema_of, values_of, zip_events
 from pipeline.trace.rows import SCHEMAS as OF_GROUPS
 
@@ -39,12 +39,16 @@ _LOST_KINDS = (EventKind.MESSAGES_DAMAGED.value, EventKind.OFFSET_MOVED.value)
 
 
 def is_for_one_process(paths: Sequence[Path]) -> bool:
-    """Whether these are files with at most `MOST_EVENTS` together; folders that a stream has written are not."""
+    """Whether these are files with at most `MOST_EVENTS` together; folders that a stream has written are not.
+
+    Raises:
+        ConfigError: one with the name of a Parquet file is something else.
+    """
     n = 0
     for path in paths:
         if path.is_dir():
             return False
-        n += pq.read_metadata(path).num_rows if path.suffix == ".parquet" else _lines_in(path, MOST_EVENTS)
+        n += metadata_of(path).num_rows if path.suffix == ".parquet" else _lines_in(path, MOST_EVENTS)
     return n <= MOST_EVENTS
 
 

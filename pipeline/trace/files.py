@@ -61,7 +61,7 @@ def pieces_of(paths: Sequence[Path]) -> list[list[TracePiece]] | None:
             if file is None or file.suffix in _COMPRESSED:
                 return None
             if file.suffix == ".parquet":
-                read = _metadata(file)
+                read = metadata_of(file)
                 for number in range(read.num_row_groups):
                     rows = read.row_group(number).num_rows
                     if not tasks or rows > room:
@@ -148,7 +148,12 @@ def _of_events(path: Path, schema: pa.Schema, read: Callable[..., pa.Table]) -> 
         raise ConfigError(f"{path} is no trace in Parquet: {error}") from error
 
 
-def _metadata(path: Path) -> pq.FileMetaData:
+def metadata_of(path: Path) -> pq.FileMetaData:
+    """The number of rows of a Parquet file, and more.
+
+    Raises:
+        ConfigError: it is something else.
+    """
     try:
         return pq.read_metadata(path)
     except pa.ArrowInvalid as error:

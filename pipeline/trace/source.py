@@ -23,6 +23,7 @@ from pyspark.sql.types import DoubleType, LongType, StringType, StructField, Str
 from model.errors import ConfigError
 from model.events import Event
 from model.names import TRACE_TOPIC
+from pipeline.trace.files import metadata_of
 
 _TYPES = {float: DoubleType(), int: LongType(), str: StringType()}
 EVENT_SCHEMA = StructType([StructField(name, _TYPES[kind]) for name, kind in get_type_hints(Event).items()])
@@ -138,6 +139,8 @@ def _is_parquet(path: Path) -> bool:
 
 
 def _read_parquet(spark: SparkSession, path: Path) -> DataFrame:
+    if path.is_file():
+        metadata_of(path)  # of a broken file Spark tells in a stack of the JVM
     try:
         table = spark.read.parquet(str(path))
         return table.select([F.col(field.name).cast(field.dataType) for field in EVENT_SCHEMA])

@@ -389,5 +389,7 @@ def test_a_trace_that_is_not_there_or_is_empty_is_one_clear_error(spark: SparkSe
     with pytest.raises(ConfigError, match="no event"):
         write_tables(read_files(spark, [tmp_path / "empty.jsonl"]), tmp_path / "tables")
     (tmp_path / "folder").mkdir()
-    with pytest.raises(ConfigError, match="folder is no trace"):
-        read_files(spark, [tmp_path / "folder"])
+    (tmp_path / "lines.parquet").write_text("{}\n", encoding="utf-8")
+    for name in ("folder", "lines.parquet"):
+        with pytest.raises(ConfigError, match=f"{name} is no trace"):
+            read_files(spark, [tmp_path / name])

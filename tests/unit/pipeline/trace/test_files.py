@@ -12,6 +12,7 @@ import pipeline.trace.files
 from model.errors import ConfigError
 from model.event_log import encode_events
 from model.events import Event
+from pipeline.trace.alone import is_for_one_process
 from pipeline.trace.files import EVENT_SCHEMA, PIECE_BYTES, pieces_of, read_file, read_pieces
 
 EVENTS = [Event(float(n), "n" * (n % 7 + 1), n, "MEMBER_JOIN", detail="x" * (n % 5)) for n in range(40)]
@@ -71,6 +72,6 @@ def test_compressed_lines_are_for_spark_because_nobody_can_begin_in_the_middle(t
 def test_what_is_not_parquet_is_one_clear_error(tmp_path: Path) -> None:
     path = tmp_path / "trace.parquet"
     path.write_bytes(b"{}")
-    for read in (read_file, lambda path: pieces_of([path])):
+    for read in (read_file, lambda path: pieces_of([path]), lambda path: is_for_one_process([path])):
         with pytest.raises(ConfigError, match=r"trace\.parquet is no trace in Parquet"):
             read(path)
