@@ -49,6 +49,9 @@ _RELEASE_FIRST_WAIT_S = 0.25
 _ABOUT_MEMBERS = frozenset({Trigger.NOTIFY, Trigger.LOCK})
 """Triggers of a pass that asks for no list if the notification brought it: the others heal a lost notification."""
 
+_NOT_DONE = (NetworkError, ServerError)
+"""After these a broker may not have done what it was asked. It is asked again."""
+
 
 class LeasedQueues(PulledQueues):
     """The queues of one member that it has leases of."""
@@ -303,14 +306,15 @@ class LeasedQueues(PulledQueues):
         left = {owned.queue: owned for owned in queues}
         for owned in queues:
             owned.detached = True  # the commit below is the last; a result after it is ignored
-        rewinds = [o for o in queues if o.rewound or self._offsets.is_reset(o.queue)]
-        if rewinds:
-            # The commit of a release may not go backwards, so a reset has to be committed before.
-            await self._leases.commit([Commit(o.queue, o.commit_offset, o.token) for o in rewinds], cause, reset=True)
+        rewinds = {owned.queue for owned in queues if owned.rewound or self._offsets.is_reset(owned.queue)}
         logged: set[tuple[MessageQueue, type[RlabError]]] = set()  # not the text: it says when the next attempt is
         while left:
-            commits = [Commit(o.queue, o.commit_offset, o.token) for o in left.values()]
-            failures = await self._leases.release(commits, cause)
+            # The commit of a release may not go backwards, so a reset has to be committed before.
+            resets = [Commit(o.queue, o.commit_offset, o.token) for o in left.values() if o.queue in rewinds]
+            failures = await self._leases.commit(resets, cause, reset=True)
+            rewinds = {queue for queue, error in failures.items() if isinstance(error, _NOT_DONE)}
+            commits = [Commit(o.queue, o.commit_offset, o.token) for o in left.values() if o.queue not in rewinds]
+            failures |= await self._leases.release(commits, cause)
             for queue, error in failures.items():
                 if (queue, type(error)) not in logged:
                     logged.add((queue, type(error)))
@@ -319,7 +323,7 @@ class LeasedQueues(PulledQueues):
             left = {
                 queue: left[queue]
                 for queue, error in failures.items()
-                if isinstance(error, NetworkError | ServerError) and (queue.broker_name in brokers or not self._closing)
+                if isinstance(error, _NOT_DONE) and (queue.broker_name in brokers or not self._closing)
             }
             if left:
                 await anyio.sleep(PULL_RETRY_ERROR_S)

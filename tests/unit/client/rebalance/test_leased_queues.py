@@ -142,6 +142,26 @@ def test_a_release_that_its_broker_did_not_hear_is_said_again_until_it_does(simu
     simulate(scenario, brokers=1)
 
 
+def test_an_offset_that_was_set_back_is_committed_before_its_lease_is_released(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=1)
+        consumer = await cluster.start_consumer("g", "t")
+        await cluster.wait_converged(1)
+        await (await cluster.start_producer()).send_many("t", 10)
+        await anyio.sleep(OFFSET_PERSIST_INTERVAL_S + 1)
+        share = share_of(consumer)
+        share._moved(share.owned[Q0], 7)
+        broker = cluster.brokers["broker-a"].running
+        hook = faults_of(broker.server, broker.broker.groups, broker.broker.events, Random(1))
+        hook.begin(fault_of({"do": "drop", "code": "UPDATE_CONSUMER_OFFSET", "n": 1}))
+        given_up = share.owned.pop(Q0)
+        given_up.stop()
+        await share._release([given_up], "")
+        assert committed(cluster) == 7
+
+    simulate(scenario, brokers=1)
+
+
 def test_the_log_is_told_once_of_each_reason_why_a_release_waits(
     simulate: Simulate, caplog: pytest.LogCaptureFixture
 ) -> None:
