@@ -153,7 +153,8 @@ class PassRules:
         self._needless.append(event)
         while self._needless[0].t_ms < since_ms:
             self._needless.popleft()
-        while self._causes and self._causes[0][0] < since_ms:
+        # A pass at the begin of the window follows a change that may be as much older as a notification may be late.
+        while self._causes and self._causes[0][0] < since_ms - self._limits.notify_ms:
             self._forget_cause()
         # A member asks one broker for its list, so the notification of each other one may set off a pass for nothing.
         changes = len(self._recent)

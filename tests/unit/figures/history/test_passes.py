@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from figures.history.verdict import Rule
 from model.events import EventKind
+from tests.unit.figures.group_events import Story
 from tests.unit.figures.history.histories import (
     LIMITS,
     clean,
@@ -45,3 +46,23 @@ def test_passes_for_nothing_are_allowed_up_to_the_limit() -> None:
     [anomaly] = judge(numbered(story)).anomalies
     assert "do not say the group version" in anomaly.text
     assert judge(numbered(story), replace(LIMITS, thundering_passes=30)).anomalies == ()
+
+
+def test_passes_at_the_begin_of_the_minute_are_explained_by_the_change_just_before_it() -> None:
+    story = Story()
+    members = [f"c{number}" for number in range(30)]
+    for client in members:
+        planned(story, 5, client)
+    for t_ms, newcomer in ((1_000, "x"), (61_000, "y")):
+        story.tell(t_ms, "b", EventKind.MEMBER_JOIN, broker="b", client=newcomer, version=t_ms, n=31)
+        story.tell(t_ms, "b", EventKind.NOTIFY_SENT, broker="b", version=t_ms, n=31)
+        for client in members:
+            planned(story, t_ms + 5, client)
+    assert judge(numbered(story)).anomalies == ()
+
+
+def planned(story: Story, t_ms: float, client: str) -> None:
+    """A pass that changed nothing, with the list of another broker, which has not changed."""
+    story.client(t_ms, client, EventKind.NOTIFY_RECEIVED, version=7)
+    story.client(t_ms, client, EventKind.REBALANCE_BEGIN, detail="NOTIFY")
+    story.client(t_ms, client, EventKind.REBALANCE_END, version=7, n=0, detail="NOTIFY balanced")
