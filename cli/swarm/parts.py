@@ -10,7 +10,7 @@ from dataclasses import fields
 from typing import NoReturn, Protocol
 
 import anyio
-from anyio.abc import ByteReceiveStream, ByteSendStream, Process, TaskGroup
+from anyio.abc import AnyByteReceiveStream, AnyByteSendStream, Process, TaskGroup
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from cli.servers.children import MODULE, spawn
@@ -54,7 +54,7 @@ class _HerePart:
 class RemotePart:
     """A part elsewhere, which `worker.py` runs: commands go to it, and lines come from it."""
 
-    def __init__(self, name: str, commands: ByteSendStream, lines: ByteReceiveStream, sink: SwarmSink) -> None:
+    def __init__(self, name: str, commands: AnyByteSendStream, lines: AnyByteReceiveStream, sink: SwarmSink) -> None:
         self.name = name
         self._commands = commands
         self._lines = BufferedByteReceiveStream(lines)
@@ -82,10 +82,9 @@ class RemotePart:
         """Why it has ended, as far as that can be known here."""
         return "see above"
 
-    async def wait_failed(self) -> NoReturn:
-        """Wait until it ends without a request to end, and raise `ServiceNotAvailable` then."""
+    async def ended(self) -> None:
+        """Wait until it has ended and its last line has been read."""
         await self._ended.wait()
-        raise ServiceNotAvailable(f"{self.name} ended by itself ({self.reason()})")
 
     async def reach(self, state: str) -> None:
         """Wait until it says that it has reached a state, or has ended."""
@@ -93,7 +92,7 @@ class RemotePart:
 
     async def send(self, line: str) -> None:
         """Send a command."""
-        # If it has ended, `wait_failed` raises.
+        # If it has ended, `_raise_when_one_ends` says so.
         with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
             await self._commands.send(line.encode() + b"\n")
 
@@ -193,8 +192,7 @@ async def run_parts(
             for part, options in zip(running, parts, strict=True):
                 await part.send_options(options)
             async with background_tasks() as watching:
-                for part in running:
-                    watching.start_soon(part.wait_failed)
+                watching.start_soon(_raise_when_one_ends, running)
                 await _all_joined(running)
                 yield [*running]
         finally:
@@ -202,6 +200,21 @@ async def run_parts(
                 async with anyio.create_task_group() as leaving:
                     for part in running:
                         leaving.start_soon(part.leave)
+
+
+async def _raise_when_one_ends(parts: list[RemotePart]) -> NoReturn:
+    """Raise `ServiceNotAvailable` for the first that ends without a request to: several often end for one reason."""
+    ended: list[RemotePart] = []
+    async with anyio.create_task_group() as waiting:
+
+        async def wait(part: RemotePart) -> None:
+            await part.ended()
+            ended.append(part)
+            waiting.cancel_scope.cancel()
+
+        for part in parts:
+            waiting.start_soon(wait, part)
+    raise ServiceNotAvailable(f"{ended[0].name} ended by itself ({ended[0].reason()})")
 
 
 async def _all_joined(parts: list[RemotePart]) -> None:

@@ -2,20 +2,24 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import AsyncGenerator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 import uvloop
+from anyio.abc import TaskGroup
 
 from cli.demo.cluster import run_cluster
-from cli.swarm.parts import run_parts
+from cli.swarm.parts import RemotePart, run_parts
 from cli.swarm.run import SwarmRun, parts_of
 from cli.swarm.wire import Bunch
 from client.config import wall_clock_ms
 from model.errors import ServiceNotAvailable
 from simulation.swarm.observer import SwarmSummary
+from simulation.swarm.swarm import SwarmOptions, SwarmSink
 from tests.unit.cli.swarm.small import small_swarm
 
 pytestmark = [pytest.mark.tcp, pytest.mark.process]
@@ -59,4 +63,26 @@ def test_a_part_that_cannot_start_ends_the_swarm() -> None:
                 raise AssertionError("not reached")
 
     with pytest.raises(ServiceNotAvailable, match=r"part [12] of the swarm ended by itself \(exit code 1\)"):
+        uvloop.run(main())
+
+
+def test_parts_that_end_at_the_same_time_end_the_swarm_with_one_error() -> None:
+    """A group of errors, one for each part, would pass any `except ServiceNotAvailable`."""
+
+    streams = ExitStack()
+
+    async def two(parts: list[SwarmOptions], sink: SwarmSink, _tasks: TaskGroup) -> AsyncGenerator[RemotePart]:
+        for number in range(len(parts)):
+            commands, taken = anyio.create_memory_object_stream[bytes](9)
+            said, lines = anyio.create_memory_object_stream[bytes](1)
+            said.close()
+            streams.enter_context(taken)
+            streams.enter_context(lines)
+            yield RemotePart(f"part {number + 1}", commands, lines, sink)
+
+    async def main() -> None:
+        async with run_parts(parts_of(small_swarm("127.0.0.1:1", 2), run=1), Bunch(), two):
+            await anyio.sleep_forever()
+
+    with streams, pytest.raises(ServiceNotAvailable, match=r"part [12] ended by itself"):
         uvloop.run(main())
