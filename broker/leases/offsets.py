@@ -51,7 +51,7 @@ class OffsetTable:
 
     def groups(self) -> list[str]:
         """Groups with a committed offset, sorted."""
-        return sorted(group for group, offsets in self._offsets.items() if offsets)
+        return sorted(self._offsets)
 
     def of_group(self, group: str) -> list[tuple[str, int, int]]:
         """(topic, queue id, offset) of one group, sorted."""
@@ -63,6 +63,8 @@ class OffsetTable:
 
     def delete_topic(self, topic: str) -> None:
         """Forget every group's offsets of a topic that is deleted."""
-        for offsets in self._offsets.values():
+        for group, offsets in list(self._offsets.items()):
             for key in [key for key in offsets if key[0] == topic]:
                 del offsets[key]
+            if not offsets:
+                del self._offsets[group]  # or it would take the place of a group that has some

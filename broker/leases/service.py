@@ -260,6 +260,7 @@ class Leases(Feature):
     def member_left(self, group: str, client_id: str, cause: str, reason: str) -> None:
         """Free its queues, at once or after the grace of a quirk."""
         now = self._core.loop.time()
+        self.table.wait_no_longer(group, client_id)
         freed = self.table.owner_left(group, client_id, now=now, grace_s=self._grace_s)
         self.queues_freed(freed, cause, reason)
         self._core.driver.wake_by(now + self._grace_s)
@@ -278,6 +279,7 @@ class Leases(Feature):
         self.offsets.delete_group(group)
         self._unstored.forget(lambda place: place[0] == group)
         self.resets.forget(lambda place: place[0] == group)
+        self.taken.forget_all(lambda place: place[0] == group)
         self.table.forget_group(group)
         for rows in (self._leases, self._offsets):
             rows.delete_where("group_name", group)
@@ -287,6 +289,7 @@ class Leases(Feature):
         self.offsets.delete_topic(topic)
         self._unstored.forget(lambda place: place[1] == topic)
         self.resets.forget(lambda place: place[1].topic == topic)
+        self.taken.forget_all(lambda place: place[1].topic == topic)
         self.table.forget_topic(topic)
         for rows in (self._leases, self._offsets):
             rows.delete_where("topic", topic)

@@ -67,6 +67,8 @@ class QueueLeases:
         self._leases: dict[str, dict[QueueKey, Lease]] = {}
         # (group, owner) -> held queues: a leaving member must not scan its group.
         self._held: dict[tuple[str, str], dict[QueueKey, None]] = {}
+        # (group, client id) -> queues that it was refused and that are still held: the same for one that only waits.
+        self._waits: dict[tuple[str, str], dict[QueueKey, None]] = {}
         self._token = first_token
         self._leaving: dict[tuple[str, str], float] = {}
         self._overlapping = Quirk.OVERLAPPING_HANDOVER in quirks
@@ -97,6 +99,7 @@ class QueueLeases:
                 return lease
             if not self._overlapping:
                 lease.waiters[client_id] = None
+                self._waits.setdefault((group, client_id), {})[queue] = None
                 return None
             self._not_held(group, queue, lease)
         self._token += 1
@@ -157,6 +160,11 @@ class QueueLeases:
         self._leaving[(group, client_id)] = now + grace_s
         return self.expire(now) if grace_s <= 0 else []
 
+    def wait_no_longer(self, group: str, client_id: str) -> None:
+        """Forget what a client waits for that left its group: members that come and go would fill the memory."""
+        for queue in self._waits.pop((group, client_id), ()):
+            del self._leases[group][queue].waiters[client_id]
+
     def expire(self, now: float) -> list[Freed]:
         """Free the leases whose grace period has ended."""
         freed: list[Freed] = []
@@ -194,7 +202,6 @@ class QueueLeases:
         lease.held = False
         lease.frees_at = NEVER
         waiters = tuple(lease.waiters)
-        lease.waiters = {}
         self._not_held(group, queue, lease)
         return Freed(group, queue, lease.owner, lease.token, waiters, lease.start, lease.served)
 
@@ -203,3 +210,9 @@ class QueueLeases:
         del held[queue]
         if not held:
             del self._held[(group, lease.owner)]
+        for client_id in lease.waiters:
+            waits = self._waits[(group, client_id)]
+            del waits[queue]
+            if not waits:
+                del self._waits[(group, client_id)]
+        lease.waiters = {}

@@ -20,6 +20,7 @@ says so or leaves.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from broker.leases.table import QueueKey
@@ -98,6 +99,11 @@ class TakenTable:
         """The lease is free, or its owner has asked for it."""
         self._taken.pop(key, None)
         self._contested.pop(key, None)
+
+    def forget_all(self, is_gone: Callable[[TakenKey], bool]) -> None:
+        """The queues of a group or topic are gone: a contested one among them would be waited for, for ever."""
+        for key in [key for key in self._taken if is_gone(key)]:
+            self.forget(key)
 
     def contested(self) -> list[tuple[TakenKey, TakenLease]]:
         """The contested ones, oldest first."""

@@ -83,10 +83,9 @@ class DeadLetters(Feature):
         self._topics = topics.table
         core.metadata.add_tables(_SCHEMA)
         self._rows = Table(core.metadata, "resent")
-        # By the number of the topic: one that was deleted and made again begins without marks.
         self._resent = {
-            (topic_id, queue_id): ResentMarks(below, cast("list[int]", msgpack.unpackb(above)))
-            for _, queue_id, topic_id, below, above in self._rows.rows("topic_id, queue_id")
+            (topic, queue_id): ResentMarks(below, cast("list[int]", msgpack.unpackb(above)))
+            for topic, queue_id, _, below, above in self._rows.rows("topic, queue_id")
         }
 
     def handlers(self) -> dict[RequestCode, Handler]:
@@ -104,14 +103,16 @@ class DeadLetters(Feature):
         offsets: Sequence[int] = rows_of(request) if request.body else ()
         if any(offset >= high for offset in offsets):
             raise InvalidParameter(f"the request's body must be an array of offsets from 0 to {high - 1}")
-        marks = self._resent.get(key) or ResentMarks()
+        marks = self._resent.get((topic, queue_id)) or ResentMarks()
         if offsets:
             marks.mark(offsets, oldest=low)
-            self._resent[key] = marks
+            self._resent[(topic, queue_id)] = marks
             self._rows.put(topic, queue_id, entry.topic_id, marks.below, msgpack.packb(marks.above))
         answer = {"below": marks.below, "min_offset": low, "max_offset": high}
         core.barrier.respond_after_commit(connection, request, answer, msgpack.packb(marks.above))
 
     def topic_deleted(self, topic: str, cause: str) -> None:
-        """Forget the marks of a topic; those in memory are of a number that is never given again."""
+        """Forget the marks of a topic: if it is made again, it begins without any."""
+        for key in [key for key in self._resent if key[0] == topic]:
+            del self._resent[key]
         self._rows.delete_where("topic", topic)

@@ -61,6 +61,15 @@ def test_a_deleted_topic_is_forgotten_by_every_group() -> None:
     assert table.groups() == ["g"]
 
 
+def test_a_group_whose_topics_are_all_deleted_leaves_its_place_to_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("broker.leases.offsets.MAX_GROUPS", 1)
+    table = committed(("g", "t", 0, 1))
+    with pytest.raises(SystemBusy):
+        table.commit("h", "u", 0, 1)
+    table.delete_topic("t")
+    assert table.commit("h", "u", 0, 1)
+
+
 def test_a_restored_offset_is_as_good_as_a_committed_one() -> None:
     table = OffsetTable()
     table.restore("g", "t", 0, 9)

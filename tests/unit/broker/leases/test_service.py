@@ -69,6 +69,20 @@ def test_a_lease_that_is_free_is_gone(tmp_path: Path) -> None:
         assert rooms.leases.offsets.read("g", *Q) == 2
 
 
+def test_members_that_come_ask_for_a_queue_and_go_are_not_remembered(tmp_path: Path) -> None:
+    with open_rooms(tmp_path) as rooms:
+        fill(rooms)
+        for number in range(3):
+            rooms.put_member(f"B{number}", consumer("g"))
+            assert rooms.leases.grant("g", Q, f"B{number}") is None
+            leave = rooms.groups.table.unregister("g", f"B{number}", cause="", now=0.0)
+            assert leave is not None
+            rooms.groups.take_out(leave, "")
+        lease = rooms.leases.table.owner_of("g", Q)
+        assert lease is not None
+        assert lease.waiters == {}
+
+
 def test_the_lease_of_an_owner_that_is_no_member_any_more_is_freed_at_the_start(tmp_path: Path) -> None:
     with open_rooms(tmp_path) as rooms:
         rooms.put_topic("t")

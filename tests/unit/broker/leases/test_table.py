@@ -191,3 +191,20 @@ def test_under_the_quirk_whoever_asks_is_granted_and_whoever_had_the_queue_goes_
     assert locks.owner_left("g", "A", now=0.0, grace_s=0.0) == []
     assert locks.revoke("g", Q) is not None
     assert not locks.check("g", Q, "B", second.token), "a reset counts under the quirk, too"
+
+
+def test_clients_that_leave_without_the_queue_they_asked_for_leave_nothing_behind() -> None:
+    locks = locks_of(("A", Q), ("A", R))
+    for client_id in ("B", "C"):
+        for queue in (Q, R):
+            assert locks.acquire("g", client_id, queue) is None
+    locks.wait_no_longer("g", "B")
+    locks.wait_no_longer("g", "nobody")
+    held = locks.owner_of("g", Q)
+    assert held is not None
+    assert list(held.waiters) == ["C"]
+    freed = locks.release("g", "A", Q, 1)
+    assert freed is not None
+    assert freed.waiters == ("C",)
+    locks.forget_topic("t")
+    locks.wait_no_longer("g", "C")  # nothing is left of what it waited for

@@ -10,6 +10,7 @@ import anyio
 from model.events import EventKind
 from model.limits import TAKEN_COMMIT_SILENCE_S, TAKEN_PULL_SILENCE_S, TAKEN_TENURE_S
 from model.quirks import Quirk
+from remoting.request_code import RequestCode
 from rocketmq.frame import Frame
 from tests.unit.broker.harness import Peer, World, consumer, simulated
 from tests.unit.rocketmq.stock_client import StockClient, messages_of
@@ -279,3 +280,18 @@ async def test_a_pull_that_is_parked_does_not_take_a_queue_back_that_its_member_
     body["clientId"] = second.client_id
     await second.call(41, {}, json.dumps(body).encode())
     assert owner(world) == second.client_id
+
+
+@simulated
+async def test_a_topic_that_is_deleted_while_somebody_wants_a_queue_of_it_leaves_nothing_to_wait_for(
+    world: World,
+) -> None:
+    first, second, ours = await begin(world)
+    await take(world, first)
+    second.begin_pull()  # type: ignore[unused-awaitable]  # it waits, so the lease is contested
+    await world.sleep(0.01)
+    assert len(world.broker.leases.taken.contested()) == 1
+    await ours.call(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "t"})
+    assert len(world.broker.leases.taken) == len(world.broker.leases.taken.contested()) == 0
+    deadline = world.broker.features.next_deadline()
+    assert deadline is None or deadline > world.now, "the broker would never rest again"
