@@ -63,6 +63,8 @@ SCHEMA = StructType(
 
 _TOPIC, _BODY, _TAGS, _KEYS, _PROPERTIES, _BORN_MS, _MESSAGE_ID = range(7)
 _PAYLOAD_FIELDS = 7
+_FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999
+"""The years 1 to 9999, what Python can collect. A producer's clock may be anywhere: what no date has is null."""
 UNFIT = (ValueError, TypeError, LookupError, ArithmeticError, pa.ArrowException)
 """Errors of Python, numpy and Arrow for a payload without the fields of a message."""
 
@@ -150,10 +152,7 @@ def _usual_batch(
     if found is None:
         return None
     makers = _makers(queue, found.headers, (), options, or_none=False) | _located_makers(found, options)
-    try:
-        arrays = [makers[field.name]() for field in schema]
-    except pa.ArrowInvalid:  # a time that no timestamp holds
-        return None
+    arrays = [makers[field.name]() for field in schema]
     return None if any(array is None for array in arrays) else [pa.RecordBatch.from_arrays(arrays, schema=schema)]
 
 
@@ -263,16 +262,27 @@ def _ids(values: Sequence[Any], or_none: bool) -> pa.Array:
 
 def _born(values: Sequence[Any], or_none: bool) -> pa.Array:
     if or_none:
-        known = np.array([value or 0 for value in values], np.int64)
-        return _timestamps(known, [value is not None for value in values])
+        values = [_LAST_MS + 1 if value is None else value for value in values]
     if not {int}.issuperset(map(type, values)):  # numpy takes 1 for 1.5
         raise TypeError("born_ms is not in whole milliseconds")
-    return _timestamps(np.fromiter(values, np.int64, len(values)))
+    try:
+        return _timestamps(np.fromiter(values, np.int64, len(values)))
+    except OverflowError:
+        near = [min(max(value, _FIRST_MS - 1), _LAST_MS + 1) for value in values]
+        return _timestamps(np.fromiter(near, np.int64, len(values)))
 
 
-def _timestamps(milliseconds: Any, is_valid: Iterable[bool] | None = None) -> pa.Array:
-    # The cast refuses times out of range; a multiplication would overflow to another time.
-    return numbers(milliseconds, pa.timestamp("ms", tz="UTC"), is_valid).cast(pa.timestamp("us", tz="UTC"))
+def _stored(values: Any) -> pa.Array:
+    # As unsigned numbers: the highest of them would be times before 1970.
+    return _timestamps(np.minimum(values, np.uint64(_LAST_MS + 1)).astype(np.int64))
+
+
+def _timestamps(milliseconds: Any) -> pa.Array:
+    """Times; null for one that no date has."""
+    is_valid = (milliseconds >= _FIRST_MS) & (milliseconds <= _LAST_MS)
+    if is_valid.all():
+        return numbers(milliseconds * 1000, pa.timestamp("us", tz="UTC"))
+    return numbers(np.where(is_valid, milliseconds, 0) * 1000, pa.timestamp("us", tz="UTC"), is_valid.tolist())
 
 
 def _tags(values: Sequence[str]) -> pa.Array:
@@ -309,7 +319,7 @@ def _makers(
         "body": lambda: _bodies(columns[_BODY], options.include_body),
         "msg_id": lambda: _ids(columns[_MESSAGE_ID], or_none),
         "born_ts": lambda: _born(columns[_BORN_MS], or_none),
-        "store_ts": lambda: _timestamps(headers["stored_ms"].astype(np.int64)),
+        "store_ts": lambda: _stored(headers["stored_ms"]),
         "reconsume_times": lambda: numbers(headers["times_delivered"].astype(np.int32), pa.int32()),
         "properties": lambda: _properties(columns[_PROPERTIES], options.include_properties, or_none),
     }

@@ -6,7 +6,7 @@ Used if an option turns Arrow off. The Arrow batches of `pipeline/source/columns
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from pyspark.sql.types import StructType
 
@@ -42,6 +42,8 @@ def rows(
             yield row if all_columns else tuple(row[_COLUMN_INDEX[name]] for name in names)
 
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
 _COLUMN_INDEX = {name: index for index, name in enumerate(SCHEMA.fieldNames())}
 
 
@@ -53,13 +55,13 @@ def _row_or_reason(
         return None, reason
     try:
         return _row(queue, message, options), ""
-    except (*UNFIT, OSError) as error:  # OSError: a time that datetime cannot represent
+    except UNFIT as error:
         return None, str(error)
 
 
 def _row_of_bytes(queue: MessageQueue, record: StoredRecord, options: SourceOptions) -> tuple[object, ...]:
     body = record.payload if options.include_body else None
-    stored = datetime.fromtimestamp(record.stored_ms / 1000, UTC)
+    stored = _time(record.stored_ms)
     place = (queue.topic, queue.broker_name, queue.queue_id, record.queue_offset)
     return (*place, None, None, body, None, None, stored, record.times_delivered, None)
 
@@ -74,8 +76,16 @@ def _row(queue: MessageQueue, message: MessageExt, options: SourceOptions) -> tu
         message.tags or None,
         message.body if options.include_body else None,
         message.message_id,
-        datetime.fromtimestamp(message.born_ms / 1000, UTC),
-        datetime.fromtimestamp(message.stored_ms / 1000, UTC),
+        _time(message.born_ms),
+        _time(message.stored_ms),
         message.times_delivered,
         dict(message.properties) if options.include_properties else None,
     )
+
+
+def _time(milliseconds: int) -> datetime | None:
+    """A time, exact to the millisecond; None for one that no date has, as of a producer's wrong clock."""
+    try:
+        return _EPOCH + _MILLISECOND * milliseconds
+    except OverflowError:
+        return None
