@@ -112,12 +112,18 @@ def recorded_in(events: Sequence[Event], group: str | None) -> Recorded:
     """Read this group of a trace, by default its only one.
 
     Raises:
-        ConfigError: the trace has no group, several groups, or one that cannot be replayed; see `read_recorded`.
+        ConfigError: the trace has no events, or no group, several, or one that cannot be replayed (`read_recorded`).
     """
+    if not events:
+        raise ConfigError("the trace has no events")
+    if group is not None:
+        return read_recorded(events, group)
     groups = groups_in(events)
-    if group is None and len(groups) != 1:
-        raise ConfigError(f"say which group: the trace has {', '.join(groups) or 'none'}")
-    return read_recorded(events, group if group is not None else groups[0])
+    if not groups:
+        raise ConfigError("no member joins a group in the trace: it has to begin before the group does")
+    if len(groups) > 1:
+        raise ConfigError(f"say which group: the trace has {', '.join(groups)}")
+    return read_recorded(events, groups[0])
 
 
 def baseline_of(

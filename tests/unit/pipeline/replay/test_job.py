@@ -95,3 +95,12 @@ def test_a_trace_with_several_groups_asks_which_one() -> None:
     with pytest.raises(ConfigError, match="say which group: the trace has g, h"):
         recorded_in(events, None)
     assert recorded_in(events, "h").group == "h"
+
+
+@pytest.mark.parametrize("group", [None, "g"])
+def test_a_trace_without_events_or_without_groups_says_so_and_asks_for_no_group(group: str | None) -> None:
+    with pytest.raises(ConfigError, match=r"^the trace has no events$"):
+        recorded_in([], group)
+    of_nobody = [event for event in golden_events() if not event.group]
+    with pytest.raises(ConfigError, match=r"no member joins .*group.* in the trace: it has to begin before"):
+        recorded_in(of_nobody, group)
