@@ -7,6 +7,7 @@ queues all get work, and a slow member delays no other. In return there is no or
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from copy import copy
 from difflib import get_close_matches
 from typing import Any, overload
 
@@ -139,7 +140,7 @@ class PopConsumer(GroupConsumer):
             batch = receiver.acks.add(handle)
             await _answered(batch)
             if (cause := batch.dead.get(handle)) is not None:
-                raise cause
+                raise copy(cause)
             return None
         several = list(messages)
         runs = runs_of(several)
@@ -204,4 +205,4 @@ def _handle(message: PopMessage | str) -> Handle:
 async def _answered(batch: AckBatch) -> None:
     await batch.done.wait()
     if batch.error is not None:
-        raise batch.error
+        raise copy(batch.error)  # each caller's own: a shared one would collect all their tracebacks

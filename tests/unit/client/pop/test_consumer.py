@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import anyio
 import pytest
 
 from client.pop.consumer import PopConsumer
-from model.errors import ConfigError, IllegalOperation, InvalidParameter
+from client.pop.message import encode_handle
+from model.errors import ConfigError, IllegalOperation, InvalidParameter, RlabError
 from model.heartbeat import ConsumeType
+from model.message_queue import MessageQueue
 from simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 
@@ -104,5 +107,19 @@ def test_a_shutdown_ends_a_receive_that_waits(simulate: Simulate) -> None:
             await anyio.sleep(1)
             await popper.stop()
         assert cluster.simulation.loop.time() < 5
+
+    simulate(scenario)
+
+
+@pytest.mark.parametrize("broker", ["broker-a", "nowhere"], ids=["dead", "not sent"])
+def test_callers_that_share_a_request_get_an_error_each(simulate: Simulate, broker: str) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t")
+        popper = await cluster.start_popper("g", "t")
+        handle = encode_handle(MessageQueue("t", broker, 0), 0, 1)
+        first, second = await asyncio.gather(*(popper.consumer.ack(handle) for _ in range(2)), return_exceptions=True)
+        assert isinstance(first, RlabError)
+        assert (type(first), str(first)) == (type(second), str(second))
+        assert first is not second
 
     simulate(scenario)
