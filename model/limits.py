@@ -396,6 +396,12 @@ RUN_SEQS = 1_000_000_000
 MAX_CLIENT_RUN = 8_000_000
 """Runs of clients, chosen at random: numbers of all their events stay exact in tools that have only floats (2^53)."""
 
+# --- log -------------------------------------------------------------------------------------------------------------
+LINES_AT_ONCE = 20
+"""Log lines of one kind about what peers can do as often as they like; the next one says how many were left out."""
+LINES_S = 60.0
+"""How long after the first of them there are so many again."""
+
 # --- pictures and console --------------------------------------------------------------------------------------------
 MAX_PICTURES = 1_000
 """Groups whose owners are drawn; of others the console shows what brokers say of them now."""

@@ -13,6 +13,7 @@ from collections.abc import Callable
 import msgpack
 
 from model.errors import ServiceNotAvailable, TopicNotExist
+from model.log_lines import LogLines
 from model.names import check_id
 from namesrv.beginning import Beginning
 from namesrv.registration import checked_address, registration_of
@@ -38,6 +39,8 @@ class NameServerHandlers:
         self._now = asyncio.get_running_loop().time
         self._started = self._now()
         self._beginning = Beginning(self._started)
+        self._moves = LogLines()
+        self._comings = LogLines()
 
     def by_code(self) -> dict[RequestCode, Handler]:
         """Request code -> handler."""
@@ -63,21 +66,25 @@ class NameServerHandlers:
         self._wake_by(now + registration.expiry_s)
         self._beginning.registered(key, newcomer=registration.newcomer, now=now)
         if before is not None and before != address:
-            logger.warning(
-                "broker %s id %d moved from %s to %s: if both run, they need two names", *key, before, address
-            )
+            text = "broker %s id %d moved from %s to %s: if both run, they need two names"
+            self._moves.warning(logger, now, text, *key, before, address)
         elif before is None or changed:
             cause = request.header.get("cause") or "none"
             text = "broker %s id %d at %s registered version %d, %d routes changed, cause %s"
-            logger.info(text, *key, address, registration.version, len(changed), cause)
+            values = (*key, address, registration.version, len(changed), cause)
+            self._comings.info(logger, now, text, *values)
         return Reply({"changed": bool(changed)})
 
     def unregister_broker(self, connection: Connection, request: Command) -> Reply:
         """Unregister a broker."""
         name, broker_id = check_id("broker name", request.header["broker_name"]), request.header["broker_id"]
         address = checked_address(request.header["address"])
+        known = self._table.address_of(name, broker_id) == address
         changed = self._table.unregister_broker(name, broker_id, address)
-        logger.info("broker %s id %d at %s unregistered, %d routes changed", name, broker_id, address, len(changed))
+        if known:
+            text = "broker %s id %d at %s unregistered, %d routes changed"
+            values = (name, broker_id, address, len(changed))
+            self._comings.info(logger, self._now(), text, *values)
         return Reply({})
 
     def get_route(self, connection: Connection, request: Command) -> Reply:

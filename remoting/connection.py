@@ -45,6 +45,7 @@ from model.limits import (
     WRITE_HIGH_WATER_BYTES,
     WRITE_LOW_WATER_BYTES,
 )
+from model.log_lines import LogLines
 from remoting.address import format_address
 from remoting.codec import CODEC, Codec, Decoder, Dialect, FirstBytes
 from remoting.command import ONE_WAY, REQUEST, RESPONSE, Command, request_cost
@@ -118,6 +119,7 @@ class Connection(asyncio.Protocol):
         pause_reads_when_blocked: bool,
         frames: FrameBudget[Connection] | None = None,
         memory: PeerMemory[Connection] | None = None,
+        lines: LogLines | None = None,
         codec: Codec = CODEC,
         dialect: Dialect | None = None,
     ) -> None:
@@ -146,11 +148,11 @@ class Connection(asyncio.Protocol):
         self._handling = False  # some of the inbox will be handled in the next iteration
         self._reading_paused = False
         self._memory: PeerMemory[Connection] = PeerMemory() if memory is None else memory
+        self._lines = lines or LogLines()
         self._frames = frames
         self._frame_length = 0  # of the frame under way, 0 if there is none
         self._frame_counted = False  # whether it is admitted by `_frames`, or waits for that
-        self._frame_waits = False
-        self._frame_due = 0.0
+        self._frame_waits, self._frame_due = False, 0.0
         self._frame_timer: asyncio.TimerHandle | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = float("inf")
@@ -330,8 +332,8 @@ class Connection(asyncio.Protocol):
     def _note_unread(self, n_bytes: int) -> None:
         slowest = self if n_bytes > MAX_UNSENT_BYTES else self._memory.unread(self, n_bytes)
         if slowest is not None and slowest._transport is not None:
-            unread = slowest._transport.get_write_buffer_size()
-            logger.warning("cutting off %s, which does not read: it left %d bytes unread", slowest.peer, unread)
+            now, unread = self._loop.time(), slowest._transport.get_write_buffer_size()
+            self._lines.warning(logger, now, "cutting off %s, which left %d bytes unread", slowest.peer, unread)
             slowest.abort()
 
     # --- closing -----------------------------------------------------------------------------------------------------
@@ -447,11 +449,10 @@ class Connection(asyncio.Protocol):
                 budget -= request_cost(command)
         if not inbox:
             self._inbox_bytes = 0
-        self._update_reading()
-        if not inbox:
             self._check_stream()
         elif self.aside < MAX_WAITING_OF_ONE:
             self._handle_more()
+        self._update_reading()
 
     def _handle_more(self) -> None:
         if not self._handling:
@@ -488,7 +489,7 @@ class Connection(asyncio.Protocol):
     def eof_received(self) -> bool:
         """Called by the loop: the peer sends no more, so no answer would reach it."""
         if not self._decoder.at_frame_boundary():
-            logger.info("%s closed its connection in the middle of a frame", self.peer)
+            self._lines.info(logger, self._loop.time(), "%s closed in the middle of a frame", self.peer)
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -578,7 +579,7 @@ class Connection(asyncio.Protocol):
         if self._writable is None:
             self._refuse(error)
         else:
-            logger.warning("cutting off %s, which reads nothing: %s", self.peer, error)
+            self._lines.warning(logger, now, "cutting off %s, which reads nothing: %s", self.peer, error)
             self.abort()
 
     def _give_up_frame(self) -> None:
@@ -593,7 +594,7 @@ class Connection(asyncio.Protocol):
 
     def _refuse(self, error: ProtocolError) -> None:
         """Answer a peer that sent garbage with one frame that gives the reason, then close."""
-        logger.warning("closing the connection of %s: %s", self.peer, error)
+        self._lines.warning(logger, self._loop.time(), "closing the connection of %s: %s", self.peer, error)
         assert error.code is not None
         self._out.append(self._encode(RESPONSE, error.code, 0, {"remark": str(error)[:MAX_REMARK_CHARS]}, None))
         self.close()

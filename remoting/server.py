@@ -45,6 +45,7 @@ from model.limits import (
     MAX_RETRY_AFTER_S,
     MAX_UNANSWERED_BYTES,
 )
+from model.log_lines import LogLines
 from remoting.address import format_address, parse_address
 from remoting.codec import CODEC, Dialect, MsgpackCodec
 from remoting.command import Command, Reply
@@ -98,6 +99,8 @@ class RemotingServer:
         self._addresses = Addresses(max_connections_of_address)
         self._newcomers = Newcomers(loop)
         self._memory: PeerMemory[Connection] = PeerMemory()
+        self._lines = LogLines()  # of what connections say of their peers
+        self._failures = LogLines()
         self._numbers = count(1)
         self._frames: FrameBudget[Connection] = FrameBudget()
         self._admission: Admission[tuple[Connection, Command]] = Admission()
@@ -151,6 +154,7 @@ class RemotingServer:
             pause_reads_when_blocked=True,
             frames=self._frames,
             memory=self._memory,
+            lines=self._lines,
             codec=self._codec,
             dialect=self._dialect,
         )
@@ -215,7 +219,7 @@ class RemotingServer:
                 self._running += 1
                 self._tasks.start_soon(self._run, connection, request, outcome)
         except Exception as error:
-            _answer_error(connection, request, error)
+            self._answer_error(connection, request, error)
         return False
 
     # --- being late --------------------------------------------------------------------------------------------------
@@ -304,12 +308,20 @@ class RemotingServer:
             reply = await outcome
             connection.respond(request, reply.header, reply.body, reply.code)
         except Exception as error:
-            _answer_error(connection, request, error)
+            self._answer_error(connection, request, error)
         finally:
             self._running -= 1
             if self._running == 0:
                 self._idle.set()
                 self._idle = anyio.Event()
+
+    def _answer_error(self, connection: Connection, request: Command, error: Exception) -> None:
+        if not isinstance(error, RlabError):
+            text, now = "request %d of %s failed", self._loop.time()
+            self._failures.failure(logger, now, text, request.code, connection.peer, error=error)
+            # The peer gets no detail: a traceback may contain data that is not meant for it.
+            error = SystemError_(f"unexpected {type(error).__name__}; see the server's log")
+        connection.respond_error(request, error if error.code is not None else SystemError_(str(error)))
 
     async def stop(self, grace_s: float) -> None:
         """Refuse new requests, give running handlers `grace_s` seconds, close every connection. Idempotent."""
@@ -319,14 +331,6 @@ class RemotingServer:
                 await self._idle.wait()
         self._newcomers.stop()
         await close_all(self.connections, grace_s)
-
-
-def _answer_error(connection: Connection, request: Command, error: Exception) -> None:
-    if not isinstance(error, RlabError):
-        # The peer gets no detail: a traceback may contain data that is not meant for it.
-        logger.error("request %d of %s failed", request.code, connection.peer, exc_info=error)
-        error = SystemError_(f"unexpected {type(error).__name__}; see the server's log")
-    connection.respond_error(request, error if error.code is not None else SystemError_(str(error)))
 
 
 @asynccontextmanager

@@ -13,6 +13,7 @@ import msgpack
 from model.group_agreement import SettingsTally
 from model.heartbeat import ConsumerData, GroupView
 from model.limits import MAX_MEMBER_CHANGES, MAX_PAUSE_S
+from model.log_lines import LogLines
 from model.subscription import SubscriptionData
 
 NEVER = float("inf")
@@ -72,6 +73,7 @@ class ConsumerGroupInfo:
     # The disagreement that was reported last; `disagreement` is its text, "" while they agree.
     split: tuple[tuple[str, tuple[str, ...]], ...] = ()
     disagreement: str = ""
+    reports: LogLines = field(default_factory=LogLines)  # of disagreements, one of which may begin and end at will
     # The one subscription table of the group under `Quirk.GROUP_WIDE_SUBSCRIPTION`, else None.
     shared_topics: tuple[str, ...] | None = None
     owed_since: float = 0.0  # loop time in seconds of the first change that `notify_at` is about

@@ -2,7 +2,8 @@
 
 A report is an event, a line in the broker's log, and a warning in the answers to the members' heartbeats, which they
 log (`client/instance/heartbeats.py`). It is made once for each change, and not once for each heartbeat; so it names the
-members that were on each side at that moment.
+members that were on each side at that moment. A group that changes all the time is reported so often in a minute, and
+as it is then with the first heartbeat after it.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from broker.groups.group import ConsumerGroupInfo, Member
 from model.errors import ClientIdConflict
 from model.events import EventKind
 from model.group_agreement import describe, disagreements
+from model.log_lines import LogLines
 
 logger = logging.getLogger(__name__)
 
@@ -25,19 +27,20 @@ class GroupWatch:
 
     def __init__(self, core: Core) -> None:
         self._core = core
+        self._conflicts = LogLines()
 
     def report_disagreement(self, info: ConsumerGroupInfo, cause: str) -> None:
         """Report a change of the settings that the members disagree in; costs next to nothing without a change."""
         split = info.settings.split()
-        if split == info.split:
+        if split == info.split or not info.reports.has_room(now := self._core.loop.time()):
             return
         info.split = split
         members = {key: member.data for key, member in info.members.items()}
         info.disagreement = describe(disagreements(members)) if split else ""
         if split:
-            logger.warning("members of group %s disagree: %s", info.group, info.disagreement)
+            info.reports.warning(logger, now, "members of group %s disagree: %s", info.group, info.disagreement)
         else:
-            logger.info("members of group %s agree again", info.group)
+            info.reports.info(logger, now, "members of group %s agree again", info.group)
         self._core.emit(
             EventKind.GROUP_INCONSISTENT,
             cause=cause,
@@ -57,13 +60,11 @@ class GroupWatch:
             member.warning = (
                 f"another process, at {newcomer_at}, came with our client id {client_id!r} and was refused: {_REMEDY}"
             )
-            logger.warning(
-                "group %s: %s has the client id %s of the member at %s and is refused: %s",
-                *(group, newcomer_at, client_id, member_at, _REMEDY),
-            )
-            self._core.emit(
-                EventKind.CLIENT_ID_CONFLICT, cause=cause, group=group, client=client_id, detail=newcomer_at
-            )
+            text = "group %s: %s has the client id %s of the member at %s and is refused: %s"
+            if self._conflicts.warning(logger, now, text, group, newcomer_at, client_id, member_at, _REMEDY):
+                self._core.emit(
+                    EventKind.CLIENT_ID_CONFLICT, cause=cause, group=group, client=client_id, detail=newcomer_at
+                )
         return ClientIdConflict(
             f"client id {client_id!r} is taken: a live member of group {group!r}, at {member_at}, has it: {_REMEDY}. "
             f"If that process is dead, the id is free in {max(0.0, member.expires_at - now):.0f} s at the latest, when "

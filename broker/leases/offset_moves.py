@@ -16,6 +16,7 @@ from broker.store.read_result import ReadResult, ReadStatus
 from model.event_log import EventLog
 from model.events import EventKind
 from model.limits import MAX_REPORTED_MOVES
+from model.log_lines import LogLines
 
 logger = logging.getLogger(__name__)
 
@@ -30,6 +31,7 @@ class OffsetOutOfRangeReporter:
         self.cause = ""  # id of the event of the newest deletion, "" if there was none since the start
         self._broker_name = broker_name
         self._events = events
+        self._lines = LogLines()
         # (group, topic, queue id) -> (offset asked for, offset to go on from, when it was reported), the newest last
         self._reported: dict[tuple[str, str, int], tuple[int, int, float]] = {}
 
@@ -41,15 +43,12 @@ class OffsetOutOfRangeReporter:
         deleted = result.status is ReadStatus.OFFSET_TOO_SMALL
         skipped = result.next_offset - asked if deleted else 0
         if deleted:
-            logger.warning(
-                "broker %s: group %r is behind what was deleted on %s:%d: it goes on at %d, not %d, and misses %d",
-                *(self._broker_name, group, topic, queue_id, result.next_offset, asked, skipped),
-            )
+            text = "broker %s: group %r is behind what was deleted on %s:%d: it goes on at %d, not %d, and misses %d"
+            values: tuple[object, ...] = (result.next_offset, asked, skipped)
         else:
-            logger.warning(
-                "broker %s: group %r asked %s:%d for offset %d, which is beyond its end: it goes on at %d",
-                *(self._broker_name, group, topic, queue_id, asked, result.next_offset),
-            )
+            text = "broker %s: group %r asked %s:%d for offset %d, which is beyond its end: it goes on at %d"
+            values = (asked, result.next_offset)
+        self._lines.warning(logger, now, text, self._broker_name, group, topic, queue_id, *values)
         self._emit(
             header,
             result,
@@ -62,11 +61,9 @@ class OffsetOutOfRangeReporter:
         """Note a pull that was answered with an offset behind damaged messages."""
         if self._is_repeated(header, result, now):
             return
-        logger.warning(
-            "broker %s: group %r misses %d of offsets %d to %d of %s:%d, which are damaged or missing",
-            *(self._broker_name, header["group"], damaged, header["offset"], result.next_offset - 1),
-            *(header["topic"], header["queue_id"]),
-        )
+        text = "broker %s: group %r misses %d of offsets %d to %d of %s:%d, which are damaged or missing"
+        offsets, queue = (header["offset"], result.next_offset - 1), (header["topic"], header["queue_id"])
+        self._lines.warning(logger, now, text, self._broker_name, header["group"], damaged, *offsets, *queue)
         self._emit(header, result, cause="", n=damaged, detail="damaged")
 
     def _is_repeated(self, header: Mapping[str, Any], result: ReadResult, now: float) -> bool:

@@ -25,6 +25,7 @@ from broker.store.segments.index import LogKey
 from broker.topics.service import Topics
 from model.errors import RlabError
 from model.limits import MAX_PULL_BYTES
+from model.log_lines import LogLines
 from model.names import SCHEDULE_TOPIC
 from model.record import iter_records
 
@@ -44,6 +45,7 @@ class Delays(Feature):
         self._store = core.store
         self._topics = topics.table
         self._topic_id = self._topics.existing(SCHEDULE_TOPIC).topic_id
+        self._dropped = LogLines()
         low = self._load_low_water()
         self._table = DelayTable(low)
         self._recover(low)
@@ -111,7 +113,8 @@ class Delays(Feature):
         if entry is not None:
             self._store.append(entry.topic_id, queue_id, payload, tag_hash, times_delivered=times_delivered)
         else:
-            logger.warning("a delayed message for topic %r is dropped: the topic was deleted", topic)
+            text = "a delayed message for topic %r is dropped: the topic was deleted"
+            self._dropped.warning(logger, self._core.loop.time(), text, topic)
         mark = self._store.append(self._topic_id, MARKS, msgpack.packb([offset]), 0)
 
         def written(failure: RlabError | None) -> None:

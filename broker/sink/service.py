@@ -33,6 +33,7 @@ from broker.store.segments.index import LogKey
 from broker.topics.service import Topics
 from model.errors import RlabError
 from model.limits import LAST_BATCH_KEPT_S, MAX_PULL_BYTES, ONLY_BATCH_KEPT_S, STAGE_EXPIRY_S
+from model.log_lines import LogLines
 from model.names import STAGE_TOPIC
 from model.record import SINK_FLAG, iter_records
 
@@ -81,6 +82,7 @@ class Sink(Feature):
         self._queue: deque[_Publishing] = deque()
         self._chunk: tuple[int, list[StagedMessage]] | None = None
         self._is_writing = False
+        self._dropped = LogLines()
         self._next_scan = core.loop.time() + _EXPIRY_SCAN_S
         self._retry_at: float | None = None
         self._recover()
@@ -231,7 +233,8 @@ class Sink(Feature):
         for topic, queue_id, tag_hash, payload in messages[first:end]:
             entry = self._topics.get(topic)
             if entry is None:
-                logger.warning("a staged message for topic %r is dropped: the topic was deleted", topic)
+                text = "a staged message for topic %r is dropped: the topic was deleted"
+                self._dropped.warning(logger, self._core.loop.time(), text, topic)
             elif skip.get((entry.topic_id, queue_id)):
                 skip[(entry.topic_id, queue_id)] -= 1
             else:

@@ -25,6 +25,7 @@ from model.decode import message_id_of
 from model.errors import GroupNotExist
 from model.events import EventKind
 from model.limits import CHECKS_AT_ONCE, MAX_SHOWN_TRANSACTIONS, MAX_WAITING_CHECKS
+from model.log_lines import LogLines
 from model.names import GIVEN_UP_TOPIC
 from model.transaction import HalfMessage
 from remoting.command import Command, Reply
@@ -47,6 +48,7 @@ class TransactionChecks(Feature):
         self._groups = groups
         self._transactions = transactions
         self._table = transactions.table
+        self._given_up = LogLines()
         self._forgive_at = 0.0  # when checks count as answered that a producer never answered
 
     def handlers(self) -> Mapping[RequestCode, Handler]:
@@ -134,11 +136,10 @@ class TransactionChecks(Feature):
         for offset, half, why in due:
             message = found.get(offset)
             reason = {Why.CHECKS: f"{half.checks} checks", Why.AGE: "age"}.get(why, "damaged")
-            logger.warning(
-                "broker %s: the transaction at %d of producer group %r is given up (%s); its message %s",
-                *(self._core.name, offset, half.group, reason),
-                f"goes to topic {GIVEN_UP_TOPIC}" if message is not None else "cannot be read",
-            )
+            fate = f"goes to topic {GIVEN_UP_TOPIC}" if message is not None else "cannot be read"
+            text = "broker %s: the transaction at %d of producer group %r is given up (%s); its message %s"
+            values = (self._core.name, offset, half.group, reason, fate)
+            self._given_up.warning(logger, self._core.loop.time(), text, *values)
             if message is None:
                 unread = HalfMessage(half.group, "", -1, 0, -1, half.cause, b"")
                 self._transactions.drop(MarkKind.GIVEN_UP, [(offset, unread)], reason)

@@ -24,6 +24,7 @@ from broker.transactions.table import OpenHalf, TransactionOptions, TransactionT
 from model.errors import InvalidParameter, MessageIllegal, RlabError
 from model.events import EventKind
 from model.limits import MAX_PAYLOAD_BYTES
+from model.log_lines import LogLines
 from model.names import HALF_TOPIC, check_group
 from model.transaction import EndOutcome, HalfMessage, TransactionState
 from remoting.body import rows_of
@@ -58,6 +59,7 @@ class Transactions(Feature):
         self._groups = groups
         self.unanswered: dict[int, int] = {}  # number of a connection -> checks that it has not answered
         self.ended = dict.fromkeys(_EVENTS, 0)  # how many in this run
+        self._dropped = LogLines()
 
     def handlers(self) -> Mapping[RequestCode, Handler]:
         """Request code -> handler."""
@@ -195,7 +197,8 @@ class Transactions(Feature):
         entries = {topic: known(topic) for topic in {half.topic: None for half in committed.values()}}
         lost = [(offset, half) for offset, half in committed.items() if entries[half.topic] is None]
         if lost:
-            logger.warning("%d committed messages are dropped: topic %r was deleted", len(lost), lost[0][1].topic)
+            text = "%d committed messages are dropped: topic %r was deleted"
+            self._dropped.warning(logger, self._core.loop.time(), text, len(lost), lost[0][1].topic)
             self.drop(MarkKind.GIVEN_UP, lost, "topic deleted", client)
         published = [
             _new_tuple(Published, (offset, half, half.topic, entry.topic_id, half.queue_id))

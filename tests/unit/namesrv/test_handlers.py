@@ -9,7 +9,7 @@ import msgpack
 import pytest
 
 from model.errors import InvalidParameter, ServiceNotAvailable, StaleRegistration, TopicNotExist
-from model.limits import NAME_SERVER_STARTING_S
+from model.limits import LINES_AT_ONCE, NAME_SERVER_STARTING_S
 from model.topic_route import READ_WRITE, Perm, TopicRoute
 from namesrv.config import NameServerConfig
 from namesrv.handlers import NameServerHandlers
@@ -205,4 +205,31 @@ def test_comings_and_moves_of_brokers_are_logged(caplog: pytest.LogCaptureFixtur
     assert [record.getMessage() for record in caplog.records if record.name == "namesrv.handlers"] == [
         "broker broker-a id 0 at old:1 registered version 1, 1 routes changed, cause none",
         "broker broker-a id 0 moved from old:1 to new:1: if both run, they need two names",
+    ]
+
+
+def test_a_broker_that_moves_or_comes_and_goes_all_the_time_fills_no_log(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(caller: Caller) -> None:
+        for n in range(3 * LINES_AT_ONCE):
+            await caller.register(broker("broker-a", "orders", address=f"old:{n + 1}"))
+            await caller.register(broker("broker-b", f"topic-{n}", address="b:1", version=n))
+
+    with caplog.at_level("INFO", logger="namesrv.handlers"):
+        asked(scenario)()
+    texts = [record.getMessage() for record in caplog.records]
+    assert sum(" moved from " in text for text in texts) == LINES_AT_ONCE
+    assert sum(" registered version " in text for text in texts) == LINES_AT_ONCE
+
+
+def test_a_broker_that_is_not_known_is_not_said_to_have_unregistered(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(caller: Caller) -> None:
+        header = {"broker_name": "broker-a", "broker_id": 0}
+        await caller.register(broker("broker-a", "orders", address="a:1"))
+        for address in ("b:1", "a:1", "a:1"):
+            await caller.client.request(ADDRESS, RequestCode.UNREGISTER_BROKER, {**header, "address": address})
+
+    with caplog.at_level("INFO", logger="namesrv.handlers"):
+        asked(scenario)()
+    assert [record.getMessage() for record in caplog.records][1:] == [
+        "broker broker-a id 0 at a:1 unregistered, 1 routes changed"
     ]

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from broker.groups import watch
 from model.errors import ClientIdConflict
 from model.events import EventKind
+from model.limits import LINES_AT_ONCE, LINES_S
 from remoting.request_code import RequestCode
 from tests.unit.broker.harness import World, consumer, simulated
 
@@ -163,3 +165,36 @@ async def test_a_process_that_takes_a_client_id_over_within_the_grace_gets_token
             await refused
     assert await other.token_of(0) == taken
     assert await other.commit(1, taken) == []
+
+
+@simulated
+async def test_a_member_that_changes_its_strategy_all_the_time_is_told_of_so_often_in_a_minute(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    await world.start_broker()
+    a, b = world.peer("a"), world.peer("b")
+    await a.heartbeat(consumer(session_timeout_s=300))
+    with caplog.at_level("INFO", logger=watch.__name__):
+        for n in range(3 * LINES_AT_ONCE):
+            await b.heartbeat(consumer(session_timeout_s=300, strategy=f"S{n}"))
+        assert len(caplog.records) == len(world.of_kind(EventKind.GROUP_INCONSISTENT)) == LINES_AT_ONCE
+        await b.heartbeat(consumer(session_timeout_s=300, strategy="LAST"))
+        await world.sleep(LINES_S)
+        await a.heartbeat(consumer(session_timeout_s=300))
+    assert len(caplog.records) == LINES_AT_ONCE + 1
+    assert a.warnings == [f"members of group g disagree: {TEXT.replace('CIRCLE', 'LAST')}"], "as it is now"
+
+
+@simulated
+async def test_processes_that_come_under_one_client_id_in_turns_are_told_of_so_often_in_a_minute(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    await world.start_broker()
+    a, twin = world.peer("a"), world.peer("twin")
+    twin.client_id = a.client_id
+    await a.heartbeat(consumer(), epoch="1")
+    for n in range(3 * LINES_AT_ONCE):
+        with pytest.raises(ClientIdConflict):
+            await twin.heartbeat(consumer(), epoch=f"e{n}")
+    assert sum(record.name == watch.__name__ for record in caplog.records) == LINES_AT_ONCE
+    assert len(world.of_kind(EventKind.CLIENT_ID_CONFLICT)) == LINES_AT_ONCE

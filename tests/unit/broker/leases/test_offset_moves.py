@@ -9,7 +9,7 @@ from broker.leases.offset_moves import REPORTED_AGAIN_S, OffsetOutOfRangeReporte
 from broker.store.read_result import ReadResult, ReadStatus
 from model.event_log import EventLog
 from model.events import Event, EventKind
-from model.limits import MAX_REPORTED_MOVES
+from model.limits import LINES_AT_ONCE, MAX_REPORTED_MOVES
 
 
 def moves() -> tuple[OffsetOutOfRangeReporter, list[Event]]:
@@ -75,3 +75,10 @@ def test_what_was_told_is_bounded_and_the_oldest_is_told_again() -> None:
     assert not events
     told.note(pull(5, queue_id=0), too_small(12), 0.0)
     assert len(events) == 1
+
+
+def test_a_reader_that_asks_for_another_offset_each_time_fills_no_log(caplog: pytest.LogCaptureFixture) -> None:
+    told, events = moves()
+    for offset in range(5 * LINES_AT_ONCE):
+        told.note(pull(500 + offset), ReadResult(ReadStatus.OFFSET_TOO_BIG, b"", 0, 100, 12, 100), 0.0)
+    assert (len(caplog.records), len(events)) == (LINES_AT_ONCE, 5 * LINES_AT_ONCE)

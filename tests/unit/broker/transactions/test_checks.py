@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import pytest
 
+from broker.transactions.table import TransactionOptions
 from model.errors import GroupNotExist
-from model.limits import CHECKS_AT_ONCE, MAX_WAITING_CHECKS
+from model.events import EventKind
+from model.limits import CHECKS_AT_ONCE, LINES_AT_ONCE, MAX_WAITING_CHECKS
 from remoting.request_code import RequestCode
 from tests.unit.broker.harness import Peer, World, simulated, unpacked
 from tests.unit.broker.transactions.test_service import COMMIT, UNKNOWN, end, half
@@ -115,3 +117,17 @@ async def test_operators_see_every_group_its_members_and_its_oldest_transactions
     assert transactions[0][4] == pytest.approx(29, abs=0.1)
     with pytest.raises(GroupNotExist, match="no member and no open transaction"):
         await operator.call(RequestCode.GET_PRODUCER_CONNECTION_LIST, {"group": "unknown"})
+
+
+@simulated
+async def test_transactions_that_are_given_up_together_are_events_and_fill_no_log(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    await world.start_broker(transactions=TransactionOptions(keep_h=0.01))
+    a = world.peer("a")
+    await a.put_topic()
+    await join(a)
+    await half(a, *(f"{n}" for n in range(3 * LINES_AT_ONCE)))
+    await world.sleep(120)
+    assert sum(event.n for event in world.of_kind(EventKind.TRANSACTION_GIVEN_UP)) == 3 * LINES_AT_ONCE
+    assert caplog.text.count("is given up (age)") == LINES_AT_ONCE

@@ -11,6 +11,7 @@ import pytest
 from model import limits
 from model.errors import ConnectionLost, SystemBusy
 from model.limits import (
+    LINES_AT_ONCE,
     MAX_INBOX_BYTES,
     MAX_INBOX_COMMANDS,
     MAX_UNANSWERED_BYTES_OF_ONE,
@@ -148,3 +149,18 @@ async def test_when_all_peers_together_leave_too_much_unread_the_one_that_read_l
     last.transport.unsent_bytes = 1
     last.connection.pause_writing()
     assert [rig.transport.ending for rig in [*rigs, last]] == ["", "aborted", *[""] * (len(rigs) - 1)]
+
+
+def test_garbage_over_connections_that_come_again_and_again_fills_no_log(caplog: pytest.LogCaptureFixture) -> None:
+    service = Service()
+
+    async def main(simulation: Simulation) -> None:
+        async with serve(service.handlers(), ADDRESS, on_closed=service.closed):
+            for _ in range(3 * LINES_AT_ONCE):
+                client = RemotingClient()
+                connection = await client.connect(ADDRESS)
+                connection.send_frame(b"GET / HTTP/1.1\r\n\r\n")
+                await connection.wait_closed()
+
+    run_simulation(main)
+    assert caplog.text.count("closing the connection of") == LINES_AT_ONCE
