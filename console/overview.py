@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import anyio
 
 from client.admin.admin import Admin
 from client.admin.records import BrokerInfo, TopicInfo
-from model.errors import RlabError
+from model.errors import RlabError, TopicNotExist
 from model.names import TRACE_TOPIC, is_system_topic
 
 
@@ -22,17 +23,9 @@ async def overview(admin: Admin, trace_problem: str) -> dict[str, Any]:
     registered: dict[str, str] = {}
     groups: list[dict[str, Any]] = []
 
-    async def ask(name: str) -> None:
-        try:
-            infos[name] = await admin.broker_info(name)
-        except RlabError as error:
-            infos[name] = error
-
     try:
         registered = {each.broker_name: each.master or "" for each in await admin.brokers()}
-        async with anyio.create_task_group() as tasks:
-            for name in registered:
-                tasks.start_soon(ask, name)
+        infos = await _infos(admin, registered)
         groups = [
             {"group": each.group, "members": each.members, "brokers": list(each.brokers)}
             for each in await admin.groups()
@@ -88,25 +81,49 @@ def _topics(brokers: list[BrokerInfo]) -> list[dict[str, Any]]:
 
 
 async def topic_document(admin: Admin, topic: str) -> dict[str, Any]:
-    """The queues of a topic on every broker that has it.
+    """The queues of a topic on every broker that has it; `problems` names the brokers that could not be asked.
 
     Raises:
-        RlabError: the cluster does not answer.
+        TopicNotExist: no broker has it.
+        RlabError: no name server answers, or no broker.
 
     Cancellation: harmless.
     """
-    queues: list[dict[str, Any]] = []
-    for broker in await admin.brokers():
-        info = (await admin.broker_info(broker.broker_name)).topic(topic)
-        for queue_id, each in enumerate(() if info is None else info.ranges):
-            queues.append(
-                {
-                    "queue": f"{broker.broker_name}:{queue_id}",
-                    "min": each.min_offset,
-                    "max": each.max_offset,
-                    "damaged": each.damaged,
-                    "read": info is not None and queue_id < info.config.read_queue_nums,
-                    "write": info is not None and queue_id < info.config.write_queue_nums,
-                }
-            )
-    return {"topic": topic, "queues": queues}
+    infos = await _infos(admin, [broker.broker_name for broker in await admin.brokers()])
+    errors = [info for info in infos.values() if isinstance(info, RlabError)]
+    if errors and len(errors) == len(infos):
+        raise errors[0]
+    parts = {name: info.topic(topic) for name, info in sorted(infos.items()) if isinstance(info, BrokerInfo)}
+    queues = [
+        {
+            "queue": f"{name}:{queue_id}",
+            "min": each.min_offset,
+            "max": each.max_offset,
+            "damaged": each.damaged,
+            "read": queue_id < part.config.read_queue_nums,
+            "write": queue_id < part.config.write_queue_nums,
+        }
+        for name, part in parts.items()
+        if part is not None
+        for queue_id, each in enumerate(part.ranges)
+    ]
+    if not queues and not errors:
+        raise TopicNotExist(f"no broker has topic {topic!r}")
+    problems = [f"broker {name}: {info}" for name, info in sorted(infos.items()) if isinstance(info, RlabError)]
+    return {"topic": topic, "queues": queues, "problems": problems}
+
+
+async def _infos(admin: Admin, names: Iterable[str]) -> dict[str, BrokerInfo | RlabError]:
+    """The state of each broker of these names, or why there is none; all are asked at the same time."""
+    infos: dict[str, BrokerInfo | RlabError] = {}
+
+    async def ask(name: str) -> None:
+        try:
+            infos[name] = await admin.broker_info(name)
+        except RlabError as error:
+            infos[name] = error
+
+    async with anyio.create_task_group() as tasks:
+        for name in names:
+            tasks.start_soon(ask, name)
+    return infos

@@ -28,7 +28,7 @@ from console.watcher import Subject, Watcher, to_json, watching
 from figures.why.moves import QueueMove
 from figures.why.words import move_text, stage_text
 from metrics.http import serve_http
-from model.errors import ConfigError, InvalidParameter, NetworkError, RlabError
+from model.errors import ConfigError, GroupNotExist, InvalidParameter, NetworkError, RlabError, TopicNotExist
 from model.limits import MAX_CONSOLE_BODY_BYTES, MAX_CONSOLE_STREAMS
 from model.response_code import ResponseCode
 from pictures.assets import static_folder
@@ -150,6 +150,8 @@ class _Console:
             response = _answer({"error": error.reason}, status=error.status)
         except (InvalidParameter, ConfigError) as error:
             response = _answer({"error": str(error)}, status=400)
+        except (TopicNotExist, GroupNotExist) as error:
+            response = _answer({"error": str(error)}, status=404)
         except NetworkError as error:
             response = _answer({"error": str(error)}, status=502)
         except RlabError as error:

@@ -63,8 +63,9 @@ export function topicView(view, name) {
   showFields();
   getJson(`/api/topics/${encodeURIComponent(name)}`)
     .then((told) => {
+      const problems = told.problems.map((problem) => h("p", { class: "problem" }, problem));
       if (!told.queues.length) {
-        fill(queues, h("p", { class: "problem" }, "No broker has this topic."));
+        fill(queues, problems, h("p", { class: "problem" }, "No other broker has this topic."));
         return;
       }
       const full = told.queues.find((each) => each.max > each.min) || told.queues[0];
@@ -72,6 +73,7 @@ export function topicView(view, name) {
       fill(inputs.queue, told.queues.map((each) => h("option", { value: each.queue, selected: each.queue === first }, each.queue)));
       fill(
         queues,
+        problems,
         table(
           ["queue", ">oldest offset", ">next offset", ">messages", "state"],
           told.queues.map((each) => [each.queue, number(each.min), number(each.max), number(each.max - each.min), [each.read ? "" : "not read. ", each.write ? "" : "not written. ", each.damaged ? `${number(each.damaged)} damaged` : ""].join("")]),

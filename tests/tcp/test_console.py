@@ -287,6 +287,8 @@ def test_every_view_has_an_address_and_nothing_else_is_served(tmp_path: Path) ->
                 "/other",
             ):
                 assert (await browser.get(path))[0] == 404
+            status, text, _ = await browser.get("/api/topics/nothing")
+            assert (status, json.loads(text)) == (404, {"error": "no broker has topic 'nothing'"})
             assert (await browser.get("/api/groups/no%20group"))[0] in (200, 400)
 
     uvloop.run(main())

@@ -79,7 +79,6 @@ COVERED_ELSEWHERE: dict[str, str] = {
     "cli/servers/bed_consumer.py": "a process of its own: tests/tcp/test_console.py",
     "console/changes.py": "it asks a cluster: tests/tcp/test_console.py",
     "console/lookup.py": "it asks a cluster: tests/tcp/test_console.py",
-    "console/overview.py": "it asks a cluster: tests/tcp/test_console.py",
     "console/server.py": "it needs a cluster: tests/tcp/test_console.py",
     "console/testbed.py": "a protocol",
     "console/watcher.py": "it needs a cluster: tests/tcp/test_console.py",

@@ -1,0 +1,50 @@
+"""What pages are told of topics while brokers are away; the rest of these documents is in tests/tcp/test_console.py."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from client.admin.admin import Admin
+from console.overview import topic_document
+from model.errors import NetworkError, TopicNotExist
+from simulation.cluster.cluster import SimulatedCluster
+from tests.simulation.conftest import Simulate
+
+
+async def document(cluster: SimulatedCluster, topic: str, *silent: str) -> dict[str, Any]:
+    """The document while these brokers are silent, although name servers know them."""
+    with cluster.simulation.on_host("operator"):
+        async with Admin(cluster.addresses) as admin:
+            if not silent:
+                return await topic_document(admin, topic)
+            with cluster.simulation.network.partition("operator", list(silent)):
+                return await topic_document(admin, topic)
+
+
+def test_a_topic_that_no_broker_has_is_an_error_and_not_an_empty_table(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        with pytest.raises(TopicNotExist, match="no broker has topic 'nothing'"):
+            await document(cluster, "nothing")
+
+    simulate(scenario)
+
+
+def test_a_broker_that_is_silent_hides_its_own_queues_alone_and_is_named(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=2)
+        whole = await document(cluster, "t")
+        assert [each["queue"] for each in whole["queues"]] == ["broker-a:0", "broker-a:1", "broker-b:0", "broker-b:1"]
+        assert whole["problems"] == []
+        part = await document(cluster, "t", "broker-a")
+        assert part["queues"] == whole["queues"][2:]
+        [problem] = part["problems"]
+        assert problem.startswith("broker broker-a: ")
+        # Nobody knows whether the silent one has it.
+        elsewhere = await document(cluster, "nothing", "broker-a")
+        assert (elsewhere["queues"], elsewhere["problems"]) == ([], part["problems"])
+        with pytest.raises(NetworkError):
+            await document(cluster, "t", "broker-a", "broker-b")
+
+    simulate(scenario)
