@@ -155,6 +155,10 @@ MAX_MEMBERS_PER_GROUP = 10_000
 MAX_SUBSCRIPTIONS_PER_MEMBER = 1_024
 MAX_EXPRESSION_CHARS = 4_096
 """Tag expression of a subscription: brokers keep it for each member. Hundreds of tags."""
+MAX_SUBSCRIPTION_BYTES = 256 * 1024 * 1024
+"""Subscriptions of all members of a broker, in its memory: about a million."""
+MAX_LISTED_TOPIC_BYTES = 8 * 1024 * 1024
+"""Names of topics in the member list of one group, where members with the same topics share them."""
 MAX_GROUPS_OF_CLIENT = 1_024
 """Consumer groups in one heartbeat, producer groups, and those that check transactions."""
 MAX_ASSIGNED_QUEUES = 100_000
@@ -463,6 +467,7 @@ MAX_SIM_FINDINGS = 20
 assert MAX_FRAME_BYTES <= MAX_FRAMES_UNDER_WAY_BYTES_OF_ONE <= MAX_FRAMES_UNDER_WAY_BYTES, "a largest frame fits"
 assert (MAX_CLIENT_RUN + 1) * RUN_SEQS < 2**53, "a float holds every number of an event"
 assert MAX_BODY_BYTES * 2 < MAX_FRAME_BYTES, "a body with its header must fit a frame"
+assert MAX_LISTED_TOPIC_BYTES + MAX_MEMBERS_PER_GROUP * (MAX_NAME_CHARS + 8) < MAX_FRAME_BYTES, "a list fits a frame"
 assert WRITE_LOW_WATER_BYTES < WRITE_HIGH_WATER_BYTES < MAX_UNSENT_BYTES
 assert MAX_FRAME_BYTES < MAX_UNSENT_BYTES, "one largest answer must not cut its own peer off"
 assert MAX_UNSENT_BYTES < MAX_UNREAD_BYTES, "one peer alone must not fill the sum"

@@ -17,7 +17,7 @@ from broker.groups.members import Client, Groups
 from broker.groups.settings import SettingsOfGroups
 from broker.groups.table import HeartbeatOutcome
 from broker.topics.service import Topics
-from model.errors import GroupNotExist, IllegalOperation
+from model.errors import GroupNotExist, IllegalOperation, RlabError
 from model.events import EventKind
 from model.heartbeat import ConsumerData, HeartbeatData
 from model.names import check_group, retry_topic
@@ -73,6 +73,9 @@ class GroupHandlers(Feature):
                 outcome = self._take(heartbeat, data, connection, now)
                 groups[data.group] = (outcome.group.version, outcome.group.created_ms, outcome.joined)
                 warnings += known.watch.warnings(outcome.group, outcome.member)
+        except RlabError:
+            known.forget_heartbeat(connection)  # it may be as long as a frame, and no member has it
+            raise
         finally:
             # Also when one of its groups was refused: the members of those before it have to be notified.
             known.notify_members(now)

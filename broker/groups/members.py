@@ -116,6 +116,11 @@ class Groups(Feature):
             for group in client.checkers:
                 self._core.features.producer_came(group)
 
+    def forget_heartbeat(self, connection: Connection) -> None:
+        """Keep nothing of a heartbeat but who sent it: it was refused, so it may not come as a fingerprint alone."""
+        number = connection.number
+        self.clients[number] = self.clients[number]._replace(heartbeat=None, fingerprint=None)
+
     def _forget_checkers(self, number: int, groups: tuple[str, ...]) -> None:
         for group in groups:
             numbers = self.checkers.get(group, {})

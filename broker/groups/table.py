@@ -26,6 +26,7 @@ from enum import StrEnum
 
 from broker.groups.group import NEVER, RESTORED, ConsumerGroupInfo, Member, update_subscription
 from broker.groups.notifications import Notifications
+from broker.groups.room import SubscriptionRoom
 from model.errors import ClientIdConflict, GroupNotExist, SystemBusy
 from model.heartbeat import ConsumerData, MessageModel
 from model.limits import LEASE_CLOSE_GRACE_S, MAX_GROUPS, MAX_MEMBERS_PER_GROUP, NOTIFY_WINDOW_S
@@ -78,6 +79,7 @@ class GroupTable:
         # connection -> (group, key) of the members that use it, so that its end does not scan every group.
         self._by_connection: dict[int, dict[tuple[str, str], None]] = {}
         self._notifications = Notifications(notify_window_s)
+        self._room = SubscriptionRoom()
         self._quirks = quirks
         self._close_grace_s = close_grace_s
         self._earliest_expiry = NEVER
@@ -173,7 +175,7 @@ class GroupTable:
         subscriptions = {s.topic: s for s in data.subscriptions}
         info = self._groups[data.group]
         info.members[client_id] = Member(client_id, RESTORED, data, subscriptions, expires_at, epoch=epoch)
-        info.settings.add(data)
+        self._room.add(info, data)
         self._earliest_expiry = min(self._earliest_expiry, expires_at)
 
     def heartbeat(
@@ -192,21 +194,20 @@ class GroupTable:
         Before it, the caller looks for a `conflicting_member` and calls `evict_previous_process`.
 
         Raises:
-            SystemBusy: too many groups, or too many members in this one; nothing has changed.
+            SystemBusy: too many groups, members of this one, or subscriptions; nothing has changed.
         """
-        info = self._groups.get(data.group)
-        if info is None:
-            if len(self._groups) >= MAX_GROUPS:
-                raise SystemBusy(f"this broker has {MAX_GROUPS} groups already")
-            info = self._groups[data.group] = self._new_group(data.group, now_ms, now_ms)
+        info = self._groups.get(data.group) or self._new_group(data.group, now_ms, now_ms)
+        if data.group not in self._groups and len(self._groups) >= MAX_GROUPS:
+            raise SystemBusy(f"this broker has {MAX_GROUPS} groups already")
         key = self._key(info, client_id, connection)
         old_data = info.members[key].data if key in info.members else None
+        self._room.check(info, old_data, data)
         member, joined = self._update_channel(info, key, client_id, data, connection, now)
         data_changed, member.epoch = old_data != data or member.epoch != epoch, epoch
         if old_data != data:
             if old_data is not None:
-                info.settings.remove(old_data)
-            info.settings.add(data)
+                self._room.remove(info, old_data)
+            self._room.add(info, data)
         topics_changed, expression_changed = update_subscription(member, data)
         if Quirk.GROUP_WIDE_SUBSCRIPTION in self._quirks:
             topics = tuple(sorted(subscription.topic for subscription in data.subscriptions))
@@ -231,9 +232,10 @@ class GroupTable:
         member = info.members.get(key)
         joined = member is None
         if member is None:
-            info.note_join(now)
             if len(info.members) >= MAX_MEMBERS_PER_GROUP:
                 raise SystemBusy(f"group {info.group!r} has {MAX_MEMBERS_PER_GROUP} members already")
+            info.note_join(now)
+            self._groups[info.group] = info  # now that nothing can refuse its first member
             member = info.members[key] = Member(client_id, connection, data, {}, expires_at)
         else:
             if member.connection != connection:
@@ -341,7 +343,7 @@ class GroupTable:
         if info is None or member is None:
             return None
         self._forget_connection(member.connection, group, key)
-        info.settings.remove(member.data)
+        self._room.remove(info, member.data)
         silent = reason is LeaveReason.EXPIRY and Quirk.SILENT_EXPIRY in self._quirks
         self.changed(info, cause, now, member.client_id, notify=not silent)
         return Leave(group=info, member=member, reason=reason)
