@@ -24,7 +24,7 @@ from client.instance.member import ClientLife, Resident, ServiceState
 from client.instance.registry import acquire_instance, release_instance
 from client.options import check_option_names
 from client.produce.batcher import SendBatcher
-from client.produce.queue_picker import QueuePicker, other_brokers, select_by_key
+from client.produce.queue_picker import ELSEWHERE, QueuePicker, other_brokers, select_by_key
 from model.errors import (
     ConfigError,
     ConnectFailed,
@@ -40,7 +40,6 @@ from model.limits import DEFAULT_TOPIC_QUEUES, MAX_BATCH_MESSAGES, MAX_FRAME_BYT
 from model.message import Message, SendResult, check_message, encode_payload, tag_hash
 from model.message_queue import MessageQueue
 from model.names import TEMPLATE_TOPIC, check_group, check_topic
-from model.response_code import ResponseCode
 from remoting.client import raise_for_code
 from remoting.connection import Connection
 from remoting.request_code import RequestCode
@@ -48,17 +47,6 @@ from remoting.request_code import RequestCode
 _SEND = int(RequestCode.SEND_MESSAGE)
 _SLOW_S = 0.55
 """A broker with latencies below it is not avoided (`client/produce/queue_picker.py`), so they are not recorded."""
-
-# RocketMQ: DefaultMQProducer.retryResponseCodes. Another broker may have the topic, or be able to write.
-_ELSEWHERE = frozenset(
-    {
-        ResponseCode.TOPIC_NOT_EXIST,
-        ResponseCode.NO_PERMISSION,
-        ResponseCode.INVALID_PARAMETER,
-        ResponseCode.STORAGE_FULL,
-    }
-)
-
 
 _new_tuple = tuple.__new__
 """The constructor of a named tuple is Python code; this makes the same in a third of the time."""
@@ -221,13 +209,13 @@ class Producer(ClientLife, Resident):
                 else:
                     offset = await self._send_later(connection, chosen, payload, hashed, delay_ms, until - now)
             except RlabError as error:
-                self._picker.record(chosen.broker_name, 0.0, self._time(), failed=True)
+                self._picker.record_failure(chosen, error, self._time())
                 doubt = doubt if error.definite else error
                 others = queues if several else ()
                 if attempt >= self._attempts or not await self._may_go_on(error, chosen, others, deadline):
                     raise self._noted(doubt or error, self._time(), deadline) from None
                 now, attempt, avoid = self._time(), attempt + 1, chosen.broker_name
-                if error.code in _ELSEWHERE:
+                if error.code in ELSEWHERE:
                     queues = await self._look_again(topic, queues)
             else:
                 if (latency_s := self._time() - now) >= self._noted_from_s:
@@ -381,7 +369,7 @@ class Producer(ClientLife, Resident):
 
         It does not wait if the attempt can go to another broker of `others`. Cancellation: harmless.
         """
-        if not (error.retryable or isinstance(error, RequestTimeout) or error.code in _ELSEWHERE):
+        if not (error.retryable or isinstance(error, RequestTimeout) or error.code in ELSEWHERE):
             return False
         elsewhere = other_brokers(others, failed.broker_name)
         wait_s = 0.0 if elsewhere else self._running().busy_wait_s(failed.broker_name, error)

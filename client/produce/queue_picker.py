@@ -7,6 +7,10 @@ the last try failed on; and, with `avoid_slow_brokers`, around brokers that answ
                                                       5 s         -> 10 s      0.55 s -> 2 s
     a failed send         counts as 10 s              3 s         ->  6 s      less   -> not at all
 
+A refusal that is about one topic (no permission, no such topic or queue) has the broker avoided for that topic alone:
+the broker is well, and other topics on it must not lose half of their brokers by it. One that is about the message has
+nothing avoided.
+
 Invariant: a queue is always picked. Avoiding is a preference, in this order: a broker that is neither avoided nor the
 one that just failed; one that is avoided for being slow, but answered; any but the one that just failed; any.
 
@@ -23,7 +27,9 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 from zlib import crc32
 
+from model.errors import NetworkError, NotAuthenticated, RlabError, ServerError
 from model.message_queue import MessageQueue
+from model.response_code import ResponseCode
 
 if TYPE_CHECKING:
     from random import Random
@@ -32,6 +38,16 @@ PENALTIES_S = ((15.0, 30.0), (5.0, 10.0), (3.0, 6.0), (1.8, 5.0), (0.55, 2.0))
 """(latency from which, seconds avoided), slowest first."""
 FAILURE_LATENCY_S = 10.0
 """The latency that a failed send counts as."""
+
+ELSEWHERE = frozenset(
+    {
+        ResponseCode.TOPIC_NOT_EXIST,
+        ResponseCode.NO_PERMISSION,
+        ResponseCode.INVALID_PARAMETER,
+        ResponseCode.STORAGE_FULL,
+    }
+)
+"""Refusals after which another broker may have the topic, or be able to write. RocketMQ: retryResponseCodes."""
 
 _MAX_START = 1 << 31
 
@@ -44,6 +60,10 @@ class _Penalty:
     failed: bool
 
 
+_Penalties = dict[str, _Penalty]
+"""By the name of the broker."""
+
+
 class QueuePicker:
     """Picks queues for one producer. Times are monotonic seconds."""
 
@@ -52,7 +72,8 @@ class QueuePicker:
         self._random = random
         self._avoid_slow_brokers = avoid_slow_brokers
         self._positions: dict[str, int] = {}
-        self._penalties: dict[str, _Penalty] = {}
+        self._penalties: _Penalties = {}
+        self._of_topics: dict[str, _Penalties] = {}  # of one topic each; empty ones are dropped
 
     def pick(
         self, topic: str, queues: Sequence[MessageQueue], *, avoid_broker: str | None = None, now: float
@@ -64,37 +85,42 @@ class QueuePicker:
         position = self._positions.get(topic)
         if position is None:
             position = self._random.randrange(_MAX_START)
-        if avoid_broker is None and not self._penalties:
+        if avoid_broker is None and not self._penalties and topic not in self._of_topics:
             self._positions[topic] = position + 1
             return queues[position % len(queues)]
         if avoid_broker is not None and self._avoid_slow_brokers:
             # Retries of all producers come at the same moment, when a broker fails. Without a fresh position those
             # that started together would all go on to the same next broker.
             position = self._random.randrange(_MAX_START)
-        position = self._preferred(queues, position, avoid_broker, now)
+        position = self._preferred(topic, queues, position, avoid_broker, now)
         self._positions[topic] = position + 1
         return queues[position % len(queues)]
 
     def record(self, broker_name: str, latency_s: float, now: float, failed: bool = False) -> None:
         """Learn from the latency of a send, in seconds; that of a failed one does not matter."""
-        if not self._avoid_slow_brokers:
-            return
-        running = self._penalties.get(broker_name)
-        if running is None and not failed and latency_s < PENALTIES_S[-1][0]:
-            return
-        counted_s = FAILURE_LATENCY_S if failed else latency_s
-        until = now + next((penalty_s for from_s, penalty_s in PENALTIES_S if counted_s >= from_s), 0.0)
-        # A shorter penalty never shortens a running one: one quick answer does not make a slow broker fast.
-        self._penalties[broker_name] = _Penalty(max(until, running.until) if running else until, failed)
+        if self._avoid_slow_brokers and (failed or latency_s >= PENALTIES_S[-1][0] or broker_name in self._penalties):
+            _punish(self._penalties, broker_name, FAILURE_LATENCY_S if failed else latency_s, now, failed)
 
-    def _preferred(self, queues: Sequence[MessageQueue], position: int, avoid_broker: str | None, now: float) -> int:
+    def record_failure(self, queue: MessageQueue, error: RlabError, now: float) -> None:
+        """Learn from a send that failed, as far as the broker or its part of the topic is to blame."""
+        if isinstance(error, NetworkError | ServerError | NotAuthenticated):
+            self.record(queue.broker_name, 0.0, now, failed=True)
+        elif error.code in ELSEWHERE and self._avoid_slow_brokers:
+            _punish(self._of_topics.setdefault(queue.topic, {}), queue.broker_name, FAILURE_LATENCY_S, now, failed=True)
+
+    def _preferred(
+        self, topic: str, queues: Sequence[MessageQueue], position: int, avoid_broker: str | None, now: float
+    ) -> int:
         """The first position from `position` on that satisfies the strictest preference that any satisfies."""
-        for broker_name in [name for name, penalty in self._penalties.items() if penalty.until <= now]:
-            del self._penalties[broker_name]
-        penalties = self._penalties
+        of_all, of_topic = self._penalties, self._of_topics.get(topic, {})
+        _end_penalties(of_all, now)
+        _end_penalties(of_topic, now)
+        if not of_topic:
+            self._of_topics.pop(topic, None)
+        failed = {name for table in (of_all, of_topic) for name, penalty in table.items() if penalty.failed}
         preferences: tuple[Callable[[str], bool], ...] = (
-            lambda name: name != avoid_broker and name not in penalties,
-            lambda name: name != avoid_broker and not (name in penalties and penalties[name].failed),
+            lambda name: name != avoid_broker and name not in of_all and name not in of_topic,
+            lambda name: name != avoid_broker and name not in failed,
             lambda name: name != avoid_broker,
         )
         start = position % len(queues)
@@ -104,6 +130,18 @@ class QueuePicker:
                 if accepts(name):
                     return position + offset
         return position
+
+
+def _punish(penalties: _Penalties, broker_name: str, latency_s: float, now: float, failed: bool) -> None:
+    running = penalties.get(broker_name)
+    until = now + next((penalty_s for from_s, penalty_s in PENALTIES_S if latency_s >= from_s), 0.0)
+    # A shorter penalty never shortens a running one: one quick answer does not make a slow broker fast.
+    penalties[broker_name] = _Penalty(max(until, running.until) if running else until, failed)
+
+
+def _end_penalties(penalties: _Penalties, now: float) -> None:
+    for broker_name in [name for name, penalty in penalties.items() if penalty.until <= now]:
+        del penalties[broker_name]
 
 
 def other_brokers(queues: Sequence[MessageQueue], *names: str) -> bool:

@@ -174,7 +174,7 @@ class TransactionProducer(Producer, CheckingProducer):
                         connection, (topic, chosen.queue_id, tag, transaction.check_after_ms, payload), deadline
                     )
                 except RlabError as error:
-                    self._picker.record(chosen.broker_name, 0.0, self._time(), failed=True)
+                    self._picker.record_failure(chosen, error, self._time())
                     others = queues if transaction.queue is None and transaction.key is None else ()
                     is_last = attempt >= self._attempts or not _was_not_stored(error)
                     if is_last or not await self._may_go_on(error, chosen, others, deadline):

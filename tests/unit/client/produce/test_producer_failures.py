@@ -84,6 +84,20 @@ def test_a_broker_that_may_not_be_written_any_more_is_asked_once_and_then_the_ro
     simulate(scenario)
 
 
+def test_a_topic_that_a_broker_refuses_takes_no_other_topic_from_it(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("other")
+        await cluster.create_topic("t")
+        producer = await cluster.start_producer()
+        await producer.send("t", b"first")
+        await cluster.create_topic("t", perm=Perm.READ, brokers=["broker-a"])
+        await producer.send_many("t", 4)
+        names = [(await producer.send("other", b"x%d" % number)).queue.broker_name for number in range(16)]
+        assert set(names) == {"broker-a", "broker-b"}
+
+    simulate(scenario)
+
+
 @pytest.mark.parametrize("how", ["key", "queue"])
 def test_a_send_that_chose_its_queue_is_tried_only_there(simulate: Simulate, how: str) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:

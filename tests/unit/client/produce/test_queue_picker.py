@@ -9,6 +9,18 @@ from typing import Any
 import pytest
 
 from client.produce.queue_picker import QueuePicker, other_brokers, select_by_key
+from model.errors import (
+    ConnectFailed,
+    InvalidParameter,
+    MessageIllegal,
+    NoPermission,
+    NotAuthenticated,
+    RequestTimeout,
+    RlabError,
+    StorageFull,
+    SystemBusy,
+    TopicNotExist,
+)
 from model.message_queue import MessageQueue
 
 QUEUES = [MessageQueue("t", broker, queue_id) for broker in "abc" for queue_id in range(2)]
@@ -138,10 +150,36 @@ def test_a_penalty_of_a_broker_without_queues_does_not_matter() -> None:
     assert brokers_picked(queue_picker, 0.0) == {"a": 4, "b": 4, "c": 4}
 
 
+@pytest.mark.parametrize("error", [NoPermission, TopicNotExist, InvalidParameter])
+def test_a_refusal_of_one_topic_has_the_broker_avoided_for_that_topic_alone(error: type[RlabError]) -> None:
+    queue_picker = picker()
+    queue_picker.record_failure(MessageQueue(TOPIC, "b", 0), error(""), 0.0)
+    others = [MessageQueue("other", queue.broker_name, queue.queue_id) for queue in QUEUES]
+    picks = Counter(queue_picker.pick("other", others, now=1.0).broker_name for _ in range(12))
+    assert picks == {"a": 4, "b": 4, "c": 4}
+    assert "b" not in brokers_picked(queue_picker, 9.9)
+    assert brokers_picked(queue_picker, 10.0) == {"a": 4, "b": 4, "c": 4}
+
+
+def test_a_refusal_of_one_message_has_nothing_avoided() -> None:
+    queue_picker = picker()
+    queue_picker.record_failure(MessageQueue(TOPIC, "b", 0), MessageIllegal(""), 0.0)
+    assert brokers_picked(queue_picker, 0.0) == {"a": 4, "b": 4, "c": 4}
+
+
+@pytest.mark.parametrize("error", [ConnectFailed, RequestTimeout, SystemBusy, StorageFull, NotAuthenticated])
+def test_a_failure_of_the_broker_itself_has_it_avoided_for_every_topic(error: type[RlabError]) -> None:
+    queue_picker = picker()
+    queue_picker.record_failure(MessageQueue("other", "b", 0), error(""), 0.0)
+    assert "b" not in brokers_picked(queue_picker, 9.9)
+    assert "b" in brokers_picked(queue_picker, 10.0)
+
+
 def test_with_avoidance_off_records_have_no_effect() -> None:
     queue_picker = picker(avoid_slow_brokers=False)
     queue_picker.record("b", 20.0, now=0.0)
     queue_picker.record("b", 20.0, now=0.0, failed=True)
+    queue_picker.record_failure(QUEUES[-1], NoPermission(""), 0.0)
     assert brokers_picked(queue_picker, 0.0) == {"a": 4, "b": 4, "c": 4}
 
 
