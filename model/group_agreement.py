@@ -119,9 +119,15 @@ class SettingsTally:
     def __init__(self) -> None:
         self._counts: dict[str, dict[str, int]] = {}
         self._split: dict[str, None] = {}
+        self._answer: tuple[tuple[str, tuple[str, ...]], ...] | None = ()  # of `split`; None if it is another one now
+
+    def has(self, what: str, value: str) -> bool:
+        """Return whether any member has a value of a setting."""
+        return value in self._counts.get(what, ())
 
     def add(self, data: ConsumerData) -> None:
         """Count the settings of a new member, or the new settings of one."""
+        self._answer = None
         for what, value in settings_of(data).items():
             counts = self._counts.setdefault(what, {})
             counts[value] = counts.get(value, 0) + 1
@@ -130,6 +136,7 @@ class SettingsTally:
 
     def remove(self, data: ConsumerData) -> None:
         """Undo `add`, with the same data."""
+        self._answer = None
         for what, value in settings_of(data).items():
             counts = self._counts[what]
             counts[value] -= 1
@@ -142,7 +149,9 @@ class SettingsTally:
 
     def split(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
         """Return each setting that differs, with all of its values; sorted."""
-        return tuple((what, tuple(sorted(self._counts[what]))) for what in sorted(self._split))
+        if self._answer is None:
+            self._answer = tuple((what, tuple(sorted(self._counts[what]))) for what in sorted(self._split))
+        return self._answer
 
 
 def _some(names: list[str], shown: int) -> str:

@@ -70,6 +70,7 @@ class ConsumerGroupInfo:
     quiet_until: float = 0.0  # end of the current window, in which no second notification goes out
     # What the members say that all have to say the same of.
     settings: SettingsTally = field(default_factory=SettingsTally)
+    leaseless: int = 0  # members that ask for no leases, as clients of RocketMQ
     # Topics -> how many members want just these, and the bytes of all these names; see `broker/groups/room.py`.
     topic_sets: dict[tuple[str, ...], int] = field(default_factory=dict)
     listed_bytes: int = 0

@@ -53,8 +53,7 @@ class Notifications:
         info.owed_joins_only = info.owed_joins_only and joined
         if not joined:
             info.growth, info.longest_gap_s = 0, 0.0
-        has_stock = any(member.data.leaseless for member in info.members.values())
-        earliest = max(now + STOCK_SETTLE_S if has_stock else now, info.quiet_until)
+        earliest = max(now + STOCK_SETTLE_S if info.leaseless else now, info.quiet_until)
         if info.notify_at <= now or not (info.owed_joins_only and info.is_growing):
             info.notify_at = min(info.notify_at, earliest)
         else:

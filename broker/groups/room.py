@@ -56,6 +56,7 @@ class SubscriptionRoom:
         if topics not in info.topic_sets:
             info.listed_bytes += _listed(topics)
         info.topic_sets[topics] = info.topic_sets.get(topics, 0) + 1
+        info.leaseless += data.leaseless
         info.settings.add(data)
 
     def remove(self, info: ConsumerGroupInfo, data: ConsumerData) -> None:
@@ -66,6 +67,7 @@ class SubscriptionRoom:
         if not info.topic_sets[topics]:
             del info.topic_sets[topics]
             info.listed_bytes -= _listed(topics)
+        info.leaseless -= data.leaseless
         info.settings.remove(data)
 
 

@@ -28,6 +28,7 @@ from broker.groups.group import NEVER, RESTORED, ConsumerGroupInfo, Member, upda
 from broker.groups.notifications import Notifications
 from broker.groups.room import SubscriptionRoom
 from model.errors import ClientIdConflict, GroupNotExist, SystemBusy
+from model.group_agreement import MODEL
 from model.heartbeat import ConsumerData, MessageModel
 from model.limits import LEASE_CLOSE_GRACE_S, MAX_GROUPS, MAX_MEMBERS_PER_GROUP, NOTIFY_WINDOW_S
 from model.quirks import Quirk
@@ -379,7 +380,7 @@ class GroupTable:
         info.cause, info.changed_at = cause, now
         info.changes.append((info.version, client_id))
         # A broadcasting member reads every queue, so changes of other members do not concern it.
-        if not any(member.data.model is MessageModel.CLUSTERING for member in info.members.values()):
+        if not info.settings.has(MODEL, MessageModel.CLUSTERING.value):
             self._notifications.forget(info)
         elif notify:
             self._notifications.owe(info, now, joined)

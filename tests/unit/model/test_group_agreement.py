@@ -114,6 +114,8 @@ def test_the_tally_splits_where_the_members_disagree(steps: list[tuple[str, Cons
             (each.what, tuple(sorted(side.value for side in each.sides))) for each in disagreements(members)
         )
         assert tally.split() == expected
+        for model in MessageModel:
+            assert tally.has("model", model.value) == any(each.model is model for each in members.values())
     for left in members.values():
         tally.remove(left)
     assert (tally.split(), tally._counts) == ((), {})

@@ -8,7 +8,7 @@ from broker.groups.group import RESTORED, ConsumerGroupInfo
 from broker.groups.table import GroupTable, HeartbeatOutcome, LeaveReason
 from model.errors import GroupNotExist, SystemBusy
 from model.heartbeat import ConsumerData, MessageModel
-from model.limits import LEASE_CLOSE_GRACE_S
+from model.limits import LEASE_CLOSE_GRACE_S, STOCK_SETTLE_S
 from model.quirks import Quirk
 from model.subscription import SubscriptionData
 from tests.unit.broker.harness import consumer
@@ -346,3 +346,14 @@ def test_a_member_is_found_by_group_and_client_id() -> None:
 def test_an_empty_table_waits_for_nothing() -> None:
     table = GroupTable()
     assert (table.next_deadline(), table.expire(1e9, cause=""), told(table, 1e9)) == (None, [], [])
+
+
+def test_a_group_waits_for_all_brokers_as_long_as_a_client_of_rocketmq_is_in_it() -> None:
+    table = settled("A")
+    beat(table, "stock", consumer(leaseless=True), now=10.0)
+    assert told(table, 10.0) == []
+    assert told(table, 10.0 + STOCK_SETTLE_S) == [("g", NOW_MS + 2)]
+    table.unregister("g", "stock", cause="", now=20.0)
+    assert told(table, 20.0) == [("g", NOW_MS + 3)], "it was the only one"
+    beat(table, "B", now=30.0)
+    assert told(table, 30.0) == [("g", NOW_MS + 4)]
