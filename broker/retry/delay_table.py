@@ -81,9 +81,13 @@ class DelayTable:
 
         Marks may name messages that are done already.
         """
-        self._pending.pop(offset, None)
         self._marks.append((mark, offset))
         self._end = self._end._replace(marks=mark + 1)
+        self.forget(offset)
+
+    def forget(self, offset: int) -> None:
+        """Remove a message without a mark, because a restart will not find it either: it is not stored any more."""
+        self._pending.pop(offset, None)
         while self._order and self._order[0] not in self._pending:
             self._order.popleft()
         low = self._order[0] if self._order else self._end.delayed

@@ -23,6 +23,7 @@ from broker.store.disk.errors import StoreError
 from broker.store.read_result import ReadStatus
 from broker.store.segments.index import LogKey
 from broker.topics.service import Topics
+from broker.topics.table import queue_that_is_left
 from model.errors import RlabError
 from model.limits import MAX_PULL_BYTES
 from model.log_lines import LogLines
@@ -34,6 +35,8 @@ logger = logging.getLogger(__name__)
 DELAYED, MARKS = 0, 1
 """Queues of the schedule topic."""
 _AT_ONCE = 256
+_BYTES_AT_ONCE = 16 * 1024 * 1024
+"""Messages are delivered until they have so many bytes, and the others in the next event-loop iteration."""
 _RETRY_MS = 1_000
 
 
@@ -92,7 +95,11 @@ class Delays(Feature):
 
     def expire(self, now: float) -> None:
         """Deliver the messages that are due, some at a time."""
-        for _, offset in self._table.take_due(int(self._core.clock_ms()), _AT_ONCE):
+        room = _BYTES_AT_ONCE
+        for due_ms, offset in self._table.take_due(int(self._core.clock_ms()), _AT_ONCE):
+            if room <= 0:
+                self._table.put_back(offset, due_ms)
+                continue
             try:
                 delayed = self._read(offset)
             except StoreError as error:
@@ -100,6 +107,7 @@ class Delays(Feature):
                 self._try_later(offset)
                 continue
             if delayed is not None:
+                room -= len(delayed[-1])
                 self._deliver_one(offset, delayed)
 
     def _try_later(self, offset: int) -> None:
@@ -111,6 +119,7 @@ class Delays(Feature):
         _, topic, queue_id, tag_hash, times_delivered, payload = delayed
         entry = self._topics.get(topic)
         if entry is not None:
+            queue_id = queue_that_is_left(entry.config, queue_id)
             self._store.append(entry.topic_id, queue_id, payload, tag_hash, times_delivered=times_delivered)
         else:
             text = "a delayed message for topic %r is dropped: the topic was deleted"
@@ -129,6 +138,7 @@ class Delays(Feature):
         record = self._store.read_one(self._topic_id, DELAYED, offset)
         if record is None:
             logger.error("delayed message %d is no longer stored", offset)
+            self._table.forget(offset)  # or retention would keep all that follows it
             return None
         delayed: Any = msgpack.unpackb(record.payload)
         return list(delayed)

@@ -6,15 +6,18 @@ from typing import Any
 import anyio
 import pytest
 
+from broker.retry import delays
 from broker.store.disk.errors import StoreReadFailed
 from broker.store.read_result import ReadResult
 from client.produce.producer import Producer
 from model.errors import InvalidParameter
 from model.message import Message
 from model.names import SCHEDULE_TOPIC
+from remoting.request_code import RequestCode
 from simulation.cluster.clients import SimulatedProducer
 from simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
+from tests.unit.broker.harness import Peer, World, payload_of, records, simulated
 
 
 async def send_later(producer: SimulatedProducer, body: bytes, delay_ms: int) -> float:
@@ -146,3 +149,59 @@ def test_a_message_parked_after_the_end_of_the_log_was_lost_is_found_by_the_next
         assert consumer.bodies[3:] == [b"4"]
 
     simulate(scenario, brokers=1)
+
+
+async def send_in(peer: Peer, delay_ms: int, queue_id: int = 0, body: bytes = b"m") -> None:
+    header = {"topic": "t", "queue_id": queue_id, "tag_hash": 0, "delay_ms": delay_ms}
+    await peer.call(RequestCode.SEND_MESSAGE, header, payload_of(body))
+
+
+@simulated
+async def test_a_message_whose_queue_is_gone_when_it_is_due_comes_in_one_that_is_left(world: World) -> None:
+    await world.start_broker()
+    a = world.peer("a")
+    await a.put_topic(read=8)
+    await send_in(a, 1_000, queue_id=7)
+    await send_in(a, 1_000, queue_id=2)
+    await a.put_topic(read=4)
+    await world.sleep(2)
+    assert [len(records(await a.pull(queue_id=n))) for n in range(4)] == [0, 0, 1, 1]
+
+
+@simulated
+async def test_messages_that_are_due_together_are_read_some_bytes_at_a_time(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delays, "_BYTES_AT_ONCE", 1_000)
+    broker = await world.start_broker()
+    a = world.peer("a")
+    await a.put_topic()
+    for _ in range(10):
+        await send_in(a, 5_000 - int(world.now * 1_000), body=bytes(400))
+    written: list[int] = []
+    flush = broker.store.flush
+
+    def watched() -> None:
+        before = broker.store.written_position
+        flush()
+        written.append(broker.store.written_position - before)
+
+    monkeypatch.setattr(broker.store, "flush", watched)
+    await world.sleep(6)
+    assert len(records(await a.pull())) == 10
+    assert 1_000 < max(written) < 2_500, "three of them, each with a mark"
+
+
+@simulated
+async def test_a_message_that_is_not_stored_any_more_does_not_keep_the_log_for_ever(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = await world.start_broker()
+    a = world.peer("a")
+    await a.put_topic()
+    await send_in(a, 1_000)
+    await send_in(a, 3_600_000)
+    assert list(broker.delays.kept_from().values()) == [0]
+    monkeypatch.setattr(broker.store, "read_one", lambda *place: None)
+    await world.sleep(2)
+    assert list(broker.delays.kept_from().values()) == [1]
