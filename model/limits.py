@@ -361,6 +361,11 @@ TRANSACTIONS_PER_SNAPSHOT = 50_000
 restart reads at most."""
 CHECKS_AT_ONCE = 256
 """Checks that a broker sends in one event-loop iteration; the others follow in the next ones."""
+CHECKED_BYTES_AT_ONCE = 8 * 1024 * 1024
+"""The same by the messages in them: a producer is cut off when more is sent to it than it may leave unread."""
+MAX_ENDED_BYTES = 64 * 1024 * 1024
+"""Half messages that one request ends: all of them are in memory until they are published. A client of ours ends up to
+sixteen at once, which are published however long they are."""
 MAX_RUNNING_CHECKS = 32
 """Checks that a producer answers at the same time."""
 MAX_WAITING_CHECKS = 1_024
@@ -471,6 +476,7 @@ assert MAX_LISTED_TOPIC_BYTES + MAX_MEMBERS_PER_GROUP * (MAX_NAME_CHARS + 8) < M
 assert WRITE_LOW_WATER_BYTES < WRITE_HIGH_WATER_BYTES < MAX_UNSENT_BYTES
 assert MAX_FRAME_BYTES < MAX_UNSENT_BYTES, "one largest answer must not cut its own peer off"
 assert MAX_UNSENT_BYTES < MAX_UNREAD_BYTES, "one peer alone must not fill the sum"
+assert CHECKED_BYTES_AT_ONCE + 4 * MAX_PAYLOAD_BYTES < MAX_UNSENT_BYTES, "checks must not cut off whom they ask"
 assert MAX_FRAME_BYTES < MAX_UNANSWERED_BYTES_OF_ONE < MAX_UNANSWERED_BYTES, "one largest request must be taken"
 assert MAX_CONNECTIONS_OF_ADDRESS < MAX_CONNECTIONS, "one address must not have all places"
 assert RECONNECT_FIRST_S * (1 + 2) < LEASE_CLOSE_GRACE_S, "the third attempt to connect must come within the grace"

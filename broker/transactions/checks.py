@@ -22,9 +22,9 @@ from broker.transactions.records import MarkKind
 from broker.transactions.service import Transactions
 from broker.transactions.table import DueHalf, OpenHalf, Why, whom_to_ask
 from model.decode import message_id_of
-from model.errors import GroupNotExist
+from model.errors import GroupNotExist, RlabError
 from model.events import EventKind
-from model.limits import CHECKS_AT_ONCE, MAX_SHOWN_TRANSACTIONS, MAX_WAITING_CHECKS
+from model.limits import CHECKED_BYTES_AT_ONCE, CHECKS_AT_ONCE, MAX_SHOWN_TRANSACTIONS, MAX_WAITING_CHECKS
 from model.log_lines import LogLines
 from model.names import GIVEN_UP_TOPIC
 from model.transaction import HalfMessage
@@ -35,6 +35,7 @@ from remoting.server import Handler
 
 logger = logging.getLogger(__name__)
 
+_READ_AT_A_TIME = 4
 _RETRY_S = 1.0
 """Until a half message is due again that could not be read, or whose producers are all busy."""
 
@@ -80,13 +81,16 @@ class TransactionChecks(Feature):
         self._table.wait(waiting, now)
         if not askable:
             return
+        offsets, max_bytes = [each.offset for each in askable], CHECKED_BYTES_AT_ONCE
         try:
-            found = self._transactions.log.read([each.offset for each in askable])
+            found, rest = self._transactions.log.read_some(offsets, max_bytes=max_bytes, at_a_time=_READ_AT_A_TIME)
         except StoreError as error:
             logger.error("broker %s: half messages could not be read: %s", self._core.name, error)
-            self._table.later([each.offset for each in askable], now + _RETRY_S)
+            self._table.later(offsets, now + _RETRY_S)
             return
-        self._give_up([each for each in askable if each.give_up or each.offset not in found], found)
+        self._table.later(rest, now)
+        askable = askable[: len(askable) - len(rest)]
+        self._give_up([each for each in askable if each.give_up or each.offset not in found], found, now)
         self._ask([each for each in askable if not each.give_up and each.offset in found], found, now)
 
     def _ask(self, due: Sequence[DueHalf], found: Mapping[int, HalfMessage], now: float) -> None:
@@ -131,20 +135,29 @@ class TransactionChecks(Feature):
                 return True
         return False
 
-    def _give_up(self, due: Sequence[DueHalf], found: Mapping[int, HalfMessage]) -> None:
+    def _give_up(self, due: Sequence[DueHalf], found: Mapping[int, HalfMessage], now: float) -> None:
         """Move messages to where an operator finds them; one that is damaged is only counted and told."""
+        if not due:
+            return
+        try:
+            entry = self._topics.ensure_given_up()
+        except RlabError as error:
+            self._given_up.warning(
+                logger, now, "broker %s: transactions cannot be given up: %s", self._core.name, error
+            )
+            self._table.later([each.offset for each in due], now + _RETRY_S)
+            return
         for offset, half, why in due:
             message = found.get(offset)
             reason = {Why.CHECKS: f"{half.checks} checks", Why.AGE: "age"}.get(why, "damaged")
             fate = f"goes to topic {GIVEN_UP_TOPIC}" if message is not None else "cannot be read"
             text = "broker %s: the transaction at %d of producer group %r is given up (%s); its message %s"
             values = (self._core.name, offset, half.group, reason, fate)
-            self._given_up.warning(logger, self._core.loop.time(), text, *values)
+            self._given_up.warning(logger, now, text, *values)
             if message is None:
                 unread = HalfMessage(half.group, "", -1, 0, -1, half.cause, b"")
                 self._transactions.drop(MarkKind.GIVEN_UP, [(offset, unread)], reason)
                 continue
-            entry = self._topics.ensure_given_up()
             published = Published(offset, message, GIVEN_UP_TOPIC, entry.topic_id, 0)
             self._transactions.publish(MarkKind.GIVEN_UP, [published], reason)
 

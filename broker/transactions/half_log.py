@@ -133,6 +133,23 @@ class HalfLog:
                 found[offset] = half
         return found
 
+    def read_some(
+        self, offsets: Sequence[int], *, max_bytes: int, at_a_time: int
+    ) -> tuple[dict[int, HalfMessage], Sequence[int]]:
+        """As `read`, until the messages have so many bytes; the second value is the offsets that were not read.
+
+        So many messages are read before their bytes are counted; each may have 4 MiB.
+        """
+        found: dict[int, HalfMessage] = {}
+        n_bytes = 0
+        for at in range(0, len(offsets), at_a_time):
+            if n_bytes >= max_bytes:
+                return found, offsets[at:]
+            part = self.read(offsets[at : at + at_a_time])
+            n_bytes += sum(len(half.payload) for half in part.values())
+            found |= part
+        return found, ()
+
     def _scan(self, queue_id: int, offset: int) -> Iterator[StoredRecord]:
         while True:
             result = self._store.read(self.topic_id, queue_id, offset, max_n=1024, max_bytes=MAX_PULL_BYTES)

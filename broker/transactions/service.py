@@ -18,12 +18,13 @@ from broker.feature import Core, Feature
 from broker.groups.members import Groups
 from broker.store.segments.index import LogKey
 from broker.topics.service import Topics
+from broker.topics.table import queue_that_is_left
 from broker.transactions.half_log import HalfLog, Published
 from broker.transactions.records import HALVES, MARKS, MarkKind
 from broker.transactions.table import OpenHalf, TransactionOptions, TransactionTable
 from model.errors import InvalidParameter, MessageIllegal, RlabError
 from model.events import EventKind
-from model.limits import MAX_PAYLOAD_BYTES
+from model.limits import MAX_ENDED_BYTES, MAX_PAYLOAD_BYTES, ROWS_PER_REQUEST
 from model.log_lines import LogLines
 from model.names import HALF_TOPIC, check_group
 from model.transaction import EndOutcome, HalfMessage, TransactionState
@@ -151,7 +152,13 @@ class Transactions(Feature):
         wrong = next((state for _, _, state in rows if state not in _STATES), None)
         if wrong is not None:
             raise InvalidParameter(f"END_TRANSACTION: a state is 0 (unknown), 8 (commit) or 12 (rollback), got {wrong}")
-        found = self.log.read(list(named)) if (named := self._named(rows)) else {}
+        named = self._named(rows)
+        found, rest = self.log.read_some(list(named), max_bytes=MAX_ENDED_BYTES, at_a_time=ROWS_PER_REQUEST)
+        if rest:
+            raise MessageIllegal(
+                f"{len(named) - len(rest)} of the messages that this request ends have {MAX_ENDED_BYTES} bytes or "
+                "more: end the others in another request"
+            )
         outcomes: list[int] = []
         ending: dict[TransactionState, dict[int, HalfMessage]] = {}
         for offset, message_id, state in rows:
@@ -201,7 +208,10 @@ class Transactions(Feature):
             self._dropped.warning(logger, self._core.loop.time(), text, len(lost), lost[0][1].topic)
             self.drop(MarkKind.GIVEN_UP, lost, "topic deleted", client)
         published = [
-            _new_tuple(Published, (offset, half, half.topic, entry.topic_id, half.queue_id))
+            _new_tuple(
+                Published,
+                (offset, half, half.topic, entry.topic_id, queue_that_is_left(entry.config, half.queue_id)),
+            )
             for offset, half in committed.items()
             if (entry := entries[half.topic]) is not None
         ]

@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import pytest
 
+from broker.transactions import checks
 from broker.transactions.table import TransactionOptions
-from model.errors import GroupNotExist
+from model.errors import GroupNotExist, SystemBusy
 from model.events import EventKind
 from model.limits import CHECKS_AT_ONCE, LINES_AT_ONCE, MAX_WAITING_CHECKS
+from remoting import connection
 from remoting.request_code import RequestCode
 from tests.unit.broker.harness import Peer, World, simulated, unpacked
 from tests.unit.broker.transactions.test_service import COMMIT, UNKNOWN, end, half
@@ -131,3 +133,42 @@ async def test_transactions_that_are_given_up_together_are_events_and_fill_no_lo
     await world.sleep(120)
     assert sum(event.n for event in world.of_kind(EventKind.TRANSACTION_GIVEN_UP)) == 3 * LINES_AT_ONCE
     assert caplog.text.count("is given up (age)") == LINES_AT_ONCE
+
+
+@simulated
+async def test_a_producer_with_more_open_messages_than_it_may_leave_unread_is_asked_and_not_cut_off(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "MAX_UNSENT_BYTES", 2_000_000)
+    monkeypatch.setattr(checks, "CHECKED_BYTES_AT_ONCE", 500_000)
+    await world.start_broker()
+    a, b = world.peer("a"), world.peer("b")
+    await a.put_topic()
+    for number in range(40):
+        await half(a, f"{number:02}" + 100_000 * "x")
+    await world.sleep(10)
+    await join(b)
+    await world.sleep(10)
+    assert sorted(asked(b)) == [(offset, 1) for offset in range(40)]
+    assert await b.members() == [], "over the same connection"
+    assert len(world.broker.groups.clients) == 1
+
+
+@simulated
+async def test_transactions_are_given_up_later_if_their_topic_cannot_be_made_now(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse() -> None:
+        raise SystemBusy("too many topics")
+
+    broker = await world.start_broker(transactions=TransactionOptions(keep_h=0.01))
+    a = world.peer("a")
+    await a.put_topic()
+    await join(a)
+    await half(a, "x")
+    with monkeypatch.context() as patch:
+        patch.setattr(broker.topics, "ensure_given_up", refuse)
+        await world.sleep(60)
+        assert (len(broker.transactions.table), world.of_kind(EventKind.TRANSACTION_GIVEN_UP)) == (1, [])
+    await world.sleep(2)
+    assert len(broker.transactions.table) == 0

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from broker.config import Part
+from broker.transactions import service
 from model.errors import (
     InvalidParameter,
     MessageIllegal,
@@ -108,6 +109,35 @@ async def test_a_commit_for_a_topic_that_was_deleted_is_told(world: World) -> No
     (event,) = world.of_kind(EventKind.TRANSACTION_GIVEN_UP)
     assert event.detail == "topic deleted"
     assert await end(a, (0, "x", COMMIT)) == [ENDED_BEFORE]
+
+
+@simulated
+async def test_a_commit_for_a_queue_that_is_gone_publishes_in_one_that_is_left(world: World) -> None:
+    await world.start_broker()
+    a = world.peer("a")
+    await a.put_topic("t", read=8)
+    await half(a, "x", queue_id=7)
+    await a.put_topic("t", read=4)
+    assert await end(a, (0, "x", COMMIT)) == [DONE]
+    assert await stored(a, queue_id=3) == [b"x"]
+
+
+@simulated
+async def test_a_request_ends_so_many_bytes_of_messages_and_one_with_more_changes_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "MAX_ENDED_BYTES", 10_000)
+    await world.start_broker()
+    a = world.peer("a")
+    await a.put_topic()
+    ids = [f"{number:02}" + 1_000 * "x" for number in range(20)]
+    await half(a, *ids)
+    rows = [(offset, each, COMMIT) for offset, each in enumerate(ids)]
+    with pytest.raises(MessageIllegal, match="16 of the messages that this request ends have 10000 bytes or more"):
+        await end(a, *rows)
+    assert await stored(a) == []
+    assert await end(a, *rows[:16]) == [DONE] * 16
+    assert await end(a, *rows[16:]) == [DONE] * 4
 
 
 @simulated
