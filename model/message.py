@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 import msgpack
 
+from model.arguments import check_text, shown
 from model.errors import MessageIllegal
 from model.limits import MAX_BODY_BYTES, MAX_KEYS, MAX_PAYLOAD_BYTES, MAX_PROPERTIES
 from model.message_queue import MessageQueue
@@ -117,17 +118,23 @@ def check_message(message: Message) -> None:
     """Refuse a message that a broker would refuse, before it costs a round trip.
 
     Raises:
-        MessageIllegal: empty or oversized body, or too many or wrongly typed keys, tags or properties. The topic's
-            name is not checked, because its route is looked up anyway.
+        InvalidParameter: the topic is no string.
+        MessageIllegal: no message, empty or oversized body, or too many or wrongly typed keys, tags or properties. The
+            topic's name is not checked, because its route is looked up anyway.
     """
-    body, tags = message.body, message.tags
+    try:
+        body, tags = message.body, message.tags
+    except AttributeError:
+        raise MessageIllegal(f"a message must be a Message, got {shown(message)}: write Message(topic, body)") from None
     if (
         type(body) is bytes
+        and type(message.topic) is str
         and 0 < len(body) <= MAX_BODY_BYTES
         and tags == ""
         and not (message.keys or message.properties)
     ):
         return  # the plain message, which is nearly every one; a producer calls this for each
+    check_text("the topic of a message", message.topic)
     if not isinstance(body, bytes | bytearray | memoryview):
         raise MessageIllegal(f"the body must be bytes, not {type(body).__name__}: encode text first")
     if not 1 <= len(body) <= MAX_BODY_BYTES:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from model.arguments import shown
+from model.errors import InvalidParameter
+
 
 class MessageQueue(NamedTuple):
     """One queue of one topic on one broker; ordered by (topic, broker_name, queue_id).
@@ -18,3 +21,16 @@ class MessageQueue(NamedTuple):
     def __str__(self) -> str:
         """Short form for tables and logs: `topic@broker:3`."""
         return f"{self.topic}@{self.broker_name}:{self.queue_id}"
+
+
+def check_queue(queue: MessageQueue) -> MessageQueue:
+    """Return a queue that a user has named.
+
+    Raises:
+        InvalidParameter: it is no `MessageQueue`, for instance a plain tuple.
+    """
+    if not isinstance(queue, MessageQueue):
+        raise InvalidParameter(
+            f"a queue must be a MessageQueue, got {shown(queue)}: write MessageQueue(topic, broker_name, queue_id)"
+        )
+    return queue

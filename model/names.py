@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from model.arguments import check_text
 from model.errors import InvalidParameter
 from model.limits import MAX_GROUP_CHARS, MAX_NAME_CHARS, MAX_TOPIC_CHARS
 
@@ -50,7 +51,7 @@ def check_topic(topic: str) -> str:
     """Return the topic if its name is legal.
 
     Raises:
-        InvalidParameter: empty, too long, or with a character outside `%|a-zA-Z0-9_-`.
+        InvalidParameter: no string, empty, too long, or with a character outside `%|a-zA-Z0-9_-`.
     """
     return _checked("topic", topic, MAX_TOPIC_CHARS)
 
@@ -75,6 +76,7 @@ def check_id(what: str, value: str) -> str:
     Raises:
         InvalidParameter: otherwise.
     """
+    check_text(what, value)
     if not value or len(value) > MAX_NAME_CHARS or not _LEGAL_ID.fullmatch(value):
         raise InvalidParameter(
             f"{what} {value!r} must have 1 to {MAX_NAME_CHARS} printable ASCII characters and no spaces"
@@ -83,6 +85,7 @@ def check_id(what: str, value: str) -> str:
 
 
 def _checked(what: str, name: str, max_chars: int) -> str:
+    check_text(f"{what} name", name)
     if not name:
         raise InvalidParameter(f"{what} name is empty")
     if len(name) > max_chars:

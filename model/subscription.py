@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from model.arguments import shown
 from model.errors import InvalidParameter
 from model.limits import MAX_EXPRESSION_CHARS
 from model.message import tag_hash
@@ -60,6 +61,10 @@ def subscription_of(topic: str, expression: str, version: int) -> SubscriptionDa
         InvalidParameter: illegal topic name or expression.
     """
     check_topic(topic)
+    if not isinstance(expression, str):
+        raise InvalidParameter(
+            f"the tags of the subscription to {topic!r} must be a string as 'tagA || tagB', got {shown(expression)}"
+        )
     if len(expression) > MAX_EXPRESSION_CHARS:
         raise InvalidParameter(
             f"the subscription to {topic!r} has {len(expression)} characters, more than {MAX_EXPRESSION_CHARS}: "

@@ -6,6 +6,7 @@ import ipaddress
 import re
 from collections.abc import Sequence
 
+from model.arguments import shown
 from model.errors import ConfigError
 
 _PORT = re.compile("[0-9]{1,5}")
@@ -56,7 +57,10 @@ def parse_addresses(addresses: str | Sequence[str]) -> tuple[str, ...]:
     Raises:
         ConfigError: there is none, or one is malformed.
     """
-    parts = addresses.replace(";", ",").split(",") if isinstance(addresses, str) else list(addresses)
+    several = isinstance(addresses, Sequence) and all(isinstance(address, str) for address in addresses)
+    if not several:
+        raise ConfigError(f"addresses must be a string or a list of strings, got {shown(addresses)}")
+    parts = addresses.replace(";", ",").split(",") if isinstance(addresses, str) else addresses
     parsed = dict.fromkeys(format_address(*parse_address(part)) for part in parts if part.strip())
     if not parsed:
         raise ConfigError("no address given: write host:port, for instance 127.0.0.1:9876")

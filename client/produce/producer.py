@@ -24,7 +24,8 @@ from client.instance.member import ClientLife, Resident, ServiceState
 from client.instance.registry import acquire_instance, release_instance
 from client.options import check_option_names
 from client.produce.batcher import SendBatcher
-from client.produce.queue_picker import ELSEWHERE, QueuePicker, other_brokers, select_by_key
+from client.produce.queue_picker import ELSEWHERE, QueuePicker, check_queue_of, other_brokers, select_by_key
+from model.arguments import shown
 from model.errors import (
     ConfigError,
     ConnectFailed,
@@ -174,7 +175,7 @@ class Producer(ClientLife, Resident):
         Args:
             message: what to send.
             key: messages with equal keys go to the same queue, as long as the topic has the same queues.
-            queue: exactly this queue. With a key or a queue no other broker is tried, only the same one again.
+            queue: exactly this one of the topic. With a key or a queue no other broker is tried, only the same again.
             delay_ms: deliver it later by this, up to 40 days; its offset is -1 until then.
 
         Raises:
@@ -196,7 +197,7 @@ class Producer(ClientLife, Resident):
         attempt = 1
         several = queue is None and key is None and queues[0].broker_name != queues[-1].broker_name
         while True:
-            chosen = queue or self._choose(topic, queues, key, avoid, now)
+            chosen = self._choose(topic, queues, key, avoid, now) if queue is None else check_queue_of(topic, queue)
             until = deadline
             if several and (avoid is None or other_brokers(queues, chosen.broker_name, avoid)):
                 until = now + (deadline - now) / (self._attempts - attempt + 1)
@@ -247,6 +248,8 @@ class Producer(ClientLife, Resident):
 
         Cancellation: all or none may be stored.
         """
+        if not isinstance(messages, Sequence):
+            raise MessageIllegal(f"a batch must be a list of messages, got {shown(messages)}")
         for message in messages:
             check_message(message)
         topics = {message.topic for message in messages}
@@ -272,9 +275,11 @@ class Producer(ClientLife, Resident):
         """The queues that a message of the topic may go to now, sorted: for `send(..., queue=...)`.
 
         Raises:
+            InvalidParameter: an illegal name.
             NoPermission: its brokers take no messages now.
             TopicNotExist: no broker serves it, and sending to it does not create it.
         """
+        check_topic(topic)
         return list(self._publish_queues(topic) or await self._resolve(topic))
 
     # --- details -----------------------------------------------------------------------------------------------------

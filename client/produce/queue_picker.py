@@ -27,8 +27,9 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 from zlib import crc32
 
-from model.errors import NetworkError, NotAuthenticated, RlabError, ServerError
-from model.message_queue import MessageQueue
+from model.arguments import shown
+from model.errors import InvalidParameter, NetworkError, NotAuthenticated, RlabError, ServerError
+from model.message_queue import MessageQueue, check_queue
 from model.response_code import ResponseCode
 
 if TYPE_CHECKING:
@@ -163,11 +164,29 @@ def _runs(queues: Sequence[MessageQueue], start: int) -> list[tuple[int, str]]:
     return runs
 
 
+def check_queue_of(topic: str, queue: MessageQueue) -> MessageQueue:
+    """Return a queue that a user has chosen for a message of a topic.
+
+    Raises:
+        InvalidParameter: it is no queue, or one of another topic. RocketMQ: "message's topic not equal mq's topic".
+    """
+    if check_queue(queue).topic != topic:
+        raise InvalidParameter(f"a message of topic {topic!r} cannot be sent to queue {queue} of another topic")
+    return queue
+
+
 def select_by_key(queues: Sequence[MessageQueue], key: str) -> MessageQueue:
     """The queue of a key: messages with equal keys go to one queue as long as the topic has the same writable queues.
 
     CRC-32 of the UTF-8 bytes, because it is the same in every process (Python's own hash is not), runs in C, and
     spreads keys that differ in one digit. RocketMQ's SelectMessageQueueByHash takes Java's `hashCode`; no other client
     has to agree, and in Python that is a loop over the characters.
+
+    Raises:
+        InvalidParameter: the key is no string.
     """
-    return queues[crc32(key.encode("utf-8", "surrogatepass")) % len(queues)]
+    try:
+        encoded = key.encode("utf-8", "surrogatepass")
+    except AttributeError:
+        raise InvalidParameter(f"key must be a string, got {shown(key)}") from None
+    return queues[crc32(encoded) % len(queues)]

@@ -24,9 +24,11 @@ from typing import Any
 
 from client.instance.member import CheckingProducer
 from client.produce.producer import Producer
+from client.produce.queue_picker import check_queue_of
 from client.transactions.batcher import TransactionBatcher
 from client.transactions.checks import Check, CheckAnswers
 from client.transactions.transaction import Transaction
+from model.arguments import check_text
 from model.errors import ConfigError, IllegalOperation, MessageIllegal, RlabError, TransactionLost
 from model.limits import MAX_TRANSACTION_TIMEOUT_S, SEND_RETRIES, SEND_TIMEOUT_S
 from model.message import Message, check_message, tag_hash
@@ -133,6 +135,7 @@ class TransactionProducer(Producer, CheckingProducer):
 
         Raises:
             MessageIllegal: no message that can be sent, or several.
+            InvalidParameter: a key or queue that no message can have.
             IllegalOperation: an option that does not go with a transaction.
         """
         for name in more:
@@ -145,7 +148,13 @@ class TransactionProducer(Producer, CheckingProducer):
                 "committed one by one; send one that refers to them all, or make a transaction for each"
             )
         check_message(message)
-        if check_after_s is not None and not 0 < check_after_s <= MAX_TRANSACTION_TIMEOUT_S:
+        if queue is not None:
+            check_queue_of(message.topic, queue)
+        elif key is not None:
+            check_text("key", key)
+        if check_after_s is not None and not (
+            isinstance(check_after_s, int | float) and 0 < check_after_s <= MAX_TRANSACTION_TIMEOUT_S
+        ):
             raise IllegalOperation(f"check_after_s must be more than 0, up to {MAX_TRANSACTION_TIMEOUT_S:g}")
         return Transaction(self, message, key, queue, -1 if check_after_s is None else int(check_after_s * 1000))
 

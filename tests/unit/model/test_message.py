@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.errors import MessageIllegal
+from model.errors import InvalidParameter, MessageIllegal
 from model.limits import MAX_ATTEMPTS, MAX_BODY_BYTES, MAX_KEYS, MAX_PAYLOAD_BYTES, MAX_PROPERTIES
 from model.message import (
     DELAY_LEVELS_MS,
@@ -182,3 +182,15 @@ def test_sixteen_retries_go_from_ten_seconds_to_two_hours() -> None:
     waits = [retry_delay_ms(times) for times in range(MAX_ATTEMPTS)]
     assert (waits[0], waits[1], waits[-1]) == (10_000, 30_000, 7_200_000)
     assert waits == sorted(waits)
+
+
+@pytest.mark.parametrize("message", [None, "text", b"body", ("t", b"body"), ["t"]])
+def test_what_is_no_message_is_refused_with_how_to_write_one(message: Any) -> None:
+    with pytest.raises(MessageIllegal, match=r"got .*: write Message\(topic, body\)"):
+        check_message(message)
+
+
+@pytest.mark.parametrize("topic", [None, 5, b"t", ["t"]])
+def test_a_topic_that_is_no_string_is_refused_as_such(topic: Any) -> None:
+    with pytest.raises(InvalidParameter, match="the topic of a message must be a string"):
+        check_message(Message(topic, b"x"))

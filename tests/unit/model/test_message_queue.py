@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
-from model.message_queue import MessageQueue
+import pytest
+
+from model.errors import InvalidParameter
+from model.message_queue import MessageQueue, check_queue
 
 
 def test_queues_sort_by_topic_then_broker_then_number() -> None:
@@ -28,3 +32,10 @@ def test_a_queue_prints_short_for_tables_and_logs() -> None:
     assert (
         str(MessageQueue("orders", "broker-a", 3)) == f"{MessageQueue('orders', 'broker-a', 3)}" == "orders@broker-a:3"
     )
+
+
+@pytest.mark.parametrize("queue", [None, "t@broker-a:0", ("t", "broker-a", 0), []])
+def test_what_only_looks_like_a_queue_is_refused_with_how_to_write_one(queue: Any) -> None:
+    assert check_queue(MessageQueue("t", "broker-a", 0)) == ("t", "broker-a", 0)
+    with pytest.raises(InvalidParameter, match=r"got .*: write MessageQueue\(topic, broker_name, queue_id\)"):
+        check_queue(queue)

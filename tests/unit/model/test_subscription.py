@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from model.errors import InvalidParameter
@@ -54,3 +56,9 @@ def test_an_expression_may_be_as_long_as_the_limit_and_not_longer() -> None:
     assert subscription_of("t", longest, 1).expression == longest
     with pytest.raises(InvalidParameter, match=f"has {MAX_EXPRESSION_CHARS + 1} characters, more than"):
         subscription_of("t", longest + "a", 1)
+
+
+@pytest.mark.parametrize("expression", [None, 5, b"red", ["red", "blue"]])
+def test_tags_that_are_no_string_are_refused_as_such(expression: Any) -> None:
+    with pytest.raises(InvalidParameter, match=r"to 't' must be a string as 'tagA \|\| tagB', got "):
+        subscription_of("t", expression, 1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -97,3 +99,9 @@ def test_no_address_at_all_is_refused(addresses: str | list[str]) -> None:
 )
 def test_only_this_machine_reaches_a_loopback_address(host: str, alone: bool) -> None:
     assert is_loopback(host) is alone
+
+
+@pytest.mark.parametrize("addresses", [None, 5, b"n:1", [None], [b"n:1"], [["n:1"]], {"n:1"}])
+def test_addresses_of_a_wrong_type_are_refused_as_such(addresses: Any) -> None:
+    with pytest.raises(ConfigError, match="addresses must be a string or a list of strings, got "):
+        parse_addresses(addresses)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from random import Random
 from typing import Any
 
@@ -13,6 +14,7 @@ from client.produce.producer import Producer
 from model.errors import (
     ConfigError,
     IllegalOperation,
+    InvalidParameter,
     MessageIllegal,
     NoPermission,
     TopicNotExist,
@@ -20,6 +22,7 @@ from model.errors import (
 from model.heartbeat import ConsumeFrom
 from model.limits import MAX_BATCH_MESSAGES, MAX_BODY_BYTES, ROUTE_POLL_INTERVAL_S
 from model.message import Message
+from model.message_queue import MessageQueue
 from model.topic_route import Perm
 from simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
@@ -219,6 +222,43 @@ def test_a_body_that_cannot_be_is_refused_before_anything_is_sent(
         with pytest.raises(MessageIllegal, match=why):
             await producer.producer.send_oneway(Message("t", body))
         assert wire.codes("p") == []
+
+    simulate(scenario)
+
+
+NO_MESSAGES: tuple[Any, ...] = (None, "x", b"x", 5, ["x"], ("t", b"x"))
+NO_BATCHES: tuple[Any, ...] = (None, 5, iter([Message("t", b"x")]))
+NO_TEXTS: tuple[Any, ...] = (5, b"x", ["x"])
+NO_QUEUES: tuple[Any, ...] = ("x", 5, ("t", "broker-a", 0), MessageQueue("other", "broker-a", 0))
+
+
+def test_arguments_of_a_wrong_type_are_refused_by_name_before_anything_is_sent(
+    simulate: Simulate, wire: WireTap
+) -> None:
+    async def refused(why: str, *calls: Awaitable[object]) -> None:
+        for call in calls:
+            with pytest.raises((InvalidParameter, MessageIllegal), match=why):
+                await call
+
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t")
+        producer, good = (await cluster.start_producer(host="p")).producer, Message("t", b"x")
+        wire.sent.clear()
+        for wrong in NO_MESSAGES:
+            calls = producer.send(wrong), producer.send_oneway(wrong), producer.send_batch([wrong])
+            await refused("must be a Message, got", *calls)
+        for wrong in NO_BATCHES:
+            await refused("a batch must be a list of messages", producer.send_batch(wrong))
+        for wrong in NO_TEXTS:
+            named = Message(wrong, b"x")
+            await refused("the topic of a message must be a string", producer.send(named), producer.send_oneway(named))
+            await refused("the topic of a message must be a string", producer.send_batch([named]))
+            await refused("topic name must be a string", producer.queues(wrong))
+            await refused("key must be a string", producer.send(good, key=wrong), producer.send_oneway(good, key=wrong))
+            await refused("key must be a string", producer.send_batch([good], key=wrong))
+        for wrong in NO_QUEUES:
+            await refused("must be a MessageQueue|of another topic", producer.send(good, queue=wrong))
+        assert not [code for code in wire.codes("p") if code.startswith("SEND")]
 
     simulate(scenario)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from client.produce.queue_picker import QueuePicker, other_brokers, select_by_key
+from client.produce.queue_picker import QueuePicker, check_queue_of, other_brokers, select_by_key
 from model.errors import (
     ConnectFailed,
     InvalidParameter,
@@ -228,3 +228,15 @@ def test_keys_that_differ_in_one_digit_spread_over_the_queues() -> None:
     counts = Counter(select_by_key(QUEUES, f"order-{number:05}") for number in range(6_000))
     assert len(counts) == len(QUEUES)
     assert all(800 < count < 1_200 for count in counts.values())
+
+
+@pytest.mark.parametrize("key", [5, b"k", ["k"]])
+def test_a_key_that_is_no_string_is_refused_as_such(key: Any) -> None:
+    with pytest.raises(InvalidParameter, match="key must be a string, got "):
+        select_by_key(QUEUES, key)
+
+
+def test_a_chosen_queue_has_to_be_one_of_the_topic() -> None:
+    assert check_queue_of(TOPIC, QUEUES[0]) == QUEUES[0]
+    with pytest.raises(InvalidParameter, match=r"'other' cannot be sent to queue .* of another topic"):
+        check_queue_of("other", QUEUES[0])

@@ -11,11 +11,13 @@ from client import Message, Producer, TransactionProducer
 from model.errors import (
     ConfigError,
     IllegalOperation,
+    InvalidParameter,
     MessageIllegal,
     RequestCodeNotSupported,
     RequestTimeout,
     TransactionLost,
 )
+from model.message_queue import MessageQueue
 from simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 from tests.simulation.test_transactions import COMMIT, UNKNOWN, Books, open_transactions, start, transact
@@ -36,6 +38,10 @@ def made(**options: Any) -> TransactionProducer:
         (MESSAGE, {"colour": 1}, IllegalOperation, "colour .* no option of a transaction"),
         (MESSAGE, {"check_after_s": 0}, IllegalOperation, "check_after_s must be more than 0"),
         (MESSAGE, {"check_after_s": 3601}, IllegalOperation, "up to 3600"),
+        (MESSAGE, {"check_after_s": "5"}, IllegalOperation, "check_after_s must be more than 0"),
+        (MESSAGE, {"key": 5}, InvalidParameter, "key must be a string, got 5"),
+        (MESSAGE, {"queue": "t"}, InvalidParameter, "must be a MessageQueue"),
+        (MESSAGE, {"queue": MessageQueue("other", "broker-a", 0)}, InvalidParameter, "of another topic"),
         (Message("t", b""), {}, MessageIllegal, "0 bytes"),
     ],
 )

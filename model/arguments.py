@@ -1,0 +1,31 @@
+"""Checks arguments that users give, where a wrong type would end in a riddle far from the mistake. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from model.errors import InvalidParameter
+
+
+def check_text(what: str, value: object) -> None:
+    """Raise InvalidParameter, with the name of the argument, for what is no string."""
+    if not isinstance(value, str):
+        raise InvalidParameter(f"{what} must be a string, got {shown(value)}")
+
+
+def check_whole(what: str, value: object, low: int, high: int) -> None:
+    """Raise InvalidParameter, with the name of the argument, for what is no whole number from `low` to `high`."""
+    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+        raise InvalidParameter(f"{what} must be a whole number from {low} to {high}, got {shown(value)}")
+
+
+def check_several(what: str, values: object) -> None:
+    """Raise InvalidParameter, with the name of the argument, for one string or what is no collection at all."""
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        raise InvalidParameter(f"{what} must be a list, got {shown(values)}")
+
+
+def shown(value: object) -> str:
+    """A value in an error: its beginning."""
+    text = repr(value)
+    return text if len(text) <= 100 else f"{text[:97]}..."

@@ -1,0 +1,36 @@
+"""Arguments of a wrong type are refused by name."""
+
+from __future__ import annotations
+
+import pytest
+
+from model.arguments import check_several, check_text, check_whole, shown
+from model.errors import InvalidParameter
+
+
+@pytest.mark.parametrize("value", [None, 5, b"t", ["t"]])
+def test_what_is_no_string_is_refused_by_name(value: object) -> None:
+    check_text("the key", "")
+    with pytest.raises(InvalidParameter, match=r"^the key must be a string, got "):
+        check_text("the key", value)
+
+
+@pytest.mark.parametrize("value", [None, "1", 1.0, True, 0, 6, [1]])
+def test_what_is_no_whole_number_of_the_range_is_refused_by_name(value: object) -> None:
+    check_whole("max_n", 1, 1, 5)
+    check_whole("max_n", 5, 1, 5)
+    with pytest.raises(InvalidParameter, match=r"^max_n must be a whole number from 1 to 5, got "):
+        check_whole("max_n", value, 1, 5)
+
+
+@pytest.mark.parametrize("value", [None, 5, "t", b"t"])
+def test_one_string_is_no_list_of_strings(value: object) -> None:
+    for several in (["t"], ("t",), {"t": 1}, iter(["t"])):
+        check_several("topics", several)
+    with pytest.raises(InvalidParameter, match=r"^topics must be a list, got "):
+        check_several("topics", value)
+
+
+def test_a_long_value_is_shown_by_its_beginning() -> None:
+    assert shown("x" * 98) == repr("x" * 98)
+    assert shown("x" * 1_000_000) == "'" + "x" * 96 + "..."
