@@ -53,6 +53,10 @@ class Times(NamedTuple):
         """Loop time of a moment on the wall clock."""
         return self.now + (wall_ms - self.now_ms) / 1000
 
+    def until(self, since_ms: float, end_ms: float) -> float:
+        """Loop time of the end of a span; one that begins in the future begins now, as the clock was set back."""
+        return self.at(min(end_ms, self.now_ms + end_ms - since_ms))
+
     def wall_ms(self, at: float) -> int:
         """Wall clock of a loop time, rounded."""
         return round(self.now_ms + (at - self.now) * 1000)
@@ -94,7 +98,10 @@ def decode_window(data: bytes, times: Times) -> PopWindow:
         committed,
         tokens,
         attempts,
-        [(token, client_id, times.at(since), times.at(visible)) for token, client_id, since, visible in batches],
+        [
+            (token, client_id, min(times.at(since), times.now), times.until(since, visible))
+            for token, client_id, since, visible in batches
+        ],
     )
 
 
@@ -119,15 +126,17 @@ def play(window: PopWindow, entry: Entry, times: Times) -> None:
     if kind == DELIVER:
         _, _, token, since_ms, visible_ms, client_id, upto, wire = entry
         offsets = shortened(decode_offsets(wire)) if wire else ()
-        since, visible_at = times.at(since_ms), times.at(visible_ms)
+        since, visible_at = min(times.at(since_ms), times.now), times.until(since_ms, visible_ms)
         window.deliver(offsets, upto=upto, token=token, client_id=client_id, now=since, visible_at=visible_at)
     elif kind == ACK:
         window.ack(entry[2], decode_offsets(entry[3]))
     elif kind == EXTEND:
         _, _, offset, token, new_token, now_ms, visible_ms = entry
-        window.extend(token, offset, new_token=new_token, now=times.at(now_ms), visible_at=times.at(visible_ms))
+        together = window.batches.get(new_token)  # its messages were extended a moment before, to the same end
+        visible_at = times.until(now_ms, visible_ms) if together is None else together.visible_at
+        window.extend(token, offset, new_token=new_token, now=min(times.at(now_ms), times.now), visible_at=visible_at)
     elif kind == GIVE_BACK:
-        window.give_back(entry[2], times.at(entry[3]))
+        window.give_back(entry[2], min(times.at(entry[3]), times.now))
     elif kind == SKIP:
         window.skip(decode_offsets(entry[2]))
     else:

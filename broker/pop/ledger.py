@@ -142,11 +142,11 @@ class PopLedger:
 
     def of_group(self, group: str) -> list[GroupQueue]:
         """The queues of a group, sorted."""
-        return [self.queues[key] for key in sorted(self.queues) if key.group == group]
+        return [self.queues[key] for key in sorted(key for key in self.queues if key.group == group)]
 
     def of_topic(self, topic: str) -> list[GroupQueue]:
         """The queues of a topic, sorted."""
-        return [self.queues[key] for key in sorted(self.queues) if key.topic == topic]
+        return [self.queues[key] for key in sorted(key for key in self.queues if key.topic == topic)]
 
     def _forget_idle(self) -> None:
         # A window without unacknowledged messages says no more than the committed offset.

@@ -94,6 +94,10 @@ class DelayTable:
         while self._marks and self._marks[0][1] < low:
             self._marks.popleft()
 
+    def shift(self, by_ms: int) -> None:
+        """Move all due times, because the clock was set; they keep their order."""
+        self._heap = [(due_ms + by_ms, offset) for due_ms, offset in self._heap]
+
     def next_due_ms(self) -> int | None:
         """When the next message is due, or earlier; None without any."""
         return self._heap[0][0] if self._heap else None

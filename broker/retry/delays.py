@@ -5,6 +5,9 @@ message, and a delay is any number of milliseconds. Delayed messages are stored 
 SCHEDULE_TOPIC): queue 0 holds the messages, queue 1 a mark for each that was delivered. A delivery and its mark are
 written together, so a crash between them can only deliver a message twice, never lose it.
 
+A clock that is set back makes no delay longer: the messages that wait are due as much earlier. One that is set ahead
+makes them due.
+
     delayed message  msgpack [due_ms, topic, queue id, tag hash, times delivered, payload]
     mark             msgpack [offset of the delayed message]
 """
@@ -25,10 +28,10 @@ from broker.store.segments.index import LogKey
 from broker.topics.service import Topics
 from broker.topics.table import queue_that_is_left
 from model.errors import RlabError
-from model.limits import MAX_PULL_BYTES
+from model.limits import CLOCK_JUMP_MS, MAX_PULL_BYTES
 from model.log_lines import LogLines
 from model.names import SCHEDULE_TOPIC
-from model.record import iter_records
+from model.record import StoredRecord, iter_records
 
 logger = logging.getLogger(__name__)
 
@@ -49,6 +52,7 @@ class Delays(Feature):
         self._topics = topics.table
         self._topic_id = self._topics.existing(SCHEDULE_TOPIC).topic_id
         self._dropped = LogLines()
+        self._clock_ahead_ms = self._ahead_ms()  # of the loop's time
         low = self._load_low_water()
         self._table = DelayTable(low)
         self._recover(low)
@@ -73,6 +77,7 @@ class Delays(Feature):
             SystemBusy: there are too many delayed messages.
         """
         self._table.check_room()
+        self._look_at_clock()
         packed = msgpack.packb([due_ms, topic, queue_id, tag_hash, times_delivered, payload])
         offset = self._store.append(self._topic_id, DELAYED, packed, 0)
 
@@ -95,6 +100,7 @@ class Delays(Feature):
 
     def expire(self, now: float) -> None:
         """Deliver the messages that are due, some at a time."""
+        self._look_at_clock()
         room = _BYTES_AT_ONCE
         for due_ms, offset in self._table.take_due(int(self._core.clock_ms()), _AT_ONCE):
             if room <= 0:
@@ -109,6 +115,15 @@ class Delays(Feature):
             if delayed is not None:
                 room -= len(delayed[-1])
                 self._deliver_one(offset, delayed)
+
+    def _ahead_ms(self) -> float:
+        return self._core.clock_ms() - self._core.loop.time() * 1000
+
+    def _look_at_clock(self) -> None:
+        """Notice that the clock was set back, before a message is added whose time is one of the new clock."""
+        before, self._clock_ahead_ms = self._clock_ahead_ms, self._ahead_ms()
+        if self._clock_ahead_ms < before - CLOCK_JUMP_MS:
+            self._table.shift(int(self._clock_ahead_ms - before))
 
     def _try_later(self, offset: int) -> None:
         retry_ms = int(self._core.clock_ms()) + _RETRY_MS
@@ -163,16 +178,21 @@ class Delays(Feature):
 
     def _recover(self, low: LowWater) -> None:
         """Find the messages still to be delivered: those from the low water on that have no mark."""
-        for offset, delayed in self._scan(DELAYED, low.delayed):
-            self._table.add(offset, delayed[0])
-        for mark, (offset,) in self._scan(MARKS, low.marks):
-            self._table.done(offset, mark)
+        now_ms = int(self._core.clock_ms())
+        for record in self._scan(DELAYED, low.delayed):
+            delayed: Any = msgpack.unpackb(record.payload)
+            due_ms: int = delayed[0]
+            if due_ms > record.stored_ms > now_ms:
+                due_ms = now_ms + due_ms - record.stored_ms  # the clock was set back since
+            self._table.add(record.queue_offset, due_ms)
+        for record in self._scan(MARKS, low.marks):
+            mark: Any = msgpack.unpackb(record.payload)
+            self._table.done(mark[0], record.queue_offset)
 
-    def _scan(self, queue_id: int, offset: int) -> Iterator[tuple[int, Any]]:
+    def _scan(self, queue_id: int, offset: int) -> Iterator[StoredRecord]:
         while True:
             result = self._store.read(self._topic_id, queue_id, offset, max_n=1024, max_bytes=MAX_PULL_BYTES)
-            for record in iter_records(result.body):
-                yield record.queue_offset, msgpack.unpackb(record.payload)
+            yield from iter_records(result.body)
             if result.status is ReadStatus.NO_NEW or result.next_offset <= offset:
                 return
             offset = result.next_offset

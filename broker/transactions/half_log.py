@@ -29,7 +29,7 @@ from broker.transactions.records import (
     encode_mark,
 )
 from broker.transactions.table import OpenHalf, TransactionTable
-from model.limits import MAX_PULL_BYTES, TRANSACTIONS_PER_SNAPSHOT
+from model.limits import MAX_PULL_BYTES, MAX_TRANSACTION_TIMEOUT_S, TRANSACTIONS_PER_SNAPSHOT
 from model.names import HALF_TOPIC
 from model.record import StoredRecord, iter_records
 from model.transaction import HalfMessage
@@ -230,7 +230,7 @@ class HalfLog:
         for offset, number, born_ms, due_ms, checks in rows:
             if first <= offset < low.halves:
                 group, cause = causes[number]
-                half = OpenHalf(group, cause, 0, self._past(born_ms), self._loop_time_of(due_ms), checks)
+                half = OpenHalf(group, cause, 0, self._past(born_ms), self._soon(due_ms), checks)
                 self._table.add(offset, half)
 
     def _open_half(self, half: HalfMessage, stored_ms: int) -> OpenHalf:
@@ -277,6 +277,11 @@ class HalfLog:
     def _past(self, time_ms: int) -> float:
         """The loop time of a stored moment; not later than now, if the clock was set back."""
         return min(self._loop_time_of(time_ms), self._core.loop.time())
+
+    def _soon(self, due_ms: int) -> float:
+        """The loop time of a stored deadline; not later than any that is set now, if the clock was set back."""
+        longest_s = max(MAX_TRANSACTION_TIMEOUT_S, self._table.options.check_interval_s, self._table.options.timeout_s)
+        return min(self._loop_time_of(due_ms), self._core.loop.time() + longest_s)
 
     def _loop_time_of(self, time_ms: int) -> float:
         return self._core.loop.time() + (time_ms - self._core.clock_ms()) / 1000

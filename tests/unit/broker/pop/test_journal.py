@@ -8,7 +8,18 @@ from typing import Any
 import msgpack
 import pytest
 
-from broker.pop.journal import Times, cut_window, decode_offsets, decode_window, encode_offsets, encode_window, play
+from broker.pop.journal import (
+    DELIVER,
+    EXTEND,
+    GIVE_BACK,
+    Times,
+    cut_window,
+    decode_offsets,
+    decode_window,
+    encode_offsets,
+    encode_window,
+    play,
+)
 from broker.pop.window import PopWindow
 
 TIMES = Times(100.0, 5_000_000)
@@ -32,6 +43,22 @@ def test_a_window_goes_on_at_the_same_moment_on_the_wall_whatever_the_clock_of_t
     [(token, batch)] = again.batches.items()
     assert (token, batch.client_id, batch.since, batch.visible_at) == (2**63 + 1, "c", 4.0, 15.0)
     assert (again.committed, again.next_offset, again.next_deadline()) == (3, 7, 15.0)
+
+
+def test_messages_are_not_invisible_for_longer_because_the_clock_was_set_back_before_a_start() -> None:
+    """They were delivered in the future; their 11 s begin with the start, as nobody knows how much is over."""
+    back = Times(7.0, TIMES.now_ms - 90 * 86_400_000)
+    [batch] = decode_window(encode_window(window_of(4), TIMES), back).batches.values()
+    assert (batch.since, batch.visible_at) == (7.0, 18.0)
+    window, sent_ms = PopWindow(3), int(TIMES.now_ms)
+    play(window, (DELIVER, 1, 5, sent_ms, sent_ms + 11_000, "c", 6, [3, 3]), back)
+    assert window.next_deadline() == 18.0
+    play(window, (EXTEND, 1, 3, 5, 6, sent_ms + 1_000, sent_ms + 61_000), back)
+    play(window, (EXTEND, 1, 4, 5, 6, sent_ms + 1_002, sent_ms + 61_000), back)
+    play(window, (EXTEND, 1, 5, 5, 7, sent_ms + 1_000, sent_ms + 3_000), back)
+    assert [batch.visible_at for batch in window.batches.values()] == [67.0, 9.0]
+    play(window, (GIVE_BACK, 1, 6, sent_ms), back)
+    assert window.next_deadline() == 7.0
 
 
 def test_a_window_of_a_machine_with_the_other_byte_order_is_read() -> None:

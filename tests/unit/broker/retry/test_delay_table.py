@@ -76,3 +76,14 @@ def test_there_is_room_up_to_the_limit_and_not_beyond() -> None:
         table.check_room()
     table.done(0, mark=0)
     table.check_room()
+
+
+def test_times_move_with_the_clock_and_a_message_that_is_lost_holds_nothing_up() -> None:
+    table = DelayTable()
+    for offset, due_ms in enumerate((50, 10, 30)):
+        table.add(offset, due_ms)
+    table.shift(-40)
+    assert table.take_due(0, 10) == [(-30, 1), (-10, 2)]
+    assert table.next_due_ms() == 10
+    table.forget(0)
+    assert table.low_water() == LowWater(1, 0)

@@ -205,3 +205,39 @@ async def test_a_message_that_is_not_stored_any_more_does_not_keep_the_log_for_e
     monkeypatch.setattr(broker.store, "read_one", lambda *place: None)
     await world.sleep(2)
     assert list(broker.delays.kept_from().values()) == [1]
+
+
+NINETY_DAYS_MS = 90 * 86_400_000
+
+
+@simulated
+async def test_a_clock_that_is_set_back_while_a_broker_runs_makes_no_delay_longer(world: World) -> None:
+    back_ms = 0
+    await world.start_broker(clock_ms=lambda: world.simulation.clock_ms() - back_ms)
+    a = world.peer("a")
+    await a.put_topic()
+    await send_in(a, 10_000)
+    back_ms = NINETY_DAYS_MS
+    await world.sleep(5)
+    await send_in(a, 10_000)
+    for n, after_s in enumerate((4, 2, 3)):
+        await world.sleep(after_s)
+        assert len(records(await a.pull())) == min(n, 1)
+    await world.sleep(2)
+    assert len(records(await a.pull())) == 2
+
+
+@simulated
+async def test_a_clock_that_is_set_back_before_a_start_makes_no_delay_longer(world: World) -> None:
+    await world.start_broker()
+    a = world.peer("a")
+    await a.put_topic()
+    await send_in(a, 10_000)
+    await world.stop_broker()
+    await world.start_broker(clock_ms=lambda: world.simulation.clock_ms() - NINETY_DAYS_MS)
+    await a.close()
+    b = world.peer("b")
+    await world.sleep(9)
+    assert records(await b.pull()) == []
+    await world.sleep(2)
+    assert len(records(await b.pull())) == 1

@@ -6,6 +6,7 @@ import pytest
 
 from broker.transactions import half_log
 from broker.transactions.records import HALVES, MARKS
+from model.limits import MAX_TRANSACTION_TIMEOUT_S
 from model.record import StoredRecord
 from tests.unit.broker.harness import World, simulated
 from tests.unit.broker.transactions.test_service import COMMIT, ROLLBACK, end, half, stored
@@ -32,6 +33,18 @@ async def test_a_restart_finds_what_is_open_and_nothing_that_was_ended(world: Wo
     a = world.peer("b")
     assert await end(a, (0, "x", COMMIT), (1, "y", COMMIT), (2, "z", ROLLBACK)) == [0, 1, 0]
     assert await stored(a) == [b"y", b"x"]
+
+
+@simulated
+async def test_a_clock_that_was_set_back_before_a_start_puts_no_check_off_for_days(world: World) -> None:
+    await world.start_broker()
+    a = world.peer("a")
+    await a.put_topic()
+    await half(a, "x")
+    await world.stop_broker()
+    await world.start_broker(clock_ms=lambda: world.simulation.clock_ms() - 90 * 86_400_000)
+    [(_, each)] = world.broker.transactions.table
+    assert each.born <= world.now < each.due <= world.now + MAX_TRANSACTION_TIMEOUT_S
 
 
 @simulated
