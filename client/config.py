@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
+from typing import Any
 
 from client.trigger import Trigger
+from model.arguments import shown
 from model.errors import ConfigError
 from model.event_log import EventSink
 from model.limits import HEARTBEAT_INTERVAL_S, OFFSET_PERSIST_INTERVAL_S, REQUEST_TIMEOUT_S, ROUTE_POLL_INTERVAL_S
@@ -61,6 +63,18 @@ def dialect_of(name: str) -> SpokenDialect:
         raise ConfigError(f"dialect must be one of {', '.join(SpokenDialect)}; got {name!r}") from None
 
 
+_KINDS: tuple[tuple[str, Any, str], ...] = (
+    ("quirks", Set | list | tuple, "a set of Quirk"),
+    ("triggers", Set | list | tuple, "a set of Trigger"),
+    ("trace", bool, "True or False"),
+    ("event_sink", Callable | None, "a function of an event"),
+    ("key", Key | None, "a Key"),
+    ("clock_ms", Callable, "a function that returns milliseconds"),
+    ("rng", random.Random, "a random.Random"),
+)
+"""The types of options that no other check looks at."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientConfig:
     """Options of a client instance.
@@ -106,14 +120,17 @@ class ClientConfig:
         """Refuse values that cannot work.
 
         Raises:
-            ConfigError: a malformed address, an unknown dialect, an interval or timeout out of range, or a quirk that
-                only brokers have.
+            ConfigError: a malformed address, an unknown dialect, an interval or timeout out of range, a quirk that only
+                brokers have, or an option of a wrong type.
             InvalidParameter: an illegal instance name or address of the client.
         """
         parse_addresses(self.name_servers)
         object.__setattr__(self, "dialect", dialect_of(self.dialect))
         if self.dialect is SpokenDialect.ROCKETMQ:
             object.__setattr__(self, "trace", False)
+        for known, kinds, kind in _KINDS:
+            if not isinstance(getattr(self, known), kinds):
+                raise ConfigError(f"{known} must be {kind}, got {shown(getattr(self, known))}")
         check_quirks(self.quirks, of_client=True)
         for option in fields(self):
             if option.name.endswith("_s"):

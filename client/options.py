@@ -109,6 +109,10 @@ class MemberOptions:
                 raise ConfigError(f"{name} must be {what}, got {value!r}")
             if not low <= value <= high:
                 raise ConfigError(f"{name} must be {low} to {high}, got {value!r}")
+        if not isinstance(self.offsets_dir, str | PathLike):
+            raise ConfigError(f"offsets_dir must be a path, got {self.offsets_dir!r}")
+        if not isinstance(self.consume_timestamp_ms, int):
+            raise ConfigError(f"consume_timestamp_ms must be a whole number, got {self.consume_timestamp_ms!r}")
         if not isinstance(self.model, MessageModel):
             raise ConfigError(f"model must be a MessageModel, got {self.model!r}")
         if self.assignment not in list(AssignedBy):
@@ -177,8 +181,9 @@ class ConsumerOptions(MemberOptions):
             raise ConfigError(
                 "assignment='broker' needs mode='pull' and auto_commit=True: operators say which topics are popped"
             )
-        if self.retry_delay_ms is not None and not 0 <= self.retry_delay_ms <= MAX_DELAY_MS:
-            raise ConfigError(f"retry_delay_ms must be 0 to {MAX_DELAY_MS}, got {self.retry_delay_ms!r}")
+        delay_ms = self.retry_delay_ms
+        if delay_ms is not None and not (isinstance(delay_ms, int) and 0 <= delay_ms <= MAX_DELAY_MS):
+            raise ConfigError(f"retry_delay_ms must be a whole number from 0 to {MAX_DELAY_MS}, got {delay_ms!r}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

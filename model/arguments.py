@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from model.errors import InvalidParameter
 
@@ -19,10 +19,28 @@ def check_whole(what: str, value: object, low: int, high: int) -> None:
         raise InvalidParameter(f"{what} must be a whole number from {low} to {high}, got {shown(value)}")
 
 
+def check_number(what: str, value: object, low: float, high: float) -> None:
+    """Raise InvalidParameter, with the name of the argument, for what is no number from `low` to `high`."""
+    if not isinstance(value, int | float) or not low <= value <= high:
+        raise InvalidParameter(f"{what} must be {low:g} to {high:g}, got {shown(value)}")
+
+
 def check_several(what: str, values: object) -> None:
     """Raise InvalidParameter, with the name of the argument, for one string or what is no collection at all."""
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
         raise InvalidParameter(f"{what} must be a list, got {shown(values)}")
+
+
+def check_mapping(what: str, value: object) -> None:
+    """Raise InvalidParameter, with the name of the argument, for what maps nothing to anything."""
+    if not isinstance(value, Mapping):
+        raise InvalidParameter(f"{what} must be a dict, got {shown(value)}")
+
+
+def check_callable(what: str, value: object) -> None:
+    """Raise InvalidParameter, with the name of the argument, for what is no function."""
+    if not callable(value):
+        raise InvalidParameter(f"{what} must be a function, got {shown(value)}")
 
 
 def shown(value: object) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
-from model.arguments import shown
+from model.arguments import check_several, shown
 from model.errors import InvalidParameter
 
 
@@ -34,3 +35,9 @@ def check_queue(queue: MessageQueue) -> MessageQueue:
             f"a queue must be a MessageQueue, got {shown(queue)}: write MessageQueue(topic, broker_name, queue_id)"
         )
     return queue
+
+
+def check_queues(queues: Iterable[MessageQueue]) -> list[MessageQueue]:
+    """Return the queues that a user has named, as a list; see `check_queue`."""
+    check_several("queues", queues)
+    return [check_queue(queue) for queue in queues]

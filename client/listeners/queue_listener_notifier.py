@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 
 from client.instance.background import BackgroundTasks
 from client.listeners.listener import MessageQueueListener, call_observer
+from model.arguments import check_callable
 from model.message_queue import MessageQueue
 from model.names import is_retry_topic
 
@@ -21,11 +22,21 @@ class QueueListenerNotifier:
     """The listener of one consumer."""
 
     def __init__(self, listener: MessageQueueListener | None, background: BackgroundTasks) -> None:
-        self.listener = listener
+        self.listen(listener)
         self._background = background
         self._notified: dict[str, tuple[Queues, Queues]] = {}
         self._changed: dict[str, None] = {}
         self._running = False
+
+    def listen(self, listener: MessageQueueListener | None) -> None:
+        """Have another listener, or none.
+
+        Raises:
+            InvalidParameter: it cannot be called; found at a change, that would be long after the mistake.
+        """
+        if listener is not None:
+            check_callable("message_queue_listener", listener)
+        self.listener = listener
 
     def update(self, queues_of: Mapping[str, Iterable[MessageQueue]], mine: Iterable[MessageQueue]) -> None:
         """Call the listener for each topic whose queues differ from its last call; retry topics are left out."""

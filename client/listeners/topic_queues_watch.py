@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 import anyio
 
 from client.listeners.listener import TopicQueuesListener, call_observer
+from model.arguments import check_callable
 from model.errors import InvalidParameter, RlabError
 from model.limits import MAX_SUBSCRIPTIONS_PER_MEMBER, TOPIC_QUEUES_INTERVAL_S
 from model.message_queue import MessageQueue
@@ -35,11 +36,12 @@ class TopicQueuesWatch:
         The topic need not exist yet; the listener replaces an earlier one.
 
         Raises:
-            InvalidParameter: an illegal topic name, or too many topics.
+            InvalidParameter: an illegal topic name, a listener that cannot be called, or too many topics.
             ConnectFailed: no name server answers; nothing is registered.
 
         Cancellation: nothing is registered.
         """
+        check_callable("listener", listener)
         if check_topic(topic) not in self._listeners and len(self._listeners) >= MAX_SUBSCRIPTIONS_PER_MEMBER:
             raise InvalidParameter(f"a consumer listens to {MAX_SUBSCRIPTIONS_PER_MEMBER} topics at the most")
         self._known[topic] = await self._fetch(topic)

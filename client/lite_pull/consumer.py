@@ -9,6 +9,7 @@ rebalance.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -29,11 +30,12 @@ from client.rebalance.member import GroupConsumer
 from client.rebalance.ownership import MemberContext, QueueOwnership
 from client.rebalance.pulled_queues import PulledQueues
 from client.rebalance.unleased_queues import UnleasedQueues
+from model.arguments import check_mapping, check_number, shown
 from model.errors import IllegalOperation, InvalidParameter
 from model.heartbeat import ConsumeType, MessageModel
 from model.limits import POLL_TIMEOUT_S
 from model.message import MessageExt
-from model.message_queue import MessageQueue
+from model.message_queue import MessageQueue, check_queue, check_queues
 from model.names import check_topic
 from model.subscription import SubscriptionData, subscription_of
 
@@ -148,17 +150,17 @@ class LitePullConsumer(GroupConsumer):
 
         Cancellation: the assignment stays.
         """
-        wanted = dict.fromkeys(sorted(set(queues)))
+        wanted = dict.fromkeys(sorted(set(check_queues(queues))))
         if not wanted:
             raise InvalidParameter("no queue to assign: name at least one, or shut the consumer down")
         if self._is_member:
             raise IllegalOperation(
                 "assign() and subscribe() cannot be mixed: create a second LitePullConsumer to assign queues"
             )
+        check_mapping("expressions", {} if expressions is None else expressions)
         topics = dict.fromkeys(check_topic(queue.topic) for queue in wanted)
         filters = {topic: subscription_of(topic, (expressions or {}).get(topic, "*"), 0) for topic in topics}
-        first = not self._assigned
-        self._assigned, self._assigned_topics = wanted, filters
+        first, self._assigned, self._assigned_topics = not self._assigned, wanted, filters
         self._restart_pulls(topics)
         if self._state is ServiceState.RUNNING:
             if first:
@@ -192,7 +194,7 @@ class LitePullConsumer(GroupConsumer):
 
     def register_message_queue_listener(self, listener: MessageQueueListener | None) -> None:
         """Have a listener called as `(topic, all queues, mine)` after each change, and now for the current queues."""
-        self._queue_listener.listener = listener
+        self._queue_listener.listen(listener)
         if self._state is ServiceState.RUNNING:
             self._notify_queue_listener()
 
@@ -209,10 +211,12 @@ class LitePullConsumer(GroupConsumer):
             came in time or the consumer is shut down.
 
         Raises:
+            InvalidParameter: no time that can be waited for.
             IllegalOperation: not running, nothing subscribed or assigned, or another task polls.
 
         Cancellation: no message is lost; messages of earlier polls count as processed.
         """
+        check_number("timeout_s", timeout_s, 0, math.inf)
         self._check_running()
         if self._ready.waited_for:
             raise IllegalOperation(
@@ -255,11 +259,12 @@ class LitePullConsumer(GroupConsumer):
         else:
             if self.poll_options.auto_commit:
                 raise IllegalOperation("offsets are committed automatically: set auto_commit=False to choose them")
+            check_mapping("offsets", offsets)
             chosen = [(self._owned(queue), offset) for queue, offset in offsets.items()]
             for owned, offset in chosen:
-                if not 0 <= offset <= owned.process_queue.position:
+                if not isinstance(offset, int) or not 0 <= offset <= owned.process_queue.position:
                     raise InvalidParameter(
-                        f"{owned.queue} was polled up to {owned.process_queue.position}; {offset} cannot be "
+                        f"{owned.queue} was polled up to {owned.process_queue.position}; {shown(offset)} cannot be "
                         "committed: seek there first"
                     )
             for owned, offset in chosen:
@@ -279,8 +284,8 @@ class LitePullConsumer(GroupConsumer):
         self._check_running()
         ownership = self._pulled()
         if isinstance(ownership, UnleasedQueues) and self.options.model is MessageModel.BROADCASTING:
-            return await ownership.stored(queue)
-        return await self._ask.committed(queue, self.group)
+            return await ownership.stored(check_queue(queue))
+        return await self._ask.committed(check_queue(queue), self.group)
 
     async def offset_for_timestamp(self, queue: MessageQueue, timestamp_ms: int) -> int:
         """The first offset stored at or after a wall-clock time; the end of the queue if there is none.
@@ -288,7 +293,7 @@ class LitePullConsumer(GroupConsumer):
         Raises and cancellation: see `committed`.
         """
         self._check_running()
-        return await self._ask.at(queue, timestamp_ms)
+        return await self._ask.at(check_queue(queue), timestamp_ms)
 
     async def seek(self, queue: MessageQueue, offset: int) -> None:
         """Continue at another offset; fetched messages are dropped. The next commit starts there as well.
@@ -306,8 +311,8 @@ class LitePullConsumer(GroupConsumer):
         """
         owned = self._owned(queue)
         first, end = await self._ask.first(queue), await self._ask.end(queue)
-        if not first <= offset <= end:
-            raise InvalidParameter(f"{queue} holds offsets {first} to {end}; {offset} cannot be sought")
+        if not isinstance(offset, int) or not first <= offset <= end:
+            raise InvalidParameter(f"{queue} holds offsets {first} to {end}; {shown(offset)} cannot be sought")
         self._continue_at(owned, offset)
 
     async def seek_to_begin(self, queue: MessageQueue) -> None:
@@ -330,14 +335,14 @@ class LitePullConsumer(GroupConsumer):
 
     def pause(self, queues: Collection[MessageQueue]) -> None:
         """Deliver nothing from these queues until they are resumed; they stay paused if they are lost and regained."""
-        for queue in queues:
+        for queue in check_queues(queues):
             self._paused[queue] = None
             if self._ownership is not None and queue in self._ownership.owned:
                 self._ownership.owned[queue].paused = True
 
     def resume(self, queues: Collection[MessageQueue]) -> None:
         """Deliver messages of these queues again; queues that are not paused are ignored."""
-        for queue in queues:
+        for queue in check_queues(queues):
             self._paused.pop(queue, None)
             if self._ownership is not None and queue in self._ownership.owned:
                 owned = self._ownership.owned[queue]
@@ -387,7 +392,7 @@ class LitePullConsumer(GroupConsumer):
 
     def _owned(self, queue: MessageQueue) -> OwnedQueue:
         self._check_running()
-        owned = self._pulled().owned.get(queue)
+        owned = self._pulled().owned.get(check_queue(queue))
         if owned is None:
             raise IllegalOperation(
                 f"this consumer does not own {queue} now: another member may, or a rebalance is in progress"

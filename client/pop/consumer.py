@@ -17,7 +17,8 @@ from client.pop.message import Handle, PopMessage, decode_handle, encode_handle,
 from client.pop.receiver import PopReceiver
 from client.rebalance.member import GroupConsumer
 from client.rebalance.ownership import MemberContext, QueueOwnership
-from model.errors import ConfigError, IllegalOperation, InvalidParameter, ReceiptHandleDead
+from model.arguments import check_number, check_several, check_whole
+from model.errors import ConfigError, IllegalOperation, ReceiptHandleDead
 from model.heartbeat import ConsumeType
 from model.limits import MAX_INVISIBLE_MS, MAX_POP_BATCH, MIN_INVISIBLE_MS, POP_INVISIBLE_S, PULL_SUSPEND_S
 from model.names import is_retry_topic
@@ -101,9 +102,9 @@ class PopConsumer(GroupConsumer):
         Cancellation: nothing is lost: messages that arrive are kept for the next call, and returned to the broker if
         none comes.
         """
-        _check("max_n", max_n, 1, MAX_POP_BATCH)
-        _check("invisible_s", invisible_s, MIN_INVISIBLE_MS / 1000, MAX_INVISIBLE_MS / 1000)
-        _check("wait_s", wait_s, 0, _MAX_WAIT_S)
+        check_whole("max_n", max_n, 1, MAX_POP_BATCH)
+        check_number("invisible_s", invisible_s, MIN_INVISIBLE_MS / 1000, MAX_INVISIBLE_MS / 1000)
+        check_number("wait_s", wait_s, 0, _MAX_WAIT_S)
         receiver = self._running()
         if all(is_retry_topic(topic) for topic in self._subscriptions):
             raise IllegalOperation("this consumer subscribes to nothing: call `subscribe` first")
@@ -128,7 +129,7 @@ class PopConsumer(GroupConsumer):
 
         Raises:
             ReceiptHandleDead: for one: it was acknowledged before, or its invisible time ended and it was redelivered.
-            InvalidParameter: a string is not a receipt handle.
+            InvalidParameter: neither a message nor a receipt handle; nothing was acknowledged.
             IllegalOperation: not started, or shut down.
             RlabError: a broker could not be asked; acknowledge all of them again.
 
@@ -142,6 +143,7 @@ class PopConsumer(GroupConsumer):
             if (cause := batch.dead.get(handle)) is not None:
                 raise copy(cause)
             return None
+        check_several("what is acknowledged", messages)
         several = list(messages)
         runs = runs_of(several)
         dead: dict[Handle, ReceiptHandleDead] = {}
@@ -173,7 +175,7 @@ class PopConsumer(GroupConsumer):
 
         Cancellation: the handle may be dead.
         """
-        _check("invisible_s", invisible_s, 0, MAX_INVISIBLE_MS / 1000)
+        check_number("invisible_s", invisible_s, 0, MAX_INVISIBLE_MS / 1000)
         requests = self._running().requests
         queue, offset, token = _handle(message)
         new, visible_ms = await requests.change_invisible(queue, offset, token, round(invisible_s * 1000))
@@ -191,11 +193,6 @@ class PopConsumer(GroupConsumer):
         if self._receiver is None or not self._background.running:
             raise IllegalOperation("this consumer does not run: start it, or use it as `async with PopConsumer(...)`")
         return self._receiver
-
-
-def _check(name: str, value: float, low: float, high: float) -> None:
-    if not isinstance(value, (int, float)) or not low <= value <= high:
-        raise InvalidParameter(f"{name} must be {low:g} to {high:g}, got {value!r}")
 
 
 def _handle(message: PopMessage | str) -> Handle:

@@ -76,7 +76,7 @@ _offset_of = itemgetter(1)
 def runs_of(messages: Sequence[PopMessage | str]) -> list[AckRun]:
     """Group messages and receipt handles into runs, in their order; see `decode_handle` for errors."""
     if set(map(type, messages)) != {PopMessage}:
-        handles = [decode_handle(each) if isinstance(each, str) else handle_of(each) for each in messages]
+        handles = [handle_of(each) if isinstance(each, PopMessage) else decode_handle(each) for each in messages]
         return [AckRun(queue, token, [offset]) for queue, offset, token in handles]
     runs: list[AckRun] = []
     for token, group in groupby(messages, _token_of):

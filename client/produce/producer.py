@@ -25,7 +25,7 @@ from client.instance.registry import acquire_instance, release_instance
 from client.options import check_option_names
 from client.produce.batcher import SendBatcher
 from client.produce.queue_picker import ELSEWHERE, QueuePicker, check_queue_of, other_brokers, select_by_key
-from model.arguments import shown
+from model.arguments import check_callable, shown
 from model.errors import (
     ConfigError,
     ConnectFailed,
@@ -104,6 +104,8 @@ class Producer(ClientLife, Resident):
         if not isinstance(retries, int) or not 0 <= retries <= MAX_RETRIES:
             raise ConfigError(f"retries must be 0 to {MAX_RETRIES}, got {retries!r}")
         check_seconds("timeout_s", timeout_s)
+        if latency_sink is not None:
+            check_callable("latency_sink", latency_sink)
         self._attempts = 1 + retries
         self._timeout_s = timeout_s
         self._picker = QueuePicker(self.config.rng, avoid_slow_brokers=avoid_slow_brokers)

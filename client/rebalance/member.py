@@ -213,9 +213,12 @@ class GroupConsumer(ClientLife, GroupMember):
 
         In BROADCASTING the offsets of the topic are deleted; nothing else deletes them.
 
+        Raises:
+            InvalidParameter: an illegal name.
+
         Cancellation: the topic is unsubscribed all the same.
         """
-        if self._subscriptions.pop(topic, None) is None:
+        if self._subscriptions.pop(check_topic(topic), None) is None:
             return
         if isinstance(self._ownership, UnleasedQueues):
             self._ownership.end(topic)

@@ -69,3 +69,20 @@ def test_a_dialect_is_a_known_one_and_clients_of_rocketmq_write_no_trace() -> No
     assert (config.dialect, config.trace) == (SpokenDialect.ROCKETMQ, False)
     with pytest.raises(ConfigError, match="dialect must be one of rlab, rocketmq, auto; got 'kafka'"):
         ClientConfig(name_servers="h:1", dialect="kafka")  # type: ignore[arg-type]  # as users may write it
+
+
+@pytest.mark.parametrize(
+    ("option", "wrong", "what"),
+    [
+        ("quirks", None, "a set of Quirk, got None"),
+        ("triggers", 5, "a set of Trigger, got 5"),
+        ("trace", "yes", "True or False, got 'yes'"),
+        ("event_sink", "print", "a function of an event, got 'print'"),
+        ("key", "user:secret", "a Key, got"),
+        ("clock_ms", 5, "a function that returns milliseconds, got 5"),
+        ("rng", 5, "a random.Random, got 5"),
+    ],
+)
+def test_an_option_of_a_wrong_type_is_refused_by_name(option: str, wrong: Any, what: str) -> None:
+    with pytest.raises(ConfigError, match=f"{option} must be {what}"):
+        ClientConfig(name_servers="a:1", **{option: wrong})

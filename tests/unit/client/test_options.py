@@ -132,3 +132,18 @@ def test_a_member_in_order_counts_on_a_lock_of_rocketmq_for_half_a_minute_at_mos
         assert split_options(ConsumerOptions, "h:1", options)[1].session_timeout_s == expected
     options = {"dialect": "rocketmq", "order": "queue", "session_timeout_s": 10}
     assert split_options(ConsumerOptions, "h:1", options)[1].session_timeout_s == 10
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"retry_delay_ms": "5"}, "retry_delay_ms must be a whole number from 0 to"),
+        ({"retry_delay_ms": 1.5}, "retry_delay_ms must be a whole number from 0 to"),
+        ({"consume_timestamp_ms": "5"}, "consume_timestamp_ms must be a whole number, got '5'"),
+        ({"consume_timestamp_ms": None}, "consume_timestamp_ms must be a whole number, got None"),
+        ({"offsets_dir": None}, "offsets_dir must be a path, got None"),
+    ],
+)
+def test_an_option_of_a_wrong_type_is_refused_by_name(options: dict[str, Any], why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        ConsumerOptions(**options)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
-from model.arguments import check_several, check_text, check_whole, shown
+from model.arguments import check_callable, check_mapping, check_number, check_several, check_text, check_whole, shown
 from model.errors import InvalidParameter
 
 
@@ -29,6 +31,23 @@ def test_one_string_is_no_list_of_strings(value: object) -> None:
         check_several("topics", several)
     with pytest.raises(InvalidParameter, match=r"^topics must be a list, got "):
         check_several("topics", value)
+
+
+@pytest.mark.parametrize("value", [None, "1", math.nan, -1, 2.5])
+def test_what_is_no_number_of_the_range_is_refused_by_name(value: object) -> None:
+    check_number("wait_s", 0, 0, 2)
+    check_number("wait_s", 2.0, 0, 2)
+    with pytest.raises(InvalidParameter, match=r"^wait_s must be 0 to 2, got "):
+        check_number("wait_s", value, 0, 2)
+
+
+def test_what_is_no_dict_and_what_is_no_function_is_refused_by_name() -> None:
+    check_mapping("offsets", {})
+    check_callable("listener", print)
+    with pytest.raises(InvalidParameter, match=r"^offsets must be a dict, got \[\]"):
+        check_mapping("offsets", [])
+    with pytest.raises(InvalidParameter, match=r"^listener must be a function, got None"):
+        check_callable("listener", None)
 
 
 def test_a_long_value_is_shown_by_its_beginning() -> None:

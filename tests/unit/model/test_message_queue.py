@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import random
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from model.errors import InvalidParameter
-from model.message_queue import MessageQueue, check_queue
+from model.message_queue import MessageQueue, check_queue, check_queues
 
 
 def test_queues_sort_by_topic_then_broker_then_number() -> None:
@@ -39,3 +39,11 @@ def test_what_only_looks_like_a_queue_is_refused_with_how_to_write_one(queue: An
     assert check_queue(MessageQueue("t", "broker-a", 0)) == ("t", "broker-a", 0)
     with pytest.raises(InvalidParameter, match=r"got .*: write MessageQueue\(topic, broker_name, queue_id\)"):
         check_queue(queue)
+
+
+def test_queues_that_users_name_are_several() -> None:
+    queue = MessageQueue("t", "broker-a", 0)
+    assert check_queues(iter([queue])) == [queue]
+    for wrong in (None, "t", queue, [queue, "t"]):
+        with pytest.raises(InvalidParameter):
+            check_queues(cast("Any", wrong))

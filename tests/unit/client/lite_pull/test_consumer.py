@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+from inspect import isawaitable
 from typing import Any
 
 import anyio
@@ -299,5 +302,45 @@ def test_messages_are_whole(simulate: Simulate) -> None:
         [message] = await lite.do(lite.consumer.poll)
         assert isinstance(message, MessageExt)
         assert (message.queue, message.offset, message.topic) == (Q0, 0, "t")
+
+    run(simulate, scenario)
+
+
+async def done(call: Callable[..., Any], *arguments: Any) -> None:
+    """Call a plain function, or await one that is not."""
+    called = call(*arguments)
+    if isawaitable(called):
+        await called
+
+
+NO_QUEUES: tuple[Any, ...] = (None, 5, "t", ("t", "broker-a", 0), ["t"])
+
+
+def test_arguments_of_a_wrong_type_are_refused_by_name(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        lite = await Lite(cluster, "m1", auto_commit=False).start()
+        await anyio.sleep(1)
+        consumer: Any = lite.consumer
+
+        async def refused(why: str, call: Callable[..., Any], *arguments: Any) -> None:
+            with pytest.raises(InvalidParameter, match=why):
+                await done(call, *arguments)
+
+        for wrong in NO_QUEUES:
+            for call in (consumer.committed, consumer.seek_to_begin, consumer.seek_to_end):
+                await refused("a queue must be a MessageQueue", call, wrong)
+            await refused("a queue must be a MessageQueue", consumer.seek, wrong, 0)
+            await refused("a queue must be a MessageQueue", consumer.offset_for_timestamp, wrong, 0)
+            for call in (consumer.pause, consumer.resume, Lite(cluster, "other").consumer.assign):
+                await refused("queues must be a list|a queue must be a MessageQueue", call, wrong)
+        for wrong in (None, "5", -1, math.nan):
+            await refused("timeout_s must be 0 to inf, got", consumer.poll, wrong)
+        for wrong in (None, "5"):
+            await refused("holds offsets 0 to 0; .* cannot be sought", consumer.seek, Q0, wrong)
+            await refused("was polled up to 0; .* cannot be committed", consumer.commit, {Q0: wrong})
+        await refused("offsets must be a dict, got 5", consumer.commit, 5)
+        await refused("expressions must be a dict, got 'red'", Lite(cluster, "other").consumer.assign, [Q0], "red")
+        await refused("listener must be a function", consumer.register_topic_message_queue_change_listener, "t", None)
+        await refused("listener must be a function", consumer.register_message_queue_listener, 5)
 
     run(simulate, scenario)

@@ -12,6 +12,7 @@ from client.pop.consumer import PopConsumer
 from client.pop.message import encode_handle
 from model.errors import ConfigError, IllegalOperation, InvalidParameter, RlabError
 from model.heartbeat import ConsumeType
+from model.message import Message
 from model.message_queue import MessageQueue
 from simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
@@ -46,7 +47,7 @@ def test_numbers_out_of_range_and_calls_out_of_place_are_refused(simulate: Simul
         await cluster.create_topic("t")
         popper = await cluster.start_popper("g", "t")
         consumer = popper.consumer
-        assert await refused(consumer, max_n=33) == "max_n must be 1 to 32, got 33"
+        assert await refused(consumer, max_n=33) == "max_n must be a whole number from 1 to 32, got 33"
         assert await refused(consumer, invisible_s=0.05) == "invisible_s must be 0.1 to 43200, got 0.05"
         assert await refused(consumer, wait_s=-1) == "wait_s must be 0 to 60, got -1"
         with pytest.raises(InvalidParameter, match="no receipt handle"):
@@ -121,5 +122,24 @@ def test_callers_that_share_a_request_get_an_error_each(simulate: Simulate, brok
         assert isinstance(first, RlabError)
         assert (type(first), str(first)) == (type(second), str(second))
         assert first is not second
+
+    simulate(scenario)
+
+
+def test_what_is_neither_a_message_nor_a_handle_is_refused_by_name(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t")
+        popper = await cluster.start_popper("g", "t")
+        consumer: Any = popper.consumer
+        wrong: Any
+        for wrong in (None, 5):
+            with pytest.raises(InvalidParameter, match="what is acknowledged must be a list, got"):
+                await consumer.ack(wrong)
+        for wrong in ([None], [5], (Message("t", b"x"),)):
+            with pytest.raises(InvalidParameter, match="no receipt handle"):
+                await consumer.ack(wrong)
+        for wrong in (1.5, True, "5"):
+            assert "max_n must be a whole number from 1 to 32" in await refused(consumer, max_n=wrong)
+        assert "invisible_s must be 0.1 to 43200, got None" in await refused(consumer, invisible_s=None)
 
     simulate(scenario)

@@ -303,6 +303,12 @@ def test_a_producer_that_does_not_run_sends_nothing_and_says_how_to_make_it(simu
     simulate(scenario)
 
 
+def test_a_latency_sink_that_cannot_be_called_is_refused() -> None:
+    sink: Any = "print"
+    with pytest.raises(InvalidParameter, match="latency_sink must be a function, got 'print'"):
+        Producer("127.0.0.1:9876", latency_sink=sink)
+
+
 def test_an_option_that_is_no_option_is_refused_with_the_one_that_was_meant() -> None:
     with pytest.raises(ConfigError, match="'heartbeat_interval': did you mean 'heartbeat_interval_s'"):
         Producer("127.0.0.1:9876", heartbeat_interval=1)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import anyio
 import pytest
 
 from client.allocate import AllocateMessageQueueBalancedSticky
-from model.errors import ConnectFailed
+from client.lite_pull.consumer import LitePullConsumer
+from client.push.consumer import PushConsumer
+from model.errors import ConnectFailed, InvalidParameter
 from model.events import Event, EventKind
 from model.heartbeat import ConsumeType
 from model.message_queue import MessageQueue
@@ -132,3 +136,19 @@ def test_who_joins_goes_on_when_the_consumer_is_shut_down_and_when_it_is_cancell
         await made.consumer.join()
 
     simulate(scenario, brokers=1)
+
+
+@pytest.mark.parametrize("kind", [PushConsumer, LitePullConsumer])
+def test_a_queue_listener_that_cannot_be_called_is_refused_at_once(kind: Any) -> None:
+    with pytest.raises(InvalidParameter, match="message_queue_listener must be a function, got 5"):
+        kind("127.0.0.1:9876", "g", message_queue_listener=5)
+
+
+def test_a_name_to_unsubscribe_from_that_is_none_is_refused(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        consumer: Any = PushConsumer(cluster.addresses, "g")
+        for wrong in (None, 5, ["t"]):
+            with pytest.raises(InvalidParameter, match="topic name must be a string"):
+                await consumer.unsubscribe(wrong)
+
+    simulate(scenario)
