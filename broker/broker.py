@@ -279,7 +279,7 @@ class BrokerFacts(Facts):
 
     def topic_of(self, topic_id: int) -> str | None:
         """See `Facts`."""
-        return self._topics.names().get(topic_id)
+        return self._topics.name_of(topic_id)
 
     def broker_name(self) -> str:
         """See `Facts`."""

@@ -44,10 +44,12 @@ class Notifications:
 
     def __init__(self, window_s: float = NOTIFY_WINDOW_S) -> None:
         self._owed: dict[str, ConsumerGroupInfo] = {}
+        self._earliest: float | None = NEVER  # of their times; None once that one is another, until somebody asks
         self._base_window_s = window_s
 
     def owe(self, info: ConsumerGroupInfo, now: float, joined: bool) -> None:
         """A group has changed; `joined` says that a member joined, and nothing else."""
+        self._passes_by(info)
         if info.notify_at == NEVER:
             info.owed_since, info.owed_joins_only = now, True
         info.owed_joins_only = info.owed_joins_only and joined
@@ -60,14 +62,19 @@ class Notifications:
             latest = max(info.owed_since + MAX_GROWTH_WAIT_S, info.born_at + MAX_BIRTH_S)
             info.notify_at = max(earliest, min(now + self._pause_s(info), latest))
         self._owed[info.group] = info
+        if self._earliest is not None:
+            self._earliest = min(self._earliest, info.notify_at)
 
     def forget(self, info: ConsumerGroupInfo) -> None:
         """Notify nobody of this group after all."""
+        self._passes_by(info)
         info.notify_at = NEVER
         self._owed.pop(info.group, None)
 
     def take(self, now: float) -> list[ConsumerGroupInfo]:
         """The groups whose members are notified now; each opens a window in which it is not returned again."""
+        if now < self.earliest():
+            return []
         due = [info for info in self._owed.values() if info.notify_at <= now]
         for info in due:
             # A broker that is late has too much to do already.
@@ -78,7 +85,14 @@ class Notifications:
 
     def earliest(self) -> float:
         """The time of the next notification, NEVER without one."""
-        return min((info.notify_at for info in self._owed.values()), default=NEVER)
+        if self._earliest is None:
+            self._earliest = min((info.notify_at for info in self._owed.values()), default=NEVER)
+        return self._earliest
+
+    def _passes_by(self, info: ConsumerGroupInfo) -> None:
+        """A time is about to change: if it is the earliest, another one may be."""
+        if info.notify_at == self._earliest:
+            self._earliest = None
 
     def _pause_s(self, info: ConsumerGroupInfo) -> float:
         return max(self._window_s(info) / 2, min(_GAPS_PER_PAUSE * info.longest_gap_s, MAX_PAUSE_S))

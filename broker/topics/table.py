@@ -41,6 +41,7 @@ class TopicTable:
 
     def __init__(self, *, auto_create: bool) -> None:
         self._topics: dict[str, TopicEntry] = {}
+        self._names: dict[int, str] = {}
         self._last_topic_id = 0
         self._auto_create = auto_create
 
@@ -52,6 +53,7 @@ class TopicTable:
     def restore(self, topic_id: int, config: TopicConfig) -> None:
         """Restore a topic that was stored by an earlier run."""
         self._topics[config.topic] = TopicEntry(topic_id, config)
+        self._names[topic_id] = config.topic
         self._last_topic_id = max(self._last_topic_id, topic_id)
 
     def restore_last_topic_id(self, topic_id: int) -> None:
@@ -96,7 +98,11 @@ class TopicTable:
 
     def names(self) -> dict[int, str]:
         """Topic id -> topic."""
-        return {entry.topic_id: topic for topic, entry in self._topics.items()}
+        return self._names.copy()
+
+    def name_of(self, topic_id: int) -> str | None:
+        """The topic with an id, or None."""
+        return self._names.get(topic_id)
 
     def entry_for_send(self, topic: str) -> tuple[TopicEntry, bool]:
         """The topic that a message is sent to, made from the template if it may be.
@@ -163,7 +169,7 @@ class TopicTable:
         if is_system_topic(topic):
             raise IllegalOperation(f"{topic} is a system topic; it cannot be deleted")
         entry = self.existing(topic)
-        del self._topics[topic]
+        del self._topics[topic], self._names[entry.topic_id]
         return entry
 
     def _put(self, config: TopicConfig) -> TopicEntry:
@@ -172,6 +178,7 @@ class TopicTable:
         self._last_topic_id += 1
         entry = TopicEntry(self._last_topic_id, config)
         self._topics[config.topic] = entry
+        self._names[entry.topic_id] = config.topic
         return entry
 
 

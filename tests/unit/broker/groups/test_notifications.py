@@ -118,3 +118,21 @@ def test_a_group_that_was_quiet_for_a_window_is_told_at_once_again() -> None:
     table = settled("A")
     beat(table, "B", now=0.3)
     assert told(table, 0.3) == [("g", NOW_MS + 2)]
+
+
+def test_the_next_notification_of_several_groups_is_known_when_the_earliest_is_put_off_or_not_owed_any_more() -> None:
+    table = GroupTable()
+    for name, now in (("a", 0.0), ("b", 1 / 64), ("c", 2 / 64)):
+        beat(table, "A", consumer(name), now=now)
+        table.take_notifications(now)
+        beat(table, "B", consumer(name), now=now)
+    assert table.next_deadline() == 0.1
+    table.unregister("a", "A", cause="", now=0.05)
+    table.unregister("a", "B", cause="", now=0.05)
+    assert table.next_deadline() == 0.1 + 1 / 64, "nobody is left in a"
+    assert told(table, 0.1) == []
+    for number in range(8):
+        beat(table, f"more {number}", consumer("b"), now=0.11)
+    assert table.next_deadline() == 0.1 + 2 / 64, "b grows, and waits for a pause"
+    assert [[name for name, _ in told(table, now)] for now in (0.2, 0.4)] == [["c"], ["b"]]
+    assert table.take_notifications(9.0) == []

@@ -12,6 +12,7 @@ from broker.topics.table import (
     check_readable,
     check_writable,
     queue_count,
+    queue_that_is_left,
 )
 from model.errors import IllegalOperation, InvalidParameter, NoPermission, SystemBusy, TopicNotExist
 from model.limits import DEFAULT_TOPIC_QUEUES, TEMPLATE_TOPIC_QUEUES
@@ -35,8 +36,15 @@ def test_topics_that_exist_are_listed_by_the_number_in_their_records() -> None:
     table = table_with(config("a"), config("b"), auto_create=False)
     number = table.existing("b").topic_id
     assert table.names() == {1: TRACE_TOPIC, 2: SCHEDULE_TOPIC, 3: "a", 4: "b"}
+    table.restore(9, config("c"))
+    assert (table.name_of(number), table.name_of(9)) == ("b", "c")
     table.delete("b")
     assert number not in table.names()
+    assert table.name_of(number) is None
+
+
+def test_an_old_message_goes_to_its_queue_or_to_one_that_is_left() -> None:
+    assert [queue_that_is_left(config(read=2, write=4), n) for n in (0, 3, 4, 7, 9)] == [0, 3, 0, 3, 1]
 
 
 # --- creation by sending ---------------------------------------------------------------------------------------------
