@@ -27,7 +27,7 @@ from client.instance.refusals import Refusals
 from client.instance.routes import RouteCache, RouteRemovalGrace
 from client.instance.views import GroupViews
 from client.trigger import Trigger
-from model.errors import ConnectFailed, IllegalOperation, RlabError, SystemBusy
+from model.errors import ConnectFailed, IllegalOperation, NetworkError, RlabError, SystemBusy
 from model.event_log import EventLog, encode_events
 from model.events import EventKind
 from model.limits import CONNECT_TIMEOUT_S, MAX_CLIENT_RUN, TRACE_FLUSH_INTERVAL_S
@@ -222,6 +222,13 @@ class ClientInstance:
         await self._routes_changed(changed, known, cause)
         if failures:
             raise failures[0]
+
+    async def learn_routes(self, topics: tuple[str, ...], cause: str) -> None:
+        """Get the routes of topics that have none here. No pass may fail for one that does not exist."""
+        unknown = tuple(topic for topic in topics if self.routes.route_of(topic) is None)
+        if unknown:
+            with suppress(NetworkError):
+                await self.update_routes(unknown, cause)
 
     async def _routes_changed(self, changed: dict[str, None], known: set[str], cause: str) -> None:
         """Register at brokers that are not `known` yet, then wake the groups whose topics changed."""

@@ -86,6 +86,13 @@ class GroupViews:
         shared[address, group] = self._views.setdefault(group, {})[address] = view
         return True
 
+    def told(self, group: str, topics: Iterable[str]) -> FetchedView | None:
+        """The member list of the broker that would be asked, if its notification has brought the newest one."""
+        address = self._told.get(group, ("",))[0]
+        if not address or self._any_of is not None or self.member_list_brokers(topics)[:1] != [address]:
+            return None
+        return FetchedView(address, self._views[group][address], 0.0)
+
     async def fetch(self, group: str, topics: Iterable[str], *, notified: bool = False) -> FetchedView | None:
         """The member list of the first broker that answers; None when no broker serves any of the topics.
 
@@ -93,9 +100,9 @@ class GroupViews:
 
         ConnectFailed: there are brokers, and none answers. Cancellation: harmless.
         """
+        if notified and (told := self.told(group, topics)) is not None:
+            return told
         addresses = self.member_list_brokers(topics)
-        if notified and addresses and self._any_of is None and self._told.get(group, ("",))[0] == addresses[0]:
-            return FetchedView(addresses[0], self._views[group][addresses[0]], 0.0)
         if self._any_of is not None:
             self._any_of.shuffle(addresses)
         failures = []

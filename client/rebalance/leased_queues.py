@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection
-from contextlib import suppress
 from functools import partial
 
 import anyio
@@ -82,6 +81,8 @@ class LeasedQueues(PulledQueues):
 
         Cancellation: a lease that was granted unseen is granted again in the next pass.
         """
+        if due.triggers == (Trigger.NOTIFY,) and self._is_known(topics):
+            return True
         trigger = "+".join(due.triggers)
         cause = self._emit(EventKind.REBALANCE_BEGIN, cause=due.cause, detail=trigger)
         moved, balanced, self._version_seen, self._undecided = 0, False, -1, {}
@@ -96,6 +97,16 @@ class LeasedQueues(PulledQueues):
             detail = f"{trigger} {'balanced' if balanced else 'unbalanced'}"
             self._emit(EventKind.REBALANCE_END, cause=cause, version=self._version_seen, n=moved, detail=detail)
         return balanced
+
+    def _is_known(self, topics: tuple[str, ...]) -> bool:
+        """Whether a notification brings nothing: a pass would plan as the last one did, and that has been done."""
+        # Each broker of the group notifies of a change, and every member plans with the list of the first of them.
+        last, told = self._decided, self._instance.views.told(self._group, topics)
+        if last is None or told is None or last.topics != topics or self.topics_of_others:
+            return False  # of topics of others, a route may still be unknown
+        queues = {topic: self._instance.routes.subscribe_queues(topic) for topic in topics}
+        done = last.is_from(told.view, queues) and self.owned.keys() == set(last.target) and not self._possibly_granted
+        return done and not self._leases.unconfirmed(self.owned.values())
 
     async def _target(self, due: RebalancePass, topics: tuple[str, ...], cause: str) -> list[MessageQueue] | None:
         """The target of this member; None if it cannot be computed yet.
@@ -126,15 +137,6 @@ class LeasedQueues(PulledQueues):
             self._decided = DecidedTarget(topics, view, queues, target)
         return target
 
-    async def _learn_topics_of_others(self, topics: tuple[str, ...], view: GroupView, cause: str) -> None:
-        """Get the routes of topics that only other members subscribe to, for a strategy that assigns all topics."""
-        if is_group_wide(self._strategy):
-            self.topics_of_others = tuple(sorted(view.topics().difference(topics)))
-            unknown = [topic for topic in self.topics_of_others if self._instance.routes.route_of(topic) is None]
-            if unknown:
-                with suppress(NetworkError):  # a topic may not exist, and no pass may fail for it
-                    await self._instance.update_routes(tuple(unknown), cause)
-
     async def _view(self, topics: tuple[str, ...], cause: str, *, notified: bool = False) -> GroupView | None:
         """The member list of the group; None if it cannot be had, or this member is not in it."""
         views, client_id = self._instance.views, self._instance.client_id
@@ -150,7 +152,9 @@ class LeasedQueues(PulledQueues):
             # on its way begins the one pass that counts.
             return None
         self._version_seen = fetched.view.version
-        await self._learn_topics_of_others(topics, fetched.view, cause)
+        if is_group_wide(self._strategy):
+            self.topics_of_others = tuple(sorted(fetched.view.topics().difference(topics)))
+            await self._instance.learn_routes(self.topics_of_others, cause)
         return fetched.view
 
     async def _apply_plan(self, target: list[MessageQueue], cause: str) -> tuple[int, bool]:

@@ -209,6 +209,33 @@ def test_when_a_queue_comes_free_only_its_lease_is_asked_for_and_not_the_members
     simulate(scenario, brokers=1)
 
 
+@pytest.mark.parametrize("is_first_lost", [False, True])
+def test_one_change_that_two_brokers_notify_of_is_one_pass_and_it_is_enough_to_hear_of_it_once(
+    simulate: Simulate, is_first_lost: bool
+) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=1)
+        owner = await cluster.start_consumer("g", "t", host="c1")
+        await cluster.start_consumer("g", "t", host="c2")
+        await cluster.wait_converged(5)
+        await anyio.sleep(5)
+        cluster.simulation.network.set_latency("broker-b", "c1", 0.05, one_way=True)
+        if is_first_lost:
+            broker = cluster.brokers["broker-a"].running
+            hook = faults_of(broker.server, broker.broker.groups, broker.broker.events, Random(1))
+            hook.begin(fault_of({"do": "drop", "code": "NOTIFY_CONSUMER_IDS_CHANGED", "client": owner.client_id}))
+        at = len(cluster.events)
+        await cluster.start_consumer("g", "t", host="c3")  # for it there is no queue
+        await anyio.sleep(1)
+        assert len(cluster.events_of(EventKind.NOTIFY_RECEIVED, at, client=owner.client_id)) == 2 - is_first_lost
+        (end,) = cluster.events_of(EventKind.REBALANCE_END, at, client=owner.client_id)
+        joined = cluster.brokers["broker-a"].running.broker.groups.table.get("g")
+        assert joined is not None
+        assert end.version == joined.version
+
+    simulate(scenario, brokers=2)
+
+
 @pytest.mark.parametrize("another_joins", [False, True])
 def test_a_lease_whose_grant_was_lost_on_its_way_strands_no_queue(simulate: Simulate, another_joins: bool) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
