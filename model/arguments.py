@@ -15,8 +15,10 @@ def check_text(what: str, value: object) -> None:
 
 def check_whole(what: str, value: object, low: int, high: int) -> None:
     """Raise InvalidParameter, with the name of the argument, for what is no whole number from `low` to `high`."""
-    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+    if not isinstance(value, int) or isinstance(value, bool):
         raise InvalidParameter(f"{what} must be a whole number from {low} to {high}, got {shown(value)}")
+    if not low <= value <= high:
+        raise InvalidParameter(f"{what} must be {low} to {high}, got {value}")
 
 
 def check_number(what: str, value: object, low: float, high: float) -> None:

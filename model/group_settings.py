@@ -8,11 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from model.arguments import shown
 from model.errors import InvalidParameter
 from model.limits import MAX_CONFIGURED_ATTEMPTS, MAX_RETRY_QUEUES
 
 OWN_ATTEMPTS = -1
 """The value of `max_attempts` with which each member decides for itself."""
+
+_KINDS = {bool: "True or False", int: "a whole number"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +38,9 @@ class GroupSettings:
 
     def __post_init__(self) -> None:
         """Refuse values out of range."""
+        for name, kind in (("consume", bool), ("broadcast", bool), ("retry_queues", int), ("max_attempts", int)):
+            if not isinstance(getattr(self, name), kind):
+                raise InvalidParameter(f"{name} must be {_KINDS[kind]}, got {shown(getattr(self, name))}")
         if not 1 <= self.retry_queues <= MAX_RETRY_QUEUES:
             raise InvalidParameter(
                 f"retry_queues must be 1 to {MAX_RETRY_QUEUES}, got {self.retry_queues}; for no retries set "

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from model.arguments import shown
 from model.errors import InvalidParameter
 from model.message_queue import MessageQueue
 
@@ -49,6 +50,8 @@ class ResetTo:
     value: int = 0
 
     def __post_init__(self) -> None:
+        if not isinstance(self.value, int):
+            raise InvalidParameter(f"the value of a reset must be a whole number, got {shown(self.value)}")
         if abs(self.value) > MAX_VALUE or (self.value < 0 and self.kind is not ResetKind.SHIFT):
             raise InvalidParameter(f"a reset to {self.kind} cannot have the value {self.value}")
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import IntFlag
 from typing import Any
 
+from model.arguments import check_whole
 from model.errors import InvalidParameter
 from model.limits import MAX_QUEUES_PER_TOPIC
 from model.message_queue import MessageQueue
@@ -59,8 +60,7 @@ def checked_topic_config(topic: str, read_queue_nums: int, write_queue_nums: int
     """
     check_topic(topic)
     for what, count in (("read", read_queue_nums), ("write", write_queue_nums)):
-        if not 0 <= count <= MAX_QUEUES_PER_TOPIC:
-            raise InvalidParameter(f"{what} queues of topic {topic!r} must be 0 to {MAX_QUEUES_PER_TOPIC}, got {count}")
+        check_whole(f"{what} queues of topic {topic!r}", count, 0, MAX_QUEUES_PER_TOPIC)
     if max(read_queue_nums, write_queue_nums) < 1:
         raise InvalidParameter(f"topic {topic!r} needs at least one queue")
     return TopicConfig(topic=topic, read_queue_nums=read_queue_nums, write_queue_nums=write_queue_nums, perm=perm)

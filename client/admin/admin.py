@@ -5,7 +5,6 @@ Brokers are asked directly, each for its own part, all at the same time; name se
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from random import Random
@@ -30,10 +29,10 @@ from client.admin.records import (
 from client.admin.requests import ClusterRequests, listed, succeeded, unpack, unpack_group
 from client.admin.topics import create_topic, delete_topic, scale_topic
 from client.admin.trace import TraceReader
-from client.allocate import AllocateMessageQueueStrategy
-from client.allocate.registry import has_strategy, strategy_named
-from client.config import SpokenDialect, dialect_of
+from client.allocate.registry import strategies_named
+from client.config import SpokenDialect, check_seconds, dialect_of
 from client.instance.member import ClientLife
+from model.arguments import check_number, check_several, shown
 from model.assignment import ALL_QUEUES, RequestMode
 from model.errors import (
     ConfigError,
@@ -48,7 +47,7 @@ from model.limits import DEFAULT_TOPIC_QUEUES, MAX_LOOKUP_MESSAGES, REQUEST_TIME
 from model.message import MessageExt
 from model.message_queue import MessageQueue
 from model.names import check_group, check_topic, is_retry_topic
-from model.offset_reset import QueueReset, ResetTo
+from model.offset_reset import MAX_VALUE, QueueReset, ResetTo
 from model.topic_route import BrokerData, TopicRoute
 from remoting.command import Command
 from remoting.request_code import RequestCode
@@ -60,7 +59,6 @@ _GROUP_REQUESTS = (
     RequestCode.GET_POP_STATS,
     RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG,
 )
-_log = logging.getLogger(__name__)
 
 
 class Admin(ClientLife):
@@ -74,7 +72,9 @@ class Admin(ClientLife):
         key: proved to every server; without one, that of the environment, if there is any.
 
     Raises:
-        ConfigError: a malformed address.
+        ConfigError: a malformed address, a timeout out of range, or a key or `rng` of a wrong type.
+
+    Every call refuses arguments of a wrong type with InvalidParameter. Its cancellation is harmless where it only asks.
 
     Use:
         async with Admin("127.0.0.1:9876") as admin:
@@ -90,6 +90,9 @@ class Admin(ClientLife):
         key: Key | None = None,
         dialect: str = SpokenDialect.AUTO,
     ) -> None:
+        check_seconds("timeout_s", timeout_s)
+        if not isinstance(key, Key | None) or not isinstance(rng, Random | None):
+            raise ConfigError("key must be a Key, and rng a random.Random")
         self._cluster = ClusterRequests(name_servers, timeout_s, rng or Random(), key, dialect_of(dialect))
 
     async def start(self) -> None:
@@ -135,6 +138,8 @@ class Admin(ClientLife):
 
         Cancellation: some may have done it.
         """
+        if not isinstance(allowed, bool):
+            raise InvalidParameter(f"allowed must be True or False, got {shown(allowed)}")
         code = RequestCode.ADD_WRITE_PERM_OF_BROKER if allowed else RequestCode.WIPE_WRITE_PERM_OF_BROKER
         succeeded(await self._cluster.ask(self._cluster.servers, code, {"broker_name": broker}), "not everywhere:")
 
@@ -144,6 +149,8 @@ class Admin(ClientLife):
         Args:
             since_ms: wall clock in milliseconds.
         """
+        if since_ms is not None:
+            check_number("since_ms", since_ms, 0, MAX_VALUE)
         return TraceReader(self._cluster, since_ms)
 
     # --- topics ------------------------------------------------------------------------------------------------------
@@ -173,7 +180,8 @@ class Admin(ClientLife):
         Raises:
             ConnectFailed: no name server answers.
         """
-        routes = [await self._cluster.name_servers.route(topic) for topic in topics]
+        check_several("topics", topics)
+        routes = [await self._cluster.name_servers.route(check_topic(topic)) for topic in topics]
         return [route for route in routes if route is not None]
 
     async def create_topic(
@@ -407,7 +415,7 @@ class Admin(ClientLife):
             if not isinstance(answer, RequestCodeNotSupported)  # a broker without POP has popped nothing
             for row in unpack(answer)
         ]
-        strategies = _installed({member.consumer.strategy for report in reports for member in report.members})
+        strategies = strategies_named({member.consumer.strategy for report in reports for member in report.members})
         silent = {name for _, away in asked for name in away}
         info = group_info(group, reports, routes, silent, strategies, await self.assignment(group), popped)
         return replace(info, settings=settings_in(configs))
@@ -587,14 +595,3 @@ def _header(answer: Command | RlabError) -> Mapping[str, Any]:
 
 def _unknown(group: str, known: Iterable[str]) -> GroupNotExist:
     return GroupNotExist(f"no broker knows group {group!r}; {listed('known groups', known)}")
-
-
-def _installed(names: set[str]) -> dict[str, AllocateMessageQueueStrategy]:
-    """The strategies of these names that can be computed here."""
-    found: dict[str, AllocateMessageQueueStrategy] = {}
-    for name in filter(has_strategy, sorted(names)):
-        try:
-            found[name] = strategy_named(name)
-        except ConfigError as error:
-            _log.warning("no targets of its members: %s", error)
-    return found

@@ -13,11 +13,12 @@ from typing import Any
 import anyio
 
 from client.admin.requests import ClusterRequests, fail, pull_once, unpack
+from model.arguments import check_whole
 from model.decode import decode_or_keep
-from model.errors import ConnectFailed, InvalidParameter, NetworkError, RlabError
-from model.limits import LOOKUP_TIMEOUT_S, MAX_LOOKUP_MESSAGES
+from model.errors import ConnectFailed, NetworkError, RlabError
+from model.limits import LOOKUP_TIMEOUT_S, MAX_LOOKUP_MESSAGES, MAX_PULL_BATCH
 from model.message import MessageExt
-from model.message_queue import MessageQueue
+from model.message_queue import MessageQueue, check_queue
 from remoting.request_code import RequestCode
 
 DEFAULT_FOUND = 32
@@ -50,8 +51,7 @@ async def find_messages(
     cluster: ClusterRequests, code: RequestCode, header: Mapping[str, Any], max_n: int
 ) -> FoundMessages:
     """Find by key or by id, as the code says, on all brokers at once."""
-    if not 1 <= max_n <= MAX_LOOKUP_MESSAGES:
-        raise InvalidParameter(f"max_n must be 1 to {MAX_LOOKUP_MESSAGES}, got {max_n}")
+    check_whole("max_n", max_n, 1, MAX_LOOKUP_MESSAGES)
     masters = await cluster.masters()
     found: list[FoundMessage] = []
     failed: dict[str, RlabError] = {}
@@ -123,7 +123,8 @@ async def read_queue(
     cluster: ClusterRequests, queue: MessageQueue, offset: int | None, since_ms: int | None, max_n: int
 ) -> tuple[list[tuple[MessageExt, str]], int]:
     """Read a queue from an offset, or else from a time, or else its newest messages."""
-    address = (await cluster.masters([queue.broker_name]))[queue.broker_name]
+    check_whole("max_n", max_n, 1, MAX_PULL_BATCH)
+    address = (await cluster.masters([check_queue(queue).broker_name]))[queue.broker_name]
     where = {"topic": queue.topic, "queue_id": queue.queue_id}
     if offset is None:
         if since_ms is None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from client.admin.requests import ClusterRequests, listed, masters_of, succeeded, unpack
+from model.arguments import shown
 from model.errors import GroupNotExist, InvalidParameter, RlabError
-from model.message_queue import MessageQueue
+from model.message_queue import MessageQueue, check_queues
 from model.names import check_group
 from model.offset_reset import QueueReset, ResetTo
 from remoting.command import Command
@@ -25,8 +26,11 @@ async def reset_offsets(
 ) -> tuple[QueueReset, ...]:
     """See `Admin.reset_offsets`: all brokers make a plan before any of them carries it out."""
     check_group(group)
+    if not isinstance(to, ResetTo):
+        raise InvalidParameter(f"to must be a ResetTo, for instance ResetTo.earliest(), got {shown(to)}")
+    chosen = None if queues is None else check_queues(queues)
     masters = masters_of((await cluster.route(topic)).brokers)
-    wanted = _by_broker(topic, queues, masters)
+    wanted = _by_broker(topic, chosen, masters)
     header = {"group": group, "topic": topic, "to": to.kind.value, "value": to.value}
     holders, code = {name: masters[name] for name in wanted}, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET
     plans = await cluster.ask(holders, code, {**header, "dry_run": True}, queue_ids=wanted)

@@ -11,6 +11,7 @@ import msgpack
 
 from client.config import SpokenDialect
 from client.instance.name_servers import NameServers
+from model.arguments import check_text
 from model.decode import decode_or_keep
 from model.errors import (
     ConnectFailed,
@@ -62,7 +63,7 @@ class ClusterRequests:
         self.dialect = dialect
 
     async def start(self) -> None:
-        """See `Admin.start`."""
+        """See `Admin.start`. Cancellation: nothing is left open."""
         try:
             self.dialect, _ = await self.name_servers.find_dialect(self.dialect)
         except BaseException:  # a cancellation too: who could not start it does not close it
@@ -73,7 +74,10 @@ class ClusterRequests:
     # --- routes and addresses -----------------------------------------------------------------------------------------
 
     async def brokers(self) -> tuple[BrokerData, ...]:
-        """Every broker that is registered, sorted by name. Raises ConnectFailed: no name server answers."""
+        """Every broker that is registered, sorted by name.
+
+        Raises ConnectFailed: no name server answers. Cancellation: harmless.
+        """
         wire = unpack(await self.name_servers.request(RequestCode.GET_BROKER_CLUSTER_INFO))
         return tuple(
             BrokerData(cluster=cluster, broker_name=name, addresses={int(k): str(v) for k, v in addresses})
@@ -81,7 +85,7 @@ class ClusterRequests:
         )
 
     async def route(self, topic: str) -> TopicRoute:
-        """Where a topic is; see `Admin.route`."""
+        """Where a topic is; see `Admin.route`. Cancellation: harmless."""
         route = await self.name_servers.route(check_topic(topic))
         if route is None:
             raise TopicNotExist(f"topic {topic!r} does not exist: create it with 'rlab topic create {topic}'")
@@ -90,18 +94,22 @@ class ClusterRequests:
     async def masters(self, wanted: Iterable[str] | None = None) -> dict[str, str]:
         """Name -> address of the master of these brokers, or of all, sorted by name.
 
-        Raises ServiceNotAvailable if no broker is registered, InvalidParameter if one of the wanted is not.
+        Raises ServiceNotAvailable if no broker is registered, InvalidParameter if one of the wanted is not, or is no
+        name. Cancellation: harmless.
         """
+        names = None if wanted is None else list(wanted)
+        for name in names or ():
+            check_text("the name of a broker", name)
         masters = masters_of(await self.brokers())
         if not masters:
             raise ServiceNotAvailable(
                 f"no broker is registered with name server {', '.join(self.servers)}: start one with 'rlab broker'"
             )
-        names = list(masters) if wanted is None else sorted(wanted)
-        for name in names:
+        chosen = list(masters) if names is None else sorted(names)
+        for name in chosen:
             if name not in masters:
                 raise InvalidParameter(f"broker {name!r} is not registered; {listed('registered brokers', masters)}")
-        return {name: masters[name] for name in names}
+        return {name: masters[name] for name in chosen}
 
     # --- asking ------------------------------------------------------------------------------------------------------
 
@@ -136,7 +144,7 @@ class ClusterRequests:
     ) -> tuple[dict[str, Answer], list[str]]:
         """Ask brokers; returns answers and errors of those that were reached, by name, and the names of the others.
 
-        Raises ConnectFailed if none was reached.
+        Raises ConnectFailed if none was reached. Cancellation: any of them may have executed the request.
         """
         answers = await self.ask(masters, code, header)
         away = [name for name, answer in answers.items() if isinstance(answer, NetworkError)]

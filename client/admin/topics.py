@@ -13,6 +13,7 @@ import anyio
 
 from client.admin.records import BrokerInfo, QueueProgress, TopicInfo
 from client.admin.requests import ClusterRequests, fail, masters_of, succeeded, unpack, unpack_group, unpack_route
+from model.arguments import check_several
 from model.errors import IllegalOperation, InvalidParameter, NetworkError, RequestTimeout, RlabError, TopicNotExist
 from model.message_queue import MessageQueue
 from model.names import is_system_topic
@@ -37,6 +38,8 @@ async def create_topic(
         topic, queues if read is None else read, queues if write is None else write, READ_WRITE
     )
     _check_is_users("created", topic)
+    if brokers is not None:
+        check_several("brokers", brokers)
     names = list(await cluster.masters(brokers))
     existing = await cluster.name_servers.route(topic)
     for data in existing.queues if existing is not None else ():

@@ -17,7 +17,7 @@ RocketMQ has no such list: consumers are given objects, and mqadmin computes no 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -125,3 +125,14 @@ def _loaded(entry: EntryPoint) -> AllocateMessageQueueStrategy:
         raise ConfigError(f"{where} calls itself {made.name!r}: members would not recognise it; give both one name")
     strategy: AllocateMessageQueueStrategy = made
     return strategy
+
+
+def strategies_named(names: Iterable[str]) -> dict[str, AllocateMessageQueueStrategy]:
+    """The strategies of these names that can be computed here; one that cannot is logged if it should be."""
+    found: dict[str, AllocateMessageQueueStrategy] = {}
+    for name in filter(has_strategy, sorted(names)):
+        try:
+            found[name] = strategy_named(name)
+        except ConfigError as error:
+            _log.warning("no targets of its members: %s", error)
+    return found

@@ -12,7 +12,7 @@ class QueueOffsets:
     """Questions about the offsets of one queue each. RocketMQ: MQAdminImpl.
 
     Every question may raise NetworkError (its broker does not answer) and TopicNotExist or InvalidParameter (there is
-    no such queue); a cancellation does no harm.
+    no such queue). Cancellation: harmless.
     """
 
     def __init__(self, instance: ClientInstance) -> None:

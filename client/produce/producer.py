@@ -280,6 +280,9 @@ class Producer(ClientLife, Resident):
             InvalidParameter: an illegal name.
             NoPermission: its brokers take no messages now.
             TopicNotExist: no broker serves it, and sending to it does not create it.
+            ConnectFailed: no name server answers.
+
+        Cancellation: harmless.
         """
         check_topic(topic)
         return list(self._publish_queues(topic) or await self._resolve(topic))
