@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+from model.log_lines import LogLines
 from namesrv.config import NameServerConfig
 from namesrv.handlers import NameServerHandlers
 from namesrv.route_table import BrokerGone, RouteTable
@@ -37,11 +39,11 @@ async def run_name_server(config: NameServerConfig) -> AsyncIterator[NameServer]
 
     Cancellation: the port is released and every connection closed before it goes on.
     """
-    table = RouteTable()
+    loop, table, lines = asyncio.get_running_loop(), RouteTable(), LogLines()
 
     def expire(now: float) -> None:
         for gone in table.expire(now):
-            _log(gone, "was silent for too long")
+            tell(gone, "was silent for too long")
             # It hangs, or the network to it is cut. If it is alive it has to notice that it is not registered any more.
             connection = server.connection(gone.connection)
             if connection is not None:
@@ -49,7 +51,11 @@ async def run_name_server(config: NameServerConfig) -> AsyncIterator[NameServer]
 
     def closed(connection: Connection) -> None:
         for gone in table.connection_closed(connection.number):
-            _log(gone, "closed its connection")
+            tell(gone, "closed its connection")
+
+    def tell(gone: BrokerGone, reason: str) -> None:
+        text = "broker %s id %d at %s %s, %d routes changed"
+        lines.warning(logger, loop.time(), text, *gone[:3], reason, len(gone.changed))
 
     def name() -> str:
         return config.name or server.address
@@ -75,7 +81,3 @@ async def run_name_server(config: NameServerConfig) -> AsyncIterator[NameServer]
         tasks.start_soon(driver.run)
         logger.info("name server listens on %s", server.address)
         yield NameServer(server.address, table, server)
-
-
-def _log(gone: BrokerGone, reason: str) -> None:
-    logger.warning("broker %s id %d at %s %s, %d routes changed", *gone[:3], reason, len(gone.changed))

@@ -15,7 +15,6 @@ makes them due.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 from typing import Any
 
 import msgpack
@@ -23,15 +22,14 @@ import msgpack
 from broker.feature import Core, Feature
 from broker.retry.delay_table import DelayTable, LowWater
 from broker.store.disk.errors import StoreError
-from broker.store.read_result import ReadStatus
+from broker.store.records import records_from
 from broker.store.segments.index import LogKey
 from broker.topics.service import Topics
 from broker.topics.table import queue_that_is_left
 from model.errors import RlabError
-from model.limits import CLOCK_JUMP_MS, MAX_PULL_BYTES
+from model.limits import CLOCK_JUMP_MS
 from model.log_lines import LogLines
 from model.names import SCHEDULE_TOPIC
-from model.record import StoredRecord, iter_records
 
 logger = logging.getLogger(__name__)
 
@@ -179,23 +177,15 @@ class Delays(Feature):
     def _recover(self, low: LowWater) -> None:
         """Find the messages still to be delivered: those from the low water on that have no mark."""
         now_ms = int(self._core.clock_ms())
-        for record in self._scan(DELAYED, low.delayed):
+        for record in records_from(self._store, self._topic_id, DELAYED, low.delayed):
             delayed: Any = msgpack.unpackb(record.payload)
             due_ms: int = delayed[0]
             if due_ms > record.stored_ms > now_ms:
                 due_ms = now_ms + due_ms - record.stored_ms  # the clock was set back since
             self._table.add(record.queue_offset, due_ms)
-        for record in self._scan(MARKS, low.marks):
+        for record in records_from(self._store, self._topic_id, MARKS, low.marks):
             mark: Any = msgpack.unpackb(record.payload)
             self._table.done(mark[0], record.queue_offset)
-
-    def _scan(self, queue_id: int, offset: int) -> Iterator[StoredRecord]:
-        while True:
-            result = self._store.read(self._topic_id, queue_id, offset, max_n=1024, max_bytes=MAX_PULL_BYTES)
-            yield from iter_records(result.body)
-            if result.status is ReadStatus.NO_NEW or result.next_offset <= offset:
-                return
-            offset = result.next_offset
 
     def close(self) -> None:
         """Store from where on a restart has to look."""

@@ -28,14 +28,14 @@ from broker.feature import Core, Feature
 from broker.sink.stage_table import Attempt, Chunk, LastBatch, StagedMessage, StageTable, staged_messages
 from broker.sink.store import Intent, SinkStore
 from broker.store.disk.errors import StoreError
-from broker.store.read_result import ReadStatus
+from broker.store.records import records_from
 from broker.store.segments.index import LogKey
 from broker.topics.service import Topics
 from model.errors import RlabError
-from model.limits import LAST_BATCH_KEPT_S, MAX_PULL_BYTES, ONLY_BATCH_KEPT_S, STAGE_EXPIRY_S
+from model.limits import LAST_BATCH_KEPT_S, ONLY_BATCH_KEPT_S, STAGE_EXPIRY_S
 from model.log_lines import LogLines
 from model.names import STAGE_TOPIC
-from model.record import SINK_FLAG, iter_records
+from model.record import SINK_FLAG
 
 logger = logging.getLogger(__name__)
 
@@ -325,7 +325,10 @@ class Sink(Feature):
                 # The process ended between the two writes of a stage request, which was not answered.
                 self._sinks.delete_chunks([(attempt, chunk.seq)])
         for intent in list(self._sinks.intents()):
-            skip = {key: self._count_published(key, start) for key, start in intent.starts.items()}
+            skip = {
+                key: sum(record.flags & SINK_FLAG for record in records_from(self._store, *key, start))
+                for key, start in intent.starts.items()
+            }
             publishing = _Publishing(intent, skip)
             self._queue.append(publishing)
             try:
@@ -342,15 +345,6 @@ class Sink(Feature):
             self.table.set_last_batch(intent.query_id, self._save_end(publishing))
             logger.info("batch %d of %s, whose publishing had begun, is published", intent.batch_id, intent.query_id)
         self._chunk = None
-
-    def _count_published(self, key: LogKey, offset: int) -> int:
-        n = 0
-        while True:
-            result = self._store.read(*key, offset, max_n=4096, max_bytes=MAX_PULL_BYTES)
-            n += sum(record.flags & SINK_FLAG for record in iter_records(result.body))
-            if result.status in (ReadStatus.NO_NEW, ReadStatus.OFFSET_TOO_BIG) or result.next_offset <= offset:
-                return n
-            offset = result.next_offset
 
 
 def _nothing(failure: RlabError | None) -> None:

@@ -9,6 +9,6 @@ Read `message_store`, `queue_state`, `writer`, `segments/index`, `segments/commi
 order.
 
 The store knows no wire, no group and no other room of the broker; it is synchronous, and belongs to the event loop.
-Other rooms import `MessageStore` and its records, `read_result`, `LogKey` (`segments/index`), and errors and options of
+Other rooms import `MessageStore`, `records` and `read_result`, `LogKey` (`segments/index`), and errors and options of
 `disk`; `broker/messages/query.py` alone imports `keys/search`.
 """

@@ -8,7 +8,7 @@ half message stays open. A snapshot is stored once the log that it sums up is on
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import msgpack
@@ -16,7 +16,7 @@ import msgpack
 from broker.durability.metadata import Table
 from broker.feature import Core
 from broker.store.disk.errors import StoreError
-from broker.store.read_result import ReadStatus
+from broker.store.records import records_from
 from broker.topics.service import Topics
 from broker.transactions.records import (
     HALVES,
@@ -31,7 +31,7 @@ from broker.transactions.records import (
 from broker.transactions.table import OpenHalf, TransactionTable
 from model.limits import MAX_PULL_BYTES, MAX_TRANSACTION_TIMEOUT_S, TRANSACTIONS_PER_SNAPSHOT
 from model.names import HALF_TOPIC
-from model.record import StoredRecord, iter_records
+from model.record import iter_records
 from model.transaction import HalfMessage
 
 logger = logging.getLogger(__name__)
@@ -150,14 +150,6 @@ class HalfLog:
             found |= part
         return found, ()
 
-    def _scan(self, queue_id: int, offset: int) -> Iterator[StoredRecord]:
-        while True:
-            result = self._store.read(self.topic_id, queue_id, offset, max_n=1024, max_bytes=MAX_PULL_BYTES)
-            yield from iter_records(result.body)
-            if result.status is ReadStatus.NO_NEW or result.next_offset <= offset:
-                return
-            offset = result.next_offset
-
     # --- snapshots ---------------------------------------------------------------------------------------------------
 
     def progressed(self) -> None:
@@ -205,11 +197,11 @@ class HalfLog:
             noted = _Snapshot(*stored)
         low = noted._replace(halves=min(noted.halves, ends[0]), marks=min(noted.marks, ends[1]))
         self._restore(low)
-        for record in self._scan(HALVES, low.halves):
+        for record in records_from(store, self.topic_id, HALVES, low.halves):
             if (half := decode_half(record.payload)) is not None:
                 table.add(record.queue_offset, self._open_half(half, record.stored_ms))
         last: Mark | None = None
-        for record in self._scan(MARKS, low.marks):
+        for record in records_from(store, self.topic_id, MARKS, low.marks):
             last = decode_mark(record.payload)
             if last is not None:
                 self._apply(last, record.stored_ms)

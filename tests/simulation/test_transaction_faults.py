@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from broker.store.records import records_from
 from broker.transactions import checks as broker_checks
 from broker.transactions import half_log
 from broker.transactions.half_log import HalfLog
@@ -74,17 +75,11 @@ def a_commit_leaves_no_mark(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_restart_forgets_half_messages(patch: pytest.MonkeyPatch) -> None:
-    scan = HalfLog._scan
-    patch.setattr(
-        HalfLog, "_scan", lambda self, queue, offset: iter(()) if queue == HALVES else scan(self, queue, offset)
-    )
+    patch.setattr(half_log, "records_from", lambda *place: iter(()) if place[2] == HALVES else records_from(*place))
 
 
 def a_restart_forgets_marks(patch: pytest.MonkeyPatch) -> None:
-    scan = HalfLog._scan
-    patch.setattr(
-        HalfLog, "_scan", lambda self, queue, offset: iter(()) if queue == MARKS else scan(self, queue, offset)
-    )
+    patch.setattr(half_log, "records_from", lambda *place: iter(()) if place[2] == MARKS else records_from(*place))
 
 
 def a_snapshot_forgets_what_is_open(patch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ import anyio
 import pytest
 
 from model.errors import ConfigError, ConnectionLost
+from model.limits import LINES_AT_ONCE
 from namesrv.config import NameServerConfig
 from namesrv.server import NameServer, run_name_server
 from remoting.client import RemotingClient
@@ -129,3 +130,14 @@ def test_a_lost_broker_is_logged_with_the_reason(after_s: float, reason: str, ca
     assert [record.getMessage() for record in caplog.records if record.name == "namesrv.server"] == [
         f"broker broker-a id 0 at broker-a-0:10911 {reason}, 1 routes changed"
     ]
+
+
+def test_a_broker_that_registers_and_hangs_up_all_the_time_fills_no_log(caplog: pytest.LogCaptureFixture) -> None:
+    async def main(_: Simulation) -> None:
+        async with run_name_server(CONFIG) as server:
+            for _number in range(2 * LINES_AT_ONCE):
+                async with RemotingClient() as client:
+                    await register(client, server)
+
+    run_simulation(main)
+    assert sum(record.name == "namesrv.server" for record in caplog.records) == LINES_AT_ONCE

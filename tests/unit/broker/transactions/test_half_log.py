@@ -4,6 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from broker.store.message_store import MessageStore
+from broker.store.records import records_from
 from broker.transactions import half_log
 from broker.transactions.records import HALVES, MARKS
 from model.limits import MAX_TRANSACTION_TIMEOUT_S
@@ -66,13 +68,12 @@ async def test_a_snapshot_lets_a_restart_read_only_what_came_after_it(
     monkeypatch.setattr(half_log.HalfLog, "close", lambda self: None)  # as after a crash
     await world.stop_broker()
     read: list[tuple[int, int]] = []
-    scan = half_log.HalfLog._scan
 
-    def noted_scan(log: half_log.HalfLog, queue_id: int, offset: int) -> Iterator[StoredRecord]:
+    def noted_scan(store: MessageStore, topic_id: int, queue_id: int, offset: int) -> Iterator[StoredRecord]:
         read.append((queue_id, offset))
-        return scan(log, queue_id, offset)
+        return records_from(store, topic_id, queue_id, offset)
 
-    monkeypatch.setattr(half_log.HalfLog, "_scan", noted_scan)
+    monkeypatch.setattr(half_log, "records_from", noted_scan)
     await world.start_broker()
     assert [queue_id for queue_id, _ in read] == [HALVES, MARKS]
     assert read[0][1] == saved
