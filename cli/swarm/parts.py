@@ -69,7 +69,8 @@ class RemotePart:
                 state = read_line(await self._lines.receive_until(b"\n", MAX_LINE_BYTES), self._sink)
                 if state:
                     self._states[state].set()
-        except (anyio.EndOfStream, anyio.IncompleteRead, anyio.BrokenResourceError):
+        except (anyio.EndOfStream, anyio.IncompleteRead, anyio.BrokenResourceError, anyio.ClosedResourceError):
+            # Closed: `stop` has no other way to end a part that is elsewhere.
             await self.wait()
             for event in self._states.values():
                 event.set()  # release those who wait for a state that will not come

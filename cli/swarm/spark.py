@@ -40,7 +40,7 @@ JOB_END_TIMEOUT_S = 5.0
 _HELLO_BYTES = 200
 
 
-class _Job:
+class Job:
     """The job of all parts: whether it has ended, and why, if by itself."""
 
     def __init__(self) -> None:
@@ -59,35 +59,40 @@ class _Job:
             self.ended.set()
 
 
-class _TaskPart(RemotePart):
+class TaskPart(RemotePart):
     """A part in a task."""
 
     def __init__(
-        self, number: int, stream: SocketStream, lines: BufferedByteReceiveStream, sink: SwarmSink, job: _Job
+        self, number: int, stream: SocketStream, lines: BufferedByteReceiveStream, sink: SwarmSink, job: Job
     ) -> None:
         super().__init__(f"part {number} of the swarm", stream, lines, sink)
         self._stream = stream
         self._job = job
 
     async def wait(self) -> None:
+        """See `RemotePart`."""
         # The error of the job says more than the end of a connection.
         with anyio.move_on_after(JOB_END_TIMEOUT_S):
             await self._job.ended.wait()
 
     def reason(self) -> str:
+        """See `RemotePart`."""
         return self._job.failure or "its executor's log says why"
 
     async def end_commands(self) -> None:
+        """See `RemotePart`."""
         # Its last lines are still to come.
         try:
             await self._stream.send_eof()
-        except OSError:
-            return  # it has gone
+        except (OSError, RuntimeError):
+            return  # it has gone: uvloop says so with a RuntimeError
 
     async def stop(self) -> None:
+        """See `RemotePart`."""
         await self._stream.aclose()
 
     async def close(self) -> None:
+        """See `RemotePart`."""
         await self._stream.aclose()
 
 
@@ -104,7 +109,7 @@ class SparkParts:
             ConfigError: the master runs fewer tasks at the same time.
             ServiceNotAvailable: the job failed, or some tasks did not run in time.
         """
-        context, n, job = self._context, len(parts), _Job()
+        context, n, job = self._context, len(parts), Job()
         if re.match(r"local(\[|$)", str(context.master)) and n > context.defaultParallelism:
             raise ConfigError(
                 f"{n} parts need {n} tasks at the same time, and {context.master} runs {context.defaultParallelism}: "
@@ -126,7 +131,10 @@ class SparkParts:
                 if number is None:
                     await stream.aclose()
                 else:
-                    await connected.send((number, stream, lines))
+                    try:
+                        await connected.send((number, stream, lines))
+                    except anyio.ClosedResourceError:
+                        await stream.aclose()  # the job has ended meanwhile, which is the error then
 
             async def stop_waiting() -> None:
                 await job.ended.wait()
@@ -142,7 +150,7 @@ class SparkParts:
                 while found < n:
                     number, stream, lines = await arrived.receive()
                     found += 1
-                    yield _TaskPart(number + 1, stream, lines, sink, job)
+                    yield TaskPart(number + 1, stream, lines, sink, job)
         if job.failure:
             raise ServiceNotAvailable(f"a part of the swarm did not start: {job.failure}")
         if found < n:
@@ -158,7 +166,10 @@ async def hello(lines: BufferedByteReceiveStream, secret: str) -> int | None:
         try:
             said, _, number = (await lines.receive_until(b"\n", _HELLO_BYTES)).decode("ascii").partition(" ")
             return int(number) if compare_digest(said, secret) else None
-        except (anyio.EndOfStream, anyio.IncompleteRead, anyio.DelimiterNotFound, ValueError):
+        except (
+            *(anyio.EndOfStream, anyio.IncompleteRead, anyio.DelimiterNotFound, anyio.BrokenResourceError),
+            ValueError,
+        ):
             return None
     return None
 
