@@ -32,7 +32,6 @@ class PopCheck:
 
     def __init__(self) -> None:
         self.violations: list[str] = []  # the first `MAX_VIOLATIONS`
-        self.deliveries = 0  # deliveries to consumers
         self.again = 0  # deliveries of a message that had been delivered before
         self._sent: dict[bytes, None] = {}
         self._ended: dict[bytes, None] = {}
@@ -48,7 +47,6 @@ class PopCheck:
 
     def delivered(self, client: str, queue: MessageQueue, offset: int, body: bytes, now: float) -> None:
         """Record that a message is delivered to a consumer."""
-        self.deliveries += 1
         place = (queue, offset)
         self.again += place in self._bodies
         self._bodies[place] = body
@@ -97,11 +95,6 @@ class PopCheck:
     def lag(self) -> int:
         """Messages that were sent and are neither acknowledged nor dead-letter messages."""
         return len(self._sent) - sum(body in self._ended for body in self._sent)
-
-    @property
-    def ended(self) -> int:
-        """Messages that are acknowledged or dead-letter messages."""
-        return len(self._ended)
 
     def missing(self, left: Mapping[Place, int]) -> list[str]:
         """A line for each violation at the end of a run; `left` has the group's lag in each queue that has one."""

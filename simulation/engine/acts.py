@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import anyio
 from anyio.abc import TaskGroup
@@ -30,6 +30,8 @@ from simulation.faults.full_disk import FailingDisks, FillingDisks
 from simulation.faults.request_filters import RequestFilters
 from simulation.kernel.network import Fault
 from simulation.kernel.run import EPOCH_MS
+
+T = TypeVar("T")
 
 
 class Acts:
@@ -119,6 +121,13 @@ class Acts:
         self._faults.append(fault)
         if step.for_s:
             self._later(step.for_s, fault.heal)
+        return True
+
+    def _note(self, step: Step, table: dict[str, T], value: T) -> bool:
+        """Keep a value for a host until the step is over; the repair clears its table."""
+        table[step.who] = value
+        if step.for_s:
+            self._later(step.for_s, partial(table.pop, step.who, None))
         return True
 
     def _later(self, in_s: float, undo: Callable[[], object]) -> None:
@@ -274,16 +283,10 @@ class Acts:
     # --- clocks, work and topics -------------------------------------------------------------------------------------
 
     async def _clock_skew(self, step: Step) -> bool:
-        self._cluster.skewed_ms[step.who] = round(step.by_s * 1000)
-        if step.for_s:
-            self._later(step.for_s, partial(self._cluster.skewed_ms.pop, step.who, None))
-        return True
+        return self._note(step, self._cluster.skewed_ms, round(step.by_s * 1000))
 
     async def _slow(self, step: Step) -> bool:
-        self._load.slower_s[step.who] = step.by_s
-        if step.for_s:
-            self._later(step.for_s, partial(self._load.slower_s.pop, step.who, None))
-        return True
+        return self._note(step, self._load.slower_s, step.by_s)
 
     async def _unsubscribe(self, step: Step) -> bool:
         return await self._load.unsubscribe(step.who, step.topic)
@@ -301,10 +304,7 @@ class Acts:
     # --- disks -------------------------------------------------------------------------------------------------------
 
     async def _full_disk(self, step: Step) -> bool:
-        self._disks.full[step.who] = None
-        if step.for_s:
-            self._later(step.for_s, partial(self._disks.full.pop, step.who, None))
-        return True
+        return self._note(step, self._disks.full, None)
 
     async def _power_cut(self, step: Step) -> bool:
         server, disks = self._cluster.brokers[step.who], self._disks

@@ -10,8 +10,8 @@ from __future__ import annotations
 import difflib
 import json
 import tomllib
-from collections.abc import Mapping
-from dataclasses import MISSING, Field, fields, is_dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import MISSING, fields
 from typing import Any, TypeVar
 
 from model.errors import ConfigError
@@ -63,7 +63,7 @@ def programme_of(text: str) -> Programme:
 
 def text_of(programme: Programme) -> str:
     """Write a programme."""
-    lines = [f"{each.name} = {_written(getattr(programme, each.name))}" for each in _told(programme)]
+    lines = _rows_of(programme, without={*_PARTS, *_ROWS})
     for name in _PARTS:
         if rows := _rows_of(getattr(programme, name)):
             lines += ["", f"[{name}]", *rows]
@@ -74,24 +74,10 @@ def text_of(programme: Programme) -> str:
     return "\n".join(lines).lstrip() + "\n"
 
 
-def _told(record: Any) -> list[Field[Any]]:
-    """The fields of a record that are single values and differ from their defaults."""
-    return (
-        [
-            each
-            for each in fields(record)
-            if each.name not in _PARTS
-            and each.name not in _ROWS
-            and (each.default is MISSING or getattr(record, each.name) != each.default)
-        ]
-        if is_dataclass(record)
-        else []
-    )
-
-
-def _rows_of(record: Any) -> list[str]:
+def _rows_of(record: Any, without: Collection[str] = ()) -> list[str]:
+    """A line for each field of a record that differs from its default."""
     told = [each for each in fields(record) if each.default is MISSING or getattr(record, each.name) != each.default]
-    return [f"{each.name} = {_written(getattr(record, each.name))}" for each in told]
+    return [f"{each.name} = {_written(getattr(record, each.name))}" for each in told if each.name not in without]
 
 
 def _written(value: Any) -> str:

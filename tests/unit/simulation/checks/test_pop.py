@@ -20,7 +20,7 @@ def test_a_message_may_come_twice_before_its_acknowledgement_is_answered_and_nev
     delivered(check, 5, 5)
     check.acknowledging(QUEUE, 5)
     delivered(check, 5)
-    assert (check.violations, check.deliveries, check.again, check.lag) == ([], 3, 2, 0)
+    assert (check.violations, check.again, check.lag) == ([], 2, 0)
     check.acknowledged(QUEUE, 5, 2.0)
     delivered(check, 5, now=3.0)
     assert check.violations == ["again: c1 gets t@broker-a:0 5 at 3.000 s; its acknowledgement was answered at 2.000 s"]
@@ -33,7 +33,7 @@ def test_what_is_neither_acknowledged_nor_dead_in_the_end_is_lost_and_what_broke
     delivered(check, 0, 1)
     check.acknowledging(QUEUE, 0)
     check.dead_letter(b"1")
-    assert (check.lag, check.ended) == (1, 2)
+    assert check.lag == 1
     assert check.missing({PLACE: 4}) == [
         "lost: b'2' is neither acknowledged nor dead",
         f"left: {PLACE} has 4 messages that nobody has acknowledged",
