@@ -38,6 +38,13 @@ _length_at = struct.Struct(">I").unpack_from
 _pack = msgpack.Packer(autoreset=True).pack
 
 
+class FrameTooLong(ValueError):
+    """What is to be sent does not fit a frame; nothing was sent."""
+
+    def __init__(self, length: int) -> None:
+        super().__init__(f"a frame of {length} bytes is longer than the {MAX_FRAME_BYTES} allowed")
+
+
 class Decoder(Protocol):
     """Turns a byte stream into commands. One per connection."""
 
@@ -71,7 +78,7 @@ class Codec(Protocol):
         """Return one whole frame.
 
         Raises:
-            ValueError: the frame would be longer than the limit; callers check bodies before.
+            FrameTooLong: callers check bodies before.
         """
         ...
 
@@ -316,7 +323,7 @@ class MsgpackCodec:
         frame: bytes = _pack((VERSION, flags, code, opaque, header, body))
         length = len(frame)
         if length > MAX_FRAME_BYTES:
-            raise ValueError(f"a frame of {length} bytes is longer than the {MAX_FRAME_BYTES} allowed")
+            raise FrameTooLong(length)
         return length.to_bytes(LENGTH_BYTES, "big") + frame
 
     def decoder(self) -> MsgpackDecoder:

@@ -31,6 +31,7 @@ from model.access_limits import MAX_GREETING_BYTES
 from model.errors import (
     ConfigError,
     FlowControl,
+    IllegalOperation,
     RequestCodeNotSupported,
     RlabError,
     ServiceNotAvailable,
@@ -47,7 +48,7 @@ from model.limits import (
 )
 from model.log_lines import LogLines
 from remoting.address import format_address, parse_address
-from remoting.codec import CODEC, Dialect, MsgpackCodec
+from remoting.codec import CODEC, Dialect, FrameTooLong, MsgpackCodec
 from remoting.command import Command, Reply
 from remoting.connection import Connection, close_all
 from remoting.overload.addresses import Addresses, network_of
@@ -316,7 +317,9 @@ class RemotingServer:
                 self._idle = anyio.Event()
 
     def _answer_error(self, connection: Connection, request: Command, error: Exception) -> None:
-        if not isinstance(error, RlabError):
+        if isinstance(error, FrameTooLong):
+            error = IllegalOperation(f"the answer does not fit a frame, so ask for less: {error}")
+        elif not isinstance(error, RlabError):
             text, now = "request %d of %s failed", self._loop.time()
             self._failures.failure(logger, now, text, request.code, connection.peer, error=error)
             # The peer gets no detail: a traceback may contain data that is not meant for it.

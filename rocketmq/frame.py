@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 
 from model.errors import ProtocolError
 from model.limits import MAX_FRAME_BYTES, MAX_ROCKETMQ_FIELDS, MAX_ROCKETMQ_HEADER_BYTES
+from remoting.codec import FrameTooLong
 from remoting.command import shown
 
 RESPONSE_BIT = 1
@@ -234,13 +235,13 @@ def encode_frame(frame: Frame) -> bytes:
     """Encode one frame.
 
     Raises:
-        ValueError: it would be longer than the limit.
+        FrameTooLong: it would be longer than the limit.
     """
     header = _encode_binary(frame) if frame.binary else _encode_json(frame)
     body = frame.body or b""
     length = 4 + len(header) + len(body)
     if length + 4 > MAX_FRAME_BYTES:
-        raise ValueError(f"a frame of {length} bytes is longer than the {MAX_FRAME_BYTES} allowed")
+        raise FrameTooLong(length)
     return _START.pack(length, frame.binary << 24 | len(header)) + header + body
 
 

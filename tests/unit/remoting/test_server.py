@@ -14,6 +14,7 @@ from model.errors import (
     ConnectFailed,
     ConnectionLost,
     FlowControl,
+    IllegalOperation,
     InvalidParameter,
     RequestCodeNotSupported,
     RlabError,
@@ -155,17 +156,26 @@ def test_what_a_handler_raises_is_the_callers_answer_and_nobody_elses(
 
 @pytest.mark.parametrize("code", [STATE, ROUTE], ids=["instant", "coroutine"])
 @pytest.mark.parametrize(
-    "reply", [Reply({}, b"x" * MAX_FRAME_BYTES), Reply({"no": object()})], ids=["too large", "not msgpack"]
+    ("reply", "expected", "text"),
+    [
+        (
+            Reply({}, b"x" * MAX_FRAME_BYTES),
+            IllegalOperation,
+            "does not fit a frame, so ask for less: .* 167",
+        ),
+        (Reply({"no": object()}), SystemError_, "unexpected TypeError"),
+    ],
+    ids=["too large", "not msgpack"],
 )
-def test_an_answer_that_is_no_frame_becomes_a_system_error_and_the_connection_goes_on(
-    code: RequestCode, reply: Reply
+def test_an_answer_that_is_no_frame_becomes_an_error_that_says_whose_fault_it_is_and_the_connection_goes_on(
+    code: RequestCode, reply: Reply, expected: type[RlabError], text: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario(
         simulation: Simulation, service: Service, server: RemotingServer, client: RemotingClient
     ) -> None:
         service.release.set()
         service.outcome = lambda: reply
-        with pytest.raises(SystemError_):
+        with pytest.raises(expected, match=text):
             await client.request(ADDRESS, code, {"topic": "t"})
         assert server.connections[0].unanswered == 0
         service.outcome = lambda: Reply({})
@@ -173,6 +183,7 @@ def test_an_answer_that_is_no_frame_becomes_a_system_error_and_the_connection_go
         assert simulation.network.statistics().connections_opened == 1
 
     served(scenario)()
+    assert ("Traceback" in caplog.text) == (expected is SystemError_), "an answer that is too large is no bug"
 
 
 @served
