@@ -6,6 +6,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import anyio
@@ -73,6 +74,10 @@ class Backoff:
     def wait_s(self, now: float) -> float:
         """Seconds until the next attempt is due."""
         return max(0.0, self.retry_at - now)
+
+
+class _CallerGone(Exception):
+    """The caller that made an attempt was cancelled; nobody knows whether the server is there."""
 
 
 class RemotingClient:
@@ -144,23 +149,24 @@ class RemotingClient:
                 failure lasts, so that callers with a choice go elsewhere instead of waiting.
             NotAuthenticated, ConfigError: the server refuses the key, or there is none that can be read.
 
-        Cancellation: the attempt that others share goes on only if they do not depend on the cancelled caller; they
-        get ConnectFailed and retry.
+        Cancellation: harmless; of callers that share the attempt of this one, one makes the next.
         """
-        connection = self.connected(address)
+        loop = asyncio.get_running_loop()
+        left_s, until = timeout_s, loop.time() + timeout_s
+        while (connection := self.connected(address)) is None and (shared := self._dialling.get(address)) is not None:
+            with anyio.move_on_after(left_s), suppress(_CallerGone):
+                return await asyncio.shield(shared)
+            left_s = round(until - loop.time(), 3)
+            if left_s <= 0:
+                raise ConnectFailed(f"cannot connect to {address}: no answer in {timeout_s} s")
         if connection is not None:
             return connection
         if self._closing:
             raise ConnectFailed(f"the client is closed; nothing was sent to {address}")
-        shared = self._dialling.get(address)
-        if shared is not None:
-            with anyio.move_on_after(timeout_s):
-                return await asyncio.shield(shared)
-            raise ConnectFailed(f"cannot connect to {address}: no answer in {timeout_s} s")
         wait_s = self.backoff_s(address)
         if wait_s > 0:
             raise ConnectFailed(f"{address} could not be reached; next attempt in {wait_s:.2f} s")
-        return await self._dial(address, timeout_s)
+        return await self._dial(address, left_s)
 
     async def _dial(self, address: str, timeout_s: float) -> Connection:
         loop = asyncio.get_running_loop()
@@ -169,8 +175,7 @@ class RemotingClient:
         try:
             connection = await self._open(address, timeout_s)
         except BaseException as error:
-            cancelled = ConnectFailed(f"connecting to {address} was cancelled")
-            shared.set_exception(error if isinstance(error, RlabError) else cancelled)
+            shared.set_exception(error if isinstance(error, RlabError) else _CallerGone(address))
             shared.exception()  # perhaps no caller waits: an unread exception would be logged
             raise
         else:
@@ -212,8 +217,10 @@ class RemotingClient:
         if key is not None:
             try:
                 await log_in(connection, key, timeout_s)
-            except BaseException:  # a cancellation too: half a proof was sent, and no request may follow it
+            except BaseException as error:  # a cancellation too: half a proof was sent, and no request may follow it
                 connection.abort()
+                if not isinstance(error, RlabError):
+                    raise
                 self._backoffs.setdefault(address, Backoff()).failed(loop.time(), self._rng)
                 raise
         if self._closing:

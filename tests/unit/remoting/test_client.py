@@ -154,28 +154,52 @@ async def test_a_caller_that_joins_a_dial_waits_no_longer_than_its_own_time(
 
 
 @with_server
-async def test_a_cancelled_dial_fails_those_who_joined_it_and_the_next_one_works(
+async def test_after_a_cancelled_dial_one_of_those_who_joined_it_dials_for_all_of_them(
     simulation: Simulation, server: RemotingServer
 ) -> None:
-    joined: list[str] = []
+    joined: list[Connection] = []
 
     async def join() -> None:
-        with pytest.raises(ConnectFailed) as caught:
-            await client.connect(SERVER)
-        joined.append(str(caught.value))
+        joined.append(await client.connect(SERVER))
+
+    async with RemotingClient() as client:
+        async with anyio.create_task_group() as tasks:
+            with simulation.network.partition("127.0.0.1", "10.0.0.1"), anyio.move_on_after(1) as scope:
+                tasks.start_soon(join)
+                tasks.start_soon(join)
+                await client.connect(SERVER)
+        assert scope.cancelled_caught
+        assert [client.connected(SERVER)] * 2 == joined
+
+
+@with_server
+async def test_who_joined_a_dial_that_was_cancelled_waits_no_longer_than_its_own_time(
+    simulation: Simulation, server: RemotingServer
+) -> None:
+    async def join() -> None:
+        with pytest.raises(ConnectFailed, match=r"no answer in 2\.0 s"):
+            await client.connect(SERVER, timeout_s=3.0)
+        assert simulation.loop.time() == pytest.approx(3)
 
     async with RemotingClient() as client:
         with simulation.network.partition("127.0.0.1", "10.0.0.1"):
             async with anyio.create_task_group() as tasks:
-                with anyio.move_on_after(1) as scope:
+                with anyio.move_on_after(1):
                     tasks.start_soon(join)
-                    tasks.start_soon(join)
-                    dialling = client.connect(SERVER)
-                    await dialling
+                    await client.connect(SERVER)
+                assert client.backoff_s(SERVER) == 0  # nobody said that the server is away
+
+
+@with_server
+async def test_a_login_that_its_caller_gave_up_says_nothing_about_the_server(
+    simulation: Simulation, server: RemotingServer
+) -> None:
+    async with RemotingClient(key=Key("alice", bytes(32))) as client:
+        with pytest.MonkeyPatch.context() as patch, anyio.move_on_after(1) as scope:
+            patch.setattr("remoting.client.log_in", lambda *_: anyio.sleep(5))
+            await client.connect(SERVER)
         assert scope.cancelled_caught
-        assert joined == [f"connecting to {SERVER} was cancelled"] * 2
-        assert client.backoff_s(SERVER) == 0  # nobody said that the server is away
-        await client.connect(SERVER)
+        assert client.backoff_s(SERVER) == 0
 
 
 @with_server
