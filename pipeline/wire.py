@@ -151,7 +151,7 @@ class WireConnection:
                 if records.error is not None:
                     self.close()
                     raise records.error
-        except OSError as error:
+        except (OSError, ValueError) as error:
             raise self._failed(error) from error
         return self._signed.popleft()
 

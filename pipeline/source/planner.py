@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 
-from model.errors import ConfigError, QueryNotFound
+from model.errors import ConfigError, QueryNotFound, TopicNotExist
 from model.message_queue import MessageQueue
 from model.names import is_system_topic
 from pipeline.source.offsets import EARLIEST, Bounds, Offsets, TopicIds
 from pipeline.source.options import Position, SourceOptions
 from pipeline.wire import WireClient
+from remoting.command import Command
 from remoting.request_code import RequestCode
 
 _SHOWN_TOPICS = 10
@@ -49,20 +50,25 @@ class Planner:
                 raise ConfigError(f"topic {topic!r} does not exist, or no broker of it is up; {self._known_topics()}")
         return sorted(queues)
 
-    def bounds(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, Bounds]:
-        """The offsets that each queue holds now."""
+    def bounds(self, queues: Iterable[MessageQueue], *, all_must_exist: bool = True) -> dict[MessageQueue, Bounds]:
+        """The offsets that each queue holds now; see `begins`."""
         wanted = list(queues)
-        begins = self.begins(wanted)
-        ends = self.ends(wanted)
-        return {queue: Bounds(begins[queue], ends[queue]) for queue in wanted}
+        begins = self.begins(wanted, all_must_exist=all_must_exist)
+        ends = self.ends(begins, all_must_exist=all_must_exist)
+        return {queue: Bounds(begins[queue], end) for queue, end in ends.items()}
 
-    def begins(self, queues: Iterable[MessageQueue]) -> Offsets:
-        """The lowest offset that each queue still holds."""
-        return self._ask(RequestCode.GET_MIN_OFFSET, list(queues))
+    def begins(self, queues: Iterable[MessageQueue], *, all_must_exist: bool = True) -> Offsets:
+        """The lowest offset that each queue still holds.
 
-    def ends(self, queues: Iterable[MessageQueue]) -> Offsets:
-        """The offset that the next message of each queue gets."""
-        return self._ask(RequestCode.GET_MAX_OFFSET, list(queues))
+        Raises:
+            TopicNotExist: a queue was deleted since its route was read; if not `all_must_exist`, it is left out.
+            RlabError: a broker cannot be reached, or refuses.
+        """
+        return self._ask(RequestCode.GET_MIN_OFFSET, list(queues), all_must_exist=all_must_exist)
+
+    def ends(self, queues: Iterable[MessageQueue], *, all_must_exist: bool = True) -> Offsets:
+        """The offset that the next message of each queue gets; see `begins`."""
+        return self._ask(RequestCode.GET_MAX_OFFSET, list(queues), all_must_exist=all_must_exist)
 
     def resolve(self, position: Position, bounds: Mapping[MessageQueue, Bounds], option: str) -> Offsets:
         """Turn a position of the options into an offset for each queue; `option` is its name, for errors.
@@ -132,18 +138,35 @@ class Planner:
         code: RequestCode,
         queues: list[MessageQueue],
         extra: Mapping[MessageQueue, Mapping[str, object]] | None = None,
+        *,
+        all_must_exist: bool = True,
     ) -> Offsets:
         offsets: Offsets = {}
         for broker_name in sorted({queue.broker_name for queue in queues}):
             mine = [queue for queue in queues if queue.broker_name == broker_name]
             more = extra or {}
             headers = [{"topic": queue.topic, "queue_id": queue.queue_id, **more.get(queue, {})} for queue in mine]
-            answers = self._client.ask_broker(broker_name, code, headers)
+            answers: Sequence[Command | None]
+            try:
+                answers = self._client.ask_broker(broker_name, code, headers)
+            except TopicNotExist:
+                if all_must_exist:
+                    raise
+                answers = [self._answer_if_it_exists(broker_name, code, header) for header in headers]
             for queue, answer in zip(mine, answers, strict=True):
+                if answer is None:
+                    continue
                 offsets[queue] = answer.header["offset"]
                 if "topic_id" in answer.header:  # brokers of earlier versions do not tell it
                     self.topic_ids[queue.topic, broker_name] = answer.header["topic_id"]
         return offsets
+
+    def _answer_if_it_exists(self, broker_name: str, code: RequestCode, header: Mapping[str, object]) -> Command | None:
+        # Asked alone, because one refusal is that of all requests that were sent together.
+        try:
+            return self._client.ask_broker(broker_name, code, [header])[0]
+        except TopicNotExist:
+            return None
 
     def _known_topics(self) -> str:
         names = [name for name in self._client.topics() if not is_system_topic(name) and not name.startswith("%")]

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 
 import msgpack
@@ -71,7 +71,8 @@ class GroupProgress(StreamingQueryListener):
         progress = event.progress
         if self._query_id in (None, str(progress.id)):
             for source in progress.sources:
-                self.commit(offsets_of(source.endOffset))
+                again = topics_made_again(source.startOffset, source.endOffset)
+                self.commit(offsets_of(source.endOffset), again)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
         """Do nothing."""
@@ -87,9 +88,14 @@ class GroupProgress(StreamingQueryListener):
         with self._has_ended:
             return self._has_ended.wait_for(lambda: query_id in self._ended, timeout_s)
 
-    def commit(self, offsets: Offsets) -> None:
-        """Commit changed offsets; failures are recorded and logged, because they must not end a stream."""
+    def commit(self, offsets: Offsets, made_again: Collection[tuple[str, str]] = ()) -> None:
+        """Commit changed offsets; failures are recorded and logged, because they must not end a stream.
+
+        What was committed of topics that were `made_again`, each with its broker, went with the old ones.
+        """
         with self._lock:
+            for queue in [one for one in self.committed if (one.topic, one.broker_name) in made_again]:
+                del self.committed[queue]
             if not self._is_closed:
                 self._commit_changed(offsets)
 

@@ -123,7 +123,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def prepareForTriggerAvailableNow(self) -> None:
         """Fix the end of a query that reads the present messages."""
         planner = self._planner()
-        self._target = planner.ends(planner.queues(all_must_exist=False))
+        self._target = planner.ends(planner.queues(all_must_exist=False), all_must_exist=False)
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """The limit that Spark passes to `latestOffset`, unless its trigger reads everything at once."""
@@ -174,7 +174,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         asked = [queue for queue in ends if queue not in starts and ends[queue] > 0]
         if not self._options.fail_on_data_loss:
             asked = [queue for queue in ends if ends[queue] > starts.get(queue, 0)]
-        begins = self._planner().begins(asked) if asked else {}
+        # Those that have been deleted are left to the tasks, which skip them or say what is lost.
+        begins = self._planner().begins(asked, all_must_exist=False) if asked else {}
         ranges = []
         for queue, last in ends.items():
             # A start beyond the end is not a loss: the first batch of a query runs again, and "latest" has moved on; or
@@ -267,13 +268,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         planner = self._planner()
         queues = planner.queues(all_must_exist=False)
         try:
-            ends = planner.ends(queues)
+            ends = planner.ends(queues, all_must_exist=False)
         except NetworkError:
             left = planner.queues(all_must_exist=False)
             if left == queues:
                 raise
             # A broker went down between the two requests; the others continue.
-            ends = planner.ends(left)
+            ends = planner.ends(left, all_must_exist=False)
         self._topic_ids = planner.topic_ids
         return ends
 
@@ -282,7 +283,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._options.fail_on_data_loss or self._options.max_rows_per_trigger is None or not queues:
             return {}
         try:
-            return self._planner().begins(queues)
+            return self._planner().begins(queues, all_must_exist=False)
         except NetworkError:
             return {}  # just gone down: its executors will say so, or the next look
 
@@ -294,7 +295,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not new:
             return {}
         try:
-            held = self._planner().bounds(new)
+            held = self._planner().bounds(new, all_must_exist=False)
         except NetworkError:
             return {}  # down again: they appear when they are back
         self._seen.update((queue, bounds.end) for queue, bounds in held.items())

@@ -46,6 +46,7 @@ class FakeCluster:
 
     Attributes:
         queues: what there is.
+        deleted: topics that brokers have deleted and name servers do not know of yet.
         down: brokers that nobody can connect to, and that the name server does not know.
         failures: answers that are lost on the way before the next one arrives.
         written: broker, code, header and unpacked body of each request of a sink, in order, also of those whose answer
@@ -64,6 +65,7 @@ class FakeCluster:
             MessageQueue(topic, name, number): FakeQueue() for name in names or ("a",) for number in range(queues)
         }
         self.brokers = list(names or ("a",))
+        self.deleted: set[str] = set()
         self.down: set[str] = set()
         self.failures = 0
         self.asked: list[tuple[RequestCode, dict[str, Any]]] = []
@@ -121,7 +123,7 @@ class FakeCluster:
         broker = address.removesuffix(":1")
         queue = MessageQueue(header["topic"], broker, header["queue_id"])
         held = self.queues.get(queue)
-        if held is None:
+        if held is None or queue.topic in self.deleted:
             return int(ResponseCode.TOPIC_NOT_EXIST), {"remark": f"no topic {queue.topic}"}, b""
         if code == RequestCode.PULL_MESSAGE:
             return self._pull(queue, held, header)

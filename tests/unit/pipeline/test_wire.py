@@ -20,9 +20,12 @@ from model.limits import MAX_FRAME_BYTES
 from model.message_queue import MessageQueue
 from model.response_code import ResponseCode
 from pipeline.wire import MAX_WAIT_S, WireConnection, raise_refusal
-from remoting.codec import CODEC
+from remoting.codec import CODEC, MsgpackDecoder
 from remoting.command import ONE_WAY, RESPONSE, Command
 from remoting.request_code import RequestCode
+from remoting.security.key import Key
+from remoting.security.login import ClientHandshake
+from remoting.security.records import RecordDecoder
 from tests.unit.pipeline.fake_cluster import FakeCluster
 
 HEART_BEAT = int(RequestCode.HEART_BEAT)
@@ -178,3 +181,23 @@ def test_the_next_name_server_is_asked_when_one_is_down() -> None:
     assert client.route("other") is None
     assert client.masters() == {"a": "a:1"}
     assert cluster.waits == []
+
+
+class Signed(WireConnection):
+    """Takes its answers as signed ones, without a server to agree on keys with."""
+
+    def _log_in(self, handshake: ClientHandshake) -> None:
+        self._records = RecordDecoder(bytes(32), MsgpackDecoder)
+
+
+@pytest.mark.parametrize("kind", [WireConnection, Signed])
+def test_an_answer_over_a_connection_that_was_closed_meanwhile_is_lost(
+    kind: type[WireConnection], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The requests of a sink to a broker are outstanding while another one over the same connection fails."""
+    monkeypatch.setattr("pipeline.wire.key_of", lambda: Key("user", bytes(32)) if kind is Signed else None)
+    with server(lambda peer: None) as address:
+        connection = kind(address)
+        connection.close()
+        with pytest.raises(ConnectionLost):
+            connection.receive(1)

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
-from typing import Any
+import json
+from types import SimpleNamespace
+from typing import Any, cast
 
 import msgpack
 import pytest
@@ -36,6 +38,20 @@ def test_only_what_has_changed_is_committed() -> None:
     assert len([header for _, header in cluster.asked if "group" in header]) == 1
     progress.commit({FIRST: 5, SECOND: 4})
     assert progress.committed == {FIRST: 5, SECOND: 4}
+
+
+def test_the_same_offset_of_a_topic_that_was_made_again_is_committed_again() -> None:
+    """Brokers forget the commits of a topic that is deleted, and the group had none in the new one."""
+    cluster = CommittingCluster()
+    progress = GroupProgress(cluster.client(), "g")
+    sources = [
+        ("{}", {"0": 5, "topic_id": 1}),
+        ('{"t": {"a": {"0": 5, "topic_id": 1}}}', {"0": 5, "topic_id": 2}),
+    ]
+    for start, end in sources:
+        source = SimpleNamespace(startOffset=start, endOffset=json.dumps({"t": {"a": end}}))
+        progress.onQueryProgress(cast("Any", SimpleNamespace(progress=SimpleNamespace(id="q", sources=[source]))))
+    assert len([header for _, header in cluster.asked if "group" in header]) == 2
 
 
 def test_a_commit_that_is_refused_is_noted_and_tried_again_with_the_next_batch() -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pickle
+from functools import partial
 from typing import Any
 
 import pytest
@@ -292,6 +293,32 @@ def test_a_queue_that_was_deleted_or_made_anew_is_a_loss(cluster: FakeCluster, m
     if make == "anew":
         cluster.fill(2)
         assert planned(careless, later, latest(careless, later)) == [(0, 7, 9), (1, 2, 4)]
+
+
+def test_a_topic_that_is_deleted_while_name_servers_still_have_its_route_is_a_loss(cluster: FakeCluster) -> None:
+    other = MessageQueue("u", "a", 0)
+    cluster.queues[other] = FakeQueue()
+    cluster.fill(5)
+    both = partial(reader, subscribe="t,u", startingOffsets="earliest")
+    found, careless = both(), both(failOnDataLoss="false", maxOffsetsPerTrigger="100")
+    end = latest(found, found.initialOffset())
+    cluster.deleted.add("t")
+    cluster.fill(2)
+    with pytest.raises(MessagesLost, match="queue t@a:0 does not exist any more"):
+        latest(found, end)
+    assert from_json(later := latest(careless, end)) == {**from_json(end), other: 7}
+    careless.prepareForTriggerAvailableNow()
+    assert latest(careless, later) == later
+    assert list(from_json(latest(both(), {}))) == [other], "what was never read is no loss"
+
+
+def test_a_batch_that_is_run_again_when_its_topic_is_gone_is_left_to_its_tasks(cluster: FakeCluster) -> None:
+    """They skip what was deleted, or say that it is lost; the plan did neither, and the stream never started again."""
+    cluster.fill(5)
+    end = latest(crashed := reader(startingOffsets="earliest"), start := crashed.initialOffset())
+    cluster.deleted.add("t")
+    for again in (reader(), reader(failOnDataLoss="false")):
+        assert planned(again, start, end) == planned(again, {}, end) == [(0, 0, 5), (1, 0, 5)]
 
 
 def test_a_topic_that_was_made_again_and_is_longer_now_is_a_loss_or_is_read_from_its_beginning(
