@@ -15,6 +15,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable
+from copy import copy
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -135,7 +136,7 @@ class PopReceiver(PopIntake):
                 break
         errors = [target.error for target in self._targets.values() if target.error is not None]
         if errors and len(errors) == len(self._targets):
-            raise errors[0]
+            raise copy(errors[0])  # each caller's own: one that stays would collect all their tracebacks
         return []
 
     async def _wait(self, this: _Receive, patience_s: float) -> bool:

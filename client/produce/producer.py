@@ -329,11 +329,12 @@ class Producer(ClientLife, Resident):
         """
         check_topic(topic)
         instance = self._running()
-        self._topics[topic] = None
         templated = self._templated.get(topic)
         if templated is not None and self._time() < templated.valid_until:
             return templated.queues
         await instance.update_routes((topic,))
+        if instance.routes.route_of(topic) is not None:
+            self._topics[topic] = None
         if queues := instance.routes.publish_queues(topic):
             self._templated.pop(topic, None)
             return queues
@@ -356,6 +357,7 @@ class Producer(ClientLife, Resident):
                 "create it with 'rlab topic create', or start a broker with automatic creation"
             )
         made = tuple(MessageQueue(topic, queue.broker_name, queue.queue_id) for queue in template)
+        self._topics[topic] = None  # the first send creates it
         self._templated[topic] = _Templated(made, self._time() + _TEMPLATED_S)
         return made
 

@@ -112,6 +112,23 @@ def test_a_shutdown_ends_a_receive_that_waits(simulate: Simulate) -> None:
     simulate(scenario)
 
 
+def test_receives_that_fail_together_raise_an_error_each(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t")
+        popper = await cluster.start_popper("g", "t")
+        await popper.receive(wait_s=0)
+        for server in cluster.brokers.values():
+            await server.crash()
+        first, second = await asyncio.gather(
+            *(popper.consumer.receive(wait_s=5) for _ in range(2)), return_exceptions=True
+        )
+        assert isinstance(first, RlabError)
+        assert type(first) is type(second)
+        assert first is not second
+
+    simulate(scenario)
+
+
 @pytest.mark.parametrize("broker", ["broker-a", "nowhere"], ids=["dead", "not sent"])
 def test_callers_that_share_a_request_get_an_error_each(simulate: Simulate, broker: str) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:

@@ -24,6 +24,7 @@ from model.limits import MAX_BATCH_MESSAGES, MAX_BODY_BYTES, ROUTE_POLL_INTERVAL
 from model.message import Message
 from model.message_queue import MessageQueue
 from model.topic_route import Perm
+from remoting.request_code import RequestCode
 from simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 from tests.simulation.wire import WireTap, wire
@@ -155,6 +156,27 @@ def test_where_no_broker_creates_topics_the_error_says_what_to_do_and_the_topic_
                 await producer.producer.queues("nowhere")
         await cluster.create_topic("nowhere")
         await producer.send("nowhere", b"x")
+
+    simulate(scenario, auto_create_topics=False)
+
+
+def test_a_topic_that_does_not_exist_is_not_asked_for_by_each_poll_from_then_on(
+    simulate: Simulate, wire: WireTap
+) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t")
+        producer = await cluster.start_producer(host="p")
+        await producer.send("t", b"x")
+        with pytest.raises(TopicNotExist):
+            await producer.send("mistyped", b"x")
+        wire.sent.clear()
+        await anyio.sleep(3 * ROUTE_POLL_INTERVAL_S)
+        asked = [sent.header.get("topic") for sent in wire.sent if sent.code is RequestCode.GET_ROUTEINFO_BY_TOPIC]
+        assert "t" in asked
+        assert "mistyped" not in asked
+        await cluster.create_topic("mistyped")
+        assert (await producer.send("mistyped", b"x")).queue.topic == "mistyped"
+        assert "mistyped" in producer.producer.topics()
 
     simulate(scenario, auto_create_topics=False)
 
