@@ -189,8 +189,7 @@ class Swarm:
         """Start as many consumers as the options say.
 
         Raises:
-            ConnectFailed: no name server answers the first one.
-            ExceptionGroup: no name server answers a later one.
+            RlabError: of the first that cannot join, as ConnectFailed if no name server answers.
 
         Cancellation: some may have joined.
         """
@@ -198,14 +197,21 @@ class Swarm:
         if self._options.consumers:
             await self.join()
         left = iter(range(self._options.consumers - 1))
+        failures: list[RlabError] = []
 
         async def join_some() -> None:
-            for _ in left:
-                await self.join()
+            try:
+                for _ in left:
+                    await self.join()
+            except RlabError as error:
+                failures.append(error)
+                joining.cancel_scope.cancel()
 
         async with anyio.create_task_group() as joining:
             for _ in range(JOIN_AT_ONCE):
                 joining.start_soon(join_some)
+        if failures:
+            raise failures[0]
 
     async def leave_all(self) -> None:
         """Shut all consumers down at once. Cancellation: see `leave`."""

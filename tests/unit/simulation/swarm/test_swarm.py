@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import anyio
 import pytest
+from anyio.lowlevel import checkpoint
 
-from model.errors import ConfigError
-from simulation.swarm.swarm import MAX_LATE_S, Pace, SwarmOptions
+from cli.swarm.wire import Bunch
+from model.errors import ConfigError, ConnectFailed
+from simulation.swarm.swarm import MAX_LATE_S, Pace, Swarm, SwarmOptions
 
 
 def test_a_pace_counts_what_is_due_at_a_steady_rate() -> None:
@@ -44,3 +47,23 @@ def test_producers_need_a_rate() -> None:
     assert options(rate=0).producers == 0
     with pytest.raises(ConfigError, match="rate must be above 0, got 0"):
         options(producers=1, rate=0)
+
+
+def test_consumers_that_cannot_join_for_one_reason_give_one_error() -> None:
+    """Each had its own, and a group of errors passes any `except ConnectFailed`."""
+
+    class Unanswered(Swarm):
+        joins = 0
+
+        async def join(self, name: str | None = None) -> str:
+            self.joins += 1
+            await checkpoint()
+            if self.joins == 1:
+                return "the first"
+            raise ConnectFailed("no name server answers")
+
+    async def main() -> None:
+        await Unanswered(options(consumers=9), Bunch()).join_all()
+
+    with pytest.raises(ConnectFailed, match="no name server answers"):
+        anyio.run(main)
