@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,17 +22,25 @@ if TYPE_CHECKING:
 
 KEY_FILE, KEY = "RLAB_KEY_FILE", "RLAB_KEY"
 """Variables of the environment: the path of a key file, or the key itself."""
+CREDENTIALS = "CREDENTIALS_DIRECTORY"
+"""Variable of the environment: the directory in which systemd hands secrets to a service."""
 _NO_SECRET_BITS = 0o077
+_NO_CREDENTIAL_BITS = 0o037
+"""Of a credential. systemd lets the user of a service read it by an entry in its access list where the file system has
+such lists, and their mask is shown in the place of the group's rights."""
 
 
-def read_key(path: Path) -> Key:
-    """Read a key file.
+def read_key(path: Path, environment: Mapping[str, str] = os.environ) -> Key:
+    """Read a key file; of a credential of systemd, the service that it was given to is its owner.
 
     Raises:
         ConfigError: it cannot be read, is no key, or others than its owner may read it.
     """
     try:
-        if path.stat().st_mode & _NO_SECRET_BITS:
+        status = path.stat()
+        if stat.S_ISDIR(status.st_mode):
+            raise ConfigError(f"the key file {path} is a directory")
+        if status.st_mode & (_NO_CREDENTIAL_BITS if _is_credential(path, environment) else _NO_SECRET_BITS):
             raise ConfigError(f"the key file {path} is open to others than its owner: chmod 600 {path}")
         return Key.parse(path.read_text(encoding="utf-8"), f"the key file {path}")
     except (OSError, UnicodeDecodeError) as error:
@@ -47,9 +56,14 @@ def key_of(environment: Mapping[str, str] = os.environ) -> Key | None:
         ConfigError: it cannot be read.
     """
     if path := environment.get(KEY_FILE):
-        return read_key(Path(path))
+        return read_key(Path(path), environment)
     text = environment.get(KEY)
     return Key.parse(text, f"the variable {KEY}") if text else None
+
+
+def _is_credential(path: Path, environment: Mapping[str, str]) -> bool:
+    folder = environment.get(CREDENTIALS)
+    return folder is not None and path.parent == Path(folder)
 
 
 class ClientHandshake:

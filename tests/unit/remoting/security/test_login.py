@@ -34,6 +34,23 @@ def test_a_key_file_that_others_may_read_is_refused(tmp_path: Path, mode: int) -
         read_key(key_file(tmp_path, ALICE.text(), mode))
 
 
+def test_a_credential_of_systemd_whose_access_list_shows_as_rights_of_the_group_is_read(tmp_path: Path) -> None:
+    file = key_file(tmp_path, ALICE.text(), 0o440)
+    environment = {"RLAB_KEY_FILE": str(file), "CREDENTIALS_DIRECTORY": str(tmp_path)}
+    assert key_of(environment) == ALICE
+    file.chmod(0o444)
+    with pytest.raises(ConfigError, match="chmod 600"):
+        key_of(environment)
+    file.chmod(0o440)
+    with pytest.raises(ConfigError, match="chmod 600"):
+        key_of(environment | {"CREDENTIALS_DIRECTORY": str(tmp_path / "another")})
+
+
+def test_a_directory_in_place_of_a_key_file_is_not_told_to_change_its_rights(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="is a directory"):
+        read_key(tmp_path)
+
+
 def test_a_key_file_that_is_missing_or_no_key_is_one_clear_line(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot read the key file"):
         read_key(tmp_path / "none")
