@@ -171,9 +171,8 @@ class RouteTable:
         """
         broker = self._brokers.get(broker_name)
         if broker is None:
-            raise InvalidParameter(
-                f"no broker named {broker_name!r} is registered here; known are {sorted(self._brokers)[:20]}"
-            )
+            known = ", ".join(sorted(self._brokers)[:20]) or "none"
+            raise InvalidParameter(f"no broker named {broker_name!r} is registered here; known are {known}")
         self._list_topics(broker_name, broker.topics, wiped=wiped)
         return self._take_changed()
 

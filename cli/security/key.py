@@ -12,6 +12,7 @@ import typer
 from cli.options import Config, Json
 from cli.output import print_note, print_outcome
 from cli.runtime import exit_with_error
+from model.errors import ConfigError
 
 _OWNER_ONLY = 0o600
 
@@ -43,7 +44,11 @@ def new(
     with exit_with_error():
         key = Key(user, secrets.token_bytes(SECRET_BYTES))
         # A file that is there stays: its key may be the only copy.
-        with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _OWNER_ONLY), "w") as out:
+        try:
+            descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _OWNER_ONLY)
+        except FileExistsError:
+            raise ConfigError(f"{file} exists, and no key is overwritten: name another file") from None
+        with os.fdopen(descriptor, "w") as out:
             out.write(key.text() + "\n")
     line = f'[users."{user}"]\nkey = "{key.hash()}"'
     print_outcome({"user": user, "key": str(key.hash()), "file": str(file)}, line, as_json=json)

@@ -132,6 +132,8 @@ def _cases(
         try:
             text = file.read_text(encoding="utf-8")
             read = programme_of(text)
+        except FileNotFoundError:
+            raise ConfigError(f"there is no programme {file}") from None
         except UnicodeDecodeError:
             raise ConfigError(f"{file}: not a programme: it is no text") from None
         except ConfigError as error:

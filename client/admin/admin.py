@@ -141,7 +141,8 @@ class Admin(ClientLife):
         if not isinstance(allowed, bool):
             raise InvalidParameter(f"allowed must be True or False, got {shown(allowed)}")
         code = RequestCode.ADD_WRITE_PERM_OF_BROKER if allowed else RequestCode.WIPE_WRITE_PERM_OF_BROKER
-        succeeded(await self._cluster.ask(self._cluster.servers, code, {"broker_name": broker}), "not everywhere:")
+        answers = await self._cluster.ask(self._cluster.servers, code, {"broker_name": broker})
+        succeeded(answers, "not everywhere:", kind="name server")
 
     def trace(self, since_ms: float | None = None) -> TraceReader:
         """A reader of the events of brokers and clients, from the oldest that is left, or since a time of the day.

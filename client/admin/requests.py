@@ -174,14 +174,16 @@ async def pull_once(
     return messages, answer.header["next_offset"]
 
 
-def succeeded(answers: Mapping[str, Answer], failed: str, *ignored: type[RlabError]) -> dict[str, Command]:
-    """The responses of brokers, by name; errors of the ignored classes are left out.
+def succeeded(
+    answers: Mapping[str, Answer], failed: str, *ignored: type[RlabError], kind: str = "broker"
+) -> dict[str, Command]:
+    """The responses of servers of a `kind`, by name; errors of the ignored classes are left out.
 
-    The first other error is raised, with the text `failed` and the broker's name in front.
+    The first other error is raised, with the text `failed` and the server's name in front.
     """
     for name, answer in answers.items():
         if isinstance(answer, RlabError) and not isinstance(answer, ignored):
-            fail(f"{failed} broker {name}", answer)
+            fail(f"{failed} {kind} {name}", answer)
     return {name: answer for name, answer in answers.items() if not isinstance(answer, RlabError)}
 
 

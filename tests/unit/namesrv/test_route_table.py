@@ -241,7 +241,7 @@ def test_write_permission_stays_wiped_through_unchanged_registrations_and_comes_
 def test_permissions_of_a_broker_that_is_not_there_are_refused_with_those_that_are(wiped: bool) -> None:
     table = RouteTable()
     table.register_broker(broker("broker-a"), 1, 0.0)
-    with pytest.raises(InvalidParameter, match=r"no broker named 'brokr-a' .*known are \['broker-a'\]"):
+    with pytest.raises(InvalidParameter, match=r"no broker named 'brokr-a' .*known are broker-a$"):
         table.set_write_perm("brokr-a", wiped=wiped)
 
 

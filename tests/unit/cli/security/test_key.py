@@ -22,7 +22,7 @@ def test_a_file_that_is_there_is_not_overwritten(tmp_path: Path) -> None:
     file = tmp_path / "alice.key"
     file.write_text("mine")
     done = CliRunner().invoke(app, ["key", "new", "alice", "--file", str(file)])
-    assert done.exit_code == 1
-    assert "File exists" in done.stderr
+    assert done.exit_code == 2
+    assert "no key is overwritten: name another file" in done.stderr
     assert file.read_text() == "mine"
     assert CliRunner().invoke(app, ["key", "new", "a b", "--file", str(tmp_path / "b")]).exit_code == 2
