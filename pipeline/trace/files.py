@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -37,6 +38,7 @@ _BLOCK_BYTES = 16 * 1024 * 1024
 _COMPRESSED = {".bz2", ".deflate", ".gz", ".lz4", ".snappy", ".xz", ".zst"}
 """Spark and Arrow read these, but not from the middle."""
 _EVENT_TYPES = get_type_hints(Event)
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,4 +174,12 @@ def _columns_in(line: bytes) -> tuple[Any, ...]:
 
 
 def _is(value: object, kind: type) -> bool:
-    return isinstance(value, int | float if kind is float else kind) and not isinstance(value, bool)
+    """Whether a value is of a column's kind, and can be in it."""
+    if isinstance(value, bool):
+        return False
+    if isinstance(value, int):
+        return kind is not str and -(2**63) <= value < 2**63
+    if isinstance(value, str):
+        # JSON can have half of a surrogate pair, and UTF-8 cannot.
+        return kind is str and not _SURROGATE.search(value)
+    return isinstance(value, kind)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,7 +15,7 @@ from model.errors import ConfigError
 from model.event_log import encode_events
 from model.events import Event
 from pipeline.trace.alone import is_for_one_process
-from pipeline.trace.files import EVENT_SCHEMA, PIECE_BYTES, pieces_of, read_file, read_pieces
+from pipeline.trace.files import EVENT_SCHEMA, PIECE_BYTES, pieces_of, read_file, read_lines, read_pieces
 
 EVENTS = [Event(float(n), "n" * (n % 7 + 1), n, "MEMBER_JOIN", detail="x" * (n % 5)) for n in range(40)]
 
@@ -46,6 +48,19 @@ def test_a_line_that_is_no_event_is_a_row_of_nulls_in_its_piece(
     for size in (50, PIECE_BYTES):
         monkeypatch.setattr(pipeline.trace.files, "PIECE_BYTES", size)
         assert [n for task in read_all([path]) for n in task] == [0, None, 1, None]
+
+
+@pytest.mark.parametrize(
+    "value", ['"seq": 1180591620717411303424', '"t_ms": -9223372036854775809', r'"node": "\ud800"']
+)
+def test_a_line_with_a_value_that_no_column_can_have_is_a_row_of_nulls_there_alone(value: str) -> None:
+    """It ended a report with an error of Python, and no word of the trace."""
+    line = json.dumps(Event(1.0, "n", 2, "K")._asdict())
+    wrong = re.sub(value.partition(" ")[0] + r" [^,]+", lambda _: value, line)
+    assert wrong != line
+    read = read_lines(f"{line}\n{wrong}\nno JSON\n".encode())
+    column = value.partition(":")[0].strip('"')
+    assert read[column].to_pylist() == [getattr(Event(1.0, "n", 2, "K"), column), None, None]
 
 
 def test_row_groups_of_a_folder_of_parquet_are_pieces_that_tasks_share_by_rows(
