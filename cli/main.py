@@ -89,8 +89,8 @@ for module in (
 def main() -> None:
     """Entry point of the `rlab` script."""
     # The command is called instead of the app, because the app would set its own excepthook.
-    command = get_command(app)
     sys.excepthook = report_bug
+    command = get_command(app)
     for text in unknown_variables(os.environ, command):
         print_note(f"note: {text}")
     command(prog_name="rlab")

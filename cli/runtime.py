@@ -144,6 +144,10 @@ def report_bug(kind: type[BaseException], error: BaseException, traceback: Trace
     """Print an unexpected error in one line; `main` makes this `sys.excepthook`."""
     if os.environ.get("RLAB_DEBUG"):
         sys.__excepthook__(kind, error, traceback)
+    elif isinstance(error, KeyboardInterrupt):
+        print_error(
+            "stopped before it was finished"
+        )  # and before `run` took the signals; Python ends with its own code
     else:
         print_error(_text(error))
 

@@ -308,11 +308,25 @@ def _collector(java_options: str) -> str:
 
 
 def _quiet_pyspark() -> None:
-    """Keep pyspark from logging every error that it raises as a line of JSON with the stack of the JVM."""
+    """Keep pyspark from logging every error that it raises as a line of JSON with the stack of the JVM.
+
+    And keep py4j from logging Ctrl-C with its stack, which it does to the root logger.
+    """
     from pyspark.logger import PySparkLogger  # noqa: PLC0415
 
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
+    logging.getLogger().addFilter(_is_no_interrupt)
+
+
+def _is_no_interrupt(record: logging.LogRecord) -> bool:
+    error = record.exc_info[1] if record.exc_info else None
+    while error is not None:
+        # pyspark cancels its jobs in the handler of the signal, over a connection that may be in the middle of a read.
+        if isinstance(error, KeyboardInterrupt) or (isinstance(error, RuntimeError) and "reentrant call" in str(error)):
+            return False
+        error = error.__context__
+    return True
 
 
 def _prepare_environment(*, is_local: bool) -> None:

@@ -89,6 +89,14 @@ def test_a_bug_is_one_line_too_unless_somebody_wants_its_traceback(
     assert capsys.readouterr().err.startswith("Traceback")
 
 
+def test_ctrl_c_before_a_command_has_begun_is_one_line_too(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("RLAB_DEBUG", raising=False)
+    report_bug(KeyboardInterrupt, KeyboardInterrupt(), None)
+    assert capsys.readouterr().err == "error: stopped before it was finished\n"
+
+
 def test_a_command_may_say_its_own_exit_code_and_usage_error() -> None:
     with pytest.raises(typer.BadParameter):
         run(raising(typer.BadParameter("no")))

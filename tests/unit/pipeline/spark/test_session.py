@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+import logging
 import subprocess
 import sys
 
 import pytest
 
-from pipeline.spark.session import _collector, is_local_master
+from pipeline.spark.session import _collector, _is_no_interrupt, _quiet_pyspark, is_local_master
 
 
 @pytest.mark.parametrize(
@@ -42,3 +43,19 @@ def test_without_a_package_that_spark_needs_one_is_told_how_to_get_it(package: s
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "ConfigError: Spark cannot be imported (" in done.stderr
     assert "pip install 'rebalance-lab[spark]'" in done.stderr
+
+
+def test_py4j_does_not_log_ctrl_c_with_its_stack_and_logs_other_errors(caplog: pytest.LogCaptureFixture) -> None:
+    _quiet_pyspark()
+    try:
+        for error in (KeyboardInterrupt(), RuntimeError("reentrant call inside a reader"), ValueError("told")):
+            try:
+                try:
+                    raise error
+                except RuntimeError:
+                    raise OSError from error
+            except (KeyboardInterrupt, OSError, ValueError):
+                logging.exception("while sending command")
+    finally:
+        logging.getLogger().removeFilter(_is_no_interrupt)
+    assert [record.exc_info and record.exc_info[0] for record in caplog.records] == [ValueError]
