@@ -16,14 +16,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
 from pipeline.garbage import no_search_for_cycles
 
-# No deadline: on a shared machine a slow example says something about the machine. A hang is faulthandler's to end.
-settings.register_profile("ci", derandomize=True, print_blob=True, deadline=None)
-settings.register_profile("explore", max_examples=2_000, print_blob=True, deadline=None)
+# No deadline and no check of how fast examples are made: on a shared machine a slow example says something about the
+# machine. A hang is faulthandler's to end.
+UNTIMED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+settings.register_profile("ci", UNTIMED, derandomize=True)
+settings.register_profile("explore", UNTIMED, max_examples=2_000)
 settings.load_profile("ci")
 
 TESTS = Path(__file__).resolve().parent
