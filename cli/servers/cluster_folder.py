@@ -38,13 +38,17 @@ def cluster_folder(parent: Path | None = None) -> Iterator[Path]:
 
 def leftovers(parent: Path) -> list[Path]:
     """Find the folders of clusters of this user that no process uses any more."""
-    ours = [
-        folder
-        for folder in sorted(parent.glob(f"{PREFIX}*"))
+    return [folder for folder in sorted(parent.glob(f"{PREFIX}*")) if _is_left(folder)]
+
+
+def _is_left(folder: Path) -> bool:
+    try:
         # One without a lock file is about to get it.
-        if not folder.is_symlink() and folder.stat().st_uid == os.getuid() and (folder / _LOCK).is_file()
-    ]
-    return [folder for folder in ours if not any(map(_is_held, folder.rglob(_LOCK)))]
+        if folder.is_symlink() or folder.stat().st_uid != os.getuid() or not (folder / _LOCK).is_file():
+            return False
+        return not any(map(_is_held, folder.rglob(_LOCK)))
+    except FileNotFoundError:
+        return False  # its cluster ends at this moment, or another one that starts is removing it
 
 
 def _is_held(lock: Path) -> bool:

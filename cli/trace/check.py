@@ -9,7 +9,8 @@ import typer
 
 from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers
 from cli.output import document, print_json, print_line, print_note, print_table
-from cli.runtime import FAILED, run
+from cli.runtime import FAILED, exit_with_error, run
+from model.errors import ConfigError
 
 if TYPE_CHECKING:
     from figures.history.check import HistoryCheck
@@ -80,16 +81,24 @@ def check(
     )
     judge = HistoryCheck(limits, only=group)
     verdict = run(lambda: _judge(trace or [], namesrv, judge))
-    if html is not None:
-        html.write_text(page_of(verdict, "rlab check"), encoding="utf-8")
     if json:
         print_json(verdict_document(verdict))
     else:
         print_verdict_of(verdict, limits)
-        if html is not None:
+    if html is not None:
+        with exit_with_error():
+            _write_page(html, page_of(verdict, "rlab check"))
+        if not json:
             print_line(f"page: {html.resolve()}")
     if not verdict.ok:
         raise typer.Exit(FAILED if verdict.answer.value == "no" else UNKNOWN)
+
+
+def _write_page(path: Path, page: str) -> None:
+    try:
+        path.write_text(page, encoding="utf-8")
+    except OSError as error:  # which would end with the code of the answer no
+        raise ConfigError(f"cannot write the page {path}: {error.strerror}") from error
 
 
 def _order_of(text: str) -> tuple[str, Keeps]:

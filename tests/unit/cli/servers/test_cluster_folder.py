@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import fcntl
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from cli.servers import cluster_folder as folders
 from cli.servers.cluster_folder import PREFIX, cluster_folder, leftovers
 
 KILLED = """
@@ -65,3 +67,19 @@ def test_what_is_not_such_a_folder_is_left_alone(tmp_path: Path) -> None:
         assert leftovers(tmp_path) == []
     assert (tmp_path / "other" / "LOCK").is_file()
     assert (tmp_path / f"{PREFIX}new").is_dir()
+
+
+def test_a_folder_that_its_cluster_removes_while_it_is_looked_at_is_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ending = tmp_path / f"{PREFIX}ending"
+    ending.mkdir()
+    (ending / "LOCK").touch()
+    look = folders._is_held
+
+    def looked_at_too_late(lock: Path) -> bool:
+        shutil.rmtree(ending)
+        return look(lock)
+
+    monkeypatch.setattr(folders, "_is_held", looked_at_too_late)
+    assert leftovers(tmp_path) == []

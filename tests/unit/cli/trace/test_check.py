@@ -100,3 +100,11 @@ def test_what_was_given_wrong_is_one_line(
     done = CliRunner().invoke(app, ["check", str(trace), *arguments])
     assert done.exit_code == 2
     assert said in done.stderr
+
+
+def test_a_page_that_cannot_be_written_is_not_the_answer_no_and_takes_nothing_from_it(tmp_path: Path) -> None:
+    trace, page = written(clean(), tmp_path / "t.jsonl"), tmp_path / "nowhere" / "page.html"
+    done = CliRunner().invoke(app, ["check", str(trace), "--html", str(page)])
+    assert done.exit_code == 2
+    assert "Yes: " in done.stdout
+    assert done.stderr == f"error: cannot write the page {page}: No such file or directory\n"
