@@ -14,6 +14,7 @@ from cli.swarm.spark import SparkParts
 from model.errors import ConfigError, ServiceNotAvailable
 from simulation.swarm.observer import SwarmSummary
 from tests.spark.spark_cluster import ClusterProcesses
+from tests.tcp.rlab_process import wait_until
 from tests.unit.cli.swarm.small import small_swarm
 
 pytestmark = [pytest.mark.spark, pytest.mark.process]
@@ -35,8 +36,8 @@ def test_the_members_of_a_swarm_run_in_tasks_of_spark_and_are_reported_together(
     assert summary.ok
     assert summary.sent == summary.received_unique > 100
     assert (summary.queues, summary.double_owner_ms) == (6, 0)
-    # The job has ended, so its slots are free again.
-    assert spark.sparkContext.statusTracker().getActiveJobsIds() == []
+    # The job has ended, so its slots are free again; Spark's list of jobs learns of it a little later.
+    wait_until(lambda: spark.sparkContext.statusTracker().getActiveJobsIds() == [])
 
 
 async def cut_short(spark: SparkSession, name_servers: str) -> None:
