@@ -5,7 +5,7 @@ Whatever consumers and brokers crash, hang or are cut off:
     again     no message is delivered once its acknowledgement was answered
     lost      in the end, every sent message is acknowledged or a dead-letter message. An acknowledgement without an
               answer counts: the broker may have carried it out, and then the message is not delivered again
-    left      in the end, no message of the group is invisible or to be delivered
+    left      some time after the last message, none of the group is invisible or to be delivered again
     late      a message whose invisible time has expired is delivered within `SLACK_S` if a consumer waits for it
     hidden    no broker ends an invisible time more than `SLACK_S` late
 
@@ -96,10 +96,14 @@ class PopCheck:
         """Messages that were sent and are neither acknowledged nor dead-letter messages."""
         return len(self._sent) - sum(body in self._ended for body in self._sent)
 
-    def missing(self, left: Mapping[Place, int]) -> list[str]:
-        """A line for each violation at the end of a run; `left` has the group's lag in each queue that has one."""
+    def rested(self, left: Mapping[Place, int]) -> None:
+        """Check a group that has had its time: `left` has its unacknowledged messages in each queue that has any."""
+        for place, n in left.items():
+            self._violated(f"left: {place} has {n} messages that are neither acknowledged nor dead")
+
+    def missing(self) -> list[str]:
+        """A line for each message that is lost at the end of a run."""
         lost = [f"lost: {body!r} is neither acknowledged nor dead" for body in self._sent if body not in self._ended]
-        lost += [f"left: {place} has {n} messages that nobody has acknowledged" for place, n in left.items()]
         return lost[:MAX_VIOLATIONS]
 
     def _violated(self, what: str) -> None:

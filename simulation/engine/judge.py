@@ -184,7 +184,7 @@ class Judge:
                 if counted.lost and not counted.received:
                     self.find("lost-write", f"{group} was given none of {counted.lost:,} messages")
             of_pulls = list(self._check.finish(self._now_ms()).anomalies)
-            of_pops += [text for check in self.pops.values() for text in check.missing({})]
+            of_pops += [text for check in self.pops.values() for text in check.missing()]
         certain = [Finding(str(each.rule), each.text, each.witness) for each in of_pulls if not each.doubt]
         told = [Finding(_POP_KINDS[text.partition(":")[0]], text) for text in of_pops]
         return (*certain, *told, *self._findings)[:MAX_SIM_FINDINGS]

@@ -59,6 +59,22 @@ def watch_acknowledgements(requests: PopRequests, check: PopCheck, loop: asyncio
     requests.ack, requests.start_ack = ack, start_ack  # type: ignore[method-assign]  # this object's, for its run
 
 
+def unacknowledged(cluster: SimulatedCluster, group: str) -> dict[Place, int]:
+    """How many messages of a group are invisible or to be delivered again, in each queue that has any."""
+    counts = {
+        (name, _in_words(*key)): queue.window.invisible + queue.window.due_count
+        for name, server in cluster.brokers.items()
+        if server.serves
+        for key, queue in server.running.broker.pop.ledger.queues.items()
+        if key.group == group
+    }
+    return {place: n for place, n in counts.items() if n}
+
+
+def _in_words(group: str, topic: str, queue_id: int) -> str:
+    return f"{group} {topic}:{queue_id}"
+
+
 async def watch_brokers(cluster: SimulatedCluster, checks: Mapping[str, PopCheck]) -> None:
     """Report the invisible messages of all brokers to the checks, by group, every `LOOK_S`. Cancellation: it ends."""
     while True:
@@ -71,7 +87,7 @@ async def watch_brokers(cluster: SimulatedCluster, checks: Mapping[str, PopCheck
             pop = server.running.broker.pop
             for key, queue in pop.ledger.queues.items():
                 if key.group in checks:
-                    place = (name, f"{key.group} {key.topic}:{key.queue_id}")
+                    place = (name, _in_words(*key))
                     if (deadline := queue.window.next_deadline()) is not None:
                         overdue_s[key.group][place] = now - deadline
                     if queue.window.due_count and pop.first_parked(key) is not None:

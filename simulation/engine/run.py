@@ -31,7 +31,7 @@ from simulation.cluster.cluster import SimulatedCluster
 from simulation.engine.acts import Acts
 from simulation.engine.judge import Finding, Judge
 from simulation.engine.load import SimulatedLoad
-from simulation.engine.pops import watch_brokers
+from simulation.engine.pops import unacknowledged, watch_brokers
 from simulation.engine.programme import Programme
 from simulation.engine.rest import LeakCounts
 from simulation.faults.full_disk import FailingDisks, FillingDisks
@@ -247,8 +247,11 @@ class _Run:
             self.judge.find("orphan", text, _queue_of(left[0]))
         await load.fall_quiet(for_good=for_good)
         until_s = loop.time() + promise.settle_s
-        while (self.judge.lag or load.open) and loop.time() < until_s and not self.judge.is_broken:  # noqa: ASYNC110
+        while not self._is_done(load) and loop.time() < until_s and not self.judge.is_broken:  # noqa: ASYNC110
             await anyio.sleep(LOOK_S)
+        if not self.judge.is_broken:
+            for group, check in self.judge.pops.items():
+                check.rested(unacknowledged(self.cluster, group))
         if load.transactions is not None:
             load.transactions.compare()
         if self.judge.lag and not for_good:
@@ -263,6 +266,11 @@ class _Run:
                     self.judge.find("leak", grown)
         load.send_again()
         self.clock_s += loop.time() - began_s
+
+    def _is_done(self, load: SimulatedLoad) -> bool:
+        """Whether every message is processed, and no broker waits for the acknowledgement of one."""
+        popped = any(unacknowledged(self.cluster, group) for group in self.judge.pops)
+        return not (self.judge.lag or load.open or popped)
 
 
 def _queue_of(difference: str) -> MessageQueue:

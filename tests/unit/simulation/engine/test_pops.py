@@ -6,11 +6,16 @@ import asyncio
 from collections.abc import Callable
 from typing import cast
 
+import anyio
+
 from client.pop.requests import Acked, Dead, PopRequests
 from model.errors import ConnectionLost, RlabError
+from model.heartbeat import ConsumeFrom
 from model.message_queue import MessageQueue
 from simulation.checks.pop import PopCheck
-from simulation.engine.pops import watch_acknowledgements
+from simulation.cluster.cluster import SimulatedCluster
+from simulation.engine.pops import unacknowledged, watch_acknowledgements
+from tests.simulation.conftest import Simulate
 
 QUEUE = MessageQueue("t", "broker-a", 0)
 ACKED: Acked = {("t", 0, 7): [1, 2]}
@@ -64,3 +69,26 @@ def test_what_may_have_been_acknowledged_may_come_again() -> None:
     requests.is_lost = True
     requests.start_ack("broker-a", ACKED, lambda outcome: None)
     assert delivered_again(check) == []
+
+
+def test_a_message_of_a_group_is_unacknowledged_while_it_is_invisible_and_when_it_is_to_be_delivered_again(
+    simulate: Simulate,
+) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=1)
+        producer = await cluster.start_producer()
+        await producer.send_many("t", 2)
+        popper = await cluster.start_popper("g", "t", consume_from=ConsumeFrom.FIRST_OFFSET)
+        first, _ = await popper.receive(invisible_s=5)
+        place = ("broker-a", "g t:0")
+        assert unacknowledged(cluster, "g") == {place: 2}
+        await popper.ack([first])
+        assert unacknowledged(cluster, "g") == {place: 1}
+        await anyio.sleep(6)
+        assert unacknowledged(cluster, "g") == {place: 1}
+        assert unacknowledged(cluster, "h") == {}
+        [again] = await popper.receive()
+        await popper.ack([again])
+        assert unacknowledged(cluster, "g") == {}
+
+    simulate(scenario, brokers=1)
