@@ -145,9 +145,8 @@ def report_bug(kind: type[BaseException], error: BaseException, traceback: Trace
     if os.environ.get("RLAB_DEBUG"):
         sys.__excepthook__(kind, error, traceback)
     elif isinstance(error, KeyboardInterrupt):
-        print_error(
-            "stopped before it was finished"
-        )  # and before `run` took the signals; Python ends with its own code
+        # Before `run` took the signals. Python ends with its own code for it.
+        print_error("stopped before it was finished")
     else:
         print_error(_text(error))
 
