@@ -219,9 +219,8 @@ class RemotingClient:
                 await log_in(connection, key, timeout_s)
             except BaseException as error:  # a cancellation too: half a proof was sent, and no request may follow it
                 connection.abort()
-                if not isinstance(error, RlabError):
-                    raise
-                self._backoffs.setdefault(address, Backoff()).failed(loop.time(), self._rng)
+                if isinstance(error, RlabError):  # a cancellation says nothing about the server
+                    self._backoffs.setdefault(address, Backoff()).failed(loop.time(), self._rng)
                 raise
         if self._closing:
             connection.abort()

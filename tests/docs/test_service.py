@@ -26,7 +26,7 @@ def unit(tmp_path: Path) -> Path:
 def analyze(*arguments: str) -> str:
     program = shutil.which("systemd-analyze")
     if program is None:
-        pytest.skip("there is no systemd-analyze")
+        pytest.skip("systemd-analyze is missing: it comes with systemd, which not every machine has")
     done = subprocess.run([program, *arguments], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr
