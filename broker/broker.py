@@ -21,6 +21,7 @@ from broker.assignment.handlers import Assignment
 from broker.config import BrokerConfig, Part
 from broker.durability.background_sync import sync_regularly
 from broker.durability.barrier import WriteBarrier
+from broker.durability.lock_watch import watch_lock
 from broker.durability.metadata import FILE_NAME, MetadataStore, metadata_exists
 from broker.feature import Core, Feature, Features
 from broker.groups.handlers import GroupHandlers
@@ -311,6 +312,7 @@ async def run_broker(config: BrokerConfig) -> AsyncIterator[RunningBroker]:
 
     Raises:
         ConfigError: the data directory or the address cannot be used; the text says what to do.
+        StoreLockLost: the file that locks the data directory was removed or replaced while the block ran.
 
     Cancellation: the broker stops as at the end of the block: unregistered, written, closed.
     """
@@ -333,15 +335,13 @@ async def run_broker(config: BrokerConfig) -> AsyncIterator[RunningBroker]:
                 broker.features.connection_closed(connection)
 
         try:
-            async with (
-                _serve(broker, closed) as server,
-                background_tasks() as tasks,
-            ):
+            async with _serve(broker, closed) as server, background_tasks() as tasks:
                 if server.gate is not None:
                     server.gate.on_refused = broker.access_refused
                 broker.events.emit(EventKind.BROKER_UP, broker=config.name, detail=server.address)
                 broker.damage.tell_start()
                 tasks.start_soon(broker.driver.run)
+                tasks.start_soon(watch_lock, store, metadata)
                 if config.flush is FlushMode.ASYNC:
                     tasks.start_soon(sync_regularly, store, broker.barrier, config.name)
                 if config.trace:

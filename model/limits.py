@@ -324,6 +324,8 @@ MAX_CLOCK_JUMPS = 16
 """Jumps that are remembered as long as messages from before them are there."""
 RESERVE_CHECK_S = 5.0
 """How often a broker on a full disk looks whether there is room for its reserve, and so for messages, again."""
+LOCK_CHECK_S = 1.0
+"""How often a broker looks whether its lock file is still there. For so long another broker may write beside it."""
 MAX_SEGMENTS_PER_TRIM = 16
 """Files that a broker deletes in one event-loop iteration; the others wait for the next check."""
 MAX_DAMAGE_LINES = 20

@@ -29,7 +29,7 @@ import msgpack
 from broker.store.disk.directory import to_store_error
 from broker.store.disk.errors import StoreNotWritable
 from broker.store.disk.files import Files
-from model.errors import ConfigError, ServiceNotAvailable, StorageFull, SystemError_
+from model.errors import ConfigError, RlabError, ServiceNotAvailable, StorageFull, SystemError_
 from model.record import FlushMode
 
 FILE_NAME = "metadata.sqlite"
@@ -61,6 +61,7 @@ class MetadataStore:
         # that stays full for hours must not make a list of every commit of those hours.
         self._pending: dict[tuple[object, ...], tuple[str, tuple[object, ...]]] = {}
         self._journals: list[Journal] = []
+        self._refusal: RlabError | None = None
 
     def __enter__(self) -> MetadataStore:
         return self
@@ -118,10 +119,15 @@ class MetadataStore:
         """Let the next commit wait for the disk in any flush mode: messages are lost without it."""
         self._must_sync = True
 
+    def refuse_commits(self, refusal: RlabError) -> None:
+        """Commit nothing any more, because the file may be another broker's now; each commit raises this error."""
+        self._refusal = refusal
+
     def commit(self) -> None:
         """Make everything since the last commit durable, in one transaction.
 
         Raises:
+            RlabError: the one of `refuse_commits`.
             StorageFull: no room on the disk; the changes stay pending, and the next commit tries them again.
             ServiceNotAvailable: the file system is read-only; likewise.
             SystemError_: the database failed otherwise; likewise.
@@ -129,6 +135,8 @@ class MetadataStore:
         journals = [(journal, msgpack.packb(journal.pending)) for journal in self._journals if journal.pending]
         if not self._pending and not journals:
             return
+        if self._refusal is not None:
+            raise self._refusal
         execute = self._db.execute
         try:
             if self._must_sync:

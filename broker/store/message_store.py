@@ -90,7 +90,7 @@ class MessageStore(StoreWriter):
 
     def __init__(self, log: CommitLog, lock: DirectoryLock, options: StoreOptions, clock_ms: Callable[[], int]) -> None:
         """Use `open` instead."""
-        super().__init__(log, Durability(log), options, clock_ms)
+        super().__init__(log, Durability(log, lock), options, clock_ms)
         self._lock = lock
         self._reader = LogReader(log, self.damage, options.scan_records)
         self.on_damage: Callable[[], None] | None = None  # called when a read has come upon damage: `damage` has it
@@ -148,7 +148,7 @@ class MessageStore(StoreWriter):
         try:
             self._durability.close()
         finally:
-            if self._ends.is_stale:
+            if self._ends.is_stale and not self._durability.is_lost:
                 self._rewrite_ends()
             self._ends.close()
             self._log.close()
@@ -205,13 +205,9 @@ class MessageStore(StoreWriter):
         if not low <= offset < high:
             return _nothing(offset, low, high)
         if offset >= queue.tail_base:
+            most = self._options.scan_records
             body, count, next_offset = read_tail(
-                queue,
-                offset,
-                max_n=max_n,
-                max_bytes=max_bytes,
-                scan_records=self._options.scan_records,
-                tag_hashes=tag_hashes,
+                queue, offset, max_n=max_n, max_bytes=max_bytes, scan_records=most, tag_hashes=tag_hashes
             )
         else:
             try:
@@ -269,6 +265,10 @@ class MessageStore(StoreWriter):
         """Log position after the newest byte that is flushed."""
         return self._log.written_position
 
+    def check_lock(self) -> None:
+        """Raise `StoreLockLost` if another broker may be in the directory; nothing is written any more then."""
+        self._durability.check_lock()
+
     @property
     def synced_position(self) -> int:
         """Log position before which everything is durable."""
@@ -310,7 +310,9 @@ class MessageStore(StoreWriter):
 
         Raises:
             StoreWriteFailed: a file could not be removed; the others are gone, and the call may be repeated.
+            StoreLockLost: the files of these names may be those of another broker; nothing is removed.
         """
+        self.check_lock()
         segments = self._log.segments
         before = len(segments)
         # The segment after them begins with the ends of the queues; the disk must not forget both.

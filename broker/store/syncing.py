@@ -1,4 +1,4 @@
-"""Runs the syncs of the log, and makes the first one that fails final.
+"""Runs the syncs of the log, and makes the first one that fails final; and so the loss of the directory's lock.
 
 After a failed sync the system may report success for the next one although the data is gone: it marks the pages it
 could not write as clean. So nothing after it is called durable, and nothing more is written, until the broker is
@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from broker.store.disk.errors import StoreReadOnly, StoreSyncFailed
+from broker.store.disk.directory import DirectoryLock
+from broker.store.disk.errors import StoreLockLost, StoreReadOnly, StoreSyncFailed
 from broker.store.queue_state import QueueState
 from broker.store.segments.commit_log import CommitLog
 from broker.store.segments.sync_job import SyncJob
@@ -18,8 +19,10 @@ from broker.store.segments.sync_job import SyncJob
 class Durability:
     """Runs the sync jobs of one log, one at a time."""
 
-    def __init__(self, log: CommitLog) -> None:
+    def __init__(self, log: CommitLog, lock: DirectoryLock) -> None:
         self._log = log
+        self._lock = lock
+        self._lost: StoreLockLost | None = None
         self._job: SyncJob | None = None
         self._error: OSError | None = None
         # The end of each queue that readers may see once what was flushed since the last job began is durable.
@@ -29,8 +32,27 @@ class Durability:
             None  # called with the queues that go on for them
         )
 
+    def check_lock(self) -> None:
+        """Check that the directory is still locked by this store; once it is not, nothing is written any more.
+
+        Raises:
+            StoreLockLost: another broker may write there.
+        """
+        try:
+            self._lock.check()
+        except StoreLockLost as error:
+            self._lost = error
+            raise
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether another broker may write to the directory, so that this one must not."""
+        return self._lost is not None
+
     def check_writable(self) -> None:
-        """Raise `StoreReadOnly` if a sync has failed."""
+        """Raise `StoreReadOnly` if a sync has failed, or if another broker may write to the directory."""
+        if self._lost is not None:
+            raise StoreLockLost(str(self._lost)) from self._lost
         if self._error is not None:
             raise StoreReadOnly(
                 f"{self._log.directory} takes no more writes since a sync failed ({self._error.strerror}): "
@@ -75,10 +97,16 @@ class Durability:
     def close(self) -> None:
         """Make everything durable and write the last index, unless a sync has failed.
 
+        Without the lock only the records are synced: a file that is opened by its name may be another broker's.
+
         Raises:
             StoreSyncFailed: it could not be done.
         """
-        if self._error is None:
+        if self._lost is not None:
+            job = self._log.begin_sync(indexes=False)
+            job.run()
+            self._log.finish_sync(job)
+        elif self._error is None:
             self.sync(finish_active=True)
 
     def _settle(self) -> None:

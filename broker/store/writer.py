@@ -16,6 +16,7 @@ from broker.store.damage import DamageLog
 from broker.store.disk.errors import (
     StoreError,
     StoreFull,
+    StoreLockLost,
     StoreReadFailed,
     StoreReadOnly,
     StoreSyncFailed,
@@ -347,6 +348,10 @@ class StoreWriter:
 
     def _begin_next_segment(self) -> None:
         log = self._log
+        try:
+            self._durability.check_lock()
+        except StoreLockLost:
+            return  # the batch is stored, in a file that is open; the next one is refused
         ends = {key: queue.flushed_offset for key, queue in self._queues.items()}
         index = MemoryIndex(ends)
         try:

@@ -1,7 +1,7 @@
 """Checks that the directory of a message store is ours, in our format, free and writable, and locks it.
 
 STORE                        marker: one line with the format version
-LOCK                         held by the process that has the store open
+LOCK                         locked by the process that has the store open, as the directory itself is
 ENDS                         where the log and its queues begin and end (`ends.py`)
 RESERVE                      room for when the disk is full (`reserve.py`)
 00000000000000000000.log     segments, named after the log position of their first byte
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import logging
 import os
 from pathlib import Path
 
@@ -20,11 +21,14 @@ from broker.store.disk.errors import (
     StoreForeign,
     StoreFormatUnsupported,
     StoreInUse,
+    StoreLockLost,
     StoreNotADirectory,
     StoreNotWritable,
     StoreUnusable,
 )
 from broker.store.disk.files import TEMPORARY_SUFFIX, Files
+
+logger = logging.getLogger(__name__)
 
 MARKER_NAME = "STORE"
 FORMAT_VERSION = 1
@@ -110,14 +114,19 @@ _PID_BYTES = 32
 class DirectoryLock:
     """The lock that keeps two brokers out of one data directory, held until `release`, or until the process ends.
 
-    The lock is an `flock` on the file `LOCK`; that the file exists means nothing. The system releases the lock however
-    the process ends, so a crash leaves nothing to clean up. The file has the holder's process id, only for the error
-    message. It is never removed, because a process that has it open would then lock a file without a name.
+    The lock is an `flock` on the directory itself and one on the file `LOCK`, which earlier versions lock alone. That
+    the file exists means nothing. The system releases both however the process ends, so a crash leaves nothing to clean
+    up. The file has the holder's process id, only for the error message. The broker never removes it, because a process
+    that has it open would then lock a file without a name. When somebody else removes it, the lock of the directory
+    still keeps other brokers out, except those of earlier versions, or on a file system that locks no directories
+    (NFS), or when the whole directory was moved away. So the holder calls `check` regularly.
     """
 
-    def __init__(self, files: Files, fd: int) -> None:
+    def __init__(self, files: Files, directory: Path) -> None:
         self._files = files
-        self._fd: int | None = fd
+        self._path = directory / LOCK_NAME
+        self._fd: int | None = None
+        self._directory_fd: int | None = None
 
     @classmethod
     def acquire(cls, directory: Path, files: Files) -> DirectoryLock:
@@ -127,23 +136,64 @@ class DirectoryLock:
             StoreInUse: another process (or another store of this one) holds it.
             OSError: the lock file cannot be created.
         """
-        fd = files.open(directory / LOCK_NAME, create=True)
+        lock = cls(files, directory)
         try:
-            if not files.try_lock(fd):
-                holder = files.pread(fd, _PID_BYTES, 0).decode("ascii", "replace").strip() or "unknown"
-                raise StoreInUse(
-                    f"{directory} is in use by process {holder}: stop it, or give this broker its own data directory"
-                )
-            files.truncate(fd, 0)
-            with contextlib.suppress(OSError):  # it is only for the message, and a full disk may have no room for it
-                files.write_all(fd, f"{os.getpid()}\n".encode(), 0)
+            # The directory first: where it is locked, LOCK belongs to its holder, and must not be made again.
+            lock._lock_directory()
+            lock._lock_file()
         except BaseException:
-            files.close(fd)
+            lock.release()
             raise
-        return cls(files, fd)
+        return lock
+
+    def _lock_directory(self) -> None:
+        self._directory_fd = self._files.open_directory(self._path.parent)
+        try:
+            is_free = self._files.try_lock(self._directory_fd)
+        except OSError as error:
+            logger.info("%s cannot be locked as a directory (%s), only by %s", self._path.parent, error, LOCK_NAME)
+            return
+        if not is_free:
+            with contextlib.suppress(FileNotFoundError):
+                self._fd = self._files.open(self._path)
+            raise self._in_use()
+
+    def _lock_file(self) -> None:
+        self._fd = fd = self._files.open(self._path, create=True)
+        if not self._files.try_lock(fd):
+            raise self._in_use()
+        self._files.truncate(fd, 0)
+        with contextlib.suppress(OSError):  # it is only for the message, and a full disk may have no room for it
+            self._files.write_all(fd, f"{os.getpid()}\n".encode(), 0)
+
+    def _in_use(self) -> StoreInUse:
+        written = b"" if self._fd is None else self._files.pread(self._fd, _PID_BYTES, 0)
+        holder = written.decode("ascii", "replace").strip() or "unknown"
+        return StoreInUse(
+            f"{self._path.parent} is in use by process {holder}: stop it, or give this broker its own data directory"
+        )
+
+    def check(self) -> None:
+        """Check that the directory is still the one that was locked, and that `LOCK` was neither removed nor replaced.
+
+        Raises:
+            StoreLockLost: it is not; nothing may be written there any more.
+        """
+        assert self._fd is not None, "released"
+        try:
+            is_held = self._files.is_named(self._fd, self._path)
+        except OSError:
+            return  # a disk that answers nothing shows no other broker; reads and writes report it
+        if not is_held:
+            raise StoreLockLost(
+                f"{self._path} was removed or replaced while this broker was running: another broker may write there "
+                "now, so this one stops; check that no other process uses the directory, then start the broker again "
+                f"(never remove {LOCK_NAME}: the lock of a process that has ended is free)"
+            )
 
     def release(self) -> None:
         """Release the directory. A second call does nothing."""
-        if self._fd is not None:
-            self._files.close(self._fd)
-            self._fd = None
+        for fd in (self._fd, self._directory_fd):
+            if fd is not None:
+                self._files.close(fd)
+        self._fd = self._directory_fd = None

@@ -12,6 +12,7 @@ StoreError
 +-- StoreReadFailed          (ServerError)          an I/O error; may be retried
 +-- StoreSyncFailed          (FlushDiskTimeout)     written, but perhaps not durable: indefinite
 +-- StoreReadOnly            (ServiceNotAvailable)  a sync failed earlier; reads go on, writes need a restart
+    +-- StoreLockLost                               another broker may write there now; this one stops
 """
 
 from __future__ import annotations
@@ -68,3 +69,7 @@ class StoreSyncFailed(StoreError, FlushDiskTimeout):
 
 class StoreReadOnly(StoreError, ServiceNotAvailable):
     """A sync failed earlier. The system forgets what it could not write, so a later success proves nothing."""
+
+
+class StoreLockLost(StoreReadOnly):
+    """The lock file was removed or replaced: another broker may write there, so this one writes nothing any more."""

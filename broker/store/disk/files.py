@@ -34,6 +34,10 @@ class Files:
         """
         return os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o644)
 
+    def open_directory(self, path: Path) -> int:
+        """Open a directory, to lock it, and return a descriptor, which belongs to the caller."""
+        return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
     def duplicate(self, fd: int) -> int:
         """Return a second descriptor of the same open file, which outlives the first."""
         return os.dup(fd)
@@ -110,6 +114,13 @@ class Files:
         except BlockingIOError:
             return False
         return True
+
+    def is_named(self, fd: int, path: Path) -> bool:
+        """Whether a path still names an open file: it was not removed, and no other file was put in its place."""
+        try:
+            return os.path.samestat(os.fstat(fd), os.stat(path))
+        except (FileNotFoundError, NotADirectoryError):
+            return False
 
     def create(self, path: Path, data: bytes, *, durable: bool) -> int:
         """Write a whole file so that, whenever this stops, either the old content or all of the new is there.

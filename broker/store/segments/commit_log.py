@@ -208,8 +208,8 @@ class CommitLog:
 
     # --- syncing -----------------------------------------------------------------------------------------------------
 
-    def begin_sync(self, *, finish_active: bool = False) -> SyncJob:
-        """Collect the segments that are not durable yet, and the finished ones without an index file.
+    def begin_sync(self, *, finish_active: bool = False, indexes: bool = True) -> SyncJob:
+        """Collect the segments that are not durable yet, and, with `indexes`, the finished ones without an index file.
 
         With `finish_active`, the active segment will not be written again, and gets its index file too.
         """
@@ -217,7 +217,7 @@ class CommitLog:
         try:
             for segment in self._unfinished:
                 needs_sync = segment.synced_size < segment.size
-                is_finished = segment is not self.active or (finish_active and segment.record_count > 0)
+                is_finished = indexes and (segment is not self.active or (finish_active and segment.record_count > 0))
                 index = segment.index if is_finished and isinstance(segment.index, MemoryIndex) else None
                 if needs_sync or index is not None:
                     assert segment.fd is not None or not needs_sync, f"{segment.name} was closed before it was synced"

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.store.disk.errors import StoreFull, StoreReadOnly, StoreSyncFailed
+from broker.store.disk.directory import LOCK_NAME
+from broker.store.disk.errors import StoreFull, StoreLockLost, StoreReadOnly, StoreSyncFailed
 from broker.store.message_store import MessageStore
 from tests.unit.broker.store.faulty_files import FaultyFiles
 from tests.unit.broker.store.store_helpers import fill, offsets, open_store
@@ -152,3 +153,29 @@ def test_a_segment_that_was_begun_meanwhile_continues_where_the_file_ends_and_no
     with open_store(tmp_path) as store:
         assert offsets(store) == [*range(7)]
         assert store.damage.report() == ()
+
+
+def names_and_contents(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in directory.iterdir()}
+
+
+def test_a_store_whose_lock_file_is_gone_begins_no_segment_and_writes_no_file_by_its_name(tmp_path: Path) -> None:
+    store = open_store(tmp_path, segment_records=4)
+    fill(store, 10)  # three segments, no index yet
+    (tmp_path / LOCK_NAME).unlink()
+    names = set(names_and_contents(tmp_path))
+    fill(store, 2)  # the file that is open is filled; without the lock, another segment is not begun
+    store.append(1, 0, b"more", 0)
+    with pytest.raises(StoreLockLost, match="another broker may write there now"):
+        store.flush()
+    with pytest.raises(StoreLockLost):
+        store.trim(store.written_position)
+    with pytest.raises(StoreLockLost):
+        store.sync()
+    assert offsets(store) == list(range(12))
+    before = names_and_contents(tmp_path)
+    store.close()
+    assert set(before) == names
+    assert names_and_contents(tmp_path) == before
+    with open_store(tmp_path) as store:
+        assert offsets(store) == list(range(12))

@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from broker.store.disk.errors import (
     StoreForeign,
     StoreFormatUnsupported,
     StoreInUse,
+    StoreLockLost,
     StoreNotADirectory,
     StoreNotWritable,
     StoreUnusable,
@@ -141,3 +144,69 @@ def test_the_lock_of_a_killed_process_is_free(tmp_path: Path) -> None:
         holder.kill()
         holder.wait()
         DirectoryLock.acquire(tmp_path, Files()).release()
+
+
+def test_a_removed_lock_file_lets_nobody_else_into_the_directory(tmp_path: Path) -> None:
+    lock = DirectoryLock.acquire(tmp_path, Files())
+    (tmp_path / LOCK_NAME).unlink()
+    with pytest.raises(StoreInUse, match="process unknown"):
+        DirectoryLock.acquire(tmp_path, Files())
+    assert not (tmp_path / LOCK_NAME).exists()  # the refused one leaves no file that a third would lock
+    lock.release()
+    DirectoryLock.acquire(tmp_path, Files()).release()
+
+
+def _removed(directory: Path) -> None:
+    (directory / LOCK_NAME).unlink()
+
+
+def _replaced(directory: Path) -> None:
+    (directory / "new").write_bytes(b"")
+    (directory / "new").replace(directory / LOCK_NAME)
+
+
+def _moved_away(directory: Path) -> None:
+    directory.rename(directory.with_name("elsewhere"))
+
+
+def _remade(directory: Path) -> None:
+    _moved_away(directory)
+    directory.mkdir()
+    DirectoryLock.acquire(directory, Files()).release()
+
+
+@pytest.mark.parametrize("change", [_removed, _replaced, _moved_away, _remade])
+def test_a_holder_notices_that_its_lock_file_was_removed_or_replaced(
+    tmp_path: Path, change: Callable[[Path], None]
+) -> None:
+    directory = tmp_path / "store"
+    directory.mkdir()
+    lock = DirectoryLock.acquire(directory, Files())
+    lock.check()
+    change(directory)
+    with pytest.raises(StoreLockLost, match="LOCK was removed or replaced while this broker was running"):
+        lock.check()
+    lock.release()
+
+
+def test_a_disk_that_answers_nothing_does_not_look_like_another_broker(tmp_path: Path) -> None:
+    class Broken(Files):
+        def is_named(self, fd: int, path: Path) -> bool:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    lock = DirectoryLock.acquire(tmp_path, Broken())
+    lock.check()
+    lock.release()
+
+
+def test_a_file_system_that_locks_no_directories_is_locked_by_the_file_alone(tmp_path: Path) -> None:
+    class Nfs(Files):
+        def try_lock(self, fd: int) -> bool:
+            if stat.S_ISDIR(os.fstat(fd).st_mode):
+                raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+            return super().try_lock(fd)
+
+    lock = DirectoryLock.acquire(tmp_path, Nfs())
+    with pytest.raises(StoreInUse, match=f"process {os.getpid()}"):
+        DirectoryLock.acquire(tmp_path, Nfs())
+    lock.release()
