@@ -82,6 +82,7 @@ WAITING_REQUESTS = _gauge("waiting_requests", "Requests that wait because the se
 # --- name servers -----------------------------------------------------------------------------------------------------
 
 BROKERS = _gauge("brokers", "Brokers that are registered.")
+BROKERS_ABSENT = _gauge("brokers_absent", "Brokers that left without a goodbye since the start, and have not returned.")
 ROUTES = _gauge("routes", "Topics that have a route.")
 
 # --- brokers: messages and storage ------------------------------------------------------------------------------------

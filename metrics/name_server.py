@@ -8,7 +8,17 @@ from collections.abc import Iterator
 from prometheus_client import CollectorRegistry
 
 from metrics.exposition import add_table
-from metrics.families import BROKERS, CONNECTIONS, INFO, REFUSED, ROUTES, UPTIME, WAITING_REQUESTS, Samples
+from metrics.families import (
+    BROKERS,
+    BROKERS_ABSENT,
+    CONNECTIONS,
+    INFO,
+    REFUSED,
+    ROUTES,
+    UPTIME,
+    WAITING_REQUESTS,
+    Samples,
+)
 from namesrv.server import NameServer
 
 
@@ -25,6 +35,7 @@ def add_name_server(registry: CollectorRegistry, name_server: NameServer, name: 
         if server.gate is not None:
             yield REFUSED, [((reason,), n) for reason, n in sorted(server.gate.refused.items())]
         yield BROKERS, [((), sum(len(broker.addresses) for broker in table.clusters()))]
+        yield BROKERS_ABSENT, [((), len(table.absent))]
         yield ROUTES, [((), len(table.topics()))]
 
     add_table(registry, read)

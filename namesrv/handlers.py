@@ -49,6 +49,8 @@ class NameServerHandlers:
             RequestCode.UNREGISTER_BROKER: self.unregister_broker,
             RequestCode.GET_ROUTEINFO_BY_TOPIC: self.get_route,
             RequestCode.GET_BROKER_CLUSTER_INFO: self.get_cluster_info,
+            RequestCode.GET_ABSENT_BROKERS: self.get_absent_brokers,
+            RequestCode.FORGET_BROKER: self.forget_broker,
             RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: self.get_all_topics,
             RequestCode.WIPE_WRITE_PERM_OF_BROKER: self.set_write_perm,
             RequestCode.ADD_WRITE_PERM_OF_BROKER: self.set_write_perm,
@@ -112,6 +114,20 @@ class NameServerHandlers:
             [broker.cluster, broker.broker_name, list(broker.addresses.items())] for broker in self._table.clusters()
         ]
         return Reply({}, msgpack.packb(brokers))
+
+    def get_absent_brokers(self, connection: Connection, request: Command) -> Reply:
+        """List the brokers that left without a goodbye, of all topics or of one."""
+        now = self._now()
+        absent = self._table.absent.listed(now, request.header.get("topic"))
+        return Reply({"uptime_s": now - self._started}, msgpack.packb([broker.to_wire() for broker in absent]))
+
+    def forget_broker(self, connection: Connection, request: Command) -> Reply:
+        """Forget an absent broker; harmless when none has that name."""
+        name = check_id("broker name", request.header["broker_name"])
+        forgotten = self._table.absent.forget(name)
+        if forgotten:
+            logger.info("broker %s is forgotten: it is not listed as absent any more", name)
+        return Reply({"n": forgotten})
 
     def get_all_topics(self, connection: Connection, request: Command) -> Reply:
         """List all topics."""

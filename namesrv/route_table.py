@@ -6,12 +6,15 @@ never talk to each other, so each table is right as soon as every broker has reg
     table.register_broker(<broker-a, id 0, 10.0.0.1:10911, version 1, topics orders 4/4>, 17, 0.0)   -> ("orders",)
     table.route("orders")                                              queues broker-a 4/4, brokers broker-a {0: ...}
     table.register_broker(<the same>, 17, 30.0)                        -> ()      only the deadline moves, to 150.0
-    table.connection_closed(17)                                        -> [gone: broker-a, changed ("orders",)]
+    table.connection_closed(17, 60.0)                                  -> [gone: broker-a, changed ("orders",)]
     table.route("orders")                                              raises TopicNotExist
+    table.absent.listed(65.0)                                          -> [broker-a, away for 5 s]
 
 Invariants:
 - a topic has a route exactly when some broker name lists it; a broker name is known exactly when some broker id of it
   has an address; one address belongs to one broker (name and id);
+- a broker (name and id) is registered, or absent, or unknown; `absent` has those that left without unregistering, and
+  no route names one;
 - a change returns, sorted, exactly the topics whose route differs from before;
 - an encoded route is dropped at the moment its topic changes, so polls are served from bytes made once per change;
 - `version` differs from every earlier one if any route does.
@@ -32,7 +35,13 @@ import msgpack
 from model.errors import BrokerNameTaken, InvalidParameter, StaleRegistration, SystemBusy, TopicNotExist
 from model.limits import MAX_BROKERS, MAX_TOPICS
 from model.topic_route import MASTER_ID, BrokerData, Perm, QueueData, TopicConfig, TopicRoute
+from namesrv.absent import AbsentBrokers
 from namesrv.registration import BrokerKey, BrokerRegistration
+
+CLOSED = "closed its connection"
+"""Why a broker is gone; its process has ended, or the network to it was cut."""
+SILENT = "was silent for too long"
+REPLACED = "lost its address to another broker"
 
 _NEVER = float("inf")
 
@@ -71,6 +80,7 @@ class RouteTable:
 
     def __init__(self, max_topics: int = MAX_TOPICS, max_brokers: int = MAX_BROKERS) -> None:
         self.version = 0  # counts the changes of all routes together
+        self.absent = AbsentBrokers(max_topics, max_brokers)
         self._max_topics = max_topics
         self._max_brokers = max_brokers
         self._live: dict[BrokerKey, _Live] = {}
@@ -116,12 +126,15 @@ class RouteTable:
 
         self._live[key] = _Live(registration, connection, now + registration.expiry_s)
         self._earliest = min(self._earliest, now + registration.expiry_s)
+        self.absent.returned(key)
         if known is not None:
             self._unlink(known)
         self._by_connection.setdefault(connection, {})[key] = None
         self._place(registration)
         if previous is not None and previous != key:
             # After `_place`: a master that comes back as a replica keeps the name alive, and with it the queues.
+            if previous.broker_name != key.broker_name:
+                self._remember(previous, REPLACED, now)
             self._forget(previous)
         self._by_address[registration.address] = key
         new_content = known is None or (known.registration.version, known.registration.topics) != (
@@ -141,17 +154,21 @@ class RouteTable:
         key = BrokerKey(broker_name, broker_id)
         if self._by_address.get(address) == key:
             self._forget(key)
+        elif self.absent.address_of(key) == address:
+            self.absent.returned(key)
         return self._take_changed()
 
-    def connection_closed(self, connection: int) -> list[BrokerGone]:
+    def connection_closed(self, connection: int, now: float) -> list[BrokerGone]:
         """Remove the brokers whose latest registration came on a connection that is gone now."""
-        return [self._lose(key) for key in list(self._by_connection.get(connection, ()))]
+        return [self._lose(key, CLOSED, now) for key in list(self._by_connection.get(connection, ()))]
 
     def expire(self, now: float) -> list[BrokerGone]:
         """Remove every broker whose deadline has come, in the order of their first registration."""
         if now < self._earliest:
             return []
-        gone = [self._lose(key) for key in [key for key, live in self._live.items() if live.deadline <= now]]
+        gone = [
+            self._lose(key, SILENT, now) for key in [key for key, live in self._live.items() if live.deadline <= now]
+        ]
         self._earliest = min((live.deadline for live in self._live.values()), default=_NEVER)
         return gone
 
@@ -178,6 +195,7 @@ class RouteTable:
 
     def delete_topic(self, topic: str) -> tuple[str, ...]:
         """Forget a topic of every broker, until the next changed registration of a broker that still has it."""
+        self.absent.delete_topic(topic)
         for broker_name in self._topics.pop(topic, {}):
             del self._brokers[broker_name].topics[topic]
             self._touch(topic)
@@ -268,8 +286,14 @@ class RouteTable:
                 self._touch(topic)
         broker.topics, broker.wiped = topics, wiped
 
-    def _lose(self, key: BrokerKey) -> BrokerGone:
+    def _remember(self, key: BrokerKey, reason: str, now: float) -> None:
+        """Remember a broker that is about to be removed although it did not unregister."""
+        topics = self._brokers[key.broker_name].topics.values() if key.broker_id == MASTER_ID else ()
+        self.absent.left(self._live[key].registration, topics, reason, now)
+
+    def _lose(self, key: BrokerKey, reason: str, now: float) -> BrokerGone:
         live = self._live[key]
+        self._remember(key, reason, now)
         self._forget(key)
         return BrokerGone(*key, live.registration.address, live.connection, self._take_changed())
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from model.log_lines import LogLines
 from namesrv.config import NameServerConfig
 from namesrv.handlers import NameServerHandlers
-from namesrv.route_table import BrokerGone, RouteTable
+from namesrv.route_table import CLOSED, SILENT, BrokerGone, RouteTable
 from remoting.connection import Connection
 from remoting.deadline_driver import DeadlineDriver
 from remoting.server import RemotingServer, serve
@@ -43,15 +43,15 @@ async def run_name_server(config: NameServerConfig) -> AsyncIterator[NameServer]
 
     def expire(now: float) -> None:
         for gone in table.expire(now):
-            tell(gone, "was silent for too long")
+            tell(gone, SILENT)
             # It hangs, or the network to it is cut. If it is alive it has to notice that it is not registered any more.
             connection = server.connection(gone.connection)
             if connection is not None:
                 connection.abort()
 
     def closed(connection: Connection) -> None:
-        for gone in table.connection_closed(connection.number):
-            tell(gone, "closed its connection")
+        for gone in table.connection_closed(connection.number, loop.time()):
+            tell(gone, CLOSED)
 
     def tell(gone: BrokerGone, reason: str) -> None:
         text = "broker %s id %d at %s %s, %d routes changed"

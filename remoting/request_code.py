@@ -69,6 +69,8 @@ class RequestCode(IntEnum):
     NOTIFY_GROUP_SETTINGS = 90_004
     GET_CHALLENGE = 90_005
     AUTHENTICATE = 90_006
+    GET_ABSENT_BROKERS = 90_007
+    FORGET_BROKER = 90_008
     # Dead-letter messages:
     MARK_DEAD_LETTERS = 90_020
     # POP and assignment:

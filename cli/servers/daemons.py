@@ -56,6 +56,7 @@ from cli.servers.options import (
 from cli.servers.trace_file import TraceFile
 from cli.servers.upkeep.backup import dump, restore
 from cli.servers.upkeep.drain import drain
+from cli.servers.upkeep.forget import forget
 from cli.servers.upkeep.verify import verify
 from cli.servers.watched import Metrics, watched_broker, watched_name_server
 from model.errors import ConfigError
@@ -86,6 +87,7 @@ def register(app: typer.Typer) -> None:
     of_broker.command("dump")(dump)
     of_broker.command("restore")(restore)
     of_broker.command("drain")(drain)
+    of_broker.command("forget")(forget)
     app.add_typer(of_broker, name="broker")
     app.command("exporter")(exporter)
     app.command("console")(console)
@@ -176,7 +178,7 @@ def broker(
     config: Config = None,
     exit_with_stdin: ExitWithStdin = False,
 ) -> None:
-    """Run a broker until it is stopped; or drain one, or verify, copy or restore its data.
+    """Run a broker until it is stopped; or drain or forget one, or verify, copy or restore its data.
 
     Example: rlab broker --name broker-a --namesrv ns1:9876,ns2:9876 --listen 0.0.0.0:10911 --access users.toml
     """

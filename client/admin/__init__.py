@@ -1,8 +1,8 @@
 """Administration for operators and the console: brokers, topics, groups, offsets, messages, dead letters.
 
 Read `admin.py` first: `Admin` has every call, with what each refuses and what is left when it is cancelled. The longer
-ones continue in `topics.py`, `offsets.py`, `group_settings.py`, `messages.py`, `producers.py`, `dead_letters.py` and
-`trace.py`, on the connections of `requests.py`.
+ones continue in `topics.py`, `groups.py`, `offsets.py`, `group_settings.py`, `messages.py`, `producers.py`,
+`dead_letters.py`, `absent.py` and `trace.py`, on the connections of `requests.py`.
 `expected_owners.py` decides (pure): from what brokers report, it computes the owner that each queue should have.
 `records.py` has what comes back.
 

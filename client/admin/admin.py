@@ -6,13 +6,12 @@ Brokers are asked directly, each for its own part, all at the same time; name se
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from random import Random
-from typing import Any
 
+from client.admin.absent import forget_broker
 from client.admin.dead_letters import DeadLetterAdmin
-from client.admin.expected_owners import group_info, newest_assignment
-from client.admin.group_settings import set_group, settings_in
+from client.admin.group_settings import set_group
+from client.admin.groups import assignment_of, group_now, header_of, list_groups, unknown_group
 from client.admin.messages import DEFAULT_FOUND, FoundMessages, find_messages, read_queue
 from client.admin.offsets import reset_offsets
 from client.admin.producers import ProducerGroup, ProducerGroupInfo, all_producer_groups, one_producer_group
@@ -20,18 +19,16 @@ from client.admin.records import (
     AssignmentInfo,
     BrokerInfo,
     GroupInfo,
-    GroupReport,
     GroupSummary,
-    PoppedQueue,
     QueueProgress,
     progress_from_wire,
 )
-from client.admin.requests import ClusterRequests, listed, succeeded, unpack, unpack_group
+from client.admin.requests import ClusterRequests, succeeded, unpack, unpack_group
 from client.admin.topics import create_topic, delete_topic, scale_topic
 from client.admin.trace import TraceReader
-from client.allocate.registry import strategies_named
 from client.config import SpokenDialect, check_seconds, dialect_of
 from client.instance.member import ClientLife
+from model.absent_broker import Absence
 from model.arguments import check_number, check_several, shown
 from model.assignment import ALL_QUEUES, RequestMode
 from model.errors import (
@@ -39,8 +36,6 @@ from model.errors import (
     GroupNotExist,
     IllegalOperation,
     InvalidParameter,
-    RequestCodeNotSupported,
-    RlabError,
 )
 from model.group_settings import GroupSettings
 from model.limits import DEFAULT_TOPIC_QUEUES, MAX_LOOKUP_MESSAGES, REQUEST_TIMEOUT_S
@@ -49,16 +44,8 @@ from model.message_queue import MessageQueue
 from model.names import check_group, check_topic, is_retry_topic
 from model.offset_reset import MAX_VALUE, QueueReset, ResetTo
 from model.topic_route import BrokerData, TopicRoute
-from remoting.command import Command
 from remoting.request_code import RequestCode
 from remoting.security.key import Key
-
-_GROUP_REQUESTS = (
-    RequestCode.GET_CONSUMER_CONNECTION_LIST,
-    RequestCode.GET_CONSUME_STATS,
-    RequestCode.GET_POP_STATS,
-    RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG,
-)
 
 
 class Admin(ClientLife):
@@ -143,6 +130,20 @@ class Admin(ClientLife):
         code = RequestCode.ADD_WRITE_PERM_OF_BROKER if allowed else RequestCode.WIPE_WRITE_PERM_OF_BROKER
         answers = await self._cluster.ask(self._cluster.servers, code, {"broker_name": broker})
         succeeded(answers, "not everywhere:", kind="name server")
+
+    async def absent_brokers(self) -> Absence:
+        """The brokers that left without a goodbye and have not returned, as far as name servers know. Never fails."""
+        return await self._cluster.absent()
+
+    async def forget_broker(self, broker: str) -> int:
+        """Forget an absent broker at every name server; returns at how many of them it was absent.
+
+        Raises:
+            InvalidParameter, NetworkError: it is not absent, or registered; a name server does not answer.
+
+        Cancellation: some name servers may have forgotten it.
+        """
+        return await forget_broker(self._cluster, broker)
 
     def trace(self, since_ms: float | None = None) -> TraceReader:
         """A reader of the events of brokers and clients, from the oldest that is left, or since a time of the day.
@@ -267,17 +268,7 @@ class Admin(ClientLife):
             ServiceNotAvailable: no broker is registered.
             ConnectFailed: no broker answers.
         """
-        masters = await self._cluster.masters()
-        answers, _ = await self._cluster.ask_reachable(masters, RequestCode.GET_GROUP_LIST, {})
-        members: dict[str, dict[str, int]] = {}
-        for name, answer in answers.items():
-            for group, n, _ in unpack(answer):
-                members.setdefault(group, {})[name] = n
-        # Every broker lists the whole group, so the counts are not added up.
-        return tuple(
-            GroupSummary(group=group, members=max(counts.values()), brokers=tuple(counts))
-            for group, counts in sorted(members.items())
-        )
+        return await list_groups(self._cluster)
 
     async def delete_group(self, group: str) -> None:
         """Delete a group that has no members: its offsets, and failed messages that wait for their next attempt.
@@ -299,7 +290,7 @@ class Admin(ClientLife):
         counts = {name: {row[0]: row[1] for row in unpack(answer)} for name, answer in lists.items()}
         members = {name: known[group] for name, known in counts.items() if group in known}
         if not members:
-            raise _unknown(group, sorted({name for known in counts.values() for name in known}))
+            raise unknown_group(group, sorted({name for known in counts.values() for name in known}))
         if any(members.values()):
             raise IllegalOperation(
                 f"group {group!r} has {max(members.values())} members: stop them first; 'rlab group show {group}' "
@@ -378,7 +369,7 @@ class Admin(ClientLife):
 
         async def check_known() -> None:
             if group not in (known := await self._group_names()):
-                raise _unknown(group, known)
+                raise unknown_group(group, known)
 
         return DeadLetterAdmin(self._cluster, group, check_known)
 
@@ -396,30 +387,7 @@ class Admin(ClientLife):
             ServiceNotAvailable: no broker is registered.
             ConnectFailed: no broker answers.
         """
-        header = {"group": check_group(group)}
-        masters = await self._cluster.masters()
-        asked = [await self._cluster.ask_reachable(masters, code, header) for code in _GROUP_REQUESTS]
-        lists, stats, pops, configs = (answers for answers, _ in asked)
-        reports = [
-            GroupReport.from_wire(name, unpack_group(lists[name]), unpack_group(stats[name]), _header(stats[name]))
-            for name in lists
-            if name in stats
-        ]
-        is_set = any(isinstance(answer, Command) and answer.header["is_set"] for answer in configs.values())
-        if not is_set and not any(report.members or report.queues for report in reports):
-            raise _unknown(group, await self._group_names())
-        topics = {s.topic for report in reports for member in report.members for s in member.consumer.subscriptions}
-        routes = {route.topic: route for route in await self.routes(sorted(topics))}
-        popped = [
-            PoppedQueue.from_wire(name, row)
-            for name, answer in pops.items()
-            if not isinstance(answer, RequestCodeNotSupported)  # a broker without POP has popped nothing
-            for row in unpack(answer)
-        ]
-        strategies = strategies_named({member.consumer.strategy for report in reports for member in report.members})
-        silent = {name for _, away in asked for name in away}
-        info = group_info(group, reports, routes, silent, strategies, await self.assignment(group), popped)
-        return replace(info, settings=settings_in(configs))
+        return await group_now(self._cluster, check_group(group))
 
     async def progress(self, group: str) -> tuple[QueueProgress, ...]:
         """Progress of a group and the owners of its queues, without targets, as far as brokers answer.
@@ -437,7 +405,7 @@ class Admin(ClientLife):
         return tuple(
             row
             for name, answer in answers.items()
-            for row in progress_from_wire(name, unpack_group(answer) or (), _header(answer))
+            for row in progress_from_wire(name, unpack_group(answer) or (), header_of(answer))
         )
 
     async def reset_offsets(
@@ -485,14 +453,7 @@ class Admin(ClientLife):
             ServiceNotAvailable: no broker is registered.
             ConnectFailed: no broker answers.
         """
-        masters = await self._cluster.masters()
-        header = {"group": check_group(group)}
-        answers, _ = await self._cluster.ask_reachable(masters, RequestCode.GET_GROUP_ASSIGNMENT, header)
-        return newest_assignment(
-            (name, answer.header["version"], unpack(answer))
-            for name, answer in sorted(answers.items())
-            if not isinstance(answer, RlabError)
-        )
+        return await assignment_of(self._cluster, check_group(group))
 
     async def set_request_mode(
         self, group: str, topic: str, mode: RequestMode | str, *, pop_share_queue_num: int = ALL_QUEUES
@@ -587,12 +548,3 @@ class Admin(ClientLife):
         Cancellation: harmless.
         """
         return await find_messages(self._cluster, RequestCode.VIEW_MESSAGE_BY_ID, {"message_id": message_id}, max_n)
-
-
-def _header(answer: Command | RlabError) -> Mapping[str, Any]:
-    """What a broker says beside the progress of a group: of damaged messages, of where it begins."""
-    return {} if isinstance(answer, RlabError) else answer.header
-
-
-def _unknown(group: str, known: Iterable[str]) -> GroupNotExist:
-    return GroupNotExist(f"no broker knows group {group!r}; {listed('known groups', known)}")

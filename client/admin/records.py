@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from model.absent_broker import Absence
 from model.assignment import ALL_QUEUES, MemberAssignment, RequestMode
 from model.group_agreement import Disagreement
 from model.group_settings import GroupSettings
@@ -255,6 +256,8 @@ class GroupInfo:
     assignment: AssignmentInfo = NO_ASSIGNMENT  # by a broker, for the members that leave it to one
     popped_queues: tuple[PoppedQueue, ...] = ()
     settings: Mapping[str, GroupSettings] = field(default_factory=dict)  # by broker name, sorted
+    absence: Absence | None = None  # the absent brokers of the cluster
+    absent_queues: tuple[MessageQueue, ...] = ()  # queues of its topics that are away with them, sorted
 
     @property
     def switched_off(self) -> tuple[str, ...]:

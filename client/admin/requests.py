@@ -11,6 +11,7 @@ import msgpack
 
 from client.config import SpokenDialect
 from client.instance.name_servers import NameServers
+from model.absent_broker import Absence, AbsentBroker
 from model.arguments import check_text
 from model.decode import decode_or_keep
 from model.errors import (
@@ -102,14 +103,48 @@ class ClusterRequests:
             check_text("the name of a broker", name)
         masters = masters_of(await self.brokers())
         if not masters:
+            servers = ", ".join(self.servers)
+            away = "".join(f"; {broker}" for broker in (await self.absent()).brokers[:_SHOWN_NAMES])
             raise ServiceNotAvailable(
-                f"no broker is registered with name server {', '.join(self.servers)}: start one with 'rlab broker'"
+                f"no broker is registered with name server {servers}: start one with 'rlab broker'{away}"
             )
         chosen = list(masters) if names is None else sorted(names)
         for name in chosen:
             if name not in masters:
-                raise InvalidParameter(f"broker {name!r} is not registered; {listed('registered brokers', masters)}")
+                absent = (await self.absent()).masters.get(name)
+                away = "" if absent is None else f": {absent}"
+                raise InvalidParameter(
+                    f"broker {name!r} is not registered{away}; {listed('registered brokers', masters)}"
+                )
         return {name: masters[name] for name in chosen}
+
+    async def absent(self, topic: str | None = None) -> Absence:
+        """The brokers that left without a goodbye, at any name server, and are registered with none.
+
+        With a topic, only those that have it. A name server that does not answer or is of an earlier version cannot
+        report them, which is a part of the answer. Cancellation: harmless.
+        """
+        header = {} if topic is None else {"topic": topic}
+        answers = await self.ask(self.servers, RequestCode.GET_ABSENT_BROKERS, header)
+        unable = {address: str(answer) for address, answer in answers.items() if isinstance(answer, RlabError)}
+        able = [answer for answer in answers.values() if not isinstance(answer, RlabError)]
+        found: dict[tuple[str, int], AbsentBroker] = {}
+        for answer in able:
+            for broker in map(AbsentBroker.from_wire, unpack(answer)):
+                known = found.get((broker.broker_name, broker.broker_id))
+                if known is None or broker.away_s < known.away_s:
+                    found[broker.broker_name, broker.broker_id] = broker
+        if found:
+            lists = await self.ask(self.servers, RequestCode.GET_BROKER_CLUSTER_INFO, {})
+            for each in lists.values():
+                for _, name, addresses in () if isinstance(each, RlabError) else unpack(each):
+                    for broker_id, _ in addresses:
+                        found.pop((name, int(broker_id)), None)
+        return Absence(
+            brokers=tuple(broker for _, broker in sorted(found.items())),
+            known_for_s=max((answer.header["uptime_s"] for answer in able), default=None),
+            unable=unable,
+        )
 
     # --- asking ------------------------------------------------------------------------------------------------------
 

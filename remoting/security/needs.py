@@ -138,10 +138,12 @@ NEEDS: dict[RequestCode, RequestNeed] = {
     # With a topic they tell of that topic only.
     RequestCode.GET_BROKER_RUNTIME_INFO: _KNOW_TOPIC,
     RequestCode.GET_GROUP_LIST: _KNOW_TOPIC,
+    RequestCode.GET_ABSENT_BROKERS: _KNOW_TOPIC,
+    RequestCode.FORGET_BROKER: _ADMIN,
 }
 
 _IN_ALL_TOPICS = "*"
-_OF_CLUSTER = (RequestCode.GET_BROKER_RUNTIME_INFO, RequestCode.GET_GROUP_LIST)
+_OF_CLUSTER = (RequestCode.GET_BROKER_RUNTIME_INFO, RequestCode.GET_GROUP_LIST, RequestCode.GET_ABSENT_BROKERS)
 
 
 def wanted(request: Command) -> Iterator[Wanted]:

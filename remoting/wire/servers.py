@@ -41,6 +41,19 @@ SERVER_SCHEMA: dict[RequestCode, RequestSchema] = {
         "All brokers.",
         answer="body: msgpack array of [cluster, broker name, [[broker id, address], ...]]",
     ),
+    RequestCode.GET_ABSENT_BROKERS: RequestSchema(
+        "admin -> name server",
+        "The brokers that left this name server without a goodbye, since it started, and have not returned.",
+        (Field("topic", str, "only the brokers that have this topic, and only its queues", required=False),),
+        answer="header `uptime_s`; body: msgpack array of [cluster, broker name, broker id, address, seconds since it "
+        "left, how that was noticed, [[topic, read queues, write queues, permissions], ...]]",
+    ),
+    RequestCode.FORGET_BROKER: RequestSchema(
+        "admin -> name server",
+        "Forget an absent broker that will not return.",
+        (BROKER,),
+        answer="header `n`: brokers of this name that were absent",
+    ),
     RequestCode.WIPE_WRITE_PERM_OF_BROKER: RequestSchema(
         "admin -> name server",
         "Take the write permission from every topic of a broker, so that producers leave it.",

@@ -149,7 +149,7 @@ def step(table: RouteTable, twin: Twin, kind: str, what: object, which: object, 
             return table.unregister_broker(name, 0, f"h:{port}")
         case "close", int() as connection, _:
             twin.drop([entry for entry in twin.live if entry[1] == connection])
-            return tuple(topic for gone in table.connection_closed(connection) for topic in gone.changed)
+            return tuple(topic for gone in table.connection_closed(connection, now) for topic in gone.changed)
         case "pass", _, _:
             due = [entry for entry in twin.live if entry[2] <= now]
             lost = table.expire(now)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import anyio
 import msgpack
 import pytest
 
+from model.absent_broker import AbsentBroker
 from model.errors import InvalidParameter, ServiceNotAvailable, StaleRegistration, TopicNotExist
 from model.limits import LINES_AT_ONCE, NAME_SERVER_STARTING_S
 from model.topic_route import READ_WRITE, Perm, TopicRoute
@@ -17,6 +19,7 @@ from namesrv.registration import BrokerRegistration
 from namesrv.route_table import RouteTable
 from namesrv.server import run_name_server
 from remoting.client import RemotingClient
+from remoting.command import Command
 from remoting.request_code import RequestCode
 from remoting.wire.schema import SCHEMA
 from simulation.kernel.run import Simulation, run_simulation
@@ -39,12 +42,21 @@ class Caller:
         answer = await self.client.request(ADDRESS, RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})
         return TopicRoute.from_wire(msgpack.unpackb(answer.body or b""))
 
+    async def absent(self, topic: str | None = None) -> list[AbsentBroker]:
+        answer = await self.client.request(ADDRESS, RequestCode.GET_ABSENT_BROKERS, {"topic": topic} if topic else {})
+        return absent_in(answer)
+
     async def topics(self) -> object:
         answer = await self.client.request(ADDRESS, RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
         return msgpack.unpackb(answer.body or b"")
 
     async def permission(self, code: RequestCode, broker_name: str) -> int:
         return int((await self.client.request(ADDRESS, code, {"broker_name": broker_name})).header["n"])
+
+
+def absent_in(answer: Command) -> list[AbsentBroker]:
+    rows: Any = msgpack.unpackb(answer.body or b"")
+    return [AbsentBroker.from_wire(row) for row in rows]
 
 
 Scenario = Callable[[Caller], Awaitable[None]]
@@ -135,6 +147,63 @@ async def test_a_broker_says_goodbye(caller: Caller) -> None:
         assert await caller.topics() == []
     with pytest.raises(InvalidParameter, match="'nonsense' is not an address"):
         await caller.client.request(ADDRESS, RequestCode.UNREGISTER_BROKER, {**header, "address": "nonsense"})
+
+
+@asked
+async def test_a_broker_that_leaves_without_a_goodbye_is_remembered_until_it_returns(caller: Caller) -> None:
+    await caller.register(broker("broker-b", topic("orders", 8, 4), "other"))
+    assert await caller.absent() == []
+    async with RemotingClient() as killed:
+        await killed.request(
+            ADDRESS, RequestCode.REGISTER_BROKER, *wire(broker("broker-a", topic("orders", 8, 4), "t"))
+        )
+    await anyio.sleep(60)
+    [away] = await caller.absent()
+    assert (away.broker_name, away.address, away.reason) == ("broker-a", "broker-a-0:10911", "closed its connection")
+    assert away.away_s == pytest.approx(60, abs=0.1)
+    assert away.topics == (topic("orders", 8, 4), topic("t"))
+    assert [each.topics for each in await caller.absent("orders")] == [(topic("orders", 8, 4),)]
+    assert await caller.absent("other") == []
+    assert [data.broker_name for data in (await caller.route("orders")).brokers] == ["broker-b"]
+    await caller.client.request(ADDRESS, RequestCode.DELETE_TOPIC_IN_NAMESRV, {"topic": "t"})
+    assert [each.topics for each in await caller.absent()] == [(topic("orders", 8, 4),)]
+    await caller.register(broker("broker-a", topic("orders", 8, 4), version=2))
+    assert await caller.absent() == []
+
+
+@asked
+async def test_a_silent_broker_and_one_whose_address_another_took_are_absent_too(caller: Caller) -> None:
+    await caller.register(broker("broker-a", "orders", expiry_s=10))
+    await caller.register(broker("broker-b", "orders", address="b:1"))
+    await caller.register(broker("broker-c", "orders", address="b:1"))
+    assert [(each.broker_name, each.reason) for each in await caller.absent()] == [
+        ("broker-b", "lost its address to another broker")
+    ]
+    await anyio.sleep(11)
+    async with RemotingClient() as another:  # the silent broker's connection, which is that of the others, was cut
+        answer = await another.request(ADDRESS, RequestCode.GET_ABSENT_BROKERS)
+    reasons = {each.broker_name: each.reason for each in absent_in(answer)}
+    assert reasons["broker-a"] == "was silent for too long"
+
+
+@asked
+async def test_an_absent_broker_is_forgotten_on_request_and_by_its_own_goodbye(caller: Caller) -> None:
+    for name in ("broker-a", "broker-b"):
+        async with RemotingClient() as killed:
+            await killed.request(ADDRESS, RequestCode.REGISTER_BROKER, *wire(broker(name)))
+    await anyio.sleep(1)
+    goodbye = {"broker_name": "broker-a", "broker_id": 0, "address": "elsewhere:1"}
+    await caller.client.request(ADDRESS, RequestCode.UNREGISTER_BROKER, goodbye)
+    assert [each.broker_name for each in await caller.absent()] == ["broker-a", "broker-b"]
+    goodbye["address"] = "broker-a-0:10911"
+    await caller.client.request(ADDRESS, RequestCode.UNREGISTER_BROKER, goodbye)
+    assert [each.broker_name for each in await caller.absent()] == ["broker-b"]
+    for n in (1, 0):
+        answer = await caller.client.request(ADDRESS, RequestCode.FORGET_BROKER, {"broker_name": "broker-b"})
+        assert answer.header["n"] == n
+    with pytest.raises(InvalidParameter, match="broker name"):
+        await caller.client.request(ADDRESS, RequestCode.FORGET_BROKER, {"broker_name": "broker b"})
+    assert await caller.absent() == []
 
 
 @asked

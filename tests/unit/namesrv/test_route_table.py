@@ -32,7 +32,7 @@ def test_the_table_goes_through_the_example_of_its_header() -> None:
     assert table.register_broker(registration, 17, 30.0) == ()
     assert table.expire(120.0) == []
     assert table.next_deadline() == 150.0
-    assert table.connection_closed(17) == [BrokerGone("broker-a", 0, "broker-a-0:10911", 17, ("orders",))]
+    assert table.connection_closed(17, 60.0) == [BrokerGone("broker-a", 0, "broker-a-0:10911", 17, ("orders",))]
     with pytest.raises(TopicNotExist, match="topic 'orders' is served by no broker"):
         table.route("orders")
 
@@ -78,7 +78,7 @@ def test_an_older_version_of_a_live_broker_is_refused_and_nothing_changes() -> N
     with pytest.raises(StaleRegistration, match=r"version 5 from broker-a-0:10911, newer than 4 from twin:1"):
         table.register_broker(broker("broker-a", version=4, address="twin:1"), 2, 50.0)
     assert table.topics() == ["orders"]
-    assert table.connection_closed(2) == []
+    assert table.connection_closed(2, 1.0) == []
     assert [gone.address for gone in table.expire(120.0)] == ["broker-a-0:10911"]
     table.register_broker(broker("broker-a", version=4, address="twin:1"), 2, 120.0)
 
@@ -92,7 +92,7 @@ def test_a_second_broker_of_a_live_name_is_refused_until_the_first_is_gone() -> 
     ):
         table.register_broker(twin, 2, 1.0)
     assert table.topics() == ["orders"]
-    table.connection_closed(1)
+    table.connection_closed(1, 1.0)
     assert table.register_broker(twin, 2, 2.0) == ("other",)
 
 
@@ -110,9 +110,9 @@ def test_a_broker_that_comes_back_on_a_new_connection_is_not_lost_with_the_old_o
     table = RouteTable()
     table.register_broker(broker("broker-a", "orders"), 1, 0.0)
     assert table.register_broker(broker("broker-a", "orders"), 2, 1.0) == ()
-    assert table.connection_closed(1) == []
+    assert table.connection_closed(1, 1.0) == []
     assert table.topics() == ["orders"]
-    assert [gone.connection for gone in table.connection_closed(2)] == [2]
+    assert [gone.connection for gone in table.connection_closed(2, 1.0)] == [2]
     assert table.topics() == []
 
 
@@ -122,7 +122,7 @@ def test_a_broker_at_a_new_address_replaces_its_old_one() -> None:
     assert table.register_broker(broker("broker-a", "orders", address="new:1"), 2, 1.0) == ("orders",)
     assert brokers_of(table.route("orders")) == {"broker-a": {0: "new:1"}}
     assert table.address_of("broker-a", 0) == "new:1"
-    assert table.connection_closed(1) == []
+    assert table.connection_closed(1, 1.0) == []
     table.register_broker(broker("broker-b", address="old:1"), 3, 2.0)  # the old address is free for others
     assert table.address_of("broker-a", 0) == "new:1"
 
@@ -177,17 +177,17 @@ def test_a_goodbye_counts_only_for_the_address_that_is_registered() -> None:
     assert table.unregister_broker("broker-a", 0, "new:1") == ("orders",)
     assert table.unregister_broker("broker-a", 0, "new:1") == ()
     assert table.clusters() == []
-    assert table.connection_closed(2) == []
+    assert table.connection_closed(2, 1.0) == []
 
 
 def test_the_queues_stay_readable_while_a_replica_lives_and_go_with_the_last_address() -> None:
     table = RouteTable()
     table.register_broker(broker("broker-a", "orders", broker_id=0), 1, 0.0)
     table.register_broker(broker("broker-a", broker_id=1), 2, 0.0)
-    assert [gone.changed for gone in table.connection_closed(1)] == [("orders",)]
+    assert [gone.changed for gone in table.connection_closed(1, 1.0)] == [("orders",)]
     assert table.route("orders").publish_queues() == ()
     assert len(table.route("orders").subscribe_queues()) == 4
-    assert [gone.changed for gone in table.connection_closed(2)] == [("orders",)]
+    assert [gone.changed for gone in table.connection_closed(2, 1.0)] == [("orders",)]
     assert table.topics() == []
 
 
@@ -195,7 +195,7 @@ def test_one_connection_may_carry_several_brokers_and_takes_all_of_them_with_it(
     table = RouteTable()
     table.register_broker(broker("broker-a", "orders"), 1, 0.0)
     table.register_broker(broker("broker-b", "orders"), 1, 0.0)
-    assert [gone.broker_name for gone in table.connection_closed(1)] == ["broker-a", "broker-b"]
+    assert [gone.broker_name for gone in table.connection_closed(1, 1.0)] == ["broker-a", "broker-b"]
 
 
 def test_a_silent_broker_expires_at_its_deadline_and_not_before() -> None:
@@ -279,7 +279,7 @@ def test_as_many_brokers_as_the_limit_are_known_and_a_full_table_still_takes_wha
     table.register_broker(broker("broker-a", address="a:2"), 1, 1.0)
     table.register_broker(broker("broker-c", address="b:1"), 2, 1.0)
     assert [data.broker_name for data in table.clusters()] == ["broker-a", "broker-c"]
-    assert table.connection_closed(3) == []
+    assert table.connection_closed(3, 1.0) == []
 
 
 def test_as_many_topics_as_the_limit_are_known_and_a_full_table_still_takes_known_ones() -> None:

@@ -39,6 +39,7 @@ def test_a_right_to_a_name_is_asked_of_a_field_that_the_request_has() -> None:
                 RequestCode.VIEW_MESSAGE_BY_ID,
                 RequestCode.GET_BROKER_RUNTIME_INFO,
                 RequestCode.GET_GROUP_LIST,
+                RequestCode.GET_ABSENT_BROKERS,
             )
         )
 

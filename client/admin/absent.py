@@ -1,0 +1,23 @@
+"""Makes name servers forget a broker that will not return."""
+
+from __future__ import annotations
+
+from client.admin.requests import ClusterRequests, listed, succeeded
+from model.arguments import check_text
+from model.errors import InvalidParameter
+from remoting.request_code import RequestCode
+
+
+async def forget_broker(cluster: ClusterRequests, broker: str) -> int:
+    """See `Admin.forget_broker`."""
+    check_text("the name of a broker", broker)
+    if any(data.broker_name == broker for data in await cluster.brokers()):
+        raise InvalidParameter(f"broker {broker!r} is registered: stop it first, and it says goodbye itself")
+    answers = await cluster.ask(cluster.servers, RequestCode.FORGET_BROKER, {"broker_name": broker})
+    done = succeeded(answers, f"broker {broker!r} is not forgotten by", kind="name server")
+    forgotten = sum(1 for answer in done.values() if answer.header["n"])
+    if not forgotten:
+        absence = await cluster.absent()
+        names = [each.broker_name for each in absence.brokers]
+        raise InvalidParameter(f"no broker {broker!r} is away; {listed('brokers that are away', names)}")
+    return forgotten

@@ -1,0 +1,92 @@
+"""Reads groups from all brokers of a cluster, and names the queues that are away with absent brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from client.admin.expected_owners import group_info, newest_assignment
+from client.admin.group_settings import settings_in
+from client.admin.records import AssignmentInfo, GroupInfo, GroupReport, GroupSummary, PoppedQueue
+from client.admin.requests import Answer, ClusterRequests, listed, unpack, unpack_group
+from client.allocate.registry import strategies_named
+from model.absent_broker import Absence
+from model.errors import GroupNotExist, RequestCodeNotSupported, RlabError
+from model.topic_route import TopicRoute
+from remoting.command import Command
+from remoting.request_code import RequestCode
+
+_GROUP_REQUESTS = (
+    RequestCode.GET_CONSUMER_CONNECTION_LIST,
+    RequestCode.GET_CONSUME_STATS,
+    RequestCode.GET_POP_STATS,
+    RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG,
+)
+
+
+async def list_groups(cluster: ClusterRequests) -> tuple[GroupSummary, ...]:
+    """See `Admin.groups`."""
+    answers, _ = await cluster.ask_reachable(await cluster.masters(), RequestCode.GET_GROUP_LIST, {})
+    members: dict[str, dict[str, int]] = {}
+    for name, answer in answers.items():
+        for group, n, _ in unpack(answer):
+            members.setdefault(group, {})[name] = n
+    # Every broker lists the whole group, so the counts are not added up.
+    return tuple(
+        GroupSummary(group=group, members=max(counts.values()), brokers=tuple(counts))
+        for group, counts in sorted(members.items())
+    )
+
+
+async def group_now(cluster: ClusterRequests, group: str) -> GroupInfo:
+    """See `Admin.group`."""
+    header, masters = {"group": group}, await cluster.masters()
+    asked = [await cluster.ask_reachable(masters, code, header) for code in _GROUP_REQUESTS]
+    lists, stats, pops, configs = (answers for answers, _ in asked)
+    reports = [
+        GroupReport.from_wire(name, unpack_group(lists[name]), unpack_group(stats[name]), header_of(stats[name]))
+        for name in lists
+        if name in stats
+    ]
+    absence = await cluster.absent()
+    is_set = any(isinstance(answer, Command) and answer.header["is_set"] for answer in configs.values())
+    if not is_set and not any(report.members or report.queues for report in reports):
+        raise unknown_group(group, [each.group for each in await list_groups(cluster)], absence)
+    topics = {s.topic for report in reports for member in report.members for s in member.consumer.subscriptions}
+    routes = {topic: await cluster.name_servers.route(topic) for topic in sorted(topics)}
+    known: dict[str, TopicRoute] = {topic: route for topic, route in routes.items() if route is not None}
+    popped = [
+        PoppedQueue.from_wire(name, row)
+        for name, answer in pops.items()
+        if not isinstance(answer, RequestCodeNotSupported)  # a broker without POP has popped nothing
+        for row in unpack(answer)
+    ]
+    strategies = strategies_named({member.consumer.strategy for report in reports for member in report.members})
+    silent = {name for _, away in asked for name in away}
+    info = group_info(group, reports, known, silent, strategies, await assignment_of(cluster, group), popped)
+    topics |= {row.queue.topic for row in info.queues}
+    away = [queue for broker in absence.brokers for topic in topics for queue in broker.queues_of(topic)]
+    return replace(info, settings=settings_in(configs), absence=absence, absent_queues=tuple(sorted(away)))
+
+
+async def assignment_of(cluster: ClusterRequests, group: str) -> AssignmentInfo:
+    """See `Admin.assignment`."""
+    masters = await cluster.masters()
+    answers, _ = await cluster.ask_reachable(masters, RequestCode.GET_GROUP_ASSIGNMENT, {"group": group})
+    return newest_assignment(
+        (name, answer.header["version"], unpack(answer))
+        for name, answer in sorted(answers.items())
+        if not isinstance(answer, RlabError)
+    )
+
+
+def header_of(answer: Answer) -> Mapping[str, Any]:
+    """What a broker adds to the progress of a group: damaged messages, and where the group begins."""
+    return {} if isinstance(answer, RlabError) else answer.header
+
+
+def unknown_group(group: str, known: Iterable[str], absence: Absence | None = None) -> GroupNotExist:
+    """The error about a group that no broker knows; it names the absent brokers, which may know it."""
+    away = "".join(f"; {broker}, and may know it" for broker in (absence.masters.values() if absence else ()))
+    return GroupNotExist(f"no broker knows group {group!r}; {listed('known groups', known)}{away}")

@@ -1,0 +1,36 @@
+"""Groups of a cluster with an absent broker; the rest of a group is tried in `test_admin.py`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import anyio
+import pytest
+
+from client.admin.admin import Admin
+from model.errors import GroupNotExist
+from simulation.cluster.cluster import SimulatedCluster
+from tests.unit.client.admin.admin_cluster import administer
+
+pytestmark = pytest.mark.simulation
+
+
+def test_a_group_keeps_the_queues_of_an_absent_broker_apart(tmp_path: Path) -> None:
+    async def scenario(cluster: SimulatedCluster, admin: Admin) -> None:
+        await admin.create_topic("orders", 2)
+        await cluster.start_consumer("billing", "orders")
+        await cluster.wait_converged(1.0)
+        assert (await admin.group("billing")).absent_queues == ()
+        await cluster.brokers["broker-b"].crash()
+        await anyio.sleep(5)
+        group = await admin.group("billing")
+        assert {row.queue.broker_name for row in group.queues} == {"broker-a"}
+        assert {str(queue) for queue in group.absent_queues} == {
+            "%RETRY%billing@broker-b:0",
+            "orders@broker-b:0",
+            "orders@broker-b:1",
+        }
+        with pytest.raises(GroupNotExist, match=r"'nope'; known groups: billing; broker broker-b .*, and may know it"):
+            await admin.group("nope")
+
+    administer(scenario, tmp_path, brokers=2)
