@@ -7,6 +7,10 @@ be told of it: its member may report what it dispatched after its lease has ende
     c1's lease ends at 300, c2 acquires at 290                             double 10 ms
     c1 told that it dispatched up to 60, c2 starts at 55, tells 58         5 redelivered, 3 duplicates
     c1 dies; the broker had served it up to 80, committed 55               and at most 20 more, once c2 got there
+    c1 releases at 150, and is killed before it can report its drop        the ownership ends at 150
+
+An ownership lies within the lease that the broker granted and ended. Events of the member may make it shorter, and never
+longer: a member that was killed sends no more events, and the clock of its machine may be wrong.
 """
 
 from __future__ import annotations
@@ -110,6 +114,7 @@ class QueueOwners:
         self._told = self._served = -1
         self._reset_token = _UNKNOWN_TOKEN
         self._grant: tuple[str, int, int] | None = None  # client, token and lag of the last grant
+        self._ended_token = _UNKNOWN_TOKEN  # newest token of the leases that the broker has ended
 
     # --- time --------------------------------------------------------------------------------------------------------
 
@@ -135,6 +140,8 @@ class QueueOwners:
 
     def acquired(self, event: Event) -> Sequence[Tenure]:
         """QUEUE_ACQUIRED; returns the tenures of which nothing more can be told."""
+        if 0 <= event.version <= self._ended_token:
+            return ()  # its lease is over, and it owns nothing without one
         claim = self._claims.get(event.client)
         if claim is not None and claim.leased:
             claim.token = event.version
@@ -149,6 +156,8 @@ class QueueOwners:
         """LOCK_GRANTED: a member that had lost its lease may own the queue again."""
         if event.n >= 0:
             self._grant = (event.client, event.version, event.n)
+        if event.version <= self._ended_token:
+            self._ended_token = event.version - 1  # the broker lost its data, and counts anew
         claim = self._claims.get(event.client)
         if claim is None:
             return ()
@@ -163,6 +172,7 @@ class QueueOwners:
 
     def expired(self, event: Event) -> None:
         """LOCK_EXPIRED: a lease ended; `n` messages beyond `offset` had been served under it, if that is known."""
+        self._ended_token = max(self._ended_token, event.version)
         claim = self._claims.get(event.client)
         if claim is None or claim.token != event.version:
             return
@@ -173,6 +183,17 @@ class QueueOwners:
             claim.leased = False
             # After a reset the broker usually ends the lease before the member learns of it.
             self._end(claim.tenure, event, "reset" if event.detail == "reset" else "expired")
+
+    def released(self, event: Event) -> Sequence[Tenure]:
+        """QUEUE_RELEASED: usually after the drop, unless the member was killed before it could send that event."""
+        self._ended_token = max(self._ended_token, event.version)
+        claim = self._claims.get(event.client)
+        if claim is None or claim.token != event.version:
+            return ()
+        del self._claims[event.client]
+        if claim.leased:
+            self._end(claim.tenure, event, "released")
+        return self._over(event.client)
 
     def dropped(self, event: Event) -> Sequence[Tenure]:
         """QUEUE_DROPPED."""

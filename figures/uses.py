@@ -37,6 +37,7 @@ _OF_CAUSES = _OF_MEMBERS | {
 _STEPS: dict[EventKind, Step] = {
     EventKind.QUEUE_ACQUIRED: QueueOwners.acquired,
     EventKind.QUEUE_DROPPED: QueueOwners.dropped,
+    EventKind.QUEUE_RELEASED: QueueOwners.released,
     EventKind.LOCK_GRANTED: QueueOwners.granted,
     EventKind.LOCK_EXPIRED: QueueOwners.expired,
     EventKind.OFFSET_RESET: QueueOwners.reset,

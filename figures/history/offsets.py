@@ -159,7 +159,10 @@ class OffsetRules:
         offsets.beyond = None
 
     def _expired(self, offsets: _Offsets, event: Event) -> None:
-        """A member that died tells no more what it dispatched before its last commit: nothing can be said of that."""
+        """LOCK_EXPIRED, or QUEUE_RELEASED without a drop before it: the member was killed.
+
+        It reports no more what it dispatched before its last commit, so nothing can be said of that.
+        """
         if offsets.owners.pop(event.client, None) is not None:
             offsets.beyond = None
 
@@ -179,6 +182,7 @@ _STEPS: dict[str, Callable[[OffsetRules, _Offsets, Event], None]] = {
     EventKind.OFFSET_MOVED: OffsetRules._skipped,
     EventKind.MESSAGES_UNDECODABLE: OffsetRules._skipped,
     EventKind.LOCK_EXPIRED: OffsetRules._expired,
+    EventKind.QUEUE_RELEASED: OffsetRules._expired,
 }
 OFFSET_KINDS = frozenset(_STEPS)
 

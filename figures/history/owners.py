@@ -121,8 +121,7 @@ class OwnerRules:
             queue = self._queues[name] = _Queue()
         queue.acts.append(event)
         _STEPS[event.kind](self, queue, event)
-        if event.kind != EventKind.QUEUE_RELEASED:
-            self._count_owners(queue, name, event)
+        self._count_owners(queue, name, event)
 
     def dispatched(self, event: Event) -> None:
         """MESSAGES_HANDED_OUT: only one process with a client id owns a queue."""
@@ -149,11 +148,19 @@ class OwnerRules:
             self._evidence.add(Rule.DOUBLE_OWNER, event, text, [queue.granted, event])
         queue.holder, queue.granted = event.client, event
 
+    def _expired(self, queue: _Queue, event: Event) -> None:
+        self._freed(queue, event)
+        queue.ended = event
+
+    def _released(self, queue: _Queue, event: Event) -> None:
+        self._freed(queue, event)
+        acquired = queue.acquired.get(event.client)
+        if acquired is not None and acquired.version == event.version:
+            self._dropped(queue, event)  # its member was killed before it could report the drop
+
     def _freed(self, queue: _Queue, event: Event) -> None:
         if queue.holder == event.client:
             queue.holder, queue.granted = "", None
-        if event.kind == EventKind.LOCK_EXPIRED:
-            queue.ended = event
 
     def _acquired(self, queue: _Queue, event: Event) -> None:
         before, queue.last = queue.last, event
@@ -268,8 +275,8 @@ class OwnerRules:
 
 _STEPS: dict[str, Callable[[OwnerRules, _Queue, Event], None]] = {
     EventKind.LOCK_GRANTED: OwnerRules._granted,
-    EventKind.QUEUE_RELEASED: OwnerRules._freed,
-    EventKind.LOCK_EXPIRED: OwnerRules._freed,
+    EventKind.QUEUE_RELEASED: OwnerRules._released,
+    EventKind.LOCK_EXPIRED: OwnerRules._expired,
     EventKind.QUEUE_ACQUIRED: OwnerRules._acquired,
     EventKind.QUEUE_DROPPED: OwnerRules._dropped,
 }

@@ -29,6 +29,7 @@ _KINDS = frozenset(
         EventKind.QUEUE_ACQUIRED,
         EventKind.QUEUE_DROPPED,
         EventKind.LOCK_EXPIRED,
+        EventKind.QUEUE_RELEASED,
         EventKind.MESSAGES_HANDED_OUT,
         EventKind.OFFSET_COMMITTED,
         EventKind.OFFSET_RESET,
@@ -128,7 +129,7 @@ class MessageTracker:
                 self._acquired(event)
             case EventKind.MESSAGES_HANDED_OUT:
                 self._dispatched(event)
-            case EventKind.QUEUE_DROPPED | EventKind.LOCK_EXPIRED:
+            case EventKind.QUEUE_DROPPED | EventKind.LOCK_EXPIRED | EventKind.QUEUE_RELEASED:
                 self._ended(event)
             case EventKind.OFFSET_COMMITTED:
                 self._committed(event)

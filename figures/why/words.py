@@ -19,6 +19,8 @@ _ENDED = {
     "close": "its connection was lost",
     "expiry": "its session expired",
     "unregister": "it left the group",
+    "unlock": "it released the lease",
+    "given up": "the broker did not wait for its acknowledgements any longer",
     "restart": "it had left before the broker was restarted",
     "replaced": "a new process took its place",
 }

@@ -28,7 +28,13 @@ from model.names import retry_topic
 from model.topic_route import SortedQueues
 
 _OWNER_EVENTS = frozenset(
-    {EventKind.QUEUE_ACQUIRED, EventKind.QUEUE_DROPPED, EventKind.LOCK_EXPIRED, EventKind.LOCK_GRANTED}
+    {
+        EventKind.QUEUE_ACQUIRED,
+        EventKind.QUEUE_DROPPED,
+        EventKind.QUEUE_RELEASED,
+        EventKind.LOCK_EXPIRED,
+        EventKind.LOCK_GRANTED,
+    }
 )
 _TIMER = "TIMER"
 

@@ -16,9 +16,12 @@ from model.events import Event, EventKind
 
 E = EventKind
 CLIENTS = ("c1", "c2", "c3")
-OF_BROKER = (E.LOCK_GRANTED, E.LOCK_EXPIRED, E.OFFSET_RESET, E.MEMBER_JOIN, E.MEMBER_LEAVE)
+OF_BROKER = (
+    *(E.LOCK_GRANTED, E.LOCK_EXPIRED, E.QUEUE_RELEASED),
+    *(E.OFFSET_RESET, E.MEMBER_JOIN, E.MEMBER_LEAVE),
+)
 OF_QUEUE = (
-    *(E.QUEUE_ACQUIRED, E.QUEUE_DROPPED, E.LOCK_GRANTED, E.LOCK_EXPIRED, E.OFFSET_RESET),
+    *(E.QUEUE_ACQUIRED, E.QUEUE_DROPPED, E.LOCK_GRANTED, E.LOCK_EXPIRED, E.QUEUE_RELEASED, E.OFFSET_RESET),
     *(E.FIRST_PULL, E.MESSAGES_HANDED_OUT),
 )
 OF_MEMBER = (E.CLIENT_START, E.CLIENT_STOP, E.MEMBER_JOIN, E.MEMBER_LEAVE, E.REBALANCE_BEGIN, E.REBALANCE_END)
@@ -65,8 +68,23 @@ class Stay:
         return max([self.start, *(offset for _, offset in self.tells)])
 
 
+def ended_tokens(events: list[Event], queue_id: int) -> list[int]:
+    """Before each event, the newest token of a lease that is over: a member that acquires the queue with it is late."""
+    newest, found, is_known = -2, [], False
+    for event in events:
+        found.append(newest)
+        if event.queue_id == queue_id:
+            is_known = is_known or event.kind in (E.QUEUE_ACQUIRED, E.LOCK_GRANTED, E.OFFSET_RESET)
+            if event.kind in (E.QUEUE_RELEASED, E.LOCK_EXPIRED) and is_known:
+                newest = max(newest, event.version)
+            elif event.kind == E.LOCK_GRANTED and event.version <= newest:
+                newest = event.version - 1
+    return found
+
+
 def stays_of(events: list[Event], queue_id: int) -> list[Stay]:
     stays: list[Stay] = []
+    over = ended_tokens(events, queue_id)
     for client in CLIENTS:
         claimed = leased = False
         token, mine = -9, None
@@ -74,6 +92,9 @@ def stays_of(events: list[Event], queue_id: int) -> list[Stay]:
             if (event.client, event.queue_id) != (client, queue_id):
                 continue
             before = claimed and leased
+            released = event.kind == E.QUEUE_RELEASED and claimed and event.version == token
+            if event.kind == E.QUEUE_ACQUIRED and 0 <= event.version <= over[place]:
+                continue
             if event.kind == E.QUEUE_ACQUIRED:
                 claimed, leased, token = True, True, event.version
             elif event.kind == E.LOCK_GRANTED and claimed:
@@ -82,7 +103,7 @@ def stays_of(events: list[Event], queue_id: int) -> list[Stay]:
                 leased = False
                 if mine is not None and event.n >= 0:
                     mine.served.append((place, event.offset + event.n))
-            elif event.kind == E.QUEUE_DROPPED:
+            elif event.kind == E.QUEUE_DROPPED or released:
                 claimed = False
             elif event.kind == E.MESSAGES_HANDED_OUT and mine is not None:
                 mine.tells.append((place, event.offset))
@@ -93,7 +114,7 @@ def stays_of(events: list[Event], queue_id: int) -> list[Stay]:
                 stays.append(mine)
             elif before and not (claimed and leased) and mine is not None:
                 mine.ended = place
-            if event.kind == E.QUEUE_DROPPED and mine is not None:
+            if (event.kind == E.QUEUE_DROPPED or released) and mine is not None:
                 mine.over, mine = min(mine.over, place), None
     return sorted(stays, key=lambda stay: stay.began)
 

@@ -17,7 +17,7 @@ from model.message_queue import MessageQueue
 E = EventKind
 QUEUE = MessageQueue("t", "b", 0)
 CLIENTS = st.sampled_from(["c1", "c2", "c3"])
-OF_OWNERS = st.sampled_from([E.LOCK_GRANTED, E.LOCK_EXPIRED, E.QUEUE_ACQUIRED, E.QUEUE_DROPPED])
+OF_OWNERS = st.sampled_from([E.LOCK_GRANTED, E.LOCK_EXPIRED, E.QUEUE_RELEASED, E.QUEUE_ACQUIRED, E.QUEUE_DROPPED])
 OF_QUEUE = st.sampled_from(
     [
         E.LOCK_GRANTED,
@@ -32,7 +32,7 @@ OF_QUEUE = st.sampled_from(
 )
 LEDGER = st.sampled_from(LedgerKind)
 OWNED = (E.QUEUE_ACQUIRED, E.MESSAGES_HANDED_OUT)
-ENDS = (E.QUEUE_DROPPED, E.LOCK_EXPIRED)
+ENDS = (E.QUEUE_DROPPED, E.LOCK_EXPIRED, E.QUEUE_RELEASED)
 
 
 def found_by_check(events: Sequence[Event], orphan_ms: float = 1e9) -> set[Rule]:
@@ -114,12 +114,16 @@ def test_of_one_queue_the_check_finds_what_its_twin_finds(events: list[Event]) -
 
 def is_owner(events: Sequence[Event], client: str) -> bool:
     """Whether a client owns the queue after these events: it has acquired it, and has the lease."""
-    claimed = leased = False
+    claimed = leased = is_known = is_over = False
     for event in events:
+        acquired = event.kind == E.QUEUE_ACQUIRED and not is_over
         if event.client == client:
-            claimed = event.kind == E.QUEUE_ACQUIRED or (claimed and event.kind != E.QUEUE_DROPPED)
-            leased = claimed and (leased or event.kind in (E.QUEUE_ACQUIRED, E.LOCK_GRANTED))
+            claimed = acquired or (claimed and event.kind not in (E.QUEUE_DROPPED, E.QUEUE_RELEASED))
+            leased = claimed and (leased or acquired or event.kind == E.LOCK_GRANTED)
             leased = leased and event.kind != E.LOCK_EXPIRED
+        # All leases have one token here: once one is over, it takes a grant to acquire the queue.
+        is_known = is_known or event.kind in (E.QUEUE_ACQUIRED, E.LOCK_GRANTED)
+        is_over = is_known and event.kind != E.LOCK_GRANTED and (is_over or event.kind in ENDS[1:])
     return leased
 
 

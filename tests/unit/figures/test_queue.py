@@ -120,3 +120,38 @@ def test_an_owner_that_hears_later_that_its_queue_is_gone_leaves_no_orphan() -> 
     story.queue(90, "c1", E.QUEUE_DROPPED, queue_id=3, version=1, detail="revoked")
     figures, _, _ = story.run(500)
     assert (figures.totals().orphans, figures.totals().orphan_ms) == (0, 0)
+
+
+def test_a_release_at_the_broker_ends_the_time_of_an_owner_that_was_killed_before_it_could_report_its_drop() -> None:
+    story = Story()
+    story.queue(10, "c1", E.LOCK_GRANTED, version=1, offset=0, n=0)
+    story.queue(11, "c1", E.QUEUE_ACQUIRED, version=1, offset=0)
+    released = {"topic": "t", "broker": "b", "queue_id": 0, "client": "c1", "version": 1, "detail": "unlock"}
+    story.tell(100, "b", E.QUEUE_RELEASED, **released)
+    story.queue(130, "c2", E.LOCK_GRANTED, version=2, offset=0, n=0)
+    story.queue(131, "c2", E.QUEUE_ACQUIRED, version=2, offset=0)
+    figures, [first, second], _ = story.run(500)
+    assert (first.to_ms, first.ended, second.from_client) == (100, "released", "c1")
+    assert (figures.totals().double_ms, second.orphan_ms, second.double_ms) == (0, 31, 0)
+
+
+def test_a_member_whose_clock_is_late_never_owns_a_queue_longer_than_its_lease() -> None:
+    story = Story()
+    story.queue(10, "c1", E.LOCK_GRANTED, version=1, offset=0, n=0)
+    story.queue(300, "c1", E.LOCK_EXPIRED, version=1, detail="expiry")
+    story.queue(310, "c1", E.QUEUE_ACQUIRED, version=1, offset=0)
+    story.queue(320, "c2", E.LOCK_GRANTED, version=2, offset=0, n=0)
+    story.queue(321, "c2", E.QUEUE_ACQUIRED, version=2, offset=0)
+    figures, owned, _ = story.run(500)
+    assert [(row.owner, row.from_ms, row.to_ms) for row in owned] == [("c2", 321, 500)]
+    assert figures.totals().double_ms == 0
+
+
+def test_a_broker_that_lost_its_data_counts_its_leases_anew() -> None:
+    story = Story()
+    story.queue(10, "c1", E.LOCK_GRANTED, version=9, offset=0, n=0)
+    story.queue(11, "c1", E.QUEUE_ACQUIRED, version=9, offset=0)
+    story.queue(100, "c1", E.LOCK_EXPIRED, version=9, detail="close")
+    story.queue(200, "c2", E.LOCK_GRANTED, version=1, offset=0, n=0)
+    story.queue(201, "c2", E.QUEUE_ACQUIRED, version=1, offset=0)
+    assert [(row.owner, row.from_ms, row.to_ms) for row in story.run(500)[1]] == [("c1", 11, 100), ("c2", 201, 500)]

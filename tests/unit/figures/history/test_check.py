@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from tests.unit.figures.group_events import Story
 from tests.unit.figures.history.histories import (
     LIMITS,
     PLANTED,
+    E,
     clean,
     judge,
     numbered,
@@ -50,6 +52,36 @@ def test_each_planted_anomaly_is_found_and_named_and_nothing_else_is(plant: Call
         assert 1 <= len(anomaly.witness) <= MAX_WITNESS
         assert all(event in events for event in anomaly.witness if event.seq >= 0)
         assert anomaly.text.endswith(".")
+
+
+def killed_after_release() -> Story:
+    """c1 commits 20 and releases q0, and is killed before it can report its last dispatches and its drop."""
+    story = Story()
+    first = story.client(1, "c1", E.CLIENT_START)
+    place: dict[str, Any] = {"topic": "t", "broker": "b", "queue_id": 0}
+    story.tell(2, "b", E.MEMBER_JOIN, first, broker="b", client="c1", version=1, n=1, detail="t=*")
+    story.queue(3, "c1", E.LOCK_GRANTED, first, version=1, offset=0, n=0)
+    story.queue(4, "c1", E.QUEUE_ACQUIRED, first, version=1, offset=0)
+    story.queue(100, "c1", E.MESSAGES_HANDED_OUT, first, version=1, offset=10, n=10)
+    joined = story.tell(5_000, "b", E.MEMBER_JOIN, broker="b", client="c2", version=2, n=2, detail="t=*")
+    story.tell(5_001, "b", E.NOTIFY_SENT, joined, broker="b", version=2, n=2)
+    story.tell(5_050, "b", E.OFFSET_COMMITTED, first, client="c1", offset=20, n=0, **place)
+    story.tell(5_050, "b", E.QUEUE_RELEASED, joined, client="c1", version=1, detail="unlock", **place)
+    story.queue(5_060, "c2", E.LOCK_GRANTED, joined, version=2, offset=20, n=0)
+    story.queue(5_061, "c2", E.QUEUE_ACQUIRED, joined, version=2, offset=20)
+    story.tell(5_100, "b", E.MEMBER_LEAVE, broker="b", client="c1", version=3, n=1, detail="close")
+    story.tell(5_101, "b", E.NOTIFY_SENT, broker="b", version=3, n=1)
+    story.queue(19_000, "c2", E.MESSAGES_HANDED_OUT, joined, version=2, offset=30, n=10)
+    story.queue(20_000, "c2", E.QUEUE_DROPPED, joined, version=2, detail="shutdown")
+    story.tell(20_001, "b", E.QUEUE_RELEASED, joined, client="c2", version=2, detail="unlock", **place)
+    return story
+
+
+@pytest.mark.parametrize("complete", [False, True])
+def test_a_member_that_was_killed_after_its_release_is_accused_of_nothing(complete: bool) -> None:
+    verdict = judge(numbered(killed_after_release()), HistoryLimits(complete=complete))
+    assert (verdict.answer, verdict.anomalies) == (Answer.YES, ())
+    assert verdict.of(Rule.DOUBLE_OWNER).checked and verdict.of(Rule.LOST_WRITE).checked
 
 
 def test_two_owners_are_judged_by_the_declared_window() -> None:

@@ -63,6 +63,19 @@ def test_a_message_that_came_twice_after_a_kill_is_explained_by_the_lease_and_th
     assert "has not committed it yet" in said
 
 
+def test_a_member_that_was_killed_after_its_release_had_ended_when_the_next_one_got_the_queue() -> None:
+    story = Story()
+    story.queue(0, "c1", E.QUEUE_ACQUIRED, version=1, offset=40)
+    story.queue(10, "c1", E.MESSAGES_HANDED_OUT, version=1, offset=60, n=20)
+    place = {"topic": "t", "broker": "b", "queue_id": 0, "client": "c1", "version": 1}
+    story.tell(90, "b", E.QUEUE_RELEASED, detail="unlock", **place)
+    story.queue(110, "c2", E.QUEUE_ACQUIRED, version=2, offset=40)
+    story.queue(120, "c2", E.MESSAGES_HANDED_OUT, version=2, offset=60, n=20)
+    lines = message_lines(told(story, 50))
+    assert any("c1 ended at" in line and "it released the lease" in line for line in lines)
+    assert not any("two members owned it" in line for line in lines)
+
+
 def test_a_message_that_came_never_says_what_moved_the_group_past_it() -> None:
     assert "the group began this queue at offset 40" in " ".join(message_lines(told(after_a_kill(), 39)))
     assert "Not yet: c1 owns the queue and has got to offset 90" in " ".join(message_lines(told(after_a_kill(), 95)))

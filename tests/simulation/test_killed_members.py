@@ -1,0 +1,56 @@
+"""A killed member cannot send its last events: no tool takes their absence for a fault of its group."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from figures.history.check import HistoryCheck
+from figures.history.limits import HistoryLimits
+from figures.history.reading import in_order
+from model.events import Event, EventKind
+from model.limits import RUN_SEQS
+from simulation.engine.draw import draw
+from simulation.engine.run import run_programme
+
+pytestmark = pytest.mark.simulation
+
+UNSENT_MS = 1_000.0
+"""Clients send their events once a second."""
+
+
+def without_unsent(events: list[Event]) -> list[Event]:
+    """The events of which some broker has been told: not the last ones of a client that was killed."""
+    runs: dict[tuple[str, int], list[Event]] = {}
+    for event in events:
+        runs.setdefault((event.node, event.seq // RUN_SEQS), []).append(event)
+    unsent = set()
+    for told in runs.values():
+        is_client = any(event.node == event.client for event in told)
+        if is_client and not any(event.kind == EventKind.CLIENT_STOP for event in told):
+            unsent |= {event.id for event in told if event.t_ms > told[-1].t_ms - UNSENT_MS}
+    return [event for event in events if event.id not in unsent]
+
+
+@pytest.mark.parametrize("seed", [0, 3, 7])
+def test_the_unsent_events_of_killed_members_accuse_nobody(seed: int, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.CRITICAL + 1)
+    events: list[Event] = []
+    programme = draw(seed, "plain")
+    assert run_programme(programme, watch=events.append).ok
+    told = without_unsent(events)
+    assert len(told) < len(events), "some member was killed"
+    promise = programme.promise
+    check = HistoryCheck(
+        HistoryLimits(
+            orphan_ms=promise.orphan_s * 1000,
+            stale_ms=promise.stale_s * 1000,
+            flap_moves=promise.flap_moves,
+            thundering_passes=promise.needless_passes,
+        )
+    )
+    for event in in_order(told):
+        check.feed(event)
+    certain = [str(each.text) for each in check.finish().anomalies if not each.doubt]
+    assert certain == []
