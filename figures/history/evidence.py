@@ -128,6 +128,8 @@ class Evidence:
             reason = next(each.doubt for each in self.anomalies if each.rule is rule)
         elif self.lost_events and not self._complete:
             answer, reason = Answer.UNKNOWN, f"{self.lost_events:,} events are missing"
+        elif not self.checked[rule]:
+            answer = Answer.NOTHING
         return RuleVerdict(
             rule=rule, answer=answer, checked=self.checked[rule], found=found, doubtful=doubtful, reason=reason
         )

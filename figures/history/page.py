@@ -21,7 +21,7 @@ svg { width: 100%; height: auto } .yes { color: #2e7d32 } .unknown { color: #b26
 def page_of(verdict: Verdict, title: str) -> str:
     """The page; it needs no other file."""
     rows = "\n".join(
-        f"<tr><td class={each.answer.value}>{each.answer.value}</td><td>{each.rule.value}</td>"
+        f"<tr><td class={each.answer.name.lower()}>{each.answer.value}</td><td>{each.rule.value}</td>"
         f"<td>{escape(asked(each.rule))}</td><td>{escape(rule_text(each))}</td></tr>"
         for each in verdict.rules
     )

@@ -61,6 +61,8 @@ class Answer(StrEnum):
     YES = "yes"
     UNKNOWN = "unknown"
     NO = "no"
+    NOTHING = "-"
+    """Of one rule: the history has nothing that the rule could judge."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,8 +91,7 @@ class RuleVerdict:
     """The answer for one rule.
 
     Attributes:
-        checked: how many things it was asked of, for instance commits; 0 if the history has none, and then the answer
-            counts for nothing.
+        checked: how many things it was asked of, for instance commits; 0 if the history has none.
         found: anomalies that are certain, all counted.
         doubtful: those that are not.
         reason: why the answer is unknown; "" otherwise.

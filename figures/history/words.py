@@ -37,7 +37,7 @@ def rule_text(verdict: RuleVerdict) -> str:
         return f"{times}: {MEANING[verdict.rule]}{more}"
     if verdict.answer is Answer.UNKNOWN:
         return verdict.reason
-    return "" if verdict.checked else "nothing in the history to judge"
+    return "nothing in the history to judge" if verdict.answer is Answer.NOTHING else ""
 
 
 def summary(verdict: Verdict) -> str:

@@ -54,6 +54,19 @@ def test_each_planted_anomaly_is_found_and_named_and_nothing_else_is(plant: Call
         assert anomaly.text.endswith(".")
 
 
+def test_a_rule_with_nothing_to_judge_says_neither_yes_nor_no() -> None:
+    story = Story()
+    story.client(1, "c1", E.CLIENT_START)
+    story.queue(2, "c1", E.LOCK_GRANTED, version=1, offset=0, n=0)
+    verdict = judge(numbered(story))
+    answers = {each.rule: each.answer for each in verdict.rules}
+    assert answers.pop(Rule.DOUBLE_OWNER) is Answer.YES
+    assert answers.pop(Rule.ORPHAN) is Answer.YES
+    assert set(answers.values()) == {Answer.NOTHING}
+    assert Answer.NOTHING.value == "-"
+    assert verdict.answer is Answer.YES
+
+
 def killed_after_release() -> Story:
     """c1 commits 20 and releases q0, and is killed before it can report its last dispatches and its drop."""
     story = Story()
