@@ -9,8 +9,8 @@ be told of it: its member may report what it dispatched after its lease has ende
     c1 dies; the broker had served it up to 80, committed 55               and at most 20 more, once c2 got there
     c1 releases at 150, and is killed before it can report its drop        the ownership ends at 150
 
-An ownership lies within the lease that the broker granted and ended. Events of the member may make it shorter, and never
-longer: a member that was killed sends no more events, and the clock of its machine may be wrong.
+An ownership lies within the lease that the broker granted and ended. Events of the member may make it shorter, and
+never longer: a member that was killed sends no more events, and the clock of its machine may be wrong.
 """
 
 from __future__ import annotations

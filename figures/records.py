@@ -20,13 +20,14 @@ def order_of(event: Event) -> tuple[float, bool, str, int]:
 class Ownership:
     """A time for which one member owned one queue, and what it cost that the queue came to it.
 
-    A member owns a queue from QUEUE_ACQUIRED to QUEUE_DROPPED, as long as its lease lasts: until QUEUE_RELEASED, and not
-    from LOCK_EXPIRED to its next LOCK_GRANTED. So a member that hangs owns its queues until its leases end, and one that
-    was killed right after a release does not own the queue any more, although it could not send QUEUE_DROPPED.
+    A member owns a queue from QUEUE_ACQUIRED to QUEUE_DROPPED, as long as its lease lasts: until QUEUE_RELEASED, and
+    not from LOCK_EXPIRED to its next LOCK_GRANTED. So a member that hangs owns its queues until its leases end, and one
+    that was killed right after a release does not own the queue any more, although it could not send QUEUE_DROPPED.
 
     Attributes:
         began: `acquired`, or `resumed` after the lease had ended.
-        ended: `revoked`, `shutdown`, `lost`, `reset`, `expired`, `released` (there is no drop), or `open` if it had not ended.
+        ended: `revoked`, `shutdown`, `lost`, `reset`, `expired`, `released` (and no drop was reported), or `open` if it
+            had not ended.
         reach: offset behind the last message that it dispatched.
         from_client: the member that acquired the queue last before; None for the first owner.
         moved: whether the queue was acquired, and `from_client` is another member or None.

@@ -94,7 +94,8 @@ def killed_after_release() -> Story:
 def test_a_member_that_was_killed_after_its_release_is_accused_of_nothing(complete: bool) -> None:
     verdict = judge(numbered(killed_after_release()), HistoryLimits(complete=complete))
     assert (verdict.answer, verdict.anomalies) == (Answer.YES, ())
-    assert verdict.of(Rule.DOUBLE_OWNER).checked and verdict.of(Rule.LOST_WRITE).checked
+    assert verdict.of(Rule.DOUBLE_OWNER).checked
+    assert verdict.of(Rule.LOST_WRITE).checked
 
 
 def test_two_owners_are_judged_by_the_declared_window() -> None:
