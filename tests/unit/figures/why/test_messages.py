@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from figures.history.reading import in_order
@@ -67,7 +69,7 @@ def test_a_member_that_was_killed_after_its_release_had_ended_when_the_next_one_
     story = Story()
     story.queue(0, "c1", E.QUEUE_ACQUIRED, version=1, offset=40)
     story.queue(10, "c1", E.MESSAGES_HANDED_OUT, version=1, offset=60, n=20)
-    place = {"topic": "t", "broker": "b", "queue_id": 0, "client": "c1", "version": 1}
+    place: dict[str, Any] = {"topic": "t", "broker": "b", "queue_id": 0, "client": "c1", "version": 1}
     story.tell(90, "b", E.QUEUE_RELEASED, detail="unlock", **place)
     story.queue(110, "c2", E.QUEUE_ACQUIRED, version=2, offset=40)
     story.queue(120, "c2", E.MESSAGES_HANDED_OUT, version=2, offset=60, n=20)
