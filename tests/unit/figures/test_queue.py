@@ -128,7 +128,14 @@ def test_a_release_at_the_broker_ends_the_time_of_an_owner_that_was_killed_befor
     story = Story()
     story.queue(10, "c1", E.LOCK_GRANTED, version=1, offset=0, n=0)
     story.queue(11, "c1", E.QUEUE_ACQUIRED, version=1, offset=0)
-    released: dict[str, Any] = {"topic": "t", "broker": "b", "queue_id": 0, "client": "c1", "version": 1, "detail": "unlock"}
+    released: dict[str, Any] = {
+        "topic": "t",
+        "broker": "b",
+        "queue_id": 0,
+        "client": "c1",
+        "version": 1,
+        "detail": "unlock",
+    }
     story.tell(100, "b", E.QUEUE_RELEASED, **released)
     story.queue(130, "c2", E.LOCK_GRANTED, version=2, offset=0, n=0)
     story.queue(131, "c2", E.QUEUE_ACQUIRED, version=2, offset=0)
