@@ -12,9 +12,9 @@ that changes something needs the token of this run, which only our own page can 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from hmac import compare_digest
 
 from remoting.address import format_address, is_loopback
+from remoting.security.key import same_secret
 
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 _IMPLIED_PORTS = {"http": 80, "https": 443}
@@ -56,6 +56,6 @@ class Guard:
             return READ_ONLY
         if origin.lower() != f"{self._scheme}://{host.lower()}":
             return "a change has to come from a page of this console"
-        if not compare_digest(token.encode(), self.token.encode()):
+        if not same_secret(token, self.token):
             return "the page is of an earlier run of this console: load it again"
         return ""

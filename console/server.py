@@ -8,7 +8,6 @@ POST /api/...                                                changes, for pages 
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -27,12 +26,13 @@ from console.testbed import TestBed
 from console.watcher import Subject, Watcher, to_json, watching
 from figures.why.moves import QueueMove
 from figures.why.words import move_text, stage_text
-from metrics.http import serve_http
+from metrics.http import json_body, serve_http
 from model.errors import ConfigError, GroupNotExist, InvalidParameter, NetworkError, RlabError, TopicNotExist
 from model.limits import MAX_CONSOLE_BODY_BYTES, MAX_CONSOLE_STREAMS
 from model.response_code import ResponseCode
 from pictures.assets import static_folder
 from remoting.address import is_loopback, parse_address
+from remoting.security.key import Key
 from remoting.security.tls import ServerTls, TlsFiles
 from remoting.tasks import background_tasks
 
@@ -57,6 +57,7 @@ class ConsoleOptions:
     Attributes:
         allow_hosts: further names that browsers may call it by.
         tls: certificate and key: the pages come over HTTPS only.
+        key: a browser asks its user for the name and the secret of this key.
         test_bed: the processes of a test cluster, whose owner runs this console.
     """
 
@@ -65,6 +66,7 @@ class ConsoleOptions:
     allow_changes: bool = False
     allow_hosts: Sequence[str] = ()
     tls: TlsFiles | None = None
+    key: Key | None = None
     test_bed: TestBed | None = None
 
 
@@ -95,7 +97,7 @@ async def run_console(options: ConsoleOptions) -> AsyncIterator[str]:
         context = None if certificates is None else certificates.context
         if certificates is not None:
             tasks.start_soon(certificates.keep_current)
-        async with serve_http(app, options.listen, "listen", cancels=True, tls=context) as address:
+        async with serve_http(app, options.listen, "listen", cancels=True, tls=context, key=options.key) as address:
             scheme = "http" if options.tls is None else "https"
             console.guard = Guard(
                 names_of(host, parse_address(address)[1], options.allow_hosts, scheme=scheme),
@@ -124,7 +126,7 @@ class _Console:
                 web.get("/static/{package}/{name}", self._static),
                 web.get("/api/session", self._session),
                 web.get("/api/cluster", self._cluster),
-                web.get("/api/stream", self._stream),
+                web.get("/api/stream", self._stream, allow_head=False),
                 web.get("/api/groups/{name}", self._group),
                 web.get("/api/groups/{name}/moves", self._moves),
                 web.get("/api/groups/{name}/dead-letters", self._dead_letters),
@@ -247,12 +249,7 @@ class _Console:
         )
         if refused:
             return _answer({"error": refused}, status=403)
-        try:
-            wanted = await request.json()
-        except (json.JSONDecodeError, UnicodeDecodeError):
-            raise InvalidParameter("a change is a JSON object") from None
-        if not isinstance(wanted, dict):
-            raise InvalidParameter("a change is a JSON object")
+        wanted = await json_body(request)
         return _answer({"done": await self._changes.make(request.match_info["change"], wanted)})
 
 

@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
 from metrics.http import serve_http
+from remoting.security.key import Key
 
 
 def always_ready() -> str:
@@ -19,12 +20,13 @@ def always_ready() -> str:
 
 @asynccontextmanager
 async def serve_metrics(
-    listen: str, registry: CollectorRegistry, not_ready: Callable[[], str] = always_ready
+    listen: str, registry: CollectorRegistry, not_ready: Callable[[], str] = always_ready, key: Key | None = None
 ) -> AsyncIterator[str]:
     """Serve the metrics of a registry over HTTP while the block runs.
 
     `/metrics` is in the format that the asker prefers, the text format of Prometheus or OpenMetrics. `/live` answers
-    200 as long as the event loop runs. `/ready` answers 200, or 503 and the reason that `not_ready` returns.
+    200 as long as the event loop runs. `/ready` answers 200, or 503 and the reason that `not_ready` returns. With
+    `key`, `/metrics` asks for it.
 
     Yields:
         The `host:port` that it listens on, with the real port.
@@ -48,5 +50,5 @@ async def serve_metrics(
 
     app = web.Application()
     app.add_routes([web.get("/metrics", metrics), web.get("/live", live), web.get("/ready", ready)])
-    async with serve_http(app, listen, "serve metrics") as address:
+    async with serve_http(app, listen, "serve metrics", key=key) as address:
         yield address

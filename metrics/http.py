@@ -1,27 +1,64 @@
-"""The HTTP shell of a server or tool: an aiohttp application that listens while a block runs."""
+"""The HTTP shell of a server or tool: an aiohttp application that listens while a block runs.
+
+Every HTTP port of the project is served here, with what all of them need: places and deadlines of connections
+(`http_places.py`), a key if there is one, bodies that are read whole and in time, and a bounded log. It is a
+supervisor: a handler that fails unexpectedly is logged with its traceback, and its caller gets 500 and no detail.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import json
+import logging
+import resource
 import ssl
-from collections.abc import AsyncIterator
+from base64 import b64decode
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
+import anyio
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
-from model.errors import ConfigError
+from metrics.http_places import HttpPlaces
+from model.errors import ConfigError, InvalidParameter
+from model.limits import (
+    ACCEPTED_AT_ONCE,
+    FRAME_TIMEOUT_S,
+    HTTP_IDLE_S,
+    HTTP_PART_OF_DESCRIPTORS,
+    MAX_HTTP_CONNECTIONS,
+)
+from model.log_lines import LogLines
 from remoting.address import format_address, parse_address
+from remoting.security.arrivals import TlsArrivals
+from remoting.security.key import Key, same_secret
+from remoting.tasks import background_tasks
 
+logger = logging.getLogger(__name__)
+
+_ServerHandler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 _SHUTDOWN_S = 1.0
+_OPEN_PATHS = ("/live", "/ready")
+"""Served without the key: those who start and stop servers ask them, and they reveal nothing of the cluster."""
 
 
 @asynccontextmanager
 async def serve_http(
-    app: web.Application, listen: str, what: str, *, cancels: bool = False, tls: ssl.SSLContext | None = None
+    app: web.Application,
+    listen: str,
+    what: str,
+    *,
+    cancels: bool = False,
+    tls: ssl.SSLContext | None = None,
+    key: Key | None = None,
 ) -> AsyncIterator[str]:
     """Serve an application while the block runs.
 
     `what` continues "cannot" in the error, for instance "serve metrics". With `cancels`, a handler is cancelled when
-    its client goes away. With `tls` it is HTTPS.
+    its client goes away. With `tls` it is HTTPS. With `key` a request has to prove it, by `Authorization: Bearer
+    NAME:SECRET`, or by NAME and SECRET as the user and password of `Basic`, for which a browser asks its user.
 
     Yields:
         The `host:port` that it listens on, with the real port.
@@ -31,19 +68,163 @@ async def serve_http(
 
     Cancellation: the port is released.
     """
-    host, port = parse_address(listen)
+    loop, lines = asyncio.get_running_loop(), LogLines()
     runner = web.AppRunner(
-        app, access_log=None, shutdown_timeout=_SHUTDOWN_S, handle_signals=False, handler_cancellation=cancels
+        app,
+        access_log=None,
+        logger=_BoundedLog(logger, loop, lines),
+        shutdown_timeout=_SHUTDOWN_S,
+        keepalive_timeout=HTTP_IDLE_S,
+        auto_decompress=False,
+        handle_signals=False,
+        handler_cancellation=cancels,
     )
+    places = HttpPlaces(loop, connections_of_http())
     await runner.setup()
-    try:
+    server = runner.server
+    assert server is not None, "it is set up"
+    # Around the whole application, and not as one of its middlewares: it reads headers before it calls those.
+    server.request_handler = _supervised(server.request_handler, places, key, loop, lines)
+    async with background_tasks() as tasks:
+        accept: Callable[[], asyncio.Protocol] = lambda: places.accept(server())  # noqa: E731
+        if tls is not None:
+            accept = TlsArrivals(loop, tasks, tls, accept, lambda: places.free).accept
         try:
-            await web.TCPSite(runner, host, port, ssl_context=tls).start()
-        except OSError as error:
-            raise ConfigError(
-                f"cannot {what} on {listen} ({error.strerror or error}): is another process using the port? "
-                "Choose another one, or 0 for any free port"
-            ) from error
-        yield format_address(host, runner.addresses[0][1])
+            async with _listening(loop, accept, listen, what) as places.address:
+                yield places.address
+        finally:
+            with anyio.CancelScope(shield=True):
+                await runner.cleanup()
+
+
+@asynccontextmanager
+async def _listening(
+    loop: asyncio.AbstractEventLoop, accept: Callable[[], asyncio.Protocol], listen: str, what: str
+) -> AsyncIterator[str]:
+    host, port = parse_address(listen)
+    try:
+        listener = await loop.create_server(accept, host, port, backlog=ACCEPTED_AT_ONCE)
+    except OSError as error:
+        raise ConfigError(
+            f"cannot {what} on {listen} ({error.strerror or error}): is another process using the port? "
+            "Choose another one, or 0 for any free port"
+        ) from error
+    try:
+        yield format_address(host, listener.sockets[0].getsockname()[1])
     finally:
-        await runner.cleanup()
+        listener.close()
+
+
+def connections_of_http() -> int:
+    """The number of connections that an HTTP port of this process may have: a part of its descriptors at most."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return MAX_HTTP_CONNECTIONS
+    return min(MAX_HTTP_CONNECTIONS, soft // HTTP_PART_OF_DESCRIPTORS)
+
+
+async def json_body(request: web.Request) -> dict[str, Any]:
+    """The body of a request, which is a JSON object in UTF-8.
+
+    Raises:
+        InvalidParameter: it is something else.
+        web.HTTPRequestTimeout: it was not whole in time.
+        web.HTTPRequestEntityTooLarge: it is longer than the application takes.
+
+    Cancellation: harmless.
+    """
+    try:
+        with anyio.fail_after(FRAME_TIMEOUT_S):
+            data = await request.read()
+    except TimeoutError:
+        raise web.HTTPRequestTimeout(reason=f"the body was not whole within {FRAME_TIMEOUT_S:g} s") from None
+    try:
+        document = json.loads(data.decode(), parse_constant=_no_json)
+        json.dumps(document, ensure_ascii=False).encode()  # half a surrogate pair is valid in JSON, and no text
+    except RecursionError:
+        raise InvalidParameter("the body is nested too deep") from None
+    except ValueError as error:  # also of bytes that are no UTF-8, and of a number with thousands of digits
+        raise InvalidParameter(f"the body is no JSON in UTF-8: {error}") from None
+    if not isinstance(document, dict):
+        raise InvalidParameter("the body must be a JSON object")
+    return document
+
+
+def _no_json(name: str) -> None:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def bearer_of(request: web.Request) -> str:
+    """The token of a request, from `Authorization: Bearer TOKEN`; empty without one."""
+    scheme, _, given = request.headers.get("Authorization", "").partition(" ")
+    return given.strip() if scheme.lower() == "bearer" else ""
+
+
+def _proves(request: web.BaseRequest, key: Key) -> bool:
+    scheme, _, given = request.headers.get("Authorization", "").partition(" ")
+    if scheme.lower() == "basic":
+        try:
+            given = b64decode(given, validate=True).decode()
+        except ValueError:
+            return False
+    elif scheme.lower() != "bearer":
+        return False
+    return same_secret(given.strip(), key.text())
+
+
+def _supervised(
+    handler: _ServerHandler, places: HttpPlaces, key: Key | None, loop: asyncio.AbstractEventLoop, lines: LogLines
+) -> _ServerHandler:
+    """The handler of all requests: it counts, asks for the key, and outlives what an application does not expect."""
+
+    async def supervised(request: web.BaseRequest) -> web.StreamResponse:
+        places.requested(request.transport)
+        if not _is_text(request):
+            return web.Response(text="the head of a request must be UTF-8\n", status=400)
+        if key is not None and request.path not in _OPEN_PATHS and not _proves(request, key):
+            lines.warning(logger, loop.time(), "an HTTP request of %s has no key, or a wrong one", request.remote)
+            return web.Response(
+                text="this port asks for a key: send Authorization: Bearer NAME:SECRET, or Basic with both\n",
+                status=401,
+                headers={"WWW-Authenticate": 'Basic realm="rlab"'},
+            )
+        try:
+            return await handler(request)
+        except (web.HTTPException, ConnectionError):
+            raise  # an answer of a handler, or nobody is there to be answered
+        except Exception as error:
+            text = "%s %s of %s failed"
+            values = (request.method, str(request.rel_url), request.remote)
+            lines.failure(logger, loop.time(), text, *values, error=error)
+            return web.Response(text="internal error; see the server's log\n", status=500)
+
+    return supervised
+
+
+def _is_text(request: web.BaseRequest) -> bool:
+    """Whether target and headers are UTF-8; aiohttp keeps other bytes as halves of surrogate pairs, no text."""
+    try:
+        request.raw_path.encode()
+        for _, value in request.raw_headers:
+            value.decode()
+    except UnicodeError:
+        return False
+    return True
+
+
+class _BoundedLog(logging.LoggerAdapter[logging.Logger]):
+    """The log of aiohttp's protocol: a line for bytes that are no HTTP, a traceback for a fault of our own, bounded."""
+
+    def __init__(self, log: logging.Logger, loop: asyncio.AbstractEventLoop, lines: LogLines) -> None:
+        super().__init__(log, {})
+        self._loop = loop
+        self._lines = lines
+
+    def exception(self, msg: object, *args: object, exc_info: Any = None, **more: Any) -> None:
+        """Called by aiohttp."""
+        now, text = self._loop.time(), str(msg)
+        if isinstance(exc_info, HttpProcessingError):
+            why = " ".join(f"{type(exc_info).__name__}, {exc_info.message}".split())  # it may have several lines
+            self._lines.info(self.logger, now, f"{text}: %s", *args, why)
+        else:
+            self._lines.failure(self.logger, now, text, *args, error=exc_info)

@@ -66,6 +66,13 @@ FIRST_REQUEST_S = 30.0
 """How long a connection may be open before its first request; a client of any make opens one because it has one."""
 ACCEPTED_AT_ONCE = 100
 """Connections that the system keeps for a server until it accepts them, all at once; fewer for a small server."""
+MAX_HTTP_CONNECTIONS = 512
+"""Connections of one HTTP port, that of metrics, the console or the control plane: every page that may follow a console
+(`MAX_CONSOLE_STREAMS`) has one more. One address has three quarters of them, as on the main port."""
+HTTP_PART_OF_DESCRIPTORS = 4
+"""An HTTP port has one of so many descriptors of its process at most; a server has fewer connections for that."""
+HTTP_IDLE_S = 75.0
+"""How long an HTTP connection may be idle between two requests: scrapers ask once a minute."""
 RESERVED_DESCRIPTORS = 256
 """Descriptors of a server that no connection gets, or half of what it has: 32 files for reading, some for writing and
 for the database, and those of the connections that it accepts at once before it refuses them."""
@@ -481,6 +488,8 @@ assert MAX_UNSENT_BYTES < MAX_UNREAD_BYTES, "one peer alone must not fill the su
 assert CHECKED_BYTES_AT_ONCE + 4 * MAX_PAYLOAD_BYTES < MAX_UNSENT_BYTES, "checks must not cut off whom they ask"
 assert MAX_FRAME_BYTES < MAX_UNANSWERED_BYTES_OF_ONE < MAX_UNANSWERED_BYTES, "one largest request must be taken"
 assert MAX_CONNECTIONS_OF_ADDRESS < MAX_CONNECTIONS, "one address must not have all places"
+assert MAX_CONSOLE_STREAMS < MAX_HTTP_CONNECTIONS * MAX_CONNECTIONS_OF_ADDRESS // MAX_CONNECTIONS, "all pages fit"
+assert FRAME_TIMEOUT_S <= FIRST_REQUEST_S < HTTP_IDLE_S
 assert RECONNECT_FIRST_S * (1 + 2) < LEASE_CLOSE_GRACE_S, "the third attempt to connect must come within the grace"
 assert HEARTBEAT_INTERVAL_S < MEMBER_EXPIRY_S / 3, "two lost heartbeats must not expire a member"
 assert REGISTER_RETRY_MAX_S + CONNECT_TIMEOUT_S <= NAME_SERVER_STARTING_S, "a broker has to be back within that time"

@@ -9,7 +9,7 @@ import typer
 from cli.options import Config, Json
 from cli.output import print_note, print_outcome
 from cli.runtime import run
-from model.errors import RlabError
+from model.errors import ConfigError, RlabError
 from remoting.security.login import key_of
 
 _SECONDS = 60.0
@@ -25,17 +25,24 @@ def register(app: typer.Typer) -> None:
 
 
 def fuzz(
-    server: Annotated[str, typer.Argument(metavar="HOST:PORT", help="A broker or name server.", show_default=False)],
+    server: Annotated[
+        str, typer.Argument(metavar="HOST:PORT", help="A broker, a name server, or an HTTP port.", show_default=False)
+    ],
     seconds: Annotated[
         float | None, typer.Option(metavar="SECONDS", min=0.1, help="How long; 60 without --commands.")
     ] = None,
-    commands: Annotated[int | None, typer.Option(metavar="N", min=1, help="How many, in whole batches of 64.")] = None,
+    commands: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="How many, in whole batches of 64; with --http single ones.")
+    ] = None,
     seed: Annotated[int, typer.Option(metavar="N", help="Decides every frame.")] = 1,
     skip: Annotated[int, typer.Option(metavar="N", min=0, help="Leave out the first batches of the seed.")] = 0,
     connections: Annotated[
         int, typer.Option(metavar="N", min=1, max=256, help="Connections at once; 1 repeats the order of a run, too.")
     ] = 16,
     rocketmq: Annotated[bool, typer.Option("--rocketmq", help="Speak RocketMQ's protocol.")] = False,
+    http: Annotated[
+        bool, typer.Option("--http", help="Send HTTP, to a port of metrics, of the console or of the control plane.")
+    ] = False,
     pid: Annotated[
         int | None, typer.Option(metavar="PID", help="The server's process: report growing memory and descriptors.")
     ] = None,
@@ -46,14 +53,18 @@ def fuzz(
 
     It creates and deletes topics and groups: use a server of a test. The exit code is 1 if a request ends in an
     internal error, if one is answered by silence, twice or by a lost connection, if the server keeps a connection that
-    was ended, takes no new one, or grows. A key of RLAB_KEY_FILE is proved on each connection.
+    was ended, takes no new one, or grows. A key of RLAB_KEY_FILE is proved on each connection; with --http the key of
+    RLAB_HTTP_KEY_FILE, or the token of RLAB_FAULT_TOKEN, in most requests.
 
     Example: rlab fuzz 127.0.0.1:10911 --seconds 60
     """
     # Imported here: every command of `rlab` would wait for the schemas of all requests.
+    from cli.security.fuzz_http_run import fuzz_http
     from cli.security.fuzz_run import FuzzPlan, fuzz_server
 
     async def main() -> None:
+        if http and rocketmq:
+            raise ConfigError("--http and --rocketmq are two protocols: give one of them")
         plan = FuzzPlan(
             seed=seed,
             seconds=seconds or (_SECONDS if commands is None else float("inf")),
@@ -64,7 +75,7 @@ def fuzz(
             pid=pid,
             key=key_of(),
         )
-        report = await fuzz_server(server, plan)
+        report = await (fuzz_http if http else fuzz_server)(server, plan)
         line = {"seed": report.seed, "commands": report.commands, "connections": report.connections}
         text = f"{report.commands} commands over {report.connections} connections, {len(report.found)} found"
         for name, levels in report.levels.items():

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any, cast
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _SILENCE_S = LOOKUP_TIMEOUT_S
 """A request that a server has not answered in this time is lost: no client waits for any answer longer than that."""
-_MAX_FOUND = 20
+MAX_FOUND = 20
 _INTERNAL = "see the server's log"
 _LOOK_S = 1.0
 """Time between two looks at the process of the server."""
@@ -92,6 +92,20 @@ async def fuzz_server(address: str, plan: FuzzPlan) -> FuzzReport:
 
     kind = await _kind_of(address, plan.key)
     run = _Run(address, plan, (RocketmqFrames if plan.rocketmq else Frames)(Random(), plan.seed, kind))
+    await run_lanes(plan, run.report, run.send_batches)
+    await _kind_of(address, plan.key)
+    return run.report
+
+
+async def run_lanes(plan: FuzzPlan, report: FuzzReport, send: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Run a sender for each connection of the plan until all of them end, and look at the server's process meanwhile.
+
+    Raises:
+        ConnectFailed: a sender cannot connect.
+        ConfigError: there is no process of that id that may be looked at.
+
+    Cancellation: harmless.
+    """
     usage = None if plan.pid is None else _Usage(plan.pid)
     try:
         async with anyio.create_task_group() as watch:
@@ -99,18 +113,16 @@ async def fuzz_server(address: str, plan: FuzzPlan) -> FuzzReport:
                 watch.start_soon(usage.keep_looking)
             async with anyio.create_task_group() as lanes:
                 for _ in range(plan.connections):
-                    lanes.start_soon(run.send_batches)
+                    lanes.start_soon(send)
             watch.cancel_scope.cancel()
     except ExceptionGroup as group:
         error: Exception = group
         while isinstance(error, ExceptionGroup):
             error = error.exceptions[0]  # all connections fail when a server is gone; the first says when
         raise error from None
-    await _kind_of(address, plan.key)
     if usage is not None:
-        run.report.levels = usage.levels()
-        run.report.found += usage.grown()
-    return run.report
+        report.levels = usage.levels()
+        report.found += usage.grown()
 
 
 async def _kind_of(address: str, key: Key | None) -> str:
@@ -138,7 +150,7 @@ class _Run:
 
     def _goes_on(self) -> bool:
         report, now = self.report, asyncio.get_running_loop().time()
-        return len(report.found) < _MAX_FOUND and report.commands < self._plan.commands and now < self._ends_at
+        return len(report.found) < MAX_FOUND and report.commands < self._plan.commands and now < self._ends_at
 
     async def send_batches(self) -> None:
         """Send over one connection after the other until a bound is reached."""

@@ -1,4 +1,7 @@
-"""`--access` and `--insecure` of servers: on a network, access control is there or was refused on purpose."""
+"""`--access` and `--insecure` of servers: on a network, access control is there or was refused on purpose.
+
+The same holds for HTTP ports, with a key of their own: HTTP has no handshake that could prove one without sending it.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from remoting.address import is_loopback, parse_address
 
 if TYPE_CHECKING:
     from remoting.security.gate import AccessFile
+    from remoting.security.key import Key
     from remoting.security.tls import TlsFiles
 
 TlsCert = Annotated[
@@ -31,7 +35,9 @@ Access = Annotated[
 ]
 Insecure = Annotated[
     bool,
-    typer.Option("--insecure", help="Listen on a network without --access: whoever reaches the port may do anything."),
+    typer.Option(
+        "--insecure", help="Listen on a network without --access or a key: whoever reaches the port may do anything."
+    ),
 ]
 
 
@@ -52,6 +58,34 @@ def access_of(access: Path | None, listen: str, insecure: bool) -> AccessFile | 
     from remoting.security.gate import AccessFile
 
     return AccessFile(access)
+
+
+def http_key_for(
+    listen: str | None, insecure: bool, option: str = "--listen", *, certificates: bool = False
+) -> Key | None:
+    """The key that an HTTP port asks for, from RLAB_HTTP_KEY_FILE or RLAB_HTTP_KEY; None if there is none, or no port.
+
+    Args:
+        listen: the address of the port, if there is one.
+        insecure: whether its user said that it may be open.
+        option: the option that has the address, for errors.
+        certificates: whether clients have to show a certificate, which replaces the key.
+
+    Raises:
+        ConfigError: it would listen on a network, and ask for nothing.
+    """
+    from remoting.security.login import http_key_of
+
+    if listen is None:
+        return None
+    key = http_key_of()
+    if key is None and not insecure and not certificates and not is_loopback(parse_address(listen)[0]):
+        raise ConfigError(
+            f"{option} {listen}: whoever reaches this address could read what it shows. Name a key file in "
+            "RLAB_HTTP_KEY_FILE ('rlab key new' makes one), or say --insecure if the network keeps others out "
+            "(docs/security.md)"
+        )
+    return key
 
 
 def tls_of(cert: Path | None, key: Path | None, client_ca: Path | None) -> TlsFiles | None:

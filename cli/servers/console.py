@@ -10,7 +10,7 @@ import typer
 from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers, Verbose, switch
 from cli.output import print_note, print_outcome
 from cli.runtime import run, wait_for_eof
-from cli.security.options import TlsCert, TlsClientCa, TlsKey, tls_of
+from cli.security.options import Insecure, TlsCert, TlsClientCa, TlsKey, http_key_for, tls_of
 from cli.servers.options import ExitWithStdin, Log
 
 CONSOLE_PORT = 9480
@@ -29,6 +29,7 @@ def console(
         list[str] | None,
         typer.Option(metavar="NAME", help="A further name that browsers may call it by; may be repeated."),
     ] = None,
+    insecure: Insecure = False,
     tls_cert: TlsCert = None,
     tls_key: TlsKey = None,
     tls_client_ca: TlsClientCa = None,
@@ -56,8 +57,9 @@ def console(
             allow_changes=allow_changes,
             allow_hosts=tuple(allow_host or ()),
             tls=tls_of(tls_cert, tls_key, tls_client_ca),
+            key=http_key_for(listen, insecure, certificates=tls_client_ca is not None),
         )
-        if not is_loopback(parse_address(listen)[0]):
+        if insecure and options.key is None and not is_loopback(parse_address(listen)[0]):
             print_note(f"note: whoever reaches {listen} can read every message of this cluster on the page")
         async with run_console(options) as address:
             line = {"kind": "console", "ready": True, "address": address}

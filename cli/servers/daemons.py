@@ -16,7 +16,16 @@ import typer
 from cli.options import DEFAULT_NAME_SERVER, AutoCreate, Config, Json, Listen, NameServers, Verbose
 from cli.output import document, print_note, print_outcome
 from cli.runtime import run
-from cli.security.options import Access, Insecure, TlsCert, TlsClientCa, TlsKey, access_of, tls_of
+from cli.security.options import (
+    Access,
+    Insecure,
+    TlsCert,
+    TlsClientCa,
+    TlsKey,
+    access_of,
+    http_key_for,
+    tls_of,
+)
 from cli.servers.console import console
 from cli.servers.control.orders import orders_of_broker, orders_of_name_server
 from cli.servers.descriptors import connections_within_limits
@@ -119,15 +128,16 @@ def namesrv(
     from namesrv.config import NameServerConfig
 
     async def main() -> None:
+        key = http_key_for(metrics, insecure, "--metrics")
         settings = NameServerConfig(
             listen=listen,
             name=name,
             rocketmq=rocketmq,
             access=access_of(access, listen, insecure),
             tls=tls_of(tls_cert, tls_key, tls_client_ca),
-            **connections_within_limits()._asdict(),
+            **connections_within_limits(http=metrics is not None)._asdict(),
         )
-        async with watched_name_server(settings, metrics) as (server, shown_at):
+        async with watched_name_server(settings, metrics, key) as (server, shown_at):
             announce(
                 *("namesrv", name or server.address, server.address),
                 as_json=json,
@@ -212,20 +222,23 @@ def broker(
             quirks=frozenset(quirk or ()),
         )
 
-    run(partial(_serve, made, trace, metrics, json, exit_with_stdin), endless=True, verbose=verbose, log_format=log)
+    serving = partial(_serve, made, trace, metrics, insecure, json, exit_with_stdin)
+    run(serving, endless=True, verbose=verbose, log_format=log)
 
 
 async def _serve(
     made: Callable[[], BrokerConfig],
     trace: Path | None,
     metrics: str | None,
+    insecure: bool,
     as_json: bool,
     exit_with_stdin: bool,
 ) -> None:
     with nullcontext() if trace is None else TraceFile(trace) as trace_file:
         sink = None if trace_file is None else trace_file.write
-        config = replace(made(), event_sink=sink, **connections_within_limits()._asdict())
-        async with watched_broker(config, metrics) as (running, shown_at), flushed(trace_file):
+        key, fit = http_key_for(metrics, insecure, "--metrics"), connections_within_limits(http=metrics is not None)
+        config = replace(made(), event_sink=sink, **fit._asdict())
+        async with watched_broker(config, metrics, key) as (running, shown_at), flushed(trace_file):
             # A reader of the announcement looks the broker up at a name server at once.
             await running.broker.topics.registration.wait_tried()
             recovery = {"seconds": running.recovery_s, **document(running.broker.store.recovery)}

@@ -11,7 +11,14 @@ import resource
 from typing import NamedTuple
 
 from model.errors import ConfigError
-from model.limits import MAX_CONNECTIONS, MAX_CONNECTIONS_OF_ADDRESS, MIN_DESCRIPTORS, RESERVED_DESCRIPTORS
+from model.limits import (
+    HTTP_PART_OF_DESCRIPTORS,
+    MAX_CONNECTIONS,
+    MAX_CONNECTIONS_OF_ADDRESS,
+    MAX_HTTP_CONNECTIONS,
+    MIN_DESCRIPTORS,
+    RESERVED_DESCRIPTORS,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -23,16 +30,16 @@ class Fit(NamedTuple):
     max_connections_of_address: int
 
 
-def connections_within_limits(wanted: int = MAX_CONNECTIONS) -> Fit:
+def connections_within_limits(wanted: int = MAX_CONNECTIONS, *, http: bool = False) -> Fit:
     """Raise this process's limit of descriptors as far as it may and is of use; return how many connections fit.
 
-    Fewer than wanted are a warning.
+    Fewer than wanted are a warning. `http` says whether the process has an HTTP port, too, which takes its own part.
 
     Raises:
         ConfigError: the limit is too low for anything.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = wanted + RESERVED_DESCRIPTORS
+    needed = wanted + RESERVED_DESCRIPTORS + (MAX_HTTP_CONNECTIONS if http else 0)
     limit = needed if hard == resource.RLIM_INFINITY else min(hard, needed)
     if soft != resource.RLIM_INFINITY and soft < limit:
         resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
@@ -41,7 +48,8 @@ def connections_within_limits(wanted: int = MAX_CONNECTIONS) -> Fit:
         raise ConfigError(
             f"this process may open {limit} files and connections, and needs {MIN_DESCRIPTORS} at least: {advice}"
         )
-    fit = limit - min(RESERVED_DESCRIPTORS, limit // 2)
+    of_http = min(MAX_HTTP_CONNECTIONS, limit // HTTP_PART_OF_DESCRIPTORS) if http else 0
+    fit = limit - min(RESERVED_DESCRIPTORS, limit // 2) - of_http
     if fit < wanted:
         logger.warning(
             "this process may open %d files and connections, so it takes %d connections and not %d; for all, %s",

@@ -11,6 +11,7 @@ import typer
 from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers, Verbose
 from cli.output import print_outcome
 from cli.runtime import run, wait_for_eof
+from cli.security.options import Insecure, http_key_for
 from cli.servers.options import ExitWithStdin, Log
 from remoting.tasks import background_tasks
 
@@ -30,6 +31,7 @@ def exporter(
     since: Annotated[
         Since, typer.Option("--from", help="Count from the first event that the brokers still have, or from now on.")
     ] = Since.EARLIEST,
+    insecure: Insecure = False,
     log: Log = None,
     json: Json = False,
     verbose: Verbose = False,
@@ -41,7 +43,7 @@ def exporter(
     It reads the topic SYS_TRACE, and joins no group. One exporter is enough for a cluster: what brokers show by
     themselves (--metrics) can be added up, and what this shows cannot.
 
-    Example: rlab exporter --namesrv ns1:9876 --listen 0.0.0.0:9464
+    Example: rlab exporter --namesrv ns1:9876
     """
 
     async def main() -> None:
@@ -51,10 +53,11 @@ def exporter(
         from metrics.endpoint import serve_metrics
         from metrics.exporter import counts_in, follow_trace
 
+        key = http_key_for(listen, insecure)
         registry = CollectorRegistry()
         counts = counts_in(registry)
         since_ms = None if since is Since.EARLIEST else wall_clock_ms()
-        async with background_tasks() as tasks, serve_metrics(listen, registry) as address:
+        async with background_tasks() as tasks, serve_metrics(listen, registry, key=key) as address:
             tasks.start_soon(lambda: follow_trace(namesrv, counts, since_ms=since_ms))
             line = {"kind": "exporter", "ready": True, "address": address}
             print_outcome(line, f"exporter shows http://{address}/metrics", as_json=json)

@@ -20,17 +20,22 @@ if TYPE_CHECKING:
     from broker.config import BrokerConfig
     from namesrv.config import NameServerConfig
     from namesrv.server import NameServer
+    from remoting.security.key import Key
 
 Metrics = Annotated[
     str | None,
     typer.Option(
-        metavar="HOST:PORT", help="Serve /metrics for Prometheus, /live and /ready on this address; 0 for any port."
+        metavar="HOST:PORT",
+        help="Serve /metrics for Prometheus, /live and /ready on this address; 0 for any port. On a network it takes a "
+        "key in RLAB_HTTP_KEY_FILE, or --insecure.",
     ),
 ]
 
 
 @asynccontextmanager
-async def watched_broker(config: BrokerConfig, listen: str | None) -> AsyncIterator[tuple[RunningBroker, str]]:
+async def watched_broker(
+    config: BrokerConfig, listen: str | None, key: Key | None = None
+) -> AsyncIterator[tuple[RunningBroker, str]]:
     """Run a broker, with an endpoint if `listen` is given; yields it with the address of the endpoint or "".
 
     Raises:
@@ -57,12 +62,14 @@ async def watched_broker(config: BrokerConfig, listen: str | None) -> AsyncItera
     async with run_broker(config) as running, background_tasks() as tasks:
         add_broker(registry, running, counts, version("rebalance-lab"))
         tasks.start_soon(watch_loop_delay, registry)
-        async with serve_metrics(listen, registry, lambda: why_not_ready(running.broker)) as address:
+        async with serve_metrics(listen, registry, lambda: why_not_ready(running.broker), key) as address:
             yield running, address
 
 
 @asynccontextmanager
-async def watched_name_server(config: NameServerConfig, listen: str | None) -> AsyncIterator[tuple[NameServer, str]]:
+async def watched_name_server(
+    config: NameServerConfig, listen: str | None, key: Key | None = None
+) -> AsyncIterator[tuple[NameServer, str]]:
     """Run a name server, with an endpoint if `listen` is given; yields it with the address of the endpoint or "".
 
     Raises:
@@ -88,5 +95,5 @@ async def watched_name_server(config: NameServerConfig, listen: str | None) -> A
     async with run_name_server(config) as server, background_tasks() as tasks:
         add_name_server(registry, server, config.name, version("rebalance-lab"))
         tasks.start_soon(watch_loop_delay, registry)
-        async with serve_metrics(listen, registry) as address:
+        async with serve_metrics(listen, registry, key=key) as address:
             yield server, address

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 KEY_FILE, KEY = "RLAB_KEY_FILE", "RLAB_KEY"
 """Variables of the environment: the path of a key file, or the key itself."""
+HTTP_KEY_FILE, HTTP_KEY = "RLAB_HTTP_KEY_FILE", "RLAB_HTTP_KEY"
+"""The same of the key that the HTTP ports of this process ask for."""
 CREDENTIALS = "CREDENTIALS_DIRECTORY"
 """Variable of the environment: the directory in which systemd hands secrets to a service."""
 _NO_SECRET_BITS = 0o077
@@ -55,10 +57,23 @@ def key_of(environment: Mapping[str, str] = os.environ) -> Key | None:
     Raises:
         ConfigError: it cannot be read.
     """
-    if path := environment.get(KEY_FILE):
+    return _key_of(KEY_FILE, KEY, environment)
+
+
+def http_key_of(environment: Mapping[str, str] = os.environ) -> Key | None:
+    """The key that HTTP ports of this process ask for; None if the environment gives none.
+
+    Raises:
+        ConfigError: it cannot be read.
+    """
+    return _key_of(HTTP_KEY_FILE, HTTP_KEY, environment)
+
+
+def _key_of(file: str, variable: str, environment: Mapping[str, str]) -> Key | None:
+    if path := environment.get(file):
         return read_key(Path(path), environment)
-    text = environment.get(KEY)
-    return Key.parse(text, f"the variable {KEY}") if text else None
+    text = environment.get(variable)
+    return Key.parse(text, f"the variable {variable}") if text else None
 
 
 def _is_credential(path: Path, environment: Mapping[str, str]) -> bool:

@@ -41,6 +41,7 @@ LONG_FUNCTIONS = {
 # traceback and must outlive it.
 SUPERVISORS = {
     "remoting/server.py",
+    "metrics/http.py",
     "client/listeners/listener.py",
     "client/listeners/threads.py",
     "client/transactions/checks.py",
@@ -61,7 +62,6 @@ COVERED_ELSEWHERE: dict[str, str] = {
     "simulation/cluster/access.py": "keys alone: tests/simulation/test_access.py",
     "cli/servers/control/http.py": "one table over plane.py: its test_plane.py, and tests/process/test_pytest_rlab.py",
     "cli/servers/control/orders.py": "what a broker answers: test_plane.py beside it",
-    "metrics/http.py": "it only listens: test_endpoint.py beside it",
     "broker/groups/faults.py": "it joins two things: tests/simulation/test_connection_faults.py",
     "simulation/kernel/duplicate.py": "half-open connections: tests/simulation/test_connection_faults.py",
     "remoting/faults/connection.py": "each verb in a cluster: tests/simulation/test_connection_faults.py",

@@ -7,19 +7,21 @@ has open can send requests here, and does not know the token.
 from __future__ import annotations
 
 import json
+import re
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from hmac import compare_digest
 from html import escape
 from typing import Any, NamedTuple
 
 from aiohttp import web
 
 from cli.servers.control.plane import BARRIERS, PROCESS_VERBS, Document, Plane
-from metrics.http import serve_http
+from metrics.http import bearer_of, json_body, serve_http
 from model.errors import ConfigError, InvalidParameter, NetworkError, RlabError
+from model.limits import MAX_ORDER_BYTES
 from remoting.faults.fault import VERBS
+from remoting.security.key import same_secret
 
 NOT_IN_TIME = 504
 """Status of a barrier that was not reached; the body says what is missing."""
@@ -45,7 +47,7 @@ async def _act(plane: Plane, request: web.Request) -> Document:
 
 
 async def _consumer(plane: Plane, request: web.Request) -> Document:
-    return await plane.add_consumer(await _body(request))
+    return await plane.add_consumer(await json_body(request))
 
 
 async def _topics(plane: Plane, request: web.Request) -> Document:
@@ -53,7 +55,7 @@ async def _topics(plane: Plane, request: web.Request) -> Document:
 
 
 async def _create(plane: Plane, request: web.Request) -> Document:
-    return await plane.create_topic(await _body(request))
+    return await plane.create_topic(await json_body(request))
 
 
 async def _groups(plane: Plane, request: web.Request) -> Document:
@@ -73,12 +75,12 @@ async def _faults(plane: Plane, request: web.Request) -> Document:
 
 
 async def _begin(plane: Plane, request: web.Request) -> Document:
-    return await plane.begin_fault(await _body(request))
+    return await plane.begin_fault(await json_body(request))
 
 
 async def _heal(plane: Plane, request: web.Request) -> Document:
     number = request.match_info.get("id")
-    if number is not None and not number.isdecimal():
+    if number is not None and not re.fullmatch(r"[0-9]{1,18}", number):
         raise InvalidParameter("the id of a fault is a number")
     return await plane.heal(None if number is None else int(number))
 
@@ -126,8 +128,7 @@ async def serve_control(plane: Plane, listen: str, version: str) -> AsyncIterato
     async def guarded(
         request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
-        given = request.headers.get("Authorization", "")
-        if request.path.startswith("/v1/") and not compare_digest(given.encode(), f"Bearer {token}".encode()):
+        if request.path.startswith("/v1/") and not same_secret(bearer_of(request), token):
             return _answer({"error": "send Authorization: Bearer TOKEN, as rlab cluster --json prints it"}, 401)
         try:
             return await handler(request)
@@ -158,7 +159,7 @@ async def serve_control(plane: Plane, listen: str, version: str) -> AsyncIterato
         text = f'<!doctype html><title>rlab control</title><p><a href="/openapi.json">openapi.json</a></p><table>{rows}'
         return web.Response(text=text, content_type="text/html")
 
-    app = web.Application(middlewares=[guarded])
+    app = web.Application(middlewares=[guarded], client_max_size=MAX_ORDER_BYTES)
     app.add_routes([web.route(each.method, each.path, handler_of(each)) for each in ROUTES])
     app.add_routes([web.get("/", page), web.get("/openapi.json", described)])
     async with serve_http(app, listen, "serve the control plane") as address:
@@ -185,16 +186,6 @@ def openapi(version: str) -> Document:
         "components": {"securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
         "security": [{"token": []}],
     }
-
-
-async def _body(request: web.Request) -> dict[str, Any]:
-    try:
-        document = await request.json()
-    except (json.JSONDecodeError, UnicodeDecodeError):
-        document = None
-    if not isinstance(document, dict):
-        raise InvalidParameter("the body is a JSON object")
-    return document
 
 
 def _answer(document: Document, status: int = 200) -> web.Response:

@@ -6,6 +6,7 @@ offer no event for most of what it waits for; what it looks at is decided in `ba
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -252,6 +253,9 @@ def _text(document: Mapping[str, Any], name: str) -> str:
 
 def _number(given: Mapping[str, str], name: str, default: float) -> float:
     try:
-        return float(given.get(name, default))
+        number = float(given.get(name, default))
     except ValueError:
-        raise InvalidParameter(f"{name} is a number, got {shown(given[name])}") from None
+        number = math.nan
+    if not math.isfinite(number):
+        raise InvalidParameter(f"{name} is a number, got {shown(given[name])}")
+    return number

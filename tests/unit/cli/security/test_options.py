@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.security.options import access_of, tls_of
+from cli.security.options import access_of, http_key_for, tls_of
 from model.errors import ConfigError
 from remoting.security.tls import TlsFiles
 
@@ -15,6 +15,25 @@ def test_a_network_takes_access_control_or_the_word_insecure() -> None:
             access_of(None, listen, insecure=False)
         assert access_of(None, listen, insecure=True) is None
         assert access_of(Path("users.toml"), listen, insecure=False) is not None
+
+
+def test_an_http_port_on_a_network_takes_a_key_or_certificates_or_the_word_insecure(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for variable in ("RLAB_HTTP_KEY_FILE", "RLAB_HTTP_KEY"):
+        monkeypatch.delenv(variable, raising=False)
+    for listen in ("0.0.0.0:1", "10.0.0.1:1", "[::]:1"):
+        with pytest.raises(ConfigError, match=r"--metrics .*RLAB_HTTP_KEY_FILE .* or say --insecure"):
+            http_key_for(listen, False, "--metrics")
+        assert http_key_for(listen, True) is None
+        assert http_key_for(listen, False, certificates=True) is None
+    assert http_key_for("127.0.0.1:1", False) is None
+    assert http_key_for(None, False) is None
+    monkeypatch.setenv("RLAB_HTTP_KEY", "metrics:" + "07" * 32)
+    for listen in ("0.0.0.0:1", "127.0.0.1:1"):
+        key = http_key_for(listen, False)
+        assert key is not None
+        assert key.user == "metrics"
 
 
 def test_certificates_are_a_pair_and_the_authority_of_clients_is_for_servers_that_have_one() -> None:

@@ -8,8 +8,15 @@ import resource
 import pytest
 
 from cli.servers.descriptors import connections_within_limits
+from metrics.http import connections_of_http
 from model.errors import ConfigError
-from model.limits import MAX_CONNECTIONS, MAX_CONNECTIONS_OF_ADDRESS, MIN_DESCRIPTORS, RESERVED_DESCRIPTORS
+from model.limits import (
+    MAX_CONNECTIONS,
+    MAX_CONNECTIONS_OF_ADDRESS,
+    MAX_HTTP_CONNECTIONS,
+    MIN_DESCRIPTORS,
+    RESERVED_DESCRIPTORS,
+)
 
 NEEDED = MAX_CONNECTIONS + RESERVED_DESCRIPTORS
 INFINITY = resource.RLIM_INFINITY
@@ -22,6 +29,19 @@ def limits(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     monkeypatch.setattr(resource, "getrlimit", lambda which: limits[-1])
     monkeypatch.setattr(resource, "setrlimit", lambda which, to: limits.append(to))
     return limits
+
+
+def test_an_http_port_gets_its_own_part_and_takes_no_descriptor_of_files_or_connections(
+    limits: list[tuple[int, int]],
+) -> None:
+    limits.append((1024, 1_000_000))
+    assert connections_within_limits(http=True) == (MAX_CONNECTIONS, MAX_CONNECTIONS_OF_ADDRESS)
+    assert limits[-1][0] == NEEDED + MAX_HTTP_CONNECTIONS
+    for limit in (MIN_DESCRIPTORS, 1024, 4096):
+        limits.append((limit, limit))
+        fit = connections_within_limits(http=True)
+        assert fit.max_connections + connections_of_http() + min(RESERVED_DESCRIPTORS, limit // 2) <= limit
+        assert fit.max_connections >= limit // 4
 
 
 @pytest.mark.parametrize(
