@@ -15,6 +15,7 @@ role knows this package: it looks at their tables when it is asked, and takes th
     exporter.py       follows the trace of a cluster for them
     endpoint.py       the HTTP endpoint: /metrics, /live, /ready
     http.py           an application that listens while a block runs; the console and the control plane use it too
+    http_places.py    places and deadlines of its connections
     doctor/           looks at a whole cluster, and says what is wrong
     page.py           prints the tables of docs/metrics.md
 

@@ -7,6 +7,8 @@ fuzz.py       `rlab fuzz`
 fuzz_run.py   sends a server hostile requests over several connections, and judges what it answers and uses
 fuzz_frames.py  makes them, from the schemas of all requests and from a seed
 fuzz_rocketmq.py  makes those of RocketMQ's protocol
+fuzz_http_run.py  sends an HTTP port hostile requests, and judges what it answers
+fuzz_http.py  makes them, for the paths of all HTTP ports
 
 Servers import `options`.
 """

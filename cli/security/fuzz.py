@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,6 +11,9 @@ from cli.output import print_note, print_outcome
 from cli.runtime import run
 from model.errors import ConfigError, RlabError
 from remoting.security.login import key_of
+
+if TYPE_CHECKING:
+    from cli.security.fuzz_run import FuzzReport
 
 _SECONDS = 60.0
 
@@ -76,18 +79,23 @@ def fuzz(
             key=key_of(),
         )
         report = await (fuzz_http if http else fuzz_server)(server, plan)
-        line = {"seed": report.seed, "commands": report.commands, "connections": report.connections}
-        text = f"{report.commands} commands over {report.connections} connections, {len(report.found)} found"
-        for name, levels in report.levels.items():
-            text += f", {name} {' '.join(f'{level:g}' for level in levels)}"
-        details = {"codes": report.codes, "levels": report.levels, "found": report.found}
-        print_outcome({**line, **details}, text, as_json=json)
-        for found in report.found:
-            print_note(found)
-        if report.found:
-            raise FuzzFailed(
-                f"{len(report.found)} findings; --seed {seed} --skip N --commands 1 sends batch N again, and a smaller "
-                "--skip what was sent before it"
-            )
+        _show(report, as_json=json)
 
     run(main)
+
+
+def _show(report: FuzzReport, *, as_json: bool) -> None:
+    """Print a report. Raises: FuzzFailed."""
+    line = {"seed": report.seed, "commands": report.commands, "connections": report.connections}
+    text = f"{report.commands} commands over {report.connections} connections, {len(report.found)} found"
+    for name, levels in report.levels.items():
+        text += f", {name} {' '.join(f'{level:g}' for level in levels)}"
+    details = {"codes": report.codes, "levels": report.levels, "found": report.found}
+    print_outcome({**line, **details}, text, as_json=as_json)
+    for found in report.found:
+        print_note(found)
+    if report.found:
+        raise FuzzFailed(
+            f"{len(report.found)} findings; --seed {report.seed} --skip N --commands 1 sends batch N again, and a smaller "
+            "--skip what was sent before it"
+        )

@@ -10,8 +10,10 @@ garbage. Every port gets the paths of all: those that it does not have are refus
 from __future__ import annotations
 
 import json
-from random import Random
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from random import Random
 
 PATHS = (
     *("/metrics", "/live", "/ready", "/", "/openapi.json"),
