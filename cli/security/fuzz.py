@@ -96,6 +96,6 @@ def _show(report: FuzzReport, *, as_json: bool) -> None:
         print_note(found)
     if report.found:
         raise FuzzFailed(
-            f"{len(report.found)} findings; --seed {report.seed} --skip N --commands 1 sends batch N again, and a smaller "
-            "--skip what was sent before it"
+            f"{len(report.found)} findings; --seed {report.seed} --skip N --commands 1 sends batch N again, and a "
+            "smaller --skip what was sent before it"
         )
