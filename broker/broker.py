@@ -105,7 +105,7 @@ class Broker(Feature):
         self.barrier = WriteBarrier(loop, store, metadata, features.queue_changed, config.flush)
         core = Core(
             *(loop, config.name, config.quirks, config.clock_ms, store, metadata),
-            *(self.barrier, self.events, self.driver, features),
+            *(self.barrier, self.events, self.driver, features, config.access is not None),
         )
         add = features.add
         add(self)

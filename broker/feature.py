@@ -207,6 +207,7 @@ class Core:
     events: EventLog
     driver: DeadlineDriver  # calls `expire` of the features at their next deadline; `wake_by` announces an earlier one
     features: Features  # announces what happened to the features above
+    has_access_control: bool = False
 
     def emit(self, kind: EventKind, **columns: Any) -> str:
         """Record an event of this broker; see `EventLog.emit`."""

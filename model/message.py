@@ -13,10 +13,10 @@ A delay level says how long a message waits before it is delivered. RocketMQ: Me
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgpack
 
@@ -83,6 +83,7 @@ class SendResult(NamedTuple):
 
 
 _pack = msgpack.Packer(autoreset=True).pack
+_FIELDS = 7  # of a payload
 _NO_PROPERTIES: dict[str, str] = {}
 
 
@@ -112,6 +113,50 @@ def encode_payload(message: Message, born_ms: int, message_id: str) -> bytes:
             "less into them"
         )
     return packed
+
+
+@lru_cache(maxsize=4096)
+def _start_of_payloads(topic: str) -> bytes:
+    """How every payload begins that `encode_payload` makes of a message for a topic."""
+    return msgpack.Packer().pack_array_header(_FIELDS) + _pack(topic)
+
+
+def topic_of_payload(payload: bytes) -> str | None:
+    """The topic inside a payload; None if no consumer would take it for a message."""
+    try:
+        fields: Any = msgpack.unpackb(payload, use_list=False)
+    except (ValueError, TypeError, OverflowError, msgpack.UnpackException):
+        return None
+    is_message = type(fields) is tuple and len(fields) == _FIELDS and type(fields[0]) is str
+    return str(fields[0]) if is_message else None
+
+
+def is_sent_to(topic: str, payload: bytes) -> bool:
+    """Whether a payload is a message for this topic, or none at all.
+
+    One for another topic would reach consumers of this one as a message of that one. Nearly every payload has the
+    beginning that is compared; only another form of it has to be decoded.
+    """
+    return payload.startswith(_start_of_payloads(topic)) or topic_of_payload(payload) in (None, topic)
+
+
+def check_sent_to(messages: Iterable[tuple[str, bytes]]) -> None:
+    """Check that each payload, behind the topic that it was sent to, is for this topic.
+
+    Raises:
+        MessageIllegal: one is a message for another topic.
+    """
+    for topic, payload in messages:
+        if not is_sent_to(topic, payload):
+            raise other_topic(topic, payload)
+
+
+def other_topic(topic: str, payload: bytes) -> MessageIllegal:
+    """The error of a payload that is a message for another topic."""
+    return MessageIllegal(
+        f"a message for topic {shown(topic_of_payload(payload))} was sent to {topic!r}: with access control both have "
+        "to be the same, so send it to its own topic"
+    )
 
 
 def check_message(message: Message) -> None:

@@ -42,6 +42,11 @@ def is_retry_topic(topic: str) -> bool:
     return topic.startswith(RETRY_PREFIX)
 
 
+def is_group_topic(topic: str) -> bool:
+    """Whether the topic belongs to some group: its retry topic, or that of its dead letters."""
+    return topic.startswith((RETRY_PREFIX, DLQ_PREFIX))
+
+
 def is_system_topic(topic: str) -> bool:
     """Whether users may neither create nor delete the topic."""
     return topic in SYSTEM_TOPICS

@@ -17,12 +17,13 @@ from remoting.address import parse_address
 from remoting.codec import Codec, Peer
 from remoting.command import Command
 from remoting.connection import Connection, close_all
-from remoting.overload.admission import Rank, rank_of
+from remoting.overload.admission import rank_of
 from remoting.overload.retry_budget import RetryBudget
 from remoting.request_code import RequestCode
 from remoting.security.key import Key
 from remoting.security.login import key_of, log_in
 from remoting.security.trust import client_context, tls_reason
+from remoting.wire.field import Rank
 from remoting.wire.schema import check_header
 
 logger = logging.getLogger(__name__)

@@ -52,7 +52,7 @@ from remoting.codec import CODEC, Dialect, FrameTooLong, MsgpackCodec
 from remoting.command import Command, Reply
 from remoting.connection import Connection, close_all
 from remoting.overload.addresses import Addresses, network_of
-from remoting.overload.admission import WAITS, Admission, Rank, rank_of
+from remoting.overload.admission import WAITS, Admission, rank_of
 from remoting.overload.frame_budget import FrameBudget
 from remoting.overload.peer_memory import PeerMemory
 from remoting.request_code import RequestCode
@@ -62,6 +62,7 @@ from remoting.security.newcomers import Newcomers
 from remoting.security.policy import Policy
 from remoting.security.tls import ServerTls, TlsFiles
 from remoting.tasks import background_tasks
+from remoting.wire.field import Rank
 from remoting.wire.schema import check_header
 
 logger = logging.getLogger(__name__)

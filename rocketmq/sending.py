@@ -14,7 +14,7 @@ import msgpack
 
 from model.errors import MessageIllegal
 from model.message import Message, check_message, delay_of_level, encode_payload, tag_hash
-from model.names import HALF_TOPIC, dlq_topic, is_retry_topic
+from model.names import HALF_TOPIC, dlq_topic, is_group_topic, is_retry_topic
 from remoting.request_code import RequestCode
 from rocketmq.edge import Answerer, Asked, Caller, StockAnswer
 from rocketmq.fields import Fields, number_of
@@ -116,12 +116,15 @@ def _send_batch(caller: Caller, fields: Fields, body: bytes) -> Asked:
 
 
 def _message(topic: str, body: bytes, properties: dict[str, str], flag: int) -> Message:
-    """The message; a copy of a failed one keeps the topic that it was sent to first."""
+    """The message; a copy of a failed one keeps the topic that it was sent to first.
+
+    A message that was received as such a copy and is sent elsewhere still has the property of that topic.
+    """
     others = {name: value for name, value in properties.items() if name not in (TAGS, KEYS, UNIQ_KEY, RETRY_TOPIC)}
     if flag:
         others[FLAG_PROPERTY] = str(flag)
     message = Message(
-        topic=properties.get(RETRY_TOPIC) or topic,
+        topic=(is_group_topic(topic) and properties.get(RETRY_TOPIC)) or topic,
         body=body,
         keys=tuple(properties.get(KEYS, "").split()),
         tags=properties.get(TAGS, ""),

@@ -1,4 +1,9 @@
-"""SEND_MESSAGE and SEND_BATCH_MESSAGE. RocketMQ: SendMessageProcessor."""
+"""SEND_MESSAGE and SEND_BATCH_MESSAGE. RocketMQ: SendMessageProcessor.
+
+With access control the topic inside a payload has to be that of the request, which the sender has the right to: the
+listener of a consumer is found by the one inside. A copy for a retry keeps the topic that it was sent to first, and
+`remoting/security/needs.py` asks for a right to that one.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +16,8 @@ from broker.retry.delays import Delays
 from broker.topics.service import Topics
 from model.errors import InvalidParameter, MessageIllegal, RlabError
 from model.limits import MAX_BATCH_MESSAGES, MAX_PAYLOAD_BYTES
+from model.message import check_sent_to, is_sent_to, other_topic
+from model.names import is_group_topic
 from remoting.command import Command
 from remoting.connection import Connection
 from remoting.request_code import RequestCode
@@ -25,6 +32,7 @@ class Sends(Feature):
 
     def __init__(self, core: Core, topics: Topics, delays: Delays) -> None:
         self._delays = delays
+        self._compares_topics = core.has_access_control
         self._clock_ms = core.clock_ms
         self._append_batch = core.store.append_batch
         self._append = core.store.append
@@ -42,6 +50,8 @@ class Sends(Feature):
         payload = request.body
         if payload is None or len(payload) > MAX_PAYLOAD_BYTES:
             raise _illegal_size(payload)
+        if self._compares_topics and not is_sent_to(topic, payload) and not is_group_topic(topic):
+            raise other_topic(topic, payload)
         entry = self._writable(topic, queue_id)
         if len(header) > _PLAIN_FIELDS and ("delay_ms" in header or "times_delivered" in header):
             self._send_later(connection, request)
@@ -66,6 +76,8 @@ class Sends(Feature):
         """Store several messages of one queue, all or none."""
         topic, queue_id = request.header["topic"], request.header["queue_id"]
         batch = _decode_batch(request.body)
+        if self._compares_topics:
+            check_sent_to((topic, payload) for payload, _ in batch)
         entry = self._writable(topic, queue_id)
         offset = self._append_batch(entry.topic_id, queue_id, batch)
         self._answer_send(connection, request, topic, queue_id, offset)

@@ -12,6 +12,7 @@ from broker.sink.stage_table import Attempt, staged_messages
 from broker.topics.service import Topics
 from model.errors import InvalidParameter, MessageIllegal, RlabError
 from model.limits import MAX_NAME_CHARS, MAX_PAYLOAD_BYTES, MAX_SPREAD_BROKERS
+from model.message import check_sent_to
 from remoting.body import rows_of
 from remoting.command import Command
 from remoting.connection import Connection
@@ -48,6 +49,8 @@ class SinkHandlers(Feature):
             raise InvalidParameter(f"SINK_STAGE: {error}") from error
         for topic, queue_id in dict.fromkeys((topic, queue_id) for topic, queue_id, _, _ in messages):
             self._topics.writable(topic, queue_id)
+        if self._core.has_access_control:
+            check_sent_to((topic, payload) for topic, _, _, payload in messages)
         attempt = Attempt(header["query_id"], header["batch_id"], header["partition"], header["attempt"])
 
         def staged(failure: RlabError | None) -> None:

@@ -26,6 +26,7 @@ from model.errors import InvalidParameter, MessageIllegal, RlabError
 from model.events import EventKind
 from model.limits import MAX_ENDED_BYTES, MAX_PAYLOAD_BYTES, ROWS_PER_REQUEST
 from model.log_lines import LogLines
+from model.message import check_sent_to
 from model.names import HALF_TOPIC, check_group
 from model.transaction import EndOutcome, HalfMessage, TransactionState
 from remoting.body import rows_of
@@ -107,6 +108,8 @@ class Transactions(Feature):
         queues = dict.fromkeys((topic, queue_id) for topic, queue_id, *_ in rows)
         for topic, queue_id in queues:
             self._topics.writable(topic, queue_id)
+        if self._core.has_access_control:
+            check_sent_to((topic, payload) for topic, *_, payload in rows)
         self.table.check_room(len(rows))
         core, options = self._core, self.table.options
         (topic, queue_id), *others = queues

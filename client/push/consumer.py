@@ -34,6 +34,7 @@ from model.errors import IllegalOperation, InvalidParameter
 from model.events import EventKind
 from model.heartbeat import ConsumerData, ConsumeType, MessageModel
 from model.message import MessageExt
+from model.names import is_retry_topic
 
 logger = logging.getLogger(__name__)
 
@@ -266,5 +267,7 @@ class PushConsumer(GroupConsumer):
         )
 
     def _listener_of(self, message: MessageExt) -> ListenerCall | None:
-        # A message of the retry topic belongs to the listener of the topic that it was sent to.
-        return self._listeners.get(message.topic) or self._listeners.get(message.queue.topic)
+        # A message of the retry topic belongs to the listener of the topic that it was sent to. No other one does: what
+        # a message says of itself is the word of its producer, who may have no right to that topic.
+        stored_in = message.queue.topic
+        return self._listeners.get(message.topic if is_retry_topic(stored_in) else stored_in)

@@ -24,7 +24,6 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from enum import IntEnum
 from typing import Generic, NamedTuple, TypeVar
 
 from model.limits import (
@@ -38,7 +37,8 @@ from model.limits import (
     SLICE_S,
     STANDING_QUEUE_S,
 )
-from remoting.request_code import RequestCode
+from remoting.wire.field import Rank
+from remoting.wire.schema import SCHEMA
 
 Item = TypeVar("Item")
 
@@ -46,42 +46,7 @@ WAITS = -1.0
 """The answer of `arrive` for a request that was put into the queue."""
 
 
-class Rank(IntEnum):
-    """What a late server serves first."""
-
-    KEEPS = 0  # keeps a group alive, or ends something
-    TELLS = 1  # tells members and operators where they stand
-    NEW = 2  # new work
-
-
-_RANKS: dict[int, Rank] = {
-    **dict.fromkeys(
-        (
-            RequestCode.HEART_BEAT,
-            RequestCode.UNREGISTER_CLIENT,
-            RequestCode.UNLOCK_BATCH_MQ,
-            RequestCode.UPDATE_CONSUMER_OFFSET,
-            RequestCode.REGISTER_BROKER,
-            RequestCode.UNREGISTER_BROKER,
-            RequestCode.ACK_MESSAGE,
-            RequestCode.BATCH_ACK_MESSAGE,
-            RequestCode.CHANGE_MESSAGE_INVISIBLETIME,
-        ),
-        Rank.KEEPS,
-    ),
-    **dict.fromkeys(
-        (
-            RequestCode.SEND_MESSAGE,
-            RequestCode.SEND_BATCH_MESSAGE,
-            RequestCode.PULL_MESSAGE,
-            RequestCode.POP_MESSAGE,
-            RequestCode.QUERY_MESSAGE,
-            RequestCode.VIEW_MESSAGE_BY_ID,
-            RequestCode.SINK_STAGE,
-        ),
-        Rank.NEW,
-    ),
-}
+_RANKS: dict[int, Rank] = {int(code): schema.rank for code, schema in SCHEMA.items()}
 
 
 def rank_of(code: int) -> Rank:

@@ -41,7 +41,7 @@ from remoting.request_code import RequestCode
 from remoting.security.claims import Claims
 from remoting.security.handshake import PROOF_CHARS, checked_session, server_proof, transcript_of
 from remoting.security.key import KeyHash
-from remoting.security.needs import NEEDS, names_of, wanted
+from remoting.security.needs import ids_of, is_decided_by_header, wanted
 from remoting.security.policy import Policy, parse_policy
 from remoting.security.principal import Principal
 from remoting.security.records import RecordDecoder, RecordSigner
@@ -307,8 +307,6 @@ class Gate:
         self, code: int, handler: Callable[[Connection, Command], Answer]
     ) -> Callable[[Connection, Command], Answer]:
         """Return a handler behind the checks of rights, quotas and claims."""
-        need = NEEDS.get(RequestCode(code))
-        remembers = need is not None and need.body is None and need.cluster is None
         logged_in = self._logged_in
 
         def guarded(connection: Connection, request: Command) -> Answer:
@@ -320,7 +318,7 @@ class Gate:
             key = (code, header.get("topic"), header.get("group"), header.get("client_id"), acts)
             if key not in who.permitted:
                 self._check(who, connection, request)
-                if remembers:
+                if is_decided_by_header(request):
                     who.permit(key)
             return handler(connection, request)
 
@@ -337,7 +335,7 @@ class Gate:
         name = who.user.name
         try:
             who.check(RequestCode(request.code).name, wanted(request))
-            for claimed in names_of(request):
+            for claimed in ids_of(request):
                 owner = self._claims.owner(claimed)
                 if not self._claims.claim(claimed, name, self._loop.time()):
                     raise ClientIdConflict(f"{shown(claimed)} belongs to another user: choose another one")

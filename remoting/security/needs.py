@@ -1,8 +1,12 @@
-"""The rights that each request takes. Pure.
+"""The rights that each request takes, looked up in its schema. Pure.
 
-A request that is not in this table takes `admin`: one that is added is refused until somebody has thought of it. Most
-requests name their topic and group in the header, and a user's answer to such a pair is remembered by the gate. Those
-whose body has names are read here, each time: all of them are rare, or about many messages at once.
+The fields of `remoting/wire/` say which right is taken to what they name; here they are read out of a request. A
+request without any such field takes `admin`: one that is added is refused until somebody has thought of it. Most
+requests name their topic and group in the header, and a user's answer to such a pair is remembered by the gate. The
+rows of bodies, and what else names something there, are read each time.
+
+    wanted(UPDATE_CONSUMER_OFFSET of group g, client c1, rows for orders)   groups g, consume orders
+    ids_of(the same)                                                        c1
 """
 
 from __future__ import annotations
@@ -10,140 +14,91 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-import msgpack
-
-from model.errors import InvalidParameter
 from model.heartbeat import HeartbeatData
+from model.message import topic_of_payload
+from model.names import is_group_topic
 from remoting.body import rows_of, unpacked
 from remoting.command import Command
 from remoting.request_code import RequestCode
-from remoting.security.policy import Right
+from remoting.wire.field import Field, Noun, RequestSchema, Right
+from remoting.wire.schema import SCHEMA
 
 Wanted = tuple[Right, str]
-"""A right, and the name of the topic, group or broker."""
+"""A right, and the name of the topic, group or broker; "" for the cluster."""
+Named = tuple[str, str]
+"""The name of a field of `RequestSchema.names`, and what it names."""
+
+_OF_HEADER = frozenset({"topic", "group", "client_id"})
+"""The fields that the gate tells requests apart by when it remembers which were allowed."""
 
 
-class RequestNeed(NamedTuple):
-    """The rights that a request takes to the topic and the group of its header, and to the cluster."""
-
-    topic: Right | None = None
-    group: Right | None = None
-    cluster: Right | None = None
-    body: Callable[[Command], Iterator[Wanted]] | None = None
-
-
-def _heartbeat(request: Command) -> Iterator[Wanted]:
+def _heartbeat(request: Command) -> Iterator[Named]:
     if not request.body:
         return  # it repeats one that this connection has sent
     data = HeartbeatData.from_wire(unpacked(request.body))
-    for group in data.checkers:  # other producers of a group are asked nothing
-        yield Right.MEMBER, group
+    yield "client_id", data.client_id
+    for group in data.producer_groups:
+        yield "producers", group
+    for group in data.checkers:
+        yield "checkers", group
     for consumer in data.consumers:
-        yield Right.MEMBER, consumer.group
+        yield "consumers", consumer.group
         for subscription in consumer.subscriptions:
-            yield Right.CONSUME, subscription.topic
+            yield "subscriptions", subscription.topic
 
 
-def _left_groups(request: Command) -> Iterator[Wanted]:
-    for group in request.header["groups"]:
-        yield Right.MEMBER, group
+def _copy_for_a_retry(request: Command) -> Iterator[Named]:
+    """The topic that a copy for a retry, or a dead letter, was sent to first: its listener gets the copy."""
+    if is_group_topic(request.header["topic"]):
+        topic = topic_of_payload(request.body or b"")
+        if topic is not None:
+            yield "payload", topic
 
 
-def _half_messages(request: Command) -> Iterator[Wanted]:
-    for topic in dict.fromkeys(row[0] for row in rows_of(request)):
-        yield Right.PRODUCE, topic
-
-
-def _staged(request: Command) -> Iterator[Wanted]:
-    try:
-        rows: Any = msgpack.unpackb(request.body or b"", use_list=False)
-        topics = {str(row[0]): None for row in rows}
-    except (ValueError, TypeError, LookupError, msgpack.UnpackException) as error:
-        raise InvalidParameter(
-            "SINK_STAGE: the body must be an array of [topic, queue id, tag hash, payload]"
-        ) from error
-    for topic in topics:
-        yield Right.PRODUCE, topic
-
-
-_MEMBER = RequestNeed(group=Right.MEMBER)
-_MANAGE_GROUP = RequestNeed(group=Right.MANAGE_GROUP)
-_KNOW_GROUP = RequestNeed(group=Right.KNOW_GROUP)
-_KNOW_TOPIC = RequestNeed(topic=Right.KNOW)
-_MANAGE_TOPIC = RequestNeed(topic=Right.MANAGE_TOPIC)
-_PRODUCE = RequestNeed(topic=Right.PRODUCE)
-_POP = RequestNeed(topic=Right.CONSUME, group=Right.MEMBER)
-_ADMIN = RequestNeed(cluster=Right.ADMIN)
-_ANYONE = RequestNeed(cluster=Right.ANYONE)
-_REGISTER = RequestNeed(cluster=Right.REGISTER)
-
-NEEDS: dict[RequestCode, RequestNeed] = {
-    RequestCode.SEND_MESSAGE: _PRODUCE,
-    RequestCode.SEND_BATCH_MESSAGE: _PRODUCE,
-    RequestCode.SEND_HALF_MESSAGE: RequestNeed(group=Right.MEMBER, body=_half_messages),
-    RequestCode.END_TRANSACTION: _MEMBER,
-    RequestCode.SINK_STAGE: RequestNeed(body=_staged),
-    RequestCode.SINK_SPREAD: _PRODUCE,
-    # Whose batch it is, the claim on its query says.
-    RequestCode.SINK_COMMIT: _ANYONE,
-    RequestCode.SINK_ABORT: _ANYONE,
-    # The group too, as soon as the pull is for more than to read: see `wanted`.
-    RequestCode.PULL_MESSAGE: RequestNeed(topic=Right.CONSUME, group=Right.MEMBER),
-    RequestCode.POP_MESSAGE: _POP,
-    RequestCode.CONSUMER_SEND_MSG_BACK: _POP,
-    RequestCode.CHANGE_MESSAGE_INVISIBLETIME: _MEMBER,
-    RequestCode.ACK_MESSAGE: _MEMBER,
-    RequestCode.BATCH_ACK_MESSAGE: _MEMBER,
-    RequestCode.QUERY_MESSAGE: RequestNeed(topic=Right.CONSUME),
-    RequestCode.VIEW_MESSAGE_BY_ID: RequestNeed(topic=Right.CONSUME),  # in all topics: the header names none
-    RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: _KNOW_TOPIC,
-    RequestCode.GET_MAX_OFFSET: _KNOW_TOPIC,
-    RequestCode.GET_MIN_OFFSET: _KNOW_TOPIC,
-    RequestCode.HEART_BEAT: RequestNeed(body=_heartbeat),
-    RequestCode.UNREGISTER_CLIENT: RequestNeed(body=_left_groups),
-    RequestCode.LOCK_BATCH_MQ: _MEMBER,
-    RequestCode.UNLOCK_BATCH_MQ: _MEMBER,
-    RequestCode.UPDATE_CONSUMER_OFFSET: _MEMBER,
-    RequestCode.QUERY_CONSUMER_OFFSET: _KNOW_GROUP,
-    RequestCode.QUERY_ASSIGNMENT: _MEMBER,
-    RequestCode.QUERY_TOPIC_ASSIGNMENT: RequestNeed(topic=Right.KNOW, group=Right.MEMBER),
-    RequestCode.GET_CONSUMER_LIST_BY_GROUP: _KNOW_GROUP,
-    RequestCode.GET_CONSUMER_CONNECTION_LIST: _KNOW_GROUP,
-    RequestCode.GET_CONSUMER_RUNNING_INFO: _KNOW_GROUP,
-    RequestCode.CONSUME_MESSAGE_DIRECTLY: RequestNeed(topic=Right.CONSUME, group=Right.MANAGE_GROUP),
-    RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: _KNOW_GROUP,
-    RequestCode.GET_CONSUME_STATS: _KNOW_GROUP,
-    RequestCode.GET_POP_STATS: _KNOW_GROUP,
-    RequestCode.GET_GROUP_ASSIGNMENT: _KNOW_GROUP,
-    RequestCode.GET_PRODUCER_CONNECTION_LIST: _KNOW_GROUP,
-    RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: _MANAGE_GROUP,
-    RequestCode.DELETE_SUBSCRIPTIONGROUP: _MANAGE_GROUP,
-    RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: _MANAGE_GROUP,
-    RequestCode.SET_MESSAGE_REQUEST_MODE: _MANAGE_GROUP,
-    RequestCode.MARK_DEAD_LETTERS: _MANAGE_GROUP,
-    RequestCode.UPDATE_AND_CREATE_TOPIC: _MANAGE_TOPIC,
-    RequestCode.DELETE_TOPIC_IN_BROKER: _MANAGE_TOPIC,
-    RequestCode.DELETE_TOPIC_IN_NAMESRV: _MANAGE_TOPIC,
-    RequestCode.GET_ROUTEINFO_BY_TOPIC: _KNOW_TOPIC,
-    RequestCode.REGISTER_BROKER: _REGISTER,
-    RequestCode.UNREGISTER_BROKER: _REGISTER,
-    # Addresses of brokers: every client gets them with its first route.
-    RequestCode.GET_BROKER_CLUSTER_INFO: _ANYONE,
-    RequestCode.GET_SERVER_STATE: _ANYONE,
-    RequestCode.WIPE_WRITE_PERM_OF_BROKER: _ADMIN,
-    RequestCode.ADD_WRITE_PERM_OF_BROKER: _ADMIN,
-    RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: _ADMIN,
-    RequestCode.GET_ALL_PRODUCER_INFO: _ADMIN,
-    RequestCode.GET_BROKER_CONSUME_STATS: _ADMIN,
-    # With a topic they tell of that topic only.
-    RequestCode.GET_BROKER_RUNTIME_INFO: _KNOW_TOPIC,
-    RequestCode.GET_GROUP_LIST: _KNOW_TOPIC,
-    RequestCode.GET_ABSENT_BROKERS: _KNOW_TOPIC,
-    RequestCode.FORGET_BROKER: _ADMIN,
+_READERS: dict[int, Callable[[Command], Iterator[Named]]] = {
+    RequestCode.HEART_BEAT: _heartbeat,
+    RequestCode.SEND_MESSAGE: _copy_for_a_retry,
 }
+"""Of bodies without rows, and with fields in `RequestSchema.names` that take a right."""
 
-_IN_ALL_TOPICS = "*"
-_OF_CLUSTER = (RequestCode.GET_BROKER_RUNTIME_INFO, RequestCode.GET_GROUP_LIST, RequestCode.GET_ABSENT_BROKERS)
+
+class Needs(NamedTuple):
+    """The fields of one request that take a right.
+
+    Attributes:
+        cluster: the right to the cluster, None without one.
+        header, names: fields of the header, and names in the body.
+        columns: (place, field) of the columns of the body.
+        owned: fields of the header with an id that belongs to one user.
+        by_header: whether topic, group and client id of the header decide about all of it.
+    """
+
+    cluster: Right | None
+    header: tuple[Field, ...]
+    columns: tuple[tuple[int, Field], ...]
+    names: dict[str, Field]
+    owned: tuple[Field, ...]
+    by_header: bool
+
+
+def needs_of(schema: RequestSchema) -> Needs:
+    """Return the fields of a schema that take a right."""
+    header = tuple(field for field in schema.fields if field.right not in (None, Right.OWN))
+    owned = tuple(field for field in schema.fields if field.right is Right.OWN)
+    columns = tuple((at, column) for at, column in enumerate(schema.columns) if column.right is not None)
+    names = {field.name: field for field in schema.names if field.right is not None}
+    asks_nothing = not (header or owned or columns or names)
+    return Needs(
+        cluster=Right.ADMIN if schema.right is None and asks_nothing else schema.right,
+        header=header,
+        columns=columns,
+        names=names,
+        owned=owned,
+        by_header=not columns and not names and all(field.name in _OF_HEADER for field in (*header, *owned)),
+    )
+
+
+NEEDS: dict[int, Needs] = {int(code): needs_of(schema) for code, schema in SCHEMA.items()}
 
 
 def wanted(request: Command) -> Iterator[Wanted]:
@@ -152,32 +107,59 @@ def wanted(request: Command) -> Iterator[Wanted]:
     Raises:
         InvalidParameter: the body cannot be read.
     """
-    code, header = request.code, request.header
-    need = NEEDS.get(RequestCode(code), _ADMIN)
-    topic = header.get("topic")
-    if code in _OF_CLUSTER and topic is None:
-        need = _ADMIN
-    if need.topic is not None:
-        yield need.topic, _IN_ALL_TOPICS if topic is None else topic
-    if need.group is not None and not (code == RequestCode.PULL_MESSAGE and is_plain_read(header)):
-        yield need.group, header["group"]
+    header, need = request.header, NEEDS[request.code]
     if need.cluster is not None:
-        yield need.cluster, header["broker_name"] if need.cluster is Right.REGISTER else ""
-    if need.body is not None:
-        yield from need.body(request)
+        yield need.cluster, ""
+    for field in need.header:
+        value = header.get(field.name)
+        if value is None:
+            if field.absent is not None:
+                yield field.absent, ""
+        elif not field.when or acts(header, field.when):
+            assert field.right is not None, "that is what these fields have"
+            for name in value if field.type is list else (value,):
+                yield field.right, name
+    if need.columns:
+        rows = rows_of(request)
+        for at, column in need.columns:
+            for name in dict.fromkeys(row[at] for row in rows):
+                assert column.right is not None, "that is what these columns have"
+                yield column.right, name
+    if need.names:
+        for field_name, name in _READERS[request.code](request):
+            named = need.names.get(field_name)
+            if named is not None and named.right not in (None, Right.OWN):
+                yield named.right, name
 
 
-def is_plain_read(header: dict[str, Any]) -> bool:
-    """Whether a pull only reads: it acts for no member, and commits nothing."""
-    return header.get("client_id") is None and header.get("token") is None and header.get("commit") is None
+def is_decided_by_header(request: Command) -> bool:
+    """Whether each request with this topic, group and client id, that acts or does not, takes the same rights."""
+    is_plain_send = request.code == RequestCode.SEND_MESSAGE and not is_group_topic(request.header["topic"])
+    return NEEDS[request.code].by_header or is_plain_send
 
 
-def names_of(request: Command) -> list[str]:
+def acts(header: dict[str, Any], when: tuple[str, ...]) -> bool:
+    """Whether one of these fields is there: a pull acts for a member, or only reads."""
+    return any(header.get(name) is not None for name in when)
+
+
+def ids_of(request: Command) -> list[str]:
     """The ids in a request that belong to one user only: client ids, and of sinks the id of the query."""
-    header = request.header
-    names = [header["client_id"]] if header.get("client_id") is not None else []
-    if "query_id" in header:
-        names.append(f"query {header['query_id']}")
-    if request.code == RequestCode.HEART_BEAT and request.body:
-        names.append(HeartbeatData.from_wire(unpacked(request.body)).client_id)
-    return names
+    need = NEEDS[request.code]
+    ids = [id_name(field, request.header[field.name]) for field in need.owned if field.name in request.header]
+    if need.names:
+        for field_name, name in _READERS[request.code](request):
+            named = need.names.get(field_name)
+            if named is not None and named.right is Right.OWN:
+                ids.append(id_name(named, name))
+    return ids
+
+
+def id_name(field: Field, value: str) -> str:
+    """The name of an id among all ids: a query may be called as a client is."""
+    return query_name(value) if field.noun is Noun.QUERY else value
+
+
+def query_name(query_id: str) -> str:
+    """The name of a query of a sink among all ids."""
+    return f"query {query_id}"

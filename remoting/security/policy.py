@@ -27,30 +27,16 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any
 
 from model.access_limits import MAX_USERS
 from model.errors import ConfigError, InvalidParameter
 from model.names import DLQ_PREFIX, RETRY_PREFIX, TEMPLATE_TOPIC, TRACE_TOPIC, is_system_topic
 from remoting.security.key import KeyHash, check_user
+from remoting.wire.field import Right
 
 MAX_KEYS_OF_USER = 4
-
-
-class Right(StrEnum):
-    """Things that a request does to a topic, a group, a broker or the cluster."""
-
-    PRODUCE = "produce"  # to a topic
-    CONSUME = "consume"  # a topic
-    KNOW = "know"  # that a topic or a group is there, and how far: any other right to it suffices
-    MEMBER = "groups"  # of a group
-    MANAGE_TOPIC = "manage a topic"
-    MANAGE_GROUP = "manage a group"
-    REGISTER = "brokers"  # a broker
-    ADMIN = "admin"  # the cluster
-    KNOW_GROUP = "know a group"
-    ANYONE = "anyone"  # who has proved a key
+EVERY_TOPIC = "*"
 
 
 class NamePatterns:
@@ -93,6 +79,8 @@ class Rights:
             return True
         if right is Right.ADMIN:
             return self.admin
+        if right is Right.CONSUME_ALL:
+            return EVERY_TOPIC in self.consume
         if right is Right.REGISTER:
             return name in self.brokers
         if right in (Right.MEMBER, Right.MANAGE_GROUP, Right.KNOW_GROUP):
@@ -110,7 +98,8 @@ class Rights:
             wanted = Right.MANAGE_GROUP if right is Right.MANAGE_TOPIC else Right.KNOW_GROUP
             return self._group(wanted, topic.removeprefix(RETRY_PREFIX))
         if topic.startswith(DLQ_PREFIX):
-            wanted = Right.KNOW_GROUP if right in (Right.CONSUME, Right.KNOW) else Right.MANAGE_GROUP
+            known = (Right.CONSUME, Right.CONSUME_OR_MANAGE, Right.KNOW)
+            wanted = Right.KNOW_GROUP if right in known else Right.MANAGE_GROUP
             return self._group(wanted, topic.removeprefix(DLQ_PREFIX))
         if is_system_topic(topic):
             if right is Right.MANAGE_TOPIC:
@@ -126,6 +115,8 @@ class Rights:
             return topic in self.produce
         if right is Right.CONSUME:
             return topic in self.consume
+        if right is Right.CONSUME_OR_MANAGE:
+            return managed or topic in self.consume
         return managed or (right is Right.KNOW and (topic in self.produce or topic in self.consume))
 
 

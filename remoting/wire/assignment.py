@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from remoting.request_code import RequestCode
-from remoting.wire.field import CAUSE, CLIENT, GROUP, TOPIC, Field, RequestSchema
+from dataclasses import replace
 
+from remoting.request_code import RequestCode
+from remoting.wire.field import CAUSE, CLIENT, GROUP, TOPIC, Field, RequestSchema, Right
+
+_MEMBER = (GROUP.takes(Right.MEMBER), CLIENT.takes(Right.OWN))
 _QUEUES = "[[topic, broker name, [queue id, ...]], ...]"
 
 ASSIGNMENT_SCHEMA: dict[RequestCode, RequestSchema] = {
@@ -13,8 +16,7 @@ ASSIGNMENT_SCHEMA: dict[RequestCode, RequestSchema] = {
         "The target of a member. Sent to the first broker, by name, that serves a topic of the group; only by "
         "members whose heartbeat names the strategy BROKER.",
         (
-            GROUP,
-            CLIENT,
+            *_MEMBER,
             Field("version", int, "of the newest assignment that it has applied, 0 for none", minimum=0, maximum=2**62),
             CAUSE,
         ),
@@ -26,15 +28,19 @@ ASSIGNMENT_SCHEMA: dict[RequestCode, RequestSchema] = {
         f"body: msgpack array of its target, as {_QUEUES}, and the topics in it that are popped, as [[topic, share], "
         "...]; there queue id -1 stands for all queues of that broker. "
         "SUBSCRIPTION_GROUP_NOT_EXIST when the caller is no member",
+        names=(
+            replace(TOPIC, name="routes").freely(
+                "only the topics count that members of the group subscribe to, and their heartbeats took the right"
+            ),
+        ),
     ),
     RequestCode.QUERY_TOPIC_ASSIGNMENT: RequestSchema(
         "consumer -> broker",
         "The queues of one topic for one member, computed for this question alone, from the route that a name server "
         "has. Clients of RocketMQ that leave the assignment to the broker ask for it.",
         (
-            GROUP,
-            CLIENT,
-            TOPIC,
+            *_MEMBER,
+            TOPIC.takes(Right.KNOW),
             Field("strategy", str, "`AVG` or `AVG_BY_CIRCLE`; not used where the group pops"),
         ),
         answer="header `mode`: PULL or POP; body: msgpack array of [broker name, queue id]; queue id -1 stands for "
@@ -45,8 +51,8 @@ ASSIGNMENT_SCHEMA: dict[RequestCode, RequestSchema] = {
         "admin -> broker",
         "Let the members of a group whose queues the broker assigns pull or pop a topic.",
         (
-            GROUP,
-            TOPIC,
+            GROUP.takes(Right.MANAGE_GROUP),
+            TOPIC.takes(Right.CONSUME_OR_MANAGE),
             Field("mode", str, "`PULL` or `POP`"),
             Field(
                 "pop_share_queue_num",
@@ -63,7 +69,7 @@ ASSIGNMENT_SCHEMA: dict[RequestCode, RequestSchema] = {
     RequestCode.GET_GROUP_ASSIGNMENT: RequestSchema(
         "admin -> broker",
         "The last assignment of a group that this broker made, and how the group consumes.",
-        (GROUP,),
+        (GROUP.takes(Right.KNOW_GROUP),),
         answer="header `version`, 0 when it has made none; body: msgpack array of "
         f"[[client id, {_QUEUES}, [[popped topic, share], ...]], ...] and of the modes that were set: "
         "[[topic, mode, share], ...]",

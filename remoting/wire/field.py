@@ -1,10 +1,56 @@
-"""The parts of a request's schema, and the fields that many requests share."""
+"""The parts of a request's schema, and the fields that many requests share.
+
+A field that names a topic, a group, a client id, a query or a transaction says which right the request takes to what it
+names, or why it takes none. So the rights of a request follow from its schema, its body included
+(`remoting/security/needs.py`), and a test walks through all requests: no such field may say neither.
+
+    TOPIC.takes(Right.CONSUME)       the topic in this field has to be one that the user may consume
+    TOPIC.freely("why")              no right to it is taken, for a reason
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import IntEnum, StrEnum
 
 _Type = type[object]  # a field has an attribute `type`
+
+
+class Noun(StrEnum):
+    """Kinds of things that a field names."""
+
+    TOPIC = "topic"
+    GROUP = "group"
+    CLIENT = "client id"
+    QUERY = "query"
+    TRANSACTION = "transaction"
+    BROKER = "broker"
+
+
+class Right(StrEnum):
+    """Things that a request does to a topic, a group, an id, a broker or the cluster; see `security/policy.py`."""
+
+    PRODUCE = "produce"  # to a topic
+    CONSUME = "consume"  # a topic
+    CONSUME_OR_MANAGE = "consume or manage"  # a topic: decide where a group is on it
+    CONSUME_ALL = "consume every topic"
+    KNOW = "know"  # that a topic or a group is there, and how far: any other right to it suffices
+    MEMBER = "groups"  # of a group
+    MANAGE_TOPIC = "manage a topic"
+    MANAGE_GROUP = "manage a group"
+    KNOW_GROUP = "know a group"
+    OWN = "own"  # an id that belongs to one user: `security/claims.py`
+    REGISTER = "brokers"  # a broker
+    ADMIN = "admin"  # the cluster
+    ANYONE = "anyone"  # who has proved a key
+
+
+class Rank(IntEnum):
+    """What a late server serves first; see `overload/admission.py`."""
+
+    KEEPS = 0  # keeps a group alive, or ends something
+    TELLS = 1  # tells members and operators where they stand
+    NEW = 2  # new work
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +64,11 @@ class Field:
         minimum, maximum: inclusive bounds of a number, or of the numbers in a list. Of a text in a header, `maximum` is
             the most characters, `MAX_FIELD_CHARS` without it.
         items: of a list, the type of everything in it.
+        noun: what its text names, or each text of its list; None for any other field.
+        right: the right that the request takes to that.
+        when: fields of the header, one of which has to be there for the right to be taken; empty for always.
+        absent: the right to the whole cluster, or to all topics, that the request takes without the field.
+        why: the reason why no right is taken to what it names.
     """
 
     name: str
@@ -27,6 +78,19 @@ class Field:
     minimum: int | None = None
     maximum: int | None = None
     items: _Type | None = None
+    noun: Noun | None = None
+    right: Right | None = None
+    when: tuple[str, ...] = ()
+    absent: Right | None = None
+    why: str = ""
+
+    def takes(self, right: Right, *, when: tuple[str, ...] = (), absent: Right | None = None) -> Field:
+        """Return the field in a request that takes this right to what it names."""
+        return replace(self, right=right, when=when, absent=absent)
+
+    def freely(self, why: str) -> Field:
+        """Return the field in a request that takes no right to what it names, for this reason."""
+        return replace(self, why=why)
 
     @property
     def title(self) -> str:
@@ -45,6 +109,9 @@ class RequestSchema:
             when the body is anything else: `body` describes it then. `remoting/body.py` reads and checks them.
         max_rows: most rows, or most items of all rows together where a column is a list; 0 for the frame's limit only.
         answer: "" for SUCCESS and nothing more.
+        rank: when a late server serves it.
+        right: the right that it takes to the cluster. Without it, and without a field that takes a right, ADMIN.
+        names: what a body that has no rows names; `security/needs.py` reads it.
     """
 
     sender: str
@@ -54,6 +121,9 @@ class RequestSchema:
     max_rows: int = 0
     body: str = ""
     answer: str = ""
+    rank: Rank = Rank.TELLS
+    right: Right | None = None
+    names: tuple[Field, ...] = ()
 
     @property
     def receiver(self) -> str:
@@ -64,6 +134,11 @@ class RequestSchema:
     def columns(self) -> tuple[Field, ...]:
         """The columns of the rows of its body; a single field counts as one."""
         return (self.rows,) if isinstance(self.rows, Field) else self.rows or ()
+
+    @property
+    def all_fields(self) -> tuple[Field, ...]:
+        """The fields of its header, the columns of its body, and what else its body names."""
+        return (*self.fields, *self.columns, *self.names)
 
     def rows_text(self) -> str:
         """Return a description of the rows, e.g. `array of [topic, queue id], at most 16384`."""
@@ -76,14 +151,14 @@ class RequestSchema:
         return f"array of [{', '.join(columns)}]{most}{''.join(lists)}"
 
 
-TOPIC = Field("topic", str, "topic name")
-GROUP = Field("group", str, "consumer group")
-CLIENT = Field("client_id", str, "id of the client instance")
+TOPIC = Field("topic", str, "topic name", noun=Noun.TOPIC)
+GROUP = Field("group", str, "consumer group", noun=Noun.GROUP)
+CLIENT = Field("client_id", str, "id of the client instance", noun=Noun.CLIENT)
 EPOCH = Field("epoch", str, "run id of the sender, which proves over a new connection who it is", required=False)
 QUEUE = Field("queue_id", int, "queue of the topic on this broker", minimum=0)
 OFFSET = Field("offset", int, "offset of the message", minimum=0)
 CAUSE = Field("cause", str, "id of the event that set this off", required=False)
 TIMES = Field("times", bool, "answer with the times of messages, each of which is read for it", required=False)
-BROKER = Field("broker_name", str, "broker name")
+BROKER = Field("broker_name", str, "broker name", noun=Noun.BROKER)
 TAG_HASHES = Field("tag_hashes", list, "hashes of the wanted tags; absent for all", required=False, items=int)
 SUSPEND = Field("suspend_ms", int, "how long the broker may hold the request", minimum=0, maximum=60_000)

@@ -2,11 +2,38 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from model.group_settings import OWN_ATTEMPTS
 from model.limits import MAX_CONFIGURED_ATTEMPTS, MAX_RETRY_QUEUES
 from remoting.request_code import RequestCode
-from remoting.wire.field import CAUSE, CLIENT, EPOCH, GROUP, QUEUE, TOPIC, Field, RequestSchema
+from remoting.wire.field import (
+    CAUSE,
+    CLIENT,
+    EPOCH,
+    GROUP,
+    QUEUE,
+    TOPIC,
+    Field,
+    Noun,
+    Rank,
+    RequestSchema,
+    Right,
+)
 
+_KNOWN = GROUP.takes(Right.KNOW_GROUP)
+_MANAGED = GROUP.takes(Right.MANAGE_GROUP)
+_ASKED = CLIENT.freely("it names the member of another user that is asked: the right to its group covers that")
+_JOINED = (
+    CLIENT.takes(Right.OWN),
+    replace(GROUP, name="consumers").takes(Right.MEMBER),
+    replace(TOPIC, name="subscriptions").takes(Right.CONSUME),
+    replace(GROUP, name="checkers").takes(Right.MEMBER),
+    replace(GROUP, name="producers").freely(
+        "a producer that answers no checks is asked nothing, and every client of Java says that it is one of "
+        "CLIENT_INNER_PRODUCER"
+    ),
+)
 _SETTINGS = "body: msgpack array of [consume, broadcast, retry queues, max attempts]"
 
 
@@ -27,25 +54,28 @@ GROUP_SCHEMA: dict[RequestCode, RequestSchema] = {
         "the setting of that name, where operators have set it; and `takes_fingerprints` true. With `unknown` true "
         "the fingerprint is not known, and the body has to be sent. CLIENT_ID_CONFLICT when another live "
         "process is in one of the groups under this client id; then the sender has joined no group",
+        rank=Rank.KEEPS,
+        names=_JOINED,
     ),
     RequestCode.UNREGISTER_CLIENT: RequestSchema(
         "client -> broker",
         "Leave groups at once.",
         (
-            CLIENT,
+            CLIENT.takes(Right.OWN),
             EPOCH,
-            Field("groups", list, "consumer groups to leave", items=str),
+            Field("groups", list, "consumer groups to leave", items=str, noun=Noun.GROUP).takes(Right.MEMBER),
             CAUSE,
             Field("rejoin", bool, "keep the assignment for `rejoin_within_s` of its heartbeats", required=False),
         ),
         answer="CLIENT_ID_CONFLICT when another live process is in one of the groups under this client id; then the "
         "sender has left none",
+        rank=Rank.KEEPS,
     ),
     RequestCode.GET_CONSUMER_LIST_BY_GROUP: RequestSchema(
         "client, admin -> broker",
         "Members of a group and the topics of each.",
         (
-            GROUP,
+            _KNOWN,
             Field("known_version", int, "group version that the caller has; -1 for none", minimum=-1),
             Field("difference", bool, "the caller takes the difference from that version", required=False),
         ),
@@ -68,14 +98,14 @@ GROUP_SCHEMA: dict[RequestCode, RequestSchema] = {
     RequestCode.GET_CONSUMER_CONNECTION_LIST: RequestSchema(
         "admin -> broker",
         "Members of a group with their subscriptions, strategy, model and queues.",
-        (GROUP,),
+        (_KNOWN,),
         answer="body: msgpack map",
     ),
     RequestCode.GET_CONSUMER_RUNNING_INFO: RequestSchema(
         "admin -> broker",
         "What a member that is a client of RocketMQ knows of itself: what it has fetched, its rates and options. The "
         "broker asks the member with the same request.",
-        (GROUP, CLIENT, Field("stacks", bool, "with the stacks of its threads", required=False)),
+        (_KNOWN, _ASKED, Field("stacks", bool, "with the stacks of its threads", required=False)),
         answer="body: ConsumerRunningInfo in JSON, as the member wrote it. CONSUMER_NOT_ONLINE when it is not "
         "connected, ILLEGAL_OPERATION when it is no client of RocketMQ, SYSTEM_BUSY when it does not answer",
     ),
@@ -83,7 +113,7 @@ GROUP_SCHEMA: dict[RequestCode, RequestSchema] = {
         "admin -> broker",
         "Have a member that is a client of RocketMQ consume one message now, whatever its offsets are. The broker asks "
         "the member with the same request.",
-        (GROUP, CLIENT, TOPIC, QUEUE, Field("offset", int, "of the message", minimum=0)),
+        (_MANAGED, _ASKED, TOPIC.takes(Right.CONSUME), QUEUE, Field("offset", int, "of the message", minimum=0)),
         body="none; to the member the record of the message",
         answer="body: ConsumeMessageDirectlyResult in JSON, as the member wrote it. Refusals as those of "
         "GET_CONSUMER_RUNNING_INFO, and QUERY_NOT_FOUND without such a message",
@@ -92,7 +122,7 @@ GROUP_SCHEMA: dict[RequestCode, RequestSchema] = {
         "admin -> broker",
         "Change settings of a group on this broker, also of one that has no members yet; those that are absent stay.",
         (
-            GROUP,
+            _MANAGED,
             Field("consume", bool, "whether its members get messages", required=False),
             Field("broadcast", bool, "whether its broadcasting members get messages", required=False),
             Field("retry_queues", int, "queues of its retry topic that are written", False, 1, MAX_RETRY_QUEUES),
@@ -104,7 +134,7 @@ GROUP_SCHEMA: dict[RequestCode, RequestSchema] = {
     RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: RequestSchema(
         "admin -> broker",
         "The settings of a group on this broker; the defaults for one that is not known.",
-        (GROUP,),
+        (_KNOWN,),
         answer=f"header `is_set`, whether operators have set any; {_SETTINGS}",
     ),
     RequestCode.NOTIFY_GROUP_SETTINGS: RequestSchema(
@@ -115,12 +145,16 @@ GROUP_SCHEMA: dict[RequestCode, RequestSchema] = {
     RequestCode.DELETE_SUBSCRIPTIONGROUP: RequestSchema(
         "admin -> broker",
         "Delete a group with its offsets and its retry topic. ILLEGAL_OPERATION while it has members.",
-        (GROUP, CAUSE),
+        (_MANAGED, CAUSE),
     ),
     RequestCode.GET_GROUP_LIST: RequestSchema(
         "admin -> broker",
         "Groups that have members, committed offsets or settings here.",
-        (Field("topic", str, "only groups that read this topic, or have read it", required=False),),
+        (
+            Field(
+                "topic", str, "only groups that read this topic, or have read it", required=False, noun=Noun.TOPIC
+            ).takes(Right.KNOW, absent=Right.ADMIN),
+        ),
         answer="body: msgpack array of [group, members, version]",
     ),
 }

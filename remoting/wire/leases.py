@@ -5,14 +5,32 @@ from __future__ import annotations
 from model.limits import MAX_LEASE_ROWS
 from model.offset_reset import MAX_VALUE as MAX_RESET_VALUE
 from remoting.request_code import RequestCode
-from remoting.wire.field import BROKER, CAUSE, CLIENT, EPOCH, GROUP, QUEUE, TIMES, TOPIC, Field, RequestSchema
+from remoting.wire.field import (
+    BROKER,
+    CAUSE,
+    CLIENT,
+    EPOCH,
+    GROUP,
+    QUEUE,
+    TIMES,
+    TOPIC,
+    Field,
+    Noun,
+    Rank,
+    RequestSchema,
+    Right,
+)
+
+_MEMBER = (GROUP.takes(Right.MEMBER), CLIENT.takes(Right.OWN))
+_KNOWN = GROUP.takes(Right.KNOW_GROUP)
+_CONSUMED = TOPIC.takes(Right.CONSUME)
 
 LEASE_SCHEMA: dict[RequestCode, RequestSchema] = {
     RequestCode.LOCK_BATCH_MQ: RequestSchema(
         "consumer -> broker",
         "Ask for leases of queues; a member that is refused is notified when the queue is released.",
-        (GROUP, CLIENT, CAUSE),
-        rows=(TOPIC, QUEUE),
+        (*_MEMBER, CAUSE),
+        rows=(_CONSUMED, QUEUE),
         max_rows=MAX_LEASE_ROWS,
         answer="body: msgpack [granted, refused]; granted: [topic, queue id, token, offset to start from]; "
         "refused: [topic, queue id, owner]. SUBSCRIPTION_GROUP_NOT_EXIST when the caller is no member: it has to "
@@ -21,15 +39,16 @@ LEASE_SCHEMA: dict[RequestCode, RequestSchema] = {
     RequestCode.UNLOCK_BATCH_MQ: RequestSchema(
         "consumer -> broker",
         "Commit offsets of queues and release their leases, in one step.",
-        (GROUP, CLIENT, EPOCH, CAUSE),
+        (*_MEMBER, EPOCH, CAUSE),
         rows=(
-            TOPIC,
+            _CONSUMED,
             QUEUE,
             Field("offset", int, "to commit, or -1 for none"),
             Field("token", int, "fencing token of the lease, or -1 of a member without leases"),
         ),
         max_rows=MAX_LEASE_ROWS,
         answer="body as of UPDATE_CONSUMER_OFFSET, and CLIENT_ID_CONFLICT as there",
+        rank=Rank.KEEPS,
     ),
     RequestCode.NOTIFY_QUEUES_RELEASED: RequestSchema(
         "broker -> refused member, one-way",
@@ -40,10 +59,16 @@ LEASE_SCHEMA: dict[RequestCode, RequestSchema] = {
         "consumer, admin -> broker",
         "Committed offset of a group for one queue.",
         (
-            GROUP,
-            TOPIC,
+            _KNOWN,
+            TOPIC.takes(Right.KNOW),
             QUEUE,
-            Field("client_id", str, "a member that wants to know where it starts, commit or not", required=False),
+            Field(
+                "client_id",
+                str,
+                "a member that wants to know where it starts, commit or not",
+                required=False,
+                noun=Noun.CLIENT,
+            ).takes(Right.OWN),
         ),
         answer="header `offset`; QUERY_NOT_FOUND when none is stored, and the caller is no member that starts at the "
         "group's creation or at the first message",
@@ -52,8 +77,7 @@ LEASE_SCHEMA: dict[RequestCode, RequestSchema] = {
         "consumer, admin -> broker",
         "Commit offsets of a group, any number of queues in one request.",
         (
-            GROUP,
-            CLIENT,
+            *_MEMBER,
             EPOCH,
             Field(
                 "reset",
@@ -70,7 +94,7 @@ LEASE_SCHEMA: dict[RequestCode, RequestSchema] = {
             CAUSE,
         ),
         rows=(
-            TOPIC,
+            _CONSUMED,
             QUEUE,
             Field("offset", int, "to commit"),
             Field("token", int, "fencing token of the lease, or -1 without one, as members without leases have none"),
@@ -78,11 +102,18 @@ LEASE_SCHEMA: dict[RequestCode, RequestSchema] = {
         max_rows=MAX_LEASE_ROWS,
         answer="body: msgpack array of [topic, queue id, response code, remark], the refused ones only. "
         "CLIENT_ID_CONFLICT when the client id is that of a live member over another connection, with another run id",
+        rank=Rank.KEEPS,
     ),
     RequestCode.GET_CONSUME_STATS: RequestSchema(
         "admin -> broker",
         "Progress of a group on every queue of its topics.",
-        (GROUP, Field("topic", str, "only this topic", required=False), TIMES),
+        (
+            _KNOWN,
+            Field("topic", str, "only this topic", required=False, noun=Noun.TOPIC).freely(
+                "it leaves out what the right to the group shows"
+            ),
+            TIMES,
+        ),
         answer="body: msgpack array of [topic, queue id, min offset, max offset, committed offset or -1, "
         "owner or empty, -1]. The last one is kept for old clients: the fencing token is shown to the owner only. "
         "Header, only if there are some: `damaged`, [topic, queue id, messages that are damaged or missing]; `starts`, "
@@ -96,14 +127,15 @@ LEASE_SCHEMA: dict[RequestCode, RequestSchema] = {
         (TIMES,),
         answer="body: msgpack array of [group, rows, more], body and header as in the answer of GET_CONSUME_STATS. "
         f"ILLEGAL_OPERATION beyond {MAX_LEASE_ROWS} rows",
+        right=Right.ADMIN,
     ),
     RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: RequestSchema(
         "admin -> broker",
         "Reset the offsets of a group on the queues of a topic, while it consumes: all of them or none. The owner of "
         "such a queue loses its lease, and begins at the new offset with the next one.",
         (
-            GROUP,
-            TOPIC,
+            GROUP.takes(Right.MANAGE_GROUP),
+            TOPIC.takes(Right.CONSUME_OR_MANAGE),
             Field("to", str, "`earliest`, `latest`, `time`, `offset` or `shift`"),
             Field(
                 "value",

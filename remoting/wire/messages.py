@@ -5,35 +5,56 @@ from __future__ import annotations
 from model.limits import MAX_LOOKUP_MESSAGES, MAX_PULL_BATCH, MAX_SEARCHED_CHARS
 from model.message import MAX_DELAY_MS
 from remoting.request_code import RequestCode
-from remoting.wire.field import GROUP, OFFSET, QUEUE, SUSPEND, TAG_HASHES, TOPIC, Field, RequestSchema
+from remoting.wire.field import (
+    GROUP,
+    OFFSET,
+    QUEUE,
+    SUSPEND,
+    TAG_HASHES,
+    TOPIC,
+    Field,
+    Noun,
+    Rank,
+    RequestSchema,
+    Right,
+)
+
+_PRODUCED = TOPIC.takes(Right.PRODUCE)
+_CONSUMED = TOPIC.takes(Right.CONSUME)
+_KNOWN = TOPIC.takes(Right.KNOW)
 
 MESSAGE_SCHEMA: dict[RequestCode, RequestSchema] = {
     RequestCode.SEND_MESSAGE: RequestSchema(
         "producer -> broker",
         "Store one message; the answer follows once it is written.",
         (
-            TOPIC,
+            _PRODUCED,
             QUEUE,
             Field("tag_hash", int, "hash of the message's tag, 0 for none", minimum=-(2**31), maximum=2**31 - 1),
             Field("delay_ms", int, "delay of its delivery; absent for none", False, 0, MAX_DELAY_MS),
             Field("times_delivered", int, "failed deliveries before, of a copy for a retry", False, 0, 65_535),
         ),
-        body="payload (see `model/message.py`)",
+        body="payload (see `model/message.py`). With access control its topic has to be `topic`, or the sender has to "
+        "have a right to it, of a copy for a retry",
         answer="header `offset`: offset in the queue, -1 for a delayed message, which has none yet",
+        rank=Rank.NEW,
+        names=(Field("payload", str, "topic of a copy for a retry", noun=Noun.TOPIC).takes(Right.CONSUME_OR_MANAGE),),
     ),
     RequestCode.SEND_BATCH_MESSAGE: RequestSchema(
         "producer -> broker",
         "Store messages of one topic in one queue, all or none.",
-        (TOPIC, QUEUE),
-        body="msgpack array of [tag hash, payload]",
+        (_PRODUCED, QUEUE),
+        body="msgpack array of [tag hash, payload]; with access control the topic of each payload has to be `topic`",
         answer="header `offset`: offset of the first; the others follow",
+        rank=Rank.NEW,
     ),
     RequestCode.PULL_MESSAGE: RequestSchema(
         "consumer -> broker",
         "Read messages of one queue; held until there are some when `suspend_ms` is positive.",
         (
-            GROUP,
-            TOPIC,
+            # To read, whoever may consume the topic need not be a member.
+            GROUP.takes(Right.MEMBER, when=("client_id", "token", "commit")),
+            _CONSUMED,
             QUEUE,
             Field("offset", int, "first offset wanted", minimum=0),
             Field("max_n", int, "most messages", minimum=1, maximum=MAX_PULL_BATCH),
@@ -45,7 +66,8 @@ MESSAGE_SCHEMA: dict[RequestCode, RequestSchema] = {
                 "who pulls; with `token` it renews the lease of the queue. For a member that is `leaseless` "
                 "in its heartbeat the broker takes the lease, and the pull waits as long as another member has it",
                 required=False,
-            ),
+                noun=Noun.CLIENT,
+            ).takes(Right.OWN),
             Field(
                 "token", int, "fencing token of the lease; absent when the queue is read without one", required=False
             ),
@@ -60,12 +82,13 @@ MESSAGE_SCHEMA: dict[RequestCode, RequestSchema] = {
         answer="header `next_offset`, `min_offset`, `max_offset`; body: stored records back to back "
         "(`model/record.py`). PULL_NOT_FOUND, PULL_RETRY_IMMEDIATELY and PULL_OFFSET_MOVED carry the same header. "
         "`damaged`, only where it is not 0: how many messages from `offset` to `next_offset` are damaged or missing",
+        rank=Rank.NEW,
     ),
     RequestCode.QUERY_MESSAGE: RequestSchema(
         "admin -> broker",
         "Find messages of a topic by key, copies for a retry and dead letters included.",
         (
-            TOPIC,
+            _CONSUMED,
             Field("key", str, "one of the keys of the message", maximum=MAX_SEARCHED_CHARS),
             Field("max_n", int, "most messages", minimum=1, maximum=MAX_LOOKUP_MESSAGES),
             Field("before", int, "only records before this log position: where to go on", False, minimum=0),
@@ -77,6 +100,7 @@ MESSAGE_SCHEMA: dict[RequestCode, RequestSchema] = {
         "body: msgpack array of [topic, queue id, when it is delivered in wall clock ms or -1, stored record], the "
         "newest first; a half message has one value more: [checks, seconds to the next or -1 while it waits for a "
         "producer], or nil once it is ended",
+        rank=Rank.NEW,
     ),
     RequestCode.VIEW_MESSAGE_BY_ID: RequestSchema(
         "admin -> broker",
@@ -88,13 +112,15 @@ MESSAGE_SCHEMA: dict[RequestCode, RequestSchema] = {
             Field("halves", bool, "whether half messages are wanted too", required=False),
         ),
         answer="as of QUERY_MESSAGE",
+        rank=Rank.NEW,
+        right=Right.CONSUME_ALL,
     ),
     RequestCode.CONSUMER_SEND_MSG_BACK: RequestSchema(
         "consumer -> broker",
         "A message could not be processed: redeliver it later, or send it to the DLQ.",
         (
-            GROUP,
-            TOPIC,
+            GROUP.takes(Right.MEMBER),
+            _CONSUMED,
             QUEUE,
             OFFSET,
             Field("max_attempts", int, "retries after which it goes to the DLQ", minimum=0),
@@ -105,7 +131,7 @@ MESSAGE_SCHEMA: dict[RequestCode, RequestSchema] = {
     RequestCode.MARK_DEAD_LETTERS: RequestSchema(
         "admin -> broker",
         "Mark dead-letter messages of a group as re-sent, so that they are not re-sent again; or only ask.",
-        (GROUP, QUEUE),
+        (GROUP.takes(Right.MANAGE_GROUP), QUEUE),
         rows=Field("offset", int, "of a message in `%DLQ%group`", minimum=0),
         max_rows=MAX_PULL_BATCH,
         body="no body to ask only",
@@ -115,20 +141,20 @@ MESSAGE_SCHEMA: dict[RequestCode, RequestSchema] = {
     RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: RequestSchema(
         "consumer, admin -> broker",
         "First offset stored at or after a time.",
-        (TOPIC, QUEUE, Field("timestamp_ms", int, "wall clock in milliseconds", minimum=0)),
+        (_KNOWN, QUEUE, Field("timestamp_ms", int, "wall clock in milliseconds", minimum=0)),
         answer="header `offset`; the end of the queue when nothing is that young",
     ),
     RequestCode.GET_MAX_OFFSET: RequestSchema(
         "consumer, admin -> broker",
         "Offset that the next message of the queue gets.",
-        (TOPIC, QUEUE),
+        (_KNOWN, QUEUE),
         answer="header `offset`, `topic_id`: number of the topic in this broker, another one once it was deleted and "
         "made again",
     ),
     RequestCode.GET_MIN_OFFSET: RequestSchema(
         "consumer, admin -> broker",
         "Lowest offset that the queue still holds.",
-        (TOPIC, QUEUE),
+        (_KNOWN, QUEUE),
         answer="header `offset`",
     ),
 }

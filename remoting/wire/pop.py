@@ -11,19 +11,37 @@ from dataclasses import replace
 
 from model.limits import MAX_ACKED_OFFSETS, MAX_INVISIBLE_MS, MAX_POP_BATCH, MIN_INVISIBLE_MS
 from remoting.request_code import RequestCode
-from remoting.wire.field import CLIENT, GROUP, OFFSET, QUEUE, SUSPEND, TAG_HASHES, TOPIC, Field, RequestSchema
+from remoting.wire.field import (
+    CLIENT,
+    GROUP,
+    OFFSET,
+    QUEUE,
+    SUSPEND,
+    TAG_HASHES,
+    TOPIC,
+    Field,
+    Noun,
+    Rank,
+    RequestSchema,
+    Right,
+)
 
 ANY_QUEUE = -1
 """Queue id of a pop that takes messages from any queue of the topic."""
 MAX_TOKEN = 2**64 - 1
 """Largest delivery token; it is kept in files, where numbers have no sign, and not in SQLite."""
 
+_MEMBER = (GROUP.takes(Right.MEMBER), CLIENT.takes(Right.OWN))
+_DELIVERED = TOPIC.freely(
+    "the token was drawn at random for a delivery to the group, which took the right to the topic"
+)
+
 _ACK = RequestSchema(
     "consumer -> broker",
     "Messages were consumed.",
-    (GROUP, CLIENT),
+    _MEMBER,
     rows=(
-        TOPIC,
+        _DELIVERED,
         Field("queue_id", int, "queue of the topic on this broker"),
         Field("token", int, "delivery token of the handle", maximum=MAX_TOKEN),
         Field("offset", list, "of the messages", items=int),
@@ -31,6 +49,7 @@ _ACK = RequestSchema(
     max_rows=MAX_ACKED_OFFSETS,
     answer="once it is stored: body: msgpack array of [topic, queue id, offset] of the messages whose handles were "
     "dead: acknowledged or redelivered before, or their invisible time was changed. The others are acknowledged",
+    rank=Rank.KEEPS,
 )
 
 POP_SCHEMA: dict[RequestCode, RequestSchema] = {
@@ -40,10 +59,10 @@ POP_SCHEMA: dict[RequestCode, RequestSchema] = {
         "`suspend_ms` is positive. A message that is not acknowledged in that time is redelivered. A message that "
         "`tag_hashes` excludes counts as acknowledged for the group.",
         (
-            GROUP,
-            TOPIC,
+            _MEMBER[0],
+            TOPIC.takes(Right.CONSUME),
             Field("queue_id", int, f"queue of the topic on this broker; {ANY_QUEUE} for any", minimum=ANY_QUEUE),
-            CLIENT,
+            _MEMBER[1],
             Field("max_n", int, "most messages", minimum=1, maximum=MAX_POP_BATCH),
             Field(
                 "invisible_ms", int, "how long they are invisible", minimum=MIN_INVISIBLE_MS, maximum=MAX_INVISIBLE_MS
@@ -71,6 +90,7 @@ POP_SCHEMA: dict[RequestCode, RequestSchema] = {
         "in wall clock ms, [deliveries of each message, this one included, ...], stored records back to back]. "
         "PULL_NOT_FOUND when nothing came, or, before `suspend_ms` has passed, when the filter excluded so much that "
         "other requests should be served; POLLING_FULL when too many pops are held",
+        rank=Rank.NEW,
     ),
     RequestCode.ACK_MESSAGE: _ACK,
     RequestCode.BATCH_ACK_MESSAGE: replace(_ACK, purpose="The same as ACK_MESSAGE."),
@@ -78,10 +98,9 @@ POP_SCHEMA: dict[RequestCode, RequestSchema] = {
         "consumer -> broker",
         "Change the invisible time of a message, counted from now on; 0 makes it visible at once.",
         (
-            GROUP,
-            TOPIC,
+            *_MEMBER,
+            _DELIVERED,
             QUEUE,
-            CLIENT,
             OFFSET,
             Field("token", int, "delivery token of its handle", minimum=1, maximum=MAX_TOKEN),
             Field(
@@ -90,11 +109,17 @@ POP_SCHEMA: dict[RequestCode, RequestSchema] = {
         ),
         answer="once it is stored: header `token`: of the new handle, because the old one is dead; `visible_ms`: "
         "end of the invisible time, wall clock in milliseconds. NO_MESSAGE when the handle is dead",
+        rank=Rank.KEEPS,
     ),
     RequestCode.GET_POP_STATS: RequestSchema(
         "admin -> broker",
         "Messages of a group that are not acknowledged yet, for each queue that it pops.",
-        (GROUP, Field("topic", str, "only this topic", required=False)),
+        (
+            GROUP.takes(Right.KNOW_GROUP),
+            Field("topic", str, "only this topic", required=False, noun=Noun.TOPIC).freely(
+                "it leaves out what the right to the group shows"
+            ),
+        ),
         answer="body: msgpack array of [topic, queue id, first offset not acknowledged, first offset never delivered, "
         "invisible messages, messages that wait for their redelivery, age in ms of the oldest invisible one, ms until "
         "the next one is visible (both -1 without any), most deliveries of one message, whether the queue is being "

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from model.limits import MAX_BROKER_EXPIRY_S, MAX_TOPICS
 from remoting.request_code import RequestCode
-from remoting.wire.field import BROKER, CAUSE, TIMES, TOPIC, Field, RequestSchema
+from remoting.wire.field import BROKER, CAUSE, TIMES, TOPIC, Field, Noun, Rank, RequestSchema, Right
 from remoting.wire.topics import TOPIC_CONFIG
 
 _MAX_EXPIRY_MS = int(MAX_BROKER_EXPIRY_S * 1000)
@@ -18,7 +18,7 @@ SERVER_SCHEMA: dict[RequestCode, RequestSchema] = {
         "Announce a broker and all its topics; repeated every 30 s and at every change.",
         (
             Field("cluster", str, "cluster name"),
-            BROKER,
+            BROKER.takes(Right.REGISTER),
             Field("broker_id", int, "0 for the master", minimum=0),
             Field("address", str, "host:port that clients connect to"),
             Field("version", int, "data version; grows with every change of the topics", minimum=0),
@@ -27,24 +27,35 @@ SERVER_SCHEMA: dict[RequestCode, RequestSchema] = {
             Field("data_id", int, "random number of the broker's data directory", required=False, minimum=0),
             CAUSE,
         ),
-        rows=(TOPIC, *TOPIC_CONFIG),
+        rows=(TOPIC.freely("a broker announces whatever topics it serves"), *TOPIC_CONFIG),
         max_rows=MAX_TOPICS,
+        rank=Rank.KEEPS,
         answer="header `changed`: whether any route changed. BROKER_NAME_TAKEN while another broker has the name",
     ),
     RequestCode.UNREGISTER_BROKER: RequestSchema(
         "broker -> name server",
         "Leave at once.",
-        (BROKER, Field("broker_id", int, "0 for the master", minimum=0), Field("address", str, "host:port")),
+        (
+            BROKER.takes(Right.REGISTER),
+            Field("broker_id", int, "0 for the master", minimum=0),
+            Field("address", str, "host:port"),
+        ),
+        rank=Rank.KEEPS,
     ),
     RequestCode.GET_BROKER_CLUSTER_INFO: RequestSchema(
         "admin -> name server",
         "All brokers.",
         answer="body: msgpack array of [cluster, broker name, [[broker id, address], ...]]",
+        right=Right.ANYONE,  # every client gets the addresses of brokers with its first route
     ),
     RequestCode.GET_ABSENT_BROKERS: RequestSchema(
         "admin -> name server",
         "The brokers that left this name server without a goodbye, since it started, and have not returned.",
-        (Field("topic", str, "only the brokers that have this topic, and only its queues", required=False),),
+        (
+            Field(
+                "topic", str, "only the brokers that have this topic, and only its queues", False, noun=Noun.TOPIC
+            ).takes(Right.KNOW, absent=Right.ADMIN),
+        ),
         answer="header `uptime_s`; body: msgpack array of [cluster, broker name, broker id, address, seconds since it "
         "left, how that was noticed, [[topic, read queues, write queues, permissions], ...]]",
     ),
@@ -53,23 +64,31 @@ SERVER_SCHEMA: dict[RequestCode, RequestSchema] = {
         "Forget an absent broker that will not return.",
         (BROKER,),
         answer="header `n`: brokers of this name that were absent",
+        right=Right.ADMIN,
     ),
     RequestCode.WIPE_WRITE_PERM_OF_BROKER: RequestSchema(
         "admin -> name server",
         "Take the write permission from every topic of a broker, so that producers leave it.",
         (BROKER,),
         answer="header `n`: topics changed",
+        right=Right.ADMIN,
     ),
     RequestCode.ADD_WRITE_PERM_OF_BROKER: RequestSchema(
         "admin -> name server",
         "Restore the write permission of every topic of a broker.",
         (BROKER,),
         answer="header `n`: topics changed",
+        right=Right.ADMIN,
     ),
     RequestCode.GET_BROKER_RUNTIME_INFO: RequestSchema(
         "admin -> broker",
         "Counters and topics of a broker.",
-        (Field("topic", str, "only this topic", required=False), TIMES),
+        (
+            Field("topic", str, "only this topic", required=False, noun=Noun.TOPIC).takes(
+                Right.KNOW, absent=Right.ADMIN
+            ),
+            TIMES,
+        ),
         answer="body: msgpack map, in it `topics`: [..., [min offset, max offset, with `times` when the last message "
         "was stored or 0] of each queue]",
     ),
@@ -95,5 +114,6 @@ SERVER_SCHEMA: dict[RequestCode, RequestSchema] = {
         "anyone -> any server",
         "Health: kind, name and uptime of a server.",
         answer="header `kind` (namesrv, broker), `name`, `uptime_s`",
+        right=Right.ANYONE,
     ),
 }

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from model.limits import MAX_SPREAD_BROKERS
 from remoting.request_code import RequestCode
-from remoting.wire.field import BROKER, TOPIC, Field, RequestSchema
+from remoting.wire.field import BROKER, QUEUE, TOPIC, Field, Noun, Rank, RequestSchema, Right
 
 _BATCH = (
-    Field("query_id", str, "id of the query, the same over its restarts"),
+    Field("query_id", str, "id of the query, the same over its restarts", noun=Noun.QUERY).takes(Right.OWN),
     Field("batch_id", int, "number of the batch; grows", minimum=0),
 )
 
@@ -22,8 +22,15 @@ SINK_SCHEMA: dict[RequestCode, RequestSchema] = {
             Field("attempt", int, "which try of the task", minimum=0),
             Field("seq", int, "number of the chunk in its attempt, from 0", minimum=0),
         ),
-        body="msgpack array of [topic, queue id, tag hash, payload]",
+        rows=(
+            TOPIC.takes(Right.PRODUCE),
+            QUEUE,
+            Field("tag_hash", int, "hash of the message's tag", minimum=-(2**31), maximum=2**31 - 1),
+            Field("payload", bytes, "see `model/message.py`"),
+        ),
+        body="with access control the topic of each payload has to be that of its row",
         answer="header `n`: messages that the attempt has staged here",
+        rank=Rank.NEW,
     ),
     RequestCode.SINK_COMMIT: RequestSchema(
         "sink -> broker",
@@ -47,8 +54,8 @@ SINK_SCHEMA: dict[RequestCode, RequestSchema] = {
         "sink -> broker",
         "Fix the set of brokers that the rows of a batch for one topic are written to. The first request decides; "
         "the sender of a later one has to use the set in the answer. The answer follows once it is stored.",
-        (*_BATCH, TOPIC),
-        rows=BROKER,
+        (*_BATCH, TOPIC.takes(Right.PRODUCE)),
+        rows=BROKER.freely("it names brokers that the rows of the query's own batch go to"),
         max_rows=MAX_SPREAD_BROKERS,
         answer="header `brokers`: the set of the first request",
     ),

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from remoting.request_code import RequestCode
-from remoting.wire.field import CAUSE, TOPIC, Field, RequestSchema
+from remoting.wire.field import CAUSE, TOPIC, Field, RequestSchema, Right
 
+_MANAGED = TOPIC.takes(Right.MANAGE_TOPIC)
 TOPIC_CONFIG = (
     Field("read_queue_nums", int, "queues that can be read", minimum=0),
     Field("write_queue_nums", int, "queues that can be written", minimum=0),
@@ -16,7 +17,7 @@ TOPIC_SCHEMA: dict[RequestCode, RequestSchema] = {
         "client -> name server",
         "Route of a topic: its brokers and their queues.",
         (
-            TOPIC,
+            TOPIC.takes(Right.KNOW),
             Field("known_version", int, "version of the table of which the caller has all routes", False, minimum=0),
         ),
         answer="header `version` of the table of all routes, in this run of the name server; if `known_version` is "
@@ -25,15 +26,20 @@ TOPIC_SCHEMA: dict[RequestCode, RequestSchema] = {
         "cannot know",
     ),
     RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: RequestSchema(
-        "admin -> name server", "All topics.", answer="body: msgpack array of names, sorted"
+        "admin -> name server",
+        "All topics.",
+        answer="body: msgpack array of names, sorted",
+        right=Right.ADMIN,
     ),
     RequestCode.UPDATE_AND_CREATE_TOPIC: RequestSchema(
-        "admin -> broker", "Create a topic or change its queue counts and permissions.", (TOPIC, *TOPIC_CONFIG, CAUSE)
+        "admin -> broker",
+        "Create a topic or change its queue counts and permissions.",
+        (_MANAGED, *TOPIC_CONFIG, CAUSE),
     ),
     RequestCode.DELETE_TOPIC_IN_BROKER: RequestSchema(
-        "admin -> broker", "Delete a topic and its messages on one broker.", (TOPIC, CAUSE)
+        "admin -> broker", "Delete a topic and its messages on one broker.", (_MANAGED, CAUSE)
     ),
     RequestCode.DELETE_TOPIC_IN_NAMESRV: RequestSchema(
-        "admin -> name server", "Forget a topic of every broker.", (TOPIC,)
+        "admin -> name server", "Forget a topic of every broker.", (_MANAGED,)
     ),
 }

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from model.limits import MAX_BATCH_MESSAGES, MAX_TRANSACTION_TIMEOUT_S
 from remoting.request_code import RequestCode
-from remoting.wire.field import CAUSE, QUEUE, TOPIC, Field, RequestSchema
+from remoting.wire.field import CAUSE, QUEUE, TOPIC, Field, Noun, RequestSchema, Right
 
-_GROUP = Field("group", str, "producer group")
+_GROUP = Field("group", str, "producer group", noun=Noun.GROUP)
+_MEMBER = _GROUP.takes(Right.MEMBER)
+_IN_GROUP = "the broker looks for it in the group, to which the request takes a right"
 _HALF = Field("offset", int, "offset of the half message, in the answer of SEND_HALF_MESSAGE", minimum=0)
 _STATE = Field("state", int, "0 unknown, 8 commit, 12 rollback")
 
@@ -14,9 +18,9 @@ TRANSACTION_SCHEMA: dict[RequestCode, RequestSchema] = {
     RequestCode.SEND_HALF_MESSAGE: RequestSchema(
         "producer -> broker",
         "Store half messages, each of a transaction of its own; no consumer sees one before it is committed.",
-        (_GROUP,),
+        (_MEMBER,),
         rows=(
-            Field("topic", str, "where a commit publishes it"),
+            Field("topic", str, "where a commit publishes it", noun=Noun.TOPIC).takes(Right.PRODUCE),
             Field("queue_id", int, "queue of that topic on this broker", minimum=0),
             Field("tag_hash", int, "hash of the message's tag", minimum=-(2**31), maximum=2**31 - 1),
             Field(
@@ -26,7 +30,7 @@ TRANSACTION_SCHEMA: dict[RequestCode, RequestSchema] = {
                 minimum=-1,
                 maximum=int(MAX_TRANSACTION_TIMEOUT_S * 1000),
             ),
-            Field("payload", bytes, "see `model/message.py`"),
+            Field("payload", bytes, "see `model/message.py`; with access control its topic has to be that of its row"),
         ),
         max_rows=MAX_BATCH_MESSAGES,
         answer="once they are stored: header `offset` of the first, the others follow; END_TRANSACTION names it",
@@ -35,10 +39,16 @@ TRANSACTION_SCHEMA: dict[RequestCode, RequestSchema] = {
         "producer -> broker",
         "End transactions: commit or roll back their half messages, or leave them open. Repeating it changes nothing.",
         (
-            _GROUP,
+            _MEMBER,
             Field("from_check", bool, "whether it answers checks", required=False),
         ),
-        rows=(_HALF, Field("message_id", str, "id of the message, which has to be at that offset"), _STATE),
+        rows=(
+            replace(_HALF, noun=Noun.TRANSACTION).freely(_IN_GROUP),
+            Field("message_id", str, "id of the message, which has to be at that offset", noun=Noun.TRANSACTION).freely(
+                _IN_GROUP
+            ),
+            _STATE,
+        ),
         max_rows=MAX_BATCH_MESSAGES,
         answer="once it is stored; body: msgpack array of what became of each: 0 done, 1 ended before, 2 not found",
     ),
@@ -53,11 +63,12 @@ TRANSACTION_SCHEMA: dict[RequestCode, RequestSchema] = {
         "Every producer group with a member or an open transaction.",
         answer="body: msgpack array of [group, members, open transactions, age of the oldest in seconds, those that "
         "wait for a producer that can be asked]",
+        right=Right.ADMIN,
     ),
     RequestCode.GET_PRODUCER_CONNECTION_LIST: RequestSchema(
         "admin -> broker",
         "The members of a producer group, and its oldest open transactions.",
-        (_GROUP,),
+        (_GROUP.takes(Right.KNOW_GROUP),),
         answer="body: msgpack [[[client id, address, whether it answers checks], ...], [[message id, topic, age in "
         "seconds, checks, next check in seconds], ...], open transactions]",
     ),

@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model.limits import LATE_S, MAX_RETRY_AFTER_S, MIN_RETRY_AFTER_S, STANDING_QUEUE_S
-from remoting.overload.admission import WAITS, Admission, Rank, rank_of
+from remoting.overload.admission import WAITS, Admission, rank_of
 from remoting.request_code import RequestCode
+from remoting.wire.field import Rank
 
 CODES = (RequestCode.HEART_BEAT, RequestCode.LOCK_BATCH_MQ, RequestCode.SEND_MESSAGE, RequestCode.PULL_MESSAGE)
 ARRIVAL = st.tuples(st.sampled_from(CODES), st.none() | st.floats(0, 4), st.integers(0, 1_000))

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import base64
-import hmac
 import json
-from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from random import Random
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import anyio
 import msgpack
@@ -25,17 +22,14 @@ from remoting.security.policy import NamePatterns, Rights
 from remoting.wire.schema import SCHEMA
 from rocketmq.dialects import broker_dialect, name_server_dialect
 from rocketmq.edge import Facts
-from rocketmq.frame import Frame
 from simulation.cluster.access import CLIENT_KEY, SERVER_ACCESS, made_key, made_user
 from simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
+from tests.simulation.signed import SECRET, Signed, connected
 from tests.unit.rocketmq.stock_client import StockClient
 
 pytestmark = pytest.mark.simulation
 
-P = TypeVar("P", bound=asyncio.Protocol)
-
-SECRET = "12345678"
 MALLORY = made_user(
     "mallory",
     Rights(produce=NamePatterns(["own"]), consume=NamePatterns(["own"]), groups=NamePatterns(["billing", "p"])),
@@ -54,19 +48,6 @@ HALF_FRAMES = {"msgpack": b"\0\0\4\0\x96", "rocketmq": b"\0\0\4\0\0\0"}
 """The beginning of a frame of each dialect, of which 1,024 bytes are announced."""
 
 
-class Signed(StockClient):
-    """A client of RocketMQ that signs what it asks; `tampered` is added to the body behind its signature."""
-
-    tampered = b""
-
-    def begin(self, code: int, fields: Mapping[str, Any], body: bytes | None = None) -> asyncio.Future[Frame]:
-        signed = {**{name: str(value) for name, value in fields.items()}, "AccessKey": "mallory"}
-        content = "".join(value for _, value in sorted(signed.items())).encode() + (body or b"")
-        signature = base64.b64encode(hmac.digest(SECRET.encode(), content, "sha1")).decode()
-        tampered = None if body is None else body + self.tampered
-        return super().begin(code, {**signed, "Signature": signature}, tampered)
-
-
 class Vandal(asyncio.Protocol):
     """A connection that writes what it likes."""
 
@@ -83,14 +64,6 @@ class Vandal(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self.closed = True
-
-
-async def connected(cluster: SimulatedCluster, address: str, protocol: P) -> P:
-    """Connect a protocol from a host of its own."""
-    name, _, port = address.rpartition(":")
-    with cluster.simulation.on_host("bad"):
-        await cluster.simulation.loop.create_connection(lambda: protocol, name, int(port))
-    return protocol
 
 
 def test_no_request_of_either_dialect_is_served_without_a_key(simulate: Simulate) -> None:
@@ -140,7 +113,7 @@ def test_a_signature_of_a_stock_client_gives_the_rights_of_its_user_and_nothing_
         assert (await stock.call(RequestCode.ACK_MESSAGE, mine)).code == NO_PERMISSION
         # A right to the group is none to what another user's member has in it.
         stock.client_id = victim.consumer.client_id
-        queue = {"topic": "orders", "brokerName": "broker-a", "queueId": 0}
+        queue = {"topic": "own", "brokerName": "broker-a", "queueId": 0}
         locks = {"consumerGroup": "billing", "clientId": stock.client_id, "mqSet": [queue]}
         for code, fields, body in (
             (UNREGISTER, {"clientID": stock.client_id, "consumerGroup": "billing"}, None),
@@ -149,7 +122,7 @@ def test_a_signature_of_a_stock_client_gives_the_rights_of_its_user_and_nothing_
         ):
             assert "belongs to another user" in str((await stock.call(code, fields, body)).remark), code
         assert "belongs to another user" in str((await stock.heartbeat("billing", "own")).remark)
-        commit = {"consumerGroup": "billing", "topic": "orders", "queueId": 0, "commitOffset": 0}
+        commit = {"consumerGroup": "billing", "topic": "own", "queueId": 0, "commitOffset": 0}
         assert "belongs to another user" in str((await stock.call(COMMIT, commit)).remark)
         # Nor is a signature good for more than what was signed.
         stock.tampered = b"x"

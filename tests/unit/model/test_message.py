@@ -18,10 +18,13 @@ from model.message import (
     MessageExt,
     SendResult,
     check_message,
+    check_sent_to,
     delay_of_level,
     encode_payload,
+    is_sent_to,
     retry_delay_ms,
     tag_hash,
+    topic_of_payload,
 )
 from model.message_queue import MessageQueue
 
@@ -54,6 +57,37 @@ def test_a_payload_holds_the_fields_in_the_documented_order(message: Message, bo
 
 def test_the_smallest_payload_has_these_bytes() -> None:
     assert encode_payload(Message("t", b"x"), 0, "i").hex(" ") == "97 a1 74 c4 01 78 a0 90 80 00 a1 69"
+
+
+_SAME_TOPIC = [msgpack.packb("orders"), b"\xd9\x06orders", b"\xda\x00\x06orders"]
+"""A topic as every encoder writes it, and in forms that only waste bytes."""
+
+
+@given(st.sampled_from(["orders", "bobs", "orders-eu"]), st.binary(max_size=20), st.sampled_from(["orders", "bobs"]))
+def test_a_payload_is_for_its_own_topic_alone(inside: str, body: bytes, sent_to: str) -> None:
+    payload = encode_payload(Message(inside, body), 1, "i")
+    assert topic_of_payload(payload) == inside
+    assert is_sent_to(sent_to, payload) == (inside == sent_to)
+
+
+@pytest.mark.parametrize("topic", _SAME_TOPIC)
+@pytest.mark.parametrize("array", [b"\x97", b"\xdc\x00\x07", b"\xdd\x00\x00\x00\x07"])
+def test_another_form_of_the_same_payload_is_for_the_same_topic(array: bytes, topic: bytes) -> None:
+    payload = array + topic + encode_payload(Message("t", b"x"), 0, "i")[3:]
+    assert is_sent_to("orders", payload)
+    assert not is_sent_to("bobs", payload)
+
+
+@given(st.binary(max_size=40))
+def test_what_no_consumer_takes_for_a_message_may_be_sent_anywhere(payload: bytes) -> None:
+    assert (topic_of_payload(payload) is None) == is_sent_to("a-topic-that-is-not-in-it", payload)
+
+
+def test_the_error_of_a_message_for_another_topic_names_both() -> None:
+    payload = encode_payload(Message("orders", b"x"), 0, "i")
+    check_sent_to([("orders", payload)])
+    with pytest.raises(MessageIllegal, match="a message for topic 'orders' was sent to 'bobs'"):
+        check_sent_to([("orders", payload), ("bobs", payload)])
 
 
 @pytest.mark.parametrize("body", [b"abc", bytearray(b"abc"), memoryview(b"abc")])

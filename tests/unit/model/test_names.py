@@ -17,6 +17,8 @@ from model.names import (
     check_group,
     check_id,
     check_topic,
+    dlq_topic,
+    is_group_topic,
     is_retry_topic,
     is_system_topic,
     retry_topic,
@@ -61,6 +63,12 @@ def test_retry_topics_are_known_by_their_prefix() -> None:
     assert is_retry_topic(retry_topic("g"))
     assert not is_retry_topic("g")
     assert not is_retry_topic("%DLQ%g")
+
+
+def test_topics_of_groups_are_those_of_retries_and_of_dead_letters() -> None:
+    assert is_group_topic(retry_topic("g"))
+    assert is_group_topic(dlq_topic("g"))
+    assert not is_group_topic("g")
 
 
 def test_system_topics_are_known_and_legal() -> None:

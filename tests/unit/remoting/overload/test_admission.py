@@ -13,8 +13,9 @@ from model.limits import (
     SLICE_S,
     STANDING_QUEUE_S,
 )
-from remoting.overload.admission import WAITS, Admission, Rank, rank_of
+from remoting.overload.admission import WAITS, Admission, rank_of
 from remoting.request_code import RequestCode
+from remoting.wire.field import Rank
 
 SEND, LOCK, HEARTBEAT = RequestCode.SEND_MESSAGE, RequestCode.LOCK_BATCH_MQ, RequestCode.HEART_BEAT
 

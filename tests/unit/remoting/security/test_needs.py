@@ -6,49 +6,104 @@ import msgpack
 import pytest
 
 from model.errors import InvalidParameter
-from model.heartbeat import HeartbeatData
+from model.heartbeat import ConsumeFrom, ConsumerData, ConsumeType, HeartbeatData, MessageModel
+from model.message import Message, encode_payload
+from model.subscription import subscription_of
 from remoting.command import Command
 from remoting.request_code import RequestCode
-from remoting.security.needs import NEEDS, names_of, wanted
-from remoting.security.policy import Right
+from remoting.security.needs import ids_of, is_decided_by_header, needs_of, wanted
+from remoting.wire.field import CLIENT, GROUP, TOPIC, Field, Noun, RequestSchema, Right
 from remoting.wire.schema import SCHEMA
 
 PUSHED = {
     code for code, schema in SCHEMA.items() if schema.sender.startswith("broker -> ") and "one-way" in schema.sender
 }
 HANDSHAKE = {RequestCode.GET_CHALLENGE, RequestCode.AUTHENTICATE}
+SERVED = sorted(set(RequestCode) - PUSHED - HANDSHAKE)
+
+# Texts that name neither a topic nor a group, a client, a query, a transaction or a broker.
+OTHER_TEXTS = {
+    *("epoch", "cause", "to", "key", "consume_from", "strategy", "mode", "cluster", "address"),
+    # Whoever may consume every topic may read each message.
+    "message_id of VIEW_MESSAGE_BY_ID",
+}
+# Bodies without rows that have no names in them beyond `RequestSchema.names`.
+OTHER_BODIES = {RequestCode.SEND_BATCH_MESSAGE, RequestCode.CONSUME_MESSAGE_DIRECTLY}
+# A number that names something: the half message of a transaction.
+NAMING_NUMBERS = {(RequestCode.END_TRANSACTION, "offset")}
 
 
 def request(code: RequestCode, header: dict[str, Any], body: object = None) -> Command:
     return Command(0, code, 1, header, None if body is None else msgpack.packb(body))
 
 
-def test_every_request_to_a_server_has_the_rights_that_it_takes() -> None:
-    assert set(NEEDS) == set(RequestCode) - PUSHED - HANDSHAKE
+def is_text(field: Field) -> bool:
+    return str in (field.type, field.items)
 
 
-def test_a_right_to_a_name_is_asked_of_a_field_that_the_request_has() -> None:
-    for code, need in NEEDS.items():
-        fields = {field.name: field.required for field in SCHEMA[code].fields}
-        assert need.group is None or fields["group"], code
-        assert (
-            need.topic is None
-            or fields.get("topic", False)
-            or code
-            in (
-                RequestCode.VIEW_MESSAGE_BY_ID,
-                RequestCode.GET_BROKER_RUNTIME_INFO,
-                RequestCode.GET_GROUP_LIST,
-                RequestCode.GET_ABSENT_BROKERS,
-            )
-        )
+def uncovered(schema: RequestSchema) -> list[str]:
+    """The fields that name something, without a right to it or a reason."""
+    naming = [field for field in schema.all_fields if field.noun is not None]
+    return [field.name for field in naming if not (field.right or field.why or schema.right is Right.ADMIN)]
+
+
+@pytest.mark.parametrize("code", SERVED)
+def test_each_field_that_names_something_is_covered_by_a_right_or_has_a_reason(code: RequestCode) -> None:
+    schema = SCHEMA[code]
+    assert uncovered(schema) == []
+    for field in schema.all_fields:
+        if is_text(field) and field.noun is None:
+            assert OTHER_TEXTS & {field.name, f"{field.name} of {code.name}"}, f"what does {field.name} name?"
+        assert not (field.right and field.why), field.name
+        assert field.noun is not None or not (field.right or field.why or field.absent), field.name
+        assert ((code, field.name) in NAMING_NUMBERS) == (field.noun is not None and not is_text(field)), field.name
+    if schema.body and schema.rows is None:
+        assert schema.names or code in OTHER_BODIES, "what does its body name?"
+
+
+def test_the_walk_sees_a_field_that_names_a_topic_without_a_right() -> None:
+    assert uncovered(RequestSchema("a -> b", "", (GROUP.takes(Right.MEMBER), TOPIC))) == ["topic"]
+    assert uncovered(RequestSchema("a -> b", "", (), rows=(CLIENT,))) == ["client_id"]
+    assert uncovered(RequestSchema("a -> b", "", (), names=(GROUP,))) == ["group"]
+    assert uncovered(RequestSchema("a -> b", "", (GROUP.freely("why"),))) == []
+
+
+def test_rights_fit_what_their_fields_name() -> None:
+    fitting = {
+        Noun.TOPIC: {*(Right.PRODUCE, Right.CONSUME, Right.CONSUME_OR_MANAGE, Right.KNOW, Right.MANAGE_TOPIC)},
+        Noun.GROUP: {Right.MEMBER, Right.MANAGE_GROUP, Right.KNOW_GROUP},
+        Noun.CLIENT: {Right.OWN},
+        Noun.QUERY: {Right.OWN},
+        Noun.TRANSACTION: set[Right](),
+        Noun.BROKER: {Right.REGISTER},
+    }
+    for code in SERVED:
+        for field in SCHEMA[code].all_fields:
+            if field.noun is not None and field.right is not None:
+                assert field.right in fitting[field.noun], (code, field.name)
+
+
+def test_a_request_that_nobody_has_thought_of_takes_an_administrator() -> None:
+    assert needs_of(RequestSchema("a -> b", "", (Field("number", int, ""),))).cluster is Right.ADMIN
+    assert needs_of(RequestSchema("a -> b", "", (TOPIC.takes(Right.KNOW),))).cluster is None
 
 
 def test_a_heartbeat_takes_the_groups_and_the_topics_that_it_names() -> None:
     data = HeartbeatData(client_id="c1", consumers=(), producer_groups=("p",), checkers=("q",))
     body = request(RequestCode.HEART_BEAT, {}, data.to_wire())
     assert list(wanted(body)) == [(Right.MEMBER, "q")]
-    assert names_of(body) == ["c1"]
+    assert ids_of(body) == ["c1"]
+    consumer = ConsumerData(
+        group="g",
+        consume_type=ConsumeType.PASSIVELY,
+        model=MessageModel.CLUSTERING,
+        consume_from=ConsumeFrom.LAST_OFFSET,
+        strategy="AVG",
+        subscriptions=(subscription_of("orders", "*", 1),),
+        session_timeout_s=30.0,
+    )
+    body = request(RequestCode.HEART_BEAT, {}, HeartbeatData(client_id="c1", consumers=(consumer,)).to_wire())
+    assert list(wanted(body)) == [(Right.MEMBER, "g"), (Right.CONSUME, "orders")]
     assert list(wanted(request(RequestCode.HEART_BEAT, {"fingerprint": 1}))) == []
 
 
@@ -59,23 +114,58 @@ def test_a_pull_that_only_reads_takes_no_right_to_its_group() -> None:
         assert (Right.MEMBER, "g") in wanted(request(RequestCode.PULL_MESSAGE, {**read, **more}))
 
 
-def test_messages_of_a_body_take_a_right_to_each_of_their_topics() -> None:
-    staged = request(RequestCode.SINK_STAGE, {}, [["a", 0, 0, b""], ["b", 0, 0, b""], ["a", 1, 0, b""]])
+def test_rows_of_a_body_take_a_right_to_each_of_their_topics() -> None:
+    staged = request(RequestCode.SINK_STAGE, {"query_id": "q"}, [["a", 0, 0, b""], ["b", 0, 0, b""], ["a", 1, 0, b""]])
     assert list(wanted(staged)) == [(Right.PRODUCE, "a"), (Right.PRODUCE, "b")]
     half = request(RequestCode.SEND_HALF_MESSAGE, {"group": "g"}, [["a", 0, 0, -1, b""]])
     assert list(wanted(half)) == [(Right.MEMBER, "g"), (Right.PRODUCE, "a")]
+    member = {"group": "g", "client_id": "c"}
+    for code, more in (
+        (RequestCode.UPDATE_CONSUMER_OFFSET, [5, 1]),
+        (RequestCode.UNLOCK_BATCH_MQ, [5, 1]),
+        (RequestCode.LOCK_BATCH_MQ, list[int]()),
+    ):
+        rows = request(code, member, [["a", 0, *more], ["b", 0, *more], ["a", 1, *more]])
+        assert list(wanted(rows)) == [(Right.MEMBER, "g"), (Right.CONSUME, "a"), (Right.CONSUME, "b")]
+        assert ids_of(rows) == ["c"]
     bodies: tuple[object, ...] = (5, [1], [[]], [{}])
     for body in bodies:
         with pytest.raises(InvalidParameter):
-            list(wanted(request(RequestCode.SINK_STAGE, {}, body)))
+            list(wanted(request(RequestCode.SINK_STAGE, {"query_id": "q"}, body)))
+
+
+def test_each_group_that_is_left_takes_a_right() -> None:
+    leave = request(RequestCode.UNREGISTER_CLIENT, {"client_id": "c", "groups": ["g", "h"]})
+    assert list(wanted(leave)) == [(Right.MEMBER, "g"), (Right.MEMBER, "h")]
+
+
+def test_a_reset_and_a_request_mode_take_a_right_to_their_topic() -> None:
+    header = {"group": "g", "topic": "a"}
+    for code in (RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, RequestCode.SET_MESSAGE_REQUEST_MODE):
+        assert list(wanted(request(code, header))) == [(Right.MANAGE_GROUP, "g"), (Right.CONSUME_OR_MANAGE, "a")]
+
+
+def test_a_copy_for_a_retry_takes_a_right_to_the_topic_that_it_was_sent_to_first() -> None:
+    copy = encode_payload(Message("orders", b"x"), 1, "id")
+    for topic in ("%RETRY%g", "%DLQ%g"):
+        sent = Command(0, RequestCode.SEND_MESSAGE, 1, {"topic": topic}, copy)
+        assert list(wanted(sent)) == [(Right.PRODUCE, topic), (Right.CONSUME_OR_MANAGE, "orders")]
+        assert not is_decided_by_header(sent)
+        foreign = Command(0, RequestCode.SEND_MESSAGE, 1, {"topic": topic}, b"no message")
+        assert list(wanted(foreign)) == [(Right.PRODUCE, topic)]
+    plain = Command(0, RequestCode.SEND_MESSAGE, 1, {"topic": "orders"}, copy)
+    assert list(wanted(plain)) == [(Right.PRODUCE, "orders")]
+    assert is_decided_by_header(plain)
 
 
 def test_what_is_about_the_whole_cluster_takes_an_administrator() -> None:
-    for code in (RequestCode.GET_BROKER_RUNTIME_INFO, RequestCode.GET_GROUP_LIST):
+    for code in (RequestCode.GET_BROKER_RUNTIME_INFO, RequestCode.GET_GROUP_LIST, RequestCode.GET_ABSENT_BROKERS):
         assert list(wanted(request(code, {}))) == [(Right.ADMIN, "")]
         assert list(wanted(request(code, {"topic": "a"}))) == [(Right.KNOW, "a")]
-    assert list(wanted(request(RequestCode.VIEW_MESSAGE_BY_ID, {}))) == [(Right.CONSUME, "*")]
+    assert list(wanted(request(RequestCode.VIEW_MESSAGE_BY_ID, {}))) == [(Right.CONSUME_ALL, "")]
 
 
-def test_a_query_of_a_sink_belongs_to_whoever_began_it() -> None:
-    assert names_of(request(RequestCode.SINK_COMMIT, {"query_id": "q"})) == ["query q"]
+def test_a_query_of_a_sink_and_a_client_have_different_ids() -> None:
+    assert ids_of(request(RequestCode.SINK_COMMIT, {"query_id": "q"})) == ["query q"]
+    asked = {"group": "g", "client_id": "of-another-user"}
+    assert ids_of(request(RequestCode.GET_CONSUMER_RUNNING_INFO, asked)) == []

@@ -5,7 +5,8 @@ import pytest
 from model.access_limits import MAX_USERS
 from model.errors import ConfigError
 from remoting.security.key import Key
-from remoting.security.policy import MAX_KEYS_OF_USER, NamePatterns, Right, Rights, parse_policy
+from remoting.security.policy import MAX_KEYS_OF_USER, NamePatterns, Rights, parse_policy
+from remoting.wire.field import Right
 
 HASH = str(Key("alice", bytes(32)).hash())
 
@@ -38,6 +39,15 @@ def test_names_are_exact_or_prefixes_and_empty_ones_hold_nothing() -> None:
         (Rights(brokers=NamePatterns(["*"])), Right.ADMIN, "", False),
         (Rights(brokers=NamePatterns(["b"])), Right.KNOW, "orders", True),
         (Rights(brokers=NamePatterns(["b"])), Right.MANAGE_TOPIC, "orders", False),
+        # Where a group is on a topic is decided by who consumes or manages the topic.
+        (Rights(produce=NamePatterns(["orders"])), Right.CONSUME_OR_MANAGE, "orders", False),
+        (Rights(consume=NamePatterns(["orders"])), Right.CONSUME_OR_MANAGE, "orders", True),
+        (Rights(manage=NamePatterns(["orders"])), Right.CONSUME_OR_MANAGE, "orders", True),
+        (Rights(admin=True), Right.CONSUME_OR_MANAGE, "orders", True),
+        (Rights(admin=True), Right.CONSUME_OR_MANAGE, "SYS_TRACE", False),
+        (Rights(groups=NamePatterns(["billing"])), Right.CONSUME_OR_MANAGE, "%DLQ%billing", True),
+        (Rights(consume=NamePatterns(["*"])), Right.CONSUME_ALL, "", True),
+        (Rights(consume=NamePatterns(["orders"]), admin=True), Right.CONSUME_ALL, "", False),
         # Topics of a group go with the group.
         (Rights(consume=NamePatterns(["*"])), Right.CONSUME, "%RETRY%billing", False),
         (Rights(groups=NamePatterns(["billing"])), Right.CONSUME, "%RETRY%billing", True),

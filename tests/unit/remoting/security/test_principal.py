@@ -4,8 +4,9 @@ import pytest
 
 from model.access_limits import MAX_PERMITTED
 from model.errors import NoPermission, SystemBusy
-from remoting.security.policy import NamePatterns, Right, Rights
+from remoting.security.policy import NamePatterns, Rights
 from remoting.security.principal import Principal, Quota
+from remoting.wire.field import Right
 from simulation.cluster.access import made_user
 
 
