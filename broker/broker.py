@@ -141,8 +141,9 @@ class Broker(Feature):
             self.sink = add(Sink(core, topics))
             add(SinkHandlers(core, topics, self.sink))
         # Groups whose offsets are lost need every message, and nobody knows that of them.
+        self.retention = None
         if Part.RETENTION in config.parts and not topics.made_again:
-            add(Retention(core, topics, groups, leases, config.retention, config.files))
+            self.retention = add(Retention(core, topics, groups, leases, config.retention, config.files))
         metadata.commit()
 
     def _announcement(self, *, newcomer: bool) -> Announcement:
@@ -219,8 +220,10 @@ class Broker(Feature):
         return Reply({}, msgpack.packb(info))
 
     def _disk(self) -> dict[str, Any]:
-        """The file system that holds the data directory, as far as it tells."""
+        """The file system that holds the data directory, as far as it tells, and what holds back old segments."""
         found: dict[str, Any] = {"disk_full": self.store.reserve.is_missing}
+        if self.retention is not None and (held := self.retention.held).segments:
+            found |= {"log_held_bytes": held.size_bytes, "log_held_by": f"{held.text}; {held.remedy}"}
         try:
             usage = shutil.disk_usage(self.config.data_dir)
         except OSError:

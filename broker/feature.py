@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from broker.durability.barrier import WriteBarrier
 from broker.durability.metadata import MetadataStore
@@ -30,6 +30,14 @@ from remoting.connection import Connection
 from remoting.deadline_driver import DeadlineDriver
 from remoting.request_code import RequestCode
 from remoting.server import Handler
+
+
+class Kept(NamedTuple):
+    """A message that the broker itself still needs, for those who ask why the log is not deleted."""
+
+    topic: str  # that it is for
+    what: str  # begins a sentence
+    remedy: str  # what makes it go
 
 
 class Feature:
@@ -84,6 +92,18 @@ class Feature:
     def kept_from(self) -> Mapping[LogKey, int]:
         """First offset that the broker itself still needs, for each queue of its own; retention keeps what follows."""
         return {}
+
+    def kept(self, key: LogKey) -> Kept | None:
+        """The first message that `kept_from` names of a queue; None if the queue is not this feature's."""
+        return None
+
+    def copy_forward(self, key: LogKey, before: int) -> bool:
+        """Copy what it keeps of a queue to the end of the log, so that segments can go that end before a log position.
+
+        Returns:
+            Whether something is copied; there may be more. False if it does not pay, or for a queue of another feature.
+        """
+        return False
 
     def stats(self) -> Mapping[str, int]:
         """Counters for GET_BROKER_RUNTIME_INFO."""
@@ -180,6 +200,14 @@ class Features:
     def kept_from(self) -> dict[LogKey, int]:
         """First offsets that the features together still need."""
         return {key: offset for kept in self._ask("kept_from") for key, offset in kept.items()}
+
+    def kept(self, key: LogKey) -> Kept | None:
+        """See `Feature`."""
+        return next(filter(None, self._ask("kept", key)), None)
+
+    def copy_forward(self, key: LogKey, before: int) -> bool:
+        """See `Feature`."""
+        return any(self._ask("copy_forward", key, before))
 
     def stats(self) -> dict[str, int]:
         """The counters of all features."""

@@ -59,6 +59,7 @@ def _broker(name: str, address: str, info: BrokerInfo | RlabError | None) -> dic
         "disk_full": info.disk_full,
         "disk_free_gb": round(info.disk_free_bytes / 1e9, 1),
         "disk_total_gb": round(info.disk_total_bytes / 1e9, 1),
+        "log_held_by": info.log_held_by,
     }
 
 

@@ -32,6 +32,7 @@ from metrics.families import (
     QUEUE_LAG,
     REFUSED,
     STORE_BYTES,
+    STORE_HELD,
     STORE_SEGMENTS,
     STORE_UNSYNCED,
     STORE_WRITTEN,
@@ -105,6 +106,8 @@ def _store(broker: Broker) -> Iterator[Samples]:
     statistics = broker.store.statistics()
     yield STORE_WRITTEN, [((), statistics.written_position)]
     yield STORE_BYTES, [((), statistics.written_position - statistics.min_position)]
+    retention = broker.retention
+    yield STORE_HELD, [((), 0 if retention is None else retention.held.size_bytes)]
     yield STORE_UNSYNCED, [((), statistics.written_position - statistics.synced_position)]
     yield STORE_SEGMENTS, [((), statistics.segments)]
     yield DISK_FULL, [((), float(broker.store.reserve.is_missing))]

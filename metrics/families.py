@@ -92,6 +92,7 @@ MESSAGES_KEPT = _gauge("messages_kept", "Messages that are still there.", "topic
 MESSAGES_DAMAGED = _gauge("messages_damaged", "Messages that are known to be damaged or missing.", "topic")
 STORE_WRITTEN = _counter("store_written_bytes", "Bytes appended to the log since it was created.")
 STORE_BYTES = _gauge("store_bytes", "Bytes of the log that are still there.")
+STORE_HELD = _gauge("store_held_bytes", "Bytes of the log that the limits would delete, and that somebody still needs.")
 STORE_UNSYNCED = _gauge("store_unsynced_bytes", "Bytes of the log that were written and not synced to the disk yet.")
 STORE_SEGMENTS = _gauge("store_segments", "Segments of the log.")
 DISK_FREE = _gauge("disk_free_bytes", "Free space of the file system that holds the data directory.")

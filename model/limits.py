@@ -260,6 +260,9 @@ MAX_RESENT_MARKS = 10_000
 """Dead-letter messages of a queue that may be marked as re-sent while an older one is not."""
 MAX_DELAYED_MESSAGES = 1_000_000
 """Delayed messages on one broker; each costs it about 200 bytes of memory."""
+MAX_DELAY_MARKS = 100_000
+"""Marks of deliveries, one each, that a broker remembers behind a message that waits for long. Beyond it they are
+joined in pairs, and its next start reads some marks more than it has to."""
 MAX_POP_WINDOW = 1_048_576
 """Offsets from the oldest message of a queue that a group has not acknowledged to the newest delivered by POP."""
 MAX_POP_MESSAGES = 4 * MAX_POP_WINDOW

@@ -4,7 +4,8 @@ RocketMQ: CleanCommitLogService, which deletes by age alone, also messages that 
 Kafka has a size limit as well (retention.bytes), and deletes as blindly. Here these two limits are soft: they never
 delete messages that a group has still to read. A group that reads nothing any more would fill the disk, so there is a
 hard limit for operators who prefer that a group misses messages to a producer that is refused. Not even that one
-deletes a delayed or staged message that has not been delivered to its topic yet.
+deletes a delayed or staged message that has not been delivered to its topic yet; delayed ones are copied to the end of
+the log then, as long as that frees more than it writes (`broker/store/segments/moving.py`).
 
     segments          A 100 MiB, 5 days    B 100 MiB, 4 days    C 100 MiB, 1 day    D, being written
     keep 72 h         A and B go
@@ -89,6 +90,7 @@ class TrimPlan:
     reasons: tuple[TrimReason, ...]  # why, one for each segment that goes, oldest first
     held: int  # how many more segments the soft limits would take if nobody had to read them
     held_bytes: int  # their bytes
+    hard_position: int  # log position up to which the hard limit takes segments; 0 if it takes none
 
 
 def soft_end(segments: Sequence[SegmentSpan], now_ms: int, options: RetentionOptions) -> int:
@@ -119,6 +121,7 @@ def plan_trim(
     """
     written = segments[-1].end_position
     to_position = segments[0].base_position
+    hard_position = 0
     reasons: list[TrimReason] = []
     for segment in segments[:-1]:
         reason = _soft_reason(segment, written, now_ms, options)
@@ -128,9 +131,18 @@ def plan_trim(
             break
         reasons.append(reason)
         to_position = segment.end_position
+        if _is_over(options.retain_bytes_max, written, segment):
+            hard_position = to_position
     wanted = soft_end(segments, now_ms, options)
     held = sum(to_position < segment.end_position <= wanted for segment in segments)
-    return TrimPlan(to_position=to_position, reasons=tuple(reasons), held=held, held_bytes=max(0, wanted - to_position))
+    held_bytes = max(0, wanted - to_position)
+    return TrimPlan(
+        to_position=to_position,
+        reasons=tuple(reasons),
+        held=held,
+        held_bytes=held_bytes,
+        hard_position=hard_position,
+    )
 
 
 def _soft_reason(segment: SegmentSpan, written: int, now_ms: int, options: RetentionOptions) -> TrimReason | None:

@@ -10,6 +10,7 @@ import contextlib
 import logging
 from collections.abc import Mapping
 from functools import partial
+from typing import NamedTuple
 
 from broker.durability.metadata import Table
 from broker.feature import Core, Feature
@@ -34,6 +35,24 @@ _SEEN = "clock_seen_ms"
 _HOUR_MS = 3_600_000
 
 
+class Held(NamedTuple):
+    """Segments that the limits would take, and that are kept because somebody needs a message in them."""
+
+    segments: int
+    size_bytes: int
+    holder: tuple[str, str]  # group, or "" for the broker itself, and topic
+    what: str  # begins the sentence about it
+    remedy: str
+
+    @property
+    def text(self) -> str:
+        """One sentence, with the amount."""
+        return f"{self.what} {self.segments} segments ({self.size_bytes / MIB:.1f} MiB) that would be deleted"
+
+
+NOTHING_HELD = Held(0, 0, ("", ""), "", "")
+
+
 class Retention(Feature):
     """The retention of one broker; `files` closes removed files, which returns their space."""
 
@@ -55,7 +74,8 @@ class Retention(Feature):
         # offsets that are needed, end of the log then); `_waiting_from` is the newest of these notes that is synced.
         self._waiting_from = core.features.kept_from()
         self._noted = (self._waiting_from, store.written_position)
-        self._reported_holder: tuple[str, str] | None = None
+        self._reported: dict[tuple[str, str], None] = {}  # holders that were logged, until nothing is held
+        self.held = NOTHING_HELD
         core.metadata.add_tables(_SCHEMA)
         self._jumps = Table(core.metadata, "clock_jumps")
         self._clock = WallClock(Jump(*row) for row in self._jumps.rows())
@@ -119,11 +139,17 @@ class Retention(Feature):
         waiting_from = self._note_waiting()
         needed, need = self._needed_position(spans, now_ms)
         plan_up_to = partial(plan_trim, spans, now_ms, self._options, needed_position=needed)
-        plan = plan_up_to(parked_position=spans[-1].end_position)
+        plan = wanted = plan_up_to(parked_position=spans[-1].end_position)
+        kept: LogKey | None = None
         if plan.reasons:
             # Asked only now, of the few segments that would go.
-            plan = plan_up_to(parked_position=self._position_of(waiting_from, spans, plan.to_position))
-        self._report_holder(plan, need)
+            position, kept = self._first_kept(waiting_from, spans, plan.to_position)
+            plan = plan_up_to(parked_position=position)
+        self.held = self._held(plan, wanted, need, kept)
+        self._report()
+        is_beyond = kept is not None and wanted.hard_position > plan.to_position
+        if kept is not None and is_beyond and self._core.features.copy_forward(kept, wanted.hard_position):
+            self._next_at = self._core.loop.time()  # go on, or delete what is free then, with the next look
         if plan.reasons:
             self._trim(plan, spans)
 
@@ -152,25 +178,40 @@ class Retention(Feature):
             return spans[-1].end_position, None
         return first.position, needs[first.key]
 
-    def _position_of(self, needs: Mapping[LogKey, int], spans: list[SegmentSpan], before: int) -> int:
+    def _first_kept(
+        self, needs: Mapping[LogKey, int], spans: list[SegmentSpan], before: int
+    ) -> tuple[int, LogKey | None]:
+        """Log position from which on the broker itself needs it, and the queue for which it does."""
         try:
             first = self._store.first_needed(needs, before)
         except StoreError as error:
             logger.error("broker %s: retention skipped, delayed messages could not be read: %s", self._core.name, error)
-            return spans[0].base_position
-        return spans[-1].end_position if first is None else first.position
+            return spans[0].base_position, None
+        return (spans[-1].end_position, None) if first is None else first
 
-    def _report_holder(self, plan: TrimPlan, need: Need | None) -> None:
-        """Log once which group holds back segments that would be deleted: nothing else shows why a disk fills."""
-        holder = (need.group, need.topic) if need is not None and plan.held else None
-        if holder is not None and holder != self._reported_holder and need is not None:
-            logger.warning(
-                "broker %s: group %r has still to read topic %r from offset %d on, and holds back %d segments (%.1f "
-                "MiB) that would be deleted; if nobody needs it any more: rlab group delete %s",
-                *(self._core.name, need.group, need.topic, need.offset),
-                *(plan.held, plan.held_bytes / MIB, need.group),
-            )
-        self._reported_holder = holder
+    def _held(self, plan: TrimPlan, wanted: TrimPlan, need: Need | None, kept: LogKey | None) -> Held:
+        """What holds back segments that would be deleted: the broker itself before a group, as it holds back more."""
+        if plan.to_position < wanted.to_position:
+            found = None if kept is None else self._core.features.kept(kept)
+            if found is not None:
+                segments = len(wanted.reasons) - len(plan.reasons)
+                what = f"{found.what} holds back"
+                return Held(segments, wanted.to_position - plan.to_position, ("", found.topic), what, found.remedy)
+        elif need is not None and plan.held:
+            where = f"topic {need.topic!r} from offset {need.offset} on"
+            what = f"group {need.group!r} has still to read {where}, and holds back"
+            remedy = f"if nobody needs it any more: rlab group delete {need.group}"
+            return Held(plan.held, plan.held_bytes, (need.group, need.topic), what, remedy)
+        return NOTHING_HELD
+
+    def _report(self) -> None:
+        """Log once who holds back segments that would be deleted: nothing else shows why a disk fills."""
+        held = self.held
+        if not held.segments:
+            self._reported.clear()
+        elif held.holder not in self._reported:
+            self._reported[held.holder] = None
+            logger.warning("broker %s: %s; %s", self._core.name, held.text, held.remedy)
 
     def _trim(self, plan: TrimPlan, spans: list[SegmentSpan]) -> None:
         core, store = self._core, self._store

@@ -12,11 +12,19 @@ the two numbers kept here say from which offsets on they have to be read:
 from __future__ import annotations
 
 import heapq
+import sys
 from collections import deque
+from collections.abc import Collection, Iterator
+from itertools import zip_longest
 from typing import NamedTuple
 
 from model.errors import SystemBusy
-from model.limits import MAX_DELAYED_MESSAGES
+from model.limits import MAX_DELAY_MARKS, MAX_DELAYED_MESSAGES
+
+_AT_ONCE = 0
+"""The due time of a message that is let go."""
+_SLACK = 1_000
+"""Entries of messages that are done, before the lists are made anew."""
 
 
 class LowWater(NamedTuple):
@@ -36,7 +44,7 @@ class DelayTable:
         self._max_pending = max_pending
         self._heap: list[tuple[int, int]] = []
         self._order: deque[int] = deque()  # pending offsets in order of arrival; done ones leave at the head
-        self._pending: dict[int, None] = {}
+        self._pending: dict[int, str | None] = {}  # with the topic to deliver it to; None if that was deleted
         self._marks: deque[tuple[int, int]] = deque()  # (mark, what it marks), from the first that still matters
         self._end = low
 
@@ -56,12 +64,33 @@ class DelayTable:
         if len(self._pending) >= self._max_pending:
             raise SystemBusy(f"this broker has {self._max_pending} delayed messages already: retry later")
 
-    def add(self, offset: int, due_ms: int) -> None:
-        """Add a delayed message; offsets come in ascending order."""
-        self._pending[offset] = None
+    def add(self, offset: int, due_ms: int, topic: str | None) -> None:
+        """Add a delayed message; offsets come in ascending order. Without a topic it is due at once, to be let go."""
+        self._pending[offset] = topic if topic is None else sys.intern(topic)  # one text for all messages of a topic
         self._order.append(offset)
-        heapq.heappush(self._heap, (due_ms, offset))
+        heapq.heappush(self._heap, (_AT_ONCE if topic is None else due_ms, offset))
         self._end = self._end._replace(delayed=offset + 1)
+
+    def topic_of(self, offset: int) -> str | None:
+        """The topic that a pending message is delivered to; None if it was deleted, and the message goes with it."""
+        return self._pending[offset]
+
+    def delete_topic(self, topic: str) -> int:
+        """Let the messages for a topic be due at once, without a topic; returns how many there are."""
+        gone = [offset for offset, wanted in self._pending.items() if wanted == topic]
+        for offset in gone:
+            self._pending[offset] = None
+            heapq.heappush(self._heap, (_AT_ONCE, offset))
+        return len(gone)
+
+    def waiting(self) -> Iterator[int]:
+        """The offsets of the pending messages, ascending; nothing may be added or removed meanwhile."""
+        return iter(self._pending)
+
+    def due_times(self, offsets: Collection[int]) -> dict[int, int]:
+        """When these messages are due, without those that were taken and are being delivered."""
+        wanted = frozenset(offsets)
+        return {offset: due_ms for due_ms, offset in self._heap if offset in wanted}
 
     def take_due(self, now_ms: int, limit: int) -> list[tuple[int, int]]:
         """Remove and return (due, offset) of due messages, earliest first; each is then `done` or `put_back`."""
@@ -82,6 +111,11 @@ class DelayTable:
         Marks may name messages that are done already.
         """
         self._marks.append((mark, offset))
+        if len(self._marks) > MAX_DELAY_MARKS:
+            # Two become one that matters as long as either does: a restart reads a few marks more than it has to.
+            each = iter(self._marks)
+            pairs = zip_longest(each, each, fillvalue=(0, -1))
+            self._marks = deque((first, max(named, after)) for (first, named), (_, after) in pairs)
         self._end = self._end._replace(marks=mark + 1)
         self.forget(offset)
 
@@ -90,6 +124,11 @@ class DelayTable:
         self._pending.pop(offset, None)
         while self._order and self._order[0] not in self._pending:
             self._order.popleft()
+        if max(len(self._heap), len(self._order)) > 2 * len(self._pending) + _SLACK:
+            # Of messages that are done behind one that waits for long, or that went before their time.
+            self._heap = [entry for entry in self._heap if entry[1] in self._pending]
+            heapq.heapify(self._heap)
+            self._order = deque(self._pending)
         low = self._order[0] if self._order else self._end.delayed
         while self._marks and self._marks[0][1] < low:
             self._marks.popleft()

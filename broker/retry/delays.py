@@ -5,31 +5,37 @@ message, and a delay is any number of milliseconds. Delayed messages are stored 
 SCHEDULE_TOPIC): queue 0 holds the messages, queue 1 a mark for each that was delivered. A delivery and its mark are
 written together, so a crash between them can only deliver a message twice, never lose it.
 
+A message whose topic is deleted goes with it: a mark names it at once, so it neither keeps the log until it is due, nor
+comes to a topic that is created again under that name. Beyond the hard limit of the log, messages that wait are copied
+to its end, with a mark for the original, so that one that waits for weeks does not keep everything behind it.
+
 A clock that is set back makes no delay longer: the messages that wait are due as much earlier. One that is set ahead
 makes them due.
 
     delayed message  msgpack [due_ms, topic, queue id, tag hash, times delivered, payload]
-    mark             msgpack [offset of the delayed message]
+    mark             msgpack [offset of the delayed message], or of several that went with their topic
 """
 
 from __future__ import annotations
 
 import logging
+from datetime import UTC, datetime
 from typing import Any
 
 import msgpack
 
-from broker.feature import Core, Feature
+from broker.feature import Core, Feature, Kept
 from broker.retry.delay_table import DelayTable, LowWater
 from broker.store.disk.errors import StoreError
 from broker.store.records import records_from
 from broker.store.segments.index import LogKey
+from broker.store.segments.moving import worth_moving
 from broker.topics.service import Topics
 from broker.topics.table import queue_that_is_left
 from model.errors import RlabError
 from model.limits import CLOCK_JUMP_MS
 from model.log_lines import LogLines
-from model.names import SCHEDULE_TOPIC
+from model.names import RETRY_PREFIX, SCHEDULE_TOPIC, is_retry_topic
 
 logger = logging.getLogger(__name__)
 
@@ -39,6 +45,8 @@ _AT_ONCE = 256
 _BYTES_AT_ONCE = 16 * 1024 * 1024
 """Messages are delivered until they have so many bytes, and the others in the next event-loop iteration."""
 _RETRY_MS = 1_000
+_LAST_DATE_S = 253_402_300_799
+"""The end of the year 9999, beyond which no date is written."""
 
 
 class Delays(Feature):
@@ -53,7 +61,8 @@ class Delays(Feature):
         self._clock_ahead_ms = self._ahead_ms()  # of the loop's time
         low = self._load_low_water()
         self._table = DelayTable(low)
-        self._recover(low)
+        self._moving: dict[int, int | None] = {}  # copied, and not marked yet; with its due time if that has passed
+        self._recover(low, knows_topics=not topics.made_again)
 
     def __len__(self) -> int:
         return len(self._table)
@@ -81,8 +90,88 @@ class Delays(Feature):
 
         def written(failure: RlabError | None) -> None:
             if failure is None:
-                self._table.add(offset, due_ms)
+                self._table.add(offset, due_ms, topic)
                 self._core.driver.wake_by(self._loop_time_of(due_ms))
+
+        self._core.barrier.after_append(written, SCHEDULE_TOPIC, DELAYED)
+
+    # --- deleted topics ----------------------------------------------------------------------------------------------
+
+    def topic_deleted(self, topic: str, cause: str) -> None:
+        """Let the messages that wait for a topic go with it, some at a time, beginning now."""
+        if n := self._table.delete_topic(topic):
+            text = "broker %s: %d delayed messages for topic %r are dropped: the topic was deleted"
+            logger.warning(text, self._core.name, n, topic)
+            self._core.driver.wake_by(self._core.loop.time())
+
+    def _drop(self, offsets: list[int]) -> None:
+        mark = self._store.append(self._topic_id, MARKS, msgpack.packb(offsets), 0)
+
+        def written(failure: RlabError | None) -> None:
+            for offset in offsets:
+                if failure is None:
+                    self._table.done(offset, mark)
+                else:
+                    self._try_later(offset)
+
+        self._core.barrier.after_append(written, SCHEDULE_TOPIC, MARKS)
+
+    # --- what keeps the log ------------------------------------------------------------------------------------------
+
+    def kept(self, key: LogKey) -> Kept | None:
+        """The oldest message that waits."""
+        if key != (self._topic_id, DELAYED) or not len(self._table):
+            return None
+        try:
+            delayed = self._read(self._table.low_water().delayed)
+        except StoreError:
+            delayed = None
+        if delayed is None:
+            return None
+        due_ms, topic, *_ = delayed
+        due = datetime.fromtimestamp(min(due_ms / 1000, _LAST_DATE_S), UTC)
+        of_group = f"a failed message of group {topic.removeprefix(RETRY_PREFIX)!r}"
+        whose = of_group if is_retry_topic(topic) else f"a message for topic {topic!r}"
+        return Kept(
+            topic,
+            f"{whose} that is delayed until {due:%Y-%m-%d %H:%M:%S} UTC",
+            "delayed messages go with their topic, and beyond --retain-size-max they are copied to the end of the log",
+        )
+
+    def copy_forward(self, key: LogKey, before: int) -> bool:
+        """Copy the messages that wait in the oldest segments, if that frees more than it writes; some at a time."""
+        if key != (self._topic_id, DELAYED):
+            return False
+        room = _BYTES_AT_ONCE
+        try:
+            offsets = worth_moving(self._store.log, key, self._table.waiting(), before)
+            due_times = self._table.due_times(offsets)
+            for offset in offsets:
+                if offset in due_times and offset not in self._moving and room > 0:
+                    delayed = self._read(offset)
+                    if delayed is not None:
+                        room -= len(delayed[-1])
+                        self._move(offset, due_times[offset], delayed)
+        except StoreError as error:
+            logger.error("broker %s: delayed messages could not be copied forward: %s", self._core.name, error)
+            return False
+        return bool(offsets)
+
+    def _move(self, offset: int, due_ms: int, delayed: list[Any]) -> None:
+        """Copy one message to the end of the log, and mark the original; in this order, so that a crash loses none."""
+        self._moving[offset] = None
+        # The time of the table: a clock that was set back has made it another one than that of the original.
+        copy = self._store.append(self._topic_id, DELAYED, msgpack.packb([due_ms, *delayed[1:]]), 0)
+        mark = self._store.append(self._topic_id, MARKS, msgpack.packb([offset]), 0)
+
+        def written(failure: RlabError | None) -> None:
+            overdue = self._moving.pop(offset)
+            if failure is None:
+                self._table.add(copy, due_ms, self._table.topic_of(offset))
+                self._table.done(offset, mark)
+                self._core.driver.wake_by(self._loop_time_of(due_ms))
+            elif overdue is not None:
+                self._try_later(offset)
 
         self._core.barrier.after_append(written, SCHEDULE_TOPIC, DELAYED)
 
@@ -100,7 +189,14 @@ class Delays(Feature):
         """Deliver the messages that are due, some at a time."""
         self._look_at_clock()
         room = _BYTES_AT_ONCE
+        dropped: list[int] = []
         for due_ms, offset in self._table.take_due(int(self._core.clock_ms()), _AT_ONCE):
+            if offset in self._moving:
+                self._moving[offset] = due_ms  # its copy is delivered, or it is if that cannot be written
+                continue
+            if self._table.topic_of(offset) is None:
+                dropped.append(offset)
+                continue
             if room <= 0:
                 self._table.put_back(offset, due_ms)
                 continue
@@ -113,6 +209,8 @@ class Delays(Feature):
             if delayed is not None:
                 room -= len(delayed[-1])
                 self._deliver_one(offset, delayed)
+        if dropped:
+            self._drop(dropped)
 
     def _ahead_ms(self) -> float:
         return self._core.clock_ms() - self._core.loop.time() * 1000
@@ -174,18 +272,24 @@ class Delays(Feature):
             self._save(low)
         return low
 
-    def _recover(self, low: LowWater) -> None:
-        """Find the messages still to be delivered: those from the low water on that have no mark."""
+    def _recover(self, low: LowWater, *, knows_topics: bool) -> None:
+        """Find the messages still to be delivered: those from the low water on that have no mark.
+
+        With `knows_topics`, a topic that is not there was deleted, perhaps just before a crash, so they go with it.
+        """
         now_ms = int(self._core.clock_ms())
         for record in records_from(self._store, self._topic_id, DELAYED, low.delayed):
             delayed: Any = msgpack.unpackb(record.payload)
             due_ms: int = delayed[0]
             if due_ms > record.stored_ms > now_ms:
                 due_ms = now_ms + due_ms - record.stored_ms  # the clock was set back since
-            self._table.add(record.queue_offset, due_ms)
+            topic = delayed[1]
+            is_there = not knows_topics or self._topics.get(topic) is not None
+            self._table.add(record.queue_offset, due_ms, topic if is_there else None)
         for record in records_from(self._store, self._topic_id, MARKS, low.marks):
             mark: Any = msgpack.unpackb(record.payload)
-            self._table.done(mark[0], record.queue_offset)
+            for offset in mark:
+                self._table.done(offset, record.queue_offset)
 
     def close(self) -> None:
         """Store from where on a restart has to look."""

@@ -10,5 +10,5 @@ order.
 
 The store knows no wire, no group and no other room of the broker; it is synchronous, and belongs to the event loop.
 Other rooms import `MessageStore`, `records` and `read_result`, `LogKey` (`segments/index`), and errors and options of
-`disk`; `broker/messages/query.py` alone imports `keys/search`.
+`disk`; `broker/messages/query.py` alone imports `keys/search`, and `broker/retry/delays.py` `segments/moving`.
 """

@@ -14,8 +14,9 @@ import msgpack
 
 from broker.durability.barrier import answer
 from broker.durability.group_commit import Written
-from broker.feature import Core, Feature
+from broker.feature import Core, Feature, Kept
 from broker.groups.members import Groups
+from broker.store.disk.errors import StoreError
 from broker.store.segments.index import LogKey
 from broker.topics.service import Topics
 from broker.topics.table import queue_that_is_left
@@ -71,6 +72,23 @@ class Transactions(Feature):
         """The first half message that is open, or whose end is not written."""
         first = self.table.first()
         return {(self.log.topic_id, HALVES): self.log.end if first is None else first}
+
+    def kept(self, key: LogKey) -> Kept | None:
+        """The oldest half message that is open."""
+        first = self.table.first()
+        if key != (self.log.topic_id, HALVES) or first is None:
+            return None
+        try:
+            half = self.log.read([first]).get(first)
+        except StoreError:
+            half = None
+        if half is None:
+            return None
+        return Kept(
+            half.topic,
+            f"a half message of producer group {half.group!r} for topic {half.topic!r}, whose transaction is open,",
+            "it goes when its producer ends the transaction, or after --transaction-keep",
+        )
 
     def stats(self) -> dict[str, int]:
         """How many transactions are open, and what became of the others in this run."""

@@ -34,6 +34,9 @@ class TopicInfo:
     ranges: tuple[QueueRange, ...]
 
 
+_OF_NEWER_BROKERS = ("disk_full", "disk_free_bytes", "disk_total_bytes", "log_held_bytes", "log_held_by")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerInfo:
     """The state of one broker."""
@@ -51,6 +54,8 @@ class BrokerInfo:
     disk_full: bool = False  # whether it refuses sends because of that; an older broker does not tell, as the next two
     disk_free_bytes: int = -1  # of the file system that holds its data
     disk_total_bytes: int = -1
+    log_held_bytes: int = 0  # of the log that the limits would delete, and that somebody still needs; 0 if nothing is
+    log_held_by: str = ""  # a sentence that names who needs it, and says what to do
 
     @classmethod
     def from_wire(cls, address: str, wire: Any) -> BrokerInfo:
@@ -71,7 +76,7 @@ class BrokerInfo:
                 for *config, ranges in wire["topics"]
             ),
             quirks=tuple(wire["quirks"]),
-            **{name: wire[name] for name in ("disk_full", "disk_free_bytes", "disk_total_bytes") if name in wire},
+            **{name: wire[name] for name in _OF_NEWER_BROKERS if name in wire},
         )
 
     def topic(self, name: str) -> TopicInfo | None:

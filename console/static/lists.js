@@ -38,6 +38,7 @@ export function clusterView(view) {
     ),
     found.brokers.some((each) => each.quirks && each.quirks.length) &&
       h("p", { class: "warn" }, `Quirks on purpose: ${found.brokers.map((each) => `${each.name}: ${(each.quirks || []).join(", ") || "none"}`).join("; ")}`),
+    found.brokers.filter((each) => each.log_held_by).map((each) => h("p", { class: "warn" }, `Broker ${each.name}: ${each.log_held_by}`)),
     h("h2", {}, "Groups"),
     groups(found.groups),
   ]);

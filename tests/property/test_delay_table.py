@@ -1,56 +1,100 @@
-"""The delay table against a naive twin, over any order of arrival, delivery and restart."""
+"""The delay table against a naive twin, over any order of arrivals, deliveries, deleted topics, copies, restarts."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker.retry import delay_table
 from broker.retry.delay_table import DelayTable, LowWater
 
 steps = st.lists(
     st.one_of(
-        st.tuples(st.just("add"), st.integers(0, 50)),
-        st.tuples(st.just("deliver"), st.integers(0, 50)),
-        st.tuples(st.just("fail"), st.integers(0, 50)),
-        st.tuples(st.just("restart"), st.just(0)),
+        st.tuples(st.sampled_from(["add", "deliver", "fail"]), st.integers(1, 50)),
+        st.tuples(st.just("delete"), st.integers(0, 1)),
+        st.tuples(st.sampled_from(["move", "restart"]), st.just(0)),
     ),
     max_size=40,
 )
 
 
-def restarted(low: LowWater, parked: list[int], marks: list[int]) -> DelayTable:
-    """What a broker does after a restart: it reads both queues from the low water on."""
-    table = DelayTable(low)
-    for offset in range(low.delayed, len(parked)):
-        table.add(offset, parked[offset])
-    for mark in range(low.marks, len(marks)):
-        table.done(marks[mark], mark)
-    return table
+@dataclass
+class Twin:
+    """What is in the log, and which topics are there: the rest follows."""
+
+    parked: list[tuple[int, str]] = field(default_factory=list)  # (due, topic) of each delayed message
+    marks: list[int] = field(default_factory=list)  # which message each mark names
+    gone: set[int] = field(default_factory=set)  # messages whose topic was deleted after they were parked
+
+    @property
+    def waiting(self) -> list[int]:
+        return [offset for offset in range(len(self.parked)) if offset not in self.marks]
+
+    def due(self, offset: int) -> int:
+        return 0 if offset in self.gone else self.parked[offset][0]
+
+    def restarted(self, low: LowWater) -> DelayTable:
+        """What a broker does after a restart: it reads both queues from the low water on."""
+        table = DelayTable(low)
+        for offset in range(low.delayed, len(self.parked)):
+            due_ms, topic = self.parked[offset]
+            table.add(offset, due_ms, None if offset in self.gone else topic)
+        for mark in range(low.marks, len(self.marks)):
+            table.done(self.marks[mark], mark)
+        return table
+
+
+@pytest.fixture(autouse=True)
+def _little_slack(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that the lists are made anew, and marks joined, in a few steps."""
+    monkeypatch.setattr(delay_table, "_SLACK", 2)
+    monkeypatch.setattr(delay_table, "MAX_DELAY_MARKS", 3)
 
 
 @given(steps)
 def test_every_message_is_delivered_once_it_is_due_and_never_twice(steps: list[tuple[str, int]]) -> None:
-    parked: list[int] = []  # the log: due time of each parked message
-    marks: list[int] = []  # the log: which message each mark names
-    table = DelayTable()
+    twin, table = Twin(), DelayTable()
     for step, at in steps:
-        waiting = [offset for offset in range(len(parked)) if offset not in marks]
+        waiting = twin.waiting
         if step == "add":
-            table.add(len(parked), at)
-            parked.append(at)
+            topic = "even" if at % 2 == 0 else "odd"
+            table.add(len(twin.parked), at, topic)
+            twin.parked.append((at, topic))
         elif step == "restart":
-            table = restarted(table.low_water(), parked, marks)
+            table = twin.restarted(table.low_water())
+        elif step == "delete":
+            topic = "even" if at == 0 else "odd"
+            going = {offset for offset in waiting if twin.parked[offset][1] == topic} - twin.gone
+            assert table.delete_topic(topic) == len(going)
+            twin.gone |= going
+        elif step == "move":
+            for offset in waiting[:2]:
+                assert table.due_times([offset])[offset] in (twin.due(offset), twin.parked[offset][0])
+                copy, topic_now = len(twin.parked), table.topic_of(offset)
+                table.add(copy, twin.parked[offset][0], topic_now)
+                table.done(offset, len(twin.marks))
+                twin.parked.append(twin.parked[offset])
+                twin.marks.append(offset)
+                if topic_now is None:
+                    twin.gone.add(copy)
         else:
-            due = table.take_due(at, 100)
-            assert sorted(due) == sorted((parked[offset], offset) for offset in waiting if parked[offset] <= at)
-            for due_ms, offset in due:
+            due = dict.fromkeys(offset for _, offset in table.take_due(at, 100))
+            assert sorted(due) == [offset for offset in waiting if twin.due(offset) <= at]
+            for offset in due:
+                assert (table.topic_of(offset) is None) == (offset in twin.gone)
                 if step == "fail":
-                    table.put_back(offset, due_ms)
+                    table.put_back(offset, twin.due(offset))
                 else:
-                    table.done(offset, len(marks))
-                    marks.append(offset)
-        waiting = [offset for offset in range(len(parked)) if offset not in marks]
+                    table.done(offset, len(twin.marks))
+                    twin.marks.append(offset)
+        waiting = twin.waiting
+        assert list(table.waiting()) == waiting
         assert len(table) == len(waiting)
-        assert table.low_water().delayed == (waiting[0] if waiting else len(parked))
-        earliest = min((parked[offset] for offset in waiting), default=None)
+        low = table.low_water()
+        assert low.delayed == (waiting[0] if waiting else len(twin.parked))
+        assert all(named < low.delayed for named in twin.marks[: low.marks]), "a restart would deliver it again"
+        earliest = min((twin.due(offset) for offset in waiting), default=None)
         assert earliest is None or (table.next_due_ms() or 0) <= earliest

@@ -132,7 +132,8 @@ def test_a_failed_message_that_waits_longer_than_everything_is_kept_still_comes_
         await cluster.create_topic("t", queues=2)
         consumer = await cluster.start_consumer("g", "t", work=fails_once, retry_delay_ms=200_000, **FIRST)
         await produce(cluster, 600, 0)
-        assert sum(low for low, _ in ranges(cluster)) == 0
+        assert sum(low for low, _ in ranges(cluster)) > 400, "its copy at the end of the log waits"
+        assert log_bytes(cluster) <= LIMIT
         await restart(cluster)
         await anyio.sleep(200)
         assert numbers(consumer) == [0, *range(600)]

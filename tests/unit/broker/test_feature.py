@@ -115,6 +115,8 @@ def test_a_feature_without_overrides_does_nothing_and_knows_nothing() -> None:
     assert feature.next_deadline() is None
     assert not feature.knows_group("g")
     assert not feature.is_popped("g", "t")
+    assert feature.kept((1, 0)) is None
+    assert not feature.copy_forward((1, 0), 100)
     feature.close()
 
 

@@ -17,7 +17,8 @@ from model.heartbeat import ConsumeFrom
 from model.limits import MAX_SEGMENTS_PER_TRIM, RETENTION_INTERVAL_S
 from model.response_code import ResponseCode
 from remoting.request_code import RequestCode
-from tests.unit.broker.harness import FailingDisk, Peer, World, consumer, payload_of, records, simulated
+from tests.unit.broker.harness import FailingDisk, Peer, World, ask, consumer, payload_of, records, simulated
+from tests.unit.broker.transactions.test_service import half
 
 SEGMENT_BYTES = 1_000
 HOUR_MS = 3600 * 1000
@@ -41,6 +42,11 @@ async def filled(world: World, count: int = 30) -> Peer:
 async def send(peer: Peer, count: int) -> None:
     for _ in range(count):
         await peer.send(body=BODY)
+
+
+async def send_later(peer: Peer, delay_ms: int, topic: str = "t", body: bytes = b"later") -> None:
+    header = {"topic": topic, "queue_id": 0, "tag_hash": 0, "delay_ms": delay_ms}
+    await peer.call(RequestCode.SEND_MESSAGE, header, payload_of(body))
 
 
 def low(broker: Broker, topic: str = "t") -> int:
@@ -158,18 +164,141 @@ async def test_a_message_that_waits_for_its_time_outlives_even_the_hard_limit(wo
     broker = await started(world, retain_ms=1, retain_bytes_max=2 * SEGMENT_BYTES)
     peer = world.peer("a")
     await peer.put_topic(read=1)
-    header = {"topic": "t", "queue_id": 0, "tag_hash": 0, "delay_ms": 100_000}
-    await peer.call(RequestCode.SEND_MESSAGE, header, payload_of(b"later"))
+    await send_later(peer, 100_000)
     await send(peer, 60)
     await world.sleep(50)
-    assert low(broker) == 0
-    await world.sleep(49)
+    assert low(broker) > 50, "its copy at the end of the log waits, and nothing keeps what was behind it"
+    await send(peer, 60)
+    await world.sleep(40)
+    assert low(broker) > 100, "and a copy is copied again"
     await world.stop_broker()
     broker = await started(world, retain_ms=1, retain_bytes_max=2 * SEGMENT_BYTES)
-    await world.sleep(1.5)
-    assert records(await peer.pull(offset=60))[0].payload == payload_of(b"later")
+    await world.sleep_until(101)
+    [delivered] = records(await peer.pull(offset=120))
+    assert delivered.payload == payload_of(b"later")
+    assert len(broker.delays) == 0
+
+
+FORTY_DAYS_MS = 40 * 24 * HOUR_MS
+
+
+@simulated
+async def test_a_message_delayed_by_forty_days_is_named_as_the_holder_and_goes_with_its_topic(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker = await started(world, retain_ms=1)
+    peer = world.peer("a")
+    await peer.put_topic("bills", read=1)
+    await send_later(peer, FORTY_DAYS_MS, "bills")
+    await filled(world)
+    await peer.heartbeat(consumer("g", **READER))
+    await peer.commit(10)
+    with caplog.at_level(logging.WARNING):
+        await world.sleep(60)
+    assert low(broker) == 0
+    [warning] = caplog.messages
+    assert "a message for topic 'bills' that is delayed until 2024-02-10 00:00:00 UTC holds back" in warning
+    info = await ask(peer, RequestCode.GET_BROKER_RUNTIME_INFO)
+    assert info["log_held_bytes"] > SEGMENT_BYTES
+    assert info["log_held_by"] in warning
+    caplog.clear()
+    await peer.call(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "bills"})
+    await world.sleep(60)
+    assert 0 < low(broker) <= 10
+    dropped, of_group = caplog.messages
+    assert "1 delayed messages for topic 'bills' are dropped: the topic was deleted" in dropped
+    assert "group 'g' has still to read topic 't' from offset 10 on, and holds back" in of_group
+    await peer.commit(30)
+    await world.sleep(RETENTION_INTERVAL_S + 1)
+    assert (await ask(peer, RequestCode.GET_BROKER_RUNTIME_INFO)).get("log_held_by") is None
+
+
+@simulated
+async def test_delayed_messages_of_a_deleted_topic_do_not_come_to_one_that_is_created_again_under_its_name(
+    world: World,
+) -> None:
+    await started(world)
+    peer = world.peer("a")
+    for life in range(2):
+        await peer.put_topic(read=1)
+        await send_later(peer, 60_000, body=b"%d" % life)
+        if life == 0:
+            await peer.call(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "t"})
+    await world.stop_broker()
+    broker = await started(world)
+    assert len(broker.delays) == 1
+    await world.sleep(61)
+    assert [record.payload for record in records(await peer.pull())] == [payload_of(b"1")]
+
+
+@simulated
+async def test_what_was_delayed_for_a_topic_that_was_deleted_just_before_a_crash_goes_at_the_start(
+    world: World,
+) -> None:
+    broker = await started(world)
+    peer = world.peer("a")
+    await peer.put_topic(read=1)
+    await send_later(peer, FORTY_DAYS_MS)
+    broker.topics.table.delete("t")  # as if the mark had not reached the log
+    broker.metadata.change(("topics", "t"), "delete from topics where topic = ?", "t")
+    await world.stop_broker()
+    broker = await started(world)
+    await world.sleep(1)
+    assert len(broker.delays) == 0
+
+
+@simulated
+async def test_a_log_that_is_full_of_delayed_messages_is_not_copied_again_and_again(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker = await started(world, retain_bytes_max=2 * SEGMENT_BYTES)
+    peer = world.peer("a")
+    await peer.put_topic(read=1)
+    for _ in range(60):
+        await send_later(peer, FORTY_DAYS_MS)
+    await world.sleep(60)
+    written = broker.store.written_position
+    await world.sleep(600)
+    assert broker.store.written_position == written
+    assert len(broker.delays) == 60
+    assert "a message for topic 't' that is delayed until" in caplog.text
+
+
+@simulated
+async def test_copies_that_find_no_room_leave_the_messages_that_wait_as_they_are(world: World) -> None:
+    disk = FailingDisk()
+    store = StoreOptions(segment_bytes=SEGMENT_BYTES)
+    limits = RetentionOptions(retain_ms=1, retain_bytes_max=2 * SEGMENT_BYTES)
+    broker = await world.start_broker(store=store, retention=limits, files=disk)
+    peer = world.peer("a")
+    await peer.put_topic(read=1)
+    await send_later(peer, 60_000)
+    await send(peer, 60)
+    disk.errno = errno.EIO
+    await world.sleep(50)
+    assert (low(broker), len(broker.delays)) == (0, 1)
+    await world.sleep(20)
+    disk.errno = None
+    await world.sleep(5)
+    assert [record.payload for record in records(await peer.pull(offset=60))] == [payload_of(b"later")]
+    assert len(broker.delays) == 0
+
+
+@simulated
+async def test_an_open_transaction_is_named_as_the_holder_with_its_producer_group(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker = await started(world, retain_ms=1)
+    peer = world.peer("a")
+    await peer.put_topic("bills", read=1)
+    await half(peer, "one", topic="bills", group="pays")
+    await filled(world)
     await world.sleep(30)
-    assert low(broker) > 50
+    assert low(broker) == 0
+    assert (
+        "a half message of producer group 'pays' for topic 'bills', whose transaction is open, holds back"
+        in caplog.text
+    )
 
 
 @simulated

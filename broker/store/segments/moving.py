@@ -1,0 +1,56 @@
+"""Chooses the messages that are worth copying to the end of the log, so that its oldest segments can be deleted.
+
+A feature that keeps a few messages for long would keep everything behind them. Copied to the end, they free the
+segments in which they are. But each copy is written as well: a segment that is full of such messages would be copied
+again and again. So they are worth it once they are at most half of the bytes that go:
+
+    segments A (100 bytes), B (100 bytes)      kept: 10 bytes of A      they are copied, A goes
+                                               kept: 80 of A, 15 of B   A alone does not pay, A and B do
+                                               kept: 80 of A, 80 of B   nothing is copied
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from broker.store.disk.errors import StoreReadFailed
+from broker.store.segments.commit_log import CommitLog
+from broker.store.segments.index import ENTRY, ENTRY_BYTES, IndexRow, LogKey
+
+
+def worth_moving(log: CommitLog, key: LogKey, kept: Iterable[int], before: int) -> list[int]:
+    """Return the kept messages of a queue in the fewest of the oldest segments that are worth it; none if no number is.
+
+    `kept` has their offsets, ascending; segments that end after the log position `before`, and the one that is written,
+    are not to go.
+
+    Raises:
+        StoreReadFailed: an I/O error.
+    """
+    offsets = iter(kept)
+    offset = next(offsets, None)
+    found: list[int] = []
+    found_bytes = freed_bytes = 0
+    try:
+        for segment in log.segments[:-1]:
+            if segment.end_position > before:
+                break
+            freed_bytes += segment.size
+            row = log.row(segment, key)
+            while row is not None and offset is not None and offset < row.end_offset:
+                found.append(offset)
+                found_bytes += _length(row, offset)
+                offset = next(offsets, None)
+            if found and 2 * found_bytes <= freed_bytes:
+                return found
+    except OSError as error:
+        raise StoreReadFailed(f"cannot read {log.directory} ({error}): check the disk") from error
+    return []
+
+
+def _length(row: IndexRow, offset: int) -> int:
+    """The bytes of a message; 0 for one that is damaged, or was in a segment that is gone."""
+    if offset < row.first_offset:
+        return 0
+    length: int = ENTRY.unpack_from(row.entries, (offset - row.first_offset) * ENTRY_BYTES)[1]
+    return length
