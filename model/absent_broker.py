@@ -108,6 +108,9 @@ class Absence:
         return f"brokers that are away are known since the start of the name server, {in_time(self.known_for_s)} ago"
 
 
+NOBODY_ABSENT = Absence(brokers=(), known_for_s=float("inf"), unable={})
+
+
 def in_time(seconds: float) -> str:
     """A time for people: `12 s`, `3 min`, `5 h`."""
     for unit, length in (("h", 3600.0), ("min", 60.0)):

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from figures.records import Rebalance
     from figures.why.moves import QueueMove
     from model.events import Event
+    from model.missing_trace import MissingTrace
 
 CAUSES_MS = 60_000.0
 """So far back a trace that is watched is read first: the cause of the next move may have happened already."""
@@ -48,14 +49,18 @@ def history(
 
     Example: rlab group history billing --last 10
     """
-    rows = run(lambda: _rebalances(group, trace or [], namesrv))[-last:]
+    from cli.trace.events import print_missing
+
+    rows, missing = run(lambda: _rebalances(group, trace or [], namesrv))
+    rows = rows[-last:]
     if json:
-        print_json({"rebalances": [_document(row) for row in rows]})
+        print_json({"rebalances": [_document(row) for row in rows], "missing": str(missing)})
     else:
         print_rebalances(rows)
+        print_missing(missing)
 
 
-async def _rebalances(group: str, traces: list[Path], name_servers: str) -> list[Rebalance]:
+async def _rebalances(group: str, traces: list[Path], name_servers: str) -> tuple[list[Rebalance], MissingTrace]:
     from cli.trace.events import Skipped, feed_trace
     from figures.records import Rebalance
     from figures.trace import TraceFigures
@@ -66,11 +71,11 @@ async def _rebalances(group: str, traces: list[Path], name_servers: str) -> list
     def take(event: Event) -> None:
         rows.extend(row for row in figures.feed(event) if isinstance(row, Rebalance))
 
-    await feed_trace(traces, name_servers, take, Skipped())
+    missing = await feed_trace(traces, name_servers, take, Skipped())
     rows += [row for row in figures.finish() if isinstance(row, Rebalance)]
     if group not in figures.groups:
-        raise QueryNotFound(f"the trace has no event of group {group}")
-    return sorted(rows, key=lambda row: row.began_ms)
+        raise QueryNotFound(f"the trace has no event of group {group}" + (f", but {missing}" if missing else ""))
+    return sorted(rows, key=lambda row: row.began_ms), missing
 
 
 def print_rebalances(rows: list[Rebalance]) -> None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from client.admin.messages import FoundMessages
     from figures.why.messages import MessageStory
     from figures.why.moves import QueueMove
+    from model.missing_trace import MissingTrace
 
 Trace = Annotated[
     list[Path] | None,
@@ -57,27 +58,31 @@ def why(
 
     Example: rlab group why --message orders@broker-a:3+4711 --group billing --trace trace.jsonl
     """
+    from cli.trace.events import print_missing
+
     if message is not None:
         if topic is not None:
             raise typer.BadParameter("name a queue, or a message with --message, and not both")
         places = _places_of(message, namesrv)
-        stories = run(lambda: _stories(places, group, trace or [], namesrv))
+        stories, missing = run(lambda: _stories(places, group, trace or [], namesrv))
         if json:
-            print_json({"deliveries": [document(each) for each in stories]})
+            print_json({"deliveries": [document(each) for each in stories], "missing": str(missing)})
         else:
             print_stories(stories)
+            print_missing(missing)
         return
     if topic is not None and queue is None:
         topic, _, queue = topic.partition("@")  # as tables name it
     if not topic or not queue:
         raise typer.BadParameter("name a queue as TOPIC BROKER:ID or TOPIC@BROKER:ID, or a message with --message")
     wanted = queue_of(topic, queue)
-    moves = run(lambda: _last_moves(wanted, group, trace or [], namesrv))
+    moves, missing = run(lambda: _last_moves(wanted, group, trace or [], namesrv))
     if json:
-        print_json({"moves": [move_document(move) for move in moves]})
+        print_json({"moves": [move_document(move) for move in moves], "missing": str(missing)})
     else:
         for move in moves:
             print_move(move)
+        print_missing(missing)
 
 
 def _places_of(text: str, name_servers: str) -> list[tuple[MessageQueue, int]]:
@@ -96,7 +101,9 @@ def _places_of(text: str, name_servers: str) -> list[tuple[MessageQueue, int]]:
 # --- a queue ---------------------------------------------------------------------------------------------------------
 
 
-async def _last_moves(queue: MessageQueue, group: str | None, traces: list[Path], name_servers: str) -> list[QueueMove]:
+async def _last_moves(
+    queue: MessageQueue, group: str | None, traces: list[Path], name_servers: str
+) -> tuple[list[QueueMove], MissingTrace]:
     """The last move of a queue in each group, or in one.
 
     Raises:
@@ -123,7 +130,7 @@ async def _last_moves(queue: MessageQueue, group: str | None, traces: list[Path]
                     tracker.take(before)
             tracker.take(event)
 
-    await feed_trace(traces, name_servers, take, Skipped())
+    missing = await feed_trace(traces, name_servers, take, Skipped())
     for tracker in trackers.values():
         tracker.finish()
     moves = [move for tracker in trackers.values() if (move := tracker.last(queue)) is not None]
@@ -131,9 +138,14 @@ async def _last_moves(queue: MessageQueue, group: str | None, traces: list[Path]
         of_group = f" in group {group}" if group else ""
         raise QueryNotFound(
             f"the trace has no move of {queue}{of_group}: it may be older, or nobody owned the queue, or there is no "
-            f"such queue (rlab topic show {queue.topic})"
+            f"such queue (rlab topic show {queue.topic}){_but(missing)}"
         )
-    return moves
+    return moves, missing
+
+
+def _but(missing: MissingTrace) -> str:
+    """The end of an error about what the trace does not have."""
+    return f"; but {missing}" if missing else ""
 
 
 def print_move(move: QueueMove) -> None:
@@ -188,7 +200,7 @@ def move_document(move: QueueMove) -> dict[str, object]:
 
 async def _stories(
     places: list[tuple[MessageQueue, int]], group: str | None, traces: list[Path], name_servers: str
-) -> list[MessageStory]:
+) -> tuple[list[MessageStory], MissingTrace]:
     from cli.trace.events import Skipped, feed_trace
     from figures.why.messages import MessageTracker
     from model.events import Event
@@ -213,11 +225,13 @@ async def _stories(
                         trackers[key].take(before)
                 trackers[key].take(event)
 
-    await feed_trace(traces, name_servers, take, Skipped())
+    missing = await feed_trace(traces, name_servers, take, Skipped())
     if not trackers:
         where = ", ".join(str(queue) for queue, _ in places)
-        raise ConfigError(f"no group has ever had {where} in this trace" + (f" as {group}" if group else ""))
-    return [tracker.story() for tracker in trackers.values()]
+        raise ConfigError(
+            f"no group has ever had {where} in this trace" + (f" as {group}" if group else "") + _but(missing)
+        )
+    return [tracker.story() for tracker in trackers.values()], missing
 
 
 def print_stories(stories: list[MessageStory]) -> None:

@@ -31,17 +31,21 @@ def doctor(
     from metrics.doctor.rules import diagnose
     from metrics.doctor.troubles import Diagnosis
 
-    async def main() -> tuple[list[Diagnosis], str]:
+    async def main() -> tuple[list[Diagnosis], str, str]:
         print_note(f"looking for {between:g} s ...")
         seen = await look(namesrv, between_s=between, minutes=minutes)
-        return diagnose(seen), (
-            f"{len(seen.name_servers)} name servers, {len(seen.brokers)} brokers, {len(seen.groups)} groups and "
-            f"{len(seen.events)} events of the last {minutes:g} minutes"
+        return (
+            diagnose(seen),
+            (
+                f"{len(seen.name_servers)} name servers, {len(seen.brokers)} brokers, {len(seen.groups)} groups and "
+                f"{len(seen.events)} events of the last {minutes:g} minutes"
+            ),
+            seen.missing.limit,
         )
 
-    findings, looked_at = run(main)
+    findings, looked_at, limit = run(main)
     if json:
-        print_json({"healthy": not findings, "looked_at": looked_at, "findings": findings})
+        print_json({"healthy": not findings, "looked_at": looked_at, "limit": limit, "findings": findings})
     else:
         for each in findings:
             print_line(f"{each.trouble}: {each.subject}")
@@ -49,5 +53,7 @@ def doctor(
             print_line(f"    do     {each.advice}")
             print_line(f"    read   docs/{each.docs}")
         print_line(f"{len(findings) or 'no'} findings; looked at {looked_at}")
+        if limit:
+            print_note(f"note: {limit}")
     if findings:
         raise typer.Exit(FAILED)

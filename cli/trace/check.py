@@ -119,10 +119,12 @@ async def _judge(traces: list[Path], name_servers: str, check: HistoryCheck) -> 
     from cli.trace.events import Skipped, feed_trace
 
     skipped = Skipped()
-    await feed_trace(traces, name_servers, check.feed, skipped)
+    missing = await feed_trace(traces, name_servers, check.feed, skipped)
+    if missing.limit:
+        print_note(f"note: {missing.limit}")
     if skipped.n:
         print_note(f"note: {skipped.n:,} lines were left out, the first is {skipped.first}")
-    return check.finish()
+    return check.finish(missing=missing)
 
 
 def print_verdict_of(verdict: Verdict, limits: HistoryLimits) -> None:

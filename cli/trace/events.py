@@ -11,14 +11,17 @@ from pathlib import Path
 
 import anyio
 
+from cli.output import print_line, print_note
 from client.admin.admin import Admin
 from client.admin.requests import pull_once
+from client.config import wall_clock_ms
 from figures.history.reading import BadLine, Sorter, events_of, in_order
 from figures.records import order_of
-from model.errors import ConfigError, TopicNotExist
+from model.errors import ConfigError, NetworkError, ServiceNotAvailable, TopicNotExist
 from model.events import Event
 from model.limits import MAX_EVENTS_PER_READ, MAX_PULL_BATCH
 from model.message_queue import MessageQueue
+from model.missing_trace import NOTHING_MISSING, MissingTrace
 from model.names import TRACE_TOPIC
 from remoting.client import RemotingClient
 
@@ -88,6 +91,7 @@ async def check_trace(admin: Admin) -> None:
 
     Raises:
         TopicNotExist: none does.
+        ServiceNotAvailable: those that do are absent.
         RlabError: the cluster does not answer.
 
     Cancellation: harmless.
@@ -95,19 +99,33 @@ async def check_trace(admin: Admin) -> None:
     try:
         await admin.route(TRACE_TOPIC)
     except TopicNotExist as error:
+        if missing := await admin.missing_trace():
+            raise ServiceNotAvailable(f"no broker that keeps a part of the trace is there: {missing}") from error
         raise TopicNotExist(f"{error}: its brokers keep no trace, or were started with --no-trace-topic") from error
 
 
-async def read_topic(name_servers: str) -> AsyncIterator[Event]:
-    """Read what SYS_TRACE has now, in order. Raises: see `check_trace`. Cancellation: harmless."""
+async def missing_now(admin: Admin) -> MissingTrace:
+    """What cannot be read of SYS_TRACE now. Raises: see `check_trace`. Cancellation: harmless."""
+    await check_trace(admin)
+    return await admin.missing_trace()
+
+
+async def read_topic(name_servers: str, take: Callable[[Event], object]) -> MissingTrace:
+    """Pass what SYS_TRACE has now to a function, in order; returns what cannot be read of it.
+
+    Raises: see `check_trace`. Cancellation: harmless.
+    """
     async with Admin(name_servers) as admin, RemotingClient() as remoting:
         await check_trace(admin)
-        sorter = Sorter()
-        async for event in _pull_all(remoting, await _queues(admin)):
+        sorter, silent, first_ms = Sorter(), dict[str, str](), math.inf
+        async for event in _pull_all(remoting, await _queues(admin, silent), silent):
+            first_ms = min(first_ms, event.t_ms)
             for due in sorter.take(event):
-                yield due
+                take(due)
         for due in sorter.rest():
-            yield due
+            take(due)
+        trace_s = (wall_clock_ms() - first_ms) / 1000
+        return await admin.missing_trace(silent, trace_s if math.isfinite(trace_s) else None)
 
 
 async def follow_topic(admin: Admin, since_ms: float) -> AsyncIterator[tuple[float, list[Event]]]:
@@ -144,10 +162,14 @@ class _TraceQueue:
     newest_ms: float = 0.0
 
 
-async def _queues(admin: Admin) -> list[_TraceQueue]:
+async def _queues(admin: Admin, silent: dict[str, str]) -> list[_TraceQueue]:
     found = []
     for broker in await admin.brokers():
-        info = await admin.broker_info(broker.broker_name)
+        try:
+            info = await admin.broker_info(broker.broker_name)
+        except NetworkError as error:
+            silent[broker.broker_name] = str(error)
+            continue
         topic = info.topic(TRACE_TOPIC)
         for queue_id, offsets in enumerate(() if topic is None else topic.ranges):
             queue = MessageQueue(TRACE_TOPIC, broker.broker_name, queue_id)
@@ -155,13 +177,20 @@ async def _queues(admin: Admin) -> list[_TraceQueue]:
     return found
 
 
-async def _pull_all(remoting: RemotingClient, queues: list[_TraceQueue]) -> AsyncIterator[Event]:
+async def _pull_all(
+    remoting: RemotingClient, queues: list[_TraceQueue], silent: dict[str, str]
+) -> AsyncIterator[Event]:
     """Read every queue to its end, always the one that is furthest behind: so events come nearly in order."""
     while behind := [queue for queue in queues if queue.offset < queue.end]:
         queue = min(behind, key=lambda each: each.newest_ms)
-        messages, following = await pull_once(
-            remoting, queue.address, _READER, queue.queue, queue.offset, MAX_PULL_BATCH
-        )
+        try:
+            messages, following = await pull_once(
+                remoting, queue.address, _READER, queue.queue, queue.offset, MAX_PULL_BATCH
+            )
+        except NetworkError as error:
+            silent[queue.queue.broker_name] = str(error)
+            queue.offset = queue.end
+            continue
         queue.offset = following if following > queue.offset else queue.end
         for message, _ in messages:
             queue.newest_ms = max(queue.newest_ms, float(message.stored_ms))
@@ -169,14 +198,24 @@ async def _pull_all(remoting: RemotingClient, queues: list[_TraceQueue]) -> Asyn
                 yield event
 
 
-async def feed_trace(traces: list[Path], name_servers: str, take: Callable[[Event], object], skipped: Skipped) -> None:
+async def feed_trace(
+    traces: list[Path], name_servers: str, take: Callable[[Event], object], skipped: Skipped
+) -> MissingTrace:
     """Pass every event of files, or without any of the topic, to a function, in order.
 
-    Raises and cancellation: see `read_files` and `read_topic`.
+    Returns what is missing of the topic; nobody knows it of files, except by the numbers of their events. Raises and
+    cancellation: see `read_files` and `read_topic`.
     """
     if traces:
         for event in read_files(traces, skipped):
             take(event)
-        return
-    async for event in read_topic(name_servers):
-        take(event)
+        return NOTHING_MISSING
+    return await read_topic(name_servers, take)
+
+
+def print_missing(missing: MissingTrace) -> None:
+    """Print what is missing of a trace, below what was made of the rest; what may be missing is a note."""
+    if missing:
+        print_line(f"incomplete: {missing}")
+    if missing.limit:
+        print_note(f"note: {missing.limit}")

@@ -14,7 +14,7 @@ from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers
 from cli.output import print_json, print_line, print_note
 from cli.runtime import ask_cluster, exit_with_error
 from model.errors import ConfigError
-from model.names import TRACE_TOPIC
+from model.missing_trace import NOTHING_MISSING
 
 if TYPE_CHECKING:
     from pipeline.report.data import Report
@@ -68,12 +68,20 @@ def report(
 
     Example: rlab report tuned.jsonl --against before.jsonl
     """
-    if not trace:
-        # A cluster that cannot be reached is reported before Spark starts.
-        ask_cluster(namesrv, lambda admin: admin.route(TRACE_TOPIC))
+    from cli.trace.events import missing_now
+
+    # A cluster that cannot be reached is reported before Spark starts.
+    missing = ask_cluster(namesrv, missing_now) if not trace else NOTHING_MISSING
+    if missing.limit:
+        print_note(f"note: {missing.limit}")
     with exit_with_error():
         made = make_report(
-            trace or [], namesrv, out, group=group, against=against or (), master=master, driver_memory=driver_memory
+            *(trace or [], namesrv, out),
+            group=group,
+            against=against or (),
+            master=master,
+            driver_memory=driver_memory,
+            missing=str(missing),
         )
     if json:
         print_json({"page": str(page_of(out)), **report_document(made)})
@@ -90,9 +98,11 @@ def make_report(
     against: Sequence[Path] = (),
     master: str | None = None,
     driver_memory: str = "1g",
+    missing: str = "",
 ) -> Report:
     """Make a report in the folder `out`, with progress on stderr; without `traces` the topic SYS_TRACE is read.
 
+    `missing` names the part of the topic that cannot be read.
     With traces of another run `against` it, the page compares both; the report of that run is in a folder of its own.
 
     Raises:
@@ -100,7 +110,7 @@ def make_report(
     """
     if against:
         before = make_report(list(against), "", out / AGAINST, group=group, master=master, driver_memory=driver_memory)
-        make_report(traces, name_servers, out, group=group, master=master, driver_memory=driver_memory)
+        make_report(traces, name_servers, out, group=group, master=master, driver_memory=driver_memory, missing=missing)
         from pipeline.report.folder import write_page
 
         return write_page(out, before)
@@ -129,7 +139,7 @@ def make_report(
     options = SHORT_JOB if is_short(traces) else ""
     with spark_session("rlab report", master=master, driver_memory=driver_memory, java_options=options) as spark:
         read = read_files(spark, traces) if traces else read_topic(spark, name_servers)
-        made = write_report(read, out, group=group, files=traces, progress=note)
+        made = write_report(read, out, group=group, files=traces, missing=missing, progress=note)
     note("done")
     return made
 
@@ -156,6 +166,7 @@ def report_document(report: Report) -> dict[str, object]:
         "lost_events": report.lost,
         "span_ms": round(report.span_ms, 1),
         "damaged_messages": report.damaged,
+        "missing": report.missing,
         "groups": [{**asdict(one.totals), "missed": one.missed} for one in report.groups],
         "transactions": report.transactions,
         "faults": [asdict(each) for each in report.faults],
@@ -176,6 +187,8 @@ def print_report(report: Report, out: Path) -> None:
         print_line(f"on purpose: {in_words(fault, report.started_ms)}")
     if report.damaged:
         print_line(f"{counted(report.damaged, 'stored message')} cannot be had any more: files of brokers are damaged")
+    if report.missing:
+        print_line(f"incomplete: {report.missing}")
     if not report.groups:
         print_line("no member of a group owned a queue in this trace")
     print_line(f"report: {page_of(out)}")

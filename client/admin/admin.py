@@ -16,6 +16,7 @@ from client.admin.messages import DEFAULT_FOUND, FoundMessages, find_messages, r
 from client.admin.offsets import reset_offsets
 from client.admin.producers import ProducerGroup, ProducerGroupInfo, all_producer_groups, one_producer_group
 from client.admin.records import (
+    NO_HEADER,
     AssignmentInfo,
     BrokerInfo,
     GroupInfo,
@@ -41,7 +42,8 @@ from model.group_settings import GroupSettings
 from model.limits import DEFAULT_TOPIC_QUEUES, MAX_LOOKUP_MESSAGES, REQUEST_TIMEOUT_S
 from model.message import MessageExt
 from model.message_queue import MessageQueue
-from model.names import check_group, check_topic, is_retry_topic
+from model.missing_trace import MissingTrace, missing_of
+from model.names import TRACE_TOPIC, check_group, check_topic, is_retry_topic
 from model.offset_reset import MAX_VALUE, QueueReset, ResetTo
 from model.topic_route import BrokerData, TopicRoute
 from remoting.request_code import RequestCode
@@ -144,6 +146,10 @@ class Admin(ClientLife):
         Cancellation: some name servers may have forgotten it.
         """
         return await forget_broker(self._cluster, broker)
+
+    async def missing_trace(self, silent: Mapping[str, str] = NO_HEADER, trace_s: float | None = None) -> MissingTrace:
+        """What cannot be read of the topic SYS_TRACE, because brokers are absent; see `missing_of`. Never fails."""
+        return missing_of(await self._cluster.absent(TRACE_TOPIC), silent, trace_s)
 
     def trace(self, since_ms: float | None = None) -> TraceReader:
         """A reader of the events of brokers and clients, from the oldest that is left, or since a time of the day.

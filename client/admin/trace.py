@@ -13,6 +13,7 @@ from model.event_log import decode_events
 from model.events import Event
 from model.limits import MAX_EVENTS_PER_READ
 from model.message_queue import MessageQueue
+from model.missing_trace import MissingTrace, missing_of
 from model.names import TRACE_TOPIC
 from remoting.request_code import RequestCode
 
@@ -29,6 +30,7 @@ class TraceReader:
         self._cluster = cluster
         self._since_ms = since_ms
         self._next: dict[MessageQueue, int] = {}
+        self._silent: dict[str, str] = {}  # brokers that did not answer the last read -> why
 
     async def read(self) -> list[Event]:
         """The events that were stored since the last read, of every broker that answers; unsorted.
@@ -48,14 +50,23 @@ class TraceReader:
         masters = await self._cluster.masters()
         events: list[Event] = []
         read: dict[MessageQueue, int] = {}
+        self._silent.clear()
         for queue in queues:
             if queue.broker_name in masters and len(events) < MAX_EVENTS_PER_READ:
                 try:
                     read[queue] = await self._read_queue(masters[queue.broker_name], queue, events)
                 except NetworkError as error:
+                    self._silent[queue.broker_name] = str(error)
                     logger.info("the trace on broker %s cannot be read for now: %s", queue.broker_name, error)
         self._next.update(read)
         return events
+
+    async def missing(self, trace_s: float | None = None) -> MissingTrace:
+        """What the last read could not have, because its brokers are absent or did not answer; see `missing_of`.
+
+        Cancellation: harmless.
+        """
+        return missing_of(await self._cluster.absent(TRACE_TOPIC), self._silent, trace_s)
 
     async def _read_queue(self, address: str, queue: MessageQueue, events: list[Event]) -> int:
         """Add the events of a queue; returns the offset to go on from."""

@@ -31,6 +31,7 @@ from figures.history.verdict import Anomaly, Answer, GroupMessages, Rule, Verdic
 from figures.uses import OWNER_KINDS as MEASURED
 from model.events import Event, EventKind
 from model.message_queue import MessageQueue
+from model.missing_trace import NOTHING_MISSING, MissingTrace
 from model.names import is_retry_topic
 
 _Take = Callable[[Event], object]
@@ -194,14 +195,19 @@ class HistoryCheck:
 
     # --- the end -----------------------------------------------------------------------------------------------------
 
-    def finish(self, end_ms: float | None = None) -> Verdict:
-        """End the history at a time, by default at its last event, and return the verdict."""
+    def finish(self, end_ms: float | None = None, missing: MissingTrace = NOTHING_MISSING) -> Verdict:
+        """End the history at a time, by default at its last event, and return the verdict.
+
+        With a part of the trace missing, nothing is certain: every rule answers unknown, and anomalies are in doubt.
+        """
         now_ms = max(self._now_ms, end_ms or 0.0)
         for name, group in self._groups.items():
             group.figures.advance(now_ms)
             group.owners.finish(now_ms)
             self._find_unread(name, group, now_ms)
         self._messages.finish(now_ms)
+        if missing:
+            self._evidence.doubt_all(str(missing))
         rules = self._evidence.verdicts()
         answers = {each.answer for each in rules if each.checked or each.found or each.doubtful}
         answer = next((each for each in (Answer.NO, Answer.UNKNOWN) if each in answers), Answer.YES)
@@ -216,6 +222,7 @@ class HistoryCheck:
             messages=self._messages.groups(),
             began_ms=self._first_ms,
             faults=tuple(self._faults.rows),
+            missing=str(missing),
         )
 
     def _find_unread(self, name: str, group: _Group, now_ms: float) -> None:

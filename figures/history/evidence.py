@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import NamedTuple
 
 from figures.history.verdict import MAX_ANOMALIES, MAX_WITNESS, Anomaly, Answer, Rule, RuleVerdict
@@ -37,6 +38,7 @@ class Evidence:
         self.checked: Counter[Rule] = Counter()
         self.anomalies: list[Anomaly] = []
         self.lost_events = 0
+        self._doubt = ""  # of everything
         self._complete = complete
         self._found: Counter[tuple[Rule, bool]] = Counter()
         self._numbers: dict[tuple[str, int], int] = {}  # node and run -> number of its newest event
@@ -114,6 +116,13 @@ class Evidence:
             )
         )
 
+    def doubt_all(self, doubt: str) -> None:
+        """Cast doubt on the whole history, whose missing part may hold anything, also what would explain an anomaly."""
+        self._doubt = doubt
+        self.anomalies = [each if each.doubt else replace(each, doubt=doubt) for each in self.anomalies]
+        for rule in Rule:
+            self._found[rule, True] += self._found.pop((rule, False), 0)
+
     def verdicts(self) -> tuple[RuleVerdict, ...]:
         """The answer of every rule."""
         return tuple(self._verdict(rule) for rule in Rule)
@@ -128,6 +137,8 @@ class Evidence:
             reason = next(each.doubt for each in self.anomalies if each.rule is rule)
         elif self.lost_events and not self._complete:
             answer, reason = Answer.UNKNOWN, f"{self.lost_events:,} events are missing"
+        elif self._doubt:
+            answer, reason = Answer.UNKNOWN, self._doubt
         elif not self.checked[rule]:
             answer = Answer.NOTHING
         return RuleVerdict(

@@ -128,6 +128,7 @@ class Verdict:
         messages: of each group, if the history has a ledger.
         began_ms: wall clock of the first event.
         faults: what was done on purpose, `MAX_ROWS` at the most.
+        missing: the part of the trace that could not be read; "" if nothing is known to be missing.
     """
 
     answer: Answer
@@ -140,6 +141,7 @@ class Verdict:
     messages: tuple[GroupMessages, ...] = ()
     began_ms: float = 0.0
     faults: tuple[FaultRow, ...] = ()
+    missing: str = ""
 
     @property
     def ok(self) -> bool:

@@ -44,12 +44,14 @@ def summary(verdict: Verdict) -> str:
     """The whole verdict in a sentence or two."""
     size = f"{verdict.events:,} events of {verdict.nodes:,} nodes in {verdict.span_ms / 1000:,.1f} s"
     if not verdict.events:
-        return "There is nothing to judge: the history is empty."
+        return "There is nothing to judge: the history is empty." + (f" {verdict.missing}." if verdict.missing else "")
     if verdict.answer is Answer.YES:
         return f"Yes: {size} keep every rule."
     if verdict.answer is Answer.NO:
         broken = [each.rule.value for each in verdict.rules if each.answer is Answer.NO]
         return f"No: {size} break {', '.join(broken)}."
+    if verdict.missing:
+        return f"Unknown: {size}, and {verdict.missing}."
     missing = f" {verdict.lost_events:,} events are missing." if verdict.lost_events else ""
     return f"Unknown: {size}, and nothing that is certain.{missing}"
 

@@ -50,6 +50,7 @@ async def look(
         servers = await _name_servers(cluster)
         registered = {name: address for server in servers for name, address in server.brokers.items()}
         brokers = [await _broker(cluster, name, address, clock_ms) for name, address in sorted(registered.items())]
+        absence = await cluster.absent()
     finally:
         with anyio.CancelScope(shield=True):
             await cluster.remoting.aclose()
@@ -57,7 +58,10 @@ async def look(
         before = await _groups(admin)
         await anyio.sleep(between_s)
         now = await _groups(admin)
-        events = await admin.trace(clock_ms() - minutes * 60_000).read()
+        trace = admin.trace(clock_ms() - minutes * 60_000)
+        events = await trace.read()
+        oldest_ms = min((event.t_ms for event in events), default=None)
+        missing = await trace.missing(None if oldest_ms is None else (clock_ms() - oldest_ms) / 1000)
     return Snapshot(
         name_servers=tuple(servers),
         brokers=tuple(brokers),
@@ -65,6 +69,8 @@ async def look(
         between_s=between_s,
         events=tuple(sorted(events, key=order_of)),
         minutes=minutes,
+        absence=absence,
+        missing=missing,
     )
 
 

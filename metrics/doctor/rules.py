@@ -12,8 +12,10 @@ from collections.abc import Callable, Iterator
 from client.admin.records import GroupInfo, QueueProgress
 from metrics.doctor.snapshot import Snapshot
 from metrics.doctor.troubles import Diagnosis, Trouble, remedy
+from model.absent_broker import in_time
 from model.events import Event, EventKind
 from model.message_queue import MessageQueue
+from model.names import is_system_topic
 
 CLOCKS_APART_MS = 1_000.0
 DISK_LOW_SHARE = 0.10
@@ -48,6 +50,24 @@ def _name_servers(seen: Snapshot) -> Iterator[Diagnosis]:
                 f"broker {name}",
                 "; ".join(f"{address} says {value}" for address, value in listed.items()),
             )
+
+
+def _absent_brokers(seen: Snapshot) -> Iterator[Diagnosis]:
+    registered = {each.name for each in seen.brokers}
+    for away in seen.absence.brokers:
+        if away.is_master and away.broker_name in registered:
+            continue  # it left while the doctor looked, and is a finding already
+        topics = [each for each in away.topics if not is_system_topic(each.topic) and not each.topic.startswith("%")]
+        queues = sum(config.read_queue_nums for config in topics)
+        with_it = f", and {queues} queues are away with it" if queues else ""
+        if away.broker_name in seen.missing.parts:
+            with_it += "; its part of the trace is missing"
+        replica = "" if away.is_master else f" id {away.broker_id}"
+        yield _found(
+            Trouble.BROKER_AWAY,
+            f"broker {away.broker_name}{replica}",
+            f"at {away.address} it {away.reason} {in_time(away.away_s)} ago without a goodbye{with_it}",
+        )
 
 
 def _brokers(seen: Snapshot) -> Iterator[Diagnosis]:
@@ -250,5 +270,6 @@ def _some(queues: list[MessageQueue]) -> str:
 
 
 _RULES: tuple[Callable[[Snapshot], Iterator[Diagnosis]], ...] = (
-    *(_name_servers, _brokers, _disks, _clocks, _agreement, _views, _owners, _progress, _settings, _events, _restless),
+    *(_name_servers, _absent_brokers, _brokers, _disks, _clocks),
+    *(_agreement, _views, _owners, _progress, _settings, _events, _restless),
 )

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from client.admin.records import BrokerInfo, GroupInfo
+from model.absent_broker import NOBODY_ABSENT, Absence
 from model.events import Event
+from model.missing_trace import NOTHING_MISSING, MissingTrace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +41,8 @@ class Snapshot:
         between_s: time between the two looks, in seconds.
         events: those of the last minutes, in the order in which they happened.
         minutes: how many minutes.
+        absence: the brokers that left without a goodbye.
+        missing: the part of the events that could not be read.
     """
 
     name_servers: tuple[NameServerSeen, ...]
@@ -47,3 +51,5 @@ class Snapshot:
     between_s: float
     events: tuple[Event, ...]
     minutes: float
+    absence: Absence = NOBODY_ABSENT
+    missing: MissingTrace = NOTHING_MISSING

@@ -76,7 +76,7 @@ _REMEDIES: dict[Trouble, tuple[str, str]] = {
     ),
     Trouble.BROKER_AWAY: (
         "failures",
-        "start it; if it moved, see --advertise; a name server drops a silent broker after 120 s",
+        "start it; if it moved, see --advertise; if it will not return: rlab broker forget NAME",
     ),
     Trouble.WRONG_BROKER: ("failures", "give each broker a port of its own, and restart both"),
     Trouble.CLOCKS_APART: (

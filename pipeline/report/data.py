@@ -93,6 +93,11 @@ class Report:
     groups: list[GroupSection]  # those that owned queues, the costliest first
     transactions: Rows  # of producer groups: `figures.transactions.TransactionTotals`
     faults: list[FaultRow]  # what was done on purpose, times in milliseconds of the wall clock
+    missing: str = ""  # the part of the trace that could not be read, because its brokers were away
+
+
+MISSING = "missing.txt"
+"""Beside the tables of a trace of which a part could not be read: which part."""
 
 
 def read_report(tables: Path) -> Report:
@@ -121,6 +126,7 @@ def read_report(tables: Path) -> Report:
         groups=groups,
         transactions=_rows(_sorted(read["transactions"], "group")),
         faults=_faults(tables / "events"),
+        missing=(tables / MISSING).read_text(encoding="utf-8") if (tables / MISSING).exists() else "",
     )
 
 

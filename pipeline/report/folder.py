@@ -10,7 +10,7 @@ from pathlib import Path
 
 from model.errors import ConfigError
 from pipeline.garbage import no_search_for_cycles
-from pipeline.report.data import Report, read_report
+from pipeline.report.data import MISSING, Report, read_report
 from pipeline.report.page import page
 from pipeline.trace.alone import events_of, read_trace, write_tables
 
@@ -37,6 +37,15 @@ def write_page(directory: Path, against: Report | None = None) -> Report:
     return report
 
 
+def note_missing(directory: Path, missing: str) -> None:
+    """Note beside the tables which part of the trace they lack, or that they lack none."""
+    note = directory / TABLES / MISSING
+    if missing:
+        note.write_text(missing, encoding="utf-8")
+    else:
+        note.unlink(missing_ok=True)
+
+
 def other_lines(n: int) -> str:
     """The note on lines that are no events, e.g. the last one of a process that died."""
     return f"lines of the trace that are no events, and are left out: {n:,}"
@@ -59,6 +68,7 @@ def write_short_report(
         progress("events")
         trace, others = read_trace(traces)
         write_tables(events_of(trace), directory / TABLES, group=group, trace=trace)
+        note_missing(directory, "")
         if others:
             progress(other_lines(others))
         progress("page")

@@ -12,7 +12,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame
 
 from pipeline.report.data import Report
-from pipeline.report.folder import TABLES, make_folder, other_lines, write_page
+from pipeline.report.folder import TABLES, make_folder, note_missing, other_lines, write_page
 from pipeline.trace.tables import write_tables
 
 
@@ -22,12 +22,14 @@ def write_report(
     *,
     group: str | None = None,
     files: Sequence[Path] = (),
+    missing: str = "",
     progress: Callable[[str], object] = lambda step: None,
 ) -> Report:
     """Write the tables of a trace and the page into a folder, replacing an older report; return the page's contents.
 
     A reader in `pipeline/trace/source.py` makes the `trace`; if it is that of `files`, say so, and tasks read them,
-    three times as fast. With a `group`, only that group counts. `progress` gets a text before each step.
+    three times as fast. With a `group`, only that group counts. The page shows which part of the trace is `missing`.
+    `progress` gets a text before each step.
 
     Raises:
         ConfigError: there is no event in the trace, or the folder cannot be written.
@@ -36,6 +38,7 @@ def write_report(
     others = write_tables(
         trace, directory / TABLES, group=group, files=files, progress=lambda table: progress(f"table {table}")
     )
+    note_missing(directory, missing)
     if others:
         progress(other_lines(others))
     progress("page")

@@ -41,6 +41,8 @@ def page(report: Report, against: Report | None = None) -> str:
     started = datetime.fromtimestamp(report.started_ms / 1_000, UTC)
     missing = f"{counted(report.lost, 'event')} of these nodes are missing, so counts may be too low."
     lost = f' <span class="warn">{missing}</span>' if report.lost else ""
+    if report.missing:
+        lost += f' <span class="warn">This report is incomplete: {escape(report.missing)}.</span>'
     parts = [
         f"<h1>What rebalances cost {'group ' if len(shown) == 1 else ''}{escape(names) or 'nobody'}</h1>",
         f'<p class="soft">{milliseconds(report.span_ms)} from {started:%Y-%m-%d %H:%M:%S} UTC: '

@@ -57,10 +57,13 @@ def read_files(spark: SparkSession, paths: Sequence[Path]) -> DataFrame:
 def read_topic(spark: SparkSession, name_servers: str) -> DataFrame:
     """Read the present content of the topic SYS_TRACE of a cluster; name servers are separated by commas.
 
+    The part that is on an absent broker is left out: `Admin.missing_trace` names it.
+
     Raises:
         RlabError: when it is read: the cluster does not answer.
     """
     options = {"nameServer": name_servers, "subscribe": TRACE_TOPIC, "startingOffsets": "earliest"}
+    options["failOnDataLoss"] = "false"
     return events_in(spark.read.format("rlab").options(**options).load())
 
 

@@ -38,6 +38,17 @@ def test_two_processes_with_one_client_id_count_each_for_itself() -> None:
     assert evidence.lost_events == 0
 
 
+def test_a_missing_part_casts_doubt_on_everything_also_on_what_was_certain() -> None:
+    evidence = Evidence(complete=False)
+    evidence.add(Rule.ORPHAN, event(1), "x", [event(1)])
+    evidence.add(Rule.FLAP, event(1), "y", [event(1)], doubt="of its own")
+    evidence.doubt_all("a part is missing")
+    answers = {each.rule: each for each in evidence.verdicts()}
+    assert {each.answer for each in answers.values()} == {Answer.UNKNOWN}
+    assert (answers[Rule.ORPHAN].found, answers[Rule.ORPHAN].doubtful) == (0, 1)
+    assert [each.doubt for each in evidence.anomalies] == ["a part is missing", "of its own"]
+
+
 def test_a_complete_history_has_no_doubts() -> None:
     evidence = Evidence(complete=True)
     evidence.number(event(1))

@@ -53,6 +53,23 @@ def test_a_broker_that_hangs_is_found_while_it_is_registered(tmp_path: Path) -> 
     assert Trouble.BROKER_AWAY in found(hang, tmp_path)
 
 
+def test_a_broker_that_was_killed_is_found_until_it_returns_and_one_that_stopped_is_not(tmp_path: Path) -> None:
+    async def kill(cluster: SimulatedCluster, admin: Admin) -> None:
+        await cluster.brokers["broker-b"].crash()
+
+    async def kill_and_start(cluster: SimulatedCluster, admin: Admin) -> None:
+        await kill(cluster, admin)
+        await anyio.sleep(10)
+        await cluster.brokers["broker-b"].start()
+
+    async def stop(cluster: SimulatedCluster, admin: Admin) -> None:
+        await cluster.brokers["broker-b"].stop()
+
+    assert found(kill, tmp_path / "1", after_s=6.0) == {Trouble.BROKER_AWAY}
+    assert found(kill_and_start, tmp_path / "2", after_s=30.0) == set()
+    assert found(stop, tmp_path / "3", after_s=6.0) == set()
+
+
 def test_a_clock_that_is_ahead_is_found(tmp_path: Path) -> None:
     async def skew(cluster: SimulatedCluster, admin: Admin) -> None:
         cluster.skewed_ms["broker-a"] = 60_000

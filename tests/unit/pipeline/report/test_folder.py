@@ -8,7 +8,7 @@ import pytest
 from model.errors import ConfigError
 from model.event_log import encode_events
 from model.events import Event, EventKind
-from pipeline.report.folder import PAGE, TABLES, write_short_report
+from pipeline.report.folder import PAGE, TABLES, note_missing, write_page, write_short_report
 
 
 def test_a_short_trace_becomes_a_page_and_its_tables(tmp_path: Path) -> None:
@@ -24,6 +24,10 @@ def test_a_short_trace_becomes_a_page_and_its_tables(tmp_path: Path) -> None:
     assert "lines of the trace that are no events, and are left out: 1" in notes
     assert "Rebalances of g" in (tmp_path / "out" / PAGE).read_text(encoding="utf-8")
     assert (tmp_path / "out" / TABLES / "ownership").is_dir()
+    note_missing(tmp_path / "out", "the part on b is missing")
+    assert write_page(tmp_path / "out").missing == "the part on b is missing"
+    assert "incomplete: the part on b is missing." in (tmp_path / "out" / PAGE).read_text(encoding="utf-8")
+    assert write_short_report([tmp_path / "trace.jsonl"], tmp_path / "out").missing == ""
 
 
 def test_a_folder_that_cannot_be_written_is_one_clear_error(tmp_path: Path) -> None:

@@ -1,0 +1,58 @@
+"""MissingTrace: the parts of a trace that cannot be read, an argument of every verdict over that trace. Pure.
+
+Each broker keeps a part of the topic SYS_TRACE: its own events, and those that clients sent to it. While a broker is
+away, nobody knows what is in its part. So an answer "yes" becomes "unknown", an anomaly is in doubt, and a tool names
+what is missing:
+
+    MissingTrace(parts={"broker-b": "broker broker-b at 10.0.0.2:10911 closed its connection 6 s ago"})
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from model.absent_broker import Absence, in_time
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MissingTrace:
+    """What cannot be read of a trace.
+
+    Attributes:
+        parts: name of a broker -> why its part of the trace cannot be read.
+        limit: brokers that may be away without being in `parts`; "" if there can be none.
+    """
+
+    parts: Mapping[str, str] = field(default_factory=dict)
+    limit: str = ""
+
+    def __bool__(self) -> bool:
+        return bool(self.parts)
+
+    def __str__(self) -> str:
+        if not self.parts:
+            return ""
+        brokers = ", ".join(self.parts)
+        return f"the part of the trace that is on {brokers} is missing: {'; '.join(self.parts.values())}"
+
+
+NOTHING_MISSING = MissingTrace()
+
+
+def missing_of(absence: Absence, silent: Mapping[str, str], trace_s: float | None) -> MissingTrace:
+    """What is missing of a trace, whose brokers are absent or did not answer.
+
+    Args:
+        absence: the absent brokers that have a part of the trace.
+        silent: name of a registered broker -> why it did not answer.
+        trace_s: age of the first event in seconds; None for a trace without events.
+    """
+    parts = {name: str(broker) for name, broker in absence.masters.items()}
+    parts |= {name: f"broker {name} does not answer: {error}" for name, error in silent.items() if name not in parts}
+    limit = ""
+    if absence.known_for_s is None or (trace_s is not None and absence.known_for_s < trace_s):
+        limit = absence.limit
+        if trace_s is not None and absence.known_for_s is not None:
+            limit += f", and the trace is {in_time(trace_s)} long"
+    return MissingTrace(parts=dict(sorted(parts.items())), limit=limit)
