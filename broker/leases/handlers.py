@@ -25,6 +25,7 @@ from model.heartbeat import ConsumeFrom
 from model.limits import LOCK_HOLD_S
 from model.names import check_group, check_id
 from model.quirks import Quirk
+from model.topic_number import TopicNumber
 from remoting.body import rows_of
 from remoting.command import Command, Reply
 from remoting.connection import Connection
@@ -206,12 +207,30 @@ class LeaseHandlers(Feature):
         failures = self._commit(
             header["group"],
             header["client_id"],
-            rows_of(request),
+            self._rows_of_present_topics(request),
             reset=bool(header.get("reset")),
             cause=header.get("cause") or "",
             soon=bool(header.get("soon")),
         )
         self._core.barrier.respond_after_commit(connection, request, {}, msgpack.packb(failures))
+
+    def _rows_of_present_topics(self, request: Command) -> Iterable[tuple[str, int, int, int]]:
+        """The rows without those whose topic was deleted and created again: such a commit is late, not wrong."""
+        header, rows = request.header, rows_of(request)
+        topic_ids = header.get("topic_ids")
+        if topic_ids is None:
+            return rows
+        if len(topic_ids) != len(rows):
+            raise InvalidParameter(f"topic_ids must be as many as the rows, {len(rows)}, got {len(topic_ids)}")
+        return [
+            row for row, topic_id in zip(rows, topic_ids, strict=True) if self._is_present(row[0], topic_id, header)
+        ]
+
+    def _is_present(self, topic: str, topic_id: int, header: dict[str, Any]) -> bool:
+        entry = self._topics.get(topic)
+        if entry is None or not topic_id:
+            return True
+        return not TopicNumber(topic_id, header.get("data_id") or 0).differs(self._topics.number_of(entry))
 
     def _check_speaker(self, connection: Connection, header: dict[str, Any]) -> None:
         """Refuse whoever acts in the name of a live member that it is not: its tokens are no secret, events show them.

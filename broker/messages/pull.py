@@ -7,6 +7,8 @@ over. It is answered then as a pull of that moment would be.
 
 from __future__ import annotations
 
+from typing import Any
+
 from broker.feature import Core, Feature
 from broker.groups.members import Groups
 from broker.groups.settings import SettingsOfGroups
@@ -20,6 +22,7 @@ from broker.topics.table import TopicEntry, check_exists, check_readable
 from model.errors import LeaseLost, RlabError, SystemBusy
 from model.limits import MAX_PULL_BYTES
 from model.response_code import ResponseCode
+from model.topic_number import TopicNumber
 from remoting.command import Command, Reply
 from remoting.connection import Connection
 from remoting.request_code import RequestCode
@@ -53,6 +56,7 @@ class Pulls(Feature):
     ) -> None:
         self._taken = taken
         self._loop = core.loop
+        self._clock_ms = core.clock_ms
         self._store = core.store
         self._wake_by = core.driver.wake_by
         self._topics = topics.table
@@ -80,9 +84,16 @@ class Pulls(Feature):
     # --- offsets of a queue ------------------------------------------------------------------------------------------
 
     def max_offset(self, connection: Connection, request: Command) -> Reply:
-        """The offset that the next message gets, and the number of the topic that it is an offset of."""
+        """The offset that the next message gets, the number of the topic that it is an offset of, and the time."""
         topic_id, queue_id = self._queue(request)
-        return Reply({"offset": self._store.max_offset(topic_id, queue_id), "topic_id": topic_id})
+        return Reply(
+            {
+                "offset": self._store.max_offset(topic_id, queue_id),
+                "topic_id": topic_id,
+                "data_id": self._topics.data_id,
+                "now_ms": int(self._clock_ms()),
+            }
+        )
 
     def min_offset(self, connection: Connection, request: Command) -> Reply:
         """The lowest offset still held."""
@@ -163,6 +174,9 @@ class Pulls(Feature):
         entry = self._topics.existing(topic)
         if queue_id >= entry.serves_below:
             check_readable(entry.config, queue_id)
+        known = TopicNumber.from_header(header)
+        if known is not None and known.differs(self._topics.number_of(entry)):
+            return self._created_again(entry, queue_id)
         lease: Lease | None = None
         if header.get("token") is not None:
             queue = QueueKey(topic, queue_id)
@@ -193,12 +207,8 @@ class Pulls(Feature):
                 self._taken.sent(header["group"], QueueKey(topic, queue_id), lease, len(result.body))
         if result.status in _MOVED:
             self._moves.note(header, result, self._loop.time())
-        elif result.next_offset - header["offset"] > result.n:
-            # Messages were passed over: by the filter, or because they are damaged, which the consumer has to know.
-            damaged = self._store.damage.count((entry.topic_id, queue_id), header["offset"], result.next_offset)
-            if damaged:
-                self._moves.note_damaged(header, result, damaged, self._loop.time())
-                return _reply(result, damaged)
+        elif result.next_offset - header["offset"] > result.n and (damaged := self._damaged(header, entry, result)):
+            return _reply(result, damaged)
         if hold_until is None or result.status not in (ReadStatus.NO_NEW, ReadStatus.NONE_MATCHED):
             return _reply(result)
         if result.next_offset < result.max_offset:
@@ -214,6 +224,14 @@ class Pulls(Feature):
         self._parked.park(Parked(connection, request, ((topic, queue_id),), hold_until))
         self._wake_by(hold_until)
         return None
+
+    def _damaged(self, header: dict[str, Any], entry: TopicEntry, result: ReadResult) -> int:
+        """How many of the messages that a read passed over are damaged; the filter passed over the others."""
+        key = (entry.topic_id, header["queue_id"])
+        damaged = self._store.damage.count(key, header["offset"], result.next_offset)
+        if damaged:
+            self._moves.note_damaged(header, result, damaged, self._loop.time())
+        return damaged
 
     def _wait_for_queue(
         self, connection: Connection, request: Command, entry: TopicEntry, ticket: Ticket, hold_until: float | None
@@ -231,6 +249,12 @@ class Pulls(Feature):
         self._parked.park(Parked(connection, request, (place,), until))
         self._wake_by(until)
         return None
+
+    def _created_again(self, entry: TopicEntry, queue_id: int) -> Reply:
+        """Answer a pull whose offset counts in a topic that was deleted, or that was on an earlier disk."""
+        first = self._store.min_offset(entry.topic_id, queue_id)
+        reply = self._nothing(entry, queue_id, first, ReadStatus.OFFSET_TOO_BIG)
+        return reply._replace(header={**reply.header, **self._topics.number_of(entry).to_header()})
 
     def _nothing(self, entry: TopicEntry, queue_id: int, next_offset: int, status: ReadStatus) -> Reply:
         store, topic_id = self._store, entry.topic_id

@@ -38,7 +38,7 @@ class Topics(Feature):
     def __init__(
         self, core: Core, announcement: Announcement, *, auto_create: bool, recover_topics: bool = False
     ) -> None:
-        self.table = TopicTable(auto_create=auto_create)
+        self.table = TopicTable(auto_create=auto_create, data_id=announcement.data_id)
         self._known = self.table.get
         self.registration = Registration(announcement, self.table)
         self._core = core

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from model.errors import IllegalOperation, InvalidParameter, NoPermission, SystemBusy, TopicNotExist
 from model.limits import DEFAULT_TOPIC_QUEUES, MAX_TOPICS, TEMPLATE_TOPIC_QUEUES
 from model.names import SCHEDULE_TOPIC, TEMPLATE_TOPIC, TRACE_TOPIC, is_system_topic
+from model.topic_number import TopicNumber
 from model.topic_route import READ_WRITE, Perm, TopicConfig, checked_topic_config
 
 
@@ -39,7 +40,8 @@ class TopicEntry:
 class TopicTable:
     """Topic name -> entry. `auto_create` lets a send create its topic. RocketMQ: autoCreateTopicEnable."""
 
-    def __init__(self, *, auto_create: bool) -> None:
+    def __init__(self, *, auto_create: bool, data_id: int = 0) -> None:
+        self.data_id = data_id  # number of the data directory; 0 if it has none
         self._topics: dict[str, TopicEntry] = {}
         self._names: dict[int, str] = {}
         self._last_topic_id = 0
@@ -91,6 +93,10 @@ class TopicTable:
         if entry is None:
             raise TopicNotExist(f"topic {topic!r} does not exist on this broker: create it with 'rlab topic create'")
         return entry
+
+    def number_of(self, entry: TopicEntry) -> TopicNumber:
+        """The number of a topic, which no other topic of its name has."""
+        return TopicNumber(entry.topic_id, self.data_id)
 
     def configs(self) -> list[TopicConfig]:
         """All topics, sorted by name: what a registration announces."""

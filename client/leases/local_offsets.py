@@ -6,7 +6,13 @@ broker that was away for a moment is read from its end when it is back, and the 
 
 The file is JSON, for people who have to look at it, or repair it:
 
-    {"format": 1, "topics": {"orders": {"since_ms": 1700000000000, "offsets": {"broker-a:0": 17, "broker-a:1": 4}}}}
+    {"format": 1, "topics": {"orders": {
+      "since_ms": 1700000000000, "since_at": {"broker-a": 1700000000123},
+      "numbers": {"broker-a": [7, 1234567]},
+      "offsets": {"broker-a:0": 17, "broker-a:1": 4}}}}
+
+`since_at` and `numbers` (topic id and number of the disk) may be absent, as in files of earlier versions: see
+`client/leases/wanted_topic.py`.
 
 Invariant: an offset moves only forward, except by `reset`; `decode(encode())` is the same table.
 """
@@ -14,20 +20,22 @@ Invariant: an offset moves only forward, except by `reset`; `decode(encode())` i
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from client.leases.wanted_topic import WantedTopic
 from model.message_queue import MessageQueue
+from model.topic_number import TopicNumber
 
 FORMAT = 1
 
 
 @dataclass(slots=True)
 class _Topic:
-    """One topic: when it was first subscribed to, and the offsets of its queues by (broker name, queue id)."""
+    """One topic, and the offsets of its queues by (broker name, queue id)."""
 
-    since_ms: int
+    wanted: WantedTopic
     offsets: dict[tuple[str, int], int] = field(default_factory=dict)
 
 
@@ -40,17 +48,34 @@ class LocalOffsets:
         self.version = 0
         """Grows with every change, so that the store can skip a write without one."""
 
-    def begin(self, topic: str, now_ms: int) -> bool:
+    def begin(self, topic: str, now_ms: int, loop_ms: float | None = None) -> bool:
         """Record that a topic is subscribed to; returns whether it was not before. Only the first time counts."""
         if topic in self._topics:
             return False
-        self._topics[topic] = _Topic(now_ms)
+        self._topics[topic] = _Topic(WantedTopic(now_ms, loop_ms))
         self.version += 1
         return True
 
-    def since_ms(self, topic: str) -> int:
-        """When a topic that has begun was first subscribed to, wall clock in milliseconds."""
-        return self._topics[topic].since_ms
+    def wanted(self, topic: str) -> WantedTopic | None:
+        """A topic that has begun, to be looked at only; None if it was unsubscribed."""
+        known = self._topics.get(topic)
+        return None if known is None else known.wanted
+
+    def note(self, topic: str, broker: str, number: TopicNumber | None, clocks: Mapping[str, float]) -> bool:
+        """Record what a broker has answered about a topic: its number, and the time (see `WantedTopic.since`).
+
+        Returns whether it has another number than before; then the offsets of its queues at this broker are dropped.
+        """
+        known = self._topics.get(topic)
+        if known is None:
+            return False
+        is_other = known.wanted.is_other(broker, number)
+        if is_other:
+            known.offsets = {place: n for place, n in known.offsets.items() if place[0] != broker}
+        is_new = number is not None and known.wanted.note_number(broker, number)
+        if known.wanted.note_clock(broker, clocks) or is_new:
+            self.version += 1
+        return is_other
 
     def offset_of(self, queue: MessageQueue) -> int | None:
         """The offset of a queue, or None if there is none."""
@@ -83,7 +108,9 @@ class LocalOffsets:
         """The text of the file; equal tables give equal bytes."""
         topics = {
             name: {
-                "since_ms": topic.since_ms,
+                "since_ms": topic.wanted.since_ms,
+                "since_at": dict(sorted(topic.wanted.since_at.items())),
+                "numbers": {broker: list(number) for broker, number in sorted(topic.wanted.numbers.items())},
                 "offsets": {f"{broker}:{queue_id}": n for (broker, queue_id), n in sorted(topic.offsets.items())},
             }
             for name, topic in sorted(self._topics.items())
@@ -98,13 +125,24 @@ class LocalOffsets:
             raise ValueError(f"not an offsets file of format {FORMAT}")
         offsets = cls()
         for name, wire in _items(document.get("topics"), "topics"):
-            topic = offsets._topics[name] = _Topic(_number(_member(wire, "since_ms"), f"since_ms of {name}"))
+            topic = offsets._topics[name] = _Topic(_wanted(name, wire))
             for key, value in _items(_member(wire, "offsets"), f"offsets of {name}"):
                 broker, colon, queue_id = key.rpartition(":")
                 if not colon or not queue_id.isdecimal():
                     raise ValueError(f"{key!r} of {name} is no queue: broker:number is")
                 topic.offsets[broker, int(queue_id)] = _number(value, f"the offset of {name} {key}")
         return offsets
+
+
+def _wanted(name: str, wire: Any) -> WantedTopic:
+    wanted = WantedTopic(_number(_member(wire, "since_ms"), f"since_ms of {name}"))
+    for broker, value in _items(wire.get("since_at", {}), f"since_at of {name}"):
+        wanted.since_at[broker] = _number(value, f"since_at of {name} {broker}")
+    for broker, value in _items(wire.get("numbers", {}), f"numbers of {name}"):
+        if not isinstance(value, list) or len(value) != 2:
+            raise ValueError(f"the numbers of {name} {broker} must be [topic id, number of the disk], got {value!r}")
+        wanted.numbers[broker] = TopicNumber(*(_number(each, f"a number of {name} {broker}") for each in value))
+    return wanted
 
 
 def _member(wire: Any, key: str) -> Any:

@@ -5,7 +5,7 @@ RocketMQ: OffsetStore, RemoteBrokerOffsetStore. The other one is `client/leases/
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from functools import partial
 from typing import Protocol
 
@@ -13,8 +13,10 @@ from client.instance.instance import ClientInstance
 from client.leases.offsets_to_commit import OffsetsToCommit
 from client.leases.queue_offsets import QueueOffsets
 from client.leases.requests import Commit, LeaseRequests
+from client.leases.wanted_topic import WantedTopic
 from model.errors import RlabError
 from model.message_queue import MessageQueue
+from model.topic_number import TopicNumber
 from remoting.tasks import run_together
 
 NO_LEASE = -1
@@ -24,12 +26,22 @@ NO_LEASE = -1
 class OffsetStore(Protocol):
     """Offsets of the queues of one consumer, which is the only one that stores them."""
 
-    def begin(self, topic: str, now_ms: int) -> bool:
-        """Record that a topic is wanted from now on; returns whether it was not before."""
+    def begin(self, topic: str, now_ms: int, loop_ms: float | None = None) -> bool:
+        """Record that a topic is wanted from now on, by the wall clock and by the loop time, both in milliseconds.
+
+        Returns whether it was not wanted before.
+        """
         ...
 
-    def since_ms(self, topic: str) -> int:
-        """Since when a topic that has begun is wanted, wall clock in milliseconds."""
+    def wanted(self, topic: str) -> WantedTopic | None:
+        """A topic that has begun, to be looked at only; None if it has ended."""
+        ...
+
+    def note(self, topic: str, broker: str, number: TopicNumber | None, clocks: Mapping[str, float]) -> bool:
+        """Record what a broker has answered about a topic: its number, and the time (see `WantedTopic.since`).
+
+        Returns whether it has another number than before; then the offsets of its queues at this broker are dropped.
+        """
         ...
 
     def end(self, topic: str) -> None:
@@ -41,6 +53,10 @@ class OffsetStore(Protocol):
 
         Cancellation: harmless.
         """
+        ...
+
+    def offset_of(self, queue: MessageQueue) -> int | None:
+        """The offset of a queue, as far as it is known here; None if it is not."""
         ...
 
     def update(self, queue: MessageQueue, offset: int) -> None:
@@ -71,22 +87,37 @@ class CommittedOffsetStore(OffsetsToCommit):
         self._group = group
         self._requests = LeaseRequests(instance, group)
         self._ask = QueueOffsets(instance)
-        self._since_ms: dict[str, int] = {}
+        self._wanted: dict[str, WantedTopic] = {}
 
-    def begin(self, topic: str, now_ms: int) -> bool:
+    def begin(self, topic: str, now_ms: int, loop_ms: float | None = None) -> bool:
         """See `OffsetStore`."""
-        if topic in self._since_ms:
+        if topic in self._wanted:
             return False
-        self._since_ms[topic] = now_ms
+        self._wanted[topic] = WantedTopic(now_ms, loop_ms)
         return True
 
-    def since_ms(self, topic: str) -> int:
+    def wanted(self, topic: str) -> WantedTopic | None:
         """See `OffsetStore`."""
-        return self._since_ms[topic]
+        return self._wanted.get(topic)
+
+    def note(self, topic: str, broker: str, number: TopicNumber | None, clocks: Mapping[str, float]) -> bool:
+        """See `OffsetStore`. The broker itself drops the offsets that were committed in a topic that is deleted."""
+        wanted = self._wanted.get(topic)
+        if wanted is None:
+            return False
+        is_other = wanted.is_other(broker, number)
+        if is_other:
+            for queue in self.queues():
+                if (queue.topic, queue.broker_name) == (topic, broker):
+                    self.forget(queue)
+        if number is not None:
+            wanted.note_number(broker, number)
+        wanted.note_clock(broker, clocks)
+        return is_other
 
     def end(self, topic: str) -> None:
         """See `OffsetStore`."""
-        self._since_ms.pop(topic, None)
+        self._wanted.pop(topic, None)
 
     async def read(self, queues: Collection[MessageQueue]) -> dict[MessageQueue, int | None]:
         """See `OffsetStore`."""
@@ -107,7 +138,11 @@ class CommittedOffsetStore(OffsetsToCommit):
         """See `OffsetStore`."""
         failures: dict[MessageQueue, RlabError] = {}
         for reset, offsets in self.split_dirty():
-            commits = [Commit(queue, offset, NO_LEASE) for queue, offset in offsets.items()]
+            commits = [Commit(queue, offset, NO_LEASE, self._number_of(queue)) for queue, offset in offsets.items()]
             failures |= await self._requests.commit(commits, reset=reset)
             self.confirm({queue: offset for queue, offset in offsets.items() if queue not in failures})
         return failures
+
+    def _number_of(self, queue: MessageQueue) -> TopicNumber | None:
+        wanted = self._wanted.get(queue.topic)
+        return None if wanted is None else wanted.numbers.get(queue.broker_name)

@@ -45,6 +45,10 @@ class OffsetsToCommit:
         """The offset of a queue; None if there is none, which is not a number that could be mistaken for one."""
         return self._offsets.get(queue)
 
+    def queues(self) -> list[MessageQueue]:
+        """The queues with an offset."""
+        return list(self._offsets)
+
     def take_dirty(self) -> dict[MessageQueue, int]:
         """The offsets to persist, as a new dict; the same again until `confirm`."""
         return {queue: offset for queue, offset in self._offsets.items() if self._confirmed.get(queue) != offset}

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any, NamedTuple
+
 from client.instance.instance import ClientInstance
 from model.errors import QueryNotFound
 from model.message_queue import MessageQueue
+from model.topic_number import TopicNumber
 from remoting.request_code import RequestCode
+
+
+class TopicLook(NamedTuple):
+    """A topic at a broker that has answered."""
+
+    number: TopicNumber | None  # None from servers of RocketMQ
+    clock_ms: float | None
+    """The wall clock of the broker less our loop time, as `WantedTopic.since` needs it; None of an earlier version."""
 
 
 class QueueOffsets:
@@ -17,6 +29,13 @@ class QueueOffsets:
 
     def __init__(self, instance: ClientInstance) -> None:
         self._instance = instance
+
+    async def look(self, queue: MessageQueue) -> TopicLook:
+        """The number of the queue's topic at its broker, and the time there."""
+        header = await self._answer(RequestCode.GET_MAX_OFFSET, queue)
+        loop_ms = asyncio.get_running_loop().time() * 1000
+        now_ms = header.get("now_ms")
+        return TopicLook(TopicNumber.from_header(header), None if now_ms is None else now_ms - loop_ms)
 
     async def first(self, queue: MessageQueue) -> int:
         """The lowest offset that the queue still holds."""
@@ -38,10 +57,13 @@ class QueueOffsets:
             return None
 
     async def _ask(self, code: RequestCode, queue: MessageQueue, **fields: object) -> int:
+        offset = (await self._answer(code, queue, **fields))["offset"]
+        assert isinstance(offset, int), "checked by the schema of the answer"
+        return offset
+
+    async def _answer(self, code: RequestCode, queue: MessageQueue, **fields: object) -> dict[str, Any]:
         instance = self._instance
         if instance.routes.address_of(queue.broker_name, master_only=True) is None:
             await instance.update_routes((queue.topic,))  # a topic that this client does not read otherwise
         header: dict[str, object] = {"topic": queue.topic, "queue_id": queue.queue_id, **fields}
-        offset = (await instance.request_master(queue.broker_name, code, header)).header["offset"]
-        assert isinstance(offset, int), "checked by the schema of the answer"
-        return offset
+        return (await instance.request_master(queue.broker_name, code, header)).header

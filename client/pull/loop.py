@@ -34,6 +34,7 @@ from model.limits import (
 from model.record import RecordCorrupt
 from model.response_code import ResponseCode
 from model.subscription import SubscriptionData
+from model.topic_number import TopicNumber
 from remoting.client import raise_for_code
 from remoting.command import Command
 from remoting.request_code import RequestCode
@@ -60,6 +61,8 @@ class PullCallbacks:
     """The lease was granted to another member."""
     moved: Callable[[OwnedQueue, int], None]
     """The broker does not have the offset; called with the offset to go on from."""
+    created_again: Callable[[OwnedQueue], None]
+    """The topic was deleted and created again, or its broker has a new disk: the offsets of the queue mean nothing."""
     damaged: Callable[[OwnedQueue, int, int], None]
     """Called with how many messages before an offset the broker has lost, and with that offset."""
 
@@ -161,6 +164,8 @@ class PullLoop:
             owned.first_pull_seen = True
             offset = owned.process_queue.pull_offset
             self._emit(EventKind.FIRST_PULL, queue, cause=owned.cause, version=owned.token, offset=offset)
+        if owned.number is not None:
+            header |= owned.number.to_header()
         if owned.token >= 0:
             header["token"] = owned.token
             if (commit := owned.take_commit()) is not None:
@@ -191,6 +196,9 @@ class PullLoop:
             owned.process_queue.advance(response.header["next_offset"])
             if code == _NOT_FOUND:
                 self._hold_s = min(self._hold_s + PULL_SUSPEND_S, MAX_PULL_SUSPEND_S)
+        elif code == _MOVED and TopicNumber.from_header(response.header) is not None:
+            self._callbacks.created_again(owned)
+            return False
         elif code == _MOVED:
             self._callbacks.moved(owned, response.header["next_offset"])
         else:

@@ -45,6 +45,7 @@ class PulledQueues(ABC):
             arrived=context.arrived,
             lost=self._lost,
             moved=self._moved,
+            created_again=self._created_again,
             damaged=self._damaged,
         )
 
@@ -65,7 +66,7 @@ class PulledQueues(ABC):
         owned.detached = True
         owned.stop()
         process_queue = process_queue_for(self._options, offset)
-        again = OwnedQueue(owned.queue, owned.token, process_queue, owned.cause, owned.session)
+        again = OwnedQueue(owned.queue, owned.token, process_queue, owned.cause, owned.session, owned.number)
         self._start(again)
         return again
 
@@ -106,6 +107,10 @@ class PulledQueues(ABC):
     def _lost(self, owned: OwnedQueue) -> None:
         """Another member owns the queue."""
 
+    def _created_again(self, owned: OwnedQueue) -> None:
+        """Drop a queue whose topic is another one than that which its offsets count in."""
+        raise AssertionError(f"{owned.queue} is leased: its lease ends with its topic, and its pulls send no number")
+
     @abstractmethod
     async def persist(self) -> dict[MessageQueue, RlabError]:
         """Store the offset of every queue; returns the failures, which are tried again next time."""
@@ -126,12 +131,12 @@ class PulledQueues(ABC):
                 + (" seek" if owned.sought else ""),
             )
 
-    def _begin_release(self, queues: Iterable[OwnedQueue], cause: str) -> None:
+    def _begin_release(self, queues: Iterable[OwnedQueue], cause: str, why: str = "revoked") -> None:
         for owned in queues:
             del self.owned[owned.queue]
             self._releasing[owned.queue] = owned
             owned.stop()
-            self._report_dropped(owned, "revoked", cause)
+            self._report_dropped(owned, why, cause)
 
     def _take_offsets(self) -> None:
         for owned in self.owned.values():

@@ -6,8 +6,12 @@ No other member is involved, so a queue only needs the offset to begin with:
     not wanted -> stop pulling -> drain (up to a grace) -> store the offset           QUEUE_DROPPED
 
 The policy LAST_OFFSET means the time of the first subscription to the topic: the offset is asked for in `subscribe`,
-and stored. A queue that is new later, or whose broker was away, is read from that time on.
+and stored. A queue that is new later, or whose broker was away, is read from that time on, by the clock of its broker.
 RocketMQ decides when it first sees the queue, and loses what was sent before (RebalancePushImpl.computePullFromWhere).
+
+A topic may be deleted and created again under its name, and a broker may come back with a new disk. Offsets from before
+would skip the first messages then, so they are stored with the number of the topic (`model/topic_number.py`). It is
+compared before queues are acquired, and by the broker at each pull and commit. RocketMQ uses the old offsets.
 """
 
 from __future__ import annotations
@@ -16,9 +20,11 @@ import logging
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
 
+import anyio
+
 from client.instance.schedule import RebalancePass
 from client.leases.offset_store import NO_LEASE, OffsetStore
-from client.leases.queue_offsets import QueueOffsets
+from client.leases.queue_offsets import QueueOffsets, TopicLook
 from client.pull.owned_queue import OwnedQueue, process_queue_for
 from client.rebalance.ownership import MemberContext
 from client.rebalance.plan import plan_rebalance
@@ -28,9 +34,17 @@ from model.errors import RlabError
 from model.events import EventKind
 from model.heartbeat import ConsumeFrom
 from model.message_queue import MessageQueue
+from model.topic_number import TopicNumber
 from remoting.tasks import run_together
 
 logger = logging.getLogger(__name__)
+
+_Place = tuple[str, str]
+"""A topic and the name of a broker, which has one number for the topic."""
+
+
+def _place(queue: MessageQueue) -> _Place:
+    return queue.topic, queue.broker_name
 
 
 class UnleasedQueues(PulledQueues):
@@ -44,13 +58,14 @@ class UnleasedQueues(PulledQueues):
         super().__init__(context, store)
         self._wanted = wanted
         self._ask = QueueOffsets(context.instance)
+        self._clocks: dict[str, float] = {}  # by broker name; see `WantedTopic.since`
 
     # --- the target --------------------------------------------------------------------------------------------------
 
     def begin(self, topics: Iterable[str]) -> tuple[str, ...]:
         """Record that topics are wanted from now on; returns those that were not wanted before."""
-        now_ms = int(self._instance.config.clock_ms())
-        return tuple(topic for topic in topics if self._offsets.begin(topic, now_ms))
+        now_ms, loop_ms = int(self._instance.config.clock_ms()), anyio.current_time() * 1000
+        return tuple(topic for topic in topics if self._offsets.begin(topic, now_ms, loop_ms))
 
     async def store_start_offsets(self, new: tuple[str, ...]) -> None:
         """Find and store the start offsets of the queues of these topics, which `begin` returned.
@@ -74,7 +89,9 @@ class UnleasedQueues(PulledQueues):
         still = set(self._wanted(topics)) if starts else set()
         for queue, offset in starts.items():
             if queue in still and queue not in self.owned and not self._closing:
-                self._acquired(OwnedQueue(queue, NO_LEASE, process_queue_for(self._options, offset), cause))
+                number = self._number_of(queue)
+                process_queue = process_queue_for(self._options, offset)
+                self._acquired(OwnedQueue(queue, NO_LEASE, process_queue, cause, number=number))
         balanced = self.owned.keys() == set(target)
         detail = f"{trigger} {'balanced' if balanced else 'unbalanced'}"
         self._emit(EventKind.REBALANCE_END, cause=cause, n=len(starts) + len(plan.revoke), detail=detail)
@@ -92,10 +109,52 @@ class UnleasedQueues(PulledQueues):
                 return
             self._offsets.update(queue, starts[queue])
 
-        known = await self._offsets.read(queues)
+        failed = await self._look_at_topics(queues)
+        known = await self._offsets.read(
+            [queue for queue in queues if _place(queue) not in failed or self._number_of(queue)]
+        )
         starts |= {queue: offset for queue, offset in known.items() if offset is not None}
-        await run_together([partial(find, queue) for queue, offset in known.items() if offset is None])
+        new = [queue for queue, offset in known.items() if offset is None and _place(queue) not in failed]
+        await run_together([partial(find, queue) for queue in new])
         return starts
+
+    async def _look_at_topics(self, queues: Collection[MessageQueue]) -> set[_Place]:
+        """Drop the offsets of queues whose topic was created again since; returns the places that did not answer.
+
+        Without an answer a queue may begin at an offset whose number is known: its pulls are compared by the broker.
+        """
+        looks: dict[_Place, TopicLook] = {}
+        one_of = {_place(queue): queue for queue in queues}
+
+        async def look(place: _Place, queue: MessageQueue) -> None:
+            try:
+                looks[place] = await self._ask.look(queue)
+            except RlabError as error:
+                logger.warning("%s: no answer about topic %s on broker %s: %s", self._instance.client_id, *place, error)
+
+        await run_together([partial(look, place, queue) for place, queue in one_of.items()])
+        for (_, broker), answer in looks.items():
+            if answer.clock_ms is not None:
+                self._clocks[broker] = answer.clock_ms
+        for place, answer in sorted(looks.items()):
+            self._take_number(place, answer.number, [queue for queue in queues if _place(queue) == place])
+        return one_of.keys() - looks.keys()
+
+    def _take_number(self, place: _Place, number: TopicNumber | None, queues: list[MessageQueue]) -> None:
+        before, has_offsets = self._number_of(queues[0]), any(self._offsets.offset_of(queue) for queue in queues)
+        who = f"{self._instance.client_id}: group {self._group}: topic {place[0]} on broker {place[1]}"
+        if self._offsets.note(*place, number, self._clocks):
+            logger.warning(
+                "%s is not the topic that was read before: it was deleted and created again, or the broker has a new "
+                "disk (number %s, now %s). The offsets so far mean nothing in it and are dropped",
+                *(who, before, number),
+            )
+        elif before is None and number is not None and has_offsets:
+            logger.info("%s: offsets that were stored without its number count as those of number %s", who, number)
+
+    def _number_of(self, queue: MessageQueue) -> TopicNumber | None:
+        wanted = self._offsets.wanted(queue.topic)
+        return None if wanted is None else wanted.numbers.get(queue.broker_name)
 
     async def _policy_offset(self, queue: MessageQueue, *, now: bool) -> int:
         options = self._options
@@ -103,7 +162,11 @@ class UnleasedQueues(PulledQueues):
             return await self._ask.first(queue)
         if options.consume_from is ConsumeFrom.TIMESTAMP:
             return await self._ask.at(queue, options.consume_timestamp_ms)
-        return await (self._ask.end(queue) if now else self._ask.at(queue, self._offsets.since_ms(queue.topic)))
+        if now:
+            return await self._ask.end(queue)
+        wanted = self._offsets.wanted(queue.topic)
+        # Without one it was unsubscribed meanwhile, and the offset is not used.
+        return await self._ask.at(queue, 0 if wanted is None else wanted.since(queue.broker_name, self._clocks))
 
     # --- revoking ----------------------------------------------------------------------------------------------------
 
@@ -124,6 +187,16 @@ class UnleasedQueues(PulledQueues):
     def end(self, topic: str) -> None:
         """Forget the offsets of a topic after an unsubscribe."""
         self._offsets.end(topic)
+
+    def _created_again(self, owned: OwnedQueue) -> None:
+        if self.owned.get(owned.queue) is owned:
+            self._begin_release([owned], owned.cause, "created again")
+            self._background.start_soon(self._drain_and_store, owned, owned.cause)
+
+    def _take_offset(self, owned: OwnedQueue) -> None:
+        wanted = self._offsets.wanted(owned.queue.topic)
+        if wanted is None or not wanted.is_other(owned.queue.broker_name, owned.number):
+            super()._take_offset(owned)
 
     def _lost(self, owned: OwnedQueue) -> None:
         raise AssertionError(f"{owned.queue} is pulled without a lease that could be lost")

@@ -9,6 +9,7 @@ from remoting.wire.field import (
     BROKER,
     CAUSE,
     CLIENT,
+    DATA_ID,
     EPOCH,
     GROUP,
     QUEUE,
@@ -92,6 +93,16 @@ LEASE_SCHEMA: dict[RequestCode, RequestSchema] = {
                 required=False,
             ),
             CAUSE,
+            Field(
+                "topic_ids",
+                list,
+                "of each row the number of its topic, 0 if it is not known: a row of a topic that was deleted and "
+                "created again is ignored, as one of a topic that was deleted",
+                required=False,
+                minimum=0,
+                items=int,
+            ),
+            DATA_ID,
         ),
         rows=(
             _CONSUMED,

@@ -6,12 +6,14 @@ from model.limits import MAX_LOOKUP_MESSAGES, MAX_PULL_BATCH, MAX_SEARCHED_CHARS
 from model.message import MAX_DELAY_MS
 from remoting.request_code import RequestCode
 from remoting.wire.field import (
+    DATA_ID,
     GROUP,
     OFFSET,
     QUEUE,
     SUSPEND,
     TAG_HASHES,
     TOPIC,
+    TOPIC_ID,
     Field,
     Noun,
     Rank,
@@ -78,10 +80,14 @@ MESSAGE_SCHEMA: dict[RequestCode, RequestSchema] = {
                 required=False,
                 minimum=0,
             ),
+            TOPIC_ID,
+            DATA_ID,
         ),
         answer="header `next_offset`, `min_offset`, `max_offset`; body: stored records back to back "
         "(`model/record.py`). PULL_NOT_FOUND, PULL_RETRY_IMMEDIATELY and PULL_OFFSET_MOVED carry the same header. "
-        "`damaged`, only where it is not 0: how many messages from `offset` to `next_offset` are damaged or missing",
+        "`damaged`, only where it is not 0: how many messages from `offset` to `next_offset` are damaged or missing. "
+        "PULL_OFFSET_MOVED with `topic_id` and `data_id`: the topic that has this name now has another number than the "
+        "request, so that the offset means nothing in it",
         rank=Rank.NEW,
     ),
     RequestCode.QUERY_MESSAGE: RequestSchema(
@@ -149,7 +155,8 @@ MESSAGE_SCHEMA: dict[RequestCode, RequestSchema] = {
         "Offset that the next message of the queue gets.",
         (_KNOWN, QUEUE),
         answer="header `offset`, `topic_id`: number of the topic in this broker, another one once it was deleted and "
-        "made again",
+        "created again, `data_id`: random number of the broker's data directory, `now_ms`: wall clock of the broker in "
+        "milliseconds",
     ),
     RequestCode.GET_MIN_OFFSET: RequestSchema(
         "consumer, admin -> broker",

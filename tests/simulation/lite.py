@@ -10,6 +10,7 @@ import anyio
 from client.instance.registry import release_instance
 from client.lite_pull.consumer import LitePullConsumer
 from model.message_queue import MessageQueue
+from remoting.request_code import RequestCode
 from simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 
@@ -77,3 +78,10 @@ async def sent(cluster: SimulatedCluster, n: int, first: int = 0, queue: Message
 def committed(cluster: SimulatedCluster, queue: MessageQueue = Q0) -> int | None:
     rows = cluster.brokers["broker-a"].running.broker.leases.offsets.of_group("g")
     return {(topic, queue_id): offset for topic, queue_id, offset in rows}.get((queue.topic, queue.queue_id))
+
+
+async def delete_topic(cluster: SimulatedCluster, topic: str = "t") -> None:
+    """Delete a topic at every running broker."""
+    with cluster.simulation.on_host("admin"):
+        for broker in [each for each in cluster.brokers.values() if each.process]:
+            await cluster._admin.request(broker.address, RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": topic})

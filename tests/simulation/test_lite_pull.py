@@ -14,7 +14,7 @@ from model.events import EventKind
 from model.heartbeat import ConsumeFrom, MessageModel
 from simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
-from tests.simulation.lite import Q0, Q1, Lite, committed, run, sent
+from tests.simulation.lite import Q0, Q1, Lite, committed, delete_topic, run, sent
 
 pytestmark = pytest.mark.simulation
 
@@ -244,6 +244,29 @@ def test_an_assigned_queue_whose_broker_is_away_is_read_when_it_is_back(simulate
         await sent(cluster, 2, first=2)
         await anyio.sleep(40)
         assert await lite.drain() == [2, 3], "'last' is when it was assigned, not when its broker could tell"
+
+    run(simulate, scenario)
+
+
+def test_an_assigned_queue_of_a_topic_that_was_created_again_is_read_from_its_first_message(
+    simulate: Simulate, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await sent(cluster, 30)
+        lite = await Lite(cluster, "m1", consume_from=ConsumeFrom.FIRST_OFFSET).start(None)
+        await lite.do(lite.consumer.assign, [Q0])
+        assert await lite.drain() == list(range(30))
+        lite.consumer.pause([Q0])  # so that it sees nothing of the deletion, and has an offset to commit
+        await delete_topic(cluster)
+        await cluster.create_topic("t", queues=1)
+        await sent(cluster, 50)
+        await anyio.sleep(12)
+        assert committed(cluster) is None, "an offset of the old topic is not committed in the new one"
+        lite.consumer.resume([Q0])
+        assert await lite.drain() == list(range(50))
+        await anyio.sleep(6)
+        assert committed(cluster) == 50
+        assert caplog.text.count("was deleted and created again") == 1
 
     run(simulate, scenario)
 

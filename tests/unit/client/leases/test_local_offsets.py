@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from client.leases.local_offsets import LocalOffsets
 from model.message_queue import MessageQueue
+from model.topic_number import TopicNumber
 
 TOPICS = st.sampled_from(["a", "b", "%RETRY%g"])
 QUEUES = st.builds(MessageQueue, TOPICS, st.sampled_from(["x", "y:1"]), st.integers(0, 2))
@@ -19,6 +20,12 @@ STEPS = st.one_of(
     st.tuples(st.just("end"), TOPICS),
     st.tuples(st.sampled_from(["update", "reset"]), QUEUES, st.integers(0, 9)),
 )
+
+
+def since_ms(table: LocalOffsets, topic: str) -> int:
+    wanted = table.wanted(topic)
+    assert wanted is not None
+    return wanted.since_ms
 
 
 @given(st.lists(STEPS, max_size=40))
@@ -43,7 +50,7 @@ def test_it_remembers_what_a_naive_table_does_and_its_text_is_the_whole_of_it(st
                     offsets[queue] = offset if how == "reset" else max(offset, offsets.get(queue, 0))
         assert (table.version != version) == ((since, offsets) != before)
         assert table.topics() == tuple(sorted(since))
-        assert {topic: table.since_ms(topic) for topic in since} == since
+        assert {topic: since_ms(table, topic) for topic in since} == since
     again = LocalOffsets.decode(table.encode())
     for each in (table, again):
         for topic in ("a", "b", "%RETRY%g"):
@@ -60,7 +67,39 @@ GOOD = {"format": 1, "topics": {"t": {"since_ms": 5, "offsets": {"b:0": 7}}}}
 
 def test_a_file_in_the_documented_form_is_read() -> None:
     offsets = LocalOffsets.decode(json.dumps(GOOD).encode())
-    assert (offsets.offset_of(MessageQueue("t", "b", 0)), offsets.since_ms("t")) == (7, 5)
+    assert (offsets.offset_of(MessageQueue("t", "b", 0)), since_ms(offsets, "t")) == (7, 5)
+
+
+def test_a_file_of_an_earlier_version_has_no_numbers_and_gets_them_once() -> None:
+    offsets, queue = LocalOffsets.decode(json.dumps(GOOD).encode()), MessageQueue("t", "b", 0)
+    assert not offsets.note("t", "b", TopicNumber(7, 99), {"b": 1000.0})
+    assert offsets.offset_of(queue) == 7
+    version = offsets.version
+    assert not offsets.note("t", "b", TopicNumber(7, 99), {"b": 1000.0})
+    assert offsets.version == version
+    again = LocalOffsets.decode(offsets.encode())
+    assert again.note("t", "b", TopicNumber(8, 99), {})
+    assert (again.offset_of(queue), again.version) == (None, 1)
+    assert offsets.offset_of(queue) == 7
+
+
+def test_another_number_drops_the_offsets_of_its_broker_only() -> None:
+    offsets = LocalOffsets()
+    offsets.begin("t", 5)
+    for broker in ("a", "b"):
+        offsets.note("t", broker, TopicNumber(7, 99), {})
+        offsets.update(MessageQueue("t", broker, 0), 3)
+    assert offsets.note("t", "a", TopicNumber(7, 12), {})
+    assert offsets.offset_of(MessageQueue("t", "a", 0)) is None
+    assert offsets.offset_of(MessageQueue("t", "b", 0)) == 3
+    wanted = offsets.wanted("t")
+    assert wanted is not None
+    assert (wanted.numbers["a"], wanted.since("a", {"a": 9e9})) == (TopicNumber(7, 12), 0)
+
+
+def test_a_topic_that_was_unsubscribed_meanwhile_takes_no_number() -> None:
+    assert not LocalOffsets().note("t", "a", TopicNumber(7, 12), {"a": 1.0})
+    assert LocalOffsets().wanted("t") is None
 
 
 @pytest.mark.parametrize(
@@ -77,6 +116,9 @@ def test_a_file_in_the_documented_form_is_read() -> None:
         (b'{"format": 1, "topics": {"t": {"since_ms": 1, "offsets": {"b": 1}}}}', "broker:number"),
         (b'{"format": 1, "topics": {"t": {"since_ms": 1, "offsets": {"b:x": 1}}}}', "broker:number"),
         (b'{"format": 1, "topics": {"t": {"since_ms": 1, "offsets": {"b:0": -1}}}}', "got -1"),
+        (b'{"format": 1, "topics": {"t": {"since_ms": 1, "offsets": {}, "numbers": {"b": 3}}}}', "numbers of t b"),
+        (b'{"format": 1, "topics": {"t": {"since_ms": 1, "offsets": {}, "numbers": {"b": [3, "x"]}}}}', "got 'x'"),
+        (b'{"format": 1, "topics": {"t": {"since_ms": 1, "offsets": {}, "since_at": {"b": -1}}}}', "since_at of t b"),
         (b'{"format": 1, "topics": {"t": {"since_ms": 1, "offsets": {"b:0": "7"}}}}', "got '7'"),
     ],
 )

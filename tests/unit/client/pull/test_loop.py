@@ -108,6 +108,7 @@ class Member:
             arrived=lambda owned: self.told.append(("arrived", owned.process_queue.pull_offset)),
             lost=lambda owned: self.told.append(("lost", owned.queue)),
             moved=lambda owned, offset: self.told.append(("moved", offset)),
+            created_again=lambda owned: self.told.append(("created again", owned.queue)),
             damaged=lambda owned, n, offset: self.told.append(("damaged", (n, offset))),
         )
         self.loop = PullLoop(cast("ClientInstance", broker), "g", self.owned, 32, callbacks)

@@ -1,0 +1,92 @@
+"""A topic as a consumer without leases wants it: since when, and which number the topic has at each broker. Pure.
+
+`LAST_OFFSET` begins at the moment of the first subscription. A queue that this consumer first sees later is read from
+that moment on, as the clock of its broker had it. The clock of the client is not compared with that of a broker: if it
+is some seconds ahead, that many seconds of messages would be skipped (apache/rocketmq#9281). A broker's clock and the
+loop time of this process both go on at the same rate, so their difference shows what the clock was at a known moment:
+
+    subscribed at loop time 100 s; at 140 s broker-a answers that it is 12:00:45     at broker-a it was 12:00:05
+
+The moment is stored with the offsets, for each broker that has answered. After a restart of the consumer it is known
+for the others by the difference of two brokers' clocks, which both have answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from model.topic_number import TopicNumber
+
+ALL_OF_IT = 0
+"""The moment of the subscription at a broker whose topic was created later: each of its messages is wanted."""
+
+
+@dataclass(slots=True)
+class WantedTopic:
+    """One topic of one consumer. Brokers are keys by name.
+
+    Attributes:
+        since_ms: when it was first subscribed to, by the wall clock of the client. Used only for brokers that do not
+            answer with their time, and with files of an earlier version.
+        begun_ms: the loop time then; None in a later process.
+        since_at: the same moment by the wall clock of brokers.
+        numbers: the topic that the offsets of a broker's queues count in.
+    """
+
+    since_ms: int
+    begun_ms: float | None = None
+    since_at: dict[str, int] = field(default_factory=dict)
+    numbers: dict[str, TopicNumber] = field(default_factory=dict)
+
+    def since(self, broker: str, clocks: Mapping[str, float]) -> int:
+        """The moment of the subscription, by the wall clock of a broker in milliseconds.
+
+        Args:
+            broker: its name.
+            clocks: name -> wall clock of each broker that has answered, less our loop time at that moment.
+        """
+        if broker in self.since_at:
+            return self.since_at[broker]
+        known = self._derived(broker, clocks)
+        if known is not None:
+            return known
+        # No clock is known by which it could be converted: the earliest, because to skip a message is worse.
+        return min((at for at in self.since_at.values() if at != ALL_OF_IT), default=self.since_ms)
+
+    def note_clock(self, broker: str, clocks: Mapping[str, float]) -> bool:
+        """Record the moment of the subscription at a broker that has answered; returns whether that is new."""
+        known = None if broker in self.since_at else self._derived(broker, clocks)
+        if known is None:
+            return False
+        self.since_at[broker] = known
+        return True
+
+    def _derived(self, broker: str, clocks: Mapping[str, float]) -> int | None:
+        here = clocks.get(broker)
+        if here is None:
+            return None
+        if self.begun_ms is not None:
+            return max(1, int(here + self.begun_ms))
+        for other, at in sorted(self.since_at.items()):
+            if at != ALL_OF_IT and other in clocks:
+                return max(1, int(at + here - clocks[other]))
+        return None
+
+    def note_number(self, broker: str, number: TopicNumber) -> bool:
+        """Record the number of the topic at a broker; returns whether that is new.
+
+        With another number than before, all messages there were sent after the subscription.
+        """
+        known = self.numbers.get(broker)
+        if known is not None and known.differs(number):
+            self.since_at[broker] = ALL_OF_IT
+        elif known is not None and known.data_id >= number.data_id:
+            return False  # the same, or one without the number of the disk, which says less
+        self.numbers[broker] = number
+        return True
+
+    def is_other(self, broker: str, number: TopicNumber | None) -> bool:
+        """Whether offsets that count in a topic of this number mean nothing in the present one."""
+        known = self.numbers.get(broker)
+        return known is not None and number is not None and known.differs(number)
