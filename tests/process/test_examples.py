@@ -55,6 +55,22 @@ def test_an_example_runs_and_ends_as_it_says(name: str, tmp_path: Path) -> None:
         assert all(table in page for table in tables), old
 
 
+def test_the_core_plays_its_story_and_every_message_arrives() -> None:
+    command = [sys.executable, "-m", "examples.core"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    steps = [line[:20].rstrip() for line in done.stdout.splitlines()[:6]]
+    assert steps == ["a joins", "b joins", "c joins", "b leaves", "c is killed", "d joins, topic grows"]
+    owned = {line[:20].rstrip(): sorted(re.findall(r"broker-[ab]:\d", line)) for line in done.stdout.splitlines()[:6]}
+    eight = [f"broker-{name}:{n}" for name in "ab" for n in range(4)]
+    assert all(owned[step] == eight for step in steps[:5]), "each queue has one owner after each step"
+    assert owned[steps[5]] == sorted([*eight, "broker-a:4", "broker-a:5"])
+    found = re.fullmatch(r"sent (\d+), received (\d+), (\d+) of them twice", done.stdout.splitlines()[-1])
+    assert found is not None
+    assert found[1] == found[2]
+    assert int(found[3]) > 0, "a member was killed before it had stored its offsets"
+
+
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_an_example_says_how_to_run_it(name: str) -> None:
     text = (ROOT / "examples" / name).read_text(encoding="utf-8")
