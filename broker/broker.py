@@ -71,7 +71,6 @@ from rocketmq.edge import Facts
 logger = logging.getLogger(__name__)
 
 _DATA_ID_BITS = 62  # both SQLite and msgpack store it as it is
-_MAX_REFUSAL_CHARS = 300
 _TRACE_EVENTS_PER_MESSAGE = 1_000
 """A message of the trace has to fit a record and a frame, however long the names in it are."""
 
@@ -243,11 +242,6 @@ class Broker(Feature):
         """Health: which server this is, and how long it runs."""
         return Reply({"kind": "broker", "name": self.config.name, "uptime_s": self.uptime_s})
 
-    def access_refused(self, peer: str, user: str, text: str) -> None:
-        """Record that access control has refused somebody something."""
-        detail = f"{user} {text}"[:_MAX_REFUSAL_CHARS]
-        self.events.emit(EventKind.ACCESS_REFUSED, broker=self.config.name, client=peer, detail=detail)
-
     # --- trace -------------------------------------------------------------------------------------------------------
 
     def store_trace(self) -> None:
@@ -339,8 +333,7 @@ async def run_broker(config: BrokerConfig) -> AsyncIterator[RunningBroker]:
 
         try:
             async with _serve(broker, closed) as server, background_tasks() as tasks:
-                if server.gate is not None:
-                    server.gate.on_refused = broker.access_refused
+                broker.features.guarded_by(server.gate, broker.events, config.name)
                 broker.events.emit(EventKind.BROKER_UP, broker=config.name, detail=server.address)
                 broker.damage.tell_start()
                 tasks.start_soon(broker.driver.run)

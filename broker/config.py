@@ -29,7 +29,7 @@ from model.record import FlushMode
 from model.topic_route import MASTER_ID
 from remoting.address import parse_address
 from remoting.connection import Connection
-from remoting.security.gate import AccessFile
+from remoting.security.access_file import AccessFile
 from remoting.security.key import Key
 from remoting.security.policy import Policy
 from remoting.security.tls import TlsFiles

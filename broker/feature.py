@@ -17,19 +17,34 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from functools import partial
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from broker.durability.barrier import WriteBarrier
 from broker.durability.metadata import MetadataStore
 from broker.store.message_store import MessageStore
 from broker.store.segments.index import LogKey
+from model.errors import NoPermission
 from model.event_log import EventLog
 from model.events import EventKind
 from model.quirks import Quirk
+from remoting.command import Command
 from remoting.connection import Connection
 from remoting.deadline_driver import DeadlineDriver
 from remoting.request_code import RequestCode
+from remoting.security.gate import Gate
 from remoting.server import Handler
+from remoting.wire.field import Right
+
+
+class CurrentRights(Protocol):
+    """The rights that users have now, of a server with access control: its gate."""
+
+    def allows(self, owner: str, right: Right, name: str) -> bool:
+        """Whether the owner of a connection has a right."""
+
+    def refusal(self, connection: Connection, request: Command) -> NoPermission | None:
+        """Why a request that was allowed would be refused now; None if it would not."""
 
 
 class Kept(NamedTuple):
@@ -59,6 +74,13 @@ class Feature:
 
     def queue_changed(self, topic: str, queue_id: int) -> None:
         """A queue has new messages, was leased or reset, or is gone: look at the requests parked on it."""
+
+    def owner_of(self, name: str) -> str | None:
+        """The user that an id belongs to, of a member or of a query; None if nothing is kept of it here."""
+        return None
+
+    def rights_changed(self, rights: CurrentRights) -> None:
+        """Users may have lost rights: end what was begun with them."""
 
     def member_left(self, group: str, client_id: str, cause: str, reason: str) -> None:
         """A member left its group; the reason is the value of a `LeaveReason`."""
@@ -113,6 +135,8 @@ class Feature:
         """The broker stops: store what is left; the last commit follows."""
 
 
+_MAX_REFUSAL_CHARS = 300
+
 FeatureT = TypeVar("FeatureT", bound=Feature)
 
 _HOOKS = {name: hook for name, hook in vars(Feature).items() if callable(hook)}
@@ -160,6 +184,14 @@ class Features:
         """On the path of every message that is stored: no work of its own."""
         for hook in self._queue_changed:
             hook(topic, queue_id)
+
+    def owner_of(self, name: str) -> str | None:
+        """The user that any feature has for an id."""
+        return next((owner for owner in self._ask("owner_of", name) if owner is not None), None)
+
+    def rights_changed(self, rights: CurrentRights) -> None:
+        """See `Feature`."""
+        self._ask("rights_changed", rights)
 
     def member_left(self, group: str, client_id: str, cause: str, reason: str) -> None:
         """See `Feature`."""
@@ -216,6 +248,26 @@ class Features:
     def close(self) -> None:
         """See `Feature`."""
         self._ask("close")
+
+    # --- access control ----------------------------------------------------------------------------------------------
+
+    def guarded_by(self, gate: Gate | None, events: EventLog, broker: str) -> None:
+        """Join the features with the gate of their server, if it has one, and apply its policy to what was restored.
+
+        The gate checks requests as they come. What outlives a request is the features': members, parked requests,
+        queries. So it asks them whose an id is, and they end what a user may not have any more.
+        """
+        if gate is None:
+            return
+
+        def refused(peer: str, user: str, text: str) -> None:
+            detail = f"{user} {text}"[:_MAX_REFUSAL_CHARS]
+            events.emit(EventKind.ACCESS_REFUSED, broker=broker, client=peer, detail=detail)
+
+        gate.on_refused = refused
+        gate.owner_of = self.owner_of
+        gate.on_policy = partial(self.rights_changed, gate)
+        gate.on_policy()
 
     def _ask(self, name: str, *arguments: object) -> list[Any]:
         return [hook(*arguments) for hook in self._hooks[name]]

@@ -27,8 +27,13 @@ ACCESS_RELOAD_S = 2.0
 MAX_PERMITTED = 10_000
 """Requests of a user that are remembered as allowed; then they are checked again."""
 CLAIM_KEPT_S = 300.0
-"""Silence after which a client id may become another user's: longer than any session."""
+"""How long a client id belongs to its user after its last connection: longer than most sessions; members are asked."""
+MAX_IDS_OF_CONNECTION = 64
+"""Client ids that one connection holds; a client has one, and a task of Spark one query."""
 MAX_CLAIMS_OF_USER = 20_000
 """Client ids of one user: twice the members of the largest group."""
+MAX_QUERIES_OF_USER = 2_500
+"""Queries of sinks whose owner a broker keeps, of one user: a quarter of those that it remembers. With one more the
+user's oldest has no owner any more."""
 QUOTA_BURST_S = 1.0
 """So much of its quota a user may use at once."""

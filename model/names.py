@@ -52,6 +52,11 @@ def is_system_topic(topic: str) -> bool:
     return topic in SYSTEM_TOPICS
 
 
+def query_name(query_id: str) -> str:
+    """Name of a query of a sink among all ids that belong to a user: it may be called as a client is."""
+    return f"query {query_id}"
+
+
 def check_topic(topic: str) -> str:
     """Return the topic if its name is legal.
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from model.errors import ConfigError
 from model.limits import MAX_CONNECTIONS, MAX_CONNECTIONS_OF_ADDRESS
 from remoting.connection import Connection
-from remoting.security.gate import AccessFile
+from remoting.security.access_file import AccessFile
 from remoting.security.policy import Policy
 from remoting.security.tls import TlsFiles
 

@@ -52,17 +52,17 @@ from remoting.codec import CODEC, Dialect, FrameTooLong, MsgpackCodec
 from remoting.command import Command, Reply
 from remoting.connection import Connection, close_all
 from remoting.overload.addresses import Addresses, network_of
-from remoting.overload.admission import WAITS, Admission, rank_of
+from remoting.overload.admission import WAITS, Admission, is_new_work
 from remoting.overload.frame_budget import FrameBudget
 from remoting.overload.peer_memory import PeerMemory
 from remoting.request_code import RequestCode
+from remoting.security.access_file import AccessFile
 from remoting.security.arrivals import TlsArrivals
-from remoting.security.gate import AccessFile, Gate
+from remoting.security.gate import Gate
 from remoting.security.newcomers import Newcomers
 from remoting.security.policy import Policy
 from remoting.security.tls import ServerTls, TlsFiles
 from remoting.tasks import background_tasks
-from remoting.wire.field import Rank
 from remoting.wire.schema import check_header
 
 logger = logging.getLogger(__name__)
@@ -207,7 +207,7 @@ class RemotingServer:
                 raise RequestCodeNotSupported(f"request code {request.code} is not served here: check host and port")
             if connection.unanswered > MAX_IN_FLIGHT_REQUESTS:
                 raise FlowControl(f"{connection.unanswered} requests of this connection are unanswered: wait for some")
-            if self._memory.unanswered_bytes > MAX_UNANSWERED_BYTES and rank_of(request.code) is Rank.NEW:
+            if self._memory.unanswered_bytes > MAX_UNANSWERED_BYTES and is_new_work(request.code):
                 raise self._memory_is_full()
             if self._stopping:
                 raise ServiceNotAvailable("the server is shutting down: use another one, or retry when it is back")

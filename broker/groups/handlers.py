@@ -14,8 +14,8 @@ import msgpack
 from broker.feature import Core, Feature
 from broker.groups.group import NEVER
 from broker.groups.members import Client, Groups
+from broker.groups.outcomes import HeartbeatOutcome
 from broker.groups.settings import SettingsOfGroups
-from broker.groups.table import HeartbeatOutcome
 from broker.topics.service import Topics
 from model.errors import GroupNotExist, IllegalOperation, RlabError
 from model.events import EventKind
@@ -136,6 +136,7 @@ class GroupHandlers(Feature):
             epoch=heartbeat.epoch,
         )
         info = outcome.group
+        groups.belongs_to(data.group, client_id, connection)
         core.driver.wake_by(now + data.session_timeout_s)
         if outcome.joined or outcome.resubscribed:
             core.emit(

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import logging
 from typing import NamedTuple
 
 import msgpack
 
 from broker.durability.metadata import Table
-from broker.feature import Core, Feature
-from broker.groups.group import ConsumerGroupInfo
-from broker.groups.table import GroupTable, Leave
+from broker.feature import Core, CurrentRights, Feature
+from broker.groups.group import ConsumerGroupInfo, Member
+from broker.groups.outcomes import Leave
+from broker.groups.owners import MemberOwners
+from broker.groups.table import GroupTable
 from broker.groups.watch import GroupWatch
 from model.events import EventKind
 from model.heartbeat import ConsumerData, HeartbeatData
 from model.quirks import Quirk
 from remoting.connection import Connection
 from remoting.request_code import RequestCode
+from remoting.wire.field import Right
+
+logger = logging.getLogger(__name__)
 
 _SCHEMA = """
 create table if not exists groups (name text primary key, version integer not null, created_ms integer not null);
@@ -48,6 +54,7 @@ class Groups(Feature):
     def __init__(self, core: Core, restore_grace_s: float) -> None:
         self.table = GroupTable(quirks=core.quirks)
         self.watch = GroupWatch(core)
+        self._owners = MemberOwners(core.metadata, is_kept=core.has_access_control)
         self.clients: dict[int, Client] = {}
         # Producer group -> numbers of the connections that answer its checks, a dict as an ordered set.
         self.checkers: dict[str, dict[int, None]] = {}
@@ -72,6 +79,8 @@ class Groups(Feature):
         for group, client_id, data in self._members.rows("group_name, client_id"):
             member = ConsumerData.from_stored(msgpack.unpackb(data))
             self.table.restore_member(client_id, member, expires_at, epochs.get((group, client_id), ""))
+            self._owners.restored(group, client_id)
+        self._owners.all_restored()
 
     # --- members -----------------------------------------------------------------------------------------------------
 
@@ -79,6 +88,14 @@ class Groups(Feature):
         """Store a member of a group, new or changed, and which run of the client it is."""
         self._members.put(data.group, client_id, msgpack.packb(data.to_stored()))
         self._epochs.put(data.group, client_id, epoch)
+
+    def belongs_to(self, group: str, client_id: str, connection: Connection) -> None:
+        """A member has sent a heartbeat over this connection, so it is that of the connection's owner."""
+        self._owners.joined(group, client_id, connection.owner)
+
+    def owner_of(self, name: str) -> str | None:
+        """The owner of a member with this client id."""
+        return self._owners.owner_of(name)
 
     def save_group(self, info: ConsumerGroupInfo) -> None:
         """Store a group's version and creation time."""
@@ -99,6 +116,8 @@ class Groups(Feature):
         )
         self._members.delete(info.group, client_id)
         self._epochs.delete(info.group, client_id)
+        if self.table.find(info.group, client_id) is None:
+            self._owners.left(info.group, client_id)
         self.save_group(info)
         self._core.features.member_left(info.group, client_id, cause, leave.reason.value)
         self.watch.report_disagreement(info, cause)
@@ -136,6 +155,29 @@ class Groups(Feature):
         now = self._core.loop.time()
         if self.table.connection_closed(connection.number, now):
             self._core.driver.wake_by(self.table.next_deadline())
+
+    def rights_changed(self, rights: CurrentRights) -> None:
+        """Remove the members whose user may not be one any more, and the producers that may not answer checks.
+
+        A client may send the fingerprint of its last heartbeat alone, which takes no right: that is forgotten, too.
+        """
+        cause, now = self._core.events.next_id(), self._core.loop.time()
+        for group, client_id, owner in self._owners.members():
+            member = self.table.find(group, client_id)
+            lost = "" if member is None else _lost(rights, owner, member)
+            leave = self.table.remove(group, client_id, cause=cause, now=now) if lost else None
+            if leave is not None:
+                text = "member %s leaves group %s: %s has lost the right: %s"
+                logger.warning(text, client_id, group, owner, lost)
+                if leave.member.connection in self.clients:
+                    self.forget_heartbeat(self.clients[leave.member.connection].connection)
+                self.take_out(leave, cause)
+        for client in list(self.clients.values()):
+            owner = client.connection.owner
+            may_check = tuple(group for group in client.checkers if rights.allows(owner, Right.MEMBER, group))
+            if may_check != client.checkers:
+                self.heard(client._replace(checkers=may_check, heartbeat=None, fingerprint=None))
+        self.notify_members(now)
 
     def knows_group(self, group: str) -> bool:
         """Whether the group has or had members."""
@@ -206,3 +248,11 @@ class Groups(Feature):
         for leave in self.table.expire(now, cause=cause):
             self.take_out(leave, cause)
         self.notify_members(now)
+
+
+def _lost(rights: CurrentRights, owner: str, member: Member) -> str:
+    """A right that this member needs and its owner does not have; "" if it has all of them."""
+    if not rights.allows(owner, Right.MEMBER, member.data.group):
+        return f"{Right.MEMBER.value} {member.data.group!r}"
+    topics = (topic for topic in member.subscriptions if not rights.allows(owner, Right.CONSUME, topic))
+    return next((f"{Right.CONSUME.value} {topic!r}" for topic in topics), "")

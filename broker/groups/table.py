@@ -21,45 +21,17 @@ of the network moves queues twice.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from enum import StrEnum
+from dataclasses import replace
 
 from broker.groups.group import NEVER, RESTORED, ConsumerGroupInfo, Member, update_subscription
 from broker.groups.notifications import Notifications
+from broker.groups.outcomes import HeartbeatOutcome, Leave, LeaveReason
 from broker.groups.room import SubscriptionRoom
 from model.errors import ClientIdConflict, GroupNotExist, SystemBusy
 from model.group_agreement import MODEL
 from model.heartbeat import ConsumerData, MessageModel
 from model.limits import LEASE_CLOSE_GRACE_S, MAX_GROUPS, MAX_MEMBERS_PER_GROUP, NOTIFY_WINDOW_S
 from model.quirks import Quirk
-
-
-class LeaveReason(StrEnum):
-    """Reason for which a broker removes a member."""
-
-    UNREGISTER = "unregister"
-    CLOSE = "close"
-    EXPIRY = "expiry"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeartbeatOutcome:
-    """Effect of a heartbeat on one group."""
-
-    group: ConsumerGroupInfo
-    member: Member
-    joined: bool  # the member is new
-    resubscribed: bool  # the member is not new, and changed its topics or the expression of a topic
-    data_changed: bool  # the member's data or run id differs from the stored one, and has to be stored
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Leave:
-    """A member that left."""
-
-    group: ConsumerGroupInfo
-    member: Member
-    reason: LeaveReason
 
 
 class GroupTable:
@@ -315,6 +287,10 @@ class GroupTable:
         info = self._groups.get(group)
         key = self._key(info, client_id, connection) if info is not None else client_id
         return self._leave(group, key, LeaveReason.UNREGISTER, cause, now)
+
+    def remove(self, group: str, client_id: str, *, cause: str, now: float) -> Leave | None:
+        """Remove a member whose user has lost a right; None if there is no such member."""
+        return self._leave(group, client_id, LeaveReason.RIGHT, cause, now)
 
     def connection_closed(self, connection: int, now: float) -> int:
         """Begin the grace period of the members whose last heartbeat came over this connection; returns their number.

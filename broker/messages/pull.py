@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.feature import Core, Feature
+from broker.feature import Core, CurrentRights, Feature
 from broker.groups.members import Groups
 from broker.groups.settings import SettingsOfGroups
 from broker.leases.service import Leases
 from broker.leases.table import Lease, QueueKey
 from broker.leases.taken import TakenLeases, Ticket
 from broker.messages.parked import Parked, ParkedRequests
+from broker.messages.refused import refuse_parked
 from broker.store.read_result import ReadResult, ReadStatus
 from broker.topics.service import Topics
 from broker.topics.table import TopicEntry, check_exists, check_readable
@@ -141,6 +142,10 @@ class Pulls(Feature):
         self._parked.take(mine)
         for parked in mine:
             self._run_again(parked, parked.deadline)
+
+    def rights_changed(self, rights: CurrentRights) -> None:
+        """Refuse the parked pulls that are not allowed any more."""
+        refuse_parked(self._parked, rights)
 
     def expire(self, now: float) -> None:
         """Answer the parked pulls whose time has expired."""

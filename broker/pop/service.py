@@ -23,12 +23,13 @@ from random import Random
 
 import msgpack
 
-from broker.feature import Core, Feature
+from broker.feature import Core, CurrentRights, Feature
 from broker.groups.members import Groups
 from broker.groups.settings import SettingsOfGroups
 from broker.leases.service import Leases
 from broker.leases.table import QueueKey
 from broker.messages.parked import ParkedRequests
+from broker.messages.refused import refuse_parked
 from broker.pop.delivery import Batch, PopDelivery
 from broker.pop.forwarder import PopForwarder
 from broker.pop.journal import Times
@@ -293,7 +294,8 @@ class Pop(Feature):
                 self._drain(queue)
             else:
                 self._wake(queue.key)
-        _answer_nothing(self._parked.expire(now))
+        for parked in self._parked.expire(now):
+            parked.connection.respond(parked.request, *_NOTHING)
 
     # --- leases ------------------------------------------------------------------------------------------------------
 
@@ -343,19 +345,20 @@ class Pop(Feature):
     def client_unregistered(self, connection: Connection, group: str, client_id: str) -> None:
         """Answer the parked pops of a client that leaves: what they got now would be invisible for nothing."""
         mine = self._parked.of_connection(connection)
-        leaving = [parked for parked in mine if (parked.pop.group, parked.pop.client_id) == (group, client_id)]
-        self._parked.take(leaving)
-        _answer_nothing(leaving)
+        leaving = [each for each in mine if (each.pop.group, each.pop.client_id) == (group, client_id)]
+        self._answer_nothing(leaving)
 
     def connection_closed(self, connection: Connection) -> None:
         """Forget the parked pops of a connection. Messages that its client has stay invisible: it may come back."""
         self._parked.take_connection(connection)
 
+    def rights_changed(self, rights: CurrentRights) -> None:
+        """Refuse the parked pops that are not allowed any more."""
+        refuse_parked(self._parked, rights)
+
     def group_settings_changed(self, group: str) -> None:
         """Answer the parked pops of a group: they come again with its new settings."""
-        mine = [parked for parked in self._parked.all() if parked.pop.group == group]
-        self._parked.take(mine)
-        _answer_nothing(mine)
+        self._answer_nothing([parked for parked in self._parked.all() if parked.pop.group == group])
 
     def group_deleted(self, group: str, cause: str) -> None:
         """Forget the invisible messages of a group."""
@@ -374,15 +377,15 @@ class Pop(Feature):
             except RlabError as error:
                 parked.connection.respond_error(parked.request, error)
 
+    def _answer_nothing(self, taken: list[ParkedPop]) -> None:
+        self._parked.take(taken)
+        for parked in taken:
+            parked.connection.respond(parked.request, *_NOTHING)
+
     def _forget(self, queues: list[GroupQueue]) -> None:
         for queue in queues:
             self._draining.pop(queue, None)
             self.ledger.forget(queue)
-
-
-def _answer_nothing(taken: list[ParkedPop]) -> None:
-    for parked in taken:
-        parked.connection.respond(parked.request, *_NOTHING)
 
 
 def _without(offsets: tuple[int, ...], acknowledged: list[int]) -> list[int]:

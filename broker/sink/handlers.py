@@ -7,6 +7,7 @@ import msgpack
 from broker.durability.barrier import answer
 from broker.feature import Core, Feature
 from broker.sink.broker_sets import SinkBrokerSets
+from broker.sink.owners import QueryOwners
 from broker.sink.service import Sink
 from broker.sink.stage_table import Attempt, staged_messages
 from broker.topics.service import Topics
@@ -28,6 +29,7 @@ class SinkHandlers(Feature):
         self._topics = topics
         self._broker_sets = SinkBrokerSets(core.metadata, core.clock_ms)
         self._sink = sink
+        self._owners = QueryOwners(core.metadata, core.clock_ms, is_kept=core.has_access_control)
 
     def handlers(self) -> dict[RequestCode, Handler]:
         """Request code -> handler."""
@@ -37,6 +39,10 @@ class SinkHandlers(Feature):
             RequestCode.SINK_ABORT: self.abort,
             RequestCode.SINK_SPREAD: self.fix_broker_set,
         }
+
+    def owner_of(self, name: str) -> str | None:
+        """The owner of a query."""
+        return self._owners.owner_of(name)
 
     def stage(self, connection: Connection, request: Command) -> None:
         """Stage messages until their batch is committed; responds once they are stored."""
@@ -52,6 +58,7 @@ class SinkHandlers(Feature):
         if self._core.has_access_control:
             check_sent_to((topic, payload) for topic, _, _, payload in messages)
         attempt = Attempt(header["query_id"], header["batch_id"], header["partition"], header["attempt"])
+        self._owners.used(header["query_id"], connection.owner)
 
         def staged(failure: RlabError | None) -> None:
             answer(connection, request, failure, {"n": self._sink.table.messages_staged(attempt)})
@@ -65,6 +72,7 @@ class SinkHandlers(Feature):
         def published(failure: RlabError | None) -> None:
             answer(connection, request, failure, {"published": is_new})
 
+        self._owners.used(header["query_id"], connection.owner)
         is_new = self._sink.commit(
             header["query_id"],
             header["batch_id"],
@@ -81,6 +89,7 @@ class SinkHandlers(Feature):
     def fix_broker_set(self, connection: Connection, request: Command) -> None:
         """Return the broker set of a batch: the one of the first request, which is stored before it is returned."""
         header = request.header
+        self._owners.used(header["query_id"], connection.owner)
         brokers = self._broker_sets.fix(header["query_id"], header["batch_id"], header["topic"], _broker_names(request))
         self._core.barrier.respond_after_commit(connection, request, {"brokers": brokers})
 

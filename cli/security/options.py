@@ -14,7 +14,7 @@ from model.errors import ConfigError
 from remoting.address import is_loopback, parse_address
 
 if TYPE_CHECKING:
-    from remoting.security.gate import AccessFile
+    from remoting.security.access_file import AccessFile
     from remoting.security.key import Key
     from remoting.security.tls import TlsFiles
 
@@ -55,7 +55,7 @@ def access_of(access: Path | None, listen: str, insecure: bool) -> AccessFile | 
                 "(docs/security.md)"
             )
         return None
-    from remoting.security.gate import AccessFile
+    from remoting.security.access_file import AccessFile
 
     return AccessFile(access)
 

@@ -10,7 +10,7 @@ from figures.why.messages import Handout, MessageStory, TimesGiven
 from figures.why.moves import MoveStep, QueueMove, Stage
 from model.events import Event, EventKind
 
-_LEFT = {"unregister": "left", "close": "lost its connection", "expiry": "was silent too long"}
+_LEFT = {"unregister": "left", "close": "lost its connection", "expiry": "was silent too long", "right": "lost a right"}
 _ENDED = {
     "revoked": "a pass of its own gave the queue up",
     "shutdown": "it shut down",
@@ -19,6 +19,7 @@ _ENDED = {
     "close": "its connection was lost",
     "expiry": "its session expired",
     "unregister": "it left the group",
+    "right": "its user lost a right to the group or to a topic",
     "unlock": "it released the lease",
     "given up": "the broker did not wait for its acknowledgements any longer",
     "restart": "it had left before the broker was restarted",

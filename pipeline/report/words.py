@@ -12,6 +12,7 @@ _LEFT = {
     "unregister": "left",
     "close": "lost its connection",
     "expiry": "was silent too long",
+    "right": "lost a right",
 }
 _CHANGES = {
     EventKind.CLIENT_START: ("start", "{client} started"),

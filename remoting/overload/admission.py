@@ -54,6 +54,11 @@ def rank_of(code: int) -> Rank:
     return _RANKS.get(code, Rank.TELLS)
 
 
+def is_new_work(code: int) -> bool:
+    """Whether a request is the first to be refused."""
+    return rank_of(code) is Rank.NEW
+
+
 class Decided(NamedTuple, Generic[Item]):
     """The decisions of one `take`."""
 

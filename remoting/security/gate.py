@@ -18,8 +18,8 @@ import secrets
 from base64 import b64encode
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 from typing import Any, TypeVar
 
 import anyio
@@ -38,13 +38,15 @@ from remoting.command import Command, shown
 from remoting.connection import Connection
 from remoting.overload.addresses import Addresses
 from remoting.request_code import RequestCode
-from remoting.security.claims import Claims
+from remoting.security.access_file import AccessFile
+from remoting.security.claims import Claims, IdsOfConnection
 from remoting.security.handshake import PROOF_CHARS, checked_session, server_proof, transcript_of
 from remoting.security.key import KeyHash
 from remoting.security.needs import ids_of, is_decided_by_header, wanted
-from remoting.security.policy import Policy, parse_policy
-from remoting.security.principal import Principal
+from remoting.security.policy import Policy
+from remoting.security.principal import USER, Principal
 from remoting.security.records import RecordDecoder, RecordSigner
+from remoting.wire.field import Right
 from remoting.wire.schema import check_header
 
 logger = logging.getLogger(__name__)
@@ -54,32 +56,6 @@ Answer = TypeVar("Answer")
 
 _WITHOUT_KEY = "this server has access control: give the client a key, for instance by RLAB_KEY_FILE"
 _WRONG = "the key is wrong, or its user is not known here"
-
-
-class AccessFile:
-    """An access file on disk."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._read: str | None = None
-
-    def changed(self) -> Policy | None:
-        """The policy if it is another one than last time.
-
-        Raises:
-            ConfigError: it cannot be read, or is malformed. The next call tries again only if it has changed.
-        """
-        try:
-            text = self.path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"cannot read the access file {self.path}: {error}") from error
-        if text == self._read:
-            return None
-        self._read = text
-        try:
-            return parse_policy(text)
-        except ConfigError as error:
-            raise ConfigError(f"{self.path}: {error}") from None
 
 
 class _Guest:
@@ -95,17 +71,30 @@ class _Guest:
         self.challenge: bytes | None = None  # the transcript that has to be proved
 
 
+@dataclass(frozen=True, slots=True)
+class _Session:
+    """A connection that has proved a key."""
+
+    principal: Principal
+    key: KeyHash | str
+    ids: IdsOfConnection
+
+
 class Gate:
     """See the module header.
 
     Attributes:
         refused: how often something was refused, by the name of the response code.
         on_refused: called with peer, user and text of a refusal, at most `MAX_REFUSALS_TOLD_PER_S` times a second.
+        on_policy: called when another policy holds; the server ends what its users may not have any more.
+        owner_of: returns the owner of an id for as long as the server keeps something of it, as of a member; else None.
     """
 
     def __init__(self, access: AccessFile | Policy) -> None:
         self.refused: Counter[str] = Counter()
         self.on_refused: Callable[[str, str, str], None] | None = None
+        self.on_policy: Callable[[], None] | None = None
+        self.owner_of: Callable[[str], str | None] = lambda name: None
         self._file = access if isinstance(access, AccessFile) else None
         self._policy: Policy = {}
         self._loop = asyncio.get_running_loop()
@@ -113,8 +102,7 @@ class Gate:
         self._addresses = Addresses(MAX_UNAUTHENTICATED_OF_ADDRESS)  # of the guests
         self._timer: asyncio.TimerHandle | None = None
         self._principals: dict[str, Principal] = {}
-        self._logged_in: dict[Connection, Principal] = {}
-        self._keys: dict[Connection, KeyHash | str] = {}
+        self._logged_in: dict[Connection, _Session] = {}
         self._claims = Claims()
         self._told = 0
         self._told_at = 0.0
@@ -154,15 +142,30 @@ class Gate:
             user = policy.get(name)
             if user is None:
                 del self._principals[name]
+                self._claims.forget(name)
             else:
                 principal.become(user)
-        for connection, principal in list(self._logged_in.items()):
-            user, key = policy.get(principal.user.name), self._keys[connection]
+        for connection, session in list(self._logged_in.items()):
+            name, key = session.principal.user.name, session.key
+            user = policy.get(name)
             if user is None or (key not in user.keys and key != user.rocketmq_secret):
-                logger.warning(
-                    "closing the connection of %s: the key of %r is gone", connection.peer, principal.user.name
-                )
+                logger.warning("closing the connection of %s: the key of %r is gone", connection.peer, name)
                 connection.close()
+        if self.on_policy is not None:
+            self.on_policy()
+
+    def allows(self, owner: str, right: Right, name: str) -> bool:
+        """Whether an owner, as connections have one, has a right now."""
+        user = self._policy.get(owner.removeprefix(USER))
+        return user is not None and user.rights.allow(right, name)
+
+    def refusal(self, connection: Connection, request: Command) -> NoPermission | None:
+        """The refusal of a request that was allowed, and has not been answered yet; None if it is allowed now."""
+        try:
+            self._logged_in[connection].principal.check(RequestCode(request.code).name, wanted(request))
+        except NoPermission as error:
+            return error
+        return None
 
     # --- guests ------------------------------------------------------------------------------------------------------
 
@@ -184,8 +187,9 @@ class Gate:
     def closed(self, connection: Connection) -> None:
         """Forget a connection."""
         self._drop_guest(connection)
-        self._logged_in.pop(connection, None)
-        self._keys.pop(connection, None)
+        session = self._logged_in.pop(connection, None)
+        if session is not None:
+            session.ids.release_all(self._loop.time())
 
     def _drop_guest(self, connection: Connection) -> None:
         if self._guests.pop(connection, None) is not None:
@@ -266,9 +270,8 @@ class Gate:
         if principal is None:
             principal = self._principals[name] = Principal(self._policy[name])
         self._drop_guest(connection)
-        self._logged_in[connection] = principal
-        connection.owner = f"user {name}"
-        self._keys[connection] = key
+        self._logged_in[connection] = _Session(principal, key, IdsOfConnection(self._claims))
+        connection.owner = f"{USER}{name}"
         connection.serve_by(guest.serve)
 
     def check_rocketmq(self, connection: Any, access_key: str, signature: str, contents: tuple[bytes, ...]) -> None:
@@ -286,7 +289,7 @@ class Gate:
         if user is None or not secret or not any([hmac.compare_digest(right, signature.encode()) for right in rights]):
             text = "AccessKey and Signature are wrong" if access_key else "AccessKey and Signature are missing"
             error = NoPermission(f"{text}: this server has access control (AclClientRPCHook, docs/security.md)")
-        elif known is not None and known.user.name != user.name:
+        elif known is not None and known.principal.user.name != user.name:
             error = NoPermission("this connection is another user's")
         else:
             guest = self._guests.get(connection)
@@ -300,8 +303,8 @@ class Gate:
 
     def user_of(self, connection: Connection) -> str:
         """The name of the user of a connection; "" if it has proved none."""
-        principal = self._logged_in.get(connection)
-        return "" if principal is None else principal.user.name
+        session = self._logged_in.get(connection)
+        return "" if session is None else session.principal.user.name
 
     def guard(
         self, code: int, handler: Callable[[Connection, Command], Answer]
@@ -310,14 +313,16 @@ class Gate:
         logged_in = self._logged_in
 
         def guarded(connection: Connection, request: Command) -> Answer:
-            who, header = logged_in[connection], request.header
+            session, header = logged_in[connection], request.header
+            who = session.principal
             if who.has_quota:
                 self._spend(who, connection, request)
             # One tuple for all that the answer depends on; most requests are like one before.
             acts = "token" in header or "commit" in header
-            key = (code, header.get("topic"), header.get("group"), header.get("client_id"), acts)
-            if key not in who.permitted:
-                self._check(who, connection, request)
+            client_id = header.get("client_id")
+            key = (code, header.get("topic"), header.get("group"), client_id, acts)
+            if key not in who.permitted or (client_id is not None and client_id not in session.ids.names):
+                self._check(session, connection, request)
                 if is_decided_by_header(request):
                     who.permit(key)
             return handler(connection, request)
@@ -331,16 +336,17 @@ class Gate:
             self._tell(connection, who.user.name, error)
             raise
 
-    def _check(self, who: Principal, connection: Connection, request: Command) -> None:
-        name = who.user.name
+    def _check(self, session: _Session, connection: Connection, request: Command) -> None:
+        name = session.principal.user.name
         try:
-            who.check(RequestCode(request.code).name, wanted(request))
+            session.principal.check(RequestCode(request.code).name, wanted(request))
             for claimed in ids_of(request):
-                owner = self._claims.owner(claimed)
-                if not self._claims.claim(claimed, name, self._loop.time()):
-                    raise ClientIdConflict(f"{shown(claimed)} belongs to another user: choose another one")
-                if owner != name and owner in self._principals:
-                    self._principals[owner].permitted.clear()  # it may have been allowed requests with this id
+                is_kept = self.owner_of(claimed) not in (None, f"{USER}{name}")
+                if is_kept or not session.ids.claim(claimed, name, self._loop.time()):
+                    raise ClientIdConflict(
+                        f"{shown(claimed)} belongs to another user, as long as that one is connected or a member with "
+                        "it, and some minutes after that: choose another one"
+                    )
         except (NoPermission, ClientIdConflict, SystemBusy) as error:
             self._tell(connection, name, error)
             raise

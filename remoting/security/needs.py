@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from model.heartbeat import HeartbeatData
 from model.message import topic_of_payload
-from model.names import is_group_topic
+from model.names import is_group_topic, query_name
 from remoting.body import rows_of, unpacked
 from remoting.command import Command
 from remoting.request_code import RequestCode
@@ -156,10 +156,5 @@ def ids_of(request: Command) -> list[str]:
 
 
 def id_name(field: Field, value: str) -> str:
-    """The name of an id among all ids: a query may be called as a client is."""
+    """The name of an id among those of clients and of queries."""
     return query_name(value) if field.noun is Noun.QUERY else value
-
-
-def query_name(query_id: str) -> str:
-    """The name of a query of a sink among all ids."""
-    return f"query {query_id}"

@@ -79,6 +79,8 @@ class Rights:
             return True
         if right is Right.ADMIN:
             return self.admin
+        if right is Right.PRODUCE_ANY:
+            return bool(self.produce)
         if right is Right.CONSUME_ALL:
             return EVERY_TOPIC in self.consume
         if right is Right.REGISTER:

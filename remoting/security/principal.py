@@ -11,6 +11,9 @@ from remoting.command import shown
 from remoting.security.needs import Wanted
 from remoting.security.policy import User
 
+USER = "user "
+"""The owner of a connection is this and the name of the user; see `Connection.owner`."""
+
 
 class Quota:
     """A bucket that fills at a rate, and holds what comes in `QUOTA_BURST_S`: a burst passes, a flood does not."""

@@ -31,6 +31,7 @@ class Right(StrEnum):
     """Things that a request does to a topic, a group, an id, a broker or the cluster; see `security/policy.py`."""
 
     PRODUCE = "produce"  # to a topic
+    PRODUCE_ANY = "produce some topic"
     CONSUME = "consume"  # a topic
     CONSUME_OR_MANAGE = "consume or manage"  # a topic: decide where a group is on it
     CONSUME_ALL = "consume every topic"

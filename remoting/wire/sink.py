@@ -43,12 +43,14 @@ SINK_SCHEMA: dict[RequestCode, RequestSchema] = {
             Field("messages", int, "how many it has staged here"),
         ),
         answer="header `published`: false if it was before. STAGE_LOST when an attempt is not staged as named",
+        right=Right.PRODUCE_ANY,  # to its topics the rights were taken when it was staged
     ),
     RequestCode.SINK_ABORT: RequestSchema(
         "sink -> broker",
         "Drop what is staged of a batch, unless it is being published.",
         _BATCH,
         answer="header `dropped`: chunks dropped",
+        right=Right.PRODUCE_ANY,
     ),
     RequestCode.SINK_SPREAD: RequestSchema(
         "sink -> broker",

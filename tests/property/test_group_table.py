@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.groups.group import RESTORED
-from broker.groups.table import GroupTable, Leave, LeaveReason
+from broker.groups.outcomes import Leave, LeaveReason
+from broker.groups.table import GroupTable
 from model.heartbeat import ConsumeFrom, ConsumerData, ConsumeType, MessageModel
 from model.limits import MAX_BIRTH_S, MAX_GROWTH_WAIT_S, MAX_PAUSE_S
 from model.quirks import Quirk

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, cast
 
 import anyio
 import msgpack
 import pytest
 
 from client.push.consumer import PushConsumer
-from model.errors import MessageIllegal, NoPermission
+from model.access_limits import CLAIM_KEPT_S
+from model.errors import ClientIdConflict, MessageIllegal, NoPermission
+from model.events import EventKind
+from model.heartbeat import HeartbeatData
 from model.message import Message, MessageExt, encode_payload, topic_of_payload
 from remoting.client import RemotingClient
 from remoting.request_code import RequestCode
-from remoting.security.policy import NamePatterns, Rights
+from remoting.security.gate import Gate
+from remoting.security.policy import NamePatterns, Rights, User
 from simulation.cluster.access import CLIENT_KEY, SERVER_ACCESS, made_key, made_user
 from simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
@@ -162,3 +168,178 @@ def test_the_names_in_bodies_of_rocketmqs_requests_take_the_same_rights(simulate
         assert topic_of_payload(record.payload) == "bobs"
 
     simulate(scenario, brokers=1, **WITH_EVE)
+
+
+def changed(policy: Mapping[str, User], name: str, **lists: Sequence[str]) -> dict[str, User]:
+    """A policy in which one user has other rights."""
+    rights = Rights(**cast("Any", {option: NamePatterns(names) for option, names in lists.items()}))
+    return {**policy, name: replace(policy[name], rights=rights)}
+
+
+def gate_of(cluster: SimulatedCluster) -> Gate:
+    gate = cluster.brokers["broker-a"].running.server.gate
+    assert gate is not None
+    return gate
+
+
+BOB = made_user(
+    "bob",
+    Rights(produce=NamePatterns(["orders"]), consume=NamePatterns(["orders"]), groups=NamePatterns(["billing"])),
+    rocketmq_secret=SECRET,
+)
+WITH_BOB = {**SERVER_ACCESS, "access": {**SERVER_ACCESS["access"], "bob": BOB}}
+TAKEN = {"the topic": {"groups": ["billing"]}, "the group": {"consume": ["orders"]}, "both": {}}
+
+
+@pytest.mark.parametrize("taken", TAKEN)
+def test_a_member_whose_user_loses_a_right_leaves_its_group_at_once_and_the_others_get_its_queues(
+    simulate: Simulate, taken: str
+) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        cluster.client_options["key"] = CLIENT_KEY
+        await cluster.create_topic("orders", queues=4)
+        mine = await cluster.start_consumer("billing", "orders")
+        bobs = await cluster.start_consumer("billing", "orders", key=made_key("bob"))
+        await cluster.wait_converged(1.0)
+        assert len(bobs.queues) == 2
+        await anyio.sleep(65)  # its heartbeats are fingerprints by now, and take no right
+        began = len(cluster.events)
+        gate_of(cluster).apply(changed(WITH_BOB["access"], "bob", **TAKEN[taken]))
+        await anyio.sleep(2)
+        assert len(mine.queues) == 4
+        producer = await cluster.start_producer()
+        for n in range(8):
+            await producer.send("orders", b"%d" % n)
+        await anyio.sleep(120)  # and it does not come back
+        assert sorted(mine.bodies) == [b"%d" % n for n in range(8)]
+        leaves = [event for event in cluster.events[began:] if event.kind == EventKind.MEMBER_LEAVE]
+        assert [(event.client, event.detail) for event in leaves] == [(bobs.consumer.client_id, "right")]
+        leases = cluster.brokers["broker-a"].running.broker.leases.table
+        assert leases.held_by("billing", bobs.consumer.client_id) == []
+        gate_of(cluster).apply(WITH_BOB["access"])
+        await anyio.sleep(60)
+        assert len(bobs.queues) == 2
+
+    simulate(scenario, brokers=1, **WITH_BOB)
+
+
+def test_a_pull_and_a_pop_that_are_held_are_refused_when_their_user_loses_the_right(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        broker = await with_topics(cluster, "orders")
+        async with RemotingClient(key=made_key("bob")) as bob:
+            connection = await bob.connect(broker)
+            held = {"group": "billing", "topic": "orders", "max_n": 1, "suspend_ms": 60_000}
+            pull = {**held, "queue_id": 0, "offset": 0}
+            pop = {**held, "queue_id": -1, "client_id": "b1", "invisible_ms": 60_000}
+            answers: list[int] = []
+
+            async def ask(code: RequestCode, header: dict[str, object]) -> None:
+                answers.append((await connection.request(code, header)).code)
+
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(ask, RequestCode.PULL_MESSAGE, pull)
+                tasks.start_soon(ask, RequestCode.POP_MESSAGE, pop)
+                await anyio.sleep(1)
+                gate_of(cluster).apply(changed(WITH_BOB["access"], "bob", groups=["billing"]))
+                await anyio.sleep(1)
+                assert answers == [16, 16]
+
+    simulate(scenario, brokers=1, **WITH_BOB)
+
+
+def test_a_member_that_was_stored_leaves_if_its_user_lost_the_right_while_the_broker_was_down(
+    simulate: Simulate,
+) -> None:
+    access = dict(WITH_BOB["access"])
+
+    async def scenario(cluster: SimulatedCluster) -> None:
+        cluster.client_options["key"] = CLIENT_KEY
+        await cluster.create_topic("orders", queues=4)
+        mine = await cluster.start_consumer("billing", "orders")
+        await cluster.start_consumer("billing", "orders", key=made_key("bob"))
+        await cluster.wait_converged(1.0)
+        assert len(mine.queues) == 2
+        broker = cluster.brokers["broker-a"]
+        await broker.stop()
+        access.update(changed(access, "bob", consume=["orders"]))
+        await broker.start()
+        await anyio.sleep(5)
+        assert len(mine.queues) == 4
+
+    simulate(scenario, brokers=1, **{**WITH_BOB, "access": access})
+
+
+def test_a_producer_that_may_not_end_transactions_of_its_group_any_more_is_asked_about_none(
+    simulate: Simulate,
+) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        broker = await with_topics(cluster, "orders")
+        beat = HeartbeatData(client_id="b1", consumers=(), producer_groups=("billing",), checkers=("billing",))
+        async with RemotingClient(key=made_key("bob")) as bob:
+            await bob.request(broker, RequestCode.HEART_BEAT, {"fingerprint": 1}, msgpack.packb(beat.to_wire()))
+            groups = cluster.brokers["broker-a"].running.broker.groups
+            assert list(groups.checkers) == ["billing"]
+            gate_of(cluster).apply(changed(WITH_BOB["access"], "bob", produce=["orders"]))
+            assert list(groups.checkers) == []
+            answer = await bob.request(broker, RequestCode.HEART_BEAT, {"fingerprint": 1})
+            assert answer.header["unknown"] is True
+
+    simulate(scenario, brokers=1, **WITH_BOB)
+
+
+def test_a_client_id_is_its_users_as_long_as_the_member_lives_also_behind_a_restart(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        broker = await with_topics(cluster, "orders", "bobs")
+        mine = await cluster.start_consumer("billing", "orders")
+        await cluster.wait_converged(1.0)
+        its_id = mine.consumer.client_id
+        pull = {"group": "billing", "topic": "orders", "queue_id": 0, "offset": 0, "max_n": 1, "suspend_ms": 0}
+        pull["client_id"] = its_id
+
+        async def take_the_id() -> None:
+            async with RemotingClient(key=made_key("bob")) as bob:
+                with pytest.raises(ClientIdConflict, match="belongs to another user"):
+                    await bob.request(broker, RequestCode.PULL_MESSAGE, pull)
+
+        await anyio.sleep(1000)  # all that the owner sends has been allowed before, or is a fingerprint
+        await take_the_id()
+        await cluster.brokers["broker-a"].stop()
+        await cluster.brokers["broker-a"].start()
+        await take_the_id()
+        producer = await cluster.start_producer()
+        await producer.send("orders", b"to its owner")
+        await anyio.sleep(60)
+        assert mine.bodies == [b"to its owner"]
+        await mine.crash()
+        await anyio.sleep(CLAIM_KEPT_S - 100)
+        await take_the_id()
+        await anyio.sleep(100)
+        async with RemotingClient(key=made_key("bob")) as bob:
+            await bob.request(broker, RequestCode.PULL_MESSAGE, pull)
+
+    simulate(scenario, brokers=1, **WITH_BOB)
+
+
+def test_no_user_makes_the_batches_of_anothers_query_vanish_also_behind_a_restart(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        broker = await with_topics(cluster, "orders")
+        batch = {"query_id": "q", "batch_id": 7}
+        chunk = {**batch, "partition": 0, "attempt": 1, "seq": 0}
+        row = ["orders", 0, 0, encode_payload(Message("orders", b"of batch 7"), 1, "id")]
+        async with RemotingClient(key=CLIENT_KEY) as etl, RemotingClient(key=made_key("bob")) as bob:
+            await etl.request(broker, RequestCode.SINK_STAGE, chunk, msgpack.packb([row]))
+            await cluster.brokers["broker-a"].stop()
+            await cluster.brokers["broker-a"].start()
+            for code, header in (
+                (RequestCode.SINK_ABORT, batch),
+                (RequestCode.SINK_COMMIT, {**batch, "batch_id": 10**9}),
+                (RequestCode.SINK_SPREAD, {**batch, "topic": "orders"}),
+                (RequestCode.SINK_STAGE, {**chunk, "attempt": 2}),
+            ):
+                body = [row] if code is RequestCode.SINK_STAGE else ["broker-a"] * (code is RequestCode.SINK_SPREAD)
+                with pytest.raises(ClientIdConflict, match="'query q' belongs to another user"):
+                    await bob.request(broker, code, header, msgpack.packb(body))
+            answer = await etl.request(broker, RequestCode.SINK_COMMIT, batch, msgpack.packb([[0, 1, 1]]))
+            assert answer.header["published"] is True
+
+    simulate(scenario, brokers=1, **WITH_BOB)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.groups.table import GroupTable, LeaveReason
+from broker.groups.outcomes import LeaveReason
+from broker.groups.table import GroupTable
 from model.errors import ClientIdConflict, GroupNotExist
 from model.quirks import Quirk
 from tests.unit.broker.groups.test_table import NOW_MS, beat, group

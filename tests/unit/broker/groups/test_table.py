@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from broker.groups.group import RESTORED, ConsumerGroupInfo
-from broker.groups.table import GroupTable, HeartbeatOutcome, LeaveReason
+from broker.groups.outcomes import HeartbeatOutcome, LeaveReason
+from broker.groups.table import GroupTable
 from model.errors import GroupNotExist, SystemBusy
 from model.heartbeat import ConsumerData, MessageModel
 from model.limits import LEASE_CLOSE_GRACE_S, STOCK_SETTLE_S

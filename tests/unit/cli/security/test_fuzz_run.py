@@ -156,7 +156,10 @@ def test_a_connection_that_a_server_keeps_although_its_client_has_ended_it_is_fo
 
 
 def test_with_a_key_everything_is_signed_and_what_the_server_tells_is_not_answered() -> None:
+    reached: list[int] = []
+
     def tells(connection: Connection, request: Command) -> Reply:
+        reached.append(request.code)
         connection.notify(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED)
         return Reply({})
 
@@ -164,7 +167,10 @@ def test_with_a_key_everything_is_signed_and_what_the_server_tells_is_not_answer
     report = served(nothing, tells, {"access": policy}, key=made_key("fuzz"), connections=1)
     assert report.found == []
     assert report.codes["0"] > 100
-    assert served(nothing, tells, {"access": policy}).codes["0"] == 0  # without a key
+    assert reached
+    reached.clear()
+    served(nothing, tells, {"access": policy})
+    assert reached == []  # without a key; that a challenge is answered, depends on what is drawn
 
 
 def test_descriptors_that_a_server_does_not_close_are_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,21 @@
+"""Refuses parked requests whose user has lost the right to them: what arrives now is not for that user."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from broker.feature import CurrentRights
+from broker.messages.parked import Parked, ParkedRequests
+from remoting.connection import Connection
+
+One = TypeVar("One", bound="Parked[Any]")
+
+
+def refuse_parked(parked: ParkedRequests[One], rights: CurrentRights) -> None:
+    """Answer the requests that would be refused now with that refusal, and park them no longer."""
+    for one in parked.all():
+        connection: Connection = one.connection
+        refusal = rights.refusal(connection, one.request)
+        if refusal is not None:
+            parked.take([one])
+            connection.respond_error(one.request, refusal)
