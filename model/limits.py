@@ -79,10 +79,17 @@ for the database, and those of the connections that it accepts at once before it
 MIN_DESCRIPTORS = 128
 """With fewer a server does not start: 32 files for reading, the others, and a few connections."""
 
-KEEPALIVE_IDLE_S = 60.0
-KEEPALIVE_INTERVAL_S = 20.0
+KEEPALIVE_IDLE_S = 5.0
+KEEPALIVE_INTERVAL_S = 2.0
 KEEPALIVE_PROBES = 3
-"""When the system probes the peer of an idle connection, how often, and how many unanswered ones close it."""
+"""When the system probes the peer of an idle connection, how often, and how many unanswered ones close it. A router
+that has forgotten a connection drops its packets without a word, and clients have to be back within 15 s."""
+UNACKNOWLEDGED_S = 10.0
+"""How long the system of a client waits until the system of the server confirms what was sent, where it can be set
+(Linux: TCP_USER_TIMEOUT). Linux would send it again for 15 minutes."""
+PING_TIMEOUT_S = 3.0
+"""How long a client waits for a sign of life after a request was not answered in time; without one it leaves the
+connection. A server that is late answers heartbeats and refusals long before."""
 
 # --- overload --------------------------------------------------------------------------------------------------------
 LATE_S = 0.05
@@ -127,6 +134,10 @@ REGISTER_RETRY_MAX_S = 2.0
 """Longest wait of a broker before it tries a lost name server again: it has to be back within that time."""
 ROUTE_RETRY_S = 0.1
 """Wait of a client before it asks again for a route that the name servers do not know yet."""
+BROKER_LOOK_INTERVAL_S = 1.0
+BROKER_LOOK_S = 60.0
+"""How often a client asks a name server whether a route has changed while a broker cannot be reached, and for how long
+after the last loss: it may be back at another address, and is to be used within 3 s. Later only the polls find it."""
 BROKER_REGISTER_INTERVAL_S = 30.0
 BROKER_EXPIRY_S = 120.0
 MAX_BROKER_EXPIRY_S = 24 * 3600.0

@@ -35,6 +35,7 @@ from model.topic_route import MASTER_ID, TopicRoute
 from remoting.address import parse_address, parse_addresses
 from remoting.codec import CODEC, LENGTH_BYTES, decode_frame
 from remoting.command import REQUEST, RESPONSE, Command
+from remoting.overload.keepalive import watch_server
 from remoting.request_code import RequestCode
 from remoting.security.login import ClientHandshake, key_of
 from remoting.security.records import RECORD_START_BYTES, RecordDecoder, RecordSigner
@@ -70,6 +71,7 @@ class WireConnection:
         except OSError as error:
             raise ConnectFailed(f"cannot connect to {address}: {error.strerror or error}") from error
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        watch_server(self._socket)
         if (tls := client_context()) is not None:
             try:
                 self._socket = tls.wrap_socket(self._socket, server_hostname=parse_address(address)[0])

@@ -18,6 +18,8 @@ from remoting.codec import Codec, Peer
 from remoting.command import Command
 from remoting.connection import Connection, close_all
 from remoting.overload.admission import rank_of
+from remoting.overload.keepalive import leave_when_unacknowledged
+from remoting.overload.probe import Probe
 from remoting.overload.retry_budget import RetryBudget
 from remoting.request_code import RequestCode
 from remoting.security.key import Key
@@ -206,7 +208,7 @@ class RemotingClient:
         secured: dict[str, Any] = {} if tls is None else {"ssl": tls}
         try:
             with anyio.fail_after(timeout_s):
-                _, connection = await loop.create_connection(make, host, port, **secured)
+                transport, connection = await loop.create_connection(make, host, port, **secured)
         except (OSError, TimeoutError) as error:
             self._backoffs.setdefault(address, Backoff()).failed(loop.time(), self._rng)
             # anyio's TimeoutError has no errno; the one of the operating system has.
@@ -214,6 +216,7 @@ class RemotingClient:
             raise ConnectFailed(
                 f"cannot connect to {address}: {reason}; is it running, and is it the right one?"
             ) from error
+        leave_when_unacknowledged(transport)
         key = self._key or key_of() if self._codec_of is None else None
         if key is not None:
             try:
@@ -226,6 +229,7 @@ class RemotingClient:
         if self._closing:
             connection.abort()
             raise ConnectFailed(f"the client was closed while connecting to {address}")
+        Probe(connection)
         return connection
 
     async def request(

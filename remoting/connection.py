@@ -13,7 +13,7 @@ And two processes that each handle everything before they write would take turns
 slices the answers to the first commands leave while the next ones are handled; measured with 64 sends outstanding, that
 is nearly twice the rate on two cores.
 
-Silence is no sign of a vanished peer (`remoting/overload/keepalive.py`), but within a frame it is. A frame that is not
+Silence is no sign of a vanished peer (`remoting/overload/probe.py`), but within a frame it is. A frame that is not
 whole after `FRAME_TIMEOUT_S` is dropped with its connection, and the large ones of a server share a budget
 (`remoting/overload/frame_budget.py`): a peer that sends the first half of a frame, by mistake or on purpose, would
 otherwise hold its memory for ever.
@@ -26,7 +26,7 @@ import logging
 import math
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import anyio
 
@@ -53,7 +53,7 @@ from remoting.overload.frame_budget import FrameBudget
 from remoting.overload.keepalive import keep_alive
 from remoting.overload.peer_memory import PeerMemory
 from remoting.request_code import RequestCode
-from remoting.session import RequestSession
+from remoting.session import RequestSession, Waiter
 
 logger = logging.getLogger(__name__)
 
@@ -78,22 +78,6 @@ async def close_all(connections: Sequence[Connection], grace_s: float) -> None:
             connection.abort()
 
 
-class Waiter(Protocol):
-    """The receiver of an answer: a future, or an object that passes it on."""
-
-    def done(self) -> bool:
-        """Whether the answer is not wanted any more."""
-        ...
-
-    def set_result(self, result: Command, /) -> None:
-        """Receive the response, whatever its code."""
-        ...
-
-    def set_exception(self, exception: Exception, /) -> None:
-        """Receive the failure instead of a response."""
-        ...
-
-
 class Connection(asyncio.Protocol):
     """One connection. Made by `RemotingServer` and `RemotingClient`, never by hand.
 
@@ -107,6 +91,8 @@ class Connection(asyncio.Protocol):
         unanswered: requests of the peer that were accepted and not answered yet.
         unanswered_bytes: their bodies; above a limit no more are read.
         aside: those of them that a late server has put aside; above a limit no more are read (kept by the server).
+        reads: how often bytes have come.
+        on_overdue: called when a request was not answered in time, if the connection is still open then.
     """
 
     def __init__(
@@ -130,7 +116,8 @@ class Connection(asyncio.Protocol):
         self.number = 0
         self.closed = False
         self.ready = False
-        self.unanswered = self.unanswered_bytes = self.aside = 0
+        self.unanswered = self.unanswered_bytes = self.aside = self.reads = 0
+        self.on_overdue: Callable[[], None] | None = None
         self._loop = loop
         self._on_request = on_request
         self._on_opened = on_opened
@@ -273,6 +260,11 @@ class Connection(asyncio.Protocol):
         """Requests of ours that are not answered yet."""
         return len(self._session)
 
+    @property
+    def unsent_bytes(self) -> int:
+        """Bytes that the system has not taken yet, because the peer reads too slowly or not at all."""
+        return self._transport.get_write_buffer_size() if self._transport else 0
+
     async def wait_writable(self) -> None:
         """Wait until the peer reads again. Returns at once when it does.
 
@@ -352,6 +344,11 @@ class Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
+    def give_up(self, reason: str) -> None:
+        """Close without sending what is queued; the reason is in the errors of the requests that are unanswered."""
+        self._parting_words = f"; {reason}"
+        self.abort()
+
     async def wait_closed(self) -> None:
         """Wait until the transport is gone. Cancellation: harmless."""
         await asyncio.shield(self._closed_future)
@@ -379,8 +376,7 @@ class Connection(asyncio.Protocol):
     def _arm(self, deadline: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer_at = deadline
-        self._timer = self._loop.call_at(deadline, self._expire)
+        self._timer_at, self._timer = deadline, self._loop.call_at(deadline, self._expire)
 
     def _expire(self) -> None:
         now = self._loop.time()
@@ -392,7 +388,8 @@ class Connection(asyncio.Protocol):
             return
         self._timer, self._timer_at = None, float("inf")
         # Timers may fire a clock resolution early; what is due at the armed time is due.
-        for future in self._session.expire(now + 1e-6):
+        expired = self._session.expire(now + 1e-6)
+        for future in expired:
             if not future.done():
                 future.set_exception(
                     RequestTimeout(f"no answer from {self.peer} in time; it may have been carried out")
@@ -400,6 +397,8 @@ class Connection(asyncio.Protocol):
         deadline = self._session.next_deadline()
         if deadline is not None:
             self._arm(deadline)
+        if expired and self.on_overdue is not None and not self.closed:
+            self.on_overdue()
 
     # --- asyncio.Protocol --------------------------------------------------------------------------------------------
 
@@ -421,6 +420,7 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Called by the loop."""
+        self.reads += 1
         commands = self._decoder.feed(data)
         length = self._decoder.under_way
         if length or self._frame_length:

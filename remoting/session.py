@@ -13,12 +13,29 @@ that is one pass per timeout, where a heap would pay for every request and hold 
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from model.errors import FlowControl
 from model.limits import MAX_IN_FLIGHT_REQUESTS
+from remoting.command import Command
 
 Call = TypeVar("Call")
+
+
+class Waiter(Protocol):
+    """The receiver of an answer: a future, or an object that passes it on."""
+
+    def done(self) -> bool:
+        """Whether the answer is not wanted any more."""
+        ...
+
+    def set_result(self, result: Command, /) -> None:
+        """Receive the response, whatever its code."""
+        ...
+
+    def set_exception(self, exception: Exception, /) -> None:
+        """Receive the failure instead of a response."""
+        ...
 
 
 class RequestSession(Generic[Call]):

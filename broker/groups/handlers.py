@@ -126,6 +126,7 @@ class GroupHandlers(Feature):
         if groups.table.rejoin(data.group, client_id, heartbeat.epoch):
             self._emit_member(EventKind.MEMBER_BACK, data.group, client_id, cause)
             core.features.process_replaced(data.group, client_id, cause)
+        groups.end_old_connection(data.group, client_id, heartbeat.epoch, connection)
         outcome = groups.table.heartbeat(
             client_id,
             data,

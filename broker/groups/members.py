@@ -147,6 +147,19 @@ class Groups(Feature):
             if not numbers:
                 self.checkers.pop(group, None)
 
+    def end_old_connection(self, group: str, client_id: str, epoch: str, connection: Connection) -> None:
+        """Close the connection that a member had before this one, if it is the same process.
+
+        A client has one connection to a server, so it has left the old one: a router may have forgotten it, and then
+        the system here notices nothing for minutes. Pops that wait on it would take messages that nobody gets.
+        """
+        member = self.table.find(group, client_id)
+        if member is None or not epoch or member.epoch != epoch or member.connection == connection.number:
+            return
+        old = self.clients.get(member.connection)
+        if old is not None and Quirk.DUPLICATE_MEMBERS not in self._core.quirks:
+            old.connection.abort()
+
     def connection_closed(self, connection: Connection) -> None:
         """Begin the grace period of the members behind a connection: they leave unless they reconnect in time."""
         client = self.clients.pop(connection.number, None)

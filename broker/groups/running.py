@@ -74,7 +74,7 @@ class _Relayed:
         self._client_id = client_id
 
     def done(self) -> bool:
-        """See `remoting.connection.Waiter`, as what follows; an answer to somebody who is gone is nothing."""
+        """See `remoting.session.Waiter`, as what follows; an answer to somebody who is gone is nothing."""
         return False
 
     def set_result(self, result: Command, /) -> None:

@@ -78,7 +78,7 @@ class ClientInstance:
         self.refusals = Refusals()
         self._passes = PassRunner(self)
         self._reconnector = BrokerReconnector(self, self.heartbeats)
-        self._removal_grace = RouteRemovalGrace()
+        self.removal_grace = RouteRemovalGrace()
 
     # --- lifecycle ---------------------------------------------------------------------------------------------------
 
@@ -171,7 +171,7 @@ class ClientInstance:
             self.views.forget(resident.group)
         for topic in dict.fromkeys(resident.topics()).keys() - self._topics().keys():
             self.routes.forget(topic)
-            self._removal_grace.forget(topic)
+            self.removal_grace.forget(topic)
 
     def _topics(self) -> dict[str, None]:
         topics = dict.fromkeys(topic for resident in self.residents for topic in resident.topics())
@@ -184,14 +184,21 @@ class ClientInstance:
     async def poll_routes(self) -> None:
         """Ask for the route of every topic in use, unless none has changed; see `update_routes`."""
         topics = tuple(self._topics())
-        has_all = all(self.routes.route_of(topic) is not None for topic in topics) and not self._removal_grace.waits
+        has_all = all(self.routes.route_of(topic) is not None for topic in topics) and not self.removal_grace.waits
         if topics and has_all and not await self.name_servers.any_changed(topics[0]):
             self._forget_old_masters()
             return
         self.name_servers.begin_poll()
         await self.update_routes(topics)
 
-    async def update_routes(self, topics: tuple[str, ...], cause: str = "") -> None:
+    async def look_for_brokers(self) -> None:
+        """Get changed routes after a failed connection: its broker may have moved. ConnectFailed: nobody answers."""
+        topics = tuple(self._topics())
+        if topics and await self.name_servers.any_changed(topics[0]):
+            self.name_servers.begin_poll()
+            await self.update_routes(topics, absence_counts=False)
+
+    async def update_routes(self, topics: tuple[str, ...], cause: str = "", *, absence_counts: bool = True) -> None:
         """Ask for the routes of some topics, all at once.
 
         A change first registers us at brokers that are new in it, and only then wakes the groups: they ask those
@@ -210,7 +217,9 @@ class ClientInstance:
                 # Out of a task group it would come as an ExceptionGroup, and pass every handler of RlabError.
                 failures.append(error)
                 return
-            if self.routes.update(topic, self._removal_grace.confirm(topic, self.routes.route_of(topic), route)):
+            used = self.routes.route_of(topic)
+            route = self.removal_grace.confirm(topic, used, route, absence_counts=absence_counts)
+            if self.routes.update(topic, route):
                 changed[topic] = None
             self._forget_old_masters()
 
@@ -232,15 +241,15 @@ class ClientInstance:
 
     async def _routes_changed(self, changed: dict[str, None], known: set[str], cause: str) -> None:
         """Register at brokers that are not `known` yet, then wake the groups whose topics changed."""
-        if not changed:
-            return
         for topic in changed:
             queues = self.routes.subscribe_queues(topic)
             cause = self.events.emit(
                 EventKind.ROUTE_CHANGED, cause=cause, topic=topic, client=self.client_id, n=len(queues)
             )
         new = [address for address in self.addresses() if address not in known]
-        if new:
+        if new and not changed:
+            await self._reconnector.moved(new)
+        elif new:
             await self.heartbeats.send(cause, new)
         for group, member in self.members.items():
             if any(topic in changed for topic in member.topics()):
@@ -254,7 +263,11 @@ class ClientInstance:
         address = self.routes.address_of(broker_name, master_only=True)
         if address is None:
             raise ConnectFailed(f"broker {broker_name!r} has no master now; nothing was sent")
-        connection = self.remoting.connected(address) or await self.remoting.connect(address, timeout_s)
+        try:
+            connection = self.remoting.connected(address) or await self.remoting.connect(address, timeout_s)
+        except NetworkError:
+            self.broker_lost(address, "")
+            raise
         self.masters[broker_name] = connection
         return connection
 

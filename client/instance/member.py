@@ -14,6 +14,7 @@ import anyio
 
 from client.config import ClientConfig
 from client.instance.background import BackgroundTasks
+from client.instance.routes import RouteCache, RouteRemovalGrace
 from client.instance.schedule import RebalancePass
 from client.trigger import Trigger
 from model.errors import IllegalOperation
@@ -114,6 +115,8 @@ class InstanceHost(Protocol):
     remoting: RemotingClient
     events: EventLog
     background: BackgroundTasks
+    routes: RouteCache
+    removal_grace: RouteRemovalGrace
     residents: dict[Resident, None]
     members: dict[str, GroupMember]
 
@@ -123,6 +126,10 @@ class InstanceHost(Protocol):
 
     async def poll_routes(self) -> None:
         """Ask for the routes again."""
+        ...
+
+    async def look_for_brokers(self) -> None:
+        """Ask for the routes because a broker cannot be reached."""
         ...
 
     def wake(self, group: str, trigger: Trigger, cause: str = "") -> None:

@@ -117,13 +117,19 @@ class RouteRemovalGrace:
         known: a b    polled: a      -> a                          second poll
         known: a b    polled: a b    -> a b                        it was away for a moment
 
+    A client also asks for its routes when a connection to a broker has failed. That is soon after the loss and often,
+    so these answers add brokers and count no absence: producers go on with all queues, because a message with a key
+    would go to another queue while its broker restarts.
+
     RocketMQ keeps a route for ever when the name server has none any more, and believes a shrunken one at once.
     """
 
     def __init__(self) -> None:
         self._missing: dict[str, frozenset[str]] = {}
 
-    def confirm(self, topic: str, known: TopicRoute | None, polled: TopicRoute | None) -> TopicRoute | None:
+    def confirm(
+        self, topic: str, known: TopicRoute | None, polled: TopicRoute | None, *, absence_counts: bool = True
+    ) -> TopicRoute | None:
         """Decide which route is used until the next poll, from the one used so far and the one polled now.
 
         A polled route of None means that the topic does not exist.
@@ -133,15 +139,16 @@ class RouteRemovalGrace:
         before = self._missing.pop(topic, frozenset())
         there = {data.broker_name for data in polled.queues} if polled is not None else set()
         missing = frozenset(data.broker_name for data in known.queues if data.broker_name not in there)
-        kept_back = missing - before
+        kept_back = missing - before if absence_counts else missing
         if not kept_back:
             return polled
-        self._missing[topic] = kept_back
+        # It may be an empty set, so that the next poll asks, and counts.
+        self._missing[topic] = kept_back if absence_counts else missing & before
         if polled is None and kept_back == missing:
             # No other broker is left to send to, and the missing ones are probably where they were.
             return known
         kept = [data for data in known.queues if data.broker_name in kept_back]
-        queues = [replace(data, perm=data.perm & ~Perm.WRITE) for data in kept]
+        queues = [replace(data, perm=data.perm & ~Perm.WRITE) for data in kept] if absence_counts else kept
         brokers = [broker for broker in known.brokers if broker.broker_name in kept_back]
         if polled is not None:
             queues += polled.queues
@@ -154,7 +161,7 @@ class RouteRemovalGrace:
 
     @property
     def waits(self) -> bool:
-        """Whether the next poll decides about a broker that the last one missed."""
+        """Whether the next poll decides about a broker that was missing."""
         return bool(self._missing)
 
     def forget(self, topic: str) -> None:

@@ -25,8 +25,8 @@ from model.response_code import ResponseCode
 from model.subscription import SubscriptionData
 from remoting.client import raise_for_code
 from remoting.command import Command
-from remoting.connection import Waiter
 from remoting.request_code import RequestCode
+from remoting.session import Waiter
 
 T = TypeVar("T")
 

@@ -19,7 +19,8 @@ from typing import Any, ClassVar, Protocol
 
 from model.limits import FAULT_DRIP_S, MAX_UNSENT_BYTES, WRITE_HIGH_WATER_BYTES, WRITE_LOW_WATER_BYTES
 from remoting.command import RESPONSE, Command
-from remoting.connection import Connection, Waiter
+from remoting.connection import Connection
+from remoting.session import Waiter
 
 UNKNOWN = -1
 _RESET_AT_CLOSE = struct.pack("ii", 1, 0)

@@ -4,7 +4,8 @@ A process is the shipped server on a host of its own. Stopping it does what SIGT
 SIGKILL as one real process allows: its connections are reset, it can send nothing more, and its data directory is put
 back to the moment of the crash, so that the next start finds nothing that a clean stop writes.
 
-Invariant: a server that is restarted has the address, the name and the data directory that it had before.
+Invariant: a server that is restarted has the name and the data directory that it had before, and the address too unless
+it is started on another host.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class SimulatedServer(Generic[Running]):
 
     Args:
         tasks: the task group that runs it; it stays open as long as the server may run.
-        name: its host.
+        name: its host, until it is started on another one.
         open_server: makes a new context manager of the server for every start; gets the sink for its events.
         data_dir: put back by a crash; None for a server that stores nothing.
         sink: gets the events of the server, but none from after a crash.
@@ -63,8 +64,9 @@ class SimulatedServer(Generic[Running]):
         data_dir: Path | None,
         sink: EventSink,
     ) -> None:
-        self.name = name
+        self.name = self.host = name
         self.address = f"{name}:{port}"  # `host:port`, for clients
+        self._port = port
         self.process: Running | None = None  # the value of the server's context manager while it runs, else None
         self._simulation = simulation
         self._tasks = tasks
@@ -86,8 +88,8 @@ class SimulatedServer(Generic[Running]):
         """Whether it runs and is not about to stop: while it stops it answers nobody, and its deadlines pass."""
         return self.process is not None and not self._scope.cancel_called
 
-    async def start(self) -> None:
-        """Start it; returns once it listens.
+    async def start(self, host: str | None = None) -> None:
+        """Start it, on another host than before if one is given; returns once it listens.
 
         Raises:
             RlabError: the server refuses to start.
@@ -96,7 +98,9 @@ class SimulatedServer(Generic[Running]):
         """
         assert self.process is None, f"{self.name} runs already"
         self._scope, self._ended, self._killed = anyio.CancelScope(), anyio.Event(), False
-        with self._simulation.on_host(self.name):
+        if host is not None:
+            self.host, self.address = host, f"{host}:{self._port}"
+        with self._simulation.on_host(self.host):
             self.process = await self._tasks.start(self._run)
 
     async def _run(self, task_status: TaskStatus[Running]) -> None:
@@ -136,8 +140,8 @@ class SimulatedServer(Generic[Running]):
         at_the_crash = self._copy_data()
         if lose is not None and self._data_dir is not None and at_the_crash is not None:
             lose(self._data_dir, at_the_crash)
-        with self._simulation.network.stall(self.name):
-            self._simulation.network.cut(self.name)
+        with self._simulation.network.stall(self.host):
+            self._simulation.network.cut(self.host)
             await self.stop()
         if self._data_dir is not None and at_the_crash is not None:
             shutil.rmtree(self._data_dir)

@@ -20,6 +20,7 @@ import asyncio
 import contextlib
 import errno
 import itertools
+import socket
 from collections.abc import Callable, Generator, Iterable
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -27,7 +28,7 @@ from functools import partial
 from random import Random
 
 from simulation.kernel.loop import VirtualLoop
-from simulation.kernel.sockets import Address, Link, Listener, SimulatedConnection, VirtualSocket, Wire
+from simulation.kernel.sockets import Address, Link, Listener, Pipe, SimulatedConnection, VirtualSocket, Wire
 
 DEFAULT_LATENCY_S = 0.000_5
 DEFAULT_WINDOW_BYTES = 64 * 1024
@@ -241,6 +242,18 @@ class SimulatedNetwork:
         connection.break_end(host)
         return fault
 
+    def forget(self, connection: SimulatedConnection) -> None:
+        """Lose all that is sent on a connection from now on, as a router does that has forgotten it; it stays so.
+
+        Nobody is notified. An end that sends nothing is reset by its system after as many seconds as the options for
+        its keepalive say. One that sends is not: by default, Linux repeats what is not confirmed for 15 minutes.
+        """
+        self.stall_connection(connection)
+        for pipe in connection.pipes:
+            pipe.drop()
+            if (silence_s := _keepalive_s(pipe.sender)) > 0:
+                self._loop.call_later(silence_s, _reset_if_idle, pipe)
+
     def refuse(self, host: str, port: int) -> Fault:
         """Refuse new connections to this address; those that exist stay."""
         self._refusing.append((host, port))
@@ -308,6 +321,20 @@ class SimulatedNetwork:
     def _forget(self, connection: SimulatedConnection) -> None:
         self._connections.pop(connection, None)
         self._ports.pop(connection.client, None)
+
+
+def _keepalive_s(end: VirtualSocket) -> float:
+    """After how many silent seconds the system of an end resets a connection; 0 if it was not asked to."""
+    idle: int = getattr(socket, "TCP_KEEPIDLE", None) or getattr(socket, "TCP_KEEPALIVE")  # noqa: B009 - of macOS
+    idle_s, interval_s, probes = (
+        end.getsockopt(socket.IPPROTO_TCP, option) for option in (idle, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+    )
+    return end.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) and idle_s + interval_s * probes
+
+
+def _reset_if_idle(pipe: Pipe) -> None:
+    if not pipe.unread and not pipe.sender.closed:
+        pipe.sender.break_()
 
 
 def _hosts(hosts: str | Iterable[str]) -> dict[str, None]:

@@ -35,8 +35,7 @@ class Wire:
 
     def __init__(self, kernel: VirtualSelector, random: Random, *, jitter_s: float, window_bytes: int) -> None:
         self.kernel, self.random = kernel, random
-        self.jitter_s = jitter_s
-        self.window_bytes = window_bytes
+        self.jitter_s, self.window_bytes = jitter_s, window_bytes
         self.bytes_sent = self.bytes_delivered = self.deliveries = 0
 
 
@@ -149,8 +148,8 @@ class _SocketFile:
 
     def __init__(self, kernel: VirtualSelector, address: Address) -> None:
         self._kernel, self._address = kernel, address
-        self.fd = kernel.open()
-        self.closed = False
+        self._options: dict[tuple[int, int], int] = {}
+        self.fd, self.closed = kernel.open(), False
 
     def fileno(self) -> int:
         """Return the virtual descriptor, -1 when closed."""
@@ -163,12 +162,13 @@ class _SocketFile:
     def setblocking(self, _flag: bool) -> None:
         """Do nothing: a virtual socket never blocks."""
 
-    def setsockopt(self, *_option: object) -> None:
-        """Do nothing: there is no Nagle algorithm to switch off, and no address waits to be used again."""
+    def setsockopt(self, level: int, name: int, value: int) -> None:
+        """Keep an option, for `SimulatedNetwork.forget`: there is no Nagle algorithm to switch off."""
+        self._options[level, name] = value
 
-    def getsockopt(self, *_option: object) -> int:
-        """Return 0, as for an option that is off."""
-        return 0
+    def getsockopt(self, level: int, name: int) -> int:
+        """Return an option; 0 for one that was not set."""
+        return self._options.get((level, name), 0)
 
 
 class VirtualSocket(_SocketFile):

@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from remoting.connection import Connection, Waiter
+from remoting.connection import Connection
 from remoting.request_code import RequestCode
+from remoting.session import Waiter
 
 
 class Sent(NamedTuple):

@@ -20,7 +20,7 @@ from model.errors import (
     RequestCodeNotSupported,
     RequestTimeout,
 )
-from model.limits import MAX_FRAME_BYTES, MAX_UNSENT_BYTES
+from model.limits import MAX_FRAME_BYTES, MAX_UNSENT_BYTES, UNACKNOWLEDGED_S
 from remoting.client import RemotingClient, raise_for_code
 from remoting.codec import CODEC
 from remoting.command import REQUEST, RESPONSE, Command, Reply
@@ -91,6 +91,8 @@ def host_and_port(server: RemotingServer) -> tuple[str, int]:
 
 
 def test_both_ends_of_an_idle_connection_are_watched_by_the_system(run: Run) -> None:
+    unacknowledged = getattr(socket, "TCP_USER_TIMEOUT", None)
+
     async def main() -> None:
         async with running() as (_, server, client):
             ends = [await client.connect(server.address)]
@@ -100,6 +102,9 @@ def test_both_ends_of_an_idle_connection_are_watched_by_the_system(run: Run) -> 
                 assert end._transport is not None
                 sock = end._transport.get_extra_info("socket")
                 assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+                if unacknowledged is not None:  # clients only: a reader that is slow on purpose is no vanished peer
+                    timeout_ms = UNACKNOWLEDGED_S * 1000 if end is ends[0] else 0
+                    assert sock.getsockopt(socket.IPPROTO_TCP, unacknowledged) == timeout_ms
             assert len(ends) == 2
 
     run(main)

@@ -74,6 +74,11 @@ def test_a_request_gets_its_own_answer_among_others_and_pushes() -> None:
         assert (answer.header, len(answer.body or b"")) == ({"n": 2}, 100_000)
 
 
+def test_the_system_watches_a_server_that_is_asked_seldom() -> None:
+    with server(lambda peer: None) as address, closing(WireConnection(address)) as connection:
+        assert connection._socket.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+
+
 def test_a_server_that_is_not_there_is_told_at_once() -> None:
     with closing(socket.create_server(("127.0.0.1", 0))) as listening:
         host, port = listening.getsockname()

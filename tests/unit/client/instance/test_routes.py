@@ -193,3 +193,15 @@ def test_what_is_believed_is_what_was_told_now_or_at_the_look_before(looks: list
         assert set(brokers(believed)) == look | before
         assert [b.broker_name for b in believed.brokers] == brokers(believed) if believed else True
         before = look
+
+
+@given(answers=st.lists(st.tuples(st.booleans(), st.sets(st.sampled_from("abcd"))), min_size=1, max_size=12))
+def test_a_broker_is_gone_at_its_second_absence_that_counts(answers: list[tuple[bool, set[str]]]) -> None:
+    grace, believed = RouteRemovalGrace(), None
+    absences: dict[str, int] = {}  # of the brokers that are believed in
+    for counts, told in answers:
+        believed = grace.confirm("t", believed, route(*sorted(told)) if told else None, absence_counts=counts)
+        absences = {name: 0 if name in told else n + counts for name, n in absences.items()}
+        absences = {name: n for name, n in absences.items() if n < 2} | dict.fromkeys(told, 0)
+        assert set(brokers(believed)) == set(absences)
+        assert grace.waits is any(name not in told for name in absences)

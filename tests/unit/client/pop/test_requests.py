@@ -22,7 +22,7 @@ from model.response_code import ResponseCode
 from model.subscription import subscription_of
 from model.topic_route import READ_WRITE, BrokerData, QueueData, TopicRoute
 from remoting.command import RESPONSE, Command
-from remoting.connection import Waiter
+from remoting.session import Waiter
 
 
 def records(*offsets: int, failed: int = 0) -> bytes:

@@ -155,8 +155,9 @@ def test_while_one_of_two_brokers_hangs_no_send_fails_and_none_takes_longer_than
         assert (len(times_ms), errors) == (1_000, [])
         assert max(times_ms) <= 1_100
         waited = sum(time_ms >= 1_000 for time_ms in times_ms)
-        # All that were under way at that moment; without the table of latencies also half of all later ones.
-        assert waited == 64 if avoids else 400 < waited < 600
+        # All that were under way at that moment; without the table of latencies also half of the later ones, until the
+        # silent connection is left, 3 s after the first of them has failed.
+        assert waited == 64 if avoids else 200 < waited < 300
         assert stored(cluster, TOPIC) == 1_001
 
     simulate(scenario)
