@@ -61,7 +61,7 @@ def history(
 
 
 async def _rebalances(group: str, traces: list[Path], name_servers: str) -> tuple[list[Rebalance], MissingTrace]:
-    from cli.trace.events import Skipped, feed_trace
+    from cli.trace.events import Skipped, feed_trace, print_clocks
     from figures.records import Rebalance
     from figures.trace import TraceFigures
 
@@ -71,7 +71,7 @@ async def _rebalances(group: str, traces: list[Path], name_servers: str) -> tupl
     def take(event: Event) -> None:
         rows.extend(row for row in figures.feed(event) if isinstance(row, Rebalance))
 
-    missing = await feed_trace(traces, name_servers, take, Skipped())
+    missing = await feed_trace(traces, name_servers, take, Skipped(), print_clocks)
     rows += [row for row in figures.finish() if isinstance(row, Rebalance)]
     if group not in figures.groups:
         raise QueryNotFound(f"the trace has no event of group {group}" + (f", but {missing}" if missing else ""))

@@ -110,7 +110,7 @@ async def _last_moves(
         QueryNotFound: the trace has no move of it.
         RlabError: see `feed_trace`.
     """
-    from cli.trace.events import Skipped, feed_trace
+    from cli.trace.events import Skipped, feed_trace, print_clocks
     from figures.why.moves import MoveTracker
     from model.events import Event
 
@@ -130,7 +130,7 @@ async def _last_moves(
                     tracker.take(before)
             tracker.take(event)
 
-    missing = await feed_trace(traces, name_servers, take, Skipped())
+    missing = await feed_trace(traces, name_servers, take, Skipped(), print_clocks)
     for tracker in trackers.values():
         tracker.finish()
     moves = [move for tracker in trackers.values() if (move := tracker.last(queue)) is not None]
@@ -201,7 +201,7 @@ def move_document(move: QueueMove) -> dict[str, object]:
 async def _stories(
     places: list[tuple[MessageQueue, int]], group: str | None, traces: list[Path], name_servers: str
 ) -> tuple[list[MessageStory], MissingTrace]:
-    from cli.trace.events import Skipped, feed_trace
+    from cli.trace.events import Skipped, feed_trace, print_clocks
     from figures.why.messages import MessageTracker
     from model.events import Event
 
@@ -225,7 +225,7 @@ async def _stories(
                         trackers[key].take(before)
                 trackers[key].take(event)
 
-    missing = await feed_trace(traces, name_servers, take, Skipped())
+    missing = await feed_trace(traces, name_servers, take, Skipped(), print_clocks)
     if not trackers:
         where = ", ".join(str(queue) for queue, _ in places)
         raise ConfigError(

@@ -119,7 +119,7 @@ async def _judge(traces: list[Path], name_servers: str, check: HistoryCheck) -> 
     from cli.trace.events import Skipped, feed_trace
 
     skipped = Skipped()
-    missing = await feed_trace(traces, name_servers, check.feed, skipped)
+    missing = await feed_trace(traces, name_servers, check.feed, skipped, check.use)
     if missing.limit:
         print_note(f"note: {missing.limit}")
     if skipped.n:
@@ -130,7 +130,7 @@ async def _judge(traces: list[Path], name_servers: str, check: HistoryCheck) -> 
 def print_verdict_of(verdict: Verdict, limits: HistoryLimits) -> None:
     """Print a verdict: the rules, then each anomaly with its events."""
     from figures.faults import in_words
-    from figures.history.words import asked, headline, rule_text, summary, witness_lines
+    from figures.history.words import asked, clock_text, headline, rule_text, summary, witness_lines
 
     print_table(
         ["answer", "rule", "asks that", ">judged", ""],
@@ -151,6 +151,8 @@ def print_verdict_of(verdict: Verdict, limits: HistoryLimits) -> None:
         )
     if verdict.messages and not limits.drained and any(each.lost for each in verdict.messages):
         print_line("those may still come; with --drained they count as lost")
+    for clock in verdict.clocks:
+        print_line(clock_text(clock))
     for fault in verdict.faults:
         print_line(f"on purpose: {in_words(fault, verdict.began_ms)}")
     print_line(summary(verdict))

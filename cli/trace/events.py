@@ -8,6 +8,8 @@ import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryFile
+from typing import BinaryIO, cast
 
 import anyio
 
@@ -15,9 +17,12 @@ from cli.output import print_line, print_note
 from client.admin.admin import Admin
 from client.admin.requests import pull_once
 from client.config import wall_clock_ms
+from figures.clocks.clocks import ClockReader, Clocks
 from figures.history.reading import BadLine, Sorter, events_of, in_order
+from figures.history.words import clock_text
 from figures.records import order_of
 from model.errors import ConfigError, NetworkError, ServiceNotAvailable, TopicNotExist
+from model.event_log import encode_events
 from model.events import Event
 from model.limits import MAX_EVENTS_PER_READ, MAX_PULL_BATCH
 from model.message_queue import MessageQueue
@@ -28,6 +33,8 @@ from remoting.client import RemotingClient
 STDIN = Path("-")
 READ_BYTES = 64 * 1024
 """So much of a file is decoded together."""
+HELD_EVENTS = 100_000
+"""So many events of a file are kept between two readings, a hundred megabytes; most traces have fewer."""
 FOLLOW_S = 0.5
 """How often a trace that is followed is asked for more; nodes send theirs once a second."""
 SETTLE_MS = 2_500.0
@@ -48,8 +55,47 @@ class Skipped:
         self.first = self.first or str(error)
 
 
-def read_files(paths: list[Path], skipped: Skipped) -> Iterator[Event]:
+class _ReadTwice:
+    """Events that are read first to compare clocks, and then with their right times; the first ones stay in memory.
+
+    Those of a file are read from it again, others go to a temporary file.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        self._path = None if path == STDIN else path
+        self._held: list[Event] = []
+        self._file: BinaryIO | None = None
+        self._are_all_held = True
+
+    def add(self, event: Event) -> None:
+        """Add an event of the first reading."""
+        if len(self._held) < HELD_EVENTS:
+            self._held.append(event)
+            return
+        self._are_all_held = False
+        if self._path is None:
+            if self._file is None:
+                self._file = cast(BinaryIO, TemporaryFile())  # noqa: SIM115 - it is closed with its last reference
+            self._file.write(encode_events([event]))
+
+    def again(self) -> Iterator[Event]:
+        """All of them, as they came."""
+        if self._are_all_held or self._path is None:
+            yield from self._held
+        if self._file is not None:
+            self._file.seek(0)
+            while lines := self._file.readlines(READ_BYTES):
+                yield from events_of(lines, lambda bad: None)
+        elif not self._are_all_held and self._path is not None:
+            yield from _lines_of(self._path, Skipped())
+
+
+def read_files(
+    paths: list[Path], skipped: Skipped, know: Callable[[Clocks], object] = lambda clocks: None
+) -> Iterator[Event]:
     """Read JSON Lines files in order, `-` is standard input; several files are one history.
+
+    The events have their right times; `know` is called with the clocks before the first one.
 
     Raises:
         ConfigError: there is no such file, or it has no event.
@@ -58,20 +104,26 @@ def read_files(paths: list[Path], skipped: Skipped) -> Iterator[Event]:
     for path in paths:
         if path != STDIN and not path.is_file():
             raise ConfigError(f"there is no trace {path}: name a file of JSON Lines, or - for standard input")
-    events = _merged(paths, skipped) if len(paths) > 1 else _lines_of(paths[0], skipped)
-    n = 0
-    for event in in_order(events):
-        n += 1
-        yield event
+    reader, files, n = ClockReader(), [_ReadTwice(path) for path in paths], 0
+    for path, file in zip(paths, files, strict=True):
+        for event in _lines_of(path, skipped):
+            reader.take(event)
+            file.add(event)
+            n += 1
     if not n:
         what = f": {skipped.first}" if skipped.n else ""
         raise ConfigError(f"{', '.join(map(str, paths))} has no events{what}")
+    clocks = reader.finish()
+    know(clocks)
+    yield from in_order(_merged([map(clocks.correct, file.again()) for file in files]))
 
 
-def _merged(paths: list[Path], skipped: Skipped) -> Iterator[Event]:
-    """The files side by side, each as far as the others: they are of one cluster and one time."""
-    streams = {number: _lines_of(path, skipped) for number, path in enumerate(paths)}
-    heads = {number: event for number, stream in streams.items() if (event := next(stream, None)) is not None}
+def _merged(streams: list[Iterator[Event]]) -> Iterator[Event]:
+    """Files side by side, each as far as the others: they are of one cluster and one time."""
+    if len(streams) == 1:
+        yield from streams[0]
+        return
+    heads = {number: event for number, stream in enumerate(streams) if (event := next(stream, None)) is not None}
     while heads:
         number = min(heads, key=lambda each: heads[each].t_ms)
         yield heads.pop(number)
@@ -110,20 +162,24 @@ async def missing_now(admin: Admin) -> MissingTrace:
     return await admin.missing_trace()
 
 
-async def read_topic(name_servers: str, take: Callable[[Event], object]) -> MissingTrace:
-    """Pass what SYS_TRACE has now to a function, in order; returns what cannot be read of it.
+async def read_topic(
+    name_servers: str, take: Callable[[Event], object], know: Callable[[Clocks], object] = lambda clocks: None
+) -> MissingTrace:
+    """Pass what SYS_TRACE has now to a function, in order and with right times; returns what cannot be read of it.
 
-    Raises: see `check_trace`. Cancellation: harmless.
+    `know` is called with the clocks before the first event. Raises: see `check_trace`. Cancellation: harmless.
     """
     async with Admin(name_servers) as admin, RemotingClient() as remoting:
         await check_trace(admin)
-        sorter, silent, first_ms = Sorter(), dict[str, str](), math.inf
+        reader, read, silent, first_ms = ClockReader(), _ReadTwice(), dict[str, str](), math.inf
         async for event in _pull_all(remoting, await _queues(admin, silent), silent):
+            reader.take(event)
+            read.add(event)
+        clocks = reader.finish()
+        know(clocks)
+        for event in in_order(map(clocks.correct, read.again())):
             first_ms = min(first_ms, event.t_ms)
-            for due in sorter.take(event):
-                take(due)
-        for due in sorter.rest():
-            take(due)
+            take(event)
         trace_s = (wall_clock_ms() - first_ms) / 1000
         return await admin.missing_trace(silent, trace_s if math.isfinite(trace_s) else None)
 
@@ -199,18 +255,28 @@ async def _pull_all(
 
 
 async def feed_trace(
-    traces: list[Path], name_servers: str, take: Callable[[Event], object], skipped: Skipped
+    traces: list[Path],
+    name_servers: str,
+    take: Callable[[Event], object],
+    skipped: Skipped,
+    know: Callable[[Clocks], object] = lambda clocks: None,
 ) -> MissingTrace:
-    """Pass every event of files, or without any of the topic, to a function, in order.
+    """Pass every event of files, or without any of the topic, to a function, in order and with right times.
 
-    Returns what is missing of the topic; nobody knows it of files, except by the numbers of their events. Raises and
+    `know` is called with the clocks before the first event. Returns what is missing of the topic; nobody knows it of files, except by the numbers of their events. Raises and
     cancellation: see `read_files` and `read_topic`.
     """
     if traces:
-        for event in read_files(traces, skipped):
+        for event in read_files(traces, skipped, know):
             take(event)
         return NOTHING_MISSING
-    return await read_topic(name_servers, take)
+    return await read_topic(name_servers, take, know)
+
+
+def print_clocks(clocks: Clocks) -> None:
+    """Print a note about each clock that was wrong."""
+    for fault in clocks.faults:
+        print_note(f"note: {clock_text(fault)}")
 
 
 def print_missing(missing: MissingTrace) -> None:

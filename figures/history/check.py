@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 
 from figures.changes import Changes
+from figures.clocks.clocks import Clocks
 from figures.faults import KINDS as FAULT_KINDS
 from figures.faults import FaultHistory
 from figures.group import GroupFigures
@@ -103,7 +104,10 @@ class _Group:
 
 
 class HistoryCheck:
-    """One history; see the module header. `only` is the group that is checked, all if it is None."""
+    """One history; see the module header.
+
+    `only` is the group that is checked, all if it is None.
+    """
 
     def __init__(self, limits: HistoryLimits | None = None, only: str | None = None) -> None:
         self.events = 0
@@ -118,6 +122,10 @@ class HistoryCheck:
         self._now_ms = 0.0
         self._routes: dict[tuple[str, str], Event] = {}  # topic and broker -> how many queues can be read there
         self._world: deque[Event] = deque(maxlen=100)  # events without a group, for groups that are heard of later
+
+    def use(self, clocks: Clocks) -> None:
+        """Know the clocks that have corrected the events; call it before the first one."""
+        self._evidence.clocks = clocks
 
     def feed(self, event: Event) -> None:
         """Take an event, or a line of a ledger; in the order of `in_order`."""
@@ -223,6 +231,7 @@ class HistoryCheck:
             began_ms=self._first_ms,
             faults=tuple(self._faults.rows),
             missing=str(missing),
+            clocks=self._evidence.clocks.faults,
         )
 
     def _find_unread(self, name: str, group: _Group, now_ms: float) -> None:

@@ -1,7 +1,8 @@
 """Collects what the rules of a history check find, and what is missing from the history. Pure.
 
 Each node numbers its events, so a hole in the numbers of one node is a lost event, and a new run of a broker means that
-its last events may never have been sent. An anomaly that rests on a node with such a hole shortly before is in doubt.
+its last events may never have been sent. An anomaly that rests on a node with such a hole shortly before is in doubt, and so
+is one that rests on an event whose right time is not known.
 
     broker-a 1 2 3 7      three events are lost: what is found of broker-a there is in doubt
 """
@@ -13,6 +14,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
+from figures.clocks.clocks import RIGHT_CLOCKS
 from figures.history.verdict import MAX_ANOMALIES, MAX_WITNESS, Anomaly, Answer, Rule, RuleVerdict
 from figures.records import order_of
 from model.events import Event, EventKind
@@ -40,6 +42,7 @@ class Evidence:
         self.lost_events = 0
         self._doubt = ""  # of everything
         self._complete = complete
+        self.clocks = RIGHT_CLOCKS
         self._found: Counter[tuple[Rule, bool]] = Counter()
         self._numbers: dict[tuple[str, int], int] = {}  # node and run -> number of its newest event
         self._runs: dict[str, int] = {}  # node -> its newest run
@@ -106,6 +109,7 @@ class Evidence:
         involved = [each.node for each in shown] + [each.broker for each in shown]
         doubt = doubt if not self._complete else ""
         doubt = doubt or self.doubt_at(seen_ms, involved)
+        doubt = doubt or next((why for each in shown if (why := self.clocks.doubt(each.node, each.t_ms))), "")
         self._found[rule, bool(doubt)] += 1
         if self._found[rule, bool(doubt)] > MAX_ANOMALIES:
             return
@@ -141,6 +145,8 @@ class Evidence:
             answer, reason = Answer.UNKNOWN, self._doubt
         elif not self.checked[rule]:
             answer = Answer.NOTHING
+        elif self.clocks.unknown:
+            answer, reason = Answer.UNKNOWN, self.clocks.unknown
         return RuleVerdict(
             rule=rule, answer=answer, checked=self.checked[rule], found=found, doubtful=doubtful, reason=reason
         )

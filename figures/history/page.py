@@ -6,7 +6,7 @@ from html import escape
 
 from figures.faults import in_words
 from figures.history.verdict import Anomaly, Answer, Verdict
-from figures.history.words import asked, event_text, headline, rule_text, summary, witness_lines
+from figures.history.words import asked, clock_text, event_text, headline, rule_text, summary, witness_lines
 
 _WIDTH, _LEFT, _ROW, _TOP = 1_000, 190, 34, 30
 _COLORS = {Answer.YES: "#2e7d32", Answer.UNKNOWN: "#b26a00", Answer.NO: "#c62828"}
@@ -27,11 +27,13 @@ def page_of(verdict: Verdict, title: str) -> str:
     )
     anomalies = "\n".join(_section(number, anomaly) for number, anomaly in enumerate(verdict.anomalies, 1))
     faults = "".join(f"<li>{escape(in_words(each, verdict.began_ms))}</li>\n" for each in verdict.faults)
+    clocks = "".join(f"<li>{escape(clock_text(each))}</li>\n" for each in verdict.clocks)
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(title)}</title><style>{_STYLE}</style>\n'
         f'<h1 class="{verdict.answer.value}">{escape(title)}: {verdict.answer.value}</h1>\n'
         f"<p>{escape(summary(verdict))}</p>\n"
         f"<table><tr><th></th><th>rule</th><th>asks that</th><th></th></tr>\n{rows}\n</table>\n"
+        + (f"<h2>Wrong clocks</h2><ul>\n{clocks}</ul>\n" if clocks else "")
         + (f"<h2>Done on purpose</h2><ul>\n{faults}</ul>\n" if faults else "")
         + f"{anomalies}\n</html>\n"
     )

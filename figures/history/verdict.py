@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from figures.clocks.clocks import ClockFault
 from figures.faults import FaultRow
 from model.events import Event
 from model.message_queue import MessageQueue
@@ -129,6 +130,7 @@ class Verdict:
         began_ms: wall clock of the first event.
         faults: what was done on purpose, `MAX_ROWS` at the most.
         missing: the part of the trace that could not be read; "" if nothing is known to be missing.
+        clocks: those that were wrong; the times of the verdict are the right ones, as far as they could be corrected.
     """
 
     answer: Answer
@@ -142,6 +144,7 @@ class Verdict:
     began_ms: float = 0.0
     faults: tuple[FaultRow, ...] = ()
     missing: str = ""
+    clocks: tuple[ClockFault, ...] = ()
 
     @property
     def ok(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from figures.clocks.clocks import ClockFault
 from figures.history.verdict import MEANING, Anomaly, Answer, Rule, RuleVerdict, Verdict
 from model.events import Event
 from model.message_queue import MessageQueue
@@ -53,7 +54,15 @@ def summary(verdict: Verdict) -> str:
     if verdict.missing:
         return f"Unknown: {size}, and {verdict.missing}."
     missing = f" {verdict.lost_events:,} events are missing." if verdict.lost_events else ""
-    return f"Unknown: {size}, and nothing that is certain.{missing}"
+    wrong = "".join(f" {clock_text(each)}" for each in verdict.clocks if not each.is_corrected)
+    return f"Unknown: {size}, and nothing that is certain.{missing}{wrong}"
+
+
+def clock_text(fault: ClockFault) -> str:
+    """A clock that was wrong, and what became of it."""
+    text = str(fault)
+    after = "its times are corrected" if fault.is_corrected else "its times cannot be corrected"
+    return f"{text[0].upper()}{text[1:]}: {after}."
 
 
 def headline(anomaly: Anomaly) -> str:

@@ -1,0 +1,173 @@
+"""The course of one clock: how far it is ahead, from its first event to its last. Pure.
+
+What it says is `t = true + ahead`. An effect of its event on a right clock gives a least value of `ahead`, the reason
+of its event on a right clock a greatest value. As long as one value satisfies all of them, the clock has that offset;
+where none does, it was set, or it drifts, and another piece of the course begins.
+
+    c1 drops q0 at 12:00:02.000, b releases it at 12:00:00.002       ahead is at least 1,998 ms
+    b grants q1 at 12:00:05.000, c1 acquires it at 12:00:07.003      and at most 2,003 ms: it is taken as 2,000 ms
+    b grants q2 at 12:00:09.000, c1 acquires it at 12:00:09.004      at most 4 ms: c1's clock was set back in between
+
+A piece begins where the clock went back, or at the longest pause of the node: a clock that is set forward shows as one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+SLACK_MS = 20.0
+"""Bounds may contradict each other by so much, because the times of the other clocks are known no better."""
+SET_BACK_MS = 100.0
+"""A clock that goes back by less is adjusted smoothly, by NTP for instance: that needs no piece of its own."""
+VAGUE_MS = 1_000.0
+"""An offset that is known less exactly is no correction to rely on; nor is the place of a larger step, if unknown."""
+
+
+class Bound(NamedTuple):
+    """At the event with the place `at`, the clock is ahead by at least or at most `ms`."""
+
+    at: int
+    ms: float
+    is_least: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """The events with the places `begin` to before `end`, in which the clock is `ahead_ms` ahead.
+
+    Attributes:
+        is_vague: the offset is not known to `VAGUE_MS`.
+        is_placed: whether it can only begin where it does, or the step there is small.
+        known: the places of its first and of its last bound; of the events before and behind them, only those of a
+            clock that is never set are sure to have this offset.
+    """
+
+    begin: int
+    end: int
+    ahead_ms: float
+    is_vague: bool = False
+    is_placed: bool = True
+    known: tuple[int, int] = (0, -1)
+
+
+@dataclass(slots=True)
+class _Span:
+    """Bounds that one offset satisfies."""
+
+    bounds: list[Bound]
+    least_ms: float = -math.inf
+    most_ms: float = math.inf
+
+    def takes(self, bound: Bound) -> bool:
+        """Whether an offset within this span satisfies one more bound."""
+        if bound.is_least:
+            return bound.ms <= self.most_ms + SLACK_MS
+        return bound.ms >= self.least_ms - SLACK_MS
+
+    def add(self, bound: Bound) -> None:
+        self.bounds.append(bound)
+        if bound.is_least:
+            self.least_ms = max(self.least_ms, bound.ms)
+        else:
+            self.most_ms = min(self.most_ms, bound.ms)
+
+    def offset(self, *likely: float) -> tuple[float, bool]:
+        """The offset, and whether it is vague: the first of the likely ones that is possible, else the middle."""
+        for likely_ms in likely:
+            if self.least_ms <= likely_ms <= self.most_ms:
+                return likely_ms, False
+        if math.isinf(self.most_ms):
+            return self.least_ms, True
+        if math.isinf(self.least_ms):
+            return self.most_ms, True
+        return (self.least_ms + self.most_ms) / 2, self.most_ms - self.least_ms > VAGUE_MS
+
+
+def course_of(times: Sequence[float], bounds: Sequence[Bound], before_ms: float = 0.0) -> list[Piece]:
+    """The pieces of a clock that wrote events at these times, in the order of their numbers.
+
+    `before_ms` is the offset that the same machine had before.
+    """
+    pieces: list[Piece] = []
+    ordered = sorted(bounds)
+    begin = n = 0
+    for end in _ends(times):
+        until = n
+        while until < len(ordered) and ordered[until].at < end:
+            until += 1
+        if begin:
+            # It was set back by at least so much: it shows an earlier time than at the event before.
+            before_ms -= times[begin - 1] - times[begin]
+        section = _section(times, begin, end, ordered[n:until], before_ms)
+        pieces += section
+        before_ms = section[-1].ahead_ms
+        begin, n = end, until
+    return pieces
+
+
+def _ends(times: Sequence[float]) -> Iterator[int]:
+    """The places at which the clock went back, and the end."""
+    yield from (at for at in range(1, len(times)) if times[at] < times[at - 1] - SET_BACK_MS)
+    yield len(times)
+
+
+def _section(times: Sequence[float], begin: int, end: int, bounds: Sequence[Bound], before_ms: float) -> list[Piece]:
+    """The pieces between two places at which the clock visibly went back."""
+    spans = _spans(bounds)
+    if not spans:
+        return [Piece(begin=begin, end=end, ahead_ms=before_ms, is_vague=begin > 0)]
+    pieces: list[Piece] = []
+    for number, span in enumerate(spans):
+        # A machine keeps its offset until its clock is set, and then it is most likely set right.
+        likely = (0.0, before_ms) if begin or number else (before_ms, 0.0)
+        ahead_ms, is_vague = span.offset(*likely)
+        start, is_placed = begin, True
+        if number:
+            first, last = _change(spans[number - 1], span)
+            start, is_placed = _place(times, first, last, ahead_ms - before_ms)
+            known = pieces[-1].known
+            pieces[-1] = replace(pieces[-1], end=start, known=(known[0], min(known[1], first - 1)))
+        pieces.append(
+            Piece(
+                begin=start,
+                end=end,
+                ahead_ms=ahead_ms,
+                is_vague=is_vague,
+                is_placed=is_placed,
+                known=(span.bounds[0].at, span.bounds[-1].at),
+            )
+        )
+        before_ms = ahead_ms
+    return pieces
+
+
+def _spans(bounds: Sequence[Bound]) -> list[_Span]:
+    """The bounds in as few spans as satisfy them."""
+    spans: list[_Span] = []
+    for bound in bounds:
+        if not spans or not spans[-1].takes(bound):
+            spans.append(_Span([]))
+        spans[-1].add(bound)
+    return spans
+
+
+def _change(before: _Span, after: _Span) -> tuple[int, int]:
+    """The places at which the span after may begin: behind the last bound that only the one before satisfies."""
+    last = after.bounds[0].at
+    first = before.bounds[0].at + 1
+    for bound in reversed(before.bounds):
+        if not after.takes(bound):
+            first = bound.at + 1
+            break
+    return min(first, last), last
+
+
+def _place(times: Sequence[float], first: int, last: int, step_ms: float) -> tuple[int, bool]:
+    """At which of these places the clock was set by `step_ms`, and whether that is certain enough."""
+    pauses = {at: times[at] - times[at - 1] for at in range(first, last + 1)}
+    place = max(pauses, key=lambda at: (pauses[at], at))
+    possible = [at for at, pause_ms in pauses.items() if pause_ms >= step_ms - SLACK_MS]
+    return place, abs(step_ms) <= VAGUE_MS or len(possible) == 1 or len(pauses) == 1

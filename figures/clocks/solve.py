@@ -1,0 +1,161 @@
+"""Which clocks are right, and the courses of the others, from pairs of events. Pure.
+
+Nobody knows the true time. Some clock has to be taken as right, and the others follow one after the other, those that
+are known best first. The choice is that with which the most clocks agree: right clocks agree with each other, and wrong
+ones are each wrong in their own way.
+
+    three members and two brokers, c1 is 2 s ahead       with b1 as the right one, four of five have no offset
+                                                         with c1 as the right one, only c1 has none
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+
+from figures.clocks.course import Bound, Piece, course_of
+from figures.clocks.pairs import Pair, Point
+
+MAX_CHOICES = 8
+"""Clocks that are tried as the right one: those with the most pairs, among which are the brokers."""
+AGREES_MS = 500.0
+"""A clock that is ahead or behind by less agrees: machines without NTP differ by more soon."""
+
+Timeline = tuple[Sequence[int], Sequence[float]]
+"""The numbers of a clock's events, in order, and their times."""
+
+
+class Courses:
+    """The courses of clocks, relative to one that is taken as right."""
+
+    def __init__(self, timelines: Sequence[Timeline], neighbours: Sequence[Sequence[Pair]]) -> None:
+        self.of: dict[int, list[Piece]] = {}
+        self._timelines = timelines
+        self._neighbours = neighbours
+        self._begins: dict[int, list[int]] = {}
+
+    def set(self, clock: int, pieces: list[Piece]) -> None:
+        """Add the course of a clock."""
+        self.of[clock] = pieces
+        self._begins[clock] = [piece.begin for piece in pieces]
+
+    def at(self, point: Point) -> int:
+        """The place of an event among those of its clock."""
+        return bisect_left(self._timelines[point.clock][0], point.seq)
+
+    def true_ms(self, point: Point) -> float:
+        """The right time of an event, by the course of its clock."""
+        pieces = self.of[point.clock]
+        if len(pieces) == 1:
+            return point.t_ms - pieces[0].ahead_ms
+        return point.t_ms - pieces[bisect_right(self._begins[point.clock], self.at(point)) - 1].ahead_ms
+
+    def has_other(self, pair: Pair, clock: int) -> bool:
+        """Whether the other clock of a pair has a course."""
+        return (pair.effect.clock if pair.reason.clock == clock else pair.reason.clock) in self.of
+
+    def bound(self, pair: Pair, clock: int) -> Bound:
+        """What a pair says of a clock, by the course of the other one."""
+        if pair.effect.clock == clock:
+            return Bound(self.at(pair.effect), pair.effect.t_ms - self.true_ms(pair.reason), False)
+        return Bound(self.at(pair.reason), pair.reason.t_ms - self.true_ms(pair.effect), True)
+
+    @property
+    def agreeing(self) -> int:
+        """Clocks that agree with the right one from begin to end."""
+        return sum(all(abs(piece.ahead_ms) < AGREES_MS for piece in pieces) for pieces in self.of.values())
+
+
+def is_consistent(pairs: Iterable[Pair]) -> bool:
+    """Whether no effect is before its reason: then all clocks are right, as far as anybody can say."""
+    return all(effect.t_ms >= reason.t_ms for reason, effect in pairs)
+
+
+def courses_of(
+    timelines: Sequence[Timeline], pairs: Sequence[Pair], machines: Sequence[str], preferred: set[int]
+) -> dict[int, list[Piece]]:
+    """The course of each clock that has pairs.
+
+    Args:
+        machines: of each clock; clocks of one machine are one, or were before it was started again.
+        preferred: clocks that are taken as right where as many agree with others: those of brokers.
+    """
+    neighbours: list[list[Pair]] = [[] for _ in timelines]
+    for pair in pairs:
+        neighbours[pair.reason.clock].append(pair)
+        neighbours[pair.effect.clock].append(pair)
+    found: dict[int, list[Piece]] = {}
+    for group in _connected(neighbours):
+        choices = sorted(group, key=lambda clock: (-len(neighbours[clock]), clock))[:MAX_CHOICES]
+        tried = [(clock, _solve(clock, group, timelines, neighbours, machines)) for clock in choices]
+        _, best = max(tried, key=lambda each: (each[1].agreeing, each[0] in preferred))
+        found |= best.of
+    return found
+
+
+def _connected(neighbours: Sequence[Sequence[Pair]]) -> Iterator[list[int]]:
+    """The clocks in groups that pairs connect; those without any are in none."""
+    seen: set[int] = set()
+    for first, pairs in enumerate(neighbours):
+        if first in seen or not pairs:
+            continue
+        group, ahead = [], [first]
+        seen.add(first)
+        while ahead:
+            clock = ahead.pop()
+            group.append(clock)
+            for pair in neighbours[clock]:
+                for other in (pair.reason.clock, pair.effect.clock):
+                    if other not in seen:
+                        seen.add(other)
+                        ahead.append(other)
+        yield sorted(group)
+
+
+def _solve(
+    right: int,
+    group: Sequence[int],
+    timelines: Sequence[Timeline],
+    neighbours: Sequence[Sequence[Pair]],
+    machines: Sequence[str],
+) -> Courses:
+    """The courses of a group of clocks, of which one is right."""
+    courses = Courses(timelines, neighbours)
+    courses.set(right, [Piece(begin=0, end=len(timelines[right][0]), ahead_ms=0.0)])
+    left = {clock: _Known() for clock in group if clock != right}
+    clock, of_machine = right, {machines[right]: [0.0]}
+    while left:
+        for pair in neighbours[clock]:
+            other = pair.effect.clock if pair.reason.clock == clock else pair.reason.clock
+            if other in left:
+                left[other].take(courses.bound(pair, other))
+        clock = min(left, key=lambda each: (left[each].width_ms, each))
+        others = of_machine.setdefault(machines[clock], [0.0])
+        bounds = [courses.bound(pair, clock) for pair in neighbours[clock] if courses.has_other(pair, clock)]
+        courses.set(clock, course_of(timelines[clock][1], bounds, others[-1]))
+        others.append(courses.of[clock][-1].ahead_ms)
+        del left[clock]
+    return courses
+
+
+class _Known:
+    """How exactly one offset of a clock is known so far."""
+
+    __slots__ = ("least_ms", "most_ms")
+
+    def __init__(self) -> None:
+        self.least_ms, self.most_ms = -math.inf, math.inf
+
+    def take(self, bound: Bound) -> None:
+        if bound.is_least:
+            self.least_ms = max(self.least_ms, bound.ms)
+        else:
+            self.most_ms = min(self.most_ms, bound.ms)
+
+    @property
+    def width_ms(self) -> tuple[bool, float]:
+        """Whether nothing is known, and then the width; bounds that contradict each other come late."""
+        width_ms = self.most_ms - self.least_ms
+        is_unknown = math.isinf(self.least_ms) and math.isinf(self.most_ms)
+        return is_unknown, width_ms if width_ms >= 0 else math.inf
