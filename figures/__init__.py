@@ -15,6 +15,7 @@ One definition of each figure, for everything that prints one: swarm, demo, repo
     over_time.py  dispatched messages, latency and lag of a trace
     transactions.py  what became of the transactions of producer groups
     faults.py   what was done on purpose, and when
+    clocks/     how far the clocks of the nodes are off, and the events in right times
     history/    whether a history keeps what is promised: the checker of every run
     why/        why a queue moved, and why a message came twice or never
 

@@ -422,8 +422,8 @@ MAX_TRACE_BUFFER = 10_000
 MAX_KNOWN_CHANGES = 10_000
 """Causes that the figures of a group remember, with what is known of them: far more than overlap."""
 MAX_CLOCK_PAIRS = 100_000
-"""Pairs of events that wait for their other half, and half of those that are kept, to compare the clocks of a trace: one
-pair in a minute of a node is enough, so beyond that those with the closest times stay."""
+"""Pairs of events that wait for their other half, and half of those that are kept, to compare the clocks of a trace:
+one pair in a minute of a node is enough, so beyond that those with the closest times stay."""
 MAX_STOPPED_MEMBERS = 1_000
 """Members that have stopped and may be told of once more, by brokers that learn of it later."""
 RUN_SEQS = 1_000_000_000

@@ -263,8 +263,8 @@ async def feed_trace(
 ) -> MissingTrace:
     """Pass every event of files, or without any of the topic, to a function, in order and with right times.
 
-    `know` is called with the clocks before the first event. Returns what is missing of the topic; nobody knows it of files, except by the numbers of their events. Raises and
-    cancellation: see `read_files` and `read_topic`.
+    `know` is called with the clocks before the first event. Returns what is missing of the topic; nobody knows it of
+    files, except by the numbers of their events. Raises and cancellation: see `read_files` and `read_topic`.
     """
     if traces:
         for event in read_files(traces, skipped, know):

@@ -33,7 +33,7 @@ HARMLESS_MS = 2_000.0
 STRAY_MS = 60_000.0
 """Events outside of the time of all other nodes by more than this, and after as long a pause, are of a wrong clock."""
 AFTER_MS = 0.001
-"""So much later than its reason is an effect at least: events of one time would be sorted by the names of their nodes."""
+"""An effect is later than its reason by this at least: events of one time are sorted by the names of their nodes."""
 ROUNDS = 8
 """How often the pairs are looked at to put the last milliseconds in order; two or three times are enough."""
 
@@ -162,7 +162,9 @@ class ClockReader:
             for (node, _), clock in sorted(self._numbers.items())
             if clock in courses and (fault := _fault_of(node, courses[clock])) is not None
         ]
-        clocks.faults = tuple({fault.node: fault for fault in sorted(faults, key=lambda each: abs(each.ahead_ms))}.values())
+        clocks.faults = tuple(
+            {fault.node: fault for fault in sorted(faults, key=lambda each: abs(each.ahead_ms))}.values()
+        )
         return clocks
 
 
@@ -196,22 +198,27 @@ def _right_times(
             for at in range(len(shifted) - 2, -1, -1):  # where two pieces meet, by the last milliseconds
                 shifted[at] = min(shifted[at], shifted[at + 1])
             right[clock] = shifted
-    places = [
-        (reason.clock, bisect_left(timelines[reason.clock][0], reason.seq))
-        + (effect.clock, bisect_left(timelines[effect.clock][0], effect.seq))
-        for reason, effect in pairs
-    ]
     for _ in range(ROUNDS):
-        is_done = True
-        for reason, before, effect, after in places:
-            at_ms = right.get(reason, timelines[reason][1])[before]
-            late_ms = at_ms + AFTER_MS - right.get(effect, timelines[effect][1])[after]
-            if 0 < late_ms <= VAGUE_MS and (reason in right or effect in right):
-                is_done = False
-                _delay(right.setdefault(effect, array("d", timelines[effect][1])), after, at_ms + AFTER_MS)
-        if is_done:
+        if not _put_in_order(timelines, pairs, right):
             break
     return right
+
+
+def _put_in_order(timelines: Sequence[Timeline], pairs: Sequence[Pair], right: dict[int, array[float]]) -> bool:
+    """Delay effects that are a little before their reasons; returns whether there were any."""
+    has_moved = False
+    for reason, effect in pairs:
+        before, after = right.get(reason.clock), right.get(effect.clock)
+        if before is None and after is None:
+            continue
+        seqs, times = timelines[effect.clock]
+        at = bisect_left(seqs, effect.seq)
+        reason_ms = reason.t_ms if before is None else before[bisect_left(timelines[reason.clock][0], reason.seq)]
+        late_ms = reason_ms + AFTER_MS - (times if after is None else after)[at]
+        if 0 < late_ms <= VAGUE_MS:
+            has_moved = True
+            _delay(right.setdefault(effect.clock, array("d", times)), at, reason_ms + AFTER_MS)
+    return has_moved
 
 
 def _place_strays(

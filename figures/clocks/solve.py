@@ -77,9 +77,8 @@ def courses_of(
 ) -> dict[int, list[Piece]]:
     """The course of each clock that has pairs.
 
-    Args:
-        machines: of each clock; clocks of one machine are one, or were before it was started again.
-        preferred: clocks that are taken as right where as many agree with others: those of brokers.
+    `machines` are those of the clocks: clocks of one machine are one, or were before it was started again. Where as
+    many agree with two clocks, a `preferred` one is taken as right: that of a broker.
     """
     neighbours: list[list[Pair]] = [[] for _ in timelines]
     for pair in pairs:

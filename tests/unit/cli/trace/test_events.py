@@ -10,6 +10,7 @@ import pytest
 from anyio.lowlevel import checkpoint
 
 from cli.trace.events import Skipped, follow_topic, read_files
+from figures.clocks.clocks import Clocks
 from model.errors import ConfigError
 from model.event_log import encode_events
 from tests.unit.figures.history.histories import clean, numbered
@@ -21,6 +22,24 @@ def test_files_are_read_in_order_and_lines_that_are_no_events_are_counted(tmp_pa
     skipped = Skipped()
     assert list(read_files([path], skipped)) == events
     assert (skipped.n, skipped.first) == (2, "not an event: b'garbage\\n'")
+
+
+def test_a_trace_is_read_with_the_right_times_of_a_client_whose_clock_is_a_day_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events, skipped = numbered(clean()), Skipped()
+    paths = [tmp_path / "brokers.jsonl", tmp_path / "c1.jsonl"]
+    paths[0].write_bytes(encode_events(event for event in events if event.node != "c1"))
+    wrong = [event._replace(t_ms=event.t_ms + 86_400_000) for event in events if event.node == "c1"]
+    paths[1].write_bytes(encode_events(wrong))
+    told: list[Clocks] = []
+    for held in (100_000, 10):  # in memory, and read a second time
+        monkeypatch.setattr("cli.trace.events.HELD_EVENTS", held)
+        read = list(read_files(paths, skipped, told.append))
+        assert sorted(event.id for event in read) == sorted(event.id for event in events)
+        assert max(event.t_ms for event in read) < 300
+        assert [event.seq for event in read if event.node == "c1"] == [e.seq for e in events if e.node == "c1"]
+    assert [str(fault) for fault in told[-1].faults] == ["the clock of c1 is 24 h ahead"]
 
 
 def test_a_file_that_is_not_there_says_what_to_name(tmp_path: Path) -> None:

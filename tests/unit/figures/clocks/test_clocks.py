@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from figures.clocks.clocks import RIGHT_CLOCKS, ClockReader, Clocks, apart
+from figures.history.verdict import Answer
+from figures.records import order_of
+from model.events import Event
+from tests.unit.figures.group_events import E
+from tests.unit.figures.history.histories import clean, judge, numbered
+
+DAY_MS = 86_400_000.0
+TRUE = numbered(clean())
+IDS = [(event.node, event.seq, event.kind, event.offset, event.n) for event in TRUE]
+
+
+def clocks_of(events: list[Event]) -> Clocks:
+    reader = ClockReader()
+    for event in events:
+        reader.take(event)
+    return reader.finish()
+
+
+def with_clock(node: str, ahead_ms: Callable[[float], float]) -> list[Event]:
+    return [event._replace(t_ms=event.t_ms + ahead_ms(event.t_ms)) if event.node == node else event for event in TRUE]
+
+
+def test_a_trace_of_right_clocks_is_left_as_it_is() -> None:
+    clocks = clocks_of(TRUE)
+    assert clocks.are_right
+    assert (clocks.faults, clocks.unknown) == ((), "")
+    assert all(clocks.correct(event) is event for event in TRUE)
+
+
+@pytest.mark.parametrize("node", ["b", "c1", "c2"])
+@pytest.mark.parametrize("ahead_ms", [600.0, 2_000.0, -1_500.0, DAY_MS, -DAY_MS])
+def test_a_constant_offset_is_corrected_and_the_verdict_stays_yes(node: str, ahead_ms: float) -> None:
+    wrong = with_clock(node, lambda t_ms: ahead_ms)
+    clocks = clocks_of(wrong)
+    right = [clocks.correct(event) for event in wrong]
+    # Nobody but the other two nodes says which clock is right: here all times are those of these two.
+    assert max(abs(one.t_ms - other.t_ms) for one, other in zip(right, TRUE, strict=True)) < 10
+    assert clocks.unknown == ""
+    assert [(fault.node, fault.is_corrected) for fault in clocks.faults] == [(node, True)] * (abs(ahead_ms) >= 1_000)
+    assert judge(right).answer is Answer.YES
+
+
+def test_without_a_correction_a_clock_that_is_ahead_accuses_a_faultless_group() -> None:
+    assert judge(with_clock("c1", lambda t_ms: 2_000.0)).answer is Answer.NO
+
+
+def test_a_clock_that_is_set_is_corrected_and_named() -> None:
+    wrong = with_clock("c1", lambda t_ms: 0.0 if t_ms < 180 else -60_000.0)
+    clocks = clocks_of(wrong)
+    right = sorted((clocks.correct(event) for event in wrong), key=order_of)
+    assert judge(right).answer is Answer.YES
+    [fault] = clocks.faults
+    assert (fault.node, fault.is_set) == ("c1", True)
+    assert str(fault) == "the clock of c1 was 60 s behind"
+
+
+def test_no_event_is_before_its_reason_or_before_an_earlier_one_of_its_node() -> None:
+    wrong = with_clock("c1", lambda t_ms: 3.0 * DAY_MS + t_ms / 10)
+    clocks = clocks_of(wrong)
+    right = sorted((clocks.correct(event) for event in wrong), key=order_of)
+    for node in ("b", "c1", "c2"):
+        seqs = [event.seq for event in right if event.node == node]
+        assert seqs == sorted(seqs)
+    at = {(event.kind, event.client, event.version): place for place, event in enumerate(right)}
+    for event in right:
+        if event.kind == E.QUEUE_ACQUIRED:
+            assert at[E.LOCK_GRANTED, event.client, event.version] < at[event.kind, event.client, event.version]
+        if event.kind == E.QUEUE_RELEASED:
+            assert at[E.QUEUE_DROPPED, event.client, event.version] < at[event.kind, event.client, event.version]
+
+
+def test_an_event_that_was_not_read_is_corrected_as_its_neighbours_are() -> None:
+    wrong = with_clock("c2", lambda t_ms: 5_000.0)
+    clocks = clocks_of([event for event in wrong if event.kind != E.MESSAGES_HANDED_OUT])
+    [handed_out] = [event for event in wrong if (event.kind, event.node) == (E.MESSAGES_HANDED_OUT, "c2")]
+    assert abs(clocks.correct(handed_out).t_ms - (handed_out.t_ms - 5_000)) < 10
+
+
+def test_a_producer_that_no_event_is_about_does_not_make_the_history_a_day_longer() -> None:
+    producer = Event(200.0 + DAY_MS, "p", 1, E.CLIENT_START, "p/1", "producers", client="p")
+    wrong = [*with_clock("c1", lambda t_ms: 2_000.0), producer]
+    clocks = clocks_of(wrong)
+    assert max(clocks.correct(event).t_ms for event in wrong) < 1_000
+    assert "the clock of p is 24 h ahead" in map(str, clocks.faults)
+
+
+def test_a_clock_whose_offset_cannot_be_known_makes_doubt_and_no_answer_certain() -> None:
+    """c2 only ever joins: by how much its clock is ahead at most, nothing shows."""
+    story = clean()
+    story.events = [
+        event._replace(t_ms=event.t_ms + 5_000) if event.node == "c2" else event
+        for event in story.events
+        if event.node != "c2" or event.kind in (E.CLIENT_START, E.REBALANCE_BEGIN)
+    ]
+    clocks = clocks_of(numbered(story))
+    assert clocks.unknown == "the clock of c2 is 5 s ahead"
+    [started] = [event for event in numbered(story) if (event.node, event.kind) == ("c2", E.CLIENT_START)]
+    assert clocks.doubt("c2", clocks.correct(started).t_ms) == clocks.unknown
+    assert clocks.doubt("c1", 100.0) == ""
+
+
+def test_lines_of_a_ledger_and_right_clocks_say_nothing_of_a_clock() -> None:
+    line = next(event for event in TRUE if event.seq < 0)
+    assert clocks_of([line]).correct(line) is line
+    assert RIGHT_CLOCKS.doubt("c1", 0.0) == ""
+
+
+@pytest.mark.parametrize(
+    ("ahead_ms", "text"),
+    [(2_000.0, "2 s ahead"), (-1_540.0, "1.5 s behind"), (60_000.0, "60 s ahead"), (DAY_MS, "24 h ahead")],
+)
+def test_how_far_a_clock_is_off_is_said_in_words(ahead_ms: float, text: str) -> None:
+    assert apart(ahead_ms) == text
