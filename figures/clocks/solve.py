@@ -1,4 +1,4 @@
-"""Which clocks are right, and the courses of the others, from pairs of events. Pure.
+"""Finds the clocks that are right, and the courses of the others, from pairs of events. Pure.
 
 Nobody knows the true time. Some clock has to be taken as right, and the others follow one after the other, those that
 are known best first. The choice is that with which the most clocks agree: right clocks agree with each other, and wrong
