@@ -1,8 +1,8 @@
 """Collects what the rules of a history check find, and what is missing from the history. Pure.
 
 Each node numbers its events, so a hole in the numbers of one node is a lost event, and a new run of a broker means that
-its last events may never have been sent. An anomaly that rests on a node with such a hole shortly before is in doubt, or
-on an event whose right time is unknown.
+its last events may never have been sent. An anomaly that rests on a node with such a hole shortly before is in doubt.
+So is one that rests on an event whose right time is unknown.
 
     broker-a 1 2 3 7      three events are lost: what is found of broker-a there is in doubt
 """
