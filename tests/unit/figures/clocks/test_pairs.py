@@ -25,11 +25,11 @@ def handover() -> list[Event]:
     story.client(0, "c1", E.REBALANCE_BEGIN, "x", detail="START")
     story.queue(1, "c1", E.LOCK_GRANTED, "x", version=1, offset=0, n=0)
     story.queue(2, "c1", E.QUEUE_ACQUIRED, "y", version=1, offset=0)
-    story.tell(50, "b", E.OFFSET_COMMITTED, "z", client="c1", offset=9, n=0, **place)  # type: ignore[arg-type]
+    story.tell(50, "b", E.OFFSET_COMMITTED, "z", client="c1", offset=9, n=0, **place)
     story.tell(100, "b", E.NOTIFY_SENT, "v", broker="b", version=5, n=2)
     story.client(101, "c1", E.NOTIFY_RECEIVED, "v", version=5)
     story.queue(102, "c1", E.QUEUE_DROPPED, "w", version=1, detail="revoked")
-    story.tell(103, "b", E.QUEUE_RELEASED, "u", client="c1", version=1, detail="unlock", **place)  # type: ignore[arg-type]
+    story.tell(103, "b", E.QUEUE_RELEASED, "u", client="c1", version=1, detail="unlock", **place)
     return story.events
 
 
