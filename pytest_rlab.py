@@ -367,7 +367,8 @@ def rlab_cluster(pytestconfig: pytest.Config) -> Iterator[Cluster]:
 
 
 def _fresh(request: pytest.FixtureRequest) -> str:
-    name = re.sub(r"[^\w-]+", "-", request.node.name)[:_MAX_NAME].strip("-")
+    # Names of tests may have letters of any language (PEP 3131), and those of topics and groups ASCII alone.
+    name = re.sub(r"[^\w-]+", "-", request.node.name, flags=re.ASCII)[:_MAX_NAME].strip("-")
     return f"{name}-{uuid.uuid4().hex[:8]}"
 
 

@@ -141,11 +141,14 @@ async def report_progress(text: Callable[[], str]) -> None:
 
 _LINE_INTERVAL_S = 1.0
 _LIMITED_LOGGERS = ("client", "remoting")
+_SUMMARY = "is_summary"
+"""Marks a line about lines that were left out, which is not limited itself."""
 
 
 class _Kind(NamedTuple):
     written_at: float
     left_out: int
+    last: str  # the last one that was left out
 
 
 class LineLimit(logging.Filter):
@@ -164,22 +167,24 @@ class LineLimit(logging.Filter):
         """Whether a line is written; one that follows others that were left out says how many."""
         if record.levelno != logging.WARNING or package_of(record.name) not in _LIMITED_LOGGERS:
             return True
+        if hasattr(record, _SUMMARY):
+            return True
         key = (record.name, record.msg)
         kind = self._kinds.get(key)
         if kind is not None and 0 <= record.created - kind.written_at < _LINE_INTERVAL_S:
-            self._kinds[key] = kind._replace(left_out=kind.left_out + 1)
+            self._kinds[key] = kind._replace(left_out=kind.left_out + 1, last=record.getMessage())
             return False
-        self._kinds[key] = _Kind(record.created, 0)
+        self._kinds[key] = _Kind(record.created, 0, "")
         if kind is not None and kind.left_out:
             record.msg = f"{record.msg} (and {kind.left_out} more such lines before)"
         return True
 
     def tell_rest(self) -> None:
-        """Log how many lines were left out since the last one of each kind."""
-        for (name, text), kind in self._kinds.items():
+        """Log how many lines were left out since the last one of each kind, and the last of them."""
+        for (name, _), kind in self._kinds.items():
             if kind.left_out:
-                # Not as a warning, which would be limited again.
-                logging.getLogger(name).log(logging.WARNING + 1, "%d more lines like: %s", kind.left_out, text)
+                logger = logging.getLogger(name)
+                logger.warning("%d more lines like: %s", kind.left_out, kind.last, extra={_SUMMARY: True})
         self._kinds.clear()
 
 

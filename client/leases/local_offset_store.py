@@ -8,6 +8,7 @@ So a crash at any moment leaves one of the two whole; what only the newer one ha
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
 from collections.abc import Collection
@@ -30,8 +31,18 @@ def offsets_path(offsets_dir: str | os.PathLike[str], client_id: str, group: str
     """The path of the offsets of a client in a group; `~` is the home folder.
 
     A client id may have characters that a file name may not, `/` for one; they are written as in a URL.
+
+    Raises:
+        ConfigError: the user that runs this process has no home folder, or there is no such user.
     """
-    return Path(offsets_dir).expanduser() / quote(client_id, safe="@#:") / group / FILE_NAME
+    try:
+        folder = Path(offsets_dir).expanduser()
+    except RuntimeError as error:
+        raise ConfigError(
+            f"offsets_dir {os.fspath(offsets_dir)!r} is below a home folder that this process cannot find ({error}): "
+            "name another folder as offsets_dir, or set HOME"
+        ) from error
+    return folder / quote(client_id, safe="@#:") / group / FILE_NAME
 
 
 class LocalOffsetStore(LocalOffsets):
@@ -48,8 +59,15 @@ class LocalOffsetStore(LocalOffsets):
         self._persisting = anyio.Lock()
 
     async def load(self) -> None:
-        """Read the file; ConfigError if it and its `.bak` are damaged or cannot be read, with what to do about it."""
-        found = await asyncio.get_running_loop().run_in_executor(None, _read, self._path)
+        """Read the file, and make its folder.
+
+        Raises:
+            ConfigError: file and `.bak` are damaged or cannot be read, or the folder cannot be made or written; the
+                text says what to do. Without a folder each start would consume everything again.
+        """
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(None, _make_folder, self._path.parent)
+        found = await loop.run_in_executor(None, _read, self._path)
         self._topics = found._topics
 
     async def read(self, queues: Collection[MessageQueue]) -> dict[MessageQueue, int | None]:
@@ -74,6 +92,18 @@ class LocalOffsetStore(LocalOffsets):
                 raise SystemError_(f"the offsets file {self._path} cannot be written: {error}") from error
             self._stored_version = version
         return {}
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
+    except OSError as error:
+        raise ConfigError(
+            f"the offsets of this client cannot be stored in {folder} ({error.strerror}: {error.filename}): name "
+            "another folder as offsets_dir, which this user may write"
+        ) from error
 
 
 def _backup(path: Path) -> Path:

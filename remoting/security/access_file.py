@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from pathlib import Path
 
 from model.errors import ConfigError
@@ -14,18 +16,27 @@ class AccessFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._read: str | None = None
+        self._is_open = False
 
     def changed(self) -> Policy | None:
         """The policy if it is another one than last time.
 
         Raises:
-            ConfigError: it cannot be read, or is malformed. The next call tries again only if it has changed.
+            ConfigError: it cannot be read, is malformed, or everybody may write it. The next call tries again only if
+                it has changed.
         """
         try:
-            text = self.path.read_text(encoding="utf-8")
+            with self.path.open(encoding="utf-8") as file:
+                mode, text = os.fstat(file.fileno()).st_mode, file.read()
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"cannot read the access file {self.path}: {error}") from error
-        if text == self._read:
+        was_open, self._is_open = self._is_open, stat.S_ISREG(mode) and bool(mode & stat.S_IWOTH)
+        if self._is_open and not was_open:
+            raise ConfigError(
+                f"everybody on this machine may write the access file {self.path}, and so make themselves any user: "
+                f"chmod o-w {self.path}"
+            )
+        if self._is_open or text == self._read:
             return None
         self._read = text
         try:

@@ -26,6 +26,12 @@ def test_nobody_comes(rlab_cluster, rlab_topic, rlab_group, rlab_verdict):
     rlab_cluster.blocking.balanced(rlab_group, timeout_s=0.1)
 
 
+def test_nobody_minds_größe_in_a_name(rlab_topic, rlab_group):
+    from rlab.client import PushConsumer
+
+    PushConsumer("127.0.0.1:1", group=rlab_group)
+
+
 def test_the_next_one_finds_the_cluster_whole(rlab_cluster):
     assert rlab_cluster.faults() == []
 """

@@ -17,8 +17,10 @@ class Lines(logging.Handler):
     def __init__(self) -> None:
         super().__init__()
         self.texts: list[str] = []
+        self.levels: list[int] = []
 
     def emit(self, record: logging.LogRecord) -> None:
+        self.levels.append(record.levelno)
         self.texts.append(record.getMessage())
 
 
@@ -58,4 +60,14 @@ def test_what_was_left_out_at_the_end_is_told_once(lines: Lines) -> None:
     [limit] = [each for each in lines.filters if isinstance(each, LineLimit)]
     limit.tell_rest()
     limit.tell_rest()
-    assert lines.texts == ["pull of 0", "2 more lines like: pull of %s"]
+    assert lines.texts == ["pull of 0", "2 more lines like: pull of 2"]
+
+
+def test_each_kind_that_was_left_out_is_told_as_a_warning_with_its_values(lines: Lines) -> None:
+    for kind in ("pull", "heartbeat"):
+        for n in range(3):
+            log(lines, 100, f"{kind} of %s: %d%%", "g", n)
+    [limit] = [each for each in lines.filters if isinstance(each, LineLimit)]
+    limit.tell_rest()
+    assert lines.texts[2:] == ["2 more lines like: pull of g: 2%", "2 more lines like: heartbeat of g: 2%"]
+    assert set(lines.levels) == {logging.WARNING}

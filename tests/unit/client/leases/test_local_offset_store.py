@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -101,10 +102,11 @@ def test_what_cannot_be_written_is_an_error_and_is_tried_again(path: Path) -> No
         await store.load()
         store.begin("t", 5)
         store.update(Q, 3)
-        path.parent.parent.parent.joinpath("10.0.0.1@x").write_text("in the way")
+        shutil.rmtree(path.parent.parent)
+        path.parent.parent.write_text("in the way")
         with pytest.raises(SystemError_, match=r"offsets\.json cannot be written"):
             await store.persist()
-        path.parent.parent.parent.joinpath("10.0.0.1@x").unlink()
+        path.parent.parent.unlink()
         await store.persist()
 
     run_simulation(main)
@@ -127,3 +129,18 @@ def test_a_route_that_shrinks_forgets_nothing_and_an_unsubscribe_does(path: Path
 
     run_simulation(main)
     assert stored_at(path) is None
+
+
+def test_a_user_without_a_home_folder_is_told_to_name_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_home(path: Path) -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "expanduser", no_home)
+    with pytest.raises(ConfigError, match="offsets_dir '~/.rlab-offsets' is below a home folder .*or set HOME"):
+        offsets_path("~/.rlab-offsets", "10.0.0.1@x", "g")
+
+
+def test_a_folder_that_cannot_be_made_is_refused_at_the_start_and_not_at_each_commit(tmp_path: Path) -> None:
+    (tmp_path / "nonexistent").write_bytes(b"")  # the home of a system user may be anything
+    with pytest.raises(ConfigError, match="cannot be stored in .*Not a directory.*name another folder as offsets_dir"):
+        stored_at(offsets_path(tmp_path / "nonexistent" / ".rlab-offsets", "10.0.0.1@x", "g"))
