@@ -321,7 +321,8 @@ async def run_broker(config: BrokerConfig) -> AsyncIterator[RunningBroker]:
     ):
         if config.flush is FlushMode.SYNC:
             store.show_only_synced()
-        broker = Broker(config, store, metadata, loop)
+        with metadata.loading():
+            broker = Broker(config, store, metadata, loop)
         broker.take_reserve()
         recovery_s = loop.time() - began
         stopping = False

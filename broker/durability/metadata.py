@@ -21,21 +21,27 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import msgpack
 
 from broker.store.disk.directory import to_store_error
-from broker.store.disk.errors import StoreNotWritable
+from broker.store.disk.errors import StoreError, StoreNotWritable
 from broker.store.disk.files import Files
-from model.errors import ConfigError, RlabError, ServiceNotAvailable, StorageFull, SystemError_
+from model.errors import ConfigError, InvalidParameter, RlabError, ServiceNotAvailable, StorageFull, SystemError_
 from model.record import FlushMode
 
 FILE_NAME = "metadata.sqlite"
 _CHECKPOINT_PAGES = 4_000
 """Pages of 4 KiB in the write-ahead log before SQLite moves them to the file. It syncs then, and the loop waits: with
 its own 1,000, a group that pops at full speed would stand still four times as often."""
+
+_UNREADABLE = (sqlite3.Error, UnicodeDecodeError)
+"""What SQLite raises about a damaged file; the second if its own message quotes a damaged name."""
+_DAMAGES = (*_UNREADABLE, InvalidParameter, SystemError_, ValueError, TypeError, LookupError, msgpack.UnpackException)
+"""What a feature raises that loads a damaged row: another type, no msgpack, a name that is not legal or not there."""
 
 _SCHEMA = "create table if not exists numbers (name text primary key, value integer not null);"
 
@@ -61,6 +67,7 @@ class MetadataStore:
         # that stays full for hours must not make a list of every commit of those hours.
         self._pending: dict[tuple[object, ...], tuple[str, tuple[object, ...]]] = {}
         self._journals: list[Journal] = []
+        self._table_read = ""
         self._refusal: RlabError | None = None
 
     def __enter__(self) -> MetadataStore:
@@ -69,8 +76,26 @@ class MetadataStore:
     def __exit__(self, *_error: object) -> None:
         self._db.close()
 
+    @contextmanager
+    def loading(self) -> Iterator[None]:
+        """Read what is stored in the block. Only the types of its rows are checked by SQLite, which has no checksums.
+
+        Raises:
+            ConfigError: a row has a value that cannot be one; the text names file and table, and says what to do.
+        """
+        try:
+            yield
+        except (ConfigError, StoreError):
+            raise
+        except _DAMAGES as error:
+            raise ConfigError(
+                f"{self.path} is damaged: table {self._table_read!r} cannot be loaded ({type(error).__name__}: {error}): "
+                "put the newest copy of the file back (docs/storage.md), or remove it and start once with --recover-topics"
+            ) from error
+
     def number(self, name: str) -> int:
         """A stored number, 0 if it was never stored."""
+        self._table_read = "numbers"
         row = self._db.execute("select value from numbers where name = ?", (name,)).fetchone()
         return 0 if row is None else int(row[0])
 
@@ -86,7 +111,7 @@ class MetadataStore:
         """
         try:
             self._db.executescript(schema)
-        except sqlite3.Error as error:
+        except _UNREADABLE as error:
             raise _cannot_open(self.path, error) from error
 
     def add_journal(self, journal: Journal) -> None:
@@ -100,8 +125,9 @@ class MetadataStore:
             ConfigError: the file is damaged; the text says what to do.
         """
         try:
+            self._table_read = query.rpartition(" from ")[2].partition(" ")[0]
             return iter(self._db.execute(query).fetchall())
-        except sqlite3.Error as error:
+        except _UNREADABLE as error:
             raise _cannot_open(self.path, error) from error
 
     def change(self, row: tuple[object, ...], statement: str, *values: object) -> None:
@@ -160,7 +186,7 @@ class MetadataStore:
                     f"{self.path} cannot be written now: check whether its file system is read-only; the broker goes "
                     "on as soon as it takes a write"
                 ) from error
-            raise SystemError_(f"the broker's metadata could not be written: {error}") from error
+            raise SystemError_(f"the broker's metadata could not be written: {error} ({self.path})") from error
         if self._must_sync:
             self._must_sync = False
             execute(f"pragma synchronous = {self._synchronous}")
@@ -260,10 +286,12 @@ def _open(path: Path, synchronous: str, *, is_shared: bool) -> sqlite3.Connectio
             db.execute(f"pragma wal_autocheckpoint = {_CHECKPOINT_PAGES}")
             db.executescript(_SCHEMA)
             on_failure.pop_all()
-    except sqlite3.Error as error:
+    except _UNREADABLE as error:
         raise _cannot_open(path, error) from error
     return db
 
 
-def _cannot_open(path: Path, error: sqlite3.Error) -> ConfigError:
-    return ConfigError(f"cannot open {path}: {error}; is it a broker's data directory?")
+def _cannot_open(path: Path, error: Exception) -> ConfigError:
+    return ConfigError(
+        f"cannot open {path}: {error}; is it a broker's data directory? If the file is damaged, put its newest copy back"
+    )

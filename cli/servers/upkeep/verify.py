@@ -136,7 +136,7 @@ def _metadata(data: Path, store: MessageStore) -> tuple[dict[int, str], list[str
                         store.go_on_at(ids[topic], queue_id, offset)
             finally:
                 db.close()
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # the second if SQLite quotes a damaged name
         return {}, [f"{FILE_NAME} cannot be read ({error}), so topics have numbers here"]
     return topics, []
 

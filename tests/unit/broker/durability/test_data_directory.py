@@ -5,15 +5,17 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 
 import pytest
 
+from broker.durability.metadata import FILE_NAME
 from broker.store.disk.options import StoreOptions
 from model.errors import ConfigError, RlabError
 from model.events import EventKind
 from remoting.request_code import RequestCode
 from tests.docs.pages import table_of
-from tests.unit.broker.harness import Peer, World, payload_of, records, simulated
+from tests.unit.broker.harness import Peer, World, a_life, payload_of, records, simulated
 from tests.unit.broker.transactions.test_service import ROLLBACK, end, half
 
 STORE = StoreOptions(segment_bytes=16 * 1024, reserve_bytes=64 * 1024)
@@ -136,3 +138,27 @@ async def test_a_damaged_file_opens_no_transaction_again_and_loses_none(world: W
     do(damage, FILES[file](world.data_dir), FILES[file](older))
     await world.start_broker(store=STORE)
     assert [offset for offset, _ in world.broker.transactions.table] == [0]
+
+
+@simulated
+async def test_a_flipped_byte_of_the_metadata_is_served_or_refused_with_the_name_of_the_file(world: World) -> None:
+    await a_life(world)
+    await world.stop_broker()
+    path, whole = world.data_dir / FILE_NAME, (world.data_dir / FILE_NAME).read_bytes()
+    texts = [
+        at for word in (b"CLUSTERING", b"topic text", b"AVG") for at in range(whole.find(word), whole.find(word) + 3)
+    ]
+    others = Random(1).sample([at for at, byte in enumerate(whole) if byte], 30)
+    refused = []
+    for at in [*texts, *others]:
+        flipped = bytearray(whole)
+        flipped[at] ^= 0x80
+        path.write_bytes(flipped)
+        try:
+            await world.start_broker()
+        except ConfigError as error:
+            refused.append(str(error))
+        await world.stop_broker()
+    assert len(refused) > 15
+    assert all(str(path) in text for text in refused)
+    assert any("table 'members' cannot be loaded" in text and "--recover-topics" in text for text in refused)
