@@ -88,9 +88,10 @@ class MetadataStore:
         except (ConfigError, StoreError):
             raise
         except _DAMAGES as error:
+            cause = f"{type(error).__name__}: {error}"
             raise ConfigError(
-                f"{self.path} is damaged: table {self._table_read!r} cannot be loaded ({type(error).__name__}: {error}): "
-                "put the newest copy of the file back (docs/storage.md), or remove it and start once with --recover-topics"
+                f"{self.path} is damaged: table {self._table_read!r} cannot be loaded ({cause}): put the newest "
+                "copy of the file back (docs/storage.md), or remove it and start once with --recover-topics"
             ) from error
 
     def number(self, name: str) -> int:
@@ -293,5 +294,5 @@ def _open(path: Path, synchronous: str, *, is_shared: bool) -> sqlite3.Connectio
 
 def _cannot_open(path: Path, error: Exception) -> ConfigError:
     return ConfigError(
-        f"cannot open {path}: {error}; is it a broker's data directory? If the file is damaged, put its newest copy back"
+        f"cannot open {path}: {error}; is it a broker's data directory? If it is damaged, put its newest copy back"
     )

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import anyio
 import msgpack
 import pytest
 
 from model.access_limits import UNAUTHENTICATED_S
-from model.errors import ClientIdConflict, ConfigError, NoPermission, NotAuthenticated
+from model.errors import ClientIdConflict, NoPermission, NotAuthenticated
 from model.events import EventKind
 from model.heartbeat import HeartbeatData
 from model.response_code import ResponseCode
 from remoting.client import RemotingClient
 from remoting.request_code import RequestCode
-from remoting.security.access_file import AccessFile
 from remoting.security.key import Key
 from remoting.security.policy import NamePatterns, Rights
 from simulation.cluster.access import CLIENT_KEY, SERVER_ACCESS, made_key, made_user
@@ -192,23 +190,3 @@ def test_a_user_beyond_its_quota_is_asked_to_wait_and_others_are_not(simulate: S
         await client.aclose()
 
     simulate(scenario, brokers=1, **{**SERVER_ACCESS, "access": {**SERVER_ACCESS["access"], "mallory": quota}})
-
-
-def test_an_access_file_that_everybody_may_write_is_refused_and_changes_nothing_while_a_server_runs(
-    tmp_path: Path,
-) -> None:
-    path = tmp_path / "users.toml"
-    path.write_text('[users.a]\nconsume = ["t"]\n')
-    path.chmod(0o646)
-    with pytest.raises(ConfigError, match="everybody on this machine may write the access file .*chmod o-w"):
-        AccessFile(path).changed()
-    path.chmod(0o664)
-    file = AccessFile(path)
-    assert list(file.changed() or ()) == ["a"]
-    path.write_text("[users.b]\nadmin = true\n")
-    path.chmod(0o666)
-    with pytest.raises(ConfigError, match="everybody"):
-        file.changed()
-    assert file.changed() is None, "it is reported once, and not every two seconds"
-    path.chmod(0o600)
-    assert list(file.changed() or ()) == ["b"]

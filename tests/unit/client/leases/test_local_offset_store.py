@@ -136,11 +136,11 @@ def test_a_user_without_a_home_folder_is_told_to_name_one(monkeypatch: pytest.Mo
         raise RuntimeError("Could not determine home directory.")
 
     monkeypatch.setattr(Path, "expanduser", no_home)
-    with pytest.raises(ConfigError, match="offsets_dir '~/.rlab-offsets' is below a home folder .*or set HOME"):
+    with pytest.raises(ConfigError, match=r"offsets_dir '~/.rlab-offsets' is below a home folder .*or set HOME"):
         offsets_path("~/.rlab-offsets", "10.0.0.1@x", "g")
 
 
 def test_a_folder_that_cannot_be_made_is_refused_at_the_start_and_not_at_each_commit(tmp_path: Path) -> None:
     (tmp_path / "nonexistent").write_bytes(b"")  # the home of a system user may be anything
-    with pytest.raises(ConfigError, match="cannot be stored in .*Not a directory.*name another folder as offsets_dir"):
+    with pytest.raises(ConfigError, match=r"cannot be stored in .*Not a directory.*name another folder as offsets_dir"):
         stored_at(offsets_path(tmp_path / "nonexistent" / ".rlab-offsets", "10.0.0.1@x", "g"))

@@ -22,3 +22,23 @@ def test_a_file_is_read_again_when_it_has_changed_and_what_is_wrong_with_it_is_a
     with pytest.raises(ConfigError, match=r"users\.toml: user 'alice'"):
         file.changed()
     assert file.changed() is None
+
+
+def test_an_access_file_that_everybody_may_write_is_refused_and_changes_nothing_while_a_server_runs(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "users.toml"
+    path.write_text('[users.a]\nconsume = ["t"]\n')
+    path.chmod(0o646)
+    with pytest.raises(ConfigError, match=r"everybody on this machine may write the access file .*chmod o-w"):
+        AccessFile(path).changed()
+    path.chmod(0o664)
+    file = AccessFile(path)
+    assert list(file.changed() or ()) == ["a"]
+    path.write_text("[users.b]\nadmin = true\n")
+    path.chmod(0o666)
+    with pytest.raises(ConfigError, match="everybody"):
+        file.changed()
+    assert file.changed() is None, "it is reported once, and not every two seconds"
+    path.chmod(0o600)
+    assert list(file.changed() or ()) == ["b"]
