@@ -29,6 +29,7 @@ from model.topic_route import Perm, TopicConfig, TopicRoute
 if TYPE_CHECKING:
     from client.admin.admin import Admin
     from client.admin.records import BrokerInfo
+    from model.absent_broker import AbsentBroker
 
 app = typer.Typer(help="Create, list, show, scale and delete topics.", no_args_is_help=True)
 
@@ -114,11 +115,12 @@ def show(
     Example: rlab topic show orders
     """
 
-    async def stored(admin: Admin) -> tuple[TopicRoute, list[BrokerInfo]]:
+    async def stored(admin: Admin) -> tuple[TopicRoute, list[BrokerInfo], list[AbsentBroker]]:
         route = await admin.route(topic)
-        return route, [await admin.broker_info(data.broker_name) for data in route.queues]
+        infos = [await admin.broker_info(data.broker_name) for data in route.queues]
+        return route, infos, [each for each in (await admin.absent_brokers()).brokers if each.queues_of(topic)]
 
-    route, infos = ask_cluster(namesrv, stored)
+    route, infos, away = ask_cluster(namesrv, stored)
     rows = []
     for info in infos:
         found = info.topic(topic)
@@ -138,13 +140,16 @@ def show(
             )
     if json:
         names = ("broker", "queue_id", "use", "min_offset", "max_offset", "messages", "damaged")
-        print_json({**route_document(route), "queues": [dict(zip(names, row, strict=True)) for row in rows]})
+        queues = [dict(zip(names, row, strict=True)) for row in rows]
+        print_json({**route_document(route), "queues": queues, "away": [str(each) for each in away]})
         return
     heads = ["broker", ">queue", "use", ">min offset", ">max offset", ">messages", ">damaged"]
     print_table(heads, rows, title=f"topic {topic}")
     lost = sum(row[6] for row in rows)
     more = f"; {lost} of them are damaged or missing: {SEE_DAMAGE}" if lost else ""
     print_line(f"{sum(row[5] for row in rows)} messages in {len(rows)} queues{more}")
+    for each in away:
+        print_line(f"{len(each.queues_of(topic))} queues are away: {each}")
 
 
 @app.command()

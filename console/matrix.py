@@ -45,6 +45,9 @@ def rows_of(info: GroupInfo) -> dict[str, Row]:
             why.of(each),
         ]
         for each in info.queues
+    } | {
+        str(queue): [str(queue), None, [], None, None, f"{info.away[queue.broker_name].why}: it is away"]
+        for queue in info.absent_queues
     }
 
 

@@ -9,6 +9,7 @@ import anyio
 
 from client.admin.admin import Admin
 from client.admin.records import BrokerInfo, TopicInfo
+from model.absent_broker import AbsentBroker
 from model.errors import RlabError, TopicNotExist
 from model.names import TRACE_TOPIC, is_system_topic
 
@@ -23,6 +24,12 @@ async def overview(admin: Admin, trace_problem: str) -> dict[str, Any]:
     registered: dict[str, str] = {}
     groups: list[dict[str, Any]] = []
 
+    absence = await admin.absent_brokers()
+    problems += [
+        f"{broker.why}: its queues and its part of the trace are missing" for broker in absence.masters.values()
+    ]
+    if absence.known_for_s is None:
+        problems.append(absence.limit)
     try:
         registered = {each.broker_name: each.master or "" for each in await admin.brokers()}
         infos = await _infos(admin, registered)
@@ -33,7 +40,8 @@ async def overview(admin: Admin, trace_problem: str) -> dict[str, Any]:
     except RlabError as error:
         problems.append(str(error))
     return {
-        "brokers": [_broker(name, address, infos.get(name)) for name, address in sorted(registered.items())],
+        "brokers": [_broker(name, address, infos.get(name)) for name, address in sorted(registered.items())]
+        + [_absent(broker) for broker in absence.brokers if broker.broker_name not in registered],
         "topics": _topics([info for info in infos.values() if isinstance(info, BrokerInfo)]),
         "groups": groups,
         "problems": problems,
@@ -61,6 +69,12 @@ def _broker(name: str, address: str, info: BrokerInfo | RlabError | None) -> dic
         "disk_total_gb": round(info.disk_total_bytes / 1e9, 1),
         "log_held_by": info.log_held_by,
     }
+
+
+def _absent(broker: AbsentBroker) -> dict[str, Any]:
+    # To the minute, so that a page is not sent each second.
+    error = f"away: it {broker.reason} {int(broker.away_s // 60)} min ago without a goodbye"
+    return {"name": broker.broker_name, "address": broker.address, "error": error, "away": True}
 
 
 def _topics(brokers: list[BrokerInfo]) -> list[dict[str, Any]]:
@@ -108,9 +122,11 @@ async def topic_document(admin: Admin, topic: str) -> dict[str, Any]:
         if part is not None
         for queue_id, each in enumerate(part.ranges)
     ]
-    if not queues and not errors:
+    away = [broker for broker in (await admin.absent_brokers()).brokers if broker.queues_of(topic)]
+    if not queues and not errors and not away:
         raise TopicNotExist(f"no broker has topic {topic!r}")
     problems = [f"broker {name}: {info}" for name, info in sorted(infos.items()) if isinstance(info, RlabError)]
+    problems += [f"{broker.why}: its {len(broker.queues_of(topic))} queues are away" for broker in away]
     return {"topic": topic, "queues": queues, "problems": problems}
 
 

@@ -259,6 +259,7 @@ def _state(info: GroupInfo) -> dict[str, Any]:
         "coordinator": info.assignment.coordinator,
         "disagreements": [f"{each.what}: {each.consequence}" for each in info.disagreements],
         "unreachable": list(info.unreachable),
+        "away": [broker.why for broker in info.away.values()],
     }
 
 

@@ -58,6 +58,10 @@ async def follow_trace(
         while True:
             try:
                 counts.take(await trace.read())
+                missing = await trace.missing()
+                if missing.parts.keys() - counts.missing.parts.keys():
+                    logger.warning("the figures of groups are incomplete: %s", missing)
+                counts.missing = missing
             except NetworkError as error:
                 logger.warning("the trace cannot be read for now: %s", error)
             counts.advance(clock_ms())

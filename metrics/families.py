@@ -155,6 +155,9 @@ GROUP_BALANCE = _histogram(
 )
 TRACE_LATE = _counter("exporter_late_events", "Events that came after later ones had been counted.")
 TRACE_READ = _counter("exporter_events", "Events read.")
+TRACE_MISSING = _gauge(
+    "exporter_brokers_missing", "Brokers whose part of the trace cannot be read: the figures of groups lack it."
+)
 
 
 def families() -> Iterator[Family]:

@@ -11,7 +11,7 @@ _PARTS = {
     "Brokers: messages and storage": ("MESSAGES_STORED", "DISK_FULL"),
     "Brokers: groups": ("MEMBERS", "PRODUCERS"),
     "Clients": ("OWNED_QUEUES", "PASSES"),
-    "The exporter": ("GROUP_MEMBERS", "TRACE_READ"),
+    "The exporter": ("GROUP_MEMBERS", "TRACE_MISSING"),
 }
 """Title -> the names of its first and its last metric in `families.py`."""
 

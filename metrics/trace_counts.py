@@ -27,11 +27,13 @@ from metrics.families import (
     GROUP_PAUSE_TIME,
     GROUP_REBALANCES,
     TRACE_LATE,
+    TRACE_MISSING,
     TRACE_READ,
     Family,
     Samples,
 )
 from model.events import Event
+from model.missing_trace import NOTHING_MISSING
 
 SETTLE_MS = 3_000.0
 """How long an event is held, so that those of other nodes may come before it: nodes send theirs once a second."""
@@ -64,6 +66,7 @@ class TraceCounts:
         self._held: list[tuple[tuple[float, bool, str, int], Event]] = []
         self._newest: tuple[float, bool, str, int] | None = None
         self._read = self._late = 0
+        self.missing = NOTHING_MISSING  # as of the last read
 
     def take(self, events: Iterable[Event]) -> None:
         """Hold events until they are old enough."""
@@ -95,6 +98,7 @@ class TraceCounts:
         """What has been counted."""
         yield TRACE_READ, [((), self._read)]
         yield TRACE_LATE, [((), self._late)]
+        yield TRACE_MISSING, [((), len(self.missing.parts))]
         totals = {group: figures.totals() for group, figures in sorted(self._figures.groups.items())}
         # Producer groups have events as well, and no queues.
         totals = {group: each for group, each in totals.items() if each.members_joined or each.acquisitions}

@@ -49,6 +49,11 @@ class AbsentBroker:
             return []
         return [MessageQueue(topic, self.broker_name, queue_id) for queue_id in range(config.read_queue_nums)]
 
+    @property
+    def why(self) -> str:
+        """As `str`, without the time, which changes: for pages that are sent what has changed."""
+        return f"broker {self.broker_name} at {self.address} {self.reason} without a goodbye"
+
     def __str__(self) -> str:
         return f"broker {self.broker_name} at {self.address} {self.reason} {in_time(self.away_s)} ago"
 

@@ -189,6 +189,11 @@ MAX_SHARED_ROUTES = 256
 
 # --- client tasks ----------------------------------------------------------------------------------------------------
 ROUTE_POLL_INTERVAL_S = 30.0
+ABSENT_BROKER_KEPT_S = 30.0
+"""How long consumers keep the queues of a broker that is in no route any more, from the loss of the connection to it:
+a restart takes seconds, and a member that gave up its queues before others did would make them move twice."""
+ABSENT_BROKER_SPREAD_S = 1.0
+"""Over so much time clients that lost a broker at one moment ask for the routes that decide whether it is gone."""
 OFFSET_PERSIST_INTERVAL_S = 5.0
 COMMIT_WAIT_S = 0.1
 """How long a commit waits for a pull to go with. Where messages are frequent, so are pulls, and none is left over."""

@@ -19,12 +19,14 @@ from cli.group import reset as group_reset
 from cli.group import settings as group_settings
 from cli.group import why as group_why
 from cli.options import DEFAULT_NAME_SERVER, SEE_DAMAGE, Config, GroupName, Json, NameServers, Yes, confirm
-from cli.output import document, print_json, print_line, print_outcome, print_table
+from cli.output import document, print_json, print_line, print_note, print_outcome, print_table
 from cli.runtime import ask_cluster
 from model.heartbeat import MessageModel
 
 if TYPE_CHECKING:
-    from client.admin.records import GroupInfo, GroupMemberInfo, QueueProgress
+    from client.admin.admin import Admin
+    from client.admin.records import GroupInfo, GroupMemberInfo, GroupSummary, QueueProgress
+    from model.absent_broker import Absence
     from model.group_agreement import Disagreement
 
 app = typer.Typer(help="List, show, explain, set, reset and delete consumer groups.", no_args_is_help=True)
@@ -51,15 +53,24 @@ def list_groups(namesrv: NameServers = DEFAULT_NAME_SERVER, json: Json = False, 
 
     Example: rlab group list
     """
-    groups = ask_cluster(namesrv, lambda admin: admin.groups())
+
+    async def asked(admin: Admin) -> tuple[tuple[GroupSummary, ...], Absence]:
+        return await admin.groups(), await admin.absent_brokers()
+
+    groups, absence = ask_cluster(namesrv, asked)
+    away = [str(broker) for broker in absence.masters.values()]
     if json:
-        print_json({"groups": groups})
+        print_json({"groups": groups, "away": away})
         return
     print_table(
         ["group", ">members", "brokers"],
         [(each.group, each.members, ", ".join(each.brokers)) for each in groups],
         empty="no groups; start one with rlab consume TOPIC --group NAME",
     )
+    if away:
+        print_line(f"groups that only an absent broker knows are missing: {'; '.join(away)}")
+    if absence.known_for_s is None:
+        print_note(f"note: {absence.limit}")
 
 
 @app.command()
@@ -115,6 +126,8 @@ def print_group(info: GroupInfo) -> None:
     _print_queues(info, labels)
     _print_popped(info, labels)
     print_line(verdict(info))
+    if info.absence is not None and info.absence.known_for_s is None:
+        print_note(f"note: {info.absence.limit}")
 
 
 def named(disagreement: Disagreement, labels: dict[str, str]) -> Disagreement:
@@ -203,6 +216,8 @@ def _print_queues(info: GroupInfo, labels: dict[str, str]) -> None:
         )
         for queue in info.queues
     ]
+    unknown = ("away", None, None, *([None] if is_damaged else []))
+    rows += [(str(queue), *[""] * len(who), *unknown) for queue in info.absent_queues]
     print_table(["queue", *who, ">lag", ">committed", ">end", *([">damaged"] if is_damaged else [])], rows)
     if as_matrix and labels and rows:
         print_line("● owner and target   ○ target, not yet owner   ✕ owner, no longer target")
@@ -261,7 +276,7 @@ def verdict(info: GroupInfo) -> str:
     elif info.balanced and all(info.mode_of(member) == "pop" for member in info.members):
         parts.append("members pop messages, so queues have no owners")
     elif info.balanced:
-        parts.append("converged")
+        parts.append("converged, but for the queues that are away" if info.absent_queues else "converged")
     else:
         astray = sum(not queue.settled for queue in info.queues)
         stranded = [f"{len(info.stranded)} queues have no member that may consume them"] if info.stranded else []
@@ -271,6 +286,10 @@ def verdict(info: GroupInfo) -> str:
         )
     if info.disagreements:
         parts.append(f"members disagree about {', '.join(each.what for each in info.disagreements)}")
+    if info.absent_queues:
+        away = {queue.broker_name for queue in info.absent_queues}
+        brokers = [str(broker) for name, broker in info.away.items() if name in away]
+        parts.append(f"{len(info.absent_queues)} queues are away: {', '.join(brokers)}")
     if info.unreachable:
         parts.append(f"broker {', '.join(info.unreachable)} does not answer, so its queues are missing")
     return "; ".join(parts)

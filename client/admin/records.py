@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from model.absent_broker import Absence
+from model.absent_broker import Absence, AbsentBroker
 from model.assignment import ALL_QUEUES, MemberAssignment, RequestMode
 from model.group_agreement import Disagreement
 from model.group_settings import GroupSettings
@@ -263,6 +263,11 @@ class GroupInfo:
     settings: Mapping[str, GroupSettings] = field(default_factory=dict)  # by broker name, sorted
     absence: Absence | None = None  # the absent brokers of the cluster
     absent_queues: tuple[MessageQueue, ...] = ()  # queues of its topics that are away with them, sorted
+
+    @property
+    def away(self) -> Mapping[str, AbsentBroker]:
+        """The absent brokers whose queues are away with them, by name."""
+        return {} if self.absence is None else self.absence.masters
 
     @property
     def switched_off(self) -> tuple[str, ...]:

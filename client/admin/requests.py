@@ -89,6 +89,9 @@ class ClusterRequests:
         """Where a topic is; see `Admin.route`. Cancellation: harmless."""
         route = await self.name_servers.route(check_topic(topic))
         if route is None:
+            away = [str(broker) for broker in (await self.absent(topic)).brokers]
+            if away:
+                raise TopicNotExist(f"no broker of topic {topic!r} is there: {'; '.join(away)}")
             raise TopicNotExist(f"topic {topic!r} does not exist: create it with 'rlab topic create {topic}'")
         return route
 

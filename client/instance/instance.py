@@ -217,8 +217,9 @@ class ClientInstance:
                 # Out of a task group it would come as an ExceptionGroup, and pass every handler of RlabError.
                 failures.append(error)
                 return
-            used = self.routes.route_of(topic)
-            route = self.removal_grace.confirm(topic, used, route, absence_counts=absence_counts)
+            used, now = self.routes.route_of(topic), anyio.current_time()
+            lost = {self.routes.broker_at(address): at for address, at in self._reconnector.lost_at.items()}
+            route = self.removal_grace.confirm(topic, used, route, now, lost, absence_counts=absence_counts)
             if self.routes.update(topic, route):
                 changed[topic] = None
             self._forget_old_masters()

@@ -18,11 +18,14 @@ RocketMQ: MQClientInstance (topicRouteTable, brokerAddrTable, updateTopicRouteIn
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
+from model.limits import ABSENT_BROKER_KEPT_S
 from model.topic_route import BrokerData, Perm, SortedQueues, TopicRoute
 
+NOTHING_LOST: Mapping[str, float] = {}
 _NO_QUEUES = SortedQueues()
 
 
@@ -106,45 +109,59 @@ class RouteCache:
 
 
 class RouteRemovalGrace:
-    """Confirms that brokers have gone from a route at the second poll that misses them.
+    """Keeps brokers that have gone from a route for a time, in which they may restart.
 
     A broker that restarts is in no route for a moment, and a name server that has just started knows no topic until the
     brokers have registered with it. A client that polls in such a moment would revoke its queues, other members would
-    not, and the next poll would move everything back. So a missing broker is kept for one more poll, for consumers
-    only: a producer that still sees other brokers should not try it.
+    not, and the next poll would move everything back. So a missing broker is kept until `kept_s` after the loss of the
+    connection to it, or after the first poll that missed it, if that was before or the connection stands. It is kept
+    for consumers only: a producer that still sees other brokers should not try it. Times are loop times in seconds.
 
-        known: a b    polled: a      -> a b, b without writing     first poll
-        known: a b    polled: a      -> a                          second poll
-        known: a b    polled: a b    -> a b                        it was away for a moment
+        known: a b    polled: a      at 100, lost b at 90    -> a b, b without writing     until 120
+        known: a b    polled: a      at 120                  -> a
+        known: a b    polled: a b    at 110                  -> a b                        it was away for a moment
 
     A client also asks for its routes when a connection to a broker has failed. That is soon after the loss and often,
     so these answers add brokers and count no absence: producers go on with all queues, because a message with a key
     would go to another queue while its broker restarts.
 
+    Time is counted and not polls: two polls may come within moments, for instance with two calls of `subscribe`.
     RocketMQ keeps a route for ever when the name server has none any more, and believes a shrunken one at once.
     """
 
-    def __init__(self) -> None:
-        self._missing: dict[str, frozenset[str]] = {}
+    def __init__(self, kept_s: float = ABSENT_BROKER_KEPT_S) -> None:
+        self._kept_s = kept_s
+        self._missing: dict[str, dict[str, float]] = {}  # topic -> broker name -> since when
 
     def confirm(
-        self, topic: str, known: TopicRoute | None, polled: TopicRoute | None, *, absence_counts: bool = True
+        self,
+        topic: str,
+        known: TopicRoute | None,
+        polled: TopicRoute | None,
+        now: float,
+        lost: Mapping[str, float] = NOTHING_LOST,
+        *,
+        absence_counts: bool = True,
     ) -> TopicRoute | None:
         """Decide which route is used until the next poll, from the one used so far and the one polled now.
 
-        A polled route of None means that the topic does not exist.
+        A polled route of None means that the topic does not exist. `lost` has the time at which the connection to a
+        broker was lost, by its name.
         """
         if known is None:
             return polled
-        before = self._missing.pop(topic, frozenset())
+        before = self._missing.pop(topic, {})
         there = {data.broker_name for data in polled.queues} if polled is not None else set()
-        missing = frozenset(data.broker_name for data in known.queues if data.broker_name not in there)
-        kept_back = missing - before if absence_counts else missing
+        since = {
+            name: min(before.get(name, now), lost.get(name, now))
+            for name in (data.broker_name for data in known.queues)
+            if name not in there
+        }
+        kept_back = {name: at for name, at in since.items() if not absence_counts or now < at + self._kept_s}
         if not kept_back:
             return polled
-        # It may be an empty set, so that the next poll asks, and counts.
-        self._missing[topic] = kept_back if absence_counts else missing & before
-        if polled is None and kept_back == missing:
+        self._missing[topic] = kept_back
+        if polled is None and kept_back.keys() == since.keys():
             # No other broker is left to send to, and the missing ones are probably where they were.
             return known
         kept = [data for data in known.queues if data.broker_name in kept_back]
@@ -161,7 +178,7 @@ class RouteRemovalGrace:
 
     @property
     def waits(self) -> bool:
-        """Whether the next poll decides about a broker that was missing."""
+        """Whether a later poll decides about a broker that the last one missed."""
         return bool(self._missing)
 
     def forget(self, topic: str) -> None:

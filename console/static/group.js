@@ -205,7 +205,7 @@ class GroupView {
       ? [
           [number(state.members), "members"],
           [number(rows.length), "queues"],
-          [state.balanced ? "yes" : "not yet", "every owner is the target", state.balanced ? "good" : "warn"],
+          [state.away.length ? "not all" : state.balanced ? "yes" : "not yet", "every owner is the target", state.balanced && !state.away.length ? "good" : "warn"],
           [number(alone), "queues without an owner", alone ? "bad" : null],
           [number(lag), "messages of lag"],
         ]
@@ -218,8 +218,8 @@ class GroupView {
 
   // What keeps the console or the group from being right, for as long as it does.
   drawProblem() {
-    const { disagreements, unreachable } = this.state || { disagreements: [], unreachable: [] };
-    const told = [this.trouble, ...disagreements, ...unreachable.map((name) => `${name} does not answer`)].filter(Boolean).join("; ");
+    const { disagreements, unreachable, away } = this.state || { disagreements: [], unreachable: [], away: [] };
+    const told = [this.trouble, ...disagreements, ...away, ...unreachable.map((name) => `${name} does not answer`)].filter(Boolean).join("; ");
     setText(this.problem, told);
     this.problem.hidden = !told;
   }

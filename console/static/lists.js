@@ -16,7 +16,8 @@ export function clusterView(view) {
     h(
       "ul",
       { class: "tiles" },
-      tile(found.brokers.length, "brokers"),
+      tile(found.brokers.filter((each) => !each.away).length, "brokers"),
+      found.brokers.some((each) => each.away) && tile(found.brokers.filter((each) => each.away).length, "brokers away"),
       tile(found.topics.filter((each) => !each.system).length, "topics"),
       tile(found.groups.length, "groups"),
       tile(found.groups.reduce((sum, each) => sum + each.members, 0), "members"),

@@ -7,7 +7,12 @@ import pytest
 
 from model.errors import TopicNotExist
 from model.events import EventKind
-from model.limits import NAME_SERVER_STARTING_S, ROUTE_POLL_INTERVAL_S
+from model.limits import (
+    ABSENT_BROKER_KEPT_S,
+    ABSENT_BROKER_SPREAD_S,
+    NAME_SERVER_STARTING_S,
+    ROUTE_POLL_INTERVAL_S,
+)
 from remoting.client import RemotingClient
 from remoting.request_code import RequestCode
 from simulation.cluster.cluster import SimulatedCluster
@@ -99,7 +104,9 @@ def test_a_route_of_no_topic_is_waited_for_no_longer_than_a_name_server_may_need
     simulate(scenario, auto_create_topics=False)
 
 
-def test_a_route_poll_that_finds_the_name_server_empty_believes_it_only_the_second_time(simulate: Simulate) -> None:
+def test_a_route_poll_that_finds_the_name_server_empty_believes_it_only_after_its_time(
+    simulate: Simulate,
+) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.create_topic("t")
         await cluster.start_consumer("g", "t")
@@ -178,3 +185,47 @@ def test_a_topic_whose_only_broker_is_gone_is_given_up_and_found_again(simulate:
         await cluster.wait_converged(ROUTE_POLL_INTERVAL_S + 10)
 
     simulate(scenario)
+
+
+def test_the_queues_of_a_broker_that_stays_away_are_given_up_thirty_seconds_after_the_loss_whatever_the_poll(
+    simulate: Simulate, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(cluster: SimulatedCluster, poll_s: float, after_s: float) -> None:
+        await cluster.create_topic("t", queues=2)
+        consumer = await cluster.start_consumer("g", "t", route_poll_interval_s=poll_s)
+        await cluster.wait_converged(1)
+        await anyio.sleep(after_s)  # into the interval of the polls
+        await cluster.brokers["broker-b"].crash()
+        await anyio.sleep(ABSENT_BROKER_KEPT_S - 0.1)
+        assert {queue.broker_name for queue in consumer.queues} == {"broker-a", "broker-b"}
+        await anyio.sleep(ABSENT_BROKER_SPREAD_S + 0.2)
+        assert {queue.broker_name for queue in consumer.queues} == {"broker-a"}
+
+    caplog.set_level("INFO", logger="client.instance.broker_reconnector")
+    for poll_s in (1.0, 30.0, 600.0):
+        for after_s in (0.0, 10.0, 28.0):
+            caplog.clear()
+            simulate(lambda cluster, p=poll_s, a=after_s: scenario(cluster, p, a))  # type: ignore[misc]
+            texts = [record.getMessage() for record in caplog.records]
+            assert sum("is lost: its queues are kept for 30 s" in text for text in texts) == 1
+            assert sum("its queues are given up" in text for text in texts) == 1
+
+
+def test_a_restart_of_thirty_seconds_moves_no_queue_whatever_the_poll_and_new_subscriptions(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster, poll_s: float) -> None:
+        await cluster.create_topic("t", queues=2)
+        await cluster.create_topic("u", queues=1, brokers=["broker-a"])
+        consumer = await cluster.start_consumer("g", "t", route_poll_interval_s=poll_s)
+        await cluster.wait_converged(1)
+        await cluster.brokers["broker-b"].stop()
+        await anyio.sleep(1)
+        await consumer.subscribe("u")  # which asks for the routes of all topics
+        await consumer.subscribe("u")
+        await anyio.sleep(ABSENT_BROKER_KEPT_S - 2.5)
+        assert cluster.events_of(EventKind.QUEUE_DROPPED, topic="t") == []
+        await cluster.brokers["broker-b"].start()
+        await cluster.wait_converged(10)
+        assert cluster.events_of(EventKind.QUEUE_DROPPED, topic="t") == []
+
+    for poll_s in (1.0, 30.0):
+        simulate(lambda cluster, p=poll_s: scenario(cluster, p))  # type: ignore[misc]

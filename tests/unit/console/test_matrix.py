@@ -7,6 +7,7 @@ import pytest
 
 from client.admin.records import GroupInfo, GroupMemberInfo, QueueProgress
 from console.matrix import changed, gone, members_of, rows_of, with_progress
+from model.absent_broker import Absence, AbsentBroker
 from model.group_settings import GroupSettings
 from model.heartbeat import ConsumeType, MessageModel
 from model.message_queue import MessageQueue
@@ -56,6 +57,18 @@ def test_a_row_has_the_owner_the_target_the_lag_and_what_is_in_flight() -> None:
     info = group(progress("c1", "c1", in_flight=3), C1)
 
     assert rows_of(info) == {"t@b:0": ["t@b:0", "c1", ["c1"], 8, 3, ""]}
+
+
+def test_a_queue_that_is_away_keeps_a_row_without_an_owner_that_says_why() -> None:
+    broker = AbsentBroker(cluster="c", broker_name="b2", broker_id=0, address="h:1", away_s=6.0, reason="was silent")
+    info = group(
+        progress("c1", "c1"),
+        C1,
+        absence=Absence(brokers=(broker,), known_for_s=60.0, unable={}),
+        absent_queues=(MessageQueue("t", "b2", 0),),
+    )
+    why = "broker b2 at h:1 was silent without a goodbye: it is away"
+    assert rows_of(info)["t@b2:0"] == ["t@b2:0", None, [], None, None, why]
 
 
 @pytest.mark.parametrize(

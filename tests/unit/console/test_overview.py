@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import anyio
 import pytest
 
 from client.admin.admin import Admin
-from console.overview import topic_document
+from console.overview import overview, topic_document
 from model.errors import NetworkError, TopicNotExist
 from simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
@@ -46,5 +47,24 @@ def test_a_broker_that_is_silent_hides_its_own_queues_alone_and_is_named(simulat
         assert (elsewhere["queues"], elsewhere["problems"]) == ([], part["problems"])
         with pytest.raises(NetworkError):
             await document(cluster, "t", "broker-a", "broker-b")
+
+    simulate(scenario)
+
+
+def test_a_broker_that_was_killed_stays_on_the_pages_as_away(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=2)
+        await cluster.brokers["broker-b"].crash()
+        await anyio.sleep(70)
+        with cluster.simulation.on_host("operator"):
+            async with Admin(cluster.addresses) as admin:
+                whole, topic = await overview(admin, ""), await topic_document(admin, "t")
+        away = {each["name"]: each for each in whole["brokers"]}["broker-b"]
+        assert (away["away"], away["address"]) == (True, "broker-b:10911")
+        assert away["error"] == "away: it closed its connection 1 min ago without a goodbye"
+        gone = "broker broker-b at broker-b:10911 closed its connection without a goodbye"
+        assert whole["problems"] == [f"{gone}: its queues and its part of the trace are missing"]
+        assert topic["problems"] == [f"{gone}: its 2 queues are away"]
+        assert [each["queue"] for each in topic["queues"]] == ["broker-a:0", "broker-a:1"]
 
     simulate(scenario)

@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 from cli.group.command import MAX_MATRIX_MEMBERS, group_document, print_group, verdict
 from cli.main import app
 from client.admin.records import GroupInfo, GroupMemberInfo, PoppedQueue, QueueProgress
+from model.absent_broker import Absence, AbsentBroker
 from model.group_agreement import Disagreement, Side
 from model.heartbeat import ConsumeType, MessageModel
 from model.message_queue import MessageQueue
@@ -154,6 +155,28 @@ def test_a_large_group_is_listed_instead_of_drawn(capsys: pytest.CaptureFixture[
         ["t@broker-a:1", "gone", "c3,", "c13", "3", "7", "10"],
         ["t@broker-a:2", "-", "-", "3", "7", "10"],
     ]
+
+
+def test_the_queues_of_an_absent_broker_keep_their_rows_and_their_place_in_the_verdict(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    broker = AbsentBroker(
+        cluster="c", broker_name="b2", broker_id=0, address="h:1", away_s=6.0, reason="closed its connection"
+    )
+    info = replace(
+        replace(MOVING, members=(member("c@1", 0),), queues=(progress(0, "c@1", "c@1"),)),
+        absence=Absence(brokers=(broker,), known_for_s=60.0, unable={}),
+        absent_queues=(MessageQueue("t", "b2", 0),),
+    )
+    rows = printed(info, capsys)
+    assert ["t@b2:0", "away"] in [[cell for cell in row if cell not in ("", "-")] for row in rows]
+    assert verdict(info).endswith(
+        "converged, but for the queues that are away; 1 queues are away: broker b2 at h:1 closed its connection 6 s ago"
+    )
+    assert group_document(info)["absent_queues"]
+    old = replace(MOVING, absence=Absence(brokers=(), known_for_s=None, unable={"ns:1": "too old"}))
+    print_group(old)
+    assert capsys.readouterr().err == "note: no name server can report brokers that are away (ns:1: too old)\n"
 
 
 def test_a_group_without_members_says_so(capsys: pytest.CaptureFixture[str]) -> None:

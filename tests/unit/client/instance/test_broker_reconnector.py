@@ -94,8 +94,8 @@ def test_a_broker_that_was_in_no_route_for_a_moment_is_found_before_the_next_pol
             await anyio.sleep(5)
             await cluster.brokers["broker-a"].stop()
             await instance.poll_routes()
-            await instance.poll_routes()  # what is missing is believed to be gone at the second look
-            assert instance.routes.address_of("broker-a") is None
+            await instance.poll_routes()
+            assert instance.routes.publish_queues("t")[0].broker_name != "broker-a"
             await anyio.sleep(down_s)
             await cluster.brokers["broker-a"].start()
             await anyio.sleep(RECONNECT_MAX_S + 0.1)

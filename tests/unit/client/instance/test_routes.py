@@ -146,62 +146,80 @@ def brokers(believed: TopicRoute | None) -> list[str]:
     return [] if believed is None else [data.broker_name for data in believed.queues]
 
 
-def test_a_broker_that_is_away_for_one_look_stays_for_consumers_and_is_spared_by_producers() -> None:
-    grace = RouteRemovalGrace()
-    believed = grace.confirm("t", route("a", "b"), route("a"))
+def test_a_broker_that_is_away_for_a_moment_stays_for_consumers_and_is_spared_by_producers() -> None:
+    grace = RouteRemovalGrace(30.0)
+    believed = grace.confirm("t", route("a", "b"), route("a"), 100.0)
     assert brokers(believed) == ["a", "b"]
     assert believed is not None
     assert {queue.broker_name for queue in believed.publish_queues()} == {"a"}
     assert len(believed.subscribe_queues()) == 4
-    assert grace.confirm("t", believed, route("a", "b")) == route("a", "b")
+    assert grace.waits
+    assert grace.confirm("t", believed, route("a", "b"), 101.0) == route("a", "b")
+    assert not grace.waits
 
 
-def test_a_broker_that_is_away_for_two_looks_is_gone() -> None:
-    grace = RouteRemovalGrace()
-    believed = grace.confirm("t", route("a", "b"), route("a"))
-    assert grace.confirm("t", believed, route("a")) == route("a")
+def test_two_polls_within_moments_give_up_nothing_and_the_time_does() -> None:
+    grace = RouteRemovalGrace(30.0)
+    believed = grace.confirm("t", route("a", "b"), route("a"), 100.0)
+    for now in (100.1, 129.9):
+        believed = grace.confirm("t", believed, route("a"), now)
+        assert brokers(believed) == ["a", "b"]
+    assert grace.confirm("t", believed, route("a"), 130.0) == route("a")
 
 
-def test_a_topic_that_nobody_knows_for_one_look_can_still_be_sent_to() -> None:
-    grace = RouteRemovalGrace()
-    assert grace.confirm("t", route("a", "b"), None) == route("a", "b")
-    assert grace.confirm("t", route("a", "b"), None) is None
+def test_the_time_begins_with_the_loss_of_the_connection_if_that_was_before_the_first_poll() -> None:
+    grace = RouteRemovalGrace(30.0)
+    believed = grace.confirm("t", route("a", "b"), route("a"), 100.0, {"b": 90.0, "a": 10.0})
+    assert brokers(believed) == ["a", "b"]
+    assert grace.confirm("t", believed, route("a"), 120.0, {"b": 90.0}) == route("a")
+    assert grace.confirm("t", route("a", "b"), route("a"), 500.0, {"b": 90.0}) == route("a")
 
 
-def test_one_broker_after_another_has_two_looks_each() -> None:
-    grace = RouteRemovalGrace()
-    first = grace.confirm("t", route("a", "b"), route("a"))
-    second = grace.confirm("t", first, None)
+def test_a_topic_that_nobody_knows_for_a_moment_can_still_be_sent_to() -> None:
+    grace = RouteRemovalGrace(30.0)
+    assert grace.confirm("t", route("a", "b"), None, 0.0) == route("a", "b")
+    assert grace.confirm("t", route("a", "b"), None, 30.0) is None
+
+
+def test_one_broker_after_another_has_its_own_time() -> None:
+    grace = RouteRemovalGrace(30.0)
+    first = grace.confirm("t", route("a", "b"), route("a"), 0.0)
+    second = grace.confirm("t", first, None, 30.0)
     assert brokers(second) == ["a"]
     assert second is not None
     assert second.queues[0].perm == Perm.READ
-    assert grace.confirm("t", second, None) is None
+    assert grace.confirm("t", second, None, 60.0) is None
 
 
 def test_a_new_topic_is_believed_at_once() -> None:
-    assert RouteRemovalGrace().confirm("t", None, route("a")) == route("a")
-    assert RouteRemovalGrace().confirm("t", None, None) is None
+    assert RouteRemovalGrace().confirm("t", None, route("a"), 0.0) == route("a")
+    assert RouteRemovalGrace().confirm("t", None, None, 0.0) is None
 
 
-@given(looks=st.lists(st.sets(st.sampled_from("abcd")), min_size=1, max_size=12))
-def test_what_is_believed_is_what_was_told_now_or_at_the_look_before(looks: list[set[str]]) -> None:
-    grace, believed = RouteRemovalGrace(), None
-    before: set[str] = set()
-    for look in looks:
-        told = route(*sorted(look)) if look else None
-        believed = grace.confirm("t", believed, told)
-        assert set(brokers(believed)) == look | before
+NAMES = st.sampled_from("abcd")
+POLLS = st.tuples(st.booleans(), st.sets(NAMES), st.integers(0, 20), st.dictionaries(NAMES, st.integers(0, 50)))
+
+
+@given(polls=st.lists(POLLS, min_size=1, max_size=12))
+def test_what_is_believed_is_what_was_polled_now_or_is_missing_for_less_than_the_time(
+    polls: list[tuple[bool, set[str], int, dict[str, int]]],
+) -> None:
+    grace, believed, now = RouteRemovalGrace(30.0), None, 0.0
+    since: dict[str, float] = {}  # of each broker that is believed and was not polled
+    for counts, there, pause, ages in polls:
+        now += pause
+        lost = {name: now - age for name, age in ages.items()}
+        missing = set(brokers(believed)) - there
+        since = {name: min(since.get(name, now), lost.get(name, now)) for name in missing}
+        since = {name: at for name, at in since.items() if not counts or now - at < 30}
+        told = route(*sorted(there)) if there else None
+        believed = grace.confirm("t", believed, told, now, lost, absence_counts=counts)
+        assert set(brokers(believed)) == there | set(since)
+        assert grace.waits is bool(since)
         assert [b.broker_name for b in believed.brokers] == brokers(believed) if believed else True
-        before = look
 
 
-@given(answers=st.lists(st.tuples(st.booleans(), st.sets(st.sampled_from("abcd"))), min_size=1, max_size=12))
-def test_a_broker_is_gone_at_its_second_absence_that_counts(answers: list[tuple[bool, set[str]]]) -> None:
-    grace, believed = RouteRemovalGrace(), None
-    absences: dict[str, int] = {}  # of the brokers that are believed in
-    for counts, told in answers:
-        believed = grace.confirm("t", believed, route(*sorted(told)) if told else None, absence_counts=counts)
-        absences = {name: 0 if name in told else n + counts for name, n in absences.items()}
-        absences = {name: n for name, n in absences.items() if n < 2} | dict.fromkeys(told, 0)
-        assert set(brokers(believed)) == set(absences)
-        assert grace.waits is any(name not in told for name in absences)
+def test_an_answer_that_counts_no_absence_leaves_the_writing_to_a_missing_broker() -> None:
+    believed = RouteRemovalGrace(30.0).confirm("t", route("a", "b"), route("a"), 0.0, absence_counts=False)
+    assert believed is not None
+    assert {queue.broker_name for queue in believed.publish_queues()} == {"a", "b"}
