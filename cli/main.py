@@ -1,4 +1,4 @@
-"""Entry point of `rlab`: collects the commands of all modules.
+"""The `rlab` command: collects the commands of all modules. A process begins in `rlab/__main__.py`.
 
 Command modules import what they run inside their functions, so that `rlab --help` takes little longer than the start
 of Python.
@@ -13,12 +13,11 @@ from typing import Annotated
 import typer
 from typer.main import get_command
 
-from cli import topic
 from cli.bench import command as bench
 from cli.crash import command as crash
 from cli.demo import command as demo
 from cli.group import command as group
-from cli.messages import consume, message, produce, producer
+from cli.messages import consume, message, produce, producer, topic
 from cli.options import unknown_variables
 from cli.output import print_note
 from cli.runtime import report_bug
@@ -27,6 +26,7 @@ from cli.servers import cluster, daemons
 from cli.servers.control import fault
 from cli.sim import command as sim
 from cli.sim import labs
+from cli.start import open_closed_descriptors
 from cli.swarm import command as swarm
 from cli.trace import check, report, strategies, whatif
 
@@ -87,7 +87,8 @@ for module in (
 
 
 def main() -> None:
-    """Entry point of the `rlab` script."""
+    """Run the command of the command line; scripts of earlier installations begin here."""
+    open_closed_descriptors()
     # The command is called instead of the app, because the app would set its own excepthook.
     sys.excepthook = report_bug
     command = get_command(app)

@@ -12,6 +12,7 @@ Every error is printed as one line, bugs too; RLAB_DEBUG=1 prints the traceback.
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
 import logging
 import os
@@ -26,6 +27,7 @@ import anyio
 import typer
 
 from cli.output import LineLimit, LogFormat, log_handler, print_error
+from cli.start import SIGNALS, interruptible, was_stopped
 from model.errors import ConfigError, InvalidParameter, MessageIllegal, RlabError
 from model.extras import EXTRA_OF, how_to_install
 
@@ -37,7 +39,6 @@ T = TypeVar("T")
 FAILED = 1
 MISUSED = 2
 """The exit code of the parser of the command line, so that one kind of mistake has one code."""
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _GC_THRESHOLDS = (10_000, 20, 50)
 """When cyclic garbage is collected: all of it once in ten million containers that stay, and not once in 70,000. There
 is hardly any, and each full collection visits whatever lives: it took half the CPU time of five hundred clients in one
@@ -69,7 +70,7 @@ def run(
     handlers = tuple(logging.getLogger().handlers)
     for handler in () if debug else handlers:
         handler.addFilter(limit)
-    previous = {number: signal.getsignal(number) for number in _SIGNALS}
+    previous = {number: signal.getsignal(number) for number in SIGNALS}
     try:
         with _rare_collections(), asyncio.Runner(loop_factory=new_loop) as runner:
             return runner.run(_until_signal(main))
@@ -127,9 +128,10 @@ def ask_cluster(name_servers: str, call: Callable[[Admin], Awaitable[T]], dialec
 
 @contextmanager
 def exit_with_error() -> Iterator[None]:
-    """Turn the project's errors and Ctrl-C into an exit code and one line; `run` does this for coroutines."""
+    """Turn the project's errors, Ctrl-C and SIGTERM into an exit code and one line; `run` does this for coroutines."""
     try:
-        yield
+        with interruptible():
+            yield
     except KeyboardInterrupt:
         print_error("stopped before it was finished")
         raise typer.Exit(FAILED) from None
@@ -163,8 +165,10 @@ async def _until_signal(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
         task.cancel()
 
     # The handlers stay until the loop is closed, so that a second signal ends a slow shutdown at once.
-    for number in _SIGNALS:
+    for number in SIGNALS:
         loop.add_signal_handler(number, stop, number)
+    if was_stopped():
+        raise _Stopped
     try:
         return await main()
     except asyncio.CancelledError:
@@ -186,6 +190,8 @@ def _text(error: BaseException) -> str:
     if isinstance(error, RlabError):
         return str(error)
     if isinstance(error, OSError):
+        if error.errno == errno.EBADF and not error.filename:
+            return "standard input or output is closed, and this command needs it: give it a file, or /dev/null"
         return f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error)
     if isinstance(error, ModuleNotFoundError) and error.name in EXTRA_OF:
         return how_to_install(error.name)

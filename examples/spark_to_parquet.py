@@ -100,7 +100,7 @@ def job(arguments: list[str], folder: str) -> Iterator[subprocess.Popen[str]]:
 @contextmanager
 def cluster() -> Iterator[str]:
     """Run a name server and a broker with a topic; yields the address that clients need."""
-    command = [sys.executable, "-m", "rlab.cli.main", "cluster", "--port", "0", "--brokers", "1", "--topic", "orders"]
+    command = [sys.executable, "-m", "rlab", "cluster", "--port", "0", "--brokers", "1", "--topic", "orders"]
     with subprocess.Popen([*command, "--queues", "4", "--json"], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         try:

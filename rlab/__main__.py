@@ -1,7 +1,17 @@
-"""`python -m rlab` is the command `rlab`."""
+"""The process of a command begins here: the script `rlab`, and `python -m rlab`."""
 
 from __future__ import annotations
 
-from cli.main import main
+from cli.start import prepare
 
-main()
+
+def main() -> None:
+    """Prepare the process, then import all commands, and run the one of the command line."""
+    prepare()
+    from cli.main import main as run_command  # noqa: PLC0415 (after the signals are taken: it takes half a second)
+
+    run_command()
+
+
+if __name__ == "__main__":
+    main()

@@ -74,6 +74,10 @@ class MetadataStore:
         return self
 
     def __exit__(self, *_error: object) -> None:
+        # A broker that could not be made may have scheduled a commit, which must find nothing to do.
+        self._pending.clear()
+        for journal in self._journals:
+            journal.pending.clear()
         self._db.close()
 
     @contextmanager

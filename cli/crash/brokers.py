@@ -23,7 +23,7 @@ ROLL_TIMEOUT_S = 3.0
 FIRST_START_S = 0.8
 """Assumed duration of a start until one was measured."""
 _PORTS = range(20_000, 32_000)
-_BROKER = (*MODULE, "cli.main", "broker")
+_BROKER = (*MODULE, "rlab", "broker")
 _SEGMENT = re.compile(r"\d{20}\.log(\.tmp)?")
 
 

@@ -153,7 +153,7 @@ class CrashRun:
         options = self._options
         stderr = stack.enter_context(appending(options.directory / "namesrv.log"))
         at = ("--listen", "127.0.0.1:0", *DAEMON)
-        process = module_process("namesrv", "cli.main", "namesrv", *at, stderr=stderr)
+        process = module_process("namesrv", "rlab", "namesrv", *at, stderr=stderr)
         name_server = (await stack.enter_async_context(process)).address
         arguments = ["--namesrv", name_server, "--no-auto-create", "--no-trace-topic"]
         arguments += ["--restore-grace", f"{RESTORE_GRACE_S:g}", *options.broker_arguments]

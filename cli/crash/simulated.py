@@ -34,7 +34,7 @@ async def cut_power(seed: int, cuts: int) -> SimulatedPart:
     """
     seeds = max(2, math.ceil(cuts / CUTS_OF_A_PROGRAMME))  # of one alone rlab sim tells other things
     words = ["--kind", "power", "--seed", str(seed), "--seeds", str(seeds), "--json"]
-    ok, lines, errors = await _simulate("cli.main", "sim", *words)
+    ok, lines, errors = await _simulate("rlab", "sim", *words)
     if not lines:
         return SimulatedPart(ok=False, summary=_NOT_FINISHED, findings=errors)
     told = json.loads(lines[-1])

@@ -159,11 +159,11 @@ def metrics_flags(port: int | None, n: int) -> list[str]:
 
 def _name_server_command(port: int, metrics: int | None) -> list[str]:
     at = ("--listen", f"127.0.0.1:{port}", *metrics_flags(metrics, 0), *DAEMON)
-    return [*MODULE, "cli.main", "namesrv", *at]
+    return [*MODULE, "rlab", "namesrv", *at]
 
 
 def _broker_command(name: str, data: str, *flags: str) -> list[str]:
-    return [*MODULE, "cli.main", "broker", "--name", name, "--data", data, *flags]
+    return [*MODULE, "rlab", "broker", "--name", name, "--data", data, *flags]
 
 
 async def _prepare(name_server: str, brokers: Sequence[Child], topics: Sequence[str], queues: int) -> None:

@@ -26,7 +26,7 @@ def environment(**more: str) -> dict[str, str]:
 
 
 def command(arguments: Sequence[str]) -> list[str]:
-    return [sys.executable, "-m", "cli.main", *arguments]
+    return [sys.executable, "-m", "rlab", *arguments]
 
 
 class Daemon:

@@ -52,7 +52,7 @@ async def bench_store_async(sizes: Sizes, progress: Progress) -> list[Result]:
 
 async def bench_store_sync(sizes: Sizes, progress: Progress) -> list[Result]:
     """Measure sends that are acknowledged after the sync."""
-    results = await _bench_sync("store-sync", Files(), ("cli.main", "broker"), sizes, progress)
+    results = await _bench_sync("store-sync", Files(), ("rlab", "broker"), sizes, progress)
     slow = await _bench_sync("store-sync-slow", SlowFiles(), (_OTHER_DISKS, "slow"), sizes, progress)
     return results + slow
 

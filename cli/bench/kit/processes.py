@@ -45,7 +45,7 @@ async def echo_process() -> AsyncIterator[Child]:
 async def cluster_processes(
     topics: Mapping[str, int],
     *options: str,
-    entry: Sequence[str] = ("cli.main", "broker"),
+    entry: Sequence[str] = ("rlab", "broker"),
     both: Sequence[str] = (),
 ) -> AsyncIterator[ClusterProcesses]:
     """Run a name server and a broker while the block runs, with files in a temporary folder.
@@ -76,13 +76,13 @@ async def name_server_process(*options: str, quiet: bool = False) -> AsyncIterat
     `quiet` drops its warnings about brokers that are going to be killed.
     """
     stderr = DEVNULL if quiet else None
-    async with module_process("namesrv", "cli.main", "namesrv", *_DAEMON, *options, stderr=stderr) as child:
+    async with module_process("namesrv", "rlab", "namesrv", *_DAEMON, *options, stderr=stderr) as child:
         yield child.address
 
 
 @asynccontextmanager
 async def broker_process(
-    name_server: str, folder: Path, *options: str, entry: Sequence[str] = ("cli.main", "broker")
+    name_server: str, folder: Path, *options: str, entry: Sequence[str] = ("rlab", "broker")
 ) -> AsyncIterator[Child]:
     """Run a broker while the block runs.
 

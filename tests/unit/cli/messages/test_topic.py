@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cli.main import app
-from cli.topic import print_route, route_document, use_of
+from cli.messages.topic import print_route, route_document, use_of
 from model.topic_route import READ_WRITE, BrokerData, Perm, QueueData, TopicConfig, TopicRoute
 
 
