@@ -45,7 +45,10 @@ def check_callable(what: str, value: object) -> None:
         raise InvalidParameter(f"{what} must be a function, got {shown(value)}")
 
 
-def shown(value: object) -> str:
-    """A value in an error: its beginning."""
-    text = repr(value)
-    return text if len(text) <= 100 else f"{text[:97]}..."
+def shown(value: object, most: int = 100) -> str:
+    """A value in an error: its beginning, up to so many characters. A value may print itself by code that fails."""
+    try:
+        text = repr(value)
+    except Exception as error:
+        text = f"<a {type(value).__name__} whose repr() raises {type(error).__name__}>"
+    return text if len(text) <= most else f"{text[: most - 3]}..."

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgpack
 
-from model.message import MessageExt
+from model.message import NO_PROPERTIES, MessageExt, Properties
 from model.message_queue import MessageQueue
 from model.record import CONSUMED, HEADER_BYTES, RecordCorrupt, iter_records
 
@@ -88,6 +88,7 @@ def decode_as(kind: type[M], queue: MessageQueue, body: bytes, undecodable: list
                 and born_ms.__class__ is int
             ):
                 raise ValueError(f"record {offset} is not exactly a message")
+            properties = Properties(properties) if properties else NO_PROPERTIES
             # The constructor of a named tuple is Python code and costs as much as decoding the payload.
             fields = (queue, offset, stored_ms, times, topic, data, tags, keys, properties, born_ms, message_id)
             add(_new_tuple(kind, fields))
@@ -133,7 +134,7 @@ def _decode_or_keep_each(kind: type[M], queue: MessageQueue, body: bytes) -> lis
                 fields = _fields_of(record.payload)
             except (ValueError, TypeError, msgpack.UnpackException) as error:
                 reason = str(error) or "not msgpack"
-                fields = (queue.topic, record.payload, "", (), {}, record.stored_ms, "")
+                fields = (queue.topic, record.payload, "", (), NO_PROPERTIES, record.stored_ms, "")
             place = (queue, record.queue_offset, record.stored_ms, record.times_delivered)
             kept.append((_new_tuple(kind, place + fields), reason))
     except RecordCorrupt as error:
@@ -150,4 +151,5 @@ def _fields_of(payload: bytes) -> tuple[Any, ...]:
         or type(next(iter(fields[_KEYS]), "")) is not str
     ):
         raise ValueError("its fields are not those of a message")
-    return fields
+    topic, body, tags, keys, properties, born_ms, message_id = fields
+    return topic, body, tags, keys, Properties(properties), born_ms, message_id

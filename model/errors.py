@@ -36,6 +36,7 @@ certainly had no effect; false means that it may have been carried out although 
     |   +-- StageLost                     the staged messages of a sink are gone   STAGE_LOST
     |   +-- TransactionLost               a half message that is to be committed is gone
     |   +-- OffsetRegression              a commit would go backwards              OFFSET_REGRESSION
+    +-- ClientFailed                   this process: a client has ended without a shutdown
     +-- NetworkError                   the network between the two
         +-- ConnectFailed                 never connected: definite
         +-- ConnectionLost                closed while a request was outstanding: indefinite
@@ -247,6 +248,14 @@ class OffsetRegression(NegativeAnswer):
     """The commit is below the stored offset and not flagged as a reset."""
 
     code = ResponseCode.OFFSET_REGRESSION
+
+
+class ClientFailed(RlabError):
+    """A client has ended without a shutdown: a task of it failed or was cancelled by other code. Start a new one.
+
+    Its cause is the exception of that task. A consumer has left its group, or is about to: see its log line of the
+    level CRITICAL.
+    """
 
 
 class NetworkError(RlabError):

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import msgpack
 
@@ -41,6 +41,25 @@ class Message:
     keys: Sequence[str] = ()
     tags: str = ""
     properties: Mapping[str, str] = field(default_factory=dict)
+
+
+class Properties(dict[str, str]):
+    """The properties of a received message. They cannot be changed: it may be dispatched, or sent, again."""
+
+    __slots__ = ()
+
+    def _refuse(self, *_: object, **__: object) -> NoReturn:
+        raise TypeError("the properties of a received message cannot be changed: change a copy, dict(properties)")
+
+    __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuse
+
+    def __reduce__(self) -> tuple[type[dict[str, str]], tuple[dict[str, str]]]:
+        """Copies and pickles are plain."""
+        return dict, (dict(self),)
+
+
+NO_PROPERTIES = Properties()
+"""Those of a message without any."""
 
 
 class MessageExt(NamedTuple):

@@ -3,81 +3,199 @@
 A task group belongs to a block of code; a client that is started in one function and shut down in another has no such
 block. `BackgroundTasks` gives it one: a task that holds a task group open. It is the only place of the
 project that makes a task outside a task group, and everything that runs in it is inside one.
+
+The tasks end by `stop`. Any other end is a failure: a task raised, which is a bug; or other code cancelled one of them,
+or the task that holds them, as `asyncio.run` does at its end. Then all tasks end, the failure is logged as CRITICAL,
+`wait` raises it, and `on_failure` is called, in which a consumer leaves its group. KeyboardInterrupt and SystemExit of
+user code end the tasks in the same way, but their purpose is the end of the process: they are raised only after
+`on_failure`, by `wait`, or here if nobody waits. Raised at once, they would stop the event loop before that.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from contextlib import contextmanager
 from typing import Any
 
 import anyio
 from anyio.abc import TaskGroup
 
-from model.errors import IllegalOperation
+from client.instance.user_code import EXITS, is_failure, name_of
+from model.arguments import shown
+from model.errors import ClientFailed, IllegalOperation, RlabError
 
 logger = logging.getLogger(__name__)
+
+OnFailure = Callable[[BaseException, bool], Awaitable[bool]]
+"""Gets the reason of a failure, and whether to hurry, because all tasks of the event loop were cancelled.
+
+It returns whether somebody else raises the reason if that is one of `EXITS`.
+"""
 
 
 class BackgroundTasks:
     """One task group in a task of its own; its name is for debuggers and the log."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, on_failure: OnFailure | None = None) -> None:
         self._name = name
+        self._on_failure = on_failure
         self._group: TaskGroup | None = None
         self._task: asyncio.Task[None] | None = None
+        self._over: asyncio.Future[None] | None = None  # done when `wait` is to return or raise
+        self._waiting = 0
+        self._stopped = False
+        self._reason: BaseException | None = None
+        self._failure = ""
 
     async def start(self) -> None:
         """Open the task group. Cancellation: it is closed again."""
         ready = anyio.Event()
-        self._task = asyncio.get_running_loop().create_task(self._hold(ready), name=self._name)
-        self._task.add_done_callback(_seen)
+        loop = asyncio.get_running_loop()
+        self._over = loop.create_future()
+        self._task = loop.create_task(self._hold(ready), name=self._name)
+        self._task.add_done_callback(self._ended)
         try:
             await ready.wait()
         except BaseException:
+            self._stopped = True
             self._task.cancel()
             raise
 
     async def _hold(self, ready: anyio.Event) -> None:
+        task = asyncio.current_task()
+        assert task is not None, "asyncio runs it"
         try:
             async with anyio.create_task_group() as group:
                 self._group = group
                 ready.set()
                 await anyio.sleep_forever()
-        except ExceptionGroup:
-            # Logged here, because `wait` may have no caller, and the work of these tasks has stopped.
-            logger.critical(
-                "%s: a background task failed, and all were ended; this is a bug", self._name, exc_info=True
-            )
-            raise
+        except asyncio.CancelledError as error:
+            if self._stopped:
+                raise
+            self._reason = self._reason or error
+        if self._reason is None:
+            return
+        hurry = task.cancelling() > 0
+        while task.cancelling():
+            task.uncancel()
+        await self._fail(self._reason, hurry)
+
+    async def _fail(self, reason: BaseException, hurry: bool) -> None:
+        if not self._failure:
+            self._failure = f"{self._name} has ended without a shutdown(): its tasks were cancelled by other code"
+        logger.critical("%s", self._failure, exc_info=reason)
+        if not isinstance(reason, EXITS):
+            self._end_waits()
+        raised_elsewhere = False
+        if self._on_failure is not None:
+            try:
+                raised_elsewhere = await self._on_failure(reason, hurry)
+            except Exception:
+                logger.exception("%s could not be ended in order", self._name)
+        if isinstance(reason, EXITS) and not self._waiting and not raised_elsewhere:
+            raise reason
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._end_waits()
+        if not task.cancelled():
+            task.exception()  # marks it as seen, or asyncio logs it again when the task is collected
+
+    def _end_waits(self) -> None:
+        if self._over is not None and not self._over.done():
+            self._over.set_result(None)
 
     @property
     def running(self) -> bool:
         """Whether `start_soon` would run something."""
         return self._group is not None and not self._group.cancel_scope.cancel_called
 
+    @property
+    def failed(self) -> bool:
+        """Whether the tasks have ended without `stop`, or are about to."""
+        return self._reason is not None
+
     def start_soon(self, function: Callable[..., Coroutine[Any, Any, Any]], *args: object) -> None:
         """Run a coroutine function until it ends or `stop` is called; IllegalOperation unless running."""
         if self._group is None or not self.running:
             raise IllegalOperation(f"{self._name} is not running")
-        self._group.start_soon(function, *args)
+        self._group.start_soon(self._run, function, args, name=f"{self._name}: {name_of(function)}")
+
+    async def _run(self, function: Callable[..., Coroutine[Any, Any, Any]], args: tuple[object, ...]) -> None:
+        try:
+            await function(*args)
+        except asyncio.CancelledError as error:
+            self.fail(error, name_of(function))
+            raise
+        except GeneratorExit:  # the event loop is gone, and the garbage collector closes the coroutine
+            raise
+        except BaseException as error:
+            self.fail(error, name_of(function))
+
+    def fail(self, reason: BaseException, where: str) -> None:
+        """End all tasks because of an error in one of them, or in what works for their owner; `where` is for the log.
+
+        Nothing if they are being ended already.
+        """
+        if self._group is None or not self.running:
+            return
+        self._reason = reason
+        cancelled = isinstance(reason, asyncio.CancelledError)
+        what = "was cancelled by other code" if cancelled else f"raised {shown(reason, 500)}"
+        self._failure = f"{self._name} has ended without a shutdown(): {where} {what}"
+        self._group.cancel_scope.cancel()
+
+    @contextmanager
+    def failing_alone(self, where: str) -> Generator[None]:
+        """Let an unexpected error of a block end these tasks, and not the task of the block.
+
+        For work that a shared task does for the owner of these tasks. An RlabError is expected, and goes on.
+        """
+        task = asyncio.current_task()
+        cancelling = task.cancelling() if task is not None else 0
+        try:
+            yield
+        except RlabError:
+            raise
+        except BaseException as error:
+            if not is_failure(error, task, cancelling) and not isinstance(error, EXITS):
+                raise  # a cancellation of the shared task
+            self.fail(error, where)
+
+    def check(self) -> None:
+        """Raise the failure, if there was one.
+
+        Raises:
+            ClientFailed: the tasks have ended without `stop`.
+            KeyboardInterrupt, SystemExit: user code has ended them so.
+        """
+        if isinstance(self._reason, EXITS):
+            raise self._reason
+        if self._reason is not None:
+            raise ClientFailed(f"{self._failure}; start a new one") from self._reason
 
     async def wait(self) -> None:
-        """Wait until `stop`; raise what a task raised, if one did: that is a bug. Cancellation: the tasks go on."""
-        if self._task is not None:
-            await asyncio.shield(self._task)
+        """Wait until `stop`, or raise the failure; see `check`. Cancellation: the tasks go on."""
+        if self._over is None:
+            return
+        self._waiting += 1
+        try:
+            await asyncio.shield(self._over)
+        finally:
+            self._waiting -= 1
+        self.check()
+
+    async def left(self) -> None:
+        """After a failure, wait for the end of `on_failure`; else return at once. Cancellation: harmless."""
+        if self._reason is not None and self._task is not None and self._task is not asyncio.current_task():
+            await asyncio.wait([self._task])
 
     async def stop(self) -> None:
-        """Cancel every task and wait for them. Idempotent. Cancellation: only after they have ended."""
+        """Cancel every task and wait for them, and for `on_failure`. Idempotent. Cancellation: only after that."""
         if self._task is None or self._group is None:
             return
+        self._stopped = True
         self._group.cancel_scope.cancel()
         with anyio.CancelScope(shield=True):
             await asyncio.wait([self._task])
-
-
-def _seen(task: asyncio.Task[None]) -> None:
-    """Mark the failure as seen, or asyncio logs it again when the task is collected."""
-    if not task.cancelled():
-        task.exception()

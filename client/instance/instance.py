@@ -20,11 +20,12 @@ from client.config import ClientConfig, SpokenDialect
 from client.instance.background import BackgroundTasks
 from client.instance.broker_reconnector import BrokerReconnector
 from client.instance.heartbeats import Heartbeats
-from client.instance.member import CheckingProducer, GroupMember, Resident
+from client.instance.member import CheckingProducer, GroupMember, Resident, fail_all
 from client.instance.name_servers import NameServers
 from client.instance.passes import PassRunner
 from client.instance.refusals import Refusals
 from client.instance.routes import RouteCache, RouteRemovalGrace
+from client.instance.user_code import observing
 from client.instance.views import GroupViews
 from client.trigger import Trigger
 from model.errors import ConnectFailed, IllegalOperation, NetworkError, RlabError, SystemBusy
@@ -66,14 +67,14 @@ class ClientInstance:
         self.name_servers = NameServers(self.remoting, addresses, config.rng, config.request_timeout_s)
         any_of = config.rng if Quirk.RANDOM_VIEW in config.quirks else None
         self.views = GroupViews(self.remoting, self.routes, config.request_timeout_s, any_of)
-        self.events = EventLog("", config.clock_ms, sink=config.event_sink, buffered=config.trace)
+        sink = config.event_sink and observing(config.event_sink, "event_sink")
+        self.events = EventLog("", config.clock_ms, sink=sink, buffered=config.trace)
         self.residents: dict[Resident, None] = {}
         self.members: dict[str, GroupMember] = {}  # the consumers among the residents, by group
         # broker name -> open connection to its master, for frequent requests; see `_forget_old_masters`
         self.masters: dict[str, Connection] = {}
         self.broker_returned = anyio.Event()  # set, and replaced, when a lost broker is back and knows us
-        self.background = BackgroundTasks("client instance")
-        self.wait_stopped = self.background.wait
+        self.background = BackgroundTasks("client instance", partial(fail_all, self.residents))
         self.heartbeats = Heartbeats(self)
         self.refusals = Refusals()
         self._passes = PassRunner(self)

@@ -73,6 +73,10 @@ class Resident(ABC):
     def topics(self) -> tuple[str, ...]:
         """Topics whose routes it needs, sorted."""
 
+    @abstractmethod
+    def instance_failed(self, reason: BaseException) -> None:
+        """End, because the background of the client instance has ended without a shutdown."""
+
 
 class CheckingProducer(Resident):
     """A producer that brokers may ask about transactions of its group. RocketMQ: MQProducerInner."""
@@ -105,6 +109,17 @@ class GroupMember(Resident):
     @abstractmethod
     def offsets_reset(self, queues: Collection[MessageQueue], token: int, cause: str) -> None:
         """Drop those of these queues that are owned under this token or an earlier one, and begin them again."""
+
+
+async def fail_all(residents: Collection[Resident], reason: BaseException, hurry: bool) -> bool:
+    """End the residents of a client instance that has failed: they cannot go on without heartbeats and routes.
+
+    It is the `OnFailure` of the instance: members raise the reason themselves if it ends the process.
+    """
+    failed = list(residents)
+    for resident in failed:
+        resident.instance_failed(reason)
+    return any(isinstance(resident, GroupMember) for resident in failed)
 
 
 class InstanceHost(Protocol):

@@ -44,7 +44,7 @@ async def acquire_instance(config: ClientConfig) -> ClientInstance:
     shared_here = _instances.setdefault(asyncio.get_running_loop(), {})
     while True:
         shared = shared_here.get(key)
-        if shared is None:
+        if shared is None or shared.instance.background.failed:
             shared = shared_here[key] = _SharedInstance(ClientInstance(config))
         async with shared.lock:
             if shared_here.get(key) is not shared:

@@ -1,19 +1,18 @@
 """Listeners: their types, their results, and the call itself.
 
-This module is one of the two supervisors that may catch `Exception`: a listener is the user's code, and whatever it
-raises fails its messages and nothing else.
+Whatever a listener raises fails its messages and nothing else: `client/instance/user_code.py` has the rule.
 """
 
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextvars import Context
 from enum import StrEnum
-from types import coroutine
 from typing import Any, cast
 
+from client.instance.user_code import EXITS, UserCode, go_on, is_failure
 from client.listeners.failed import Failed
 from client.listeners.hanging import HangingListeners
 from client.listeners.threads import DaemonThreads, ListenerThreads
@@ -38,11 +37,14 @@ class ConsumeResult(StrEnum):
     """Without automatic commit: all of them are redelivered."""
 
 
+_SUCCESS = ConsumeResult.SUCCESS  # an attribute of an enum costs more than the rest of a comparison
 Result = ConsumeResult | Failed
+Messages = tuple[MessageExt, ...]
+"""One batch. A tuple, because it is used after the call, when a listener might have removed messages from a list."""
 AsyncListener = Callable[[Sequence[MessageExt]], Awaitable[Result | None]]
 PlainListener = Callable[[Sequence[MessageExt]], Result | None]
 Listener = AsyncListener | PlainListener
-"""Gets the messages of one batch, all of one queue, in offset order; returning None means success.
+"""Gets the messages of one batch, a tuple, all of one queue, in offset order; returning None means success.
 
 A failure that needs its own delay, the DLQ at once, or leaves a part of the batch processed is a `Failed`.
 
@@ -52,105 +54,98 @@ An `async def` runs on the event loop and must not block it; a plain `def` runs 
 
 
 class ListenerCall:
-    """One subscribed listener, ready to be called; the name is for logs."""
+    """One subscribed listener, ready to be called in copies of the context of its subscription.
 
-    __slots__ = ("_begin", "_described", "_hanging", "_listener", "_name", "_threads", "is_async")
+    Attributes:
+        name: the topic, for the log.
+        is_async: whether it may be called with `start`.
+        context: the context of the subscription; each call gets a copy.
+    """
+
+    __slots__ = ("_begin", "_code", "_described", "_hanging", "_name", "_threads", "context", "is_async")
 
     def __init__(self, listener: Listener, name: str, threads: ListenerThreads, hanging: HangingListeners) -> None:
-        self.is_async = _is_async(listener)
-        self._listener = listener
-        self._begin = cast("Callable[[Sequence[MessageExt]], Coroutine[Any, Any, object]]", listener)
+        self._code = UserCode(listener)
+        self.is_async, self.context = self._code.is_async, self._code.context
+        self._begin = cast("Callable[[Messages], Coroutine[Any, Any, object]]", listener)
         self._name = name
         self._threads = threads
         self._hanging = hanging
-        self._described = f"{getattr(listener, '__qualname__', None) or repr(listener)} of {name}"
+        self._described = f"{self._code.name} of {name}"
 
-    async def __call__(self, messages: Sequence[MessageExt]) -> Result:
+    async def __call__(self, messages: Messages) -> Result:
         """Call the listener with a batch; returns its result.
 
         An exception, or a value that is not a result, is logged with the traceback and counts as RECONSUME_LATER. So
         does a call that takes too long, without a traceback.
 
+        Raises:
+            KeyboardInterrupt, SystemExit: the listener ends the process.
+
         Cancellation: reaches an async listener where it waits; a plain one runs to its end in its thread.
         """
-        return await self._watch(messages, self._called)
+        if not self.is_async:
+            return await self._watch(messages, self._code(self._threads.executor, messages))
+        context = self.context.copy()
+        result = context.run(self.start, messages, context)
+        return result if result is _SUCCESS or isinstance(result, Result) else await result
 
-    def start(self, messages: Sequence[MessageExt]) -> Result | Coroutine[Any, Any, Result]:
+    def start(self, messages: Messages, context: Context) -> Result | Coroutine[Any, Any, Result]:
         """Call an async listener, and run it until it waits: its result if it does not, else what to await for that.
 
-        The caller is the task that will await it. A listener that does not wait costs a third of an awaited call.
+        The caller is the task that will await it, and runs this in `context`, which is a copy of that of the
+        subscription. It may serve for the next call too, unless this one waits or has changed it.
         """
         try:
             running = self._begin(messages)
             waits_for = running.send(None)
         except StopIteration as stop:
             if stop.value is None:
-                return ConsumeResult.SUCCESS
-            try:
-                return _checked(stop.value)
-            except ValueError:
-                return self._failed(messages)
-        except Exception:  # the user's code, whatever it raises: its messages have failed
-            return self._failed(messages)
-        return self._watch(messages, lambda _: _go_on(running, waits_for))
+                return _SUCCESS
+            return self._result(messages, stop.value)
+        except BaseException as error:
+            return self._failed(messages, error)
+        return self._watch(messages, go_on(context, running, waits_for))
 
-    async def _watch(
-        self, messages: Sequence[MessageExt], call: Callable[[Sequence[MessageExt]], Awaitable[object]]
-    ) -> Result:
+    async def _watch(self, messages: Messages, call: Awaitable[object]) -> Result:
         hanging = self._hanging
         loop = hanging.loop or hanging.begin()  # asked of asyncio at each call, it would be a third of the call's cost
         task = asyncio.current_task(loop)
+        assert task is not None, "a task runs it"
+        cancelling = task.cancelling()
         hanging.running[task] = loop.time(), self._described, messages
         try:
-            # In here, because a value that is not a result is the listener's mistake as well.
-            return _checked(await call(messages))
-        except asyncio.CancelledError:
-            if task not in hanging.timed_out:
+            result = await call
+        except BaseException as error:
+            if isinstance(error, asyncio.CancelledError) and task in hanging.timed_out:
+                return ConsumeResult.RECONSUME_LATER
+            if not is_failure(error, task, cancelling):
                 raise
-            return ConsumeResult.RECONSUME_LATER
-        except Exception:
-            return self._failed(messages)
+            return self._failed(messages, error)
         finally:
             del hanging.running[task]
             if hanging.timed_out:
                 hanging.returned(task)
+        return _SUCCESS if result is None else self._result(messages, result)
 
-    async def _called(self, messages: Sequence[MessageExt]) -> object:
-        if self.is_async:
-            return await cast(AsyncListener, self._listener)(messages)
-        loop = self._hanging.loop or self._hanging.begin()
-        plain = cast(PlainListener, self._listener)
-        result: object = await loop.run_in_executor(self._threads.executor, plain, messages)
-        # A lambda or a decorator around an `async def` looks plain.
-        return await result if inspect.isawaitable(result) else result
+    def _result(self, messages: Messages, result: object) -> Result:
+        """The result of a listener; one that is not a result is the listener's mistake, and so a failure."""
+        try:
+            return result if isinstance(result, Failed) else ConsumeResult(cast(str, result))
+        except BaseException as error:  # of any class: the value compares and prints itself by code of the user
+            return self._failed(messages, error)
 
-    def _failed(self, messages: Sequence[MessageExt]) -> Result:
-        """Log the exception that is being handled."""
+    def _failed(self, messages: Messages, error: BaseException) -> Result:
+        """Log an exception that has failed a batch; one that ends the process is raised again."""
+        if isinstance(error, EXITS):
+            raise error
         first = messages[0]
-        logger.exception("the listener of %s failed on %s+%d", self._name, first.queue, first.offset)
+        logger.error(
+            "the listener of %s failed on %s+%d (%s)",
+            *(self._name, first.queue, first.offset, self._code.name),
+            exc_info=error,
+        )
         return ConsumeResult.RECONSUME_LATER
-
-
-def _checked(result: object) -> Result:
-    if result is None:
-        return ConsumeResult.SUCCESS
-    return result if isinstance(result, Failed) else ConsumeResult(cast(str, result))
-
-
-@coroutine
-def _go_on(running: Coroutine[Any, Any, object], waits_for: Any) -> Generator[Any, Any, object]:
-    """Await the rest of a coroutine that was started by hand and waits for something."""
-    while True:
-        thrown: BaseException | None = None
-        received: Any = None
-        try:
-            received = yield waits_for
-        except BaseException as error:  # cancellation too: it is for the listener, which is resumed with it
-            thrown = error
-        try:
-            waits_for = running.send(received) if thrown is None else running.throw(thrown)
-        except StopIteration as stop:
-            return stop.value
 
 
 MessageQueueListener = Callable[[str, tuple[MessageQueue, ...], tuple[MessageQueue, ...]], object]
@@ -163,27 +158,23 @@ TopicQueuesListener = Callable[[str, tuple[MessageQueue, ...]], object]
 """Gets (topic, all its queues), sorted, after they changed. RocketMQ: TopicMessageQueueChangeListener."""
 
 
-async def call_observer(listener: Callable[..., object], *args: object) -> None:
+async def call_observer(listener: UserCode, *args: object) -> None:
     """Call a listener that only observes; its exception is logged and has no other effect.
+
+    Raises:
+        KeyboardInterrupt, SystemExit: the listener ends the process.
 
     Cancellation: reaches an async listener where it waits; a plain one runs to its end in its thread.
     """
+    task = asyncio.current_task()
+    cancelling = task.cancelling() if task is not None else 0
+    # Calls are so rare that a thread for each costs nothing, and one that hangs delays no other.
+    thread = DaemonThreads(1, "rlab observer")
     try:
-        if _is_async(listener):
-            result = listener(*args)
-        else:
-            # Calls are so rare that a thread for each costs nothing, and one that hangs delays no other.
-            thread = DaemonThreads(1, "rlab observer")
-            try:
-                result = await asyncio.get_running_loop().run_in_executor(thread, lambda: listener(*args))
-            finally:
-                thread.shutdown()
-        if inspect.isawaitable(result):
-            await result
-    except Exception:
-        logger.exception("the listener %r failed on %r", listener, args)
-
-
-def _is_async(listener: Callable[..., object]) -> bool:
-    call = getattr(listener, "__call__", listener)  # noqa: B004 - an object with an `async def __call__` counts too
-    return inspect.iscoroutinefunction(listener) or inspect.iscoroutinefunction(call)
+        await listener(thread, *args)
+    except BaseException as error:
+        if not is_failure(error, task, cancelling):
+            raise
+        logger.exception("the listener %s failed on %r", listener.name, args)
+    finally:
+        thread.shutdown()

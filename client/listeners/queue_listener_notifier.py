@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from client.instance.background import BackgroundTasks
+from client.instance.user_code import UserCode
 from client.listeners.listener import MessageQueueListener, call_observer
 from model.arguments import check_callable
 from model.message_queue import MessageQueue
@@ -36,11 +37,11 @@ class QueueListenerNotifier:
         """
         if listener is not None:
             check_callable("message_queue_listener", listener)
-        self.listener = listener
+        self._listener = None if listener is None else UserCode(listener)
 
     def update(self, queues_of: Mapping[str, Iterable[MessageQueue]], mine: Iterable[MessageQueue]) -> None:
         """Call the listener for each topic whose queues differ from its last call; retry topics are left out."""
-        if self.listener is None:
+        if self._listener is None:
             return
         by_topic: dict[str, list[MessageQueue]] = {}
         for queue in mine:
@@ -62,12 +63,12 @@ class QueueListenerNotifier:
 
     async def _call(self) -> None:
         try:
-            while self._changed and self.listener is not None:
+            while self._changed and self._listener is not None:
                 topic = next(iter(self._changed))
                 del self._changed[topic]
                 everything, mine = self._notified[topic]
                 if not everything and not mine:
                     del self._notified[topic]
-                await call_observer(self.listener, topic, everything, mine)
+                await call_observer(self._listener, topic, everything, mine)
         finally:
             self._running = False

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 
 import anyio
 
+from client.instance.user_code import UserCode
 from client.listeners.listener import TopicQueuesListener, call_observer
 from model.arguments import check_callable
 from model.errors import InvalidParameter, RlabError
@@ -27,7 +28,7 @@ class TopicQueuesWatch:
 
     def __init__(self, fetch: Callable[[str], Awaitable[Queues]]) -> None:
         self._fetch = fetch
-        self._listeners: dict[str, TopicQueuesListener] = {}
+        self._listeners: dict[str, UserCode] = {}
         self._known: dict[str, Queues] = {}
 
     async def register(self, topic: str, listener: TopicQueuesListener) -> None:
@@ -45,7 +46,7 @@ class TopicQueuesWatch:
         if check_topic(topic) not in self._listeners and len(self._listeners) >= MAX_SUBSCRIPTIONS_PER_MEMBER:
             raise InvalidParameter(f"a consumer listens to {MAX_SUBSCRIPTIONS_PER_MEMBER} topics at the most")
         self._known[topic] = await self._fetch(topic)
-        self._listeners[topic] = listener
+        self._listeners[topic] = UserCode(listener)
 
     async def fetch_and_compare(self) -> None:
         """Poll once: call the listener of each topic whose queues changed. A topic that cannot be polled waits.

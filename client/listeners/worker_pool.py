@@ -18,8 +18,8 @@ from model.limits import RUN_S
 from model.message import MessageExt
 from remoting.deadline_driver import DeadlineDriver
 
-Consume = Callable[[Any, list[MessageExt]], Awaitable[None]]
-"""Called with the queue as it was offered, and a batch of its messages."""
+Consume = Callable[[Any, tuple[MessageExt, ...]], Awaitable[None]]
+"""Called with the queue as it was offered, and a batch of its messages: a tuple, as listeners get it."""
 Run = Callable[[Any, float], Awaitable[None] | None]
 """Dispatches messages of a queue, at a loop time, until a listener waits; returns what to await for it."""
 
@@ -178,7 +178,7 @@ class WorkerPool:
             return None
         if self._run is not None and owned not in self._retrying:
             return self._run(owned, now)
-        messages = owned.process_queue.next_batch(self._batch_size, now)
+        messages = tuple(owned.process_queue.next_batch(self._batch_size, now))
         return self._consume(owned, messages) if messages else None
 
     def offer_again(self, owned: Dispatchable) -> None:

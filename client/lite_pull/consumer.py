@@ -213,6 +213,7 @@ class LitePullConsumer(GroupConsumer):
         Raises:
             InvalidParameter: no time that can be waited for.
             IllegalOperation: not running, nothing subscribed or assigned, or another task polls.
+            ClientFailed: the consumer has ended without a shutdown; see `join`.
 
         Cancellation: no message is lost; messages of earlier polls count as processed.
         """
@@ -226,6 +227,7 @@ class LitePullConsumer(GroupConsumer):
             raise IllegalOperation("nothing to poll: subscribe to a topic or assign queues first")
         self._commits.processed()
         await self._ready.wait(timeout_s)
+        self._background.check()
         taken = self._ready.take(self.poll_options.poll_batch, anyio.current_time())
         for owned, messages in taken:
             self._commits.polled(owned, messages, self.config.clock_ms())
@@ -355,10 +357,7 @@ class LitePullConsumer(GroupConsumer):
     async def fetch_message_queues(self, topic: str) -> list[MessageQueue]:
         """The readable queues of a topic, sorted; empty if there is no such topic.
 
-        Raises:
-            ConnectFailed: no name server answers.
-
-        Cancellation: harmless.
+        ConnectFailed: no name server answers. Cancellation: harmless.
         """
         self._check_running()
         return list(await self._queues_of(check_topic(topic)))
@@ -382,6 +381,7 @@ class LitePullConsumer(GroupConsumer):
     # --- shared ------------------------------------------------------------------------------------------------------
 
     def _check_running(self) -> None:
+        self._background.check()
         if self._state is not ServiceState.RUNNING:
             raise IllegalOperation(f"this consumer is {self._state}: start it first, and use it before its shutdown")
 

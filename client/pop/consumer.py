@@ -96,6 +96,7 @@ class PopConsumer(GroupConsumer):
         Raises:
             InvalidParameter: a number is out of its range.
             IllegalOperation: not started, shut down, or nothing is subscribed to.
+            ClientFailed: the consumer has ended without a shutdown; see `join`.
             RlabError: no broker of the topics could be asked. Messages of a lost answer are redelivered when their
                 invisible time ends.
 
@@ -108,7 +109,11 @@ class PopConsumer(GroupConsumer):
         receiver = self._running()
         if all(is_retry_topic(topic) for topic in self._subscriptions):
             raise IllegalOperation("this consumer subscribes to nothing: call `subscribe` first")
-        return await receiver.receive(max_n, invisible_s, wait_s)
+        try:
+            return await receiver.receive(max_n, invisible_s, wait_s)
+        except IllegalOperation:  # it has ended meanwhile
+            self._background.check()
+            raise
 
     @overload
     async def ack(self, messages: PopMessage | str) -> None: ...  # type: ignore[overload-overlap] # a string iterates
@@ -190,6 +195,7 @@ class PopConsumer(GroupConsumer):
         return self._receiver
 
     def _running(self) -> PopReceiver:
+        self._background.check()
         if self._receiver is None or not self._background.running:
             raise IllegalOperation("this consumer does not run: start it, or use it as `async with PopConsumer(...)`")
         return self._receiver

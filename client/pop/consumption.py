@@ -21,7 +21,7 @@ import anyio
 
 from client.instance.schedule import RebalancePass
 from client.listeners.failed import FAILED, Failed
-from client.listeners.listener import ConsumeResult, Result
+from client.listeners.listener import ConsumeResult, Messages, Result
 from client.listeners.send_back import SendBackRequests
 from client.listeners.worker_pool import WorkerPool
 from client.options import ConsumeOrder
@@ -45,7 +45,7 @@ _DONE = (ConsumeResult.SUCCESS, ConsumeResult.COMMIT)
 class PopConsumption(PopIntake):
     """See the module header; `listen` calls the listener of messages, on the workers of `pool`."""
 
-    def __init__(self, context: MemberContext, listen: Callable[[Sequence[MessageExt]], Awaitable[Result]]) -> None:
+    def __init__(self, context: MemberContext, listen: Callable[[Messages], Awaitable[Result]]) -> None:
         options = self._options = context.options
         self._in_order = options.order != ConsumeOrder.NONE
         super().__init__(context, order=self._in_order, retry_s=options.invisible_s)
@@ -129,7 +129,7 @@ class PopConsumption(PopIntake):
 
     # --- listeners ---------------------------------------------------------------------------------------------------
 
-    async def _consume(self, queue: PopProcessQueue, messages: list[MessageExt]) -> None:
+    async def _consume(self, queue: PopProcessQueue, messages: Messages) -> None:
         result = await self._listen(messages)
         if result in _DONE:
             self._end(queue, messages, self._acknowledge)

@@ -22,6 +22,7 @@ from client.config import ClientConfig, check_seconds
 from client.instance.instance import ClientInstance
 from client.instance.member import ClientLife, Resident, ServiceState
 from client.instance.registry import acquire_instance, release_instance
+from client.instance.user_code import observing
 from client.options import check_option_names
 from client.produce.batcher import SendBatcher
 from client.produce.queue_picker import ELSEWHERE, QueuePicker, check_queue_of, other_brokers, select_by_key
@@ -109,7 +110,7 @@ class Producer(ClientLife, Resident):
         self._attempts = 1 + retries
         self._timeout_s = timeout_s
         self._picker = QueuePicker(self.config.rng, avoid_slow_brokers=avoid_slow_brokers)
-        self._latency_sink = latency_sink
+        self._latency_sink = observing(latency_sink or (lambda *_: None), "latency_sink")
         # Faster sends cost no call: nobody wants to know of them.
         self._noted_from_s = _SLOW_S if latency_sink is None else 0.0
         self._topics: dict[str, None] = {}
@@ -276,13 +277,8 @@ class Producer(ClientLife, Resident):
     async def queues(self, topic: str) -> list[MessageQueue]:
         """The queues that a message of the topic may go to now, sorted: for `send(..., queue=...)`.
 
-        Raises:
-            InvalidParameter: an illegal name.
-            NoPermission: its brokers take no messages now.
-            TopicNotExist: no broker serves it, and sending to it does not create it.
-            ConnectFailed: no name server answers.
-
-        Cancellation: harmless.
+        InvalidParameter: an illegal name. TopicNotExist, NoPermission: no such topic, or it takes no messages now.
+        ConnectFailed: no name server answers. Cancellation: harmless.
         """
         check_topic(topic)
         return list(self._publish_queues(topic) or await self._resolve(topic))
@@ -292,12 +288,10 @@ class Producer(ClientLife, Resident):
     def _note(self, broker_name: str, latency_s: float, now: float, deadline: float) -> None:
         if latency_s >= _SLOW_S:
             self._picker.record(broker_name, latency_s, now)
-        if self._latency_sink is not None:
-            self._latency_sink(now - deadline + self._timeout_s, True)
+        self._latency_sink(now - deadline + self._timeout_s, True)
 
     def _noted(self, error: RlabError, now: float, deadline: float) -> RlabError:
-        if self._latency_sink is not None:
-            self._latency_sink(now - deadline + self._timeout_s, False)
+        self._latency_sink(now - deadline + self._timeout_s, False)
         return error
 
     def _encode(self, message: Message) -> tuple[str, bytes]:
@@ -309,8 +303,7 @@ class Producer(ClientLife, Resident):
         self, connection: Connection, queue: MessageQueue, payload: bytes, hashed: int, delay_ms: int, timeout_s: float
     ) -> int:
         header = {"topic": queue.topic, "queue_id": queue.queue_id, "tag_hash": hashed, "delay_ms": delay_ms}
-        offset: int = raise_for_code(await connection.request(_SEND, header, payload, timeout_s)).header["offset"]
-        return offset
+        return int(raise_for_code(await connection.request(_SEND, header, payload, timeout_s)).header["offset"])
 
     async def _connection_to(self, broker_name: str, timeout_s: float) -> Connection:
         connection = await self._running().connect_master(broker_name, timeout_s)
@@ -391,7 +384,13 @@ class Producer(ClientLife, Resident):
             await anyio.sleep(wait_s)
         return True
 
+    def instance_failed(self, reason: BaseException) -> None:
+        """See `Resident`: without routes, sends are refused."""
+        self._publish_queues = self._not_running
+
     def _not_running(self, topic: str) -> tuple[MessageQueue, ...]:
+        if self._state is ServiceState.RUNNING:
+            self._running().background.check()
         raise IllegalOperation(f"this producer is {self._state}: use it inside 'async with', or call start()")
 
     def _running(self) -> ClientInstance:

@@ -17,9 +17,8 @@ from typing import Any
 from client.allocate import AllocateMessageQueueStrategy
 from client.instance.instance import ClientInstance
 from client.instance.member import ServiceState
-from client.listeners.failed import Failed
 from client.listeners.hanging import HangingListeners
-from client.listeners.listener import ConsumeResult, Listener, ListenerCall, MessageQueueListener, Result
+from client.listeners.listener import ConsumeResult, Listener, ListenerCall, MessageQueueListener, Messages, Result
 from client.listeners.send_back import SendBackRequests
 from client.listeners.threads import ListenerThreads
 from client.listeners.worker_pool import WorkerPool
@@ -208,7 +207,7 @@ class PushConsumer(GroupConsumer):
         """Number of ignored listener results: their queue or message was another member's by then, or was reset."""
         return self._late_results + (self._popped.late if self._popped is not None else 0)
 
-    async def _listen(self, messages: Sequence[MessageExt]) -> Result:
+    async def _listen(self, messages: Messages) -> Result:
         listener = self._listener_of(messages[0])
         if listener is not None:
             return await listener(messages)
@@ -229,15 +228,15 @@ class PushConsumer(GroupConsumer):
         if call is not None and call.is_async and owned.process_queue.can_run():
             outcome = run_listener(call, self._listen, owned, batch_size, clock, self.config.clock_ms())
             return None if outcome is None else self._finish(owned, *outcome)
-        messages = owned.process_queue.next_batch(batch_size, now)
+        messages = tuple(owned.process_queue.next_batch(batch_size, now))
         return self._consume(owned, messages) if messages else None
 
-    async def _consume(self, owned: OwnedQueue, messages: list[MessageExt]) -> None:
+    async def _consume(self, owned: OwnedQueue, messages: Messages) -> None:
         owned.dispatch_counts.add(messages, self.config.clock_ms())
         await self._finish(owned, messages, await self._listen(messages))
 
-    async def _finish(self, owned: OwnedQueue, messages: Sequence[MessageExt], result: Result | Awaited) -> None:
-        if not isinstance(result, ConsumeResult | Failed):
+    async def _finish(self, owned: OwnedQueue, messages: Messages, result: Result | Awaited) -> None:
+        if not isinstance(result, Result):
             result = await result
         assert self._service is not None, "messages are consumed after the start"
         if owned.detached:

@@ -345,6 +345,7 @@ class LeasedQueues(PulledQueues):
             owned.stop()
             self._report_dropped(owned, "shutdown", cause)
         self.owned.clear()
+        queues += self._orphaned()
         with anyio.move_on_after(_SHUTDOWN_IDLE_WAIT_S):
             await self._drain(queues)
         busy = [owned for owned in queues if owned.process_queue.dispatched]

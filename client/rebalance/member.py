@@ -7,6 +7,7 @@ lite pull, pop) add what users call and what becomes of messages.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Collection
 from contextlib import suppress
 
@@ -36,9 +37,11 @@ from model.message_queue import MessageQueue
 from model.names import TRACE_TOPIC, check_group, check_topic, is_retry_topic, retry_topic
 from model.quirks import Quirk
 from model.subscription import SubscriptionData, subscription_of
-from remoting.tasks import background_tasks
 
 logger = logging.getLogger(__name__)
+
+_HURRY_S = 1.0
+"""How long a consumer may take to release its queues at the end of the event loop."""
 
 
 class GroupConsumer(ClientLife, GroupMember):
@@ -75,7 +78,7 @@ class GroupConsumer(ClientLife, GroupMember):
         self._subscription_version = 0
         # Stays true after the last unsubscribe: the consumer unregisters at shutdown.
         self._is_member = False
-        self._background = BackgroundTasks(f"consumer of {group}")
+        self._background = BackgroundTasks(f"consumer of {group}", self._leave_after_failure)
         self._queue_listener = QueueListenerNotifier(message_queue_listener, self._background)
         self._instance: ClientInstance | None = None
         self._ownership: QueueOwnership | None = None
@@ -112,6 +115,9 @@ class GroupConsumer(ClientLife, GroupMember):
             await self._apply_subscriptions()
         except BaseException as error:
             with anyio.CancelScope(shield=True):
+                if self._state is ServiceState.SHUTDOWN_ALREADY:
+                    await self._background.stop()  # it has failed meanwhile, and leaves by itself
+                    raise
                 if isinstance(error, ClientIdConflict):
                     # A broker that has not heard of the other process has taken us in.
                     await instance.heartbeats.leave(self.group, "")
@@ -124,7 +130,8 @@ class GroupConsumer(ClientLife, GroupMember):
     async def shutdown(self) -> None:
         """Leave: stop the intake, drain, commit, release, unregister, close. Idempotent.
 
-        The drain may take `shutdown_grace_s`; messages that are finished later are redelivered to another member.
+        The drain may take `shutdown_grace_s`; messages that are finished later are redelivered to another member. A
+        consumer that has failed leaves in the same way by itself; then this waits for that.
 
         Raises:
             IllegalOperation: called by a listener of this consumer.
@@ -132,32 +139,60 @@ class GroupConsumer(ClientLife, GroupMember):
         Cancellation: the rest is cut short; the broker sees the connection close.
         """
         if self._state is not ServiceState.RUNNING:
+            await self._background.left()
             return
         self._prepare_shutdown()
+        instance, _ = self._parts()
+        try:
+            await self._leave(rejoin=self.options.rejoin_within_s > 0)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._background.stop()
+                await release_instance(instance)
+
+    async def _leave(self, *, rejoin: bool) -> None:
         self._state = ServiceState.SHUTDOWN_ALREADY
         instance, ownership = self._parts()
         cause = instance.events.emit(EventKind.CLIENT_STOP, group=self.group, client=instance.client_id)
         try:
             await ownership.close(cause)
-            if self._is_member:
-                await instance.heartbeats.leave(self.group, cause, rejoin=self.options.rejoin_within_s > 0)
         finally:
-            instance.unregister(self)
-            with anyio.CancelScope(shield=True):
-                await self._background.stop()
-                await release_instance(instance)
+            try:
+                if self._is_member:
+                    await instance.heartbeats.leave(self.group, cause, rejoin=rejoin)
+            finally:
+                instance.unregister(self)
+
+    async def _leave_after_failure(self, reason: BaseException, hurry: bool) -> bool:
+        """Leave the group without a shutdown, so that its queues go to other members; see `BackgroundTasks`.
+
+        As after a shutdown, plain listeners that still run have `shutdown_grace_s` to return, though what they return
+        is lost with the tasks that called them. Not at the end of the event loop, which waits for this.
+        """
+        if self._state is not ServiceState.RUNNING:
+            return False  # of a start that has failed, or a shutdown that is under way
+        self._prepare_shutdown()
+        instance, _ = self._parts()
+        try:
+            with anyio.move_on_after(_HURRY_S if hurry else math.inf):
+                await self._leave(rejoin=False)
+        finally:
+            await release_instance(instance)
+        return False
+
+    def instance_failed(self, reason: BaseException) -> None:
+        """See `Resident`."""
+        self._background.fail(reason, "its client instance")
 
     async def join(self) -> None:
         """Wait until the consumer is shut down. Cancellation: harmless; the consumer goes on.
 
         Raises:
-            ExceptionGroup: a background task failed, its own or one of its client instance, which is a bug or an
-                `event_sink` that raises. The consumer is not shut down by that: the caller does it.
+            ClientFailed: it has ended without a shutdown, because of a bug, or because other code cancelled its tasks.
+                It leaves its group by itself, within `shutdown_grace_s`.
+            KeyboardInterrupt, SystemExit: user code ends the process. The consumer has left its group.
         """
-        async with background_tasks() as tasks:
-            if self._instance is not None:
-                tasks.start_soon(self._instance.wait_stopped)
-            await self._background.wait()
+        await self._background.wait()
 
     def _begin(self, context: MemberContext) -> MemberContext:
         """Make what consumes, and start it in the background; returns the context with its callbacks."""
@@ -326,10 +361,12 @@ class GroupConsumer(ClientLife, GroupMember):
         _, ownership = self._parts()
         if self._state is not ServiceState.RUNNING:
             return True  # the shutdown releases everything
-        try:
-            return await ownership.rebalance(due, self.subscribed_topics())
-        finally:
-            self._notify_queue_listener()
+        with self._background.failing_alone("a rebalance pass"):
+            try:
+                return await ownership.rebalance(due, self.subscribed_topics())
+            finally:
+                self._notify_queue_listener()
+        return True
 
     def _notify_queue_listener(self) -> None:
         instance, ownership = self._parts()
@@ -339,12 +376,14 @@ class GroupConsumer(ClientLife, GroupMember):
     async def persist_offsets(self) -> None:
         """See `GroupMember`."""
         _, ownership = self._parts()
-        await ownership.persist()
+        with self._background.failing_alone("the commit of offsets"):
+            await ownership.persist()
 
     def offsets_reset(self, queues: Collection[MessageQueue], token: int, cause: str) -> None:
         """See `GroupMember`."""
         _, ownership = self._parts()
-        ownership.offsets_reset(queues, token, cause)
+        with self._background.failing_alone("a reset of offsets"):
+            ownership.offsets_reset(queues, token, cause)
 
     def _parts(self) -> tuple[ClientInstance, QueueOwnership]:
         assert self._instance is not None, "the consumer was not started"

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from client.allocate import AllocateMessageQueueStrategy
 from client.allocate.strategy import is_group_wide
+from model.arguments import shown
 from model.errors import UsageError
 from model.heartbeat import GroupView, MessageModel
 from model.message_queue import MessageQueue
@@ -151,15 +152,18 @@ def _checked_share(
     # so it is judged by none of them.
     try:
         share = list(ask())
-    except Exception as error:
-        raise StrategyError(f"{where} raised {error!r} for {len(queues)} queues, {members} members") from error
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # CancelledError too: a call that does not wait cannot be cancelled
+        what = shown(error, 1000)
+        raise StrategyError(f"{where} raised {what} for {len(queues)} queues, {members} members") from error
     taken: set[MessageQueue] = set()
     for queue in share:
         # The isinstance test: an equal plain tuple would pass, and an unhashable thing could not be looked up.
         if not isinstance(queue, MessageQueue) or not _contains(queues, queue):
-            raise StrategyError(f"{where} returned {queue!r} which it was not given")
+            raise StrategyError(f"{where} returned {shown(queue)} which it was not given")
         if queue in taken:
-            raise StrategyError(f"{where} returned {queue!r} twice")
+            raise StrategyError(f"{where} returned {shown(queue)} twice")
         taken.add(queue)
     return share
 

@@ -138,6 +138,14 @@ class PulledQueues(ABC):
             owned.stop()
             self._report_dropped(owned, why, cause)
 
+    def _orphaned(self) -> list[OwnedQueue]:
+        """Take over the releases whose tasks have ended with a background that has failed, at the end of it all."""
+        if self._background.running:
+            return []
+        orphaned = [owned for owned in self._releasing.values() if not owned.detached]
+        self._releasing.clear()
+        return orphaned
+
     def _take_offsets(self) -> None:
         for owned in self.owned.values():
             self._report_dispatched(owned)

@@ -6,12 +6,12 @@ A check is one-way and comes again, so it may be dropped: when too many wait, an
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any
+from typing import Any, cast
 
-from client.instance.background import BackgroundTasks
+from client.instance.background import BackgroundTasks, OnFailure
+from client.instance.user_code import UserCode, is_failure
 from client.listeners.threads import DaemonThreads
 from client.transactions.batcher import TransactionBatcher
 from model.decode import decode_messages
@@ -37,12 +37,18 @@ class CheckAnswers:
     being ended, UNKNOWN while its block runs, and None of any other.
     """
 
-    def __init__(self, group: str, check: Check, known: Callable[[str], TransactionState | None]) -> None:
+    def __init__(
+        self,
+        group: str,
+        check: Check,
+        known: Callable[[str], TransactionState | None],
+        on_failure: OnFailure | None = None,
+    ) -> None:
         self._group = group
-        self._check = check
+        self._code = UserCode(check)
         self._known = known
-        self._is_async = inspect.iscoroutinefunction(check) or inspect.iscoroutinefunction(type(check).__call__)
-        self._tasks = BackgroundTasks(f"checks of producer group {group}")
+        self._tasks = BackgroundTasks(f"checks of producer group {group}", on_failure)
+        self.check = self._tasks.check
         self._threads = DaemonThreads(MAX_RUNNING_CHECKS, f"rlab check {group}")
         self._at_once = asyncio.Semaphore(MAX_RUNNING_CHECKS)
         self._asked: dict[tuple[Connection, int], None] = {}
@@ -91,15 +97,16 @@ class CheckAnswers:
 
     async def _ask_user(self, message: MessageExt) -> TransactionState:
         """Call the user's check; an exception, or a value that is no state, is logged and counts as UNKNOWN."""
+        task = asyncio.current_task()
+        cancelling = task.cancelling() if task is not None else 0
         try:
-            if self._is_async:
-                state = self._check(message)
-            else:
-                loop = asyncio.get_running_loop()
-                state = await loop.run_in_executor(self._threads, self._check, message)
-            return TransactionState(await state if inspect.isawaitable(state) else state)
-        except Exception:  # the user's code, whatever it raises: the answer is "unknown"
-            logger.exception("the check of group %s failed on message %s", self._group, message.message_id)
+            return TransactionState(cast(Any, await self._code(self._threads, message)))
+        except BaseException as error:
+            if not is_failure(error, task, cancelling):
+                raise
+            logger.exception(
+                "the check of group %s failed on message %s (%s)", self._group, message.message_id, self._code.name
+            )
             return TransactionState.UNKNOWN
 
 

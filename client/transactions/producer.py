@@ -78,7 +78,7 @@ class TransactionProducer(Producer, CheckingProducer):
             raise ConfigError(f"check must be a function of a message, got {check!r}")
         super().__init__(name_servers, group, retries=retries, timeout_s=timeout_s, **options)
         self._begun: dict[str, Transaction] = {}  # by message id
-        self._answers = CheckAnswers(self.group, check, self._known_state)
+        self._answers = CheckAnswers(self.group, check, self._known_state, self._checks_failed)
 
     # --- lifecycle ---------------------------------------------------------------------------------------------------
 
@@ -111,6 +111,15 @@ class TransactionProducer(Producer, CheckingProducer):
         """Close; see `Producer.shutdown`. Transactions that are not ended are left to the checks."""
         await self._answers.stop()
         await super().shutdown()
+
+    async def _checks_failed(self, reason: BaseException, hurry: bool) -> bool:
+        """Close: brokers would go on to ask a producer that does not answer. See `BackgroundTasks`."""
+        await super().shutdown()
+        return False
+
+    def _not_running(self, topic: str) -> tuple[MessageQueue, ...]:
+        self._answers.check()
+        return super()._not_running(topic)
 
     # --- transactions ------------------------------------------------------------------------------------------------
 

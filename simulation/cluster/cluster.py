@@ -254,8 +254,9 @@ class SimulatedCluster:
         Raises and cancellation: see `PushConsumer.start`.
         """
         try:
-            for topic, listener in listeners.items():
-                await made.consumer.subscribe(topic, listener, expression)
+            with self.simulation.on_host(made.host):  # in whose context its listeners run
+                for topic, listener in listeners.items():
+                    await made.consumer.subscribe(topic, listener, expression)
             await made.start()
         except BaseException:
             self.consumers.remove(made)
@@ -284,12 +285,10 @@ class SimulatedCluster:
     async def start_transaction_producer(
         self, group: str, check: Check, **options: Any
     ) -> SimulatedTransactionProducer:
-        """Start a producer of transactions on a host of its own; options as of `start_producer`.
-
-        Raises and cancellation: see `Producer.start`.
-        """
+        """Start a producer of transactions on a host of its own; options as of `start_producer`."""
         host, made = self._options("t", options)
-        producer = TransactionProducer(self.addresses, group, check=check, **made)
+        with self.simulation.on_host(host):  # in whose context its checks run
+            producer = TransactionProducer(self.addresses, group, check=check, **made)
         simulated = SimulatedTransactionProducer(self.simulation, host, producer)
         await simulated.start()
         self.producers.append(simulated)

@@ -14,7 +14,7 @@ from model.response_code import ResponseCode
 CLASSES = [
     cls for _, cls in inspect.getmembers(errors, inspect.isclass) if issubclass(cls, RlabError) and cls is not RlabError
 ]
-BRANCHES = {errors.UsageError, errors.ServerError, errors.NegativeAnswer, errors.NetworkError}
+BRANCHES = {errors.UsageError, errors.ServerError, errors.NegativeAnswer, errors.ClientFailed, errors.NetworkError}
 INDEFINITE = {
     errors.SystemError_,
     errors.FlushDiskTimeout,

@@ -32,6 +32,7 @@ class FakeMember(GroupMember):
         self.balanced = True
         self.on_pass: Callable[[], Any] = lambda: None
         self.persisted = 0
+        self.failures: list[BaseException] = []
         self._topics = topics or ("t",)
 
     def topics(self) -> tuple[str, ...]:
@@ -61,6 +62,9 @@ class FakeMember(GroupMember):
         self.persisted += 1
         await anyio.lowlevel.checkpoint()
 
+    def instance_failed(self, reason: BaseException) -> None:
+        self.failures.append(reason)
+
     def offsets_reset(self, queues: Collection[MessageQueue], token: int, cause: str) -> None:
         raise AssertionError("a member without queues has none that could be reset")
 
@@ -74,6 +78,9 @@ class FakeProducer(Resident):
 
     def topics(self) -> tuple[str, ...]:
         return self._topics
+
+    def instance_failed(self, reason: BaseException) -> None:
+        raise AssertionError("no instance of these tests fails under a producer")
 
 
 @asynccontextmanager

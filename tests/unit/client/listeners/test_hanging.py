@@ -135,7 +135,7 @@ def test_a_listener_that_will_not_be_cancelled_is_asked_again_and_its_own_result
         hanging._declare = lambda name, messages: declared.append(name)  # type: ignore[method-assign]
         background.start_soon(hanging.run, None, "g")
         call = ListenerCall(stubborn, "t", ListenerThreads(1, background), hanging)
-        assert await call([MESSAGE]) is ConsumeResult.SUCCESS
+        assert await call((MESSAGE,)) is ConsumeResult.SUCCESS
         assert asked == [10, 20, 30]
         assert len(declared) == 1
         task = asyncio.current_task()
@@ -164,14 +164,14 @@ async def test_a_plain_listener_is_left_to_itself_and_its_consumer_has_a_thread_
     threads = ListenerThreads(1, background)
 
     async def wait() -> None:
-        results.append(await ListenerCall(hangs, "t", threads, hanging)([MESSAGE]))
+        results.append(await ListenerCall(hangs, "t", threads, hanging)((MESSAGE,)))
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(wait)
         await asyncio.to_thread(begun.wait, 10)
         hanging._expire(asyncio.get_running_loop().time() + 901)
     assert (results, late) == ([ConsumeResult.RECONSUME_LATER], [])
-    assert await ListenerCall(lambda messages: None, "t", threads, hanging)([MESSAGE]) is ConsumeResult.SUCCESS
+    assert await ListenerCall(lambda messages: None, "t", threads, hanging)((MESSAGE,)) is ConsumeResult.SUCCESS
     go_on.set()
     await background.stop()
 

@@ -8,12 +8,14 @@ import threading
 from collections.abc import AsyncIterator, Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from contextvars import copy_context
 from typing import Any
 
 import anyio
 import pytest
 
 from client.instance.background import BackgroundTasks
+from client.instance.user_code import UserCode
 from client.listeners.failed import Failed
 from client.listeners.hanging import HangingListeners
 from client.listeners.listener import ConsumeResult, ListenerCall, Result, call_observer
@@ -23,6 +25,7 @@ from model.message_queue import MessageQueue
 from simulation.kernel.run import Simulation, run_simulation
 
 MESSAGE = MessageExt(MessageQueue("t", "b", 0), 7, 0, 0, "t", b"x", "", (), {}, 0, "id")
+BATCH = (MESSAGE,)
 
 
 def call_of(listener: Any, name: str, threads: ListenerThreads) -> ListenerCall:
@@ -35,7 +38,7 @@ def threads_of(background: BackgroundTasks) -> ListenerThreads:
 
 def call(listener: Any) -> Result:
     async def main(simulation: Simulation) -> Result:
-        return await call_of(listener, "t", threads_of(BackgroundTasks("test")))([MESSAGE])
+        return await call_of(listener, "t", threads_of(BackgroundTasks("test")))(BATCH)
 
     return run_simulation(main)
 
@@ -46,8 +49,8 @@ def started(listener: Any) -> Result:
     async def main(simulation: Simulation) -> Result:
         listener_call = call_of(listener, "t", threads_of(BackgroundTasks("test")))
         if not listener_call.is_async:
-            return await listener_call([MESSAGE])
-        result = listener_call.start([MESSAGE])
+            return await listener_call(BATCH)
+        result = listener_call.start(BATCH, copy_context())
         return result if isinstance(result, ConsumeResult | Failed) else await result
 
     return run_simulation(main)
@@ -150,7 +153,7 @@ def test_a_listener_that_was_started_by_hand_goes_on_where_it_waits_in_the_same_
             await future
 
         hanging = HangingListeners(900)
-        running = ListenerCall(listener, "t", threads_of(BackgroundTasks("test")), hanging).start([MESSAGE])
+        running = ListenerCall(listener, "t", threads_of(BackgroundTasks("test")), hanging).start(BATCH, copy_context())
         assert not isinstance(running, ConsumeResult | Failed)
         assert steps == [asyncio.current_task()]
         assert not hanging.running  # watched from when it waits on
@@ -171,7 +174,7 @@ def test_a_cancelled_listener_is_cancelled_and_not_failed(by_hand: bool) -> None
     async def main(simulation: Simulation) -> None:
         with anyio.move_on_after(1) as scope:
             listener = call_of(forever, "t", threads_of(BackgroundTasks("test")))
-            waits = listener.start([MESSAGE]) if by_hand else listener([MESSAGE])
+            waits = listener.start(BATCH, copy_context()) if by_hand else listener(BATCH)
             assert not isinstance(waits, ConsumeResult | Failed)
             await waits
         assert scope.cancelled_caught
@@ -191,7 +194,7 @@ def test_a_listener_that_was_started_by_hand_is_cancelled_between_two_turns_too(
 
     async def main(simulation: Simulation) -> None:
         with anyio.CancelScope() as scope:
-            running = call_of(listener, "t", threads_of(BackgroundTasks("test"))).start([MESSAGE])
+            running = call_of(listener, "t", threads_of(BackgroundTasks("test"))).start(BATCH, copy_context())
             assert not isinstance(running, ConsumeResult | Failed)
             simulation.loop.call_soon(scope.cancel)
             await running
@@ -206,8 +209,8 @@ async def test_plain_listeners_and_observers_run_in_threads_that_are_not_those_o
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1, thread_name_prefix="process"))
     background = BackgroundTasks("test")
     await background.start()
-    await call_of(lambda messages: threads.append(threading.current_thread()), "t", threads_of(background))([MESSAGE])
-    await call_observer(lambda topic: threads.append(threading.current_thread()), "t")
+    await call_of(lambda messages: threads.append(threading.current_thread()), "t", threads_of(background))(BATCH)
+    await call_observer(UserCode(lambda topic: threads.append(threading.current_thread())), "t")
     await background.stop()
     assert threading.main_thread() not in threads
     assert [thread.name.startswith("process") for thread in threads] == [False, False]
@@ -226,7 +229,7 @@ async def test_observers_that_hang_hold_up_nobody_else() -> None:
     try:
         async with anyio.create_task_group() as tasks:
             for topic in ("a", "b"):
-                tasks.start_soon(call_observer, hangs, topic)
+                tasks.start_soon(call_observer, UserCode(hangs), topic)
             both = await loop.run_in_executor(None, lambda: [hung.acquire(timeout=5) for _ in range(2)])
             assert both == [True, True]
             go_on.set()
@@ -261,7 +264,7 @@ async def test_as_many_listeners_block_at_the_same_time_as_the_consumer_has_work
     results: list[Result] = []
 
     async def work(call: ListenerCall) -> None:
-        results.append(await call([MESSAGE]))
+        results.append(await call(BATCH))
 
     async with consumer() as (_, threads), anyio.create_task_group() as tasks:
         for _ in range(WORKERS):
@@ -281,10 +284,10 @@ async def test_listeners_that_hang_hold_up_neither_the_process_nor_another_consu
     try:
         async with consumer() as (mine, threads), consumer() as (_, others):
             for _ in range(WORKERS):
-                mine.start_soon(call_of(hangs, "t", threads), [MESSAGE])
+                mine.start_soon(call_of(hangs, "t", threads), BATCH)
             loop = asyncio.get_running_loop()
             assert await loop.run_in_executor(None, lambda: [hung.acquire(timeout=GIVE_UP_S) for _ in range(WORKERS)])
-            assert await call_of(lambda messages: None, "t", others)([MESSAGE]) is ConsumeResult.SUCCESS
+            assert await call_of(lambda messages: None, "t", others)(BATCH) is ConsumeResult.SUCCESS
             await mine.stop()
             assert ended == []
             with pytest.raises(RuntimeError, match="shutdown"):
@@ -301,7 +304,7 @@ def test_nothing_is_made_for_listeners_that_are_not_plain() -> None:
         background = BackgroundTasks("test")
         await background.start()
         threads = ListenerThreads(WORKERS, background)
-        await call_of(listener, "t", threads)([MESSAGE])
+        await call_of(listener, "t", threads)(BATCH)
         assert threads._executor is None
         await background.stop()
 
@@ -313,6 +316,6 @@ def test_a_consumer_that_ends_right_now_still_has_threads_for_the_call_that_come
         background = BackgroundTasks("test")
         await background.start()
         await background.stop()
-        return await call_of(lambda messages: None, "t", ListenerThreads(WORKERS, background))([MESSAGE])
+        return await call_of(lambda messages: None, "t", ListenerThreads(WORKERS, background))(BATCH)
 
     assert run_simulation(main) is ConsumeResult.SUCCESS

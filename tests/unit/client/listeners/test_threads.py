@@ -98,6 +98,7 @@ def test_after_the_shutdown_waiting_calls_are_cancelled_and_new_ones_refused() -
 def test_a_process_ends_although_a_listener_and_an_observer_hang() -> None:
     script = """
 import asyncio, threading
+from client.instance.user_code import UserCode
 from client.listeners.listener import call_observer
 from client.listeners.threads import DaemonThreads
 
@@ -109,7 +110,7 @@ def hangs(*arguments):
 
 async def main():
     DaemonThreads(1, "listener").submit(hangs)
-    observer = asyncio.ensure_future(call_observer(hangs))
+    observer = asyncio.ensure_future(call_observer(UserCode(hangs)))
     await asyncio.to_thread(lambda: [begun.acquire() for _ in range(2)])
 
 asyncio.run(main())

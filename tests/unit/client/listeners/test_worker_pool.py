@@ -37,7 +37,7 @@ class Consumption:
         self.tasks: dict[asyncio.Task[Any] | None, None] = {}
         self.now = self.most = 0
 
-    async def consume(self, owned: OwnedQueue, messages: list[MessageExt]) -> None:
+    async def consume(self, owned: OwnedQueue, messages: tuple[MessageExt, ...]) -> None:
         self.batches.append((anyio.current_time(), owned.queue.topic, [message.offset for message in messages]))
         assert len(self.batches) < 1000, "the pool spins"
         self.tasks[asyncio.current_task()] = None
@@ -223,7 +223,7 @@ def test_listeners_that_never_wait_leave_the_event_loop_its_turns() -> None:
                 await anyio.lowlevel.checkpoint()
                 waits.append(anyio.current_time() - before)
 
-        async def consume(owned: OwnedQueue, messages: list[MessageExt]) -> None:
+        async def consume(owned: OwnedQueue, messages: tuple[MessageExt, ...]) -> None:
             raise AssertionError("nothing is retried")
 
         pool = WorkerPool(consume, max_workers=1, batch_size=1, run=work)
@@ -257,7 +257,7 @@ def test_a_pool_knows_its_listeners_from_everybody_else() -> None:
     async def scenario(consumption: Consumption) -> None:
         inside: list[bool] = []
 
-        async def asks(owned: OwnedQueue, messages: list[MessageExt]) -> None:
+        async def asks(owned: OwnedQueue, messages: tuple[MessageExt, ...]) -> None:
             inside.append(pool.runs_current_task())
 
         pool = WorkerPool(asks, max_workers=1, batch_size=1)
