@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import random
 import time
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any
+from weakref import WeakSet
 
 from client.trigger import Trigger
 from model.arguments import shown
@@ -75,6 +77,18 @@ _KINDS: tuple[tuple[str, Any, str], ...] = (
 """The types of options that no other check looks at."""
 
 
+_generators: WeakSet[random.Random] = WeakSet()
+
+
+def _forked() -> None:
+    """Seed the generators anew: a client that was made before a fork and is started after it has ids of its own."""
+    for rng in _generators:
+        rng.seed()
+
+
+os.register_at_fork(after_in_child=_forked)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientConfig:
     """Options of a client instance.
@@ -131,6 +145,7 @@ class ClientConfig:
         for known, kinds, kind in _KINDS:
             if not isinstance(getattr(self, known), kinds):
                 raise ConfigError(f"{known} must be {kind}, got {shown(getattr(self, known))}")
+        _generators.add(self.rng)
         check_quirks(self.quirks, of_client=True)
         for option in fields(self):
             if option.name.endswith("_s"):

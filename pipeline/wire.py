@@ -10,6 +10,7 @@ another request.
 from __future__ import annotations
 
 import io
+import os
 import socket
 import threading
 from collections import deque
@@ -22,6 +23,7 @@ from model.access_limits import MAX_RECORD_BYTES
 from model.errors import (
     ConnectFailed,
     ConnectionLost,
+    IllegalOperation,
     NetworkError,
     ProtocolError,
     RequestTimeout,
@@ -66,6 +68,7 @@ class WireConnection:
     def __init__(self, address: str, timeout_s: float = REQUEST_TIMEOUT_S) -> None:
         self.address = address
         self._timeout_s = timeout_s
+        self._pid = os.getpid()
         try:
             self._socket = socket.create_connection(parse_address(address), timeout_s)
         except OSError as error:
@@ -101,7 +104,13 @@ class WireConnection:
 
         Raises:
             NetworkError: the request may have reached the server or not; the connection is closed.
+            IllegalOperation: this process was forked from the one that made the connection; nothing was sent.
         """
+        if os.getpid() != self._pid:
+            raise IllegalOperation(
+                f"the connection to {self.address} belongs to process {self._pid}, and process {os.getpid()} was "
+                "forked from it: nothing was sent; make a client in each process"
+            )
         self._opaque += 1
         frame = CODEC.encode(REQUEST, code, self._opaque, header, body)
         if self._signer is not None:

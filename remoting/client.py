@@ -25,6 +25,7 @@ from remoting.request_code import RequestCode
 from remoting.security.key import Key
 from remoting.security.login import key_of, log_in
 from remoting.security.trust import client_context, tls_reason
+from remoting.tasks import Home
 from remoting.wire.field import Rank
 from remoting.wire.schema import check_header
 
@@ -116,6 +117,7 @@ class RemotingClient:
         self._backoffs: dict[str, Backoff] = {}
         self._budgets: dict[str, RetryBudget] = {}  # of servers that have refused or not answered; few, if any
         self._closing = False
+        self._home: Home | None = None  # known with the first connection
 
     async def __aenter__(self) -> RemotingClient:
         return self
@@ -154,6 +156,7 @@ class RemotingClient:
 
         Cancellation: harmless; of callers that share the attempt of this one, one makes the next.
         """
+        self._check_home()
         loop = asyncio.get_running_loop()
         left_s, until = timeout_s, loop.time() + timeout_s
         while (connection := self.connected(address)) is None and (shared := self._dialling.get(address)) is not None:
@@ -170,6 +173,11 @@ class RemotingClient:
         if wait_s > 0:
             raise ConnectFailed(f"{address} could not be reached; next attempt in {wait_s:.2f} s")
         return await self._dial(address, left_s)
+
+    def _check_home(self) -> None:
+        if self._home is None:
+            self._home = Home()
+        self._home.check()
 
     async def _dial(self, address: str, timeout_s: float) -> Connection:
         loop = asyncio.get_running_loop()
@@ -248,6 +256,7 @@ class RemotingClient:
 
         Cancellation: the answer is ignored; the request may have been carried out.
         """
+        self._check_home()
         deadline = asyncio.get_running_loop().time() + timeout_s
         while True:
             if address in self._budgets and rank_of(code) is not Rank.KEEPS:
@@ -299,6 +308,7 @@ class RemotingClient:
 
     def notify(self, address: str, code: int, header: Mapping[str, Any], body: bytes | None = None) -> bool:
         """Send a one-way request if there is an open connection; False if there is none."""
+        self._check_home()
         connection = self.connected(address)
         return connection is not None and connection.notify(code, header, body)
 
@@ -311,8 +321,10 @@ class RemotingClient:
         self._budgets.pop(address, None)
 
     async def aclose(self) -> None:
-        """Close every connection and wait until they are gone. Idempotent."""
+        """Close every connection and wait until they are gone; leave those of a parent process alone. Idempotent."""
         self._closing = True
+        if self._home is not None and self._home.is_in_parent:
+            return
         connections = list(self._connections.values())
         self._connections.clear()
         await close_all(connections, 1.0)

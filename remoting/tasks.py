@@ -1,17 +1,27 @@
 """Runs tasks of servers and clients: in the background of a block, or side by side until all have ended.
 
+`Home` keeps a client to the process and the event loop in which its tasks run.
+
 anyio wraps an error that leaves a task group in an ExceptionGroup, the error of the block included. A caller of a
 context manager that keeps its tasks to itself should not see that: `except ConfigError` around it has to work.
 """
 
 from __future__ import annotations
 
+import asyncio
+import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from threading import get_ident
+from typing import Any, TypeVar
+from weakref import WeakSet
 
 import anyio
 from anyio.abc import TaskGroup
+
+from model.errors import IllegalOperation
+
+T = TypeVar("T")
 
 
 @asynccontextmanager
@@ -59,3 +69,65 @@ async def run_together(jobs: Sequence[Callable[[], Coroutine[Any, Any, object]]]
             for job in jobs[1:]:
                 tasks.start_soon(job)
             await jobs[0]()
+
+
+class Home:
+    """The process and the event loop that a client belongs to: those that it is made in.
+
+    A forked process shares the sockets of its parent, and its messages would have the ids of the parent's. In a second
+    event loop a request would be sent, and its answer would come in the first one. So both are refused before anything
+    is sent. The check runs for each message: a fork changes `_thread`, so that only threads have to be compared.
+    """
+
+    __slots__ = ("__weakref__", "_is_running", "_loop", "_pid", "_thread")
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._is_running = self._loop.is_running
+        self._pid, self._thread = os.getpid(), get_ident()
+        _homes.add(self)
+
+    @property
+    def is_in_parent(self) -> bool:
+        """Whether this process was forked from the one that the client belongs to."""
+        return os.getpid() != self._pid
+
+    def guard(self, function: Callable[[str], T]) -> Callable[[str], T]:
+        """Put the check before a function that is called with each message."""
+
+        def guarded(argument: str) -> T:
+            if get_ident() != self._thread or not is_running():
+                self._look()
+            return function(argument)
+
+        is_running = self._is_running
+        return guarded
+
+    def check(self) -> None:
+        """Raise IllegalOperation in another process or event loop."""
+        if get_ident() != self._thread or not self._is_running():
+            self._look()
+
+    def _look(self) -> None:
+        if self.is_in_parent:
+            raise IllegalOperation(
+                f"this client belongs to process {self._pid}, and process {os.getpid()} was forked from it: nothing "
+                "was sent; make and start a client in each process"
+            )
+        if asyncio._get_running_loop() is not self._loop:
+            raise IllegalOperation(
+                "this client was started in another event loop: nothing was sent; make and start a client in each "
+                "event loop, or call this one with asyncio.run_coroutine_threadsafe"
+            )
+        self._thread = get_ident()  # its loop runs in another thread than before
+
+
+_homes: WeakSet[Home] = WeakSet()
+
+
+def _forked() -> None:
+    for home in _homes:
+        home._thread = 0
+
+
+os.register_at_fork(after_in_child=_forked)

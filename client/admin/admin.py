@@ -48,6 +48,7 @@ from model.offset_reset import MAX_VALUE, QueueReset, ResetTo
 from model.topic_route import BrokerData, TopicRoute
 from remoting.request_code import RequestCode
 from remoting.security.key import Key
+from remoting.tasks import Home
 
 
 class Admin(ClientLife):
@@ -93,10 +94,12 @@ class Admin(ClientLife):
 
         Cancellation: nothing is left open.
         """
+        self._home = Home()
         await self._cluster.start()
 
     async def shutdown(self) -> None:
         """Close every connection. Idempotent. Cancellation: harmless."""
+        self._check_home()
         await self._cluster.remoting.aclose()
 
     # --- brokers -----------------------------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from model.message_queue import MessageQueue
 from remoting.client import RemotingClient
 from remoting.command import Command
 from remoting.connection import Connection
+from remoting.tasks import Home
 
 
 class ServiceState(StrEnum):
@@ -39,12 +40,16 @@ class ClientLife(ABC):
     """The life of a client: started once, shut down once, and an asynchronous context manager."""
 
     _state = ServiceState.CREATE_JUST
+    _home: Home | None = None
+    """Where it was started; see `Home`."""
 
     async def __aenter__(self) -> Self:
         await self.start()
         return self
 
     async def __aexit__(self, *_error: object) -> None:
+        if self._home is not None and self._home.is_in_parent:
+            return  # a fork leaves the block, in which the parent still is
         # Also on a cancellation: a consumer leaves its group properly, within its bounds.
         with anyio.CancelScope(shield=True):
             await self.shutdown()
@@ -54,6 +59,12 @@ class ClientLife(ABC):
         if self._state is not ServiceState.CREATE_JUST:
             raise IllegalOperation(f"this {kind} is {self._state}: make a new one to start again")
         self._state = ServiceState.START_FAILED
+        self._home = Home()
+
+    def _check_home(self) -> None:
+        """Raise IllegalOperation in a fork of the process, or in another event loop, than it was started in."""
+        if self._home is not None:
+            self._home.check()
 
     @abstractmethod
     async def start(self) -> None:

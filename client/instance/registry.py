@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
 
@@ -23,7 +24,7 @@ class _SharedInstance:
     lock: anyio.Lock = field(default_factory=anyio.Lock)
 
 
-_Key = tuple[tuple[str, ...], str, str, Key | None, str]
+_Key = tuple[int, tuple[str, ...], str, str, Key | None, str]
 _instances: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[_Key, _SharedInstance]] = WeakKeyDictionary()
 
 
@@ -40,7 +41,8 @@ async def acquire_instance(config: ClientConfig) -> ClientInstance:
         await instance.start()
         return instance
     addresses = parse_addresses(config.name_servers)
-    key = (addresses, config.client_ip or "", config.instance_name, config.key, config.dialect)
+    # With the process: a fork may run the same event loop, and has no instances yet.
+    key = (os.getpid(), addresses, config.client_ip or "", config.instance_name, config.key, config.dialect)
     shared_here = _instances.setdefault(asyncio.get_running_loop(), {})
     while True:
         shared = shared_here.get(key)

@@ -150,6 +150,7 @@ class LitePullConsumer(GroupConsumer):
 
         Cancellation: the assignment stays.
         """
+        self._check_home()
         wanted = dict.fromkeys(sorted(set(check_queues(queues))))
         if not wanted:
             raise InvalidParameter("no queue to assign: name at least one, or shut the consumer down")
@@ -372,6 +373,7 @@ class LitePullConsumer(GroupConsumer):
 
     async def fetch_topic_message_queues_and_compare(self) -> None:
         """Check now whether the queues of topics with a listener have changed. Cancellation: harmless."""
+        self._check_home()
         await self._topic_queues.fetch_and_compare()
 
     async def _queues_of(self, topic: str) -> tuple[MessageQueue, ...]:
@@ -379,11 +381,6 @@ class LitePullConsumer(GroupConsumer):
         return () if route is None else tuple(route.subscribe_queues())
 
     # --- shared ------------------------------------------------------------------------------------------------------
-
-    def _check_running(self) -> None:
-        self._background.check()
-        if self._state is not ServiceState.RUNNING:
-            raise IllegalOperation(f"this consumer is {self._state}: start it first, and use it before its shutdown")
 
     def _pulled(self) -> PulledQueues:
         ownership = self._parts()[1]

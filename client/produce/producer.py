@@ -45,6 +45,7 @@ from model.names import TEMPLATE_TOPIC, check_group, check_topic
 from remoting.client import raise_for_code
 from remoting.connection import Connection
 from remoting.request_code import RequestCode
+from remoting.tasks import Home
 
 _SEND = int(RequestCode.SEND_MESSAGE)
 _SLOW_S = 0.55
@@ -107,22 +108,18 @@ class Producer(ClientLife, Resident):
         check_seconds("timeout_s", timeout_s)
         if latency_sink is not None:
             check_callable("latency_sink", latency_sink)
-        self._attempts = 1 + retries
-        self._timeout_s = timeout_s
+        self._attempts, self._timeout_s = 1 + retries, timeout_s
         self._picker = QueuePicker(self.config.rng, avoid_slow_brokers=avoid_slow_brokers)
         self._latency_sink = observing(latency_sink or (lambda *_: None), "latency_sink")
-        # Faster sends cost no call: nobody wants to know of them.
-        self._noted_from_s = _SLOW_S if latency_sink is None else 0.0
-        self._topics: dict[str, None] = {}
-        self._templated: dict[str, _Templated] = {}
+        self._noted_from_s = _SLOW_S if latency_sink is None else 0.0  # faster sends cost no call
+        self._topics, self._templated = dict[str, None](), dict[str, _Templated]()
         self._instance: ClientInstance | None = None
-        # One attribute away for each send; before the start and after the shutdown the first of them refuses.
+        # One attribute away for each send. The first one refuses before the start, after the shutdown and in a fork.
         self._publish_queues: Callable[[str], tuple[MessageQueue, ...]] = self._not_running
         self._masters: Mapping[str, Connection] = {}
         self._time: Callable[[], float] = lambda: 0.0
         self._clock_ms = self.config.clock_ms
-        self._id_prefix = f"{self.config.rng.getrandbits(64):016x}"
-        self._sent = 0
+        self._id_prefix, self._sent = "", 0  # drawn by the start, because a fork may lie before it
 
     # --- lifecycle ---------------------------------------------------------------------------------------------------
 
@@ -139,9 +136,10 @@ class Producer(ClientLife, Resident):
         await self._connect()
 
     async def _connect(self) -> None:
+        self._id_prefix = f"{self.config.rng.getrandbits(64):016x}"
         self._instance = await acquire_instance(self.config)
         self._time = asyncio.get_running_loop().time
-        self._publish_queues = self._instance.routes.publish_queues
+        self._publish_queues = Home().guard(self._instance.routes.publish_queues)
         self._masters = self._instance.masters
         self._batcher = SendBatcher(asyncio.get_running_loop(), self._masters)
         self._instance.register(self)
@@ -152,6 +150,7 @@ class Producer(ClientLife, Resident):
         """Close. Outstanding sends fail with ConnectionLost. Idempotent. Cancellation: it is closed all the same."""
         if self._state is not ServiceState.RUNNING:
             return
+        self._check_home()
         instance = self._running()
         self._state = ServiceState.SHUTDOWN_ALREADY
         self._publish_queues = self._not_running
@@ -197,10 +196,10 @@ class Producer(ClientLife, Resident):
         hashed = tag_hash(message.tags) if message.tags else 0
         avoid: str | None = None
         doubt: RlabError | None = None  # of an attempt that may have been carried out
-        attempt = 1
-        several = queue is None and key is None and queues[0].broker_name != queues[-1].broker_name
+        pick, is_free = self._picker.pick, queue is None and key is None
+        attempt, several = 1, is_free and queues[0].broker_name != queues[-1].broker_name
         while True:
-            chosen = self._choose(topic, queues, key, avoid, now) if queue is None else check_queue_of(topic, queue)
+            chosen = pick(topic, queues, avoid, now=now) if is_free else self._given(topic, queues, key or "", queue)
             until = deadline
             if several and (avoid is None or other_brokers(queues, chosen.broker_name, avoid)):
                 until = now + (deadline - now) / (self._attempts - attempt + 1)
@@ -236,8 +235,7 @@ class Producer(ClientLife, Resident):
         """
         check_message(message)
         queues = self._publish_queues(message.topic) or await self._resolve(message.topic)
-        now = self._time()
-        queue = self._choose(message.topic, queues, key, None, now)
+        queue = self._choose(message.topic, queues, key, None, self._time())
         connection = await self._connection_to(queue.broker_name, self._timeout_s)
         header = {"topic": queue.topic, "queue_id": queue.queue_id, "tag_hash": tag_hash(message.tags)}
         connection.notify(_SEND, header, self._encode(message)[1])
@@ -360,12 +358,15 @@ class Producer(ClientLife, Resident):
         await instance.update_routes((topic,))
         return instance.routes.publish_queues(topic) or queues
 
+    def _given(self, topic: str, queues: Sequence[MessageQueue], key: str, queue: MessageQueue | None) -> MessageQueue:
+        return select_by_key(queues, key) if queue is None else check_queue_of(topic, queue)
+
     def _choose(
         self, topic: str, queues: tuple[MessageQueue, ...], key: str | None, avoid: str | None, now: float
     ) -> MessageQueue:
         if key is not None:
             return select_by_key(queues, key)
-        return self._picker.pick(topic, queues, avoid_broker=avoid, now=now)
+        return self._picker.pick(topic, queues, avoid, now=now)
 
     async def _may_go_on(
         self, error: RlabError, failed: MessageQueue, others: Sequence[MessageQueue], deadline: float

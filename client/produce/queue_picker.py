@@ -77,7 +77,7 @@ class QueuePicker:
         self._of_topics: dict[str, _Penalties] = {}  # of one topic each; empty ones are dropped
 
     def pick(
-        self, topic: str, queues: Sequence[MessageQueue], *, avoid_broker: str | None = None, now: float
+        self, topic: str, queues: Sequence[MessageQueue], avoid_broker: str | None = None, *, now: float
     ) -> MessageQueue:
         """Pick the queue of the next message, of the writable queues of its topic, sorted.
 

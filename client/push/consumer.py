@@ -171,6 +171,7 @@ class PushConsumer(GroupConsumer):
         self._set_suspended(False)
 
     def _set_suspended(self, suspended: bool) -> None:
+        self._check_home()
         if self._suspended == suspended:
             return
         self._suspended = suspended

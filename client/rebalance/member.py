@@ -138,9 +138,9 @@ class GroupConsumer(ClientLife, GroupMember):
 
         Cancellation: the rest is cut short; the broker sees the connection close.
         """
+        self._check_home()
         if self._state is not ServiceState.RUNNING:
-            await self._background.left()
-            return
+            return await self._background.left()
         self._prepare_shutdown()
         instance, _ = self._parts()
         try:
@@ -192,7 +192,14 @@ class GroupConsumer(ClientLife, GroupMember):
                 It leaves its group by itself, within `shutdown_grace_s`.
             KeyboardInterrupt, SystemExit: user code ends the process. The consumer has left its group.
         """
+        self._check_home()
         await self._background.wait()
+
+    def _check_running(self) -> None:
+        self._check_home()
+        self._background.check()
+        if self._state is not ServiceState.RUNNING:
+            raise IllegalOperation(f"this consumer is {self._state}: start it first, and use it before its shutdown")
 
     def _begin(self, context: MemberContext) -> MemberContext:
         """Make what consumes, and start it in the background; returns the context with its callbacks."""
@@ -224,6 +231,7 @@ class GroupConsumer(ClientLife, GroupMember):
     # --- subscriptions -----------------------------------------------------------------------------------------------
 
     def _note_subscription(self, topic: str, expression: str, *, with_retry: bool) -> None:
+        self._check_home()
         if is_retry_topic(check_topic(topic)):
             raise IllegalOperation(
                 f"{topic!r} belongs to its group, which reads it anyway: subscribe to the topic itself"
@@ -253,6 +261,7 @@ class GroupConsumer(ClientLife, GroupMember):
 
         Cancellation: the topic is unsubscribed all the same.
         """
+        self._check_home()
         if self._subscriptions.pop(check_topic(topic), None) is None:
             return
         if isinstance(self._ownership, UnleasedQueues):

@@ -109,6 +109,7 @@ class TransactionProducer(Producer, CheckingProducer):
 
     async def shutdown(self) -> None:
         """Close; see `Producer.shutdown`. Transactions that are not ended are left to the checks."""
+        self._check_home()
         await self._answers.stop()
         await super().shutdown()
 
@@ -211,6 +212,7 @@ class TransactionProducer(Producer, CheckingProducer):
         state, queue = transaction.state, transaction.queue
         assert state is not None, "its block is left"
         assert queue is not None, "it was begun"
+        self._check_home()
         try:
             if state is TransactionState.UNKNOWN:
                 return

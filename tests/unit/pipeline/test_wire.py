@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -10,6 +11,7 @@ import pytest
 from model.errors import (
     ConnectFailed,
     ConnectionLost,
+    IllegalOperation,
     InvalidParameter,
     ProtocolError,
     RequestTimeout,
@@ -72,6 +74,19 @@ def test_a_request_gets_its_own_answer_among_others_and_pushes() -> None:
         assert connection.receive(first).header == {"n": 1}
         answer = connection.receive(second)
         assert (answer.header, len(answer.body or b"")) == ({"n": 2}, 100_000)
+
+
+def test_a_fork_of_the_process_is_refused_by_name_before_anything_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    received: list[bytes] = []
+    refused = pytest.raises(IllegalOperation, match=r"belongs to process \d+, and process -1 was forked from it")
+    with (
+        server(lambda peer: received.append(peer.recv(1_000))) as address,
+        closing(WireConnection(address)) as connection,
+        refused,
+    ):
+        monkeypatch.setattr(os, "getpid", lambda: -1)
+        connection.send(HEART_BEAT, {})
+    assert received == [b""]
 
 
 def test_the_system_watches_a_server_that_is_asked_seldom() -> None:

@@ -1,13 +1,16 @@
-"""Tasks that live as long as a block, whose own error is not wrapped; and jobs side by side."""
+"""Tasks that live as long as a block, whose own error is not wrapped; jobs side by side; and the home of a client."""
 
 from __future__ import annotations
 
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import anyio
 import pytest
 
-from remoting.tasks import background_tasks, run_together
+from model.errors import IllegalOperation
+from remoting.tasks import Home, background_tasks, run_together
 from simulation.kernel.run import Simulation, run_simulation
 
 
@@ -122,3 +125,48 @@ def test_the_only_job_that_fails_is_not_wrapped_and_one_of_several_is() -> None:
             await run_together([fails, anyio.sleep_forever])
 
     run_simulation(main)
+
+
+# --- the home of a client --------------------------------------------------------------------------------------------
+
+
+async def home_here() -> Home:
+    return Home()
+
+
+async def use(home: Home) -> str:
+    home.check()
+    return home.guard(str.upper)("sent")
+
+
+def test_a_client_is_used_in_the_event_loop_that_it_was_started_in() -> None:
+    async def start_and_use() -> str:
+        return await use(Home())
+
+    assert asyncio.run(start_and_use()) == "SENT"
+
+
+def test_a_second_event_loop_is_refused_after_the_first_one_beside_it_and_inside_no_loop() -> None:
+    with asyncio.Runner() as first, ThreadPoolExecutor() as beside:
+        home = first.run(home_here())
+
+        async def from_another_thread() -> None:
+            await asyncio.wrap_future(beside.submit(asyncio.run, use(home)))
+
+        with pytest.raises(IllegalOperation, match="another event loop"):
+            asyncio.run(use(home))
+        with pytest.raises(IllegalOperation, match="another event loop"):
+            first.run(from_another_thread())
+        with pytest.raises(IllegalOperation, match="another event loop"):
+            home.check()
+        assert first.run(use(home)) == "SENT"
+
+
+def test_an_event_loop_may_go_on_in_another_thread() -> None:
+    loop = asyncio.new_event_loop()
+    home = loop.run_until_complete(home_here())
+    with ThreadPoolExecutor() as elsewhere:
+        assert elsewhere.submit(loop.run_until_complete, use(home)).result() == "SENT"
+        assert elsewhere.submit(loop.run_until_complete, use(home)).result() == "SENT"
+    assert loop.run_until_complete(use(home)) == "SENT"
+    loop.close()
