@@ -135,7 +135,7 @@ def encode_payload(message: Message, born_ms: int, message_id: str) -> bytes:
 
 
 @lru_cache(maxsize=4096)
-def _start_of_payloads(topic: str) -> bytes:
+def start_of_payloads(topic: str) -> bytes:
     """How every payload begins that `encode_payload` makes of a message for a topic."""
     return msgpack.Packer().pack_array_header(_FIELDS) + _pack(topic)
 
@@ -150,32 +150,22 @@ def topic_of_payload(payload: bytes) -> str | None:
     return str(fields[0]) if is_message else None
 
 
-def is_sent_to(topic: str, payload: bytes) -> bool:
-    """Whether a payload is a message for this topic, or none at all.
+def check_sent_to(topic: str, payloads: Iterable[bytes]) -> None:
+    """Check that each payload is a message for this topic, or none at all.
 
     One for another topic would reach consumers of this one as a message of that one. Nearly every payload has the
     beginning that is compared; only another form of it has to be decoded.
-    """
-    return payload.startswith(_start_of_payloads(topic)) or topic_of_payload(payload) in (None, topic)
-
-
-def check_sent_to(messages: Iterable[tuple[str, bytes]]) -> None:
-    """Check that each payload, behind the topic that it was sent to, is for this topic.
 
     Raises:
         MessageIllegal: one is a message for another topic.
     """
-    for topic, payload in messages:
-        if not is_sent_to(topic, payload):
-            raise other_topic(topic, payload)
-
-
-def other_topic(topic: str, payload: bytes) -> MessageIllegal:
-    """The error of a payload that is a message for another topic."""
-    return MessageIllegal(
-        f"a message for topic {shown(topic_of_payload(payload))} was sent to {topic!r}: with access control both have "
-        "to be the same, so send it to its own topic"
-    )
+    start = start_of_payloads(topic)
+    for payload in payloads:
+        if not payload.startswith(start) and topic_of_payload(payload) not in (None, topic):
+            raise MessageIllegal(
+                f"a message for topic {shown(topic_of_payload(payload))} was sent to {topic!r}: with access control "
+                "both have to be the same, so send it to its own topic"
+            )
 
 
 def check_message(message: Message) -> None:

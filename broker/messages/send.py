@@ -16,7 +16,7 @@ from broker.retry.delays import Delays
 from broker.topics.service import Topics
 from model.errors import InvalidParameter, MessageIllegal, RlabError
 from model.limits import MAX_BATCH_MESSAGES, MAX_PAYLOAD_BYTES
-from model.message import check_sent_to, is_sent_to, other_topic
+from model.message import check_sent_to
 from model.names import is_group_topic
 from remoting.command import Command
 from remoting.connection import Connection
@@ -50,9 +50,9 @@ class Sends(Feature):
         payload = request.body
         if payload is None or len(payload) > MAX_PAYLOAD_BYTES:
             raise _illegal_size(payload)
-        if self._compares_topics and not is_sent_to(topic, payload) and not is_group_topic(topic):
-            raise other_topic(topic, payload)
         entry = self._writable(topic, queue_id)
+        if self._compares_topics and not payload.startswith(entry.payload_start) and not is_group_topic(topic):
+            check_sent_to(topic, (payload,))
         if len(header) > _PLAIN_FIELDS and ("delay_ms" in header or "times_delivered" in header):
             self._send_later(connection, request)
             return
@@ -76,9 +76,10 @@ class Sends(Feature):
         """Store several messages of one queue, all or none."""
         topic, queue_id = request.header["topic"], request.header["queue_id"]
         batch = _decode_batch(request.body)
-        if self._compares_topics:
-            check_sent_to((topic, payload) for payload, _ in batch)
         entry = self._writable(topic, queue_id)
+        start = entry.payload_start
+        if self._compares_topics and (others := [each for each, _ in batch if not each.startswith(start)]):
+            check_sent_to(topic, others)
         offset = self._append_batch(entry.topic_id, queue_id, batch)
         self._answer_send(connection, request, topic, queue_id, offset)
 

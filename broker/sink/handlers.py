@@ -56,7 +56,8 @@ class SinkHandlers(Feature):
         for topic, queue_id in dict.fromkeys((topic, queue_id) for topic, queue_id, _, _ in messages):
             self._topics.writable(topic, queue_id)
         if self._core.has_access_control:
-            check_sent_to((topic, payload) for topic, _, _, payload in messages)
+            for topic, _, _, payload in messages:
+                check_sent_to(topic, (payload,))
         attempt = Attempt(header["query_id"], header["batch_id"], header["partition"], header["attempt"])
         self._owners.used(header["query_id"], connection.owner)
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from model.errors import IllegalOperation, InvalidParameter, NoPermission, SystemBusy, TopicNotExist
 from model.limits import DEFAULT_TOPIC_QUEUES, MAX_TOPICS, TEMPLATE_TOPIC_QUEUES
+from model.message import start_of_payloads
 from model.names import SCHEDULE_TOPIC, TEMPLATE_TOPIC, TRACE_TOPIC, is_system_topic
 from model.topic_number import TopicNumber
 from model.topic_route import READ_WRITE, Perm, TopicConfig, checked_topic_config
@@ -25,9 +26,11 @@ class TopicEntry:
     # send asks, and a bit test of an enum costs more than all the rest of that question.
     accepts_below: int = field(init=False)
     serves_below: int = field(init=False)  # queues with a smaller id can be read; 0 when the topic is not readable
+    payload_start: bytes = field(init=False)  # how payloads of its messages begin; see `check_sent_to`
 
     def __post_init__(self) -> None:
         """Derive what depends on the config."""
+        self.payload_start = start_of_payloads(self.config.topic)
         self.configure(self.config)
 
     def configure(self, config: TopicConfig) -> None:

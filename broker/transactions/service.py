@@ -127,7 +127,8 @@ class Transactions(Feature):
         for topic, queue_id in queues:
             self._topics.writable(topic, queue_id)
         if self._core.has_access_control:
-            check_sent_to((topic, payload) for topic, *_, payload in rows)
+            for topic, *_, payload in rows:
+                check_sent_to(topic, (payload,))
         self.table.check_room(len(rows))
         core, options = self._core, self.table.options
         (topic, queue_id), *others = queues

@@ -78,6 +78,7 @@ class _Session:
     principal: Principal
     key: KeyHash | str
     ids: IdsOfConnection
+    permitted: set[object]  # that of the principal, which is never another one
 
 
 class Gate:
@@ -270,7 +271,7 @@ class Gate:
         if principal is None:
             principal = self._principals[name] = Principal(self._policy[name])
         self._drop_guest(connection)
-        self._logged_in[connection] = _Session(principal, key, IdsOfConnection(self._claims))
+        self._logged_in[connection] = _Session(principal, key, IdsOfConnection(self._claims), principal.permitted)
         connection.owner = f"{USER}{name}"
         connection.serve_by(guest.serve)
 
@@ -314,17 +315,16 @@ class Gate:
 
         def guarded(connection: Connection, request: Command) -> Answer:
             session, header = logged_in[connection], request.header
-            who = session.principal
-            if who.has_quota:
-                self._spend(who, connection, request)
+            if session.principal.has_quota:
+                self._spend(session.principal, connection, request)
             # One tuple for all that the answer depends on; most requests are like one before.
             acts = "token" in header or "commit" in header
             client_id = header.get("client_id")
             key = (code, header.get("topic"), header.get("group"), client_id, acts)
-            if key not in who.permitted or (client_id is not None and client_id not in session.ids.names):
+            if key not in session.permitted or (client_id is not None and client_id not in session.ids.names):
                 self._check(session, connection, request)
                 if is_decided_by_header(request):
-                    who.permit(key)
+                    session.principal.permit(key)
             return handler(connection, request)
 
         return guarded
