@@ -55,6 +55,14 @@ class Kept(NamedTuple):
     remedy: str  # what makes it go
 
 
+class Destination(NamedTuple):
+    """Whose message a feature had in a queue of its own; empty where it is not known."""
+
+    what: str  # names messages of this kind
+    topic: str
+    group: str = ""
+
+
 class Feature:
     """One feature of a broker; a subclass overrides the hooks that concern it. No hook may raise unless it says so."""
 
@@ -117,6 +125,10 @@ class Feature:
 
     def kept(self, key: LogKey) -> Kept | None:
         """The first message that `kept_from` names of a queue; None if the queue is not this feature's."""
+        return None
+
+    def destination_of(self, key: LogKey, offset: int) -> Destination | None:
+        """Whose a damaged message was; None if the queue is not this feature's, or nobody waits for the message."""
         return None
 
     def copy_forward(self, key: LogKey, before: int) -> bool:
@@ -236,6 +248,10 @@ class Features:
     def kept(self, key: LogKey) -> Kept | None:
         """See `Feature`."""
         return next(filter(None, self._ask("kept", key)), None)
+
+    def destination_of(self, key: LogKey, offset: int) -> Destination | None:
+        """See `Feature`."""
+        return next(filter(None, self._ask("destination_of", key, offset)), None)
 
     def copy_forward(self, key: LogKey, before: int) -> bool:
         """See `Feature`."""

@@ -354,6 +354,8 @@ LOCK_CHECK_S = 1.0
 """How often a broker looks whether its lock file is still there. For so long another broker may write beside it."""
 MAX_SEGMENTS_PER_TRIM = 16
 """Files that a broker deletes in one event-loop iteration; the others wait for the next check."""
+MAX_DAMAGE_OWNERS = 10_000
+"""Messages of one damaged range of delayed or half messages whose owners are looked up; the others are one sum."""
 MAX_DAMAGE_LINES = 20
 """Log lines of a broker about the damage that one start or one read has found; the rest is one line."""
 MAX_REPORTED_MOVES = 10_000

@@ -24,16 +24,17 @@ from typing import Any
 
 import msgpack
 
-from broker.feature import Core, Feature, Kept
+from broker.feature import Core, Destination, Feature, Kept
 from broker.retry.delay_table import DelayTable, LowWater
 from broker.store.disk.errors import StoreError
 from broker.store.records import records_from
 from broker.store.segments.index import LogKey
 from broker.store.segments.moving import worth_moving
+from broker.store.segments.remains import remains_of
 from broker.topics.service import Topics
 from broker.topics.table import queue_that_is_left
 from model.errors import RlabError
-from model.limits import CLOCK_JUMP_MS
+from model.limits import CLOCK_JUMP_MS, MAX_DAMAGE_OWNERS
 from model.log_lines import LogLines
 from model.names import RETRY_PREFIX, SCHEDULE_TOPIC, is_retry_topic
 
@@ -61,6 +62,7 @@ class Delays(Feature):
         self._clock_ahead_ms = self._ahead_ms()  # of the loop's time
         low = self._load_low_water()
         self._table = DelayTable(low)
+        self._lost: dict[int, None] = {}  # offsets that the start could not read, and that no mark names
         self._moving: dict[int, int | None] = {}  # copied, and not marked yet; with its due time if that has passed
         self._recover(low, knows_topics=not topics.made_again)
 
@@ -137,6 +139,23 @@ class Delays(Feature):
             f"{whose} that is delayed until {due:%Y-%m-%d %H:%M:%S} UTC",
             "delayed messages go with their topic, and beyond --retain-size-max they are copied to the end of the log",
         )
+
+    def destination_of(self, key: LogKey, offset: int) -> Destination | None:
+        """The topic that a damaged message waited for, if it was not delivered before."""
+        if key != (self._topic_id, DELAYED):
+            return None
+        if offset in self._table:
+            return Destination("delayed messages", self._table.topic_of(offset) or "")
+        if offset not in self._lost:
+            return None
+        topic: Any = ""
+        try:
+            left: Any = msgpack.unpackb(remains_of(self._store.log, key, offset))
+            topic = left[1]
+        except (ValueError, TypeError, LookupError, msgpack.UnpackException):
+            pass  # the damage is where the names are
+        is_known = isinstance(topic, str) and self._topics.get(topic) is not None
+        return Destination("delayed messages", topic if is_known else "")
 
     def copy_forward(self, key: LogKey, before: int) -> bool:
         """Copy the messages that wait in the oldest segments, if that frees more than it writes; some at a time."""
@@ -278,7 +297,10 @@ class Delays(Feature):
         With `knows_topics`, a topic that is not there was deleted, perhaps just before a crash, so they go with it.
         """
         now_ms = int(self._core.clock_ms())
+        expected = max(low.delayed, self._store.min_offset(self._topic_id, DELAYED))
         for record in records_from(self._store, self._topic_id, DELAYED, low.delayed):
+            self._note_lost(expected, record.queue_offset)
+            expected = record.queue_offset + 1
             delayed: Any = msgpack.unpackb(record.payload)
             due_ms: int = delayed[0]
             if due_ms > record.stored_ms > now_ms:
@@ -286,10 +308,15 @@ class Delays(Feature):
             topic = delayed[1]
             is_there = not knows_topics or self._topics.get(topic) is not None
             self._table.add(record.queue_offset, due_ms, topic if is_there else None)
+        self._note_lost(expected, self._store.max_offset(self._topic_id, DELAYED))
         for record in records_from(self._store, self._topic_id, MARKS, low.marks):
             mark: Any = msgpack.unpackb(record.payload)
             for offset in mark:
                 self._table.done(offset, record.queue_offset)
+                self._lost.pop(offset, None)
+
+    def _note_lost(self, first: int, end: int) -> None:
+        self._lost.update(dict.fromkeys(range(first, min(end, first + MAX_DAMAGE_OWNERS))))
 
     def close(self) -> None:
         """Store from where on a restart has to look."""

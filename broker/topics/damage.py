@@ -2,18 +2,22 @@
 
 A loss that is not told looks like a group that has consumed everything. So each range that the store finds damaged or
 missing is a warning and an event once in the life of a broker, and is counted until retention deletes it.
+Delayed and half messages are in topics of the broker's own; they are reported under the topics that they are for.
 """
 
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from pathlib import Path
 
 from broker.feature import Core, Feature
+from broker.store.damage import Damage
 from broker.topics.service import Topics
 from broker.topics.table import queue_count
 from model.events import EventKind
-from model.limits import MAX_DAMAGE_LINES
+from model.limits import MAX_DAMAGE_LINES, MAX_DAMAGE_OWNERS
+from model.names import is_system_topic
 from model.topic_route import TopicConfig
 
 logger = logging.getLogger(__name__)
@@ -26,28 +30,36 @@ class DamageReports(Feature):
         self._core = core
         self._topics = topics.table
         self._data_dir = data_dir
+        self._has_started = False
         core.store.on_damage = self.tell
 
     def tell(self) -> None:
-        """Log, and record as events, what was found since the last call."""
+        """Log, and record as events, what was found since the last call; at the start all at once (`tell_start`)."""
+        if not self._has_started:
+            return  # the features that know whose messages these were are not all there
         core, names = self._core, self._topics.names()
         # Messages of a topic that is not known are no loss: they were deleted with it.
         found = [damage for damage in core.store.damage.take_new() if damage.topic_id in names]
         for number, damage in enumerate(found):
             topic = names[damage.topic_id]
+            n, is_logged = damage.n, number < MAX_DAMAGE_LINES
+            if is_system_topic(topic):
+                n -= self._tell_destinations(damage, is_logged=is_logged)
+            if not n:
+                continue
             core.emit(
                 EventKind.MESSAGES_DAMAGED,
                 topic=topic,
                 queue_id=damage.queue_id,
                 offset=damage.first_offset,
-                n=damage.n,
+                n=n,
                 detail=damage.segment,
             )
-            if number < MAX_DAMAGE_LINES:
+            if is_logged:
                 logger.warning(
                     "broker %s: offsets %d to %d of %s:%d, %d in all, are damaged or missing in %s: no consumer can "
                     "get them; if you have that file elsewhere, stop the broker and put it back",
-                    *(core.name, damage.first_offset, damage.end_offset - 1, topic, damage.queue_id, damage.n),
+                    *(core.name, damage.first_offset, damage.end_offset - 1, topic, damage.queue_id, n),
                     self._data_dir / damage.segment,
                 )
         if len(found) > MAX_DAMAGE_LINES:
@@ -56,8 +68,27 @@ class DamageReports(Feature):
                 *(core.name, len(found) - MAX_DAMAGE_LINES, sum(damage.n for damage in found), self._data_dir),
             )
 
+    def _tell_destinations(self, damage: Damage, *, is_logged: bool) -> int:
+        """Report whose messages those of the broker's own topics were, and return how many that says."""
+        core, key = self._core, (damage.topic_id, damage.queue_id)
+        offsets = range(damage.first_offset, min(damage.end_offset, damage.first_offset + MAX_DAMAGE_OWNERS))
+        destinations = (core.features.destination_of(key, offset) for offset in offsets)
+        counts = Counter(found for found in destinations if found is not None)
+        for found, n in counts.items():
+            columns = {"topic": found.topic, **({"group": found.group} if found.group else {})}
+            detail = f"{found.what} in {damage.segment}"
+            core.emit(EventKind.MESSAGES_DAMAGED, **columns, queue_id=-1, n=n, detail=detail)
+            if is_logged:
+                logger.warning(
+                    "broker %s: %d %s for %s%s are damaged or missing in %s, and will not be delivered",
+                    *(core.name, n, found.what, f"topic {found.topic!r}" if found.topic else "a topic that is unknown"),
+                    *(f" of producer group {found.group!r}" if found.group else "", self._data_dir / damage.segment),
+                )
+        return counts.total()
+
     def tell_start(self) -> None:
         """Say what opening the store found."""
+        self._has_started = True
         if flaw := self._core.store.recovery.ends_flaw:
             logger.warning(
                 "broker %s: in %s, %s, and was made again: if messages were lost at the begin or the end of the log "

@@ -29,7 +29,7 @@ from broker.transactions.records import (
     encode_mark,
 )
 from broker.transactions.table import OpenHalf, TransactionTable
-from model.limits import MAX_PULL_BYTES, MAX_TRANSACTION_TIMEOUT_S, TRANSACTIONS_PER_SNAPSHOT
+from model.limits import MAX_DAMAGE_OWNERS, MAX_PULL_BYTES, MAX_TRANSACTION_TIMEOUT_S, TRANSACTIONS_PER_SNAPSHOT
 from model.names import HALF_TOPIC
 from model.record import iter_records
 from model.transaction import HalfMessage
@@ -70,6 +70,7 @@ class HalfLog:
         self._table = table
         core.metadata.add_tables(_SCHEMA)
         self._rows = Table(core.metadata, "open_transactions")
+        self.lost: dict[int, None] = {}  # offsets that the start could not read, and whose end no mark names
         self._from = self._recover()
         self._noted: tuple[_Snapshot, int] | None = None  # and the end of the log then
 
@@ -197,9 +198,13 @@ class HalfLog:
             noted = _Snapshot(*stored)
         low = noted._replace(halves=min(noted.halves, ends[0]), marks=min(noted.marks, ends[1]))
         self._restore(low)
+        expected = max(low.halves, store.min_offset(self.topic_id, HALVES))
         for record in records_from(store, self.topic_id, HALVES, low.halves):
+            self._note_lost(expected, record.queue_offset)
+            expected = record.queue_offset + 1
             if (half := decode_half(record.payload)) is not None:
                 table.add(record.queue_offset, self._open_half(half, record.stored_ms))
+        self._note_lost(expected, ends[0])
         last: Mark | None = None
         for record in records_from(store, self.topic_id, MARKS, low.marks):
             last = decode_mark(record.payload)
@@ -214,6 +219,9 @@ class HalfLog:
             logger.warning("half messages were lost with the end of the log: %s was stored, it has %s", noted[:2], ends)
             self._save(self._snapshot())
         return low.halves
+
+    def _note_lost(self, first: int, end: int) -> None:
+        self.lost.update(dict.fromkeys(range(first, min(end, first + MAX_DAMAGE_OWNERS))))
 
     def _restore(self, low: _Snapshot) -> None:
         data: Any = msgpack.unpackb(low.data, use_list=False)
@@ -236,6 +244,8 @@ class HalfLog:
         if mark.kind is MarkKind.CHECKED:
             table.checked(offsets, self._past(stored_ms))
             return
+        for offset in mark.offsets:
+            self.lost.pop(offset, None)
         for offset in offsets:
             table.begin_end(offset)
         table.ended(offsets)

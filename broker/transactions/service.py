@@ -14,14 +14,15 @@ import msgpack
 
 from broker.durability.barrier import answer
 from broker.durability.group_commit import Written
-from broker.feature import Core, Feature, Kept
+from broker.feature import Core, Destination, Feature, Kept
 from broker.groups.members import Groups
 from broker.store.disk.errors import StoreError
 from broker.store.segments.index import LogKey
+from broker.store.segments.remains import remains_of
 from broker.topics.service import Topics
 from broker.topics.table import queue_that_is_left
 from broker.transactions.half_log import HalfLog, Published
-from broker.transactions.records import HALVES, MARKS, MarkKind
+from broker.transactions.records import HALVES, MARKS, MarkKind, decode_half
 from broker.transactions.table import OpenHalf, TransactionOptions, TransactionTable
 from model.errors import InvalidParameter, MessageIllegal, RlabError
 from model.events import EventKind
@@ -89,6 +90,18 @@ class Transactions(Feature):
             f"a half message of producer group {half.group!r} for topic {half.topic!r}, whose transaction is open,",
             "it goes when its producer ends the transaction, or after --transaction-keep",
         )
+
+    def destination_of(self, key: LogKey, offset: int) -> Destination | None:
+        """The topic, if it can be read, and the producer group of a damaged half message that may be committed yet."""
+        if key != (self.log.topic_id, HALVES):
+            return None
+        known = self.table.get(offset)
+        if known is None and offset not in self.log.lost:
+            return None  # its transaction has ended
+        half = decode_half(remains_of(self._core.store.log, key, offset))
+        if half is None or self._topics.table.get(half.topic) is None:
+            return Destination("half messages", "", "" if known is None else known.group)
+        return Destination("half messages", half.topic, half.group if known is None else known.group)
 
     def stats(self) -> dict[str, int]:
         """How many transactions are open, and what became of the others in this run."""

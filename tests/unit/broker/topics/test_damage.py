@@ -137,3 +137,70 @@ async def test_messages_of_a_deleted_topic_are_not_missed(world: World) -> None:
     segments[1].unlink()
     await world.start_broker(store=SMALL)
     assert world.of_kind(EventKind.MESSAGES_DAMAGED) == []
+
+
+BODY = b"0123456789" * 20
+
+
+def flip(world: World) -> None:
+    """Flip a byte in the middle of the first copy of the body that is stored."""
+    [path] = [path for path in world.data_dir.glob("*.log") if BODY in path.read_bytes()]
+    data = bytearray(path.read_bytes())
+    data[data.index(BODY) + 100] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("is_delivered", [False, True])
+def test_damage_of_a_delayed_message_is_reported_as_one_of_the_topic_that_it_waits_for(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, is_delivered: bool
+) -> None:
+    @simulated
+    async def scenario(world: World) -> None:
+        await world.start_broker()
+        a = world.peer("a")
+        await a.put_topic("orders")
+        await a.put_topic("others")
+        header = {"queue_id": 0, "tag_hash": 0}
+        # It waits before the other, so the start reads both.
+        later = {**header, "topic": "others", "delay_ms": 60_000}
+        await a.call(RequestCode.SEND_MESSAGE, later, payload_of(b"x", "others"))
+        await a.call(RequestCode.SEND_MESSAGE, {**header, "topic": "orders", "delay_ms": 5_000}, payload_of(BODY))
+        if is_delivered:
+            await world.sleep(6)
+        await world.stop_broker()
+        flip(world)
+        world.events.clear()
+        caplog.clear()
+        await world.start_broker()
+        await world.sleep(6)
+        found = [(each.topic, each.n) for each in world.of_kind(EventKind.MESSAGES_DAMAGED) if each.topic == "orders"]
+        assert len(world.of_kind(EventKind.MESSAGES_DAMAGED)) == 1, "each message counts once"
+        assert found == ([] if is_delivered else [("orders", 1)])
+        assert ("1 delayed messages for topic 'orders' are damaged or missing in" in caplog.text) != is_delivered
+
+    scenario(tmp_path)
+
+
+def test_damage_of_a_half_message_is_reported_with_its_topic_and_producer_group(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    @simulated
+    async def scenario(world: World) -> None:
+        await world.start_broker()
+        a = world.peer("a")
+        await a.put_topic("orders")
+        rows = [["orders", 0, 0, 1_000, payload_of(BODY, "orders")]]
+        await a.call(RequestCode.SEND_HALF_MESSAGE, {"group": "pays"}, rows)
+        await world.stop_broker()
+        flip(world)
+        world.events.clear()
+        caplog.clear()
+        await world.start_broker()
+        await world.sleep(6)
+        answer = await a.call(RequestCode.END_TRANSACTION, {"group": "pays"}, [[0, "", 8]])
+        assert answer.body is not None
+        assert "1 half messages for topic 'orders' of producer group 'pays' are damaged or missing in" in caplog.text
+        events = [each for each in world.of_kind(EventKind.MESSAGES_DAMAGED) if each.group == "pays"]
+        assert [(each.topic, each.n) for each in events] == [("orders", 1)]
+
+    scenario(tmp_path)
