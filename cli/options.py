@@ -136,9 +136,14 @@ def moment_ms(text: str) -> int:
     """Read milliseconds since 1970, or a date and time of ISO 8601 as them.
 
     Raises:
-        ValueError, OverflowError: it is neither.
+        ValueError, OverflowError: it is neither, or before 1970, when no message was stored.
     """
-    return int(text) if text.isascii() and text.isdecimal() else round(datetime.fromisoformat(text).timestamp() * 1000)
+    if text.isascii() and text.isdecimal():
+        return int(text)
+    ms = round(datetime.fromisoformat(text).timestamp() * 1000)
+    if ms < 0:
+        raise ValueError(f"{text!r} is before 1970")
+    return ms
 
 
 def new_directory(option: str, directory: Path) -> Path:

@@ -111,7 +111,7 @@ class MemberOptions:
                 raise ConfigError(f"{name} must be {low} to {high}, got {value!r}")
         if not isinstance(self.offsets_dir, str | PathLike):
             raise ConfigError(f"offsets_dir must be a path, got {self.offsets_dir!r}")
-        if not isinstance(self.consume_timestamp_ms, int):
+        if not isinstance(self.consume_timestamp_ms, int) or isinstance(self.consume_timestamp_ms, bool):
             raise ConfigError(f"consume_timestamp_ms must be a whole number, got {self.consume_timestamp_ms!r}")
         if not isinstance(self.model, MessageModel):
             raise ConfigError(f"model must be a MessageModel, got {self.model!r}")

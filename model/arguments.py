@@ -21,9 +21,15 @@ def check_whole(what: str, value: object, low: int, high: int) -> None:
         raise InvalidParameter(f"{what} must be {low} to {high}, got {value}")
 
 
+def check_integer(what: str, value: object) -> None:
+    """Raise InvalidParameter, with the name of the argument, for what is no whole number; a bool is none."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise InvalidParameter(f"{what} must be a whole number, got {shown(value)}")
+
+
 def check_number(what: str, value: object, low: float, high: float) -> None:
     """Raise InvalidParameter, with the name of the argument, for what is no number from `low` to `high`."""
-    if not isinstance(value, int | float) or not low <= value <= high:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not low <= value <= high:
         raise InvalidParameter(f"{what} must be {low:g} to {high:g}, got {shown(value)}")
 
 

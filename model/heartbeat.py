@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
@@ -17,7 +17,7 @@ from model.limits import (
     MAX_REJOIN_S,
     MAX_SUBSCRIPTIONS_PER_MEMBER,
 )
-from model.names import check_group, check_id
+from model.names import check_group, check_id, retry_topic
 from model.subscription import SubscriptionData, subscription_of
 
 
@@ -73,6 +73,20 @@ def _up_to_the_limit(what: str, groups: Any) -> Any:
     if len(groups) > MAX_GROUPS_OF_CLIENT:
         raise InvalidParameter(f"the heartbeat has {len(groups)} {what}, more than {MAX_GROUPS_OF_CLIENT}")
     return groups
+
+
+def check_subscriptions(group: str, topics: Collection[str]) -> None:
+    """Check how many topics a member of a group subscribes to.
+
+    Raises:
+        InvalidParameter: too many; the retry topic of the group does not count, because no user has subscribed to it.
+    """
+    n = len(topics) - (retry_topic(group) in topics)
+    if n > MAX_SUBSCRIPTIONS_PER_MEMBER:
+        raise InvalidParameter(
+            f"a member of group {group!r} would have {n} subscriptions, more than {MAX_SUBSCRIPTIONS_PER_MEMBER}: "
+            "divide the topics between several groups"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,10 +173,9 @@ class ConsumerData:
             TypeError, ValueError: it has another form; `HeartbeatData.from_wire` turns that into `InvalidParameter`.
         """
         group, consume_type, model, consume_from, strategy, session_timeout_s, timestamp_ms, created_ms, topics = wire
+        check_group(group)
         if len(topics) > MAX_SUBSCRIPTIONS_PER_MEMBER:
-            raise InvalidParameter(
-                f"group {group!r} has {len(topics)} subscriptions, more than {MAX_SUBSCRIPTIONS_PER_MEMBER}"
-            )
+            check_subscriptions(group, [topic for topic, _, _ in topics])
         if not 0.1 <= float(session_timeout_s) <= 3600:
             raise InvalidParameter(f"session timeout of {group!r} must be 0.1 to 3600 s, got {session_timeout_s!r}")
         if len(strategy) > MAX_NAME_CHARS:

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, NoReturn
 import msgpack
 
 from model.arguments import check_text, shown
-from model.errors import MessageIllegal
+from model.errors import InvalidParameter, MessageIllegal
 from model.limits import MAX_BODY_BYTES, MAX_KEYS, MAX_PAYLOAD_BYTES, MAX_PROPERTIES
 from model.message_queue import MessageQueue
 
@@ -168,11 +168,13 @@ def check_sent_to(topic: str, payloads: Iterable[bytes]) -> None:
             )
 
 
-def check_message(message: Message) -> None:
+def check_message(message: Message, *, is_foreign: bool = False) -> None:
     """Refuse a message that a broker would refuse, before it costs a round trip.
 
+    One that is `is_foreign`, of a client of RocketMQ, may have spaces at the ends of its tag, as RocketMQ allows.
+
     Raises:
-        InvalidParameter: the topic is no string.
+        InvalidParameter: the topic is no string, the tag has spaces at an end, or the items of the body are no bytes.
         MessageIllegal: no message, empty or oversized body, or too many or wrongly typed keys, tags or properties. The
             topic's name is not checked, because its route is looked up anyway.
     """
@@ -191,12 +193,23 @@ def check_message(message: Message) -> None:
     check_text("the topic of a message", message.topic)
     if not isinstance(body, bytes | bytearray | memoryview):
         raise MessageIllegal(f"the body must be bytes, not {type(body).__name__}: encode text first")
+    if isinstance(body, memoryview) and (body.itemsize != 1 or body.ndim != 1 or not body.c_contiguous):
+        # Its length is the number of its items, and not what would be sent.
+        raise InvalidParameter(
+            f"the body must be bytes one after another, got a memoryview of format {body.format!r} with shape "
+            f"{body.shape}: pass its tobytes()"
+        )
     if not 1 <= len(body) <= MAX_BODY_BYTES:
         raise MessageIllegal(
             f"the body has {len(body)} bytes; allowed are 1 to {MAX_BODY_BYTES}: split it, or send a reference"
         )
     if not isinstance(tags, str) or "||" in tags:
         raise MessageIllegal(f"a message has one tag, a string without '||'; got {tags!r}")
+    if tags != tags.strip() and not is_foreign:
+        raise InvalidParameter(
+            f"tags must not begin or end with spaces, got {tags!r}: subscriptions are compared without them, so no "
+            "consumer that asks for this tag would get the message"
+        )
     if message.keys and not _are_keys(message.keys):
         raise MessageIllegal(f"keys must be a list of at most {MAX_KEYS} strings; got {repr(message.keys)[:200]}")
     if message.properties and not _are_properties(message.properties):

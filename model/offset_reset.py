@@ -50,7 +50,7 @@ class ResetTo:
     value: int = 0
 
     def __post_init__(self) -> None:
-        if not isinstance(self.value, int):
+        if not isinstance(self.value, int) or isinstance(self.value, bool):
             raise InvalidParameter(f"the value of a reset must be a whole number, got {shown(self.value)}")
         if abs(self.value) > MAX_VALUE or (self.value < 0 and self.kind is not ResetKind.SHIFT):
             raise InvalidParameter(f"a reset to {self.kind} cannot have the value {self.value}")

@@ -130,7 +130,7 @@ def _message(topic: str, body: bytes, properties: dict[str, str], flag: int) -> 
         tags=properties.get(TAGS, ""),
         properties=others,
     )
-    check_message(message)
+    check_message(message, is_foreign=True)
     return message
 
 

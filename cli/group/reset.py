@@ -55,7 +55,7 @@ def reset(
     The consumers may keep running: they drop fetched messages and continue at the new offsets. Messages that are with a
     listener at that moment are processed to the end, and are redelivered if they are at or after the new offset.
 
-    Example: rlab group reset billing orders --to -1h
+    Example: rlab group reset billing orders --to 1h
     """
     target = target_of(to, to_offset, shift, named_queues=bool(queue))
     queues = [queue_of(topic, text) for text in queue] if queue else None
@@ -102,13 +102,13 @@ def time_of(text: str) -> int:
     from client.config import wall_clock_ms
 
     try:
-        if (age := age_ms(text.removeprefix("-"))) is not None:
+        if (age := age_ms(text)) is not None:
             return max(0, int(wall_clock_ms()) - age)
-        return max(0, moment_ms(text))
+        return moment_ms(text)
     except (ValueError, OverflowError) as error:
         raise typer.BadParameter(
-            f"--to {text!r}: use earliest, latest, a time such as 2026-01-31T12:00:00, milliseconds since 1970, "
-            "or an age: 90s, 5m, 1h, 2d"
+            f"--to {text!r}: use earliest, latest, a time since 1970 such as 2026-01-31T12:00:00, milliseconds since "
+            "1970, or an age without a sign: 90s, 5m, 1h, 2d"
         ) from error
 
 

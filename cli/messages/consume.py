@@ -162,7 +162,8 @@ def start_of(text: str) -> tuple[ConsumeFrom, int]:
         return ConsumeFrom.TIMESTAMP, max(1, moment_ms(text))
     except (ValueError, OverflowError) as error:
         raise typer.BadParameter(
-            f"--from {text!r}: use earliest, latest, a time such as 2026-01-31T12:00:00, or milliseconds since 1970"
+            f"--from {text!r}: use earliest, latest, a time since 1970 such as 2026-01-31T12:00:00, or milliseconds "
+            "since 1970"
         ) from error
 
 

@@ -11,11 +11,13 @@ import anyio
 import msgpack
 
 from client.instance.lease_session import LeaseSessions
-from client.instance.member import CheckingProducer, GroupMember, InstanceHost
+from client.instance.member import CheckingProducer, GroupMember, InstanceHost, Resident
+from client.instance.refusals import HeartbeatRefusals
 from client.trigger import Trigger
-from model.errors import ClientIdConflict, NetworkError, RlabError
+from model.errors import ClientIdConflict, InvalidParameter, NetworkError, RlabError
 from model.group_settings import OWN_ATTEMPTS
 from model.heartbeat import HeartbeatData
+from model.limits import MAX_GROUPS_OF_CLIENT
 from remoting.client import raise_for_code
 from remoting.command import Command
 from remoting.connection import Connection
@@ -41,9 +43,8 @@ class Heartbeats:
         self._created_ms: dict[str, int] = {}
         # Groups that we have left, or are about to: no heartbeat shall bring us back.
         self._left: dict[str, None] = {}
-        # By address: the warnings of the last answer, and the refusals of brokers that know another client of our id.
-        self._warnings: dict[str, list[str]] = {}
-        self._refusals: dict[str, ClientIdConflict] = {}
+        self._warnings: dict[str, list[str]] = {}  # by address: those of the last answer
+        self._refusals = HeartbeatRefusals()
         # By address: the connection over which a broker that takes fingerprints got the last heartbeat, and its own.
         self._taken: dict[str, tuple[Connection, int]] = {}
         self._unanswered: dict[str, None] = {}  # addresses to which a heartbeat of `keep_alive` is under way
@@ -70,6 +71,20 @@ class Heartbeats:
                 addresses = [each for each in self._host.addresses() if each not in self._unanswered]
                 for address in self._send_again(addresses):
                     beats.start_soon(beat, address)
+
+    def check_room(self, new: Resident) -> None:
+        """Check that a heartbeat has room for the group of one more client.
+
+        Raises:
+            InvalidParameter: it has not; brokers would refuse the heartbeats, and the sessions of all groups would end.
+        """
+        is_consumer = isinstance(new, GroupMember)
+        groups = {each.group for each in self._host.residents if isinstance(each, GroupMember) is is_consumer}
+        if new.group not in groups and len(groups) >= MAX_GROUPS_OF_CLIENT:
+            raise InvalidParameter(
+                f"this client instance has {len(groups)} {'consumer' if is_consumer else 'producer'} groups, the most "
+                f"that one may have: give the client of group {new.group!r} another instance_name"
+            )
 
     def joining(self, group: str) -> None:
         """Learn that a consumer was added, whose session may be shorter than those so far."""
@@ -155,8 +170,11 @@ class Heartbeats:
 
     def _failed(self, address: str, cause: str, error: RlabError) -> None:
         logger.warning("%s: heartbeat to %s failed: %s", self._host.client_id, address, error)
-        if isinstance(error, ClientIdConflict):
-            self._refusals[address] = error
+        now = anyio.current_time()
+        self._refusals.refused(address, error, now)
+        for member in list(self._host.members.values()):
+            if (final := self._refusals.final(address, now, member.session_timeout_s)) is not None:
+                member.refused(final)
         if isinstance(error, NetworkError):
             self._host.broker_lost(address, cause)
 
@@ -164,7 +182,7 @@ class Heartbeats:
         self, address: str, connection: Connection, heartbeat: HeartbeatData, sent_at: float, answer: Command
     ) -> None:
         """Take over what a broker has answered."""
-        self._refusals.pop(address, None)
+        self._refusals.accepted(address)
         self._log_new_warnings(address, answer.header.get("warnings", []))
         attempts = answer.header.get("max_attempts", {})
         for data in heartbeat.consumers:
@@ -202,9 +220,13 @@ class Heartbeats:
             self.max_attempts[address, group] = max_attempts
 
     def check_accepted(self) -> None:
-        """Raise the ClientIdConflict of a broker that knows another live process under our client id, if one does."""
-        for refusal in self._refusals.values():
-            raise ClientIdConflict(str(refusal)) from refusal
+        """Raise the refusal of a broker, if one has refused the last heartbeat; see `HeartbeatRefusals`.
+
+        Raises:
+            ClientIdConflict: another live process is known there under our client id.
+            UsageError: the heartbeat has something that the broker does not take.
+        """
+        self._refusals.check(self._host.addresses())
 
     def _log_new_warnings(self, address: str, warnings: list[str]) -> None:
         """Log the warnings of a broker that are not in the last answer of any broker."""

@@ -141,8 +141,9 @@ class ClientInstance:
         """Add a client: heartbeats and route polls include it; passes of a consumer begin with `start_rebalancing`.
 
         Raises:
-            IllegalOperation: this instance has a consumer of that group already.
+            IllegalOperation, InvalidParameter: it has a consumer of that group already, or a group too many.
         """
+        self.heartbeats.check_room(resident)
         if isinstance(resident, GroupMember):
             if resident.group in self.members:
                 raise IllegalOperation(

@@ -17,7 +17,7 @@ from client.instance.background import BackgroundTasks
 from client.instance.routes import RouteCache, RouteRemovalGrace
 from client.instance.schedule import RebalancePass
 from client.trigger import Trigger
-from model.errors import IllegalOperation
+from model.errors import IllegalOperation, UsageError
 from model.event_log import EventLog
 from model.heartbeat import ConsumerData
 from model.message_queue import MessageQueue
@@ -112,6 +112,10 @@ class GroupMember(Resident):
     @abstractmethod
     async def rebalance(self, due: RebalancePass) -> bool:
         """Run one pass; returns whether it is balanced."""
+
+    @abstractmethod
+    def refused(self, error: UsageError) -> None:
+        """End, because a broker has refused the heartbeats for so long that the sessions at it have ended."""
 
     @abstractmethod
     async def persist_offsets(self) -> None:

@@ -30,9 +30,9 @@ from client.rebalance.member import GroupConsumer
 from client.rebalance.ownership import MemberContext, QueueOwnership
 from client.rebalance.pulled_queues import PulledQueues
 from client.rebalance.unleased_queues import UnleasedQueues
-from model.arguments import check_mapping, check_number, shown
+from model.arguments import check_integer, check_mapping, check_number, check_whole
 from model.errors import IllegalOperation, InvalidParameter
-from model.heartbeat import ConsumeType, MessageModel
+from model.heartbeat import MAX_NUMBER, ConsumeType, MessageModel
 from model.limits import POLL_TIMEOUT_S
 from model.message import MessageExt
 from model.message_queue import MessageQueue, check_queue, check_queues
@@ -121,7 +121,8 @@ class LitePullConsumer(GroupConsumer):
 
         Raises:
             IllegalOperation: queues were assigned.
-            InvalidParameter: an illegal topic or expression.
+            InvalidParameter: an illegal topic or expression, or a topic too many.
+            UsageError: a broker refuses the subscription, which is withdrawn.
             ConnectFailed: no name server answers; the subscription stays and takes effect when one does.
 
         Cancellation: the subscription stays.
@@ -130,8 +131,7 @@ class LitePullConsumer(GroupConsumer):
             raise IllegalOperation(
                 "assign() and subscribe() cannot be mixed: create a second LitePullConsumer to subscribe"
             )
-        self._note_subscription(topic, expression, with_retry=False)
-        await self._apply_subscriptions()
+        await self._subscribe(topic, expression, with_retry=False)
 
     async def assign(self, queues: Iterable[MessageQueue], expressions: Mapping[str, str] | None = None) -> None:
         """Read exactly these queues, also if other consumers read them; before or after the start.
@@ -265,9 +265,10 @@ class LitePullConsumer(GroupConsumer):
             check_mapping("offsets", offsets)
             chosen = [(self._owned(queue), offset) for queue, offset in offsets.items()]
             for owned, offset in chosen:
-                if not isinstance(offset, int) or not 0 <= offset <= owned.process_queue.position:
+                check_integer(f"the offset of {owned.queue}", offset)
+                if not 0 <= offset <= owned.process_queue.position:
                     raise InvalidParameter(
-                        f"{owned.queue} was polled up to {owned.process_queue.position}; {shown(offset)} cannot be "
+                        f"{owned.queue} was polled up to {owned.process_queue.position}; {offset} cannot be "
                         "committed: seek there first"
                     )
             for owned, offset in chosen:
@@ -296,6 +297,7 @@ class LitePullConsumer(GroupConsumer):
         Raises and cancellation: see `committed`.
         """
         self._check_running()
+        check_whole("timestamp_ms", timestamp_ms, 0, MAX_NUMBER)
         return await self._ask.at(check_queue(queue), timestamp_ms)
 
     async def seek(self, queue: MessageQueue, offset: int) -> None:
@@ -313,9 +315,10 @@ class LitePullConsumer(GroupConsumer):
         Cancellation: nothing changed.
         """
         owned = self._owned(queue)
+        check_integer("offset", offset)
         first, end = await self._ask.first(queue), await self._ask.end(queue)
-        if not isinstance(offset, int) or not first <= offset <= end:
-            raise InvalidParameter(f"{queue} holds offsets {first} to {end}; {shown(offset)} cannot be sought")
+        if not first <= offset <= end:
+            raise InvalidParameter(f"{queue} holds offsets {first} to {end}; {offset} cannot be sought")
         self._continue_at(owned, offset)
 
     async def seek_to_begin(self, queue: MessageQueue) -> None:

@@ -71,13 +71,13 @@ class PopConsumer(GroupConsumer):
                 group.
 
         Raises:
-            InvalidParameter: an illegal topic or expression.
+            InvalidParameter: an illegal topic or expression, or a topic too many.
+            UsageError: a broker refuses the subscription, which is withdrawn.
             ConnectFailed: no name server answers; the subscription stays and takes effect when one does.
 
         Cancellation: the subscription stays.
         """
-        self._note_subscription(topic, expression, with_retry=True)
-        await self._apply_subscriptions()
+        await self._subscribe(topic, expression, with_retry=True)
 
     async def receive(
         self, max_n: int = MAX_POP_BATCH, *, invisible_s: float = POP_INVISIBLE_S, wait_s: float = PULL_SUSPEND_S

@@ -103,7 +103,7 @@ class Producer(ClientLife, Resident):
         check_option_names(options, ClientConfig)
         options.setdefault("instance_name", "PRODUCER")
         self.config = ClientConfig(name_servers=name_servers, **options)
-        if not isinstance(retries, int) or not 0 <= retries <= MAX_RETRIES:
+        if not isinstance(retries, int) or isinstance(retries, bool) or not 0 <= retries <= MAX_RETRIES:
             raise ConfigError(f"retries must be 0 to {MAX_RETRIES}, got {retries!r}")
         check_seconds("timeout_s", timeout_s)
         if latency_sink is not None:

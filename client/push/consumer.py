@@ -29,7 +29,7 @@ from client.push.runs import Awaited, run_listener
 from client.push.services import ConsumeConcurrently, ConsumeOrderly, FailureHandler, log_exhausted, retry_locally
 from client.rebalance.member import GroupConsumer
 from client.rebalance.ownership import MemberContext, QueueOwnership
-from model.errors import IllegalOperation, InvalidParameter
+from model.errors import IllegalOperation, InvalidParameter, UsageError
 from model.events import EventKind
 from model.heartbeat import ConsumerData, ConsumeType, MessageModel
 from model.message import MessageExt
@@ -138,16 +138,24 @@ class PushConsumer(GroupConsumer):
             expression: `*`, or tags as `tagA || tagB`.
 
         Raises:
-            InvalidParameter: an illegal topic or expression, or a listener that cannot be called.
+            InvalidParameter: an illegal topic or expression, a listener that cannot be called, or a topic too many.
+            UsageError: a broker refuses the subscription, which is withdrawn.
             ConnectFailed: no name server answers; the subscription stays and takes effect when one does.
 
         Cancellation: the subscription stays.
         """
         if not callable(listener):  # every message would fail, and be sent to the DLQ
             raise InvalidParameter(f"listener must be a function of messages, got {listener!r}; tags come third")
-        self._note_subscription(topic, expression, with_retry=self.options.model is MessageModel.CLUSTERING)
+        earlier = self._listeners.get(topic)
         self._listeners[topic] = ListenerCall(listener, topic, self._threads, self._hanging)
-        await self._apply_subscriptions()
+        try:
+            await self._subscribe(topic, expression, with_retry=self.options.model is MessageModel.CLUSTERING)
+        except UsageError:
+            if earlier is None:
+                self._listeners.pop(topic, None)
+            else:
+                self._listeners[topic] = earlier
+            raise
 
     # --- suspending --------------------------------------------------------------------------------------------------
 

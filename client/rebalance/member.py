@@ -30,9 +30,9 @@ from client.rebalance.leased_queues import LeasedQueues
 from client.rebalance.ownership import MemberContext, MissedMessages, Popping, QueueOwnership
 from client.rebalance.unleased_queues import UnleasedQueues
 from model.assignment import AssignedBy
-from model.errors import ClientIdConflict, ConfigError, IllegalOperation, NetworkError
+from model.errors import ConfigError, IllegalOperation, NetworkError, UsageError
 from model.events import EventKind
-from model.heartbeat import ConsumerData, ConsumeType, MessageModel
+from model.heartbeat import ConsumerData, ConsumeType, MessageModel, check_subscriptions
 from model.message_queue import MessageQueue
 from model.names import TRACE_TOPIC, check_group, check_topic, is_retry_topic, retry_topic
 from model.quirks import Quirk
@@ -93,6 +93,7 @@ class GroupConsumer(ClientLife, GroupMember):
             ConnectFailed: no name server answers.
             IllegalOperation: started before, or the instance has a consumer of this group already.
             ClientIdConflict: another live process is in the group under this client id.
+            InvalidParameter, NoPermission: a broker refuses the consumer.
             ConfigError: in BROADCASTING: the file of the offsets is damaged.
 
         Cancellation: nothing is left running.
@@ -118,8 +119,8 @@ class GroupConsumer(ClientLife, GroupMember):
                 if self._state is ServiceState.SHUTDOWN_ALREADY:
                     await self._background.stop()  # it has failed meanwhile, and leaves by itself
                     raise
-                if isinstance(error, ClientIdConflict):
-                    # A broker that has not heard of the other process has taken us in.
+                if isinstance(error, UsageError) and instance.members.get(self.group) is self:
+                    # Refused by one broker: one that knows no other process of our id, for instance, has taken us in.
                     await instance.heartbeats.leave(self.group, "")
                 instance.unregister(self)
                 await self._background.stop()
@@ -188,7 +189,8 @@ class GroupConsumer(ClientLife, GroupMember):
         """Wait until the consumer is shut down. Cancellation: harmless; the consumer goes on.
 
         Raises:
-            ClientFailed: it has ended without a shutdown, because of a bug, or because other code cancelled its tasks.
+            ClientFailed: it has ended without a shutdown, because of a bug, because other code cancelled its tasks, or
+                because a broker refuses its heartbeats for good.
                 It leaves its group by itself, within `shutdown_grace_s`.
             KeyboardInterrupt, SystemExit: user code ends the process. The consumer has left its group.
         """
@@ -236,6 +238,7 @@ class GroupConsumer(ClientLife, GroupMember):
             raise IllegalOperation(
                 f"{topic!r} belongs to its group, which reads it anyway: subscribe to the topic itself"
             )
+        check_subscriptions(self.group, {topic, *self._subscriptions})
         version = self._subscription_version + 1
         self._subscriptions[topic] = subscription_of(topic, expression, version)
         self._subscription_version = version
@@ -270,6 +273,33 @@ class GroupConsumer(ClientLife, GroupMember):
             # Nothing new is wanted, so nothing depends on routes that no name server answers with now.
             with suppress(NetworkError):
                 await self._register_at_brokers()
+
+    async def _subscribe(self, topic: str, expression: str, *, with_retry: bool) -> None:
+        """Note a subscription and apply it; one that a broker refuses is withdrawn, so that the others go on."""
+        before = self._subscriptions.get(topic)
+        self._note_subscription(topic, expression, with_retry=with_retry)
+        try:
+            await self._apply_subscriptions()
+        except UsageError:
+            await self._withdraw(topic, before)
+            raise
+
+    async def _withdraw(self, topic: str, before: SubscriptionData | None) -> None:
+        if before is not None:
+            self._subscriptions[topic] = before
+        else:
+            self._subscriptions.pop(topic, None)
+            if isinstance(self._ownership, UnleasedQueues):
+                self._ownership.end(topic)
+        self._restart_pulls({topic})
+        if self._state is ServiceState.RUNNING:
+            with suppress(NetworkError):
+                await self._parts()[0].heartbeats.send()
+
+    def refused(self, error: UsageError) -> None:
+        """See `GroupMember`."""
+        if self._state is ServiceState.RUNNING:
+            self._background.fail(error, "a heartbeat, which its broker has refused for a whole session,")
 
     async def _apply_subscriptions(self) -> None:
         if self._subscriptions and self._state is ServiceState.RUNNING:

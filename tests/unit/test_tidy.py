@@ -25,6 +25,7 @@ MAX_LONG_FILE_LINES = 600
 # Files over MAX_FILE_LINES, each with the reason why it reads better whole. None may pass MAX_LONG_FILE_LINES.
 LONG_FILES: dict[str, str] = {
     "client/admin/admin.py": "the public API of administration in one place; most of it is what each call refuses",
+    "client/rebalance/member.py": "the life of a member: its start, subscriptions, failure and end share one state",
     "model/limits.py": "one table: each limit with its reason",
     "remoting/connection.py": "one asyncio.Protocol: all of its callbacks share the state of one socket",
     "pipeline/replay/replay.py": "one state machine: each step of a replay schedules others",

@@ -6,7 +6,16 @@ import math
 
 import pytest
 
-from model.arguments import check_callable, check_mapping, check_number, check_several, check_text, check_whole, shown
+from model.arguments import (
+    check_callable,
+    check_integer,
+    check_mapping,
+    check_number,
+    check_several,
+    check_text,
+    check_whole,
+    shown,
+)
 from model.errors import InvalidParameter
 
 
@@ -23,6 +32,9 @@ def test_what_is_no_whole_number_of_the_range_is_refused_by_name(value: object) 
     check_whole("max_n", 5, 1, 5)
     with pytest.raises(InvalidParameter, match=r"^max_n must be a whole number from 1 to 5, got "):
         check_whole("max_n", value, 1, 5)
+    check_integer("offset", -1)
+    with pytest.raises(InvalidParameter, match=r"^offset must be a whole number, got "):
+        check_integer("offset", value)
     for number in (0, 6):
         with pytest.raises(InvalidParameter, match=f"max_n must be 1 to 5, got {number}"):
             check_whole("max_n", number, 1, 5)
@@ -36,7 +48,7 @@ def test_one_string_is_no_list_of_strings(value: object) -> None:
         check_several("topics", value)
 
 
-@pytest.mark.parametrize("value", [None, "1", math.nan, -1, 2.5])
+@pytest.mark.parametrize("value", [None, "1", math.nan, -1, 2.5, True])
 def test_what_is_no_number_of_the_range_is_refused_by_name(value: object) -> None:
     check_number("wait_s", 0, 0, 2)
     check_number("wait_s", 2.0, 0, 2)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from model.errors import InvalidParameter
 from model.heartbeat import ConsumeFrom, ConsumerData, ConsumeType, GroupView, HeartbeatData, MessageModel
 from model.limits import MAX_FIELD_CHARS, MAX_GROUPS_OF_CLIENT, MAX_SUBSCRIPTIONS_PER_MEMBER
+from model.names import retry_topic
 from model.subscription import SubscriptionData
 
 CONSUMER = ConsumerData(
@@ -144,6 +145,12 @@ def test_subscriptions_are_allowed_up_to_the_limit() -> None:
     assert len(at_limit.consumers[0].subscriptions) == MAX_SUBSCRIPTIONS_PER_MEMBER
     with pytest.raises(InvalidParameter, match=f"{MAX_SUBSCRIPTIONS_PER_MEMBER + 1} subscriptions"):
         HeartbeatData.from_wire(heartbeat_with(MAX_SUBSCRIPTIONS_PER_MEMBER + 1))
+    # No user has subscribed to the retry topic of the group itself.
+    of_user = at_limit.consumers[0].subscriptions
+    for topic, is_own in ((retry_topic(CONSUMER.group), True), (retry_topic("other"), False)):
+        consumer = replace(CONSUMER, subscriptions=(*of_user, SubscriptionData(topic)))
+        with nullcontext() if is_own else pytest.raises(InvalidParameter, match="subscriptions, more than"):
+            HeartbeatData.from_wire(wire_of(replace(HEARTBEAT, consumers=(consumer,))))
 
 
 @pytest.mark.parametrize("part", ["producers", "checkers", "consumers"])

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from array import array
+from typing import Any, cast
 
 import msgpack
 import pytest
@@ -137,6 +138,23 @@ def test_an_empty_or_oversized_body_is_refused_with_its_size(size_bytes: int) ->
 def test_a_body_that_is_not_bytes_is_refused_with_its_type(body: bytes) -> None:
     with pytest.raises(MessageIllegal, match=f"must be bytes, not {type(body).__name__}"):
         check_message(Message("t", body))
+
+
+@pytest.mark.parametrize("tags", [" a", "a ", "\ta", "a\n", " "])
+def test_a_tag_with_spaces_at_an_end_matches_no_subscription_and_is_refused_by_name(tags: str) -> None:
+    with pytest.raises(InvalidParameter, match=r"^tags must not begin or end with spaces"):
+        check_message(Message("t", b"x", tags=tags))
+    check_message(Message("t", b"x", tags=tags), is_foreign=True)
+    check_message(Message("t", b"x", tags="a b"))
+
+
+def test_a_body_is_bytes_one_after_another() -> None:
+    wide, two = memoryview(array("I", [1, 2])), memoryview(b"abcd").cast("B", [2, 2])
+    for body in (wide, memoryview(b"abcdef")[::2], two):
+        with pytest.raises(InvalidParameter, match=r"^the body must be bytes one after another, got a memoryview"):
+            check_message(Message("t", cast("bytes", body)))
+    for good in (memoryview(b"abcd"), memoryview(b"abcd").cast("c"), bytearray(b"x")):
+        check_message(Message("t", cast("bytes", good)))
 
 
 @pytest.mark.parametrize("tags", ["a||b", None, 7])

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Awaitable, Callable, Coroutine
 from datetime import UTC, datetime
 from functools import partial
@@ -241,8 +242,11 @@ def test_a_group_starts_at_an_end_or_at_a_time(text: str, start: tuple[ConsumeFr
 def test_a_time_without_zone_is_local() -> None:
     local = datetime(2023, 11, 14, 22, 13, 20)
     assert start_of(local.isoformat())[1] == int(local.astimezone(UTC).timestamp() * 1000)
-    with pytest.raises(typer.BadParameter, match="use earliest, latest, a time such as"):
-        start_of("yesterday")
+    for text in ("yesterday", "-1h", "0001-01-02", "1969-12-31T00:00:00+00:00"):
+        with pytest.raises(
+            typer.BadParameter, match=f"--from '{re.escape(text)}': use earliest, latest, a time since 1970"
+        ):
+            start_of(text)
 
 
 def message(body: bytes) -> MessageExt:

@@ -13,6 +13,7 @@ from client.config import ClientConfig
 from client.instance.instance import ClientInstance
 from client.instance.member import GroupMember, Resident
 from client.instance.schedule import RebalancePass
+from model.errors import UsageError
 from model.heartbeat import ConsumeFrom, ConsumerData, ConsumeType, MessageModel
 from model.message_queue import MessageQueue
 from model.names import retry_topic
@@ -33,6 +34,7 @@ class FakeMember(GroupMember):
         self.on_pass: Callable[[], Any] = lambda: None
         self.persisted = 0
         self.failures: list[BaseException] = []
+        self.refusals: list[UsageError] = []
         self._topics = topics or ("t",)
 
     def topics(self) -> tuple[str, ...]:
@@ -57,6 +59,9 @@ class FakeMember(GroupMember):
         if result is not None:
             await result
         return self.balanced
+
+    def refused(self, error: UsageError) -> None:
+        self.refusals.append(error)
 
     async def persist_offsets(self) -> None:
         self.persisted += 1

@@ -335,7 +335,11 @@ def test_arguments_of_a_wrong_type_are_refused_by_name(simulate: Simulate) -> No
                 await refused("queues must be a list|a queue must be a MessageQueue", call, wrong)
         for wrong in (None, "5", -1, math.nan):
             await refused("timeout_s must be 0 to inf, got", consumer.poll, wrong)
-        for wrong in (None, "5"):
+        for wrong in (None, "5", True, False, 0.0):
+            await refused("^offset must be a whole number, got", consumer.seek, Q0, wrong)
+            await refused("^the offset of t@.* must be a whole number, got", consumer.commit, {Q0: wrong})
+            await refused("^timestamp_ms must be a whole number", consumer.offset_for_timestamp, Q0, wrong)
+        for wrong in (-1, 1):
             await refused("holds offsets 0 to 0; .* cannot be sought", consumer.seek, Q0, wrong)
             await refused("was polled up to 0; .* cannot be committed", consumer.commit, {Q0: wrong})
         await refused("offsets must be a dict, got 5", consumer.commit, 5)
