@@ -10,6 +10,7 @@ another request.
 from __future__ import annotations
 
 import io
+import logging
 import os
 import socket
 import threading
@@ -19,6 +20,7 @@ from typing import Any, Self, TypeVar
 
 import msgpack
 
+from model.absent_broker import AbsentBroker
 from model.access_limits import MAX_RECORD_BYTES
 from model.errors import (
     ConnectFailed,
@@ -49,6 +51,8 @@ MAX_WAIT_S = 4.0
 REQUESTS_AT_ONCE = 256
 """Requests sent to a server before the first answer is read."""
 _BUFFER_BYTES = 256 * 1024
+
+logger = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 
@@ -210,6 +214,10 @@ class WireClient:
         self._wait = wait
         self._connections: dict[str, WireConnection] = {}
         self._masters: dict[str, str] = {}
+        # What name servers last answered, for the time in which none does.
+        self.last_masters: dict[str, str] = {}
+        self._last_routes: dict[str, TopicRoute] = {}
+        self._last_topics: list[str] | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -227,27 +235,73 @@ class WireClient:
     # --- requests that are safe to repeat ----------------------------------------------------------------------------
 
     def topics(self) -> list[str]:
-        """Names of all topics, sorted.
+        """Names of all topics, sorted; those of the last answer while no name server answers.
 
         Raises:
-            RlabError: no name server answers.
+            RlabError: no name server answers, and none has answered this before.
         """
         code = RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER
-        answer = self.with_retries(lambda: self._ask_name_server(code, {}))
-        return [str(name) for name in _unpacked(answer)]
+        try:
+            answer = self._ask_or_recall(code, {}, recalled=self._last_topics is not None)
+        except _UseTheLast:
+            assert self._last_topics is not None, "it is only raised with an earlier answer"
+            return self._last_topics
+        self._last_topics = [str(name) for name in _unpacked(answer)]
+        return self._last_topics
 
     def route(self, topic: str) -> TopicRoute | None:
-        """The route of a topic; None if no broker serves it now.
+        """The route of a topic, None if no broker serves it now; the last route while no name server answers.
 
         Raises:
-            RlabError: no name server answers.
+            RlabError: no name server answers, and none has answered this before.
         """
         try:
             code = RequestCode.GET_ROUTEINFO_BY_TOPIC
-            answer = self.with_retries(lambda: self._ask_name_server(code, {"topic": topic}))
+            answer = self._ask_or_recall(code, {"topic": topic}, recalled=topic in self._last_routes)
         except TopicNotExist:
+            self._last_routes.pop(topic, None)
             return None
-        return TopicRoute.from_wire(_unpacked(answer))
+        except _UseTheLast:
+            return self._last_routes[topic]
+        self._last_routes[topic] = TopicRoute.from_wire(_unpacked(answer))
+        return self._last_routes[topic]
+
+    def absent(self, topic: str | None = None) -> list[AbsentBroker]:
+        """The brokers that left every name server without a goodbye; with a topic, those that have it.
+
+        A name server of an earlier version cannot report them, which is logged. One attempt, without retries.
+
+        Raises:
+            RlabError: no name server answers.
+        """
+        header = {} if topic is None else {"topic": topic}
+        found: dict[tuple[str, int], AbsentBroker] = {}
+        there = self.masters()
+        for address in self._name_servers:
+            try:
+                connection = self.connect(address)
+                answer = raise_refusal(connection.receive(connection.send(RequestCode.GET_ABSENT_BROKERS, header)))
+            except NetworkError as error:
+                self._drop(address)
+                logger.warning("name server %s does not answer which brokers are away: %s", address, error)
+            except RlabError as error:
+                logger.warning("name server %s cannot report brokers that are away: %s", address, error)
+            else:
+                for row in _unpacked(answer):
+                    broker = AbsentBroker.from_wire(row)
+                    if broker.broker_name not in there:
+                        found[broker.broker_name, broker.broker_id] = broker
+        return [broker for _, broker in sorted(found.items())]
+
+    def _ask_or_recall(self, code: RequestCode, header: Mapping[str, Any], *, recalled: bool) -> Command:
+        """Ask a name server, with retries unless there is an earlier answer; _UseTheLast: that one is to be used."""
+        if not recalled:
+            return self.with_retries(lambda: self._ask_name_server(code, header))
+        try:
+            return self._ask_name_server(code, header)
+        except ConnectFailed as error:
+            logger.warning("the last routes stay in use: %s", error)
+            raise _UseTheLast from error
 
     def masters(self) -> dict[str, str]:
         """Broker name -> address of its master, of all registered brokers; one attempt, without retries.
@@ -256,12 +310,14 @@ class WireClient:
             RlabError: no name server answers.
         """
         answer = self._ask_name_server(RequestCode.GET_BROKER_CLUSTER_INFO, {})
-        return {
+        masters = {
             str(name): str(address)
             for _, name, addresses in _unpacked(answer)
             for broker_id, address in addresses
             if broker_id == MASTER_ID
         }
+        self.last_masters.update(masters)
+        return masters
 
     def ask_broker(
         self, broker_name: str, code: RequestCode, headers: Iterable[Mapping[str, Any]], body: bytes | None = None
@@ -309,11 +365,21 @@ class WireClient:
         """
         address = self._masters.get(broker_name)
         if address is None:
-            self._masters = self.masters()
+            self._masters = self._masters_or_last()
             address = self._masters.get(broker_name)
             if address is None:
                 raise ConnectFailed(f"broker {broker_name!r} is not registered at the name server: is it running?")
         return self.connect(address)
+
+    def _masters_or_last(self) -> dict[str, str]:
+        """The masters, or those that are known from before while no name server answers."""
+        try:
+            return self.masters()
+        except ConnectFailed as error:
+            if not self.last_masters:
+                raise
+            logger.warning("the last addresses of brokers stay in use: %s", error)
+            return dict(self.last_masters)
 
     def forget_broker(self, broker_name: str) -> None:
         """Drop the connection to a broker that failed, and look its address up again next time."""
@@ -365,6 +431,10 @@ class WireClient:
         connection = self._connections.pop(address, None) if address is not None else None
         if connection is not None:
             connection.close()
+
+
+class _UseTheLast(Exception):
+    """No name server answers, and an earlier answer is there."""
 
 
 def raise_refusal(answer: Command) -> Command:

@@ -50,6 +50,28 @@ class Planner:
                 raise ConfigError(f"topic {topic!r} does not exist, or no broker of it is up; {self._known_topics()}")
         return sorted(queues)
 
+    def absent(self) -> list[str]:
+        """The queues of the read that are away with brokers that left without a goodbye, a text for each broker.
+
+        Queues that an option names are not looked for: each of them has to exist.
+
+        Raises:
+            RlabError: no name server answers.
+        """
+        options, found = self._options, list[str]()
+        if options.queues:
+            return found
+        brokers = [broker for topic in options.topics for broker in self._client.absent(topic)]
+        if options.pattern is not None:
+            brokers = self._client.absent()
+        for broker in brokers:
+            for config in broker.topics:
+                pattern, topic = options.pattern, config.topic
+                if topic in options.topics if pattern is None else _matches(pattern, topic):
+                    queues = broker.queues_of(config.topic)
+                    found += [f"{len(queues)} queues of {config.topic} ({broker})"] if queues else []
+        return found
+
     def bounds(self, queues: Iterable[MessageQueue], *, all_must_exist: bool = True) -> dict[MessageQueue, Bounds]:
         """The offsets that each queue holds now; see `begins`."""
         wanted = list(queues)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -28,20 +28,29 @@ FEWEST_TASKS = 16
 """Ranges are joined into no fewer tasks than this, unless each were below `SMALL_TASK_ROWS`: the planner does not know
 how many cores there are."""
 _SAMPLES = 8
+NO_MASTERS: Mapping[str, str] = {}
 
 
 class QueueRanges(InputPartition):
-    """The ranges of one task. Brokers are given by name; the executor looks their addresses up."""
+    """The ranges of one task. Brokers are given by name; the executor looks their addresses up.
 
-    def __init__(self, wanted: tuple[Range, ...]) -> None:
+    `masters` has the addresses that the driver knew, for the time in which no name server answers.
+    """
+
+    def __init__(self, wanted: tuple[Range, ...], masters: Mapping[str, str] = NO_MASTERS) -> None:
         super().__init__(wanted)
         self.ranges = wanted
+        names = dict.fromkeys(one.queue.broker_name for one in wanted)
+        self.masters = {name: masters[name] for name in names if name in masters}
 
 
 def plan_tasks(
-    ranges: Iterable[Range], options: SourceOptions, bytes_of: Callable[[list[Range]], float] = lambda some: 0.0
+    ranges: Iterable[Range],
+    options: SourceOptions,
+    bytes_of: Callable[[list[Range]], float] = lambda some: 0.0,
+    masters: Mapping[str, str] = NO_MASTERS,
 ) -> list[InputPartition]:
-    """Distribute the ranges over tasks, as the options say.
+    """Distribute the ranges over tasks, as the options say; `masters` is for `QueueRanges`.
 
     `bytes_of` gives the mean size of a message from some of the ranges; it is called if many may share a task.
     """
@@ -52,7 +61,7 @@ def plan_tasks(
         tasks = join_small(pieces, _rows_of_task(pieces, options, bytes_of))
     if options.max_partitions is not None and len(tasks) > options.max_partitions:
         tasks = joined(pieces, options.max_partitions)
-    return [QueueRanges(task) for task in tasks]
+    return [QueueRanges(task, masters) for task in tasks]
 
 
 def _rows_of_task(pieces: list[Range], options: SourceOptions, bytes_of: Callable[[list[Range]], float]) -> int:
@@ -88,6 +97,7 @@ def read_ranges(partition: InputPartition, options: SourceOptions, schema: Struc
         return
     decode = arrow_batches if options.use_arrow else rows
     with no_search_for_cycles(), open_client(options) as client:
+        client.last_masters.update(partition.masters)
         readers = [QueueReader(client, wanted, options) for wanted in partition.ranges]
         for reader, following in zip(readers, [*readers[1:], None], strict=True):
             pulled = reader.pulls(following)

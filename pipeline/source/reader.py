@@ -7,6 +7,7 @@ No reader joins a group or takes a lease: a read must not cause the rebalances t
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
@@ -22,6 +23,8 @@ from pipeline.source.planner import Planner
 from pipeline.source.pushdown import Narrowing, narrow
 from pipeline.source.queue_reader import HINT, MessagesLost
 from pipeline.source.ranges import open_client, plan_tasks, read_ranges, sampled_bytes
+
+logger = logging.getLogger(__name__)
 
 _POSITIONS = (
     *("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets", "startingGroup"),
@@ -47,7 +50,7 @@ class BatchReader(DataSourceReader):
         options = self._options
         with open_client(options) as client:
             ranges = self._narrow(batch_ranges(Planner(client, options), options))
-            return plan_tasks(ranges, options, partial(sampled_bytes, client, options))
+            return plan_tasks(ranges, options, partial(sampled_bytes, client, options), client.last_masters)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Read the ranges of a task, on an executor."""
@@ -87,10 +90,16 @@ def batch_ranges(planner: Planner, options: SourceOptions) -> list[Range]:
     """Resolve the positions of a batch to a range of each queue.
 
     Raises:
-        MessagesLost: a queue ends before the start of its range, and `failOnDataLoss` is set.
+        MessagesLost: a queue ends before the start of its range, or is away with a broker that left without a goodbye,
+            and `failOnDataLoss` is set.
         ConfigError: option endingOffsets names an offset after the end of a queue, and `failOnDataLoss` is set.
         RlabError: the cluster does not answer, or lacks what an option names.
     """
+    away = planner.absent()
+    if away and options.fail_on_data_loss:
+        raise MessagesLost(f"a part of what is to be read is away: {'; '.join(away)}; {HINT}")
+    for what in away:
+        logger.warning("the read leaves out what is away: %s", what)
     bounds = planner.bounds(planner.queues(all_must_exist=True))
     starts = planner.resolve(options.start, bounds, "startingOffsets")
     ends = planner.resolve(options.end, bounds, "endingOffsets")

@@ -187,7 +187,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ranges.append(Range(queue, begin, last))
         self._planner()
         assert self._client is not None, "the planner has it"
-        return plan_tasks(ranges, self._options, partial(sampled_bytes, self._client, self._options))
+        client, options = self._client, self._options
+        return plan_tasks(ranges, options, partial(sampled_bytes, client, options), client.last_masters)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Do nothing; see the module header."""

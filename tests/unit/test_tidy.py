@@ -27,6 +27,7 @@ LONG_FILES: dict[str, str] = {
     "client/admin/admin.py": "the public API of administration in one place; most of it is what each call refuses",
     "client/rebalance/member.py": "the life of a member: its start, subscriptions, failure and end share one state",
     "model/limits.py": "one table: each limit with its reason",
+    "pipeline/wire.py": "one blocking client: its connections, its requests, and what it recalls",
     "remoting/connection.py": "one asyncio.Protocol: all of its callbacks share the state of one socket",
     "pipeline/replay/replay.py": "one state machine: each step of a replay schedules others",
 }

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgpack
 
+from model.absent_broker import AbsentBroker
 from model.errors import ConnectFailed, ConnectionLost
 from model.message import Message, encode_payload, tag_hash
 from model.message_queue import MessageQueue
@@ -48,6 +49,7 @@ class FakeCluster:
         queues: what there is.
         deleted: topics that brokers have deleted and name servers do not know of yet.
         down: brokers that nobody can connect to, and that the name server does not know.
+        absent: brokers that the name server remembers as absent; None for one of an earlier version.
         failures: answers that are lost on the way before the next one arrives.
         written: broker, code, header and unpacked body of each request of a sink, in order, also of those whose answer
             was lost.
@@ -67,6 +69,7 @@ class FakeCluster:
         self.brokers = list(names or ("a",))
         self.deleted: set[str] = set()
         self.down: set[str] = set()
+        self.absent: list[AbsentBroker] | None = []
         self.failures = 0
         self.asked: list[tuple[RequestCode, dict[str, Any]]] = []
         self.written: list[tuple[str, RequestCode, dict[str, Any], Any]] = []
@@ -116,6 +119,12 @@ class FakeCluster:
         if address == NAME_SERVER:
             if code == RequestCode.GET_BROKER_CLUSTER_INFO:
                 return 0, {}, msgpack.packb([["c", name, [[0, f"{name}:1"]]] for name in up])
+            if code == RequestCode.GET_ABSENT_BROKERS:
+                if self.absent is None:
+                    return int(ResponseCode.REQUEST_CODE_NOT_SUPPORTED), {"remark": "too old"}, b""
+                topic = header.get("topic")
+                rows = [each.to_wire() for each in self.absent if topic is None or each.topic(topic) is not None]
+                return 0, {"uptime_s": 60.0}, msgpack.packb(rows)
             names = sorted({queue.topic for queue in self.queues if queue.broker_name in up})
             if code == RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER:
                 return 0, {}, msgpack.packb(names)

@@ -2,13 +2,16 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from pyspark.sql.datasource import DataSourceReader, EqualTo, GreaterThanOrEqual, IsNotNull
 
+from model.absent_broker import AbsentBroker
 from model.errors import ConfigError
 from model.message_queue import MessageQueue
+from model.topic_route import TopicConfig
 from pipeline.data_source import RlabDataSource
 from pipeline.source import reader as source
 from pipeline.source.columns import SCHEMA
@@ -139,3 +142,47 @@ def test_resolved_offsets_name_a_queue_whose_broker_went_away(cluster: FakeClust
 def test_nothing_is_nothing_to_resolve(cluster: FakeCluster) -> None:
     with pytest.raises(ConfigError, match="select no queue"):
         resolve_offsets({"nameServer": "names:1", "subscribePattern": "other"})
+
+
+def away(*topics: str) -> AbsentBroker:
+    return AbsentBroker(
+        cluster="c",
+        broker_name="b",
+        broker_id=0,
+        address="b:1",
+        away_s=6.0,
+        reason="closed its connection",
+        topics=tuple(TopicConfig(topic=name, read_queue_nums=2, write_queue_nums=2) for name in topics),
+    )
+
+
+def test_a_batch_does_not_take_the_living_half_of_a_topic_for_the_whole(cluster: FakeCluster) -> None:
+    cluster.absent = [away("t", "u")]
+    expected = r"away: 2 queues of t \(broker b at b:1 closed its connection 6 s ago\); set option failOnDataLoss"
+    for options in ({}, {"subscribe": "", "subscribePattern": "t.*"}):
+        chosen = {name: value for name, value in {**OPTIONS, **options}.items() if value}
+        with pytest.raises(MessagesLost, match=expected):
+            RlabDataSource(chosen).reader(schema=SCHEMA).partitions()
+        with pytest.raises(MessagesLost):
+            resolve_offsets(chosen)
+
+
+def test_a_batch_that_may_lose_data_reads_what_is_there_and_logs_what_is_not(
+    cluster: FakeCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster.absent = [away("t")]
+    assert planned(reader(failOnDataLoss="false").partitions()) == [(0, 0, 10), (1, 0, 10)]
+    assert "the read leaves out what is away: 2 queues of t (broker b at b:1" in caplog.text
+
+
+def test_what_is_away_of_other_topics_and_brokers_that_are_back_do_not_matter(cluster: FakeCluster) -> None:
+    cluster.absent = [away("u"), replace(away("t"), broker_name="a")]
+    assert planned(reader().partitions()) == [(0, 0, 10), (1, 0, 10)]
+
+
+def test_an_old_name_server_cannot_report_what_is_away_and_that_is_logged(
+    cluster: FakeCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster.absent = None
+    assert planned(reader().partitions()) == [(0, 0, 10), (1, 0, 10)]
+    assert "name server names:1 cannot report brokers that are away: too old" in caplog.text
