@@ -13,7 +13,8 @@ from client.admin.requests import Answer, ClusterRequests, listed, unpack, unpac
 from client.allocate.registry import strategies_named
 from model.absent_broker import Absence
 from model.errors import GroupNotExist, RequestCodeNotSupported, RlabError
-from model.topic_route import TopicRoute
+from model.limits import ABSENT_BROKER_KEPT_S
+from model.topic_route import MASTER_ID, BrokerData, QueueData, TopicRoute
 from remoting.command import Command
 from remoting.request_code import RequestCode
 
@@ -64,10 +65,42 @@ async def group_now(cluster: ClusterRequests, group: str) -> GroupInfo:
     ]
     strategies = strategies_named({member.consumer.strategy for report in reports for member in report.members})
     silent = {name for _, away in asked for name in away}
-    info = group_info(group, reports, known, silent, strategies, await assignment_of(cluster, group), popped)
+    kept = with_kept_queues(known, topics, absence)
+    info = group_info(group, reports, kept, silent, strategies, await assignment_of(cluster, group), popped)
     topics |= {row.queue.topic for row in info.queues}
     away = [queue for broker in absence.brokers for topic in topics for queue in broker.queues_of(topic)]
     return replace(info, settings=settings_in(configs), absence=absence, absent_queues=tuple(sorted(away)))
+
+
+def with_kept_queues(
+    routes: Mapping[str, TopicRoute], topics: Iterable[str], absence: Absence
+) -> Mapping[str, TopicRoute]:
+    """The routes as members use them: with the queues of brokers that have not been away for long enough.
+
+    Members keep these for a time (`client/instance/routes.py`), so their targets have them.
+    """
+    made = dict(routes)
+    for topic in sorted(topics):
+        for broker in absence.masters.values():
+            config = broker.topic(topic)
+            if config is None or broker.away_s >= ABSENT_BROKER_KEPT_S:
+                continue
+            before = made.get(topic, TopicRoute(topic=topic, queues=(), brokers=()))
+            queue = QueueData(
+                broker_name=broker.broker_name,
+                read_queue_nums=config.read_queue_nums,
+                write_queue_nums=config.write_queue_nums,
+                perm=config.perm,
+            )
+            data = BrokerData(
+                cluster=broker.cluster, broker_name=broker.broker_name, addresses={MASTER_ID: broker.address}
+            )
+            made[topic] = TopicRoute(
+                topic=topic,
+                queues=tuple(sorted((*before.queues, queue), key=lambda each: each.broker_name)),
+                brokers=tuple(sorted((*before.brokers, data), key=lambda each: each.broker_name)),
+            )
+    return made
 
 
 async def assignment_of(cluster: ClusterRequests, group: str) -> AssignmentInfo:

@@ -37,6 +37,8 @@ from model.names import is_retry_topic
 
 _Take = Callable[[Event], object]
 _NO_LEASE = -1
+_DELETED = "deleted"
+"""Detail of the event with which a broker reports that it has deleted a topic."""
 _ENDS = frozenset({EventKind.BROKER_DOWN, EventKind.CLIENT_STOP})
 _OF_TOPICS = frozenset({EventKind.MEMBER_JOIN, EventKind.SUBSCRIPTION_CHANGE})
 
@@ -101,6 +103,8 @@ class _Group:
             self.passes.broker_gone(event.broker or event.node)
         elif event.kind == EventKind.MESSAGES_DAMAGED:
             self.offsets.damaged(event)
+        elif event.kind == EventKind.ROUTE_CHANGED and event.detail == _DELETED and event.broker == event.node:
+            self.offsets.deleted(event)
 
 
 class HistoryCheck:

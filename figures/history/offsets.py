@@ -143,6 +143,11 @@ class OffsetRules:
 
     # --- what changes the rules of a queue ---------------------------------------------------------------------------
 
+    def deleted(self, event: Event) -> None:
+        """Forget the queues of a topic that its broker has deleted: if it is created again, it begins at 0."""
+        for place in [place for place in self._queues if place[:2] == (event.topic, event.broker)]:
+            del self._queues[place]
+
     def _reset(self, offsets: _Offsets, event: Event) -> None:
         offsets.committed = offsets.reach = event.offset
         offsets.commit = offsets.reached = event

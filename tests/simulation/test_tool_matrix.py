@@ -1,0 +1,324 @@
+"""Each tool in each state of a cluster: its exit code, and words that its answer must and must not have.
+
+One simulated cluster per state. What a tool has to answer was written down before the run: a row below is a claim about
+the tool, and not a record of what it did. Cells of Spark (`rlab whatif`, `rlab report` of the topic) are in
+`tests/spark/test_absent_broker.py`, those of the browser in `tests/browser`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import anyio
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+
+from cli.trace.events import read_topic
+from client.admin.admin import Admin
+from console.watcher import watching
+from metrics.exporter import counts_in, follow_trace
+from model.event_log import encode_events
+from model.events import Event
+from simulation.cluster.cluster import SimulatedCluster
+from tests.simulation.conftest import Simulate
+from tests.simulation.terminal import Terminal, terminal_of
+
+pytestmark = pytest.mark.simulation
+
+DAY_MS = 86_400_000
+GROUP = "billing"
+
+
+class Cell(NamedTuple):
+    """What one tool answers in one state; a word that begins with `-` must not occur."""
+
+    tool: str
+    exit_code: int
+    words: tuple[str, ...]
+
+
+def cell(tool: str, exit_code: int, *words: str) -> Cell:
+    return Cell(tool, exit_code, words)
+
+
+# --- the tools --------------------------------------------------------------------------------------------------------
+
+COMMANDS = {
+    "check": ("check",),
+    "why": ("group", "why", "orders", "broker-b:0"),
+    "history": ("group", "history", GROUP),
+    "group show": ("group", "show", GROUP),
+    "group list": ("group", "list"),
+    "doctor": ("doctor",),
+    "topic show": ("topic", "show", "orders"),
+}
+
+
+async def answer_of(tool: str, cluster: SimulatedCluster, terminal: Terminal, folder: Path) -> tuple[int, str]:
+    """Exit code and text of a tool."""
+    if tool in COMMANDS:
+        result = await terminal.type(*COMMANDS[tool])
+        return result.exit_code, result.stdout + result.stderr
+    servers = ",".join(cluster.addresses)
+    with cluster.simulation.on_host("operator"):
+        if tool == "report":
+            read: list[Event] = []
+            await read_topic(servers, read.append)
+            (folder / "trace.jsonl").write_bytes(encode_events(read))
+        elif tool == "exporter":
+            return 0, await exported(servers, cluster)
+        else:
+            return 0, await on_page(servers, cluster)
+    result = await terminal.type("report", str(folder / "trace.jsonl"), "--out", str(folder / "report"))
+    return result.exit_code, result.stdout + result.stderr
+
+
+async def exported(servers: str, cluster: SimulatedCluster) -> str:
+    registry = CollectorRegistry()
+    with anyio.move_on_after(5):
+        await follow_trace(servers, counts_in(registry), clock_ms=cluster.simulation.clock_ms)
+    return generate_latest(registry).decode()
+
+
+async def on_page(servers: str, cluster: SimulatedCluster) -> str:
+    """The documents of the console's API about the cluster and the group."""
+    async with (
+        anyio.create_task_group() as tasks,
+        watching(servers, "e", tasks, cluster.simulation.clock_ms) as watcher,
+        watcher.watch(None) as whole,
+        watcher.watch(GROUP) as group,
+    ):
+        await anyio.sleep(3)
+        documents = [watcher.cluster_document(whole), watcher.group_document(GROUP, group)]
+        tasks.cancel_scope.cancel()
+    return "\n".join(json.dumps(document) for document in documents)
+
+
+# --- the states -------------------------------------------------------------------------------------------------------
+
+
+async def some_life(cluster: SimulatedCluster) -> None:
+    """Two members of a group, four queues, and messages before and after a third member that joins and leaves."""
+    cluster.client_options["trace"] = True
+    await cluster.create_topic("orders", queues=2)
+    for _ in range(2):
+        await cluster.start_consumer(GROUP, "orders")
+    await cluster.wait_converged(5)
+    producer = await cluster.start_producer()
+    await producer.send_many("orders", 20)
+    third = await cluster.start_consumer(GROUP, "orders")
+    await cluster.wait_converged(5)
+    await third.stop()
+    await cluster.wait_converged(5)
+    await producer.send_many("orders", 20)
+    await anyio.sleep(10)
+
+
+async def all_well(cluster: SimulatedCluster) -> None:
+    await some_life(cluster)
+
+
+async def broker_killed(cluster: SimulatedCluster) -> None:
+    await some_life(cluster)
+    await cluster.brokers["broker-a"].crash()
+    await anyio.sleep(6)
+
+
+async def broker_gone_for_good(cluster: SimulatedCluster) -> None:
+    await some_life(cluster)
+    await cluster.brokers["broker-a"].crash()
+    await anyio.sleep(50)
+
+
+async def broker_back(cluster: SimulatedCluster) -> None:
+    await some_life(cluster)
+    await cluster.brokers["broker-a"].crash()
+    await anyio.sleep(6)
+    await cluster.brokers["broker-a"].start()
+    await anyio.sleep(30)
+
+
+async def name_server_gone(cluster: SimulatedCluster) -> None:
+    await some_life(cluster)
+    await cluster.name_servers["namesrv-2"].crash()
+    await anyio.sleep(6)
+
+
+async def client_2_s_ahead(cluster: SimulatedCluster) -> None:
+    cluster.skewed_ms["c1"] = 2_000
+    await some_life(cluster)
+
+
+async def client_a_day_ahead(cluster: SimulatedCluster) -> None:
+    cluster.skewed_ms["c1"] = DAY_MS
+    await some_life(cluster)
+
+
+async def broker_clock_stepped(cluster: SimulatedCluster) -> None:
+    await some_life(cluster)
+    cluster.skewed_ms["broker-a"] = 5_000
+    await (await cluster.start_producer()).send_many("orders", 20)
+    await anyio.sleep(10)
+
+
+async def member_killed(cluster: SimulatedCluster) -> None:
+    await some_life(cluster)
+    await cluster.consumers[0].crash()
+    await anyio.sleep(6)
+
+
+async def group_that_pops(cluster: SimulatedCluster) -> None:
+    cluster.client_options["trace"] = True
+    await cluster.create_topic("orders", queues=2)
+    for _ in range(2):
+        await cluster.start_popper(GROUP, "orders")
+    await (await cluster.start_producer()).send_many("orders", 20)
+    await anyio.sleep(10)
+
+
+async def empty_group(cluster: SimulatedCluster) -> None:
+    await some_life(cluster)
+    for consumer in cluster.consumers:
+        if consumer.live:
+            await consumer.stop()
+    await anyio.sleep(5)
+
+
+async def topic_made_again(cluster: SimulatedCluster) -> None:
+    await some_life(cluster)
+    with cluster.simulation.on_host("operator"):
+        async with Admin(cluster.addresses) as admin:
+            await admin.delete_topic("orders")
+    await anyio.sleep(1)
+    await cluster.create_topic("orders", queues=2)
+    await anyio.sleep(60)
+    await (await cluster.start_producer()).send_many("orders", 20)
+    await anyio.sleep(10)
+
+
+# --- the matrix -------------------------------------------------------------------------------------------------------
+
+GONE = "broker broker-a at broker-a:10911 closed its connection"
+MISSING = "the part of the trace that is on broker-a is missing"
+
+MATRIX: dict[Callable[[SimulatedCluster], Awaitable[None]], tuple[Cell, ...]] = {
+    all_well: (
+        cell("check", 0, "Yes: ", "-missing", "-unknown"),
+        cell("why", 0, "first message", "-incomplete"),
+        cell("history", 0, "c4@4 started", "c4@4 stopped", "-incomplete"),
+        cell("group show", 0, "converged", "-away", "-not converged"),
+        cell("group list", 0, GROUP, "-missing"),
+        cell("doctor", 0, "no findings", "-note:"),
+        cell("topic show", 0, "40 messages in 4 queues", "-away"),
+        cell("report", 0, f"group {GROUP}", "-incomplete"),
+        cell("exporter", 0, "rlab_exporter_brokers_missing 0.0", f'rlab_cluster_group_members{{group="{GROUP}"}} 2.0'),
+        cell("console", 0, '"balanced": true', '"away": []', '"problems": []', "-is away"),
+    ),
+    broker_killed: (
+        cell("check", 3, "Unknown: ", MISSING, GONE, "-Yes"),
+        # Clients send their events to the first broker, so what moved the queue is not in the rest.
+        cell("why", 1, "the trace has no move of orders@broker-b:0", f"but {MISSING}", GONE),
+        cell("history", 0, f"incomplete: {MISSING}", GONE),
+        cell("group show", 0, "orders@broker-a:0", "away", f"3 queues are away: {GONE}", "but for the queues"),
+        cell("group list", 0, GROUP, f"groups that only an absent broker knows are missing: {GONE}"),
+        cell("doctor", 1, "broker-away: broker broker-a", "its part of the trace is missing", "rlab broker forget"),
+        cell("topic show", 0, f"2 queues are away: {GONE}"),
+        cell("exporter", 0, "rlab_exporter_brokers_missing 1.0"),
+        cell("console", 0, "orders@broker-a:0", f"{GONE} without a goodbye", '"away": true', '-"problems": []'),
+    ),
+    broker_gone_for_good: (
+        cell("check", 3, "Unknown: ", MISSING, GONE, "-Yes"),
+        cell("group show", 0, "converged, but for the queues that are away", f"3 queues are away: {GONE}"),
+        cell("doctor", 1, "broker-away: broker broker-a", "-queues-without-owner", "1 findings"),
+        cell("console", 0, "orders@broker-a:0", f"{GONE} without a goodbye"),
+    ),
+    broker_back: (
+        cell("check", 0, "Yes: ", "-missing:"),
+        cell("why", 0, "-incomplete"),
+        cell("history", 0, "-incomplete"),
+        cell("group show", 0, "converged", "-away"),
+        cell("group list", 0, GROUP, "-missing"),
+        cell("doctor", 0, "no findings"),
+        cell("topic show", 0, "40 messages in 4 queues", "-away"),
+        cell("exporter", 0, "rlab_exporter_brokers_missing 0.0"),
+        cell("console", 0, '"balanced": true', '"away": []', '"problems": []'),
+    ),
+    name_server_gone: (
+        cell("check", 0, "Yes: ", "-missing"),
+        cell("why", 0, "-incomplete"),
+        cell("group show", 0, "converged", "-away"),
+        cell("doctor", 1, "name-server-away: name server namesrv-2:9876", "-broker-away", "1 findings"),
+        cell("exporter", 0, "rlab_exporter_brokers_missing 0.0"),
+        cell("console", 0, '"balanced": true', '"away": []'),
+    ),
+    client_2_s_ahead: (
+        cell("check", 0, "Yes: ", "-double-owner:", "-poll-skip:", "-lost-write:"),
+        cell("group show", 0, "converged", "-not converged"),
+        cell("report", 0, f"group {GROUP}"),
+    ),
+    client_a_day_ahead: (
+        cell("check", 0, "Yes: ", "-double-owner:", "-poll-skip:", "-lost-write:"),
+        cell("group show", 0, "converged", "-not converged"),
+        cell("report", 0, f"group {GROUP}"),
+    ),
+    broker_clock_stepped: (
+        cell("check", 0, "Yes: ", "-double-owner:", "-poll-skip:", "-lost-write:"),
+        cell("group show", 0, "converged"),
+        cell("doctor", 1, "clocks-apart: broker broker-a", "5.0 s ahead"),
+    ),
+    member_killed: (
+        cell("check", 0, "Yes: ", "-double-owner:"),
+        cell("why", 0, "-incomplete"),
+        cell("history", 0, "-incomplete"),
+        cell("group show", 0, "converged"),
+        cell("doctor", 0, "no findings"),
+        cell("exporter", 0, f'rlab_cluster_group_members{{group="{GROUP}"}} 1.0'),
+        cell("console", 0, '"balanced": true', '"members": 1'),
+    ),
+    group_that_pops: (
+        # Nobody owns a queue, so no rule has anything to judge: that is no yes.
+        cell("check", 3, "nothing in the history to judge", "-Yes", "-No:"),
+        cell("group show", 0, "members pop messages, so queues have no owners"),
+        cell("group list", 0, GROUP),
+        cell("doctor", 0, "no findings"),
+        cell("console", 0, '"balanced": true', '"mode": "pop"'),
+    ),
+    empty_group: (
+        cell("check", 0, "Yes: ", "-orphan:"),
+        cell("group show", 0, f"group {GROUP} has no members", "no members"),
+        cell("group list", 0, GROUP),
+        cell("doctor", 0, "no findings"),
+        cell("exporter", 0, f'rlab_cluster_group_members{{group="{GROUP}"}} 0.0'),
+        cell("console", 0, '"members": 0'),
+    ),
+    topic_made_again: (
+        cell("check", 0, "Yes: ", "-nonmonotonic-commit:", "-poll-skip:", "-lost-write:"),
+        cell("group show", 0, "lag 0; converged"),
+        cell("doctor", 0, "no findings"),
+        cell("topic show", 0, "20 messages in 4 queues"),
+    ),
+}
+
+
+@pytest.mark.parametrize("state", MATRIX, ids=lambda state: str(state.__name__))
+def test_every_tool_is_right_in_this_state(
+    state: Callable[[SimulatedCluster], Awaitable[None]], simulate: Simulate, tmp_path: Path
+) -> None:
+    async def scenario(cluster: SimulatedCluster) -> list[str]:
+        await state(cluster)
+        wrong = []
+        with terminal_of(cluster) as terminal:
+            for tool, exit_code, words in MATRIX[state]:
+                code, text = await answer_of(tool, cluster, terminal, tmp_path)
+                faults = [] if code == exit_code else [f"exit code {code} and not {exit_code}"]
+                faults += [f"lacks {word!r}" for word in words if not word.startswith("-") and word not in text]
+                faults += [f"has {word[1:]!r}" for word in words if word.startswith("-") and word[1:] in text]
+                if faults:
+                    wrong.append(f"{tool}: {'; '.join(faults)}, in\n{text}")
+        return wrong
+
+    wrong = simulate(scenario, trace=True, name_servers=2)
+    assert not wrong, "\n".join(wrong)
