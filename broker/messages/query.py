@@ -25,7 +25,7 @@ from broker.transactions.records import decode_half
 from broker.transactions.service import Transactions
 from model.errors import SystemBusy
 from model.limits import LOOKUP_GENTLE_S, LOOKUP_SLICE_S, MAX_LOOKUP_BYTES, MAX_LOOKUPS
-from model.names import HALF_TOPIC, SCHEDULE_TOPIC
+from model.names import HALF_TOPIC, SCHEDULE_TOPIC, TRACE_TOPIC
 from model.record import HEADER, encode_record
 from remoting.command import Command, Reply
 from remoting.connection import Connection
@@ -107,7 +107,8 @@ class Queries(Feature):
                     break
                 if step.found is not None and begin_ms <= step.found.stored_ms <= end_ms:
                     row = self._row(step.found, names, with_halves=bool(header.get("halves")))
-                    if row is not None:
+                    # An id of the trace is guessed easily, and to read it takes a right to its name.
+                    if row is not None and (row[0] != TRACE_TOPIC or "topic" in header):
                         rows.append(row)
                         size += len(row[3])
                 is_late = loop.time() - started >= LOOKUP_SLICE_S

@@ -6,7 +6,7 @@ at full speed to our brokers and to RocketMQ's in turns, and one group has membe
 killed (`mixed.py`). The other way round, our client does its features on RocketMQ's servers (`ours.py`), and groups of
 Java's members, of ours and of both live the same life there and here (`life.py`).
 
-Arguments choose: parts (`features`, `admin`, `speed`, `mixed`, `junit`, `outward`, `life`, `rates`), clients
+Arguments choose: parts (`features`, `admin`, `speed`, `mixed`, `junit`, `outward`, `life`, `rates`, `rights`), clients
 (`java-4.9.8`, `java-5.3.3`, `go`, `cpp`, `node`), servers (`ours`, `4.9.7`, `5.3.3`) and lives (`stock`, `both`,
 `alone`, `order`); without one of a sort, all of it. `docs` writes the tables into the page. RECORD=1 writes frames for
 `make test` instead (`tap.py`).
@@ -31,6 +31,7 @@ from tests.interop.features import admin_of, features_of, reset_of, transactions
 from tests.interop.life import Shares, commands_of, life
 from tests.interop.mixed import mixed
 from tests.interop.rates import rates
+from tests.interop.rights import rights_of
 from tests.interop.servers import (
     ROCKETMQ_VERSIONS,
     Brokers,
@@ -44,7 +45,7 @@ from tests.interop.servers import (
 )
 from tests.interop.tap import Recorder
 
-PARTS = ("features", "admin", "speed", "mixed", "junit", "outward", "life", "rates")
+PARTS = ("features", "admin", "speed", "mixed", "junit", "outward", "life", "rates", "rights")
 EXAMPLE = Path(__file__).parents[2] / "examples" / "java" / "pom.xml"
 OURS = "rebalance-lab"
 NEWEST, NEWEST_CLIENT = ROCKETMQ_VERSIONS[-1], f"java-{JAVA_VERSIONS[-1]}"
@@ -245,6 +246,14 @@ class Run:
             if java is not None and (servers := self.servers(name)) is not None:
                 self.rates[f"RocketMQ {name}"] = rates(java, servers, TURNS)
 
+    def run_rights(self) -> None:
+        """Users of servers with access control against each other, as clients of Java."""
+        for client in self.chosen(*(f"java-{version}" for version in JAVA_VERSIONS)):
+            program = self.client(client)
+            found = {} if program is None else rights_of(program)
+            say(f"{_CLIENTS[client][0]}, rights between users: {found or 'left out'}")
+            self.wrong += [f"{client}: {scene}: {outcome}" for scene, outcome in found.items() if outcome != "ok"]
+
     def record(self) -> None:
         """Write a few frames of each client and of RocketMQ's servers."""
         jars, recorder = self._jars_of_servers(NEWEST), Recorder()
@@ -289,6 +298,7 @@ def main(arguments: list[str]) -> int:
             return 0
         parts = {"features": run.run_features, "admin": run.run_admin, "speed": run.run_speed, "mixed": run.run_mixed}
         parts |= {"junit": run.run_junit, "outward": run.run_outward, "life": run.run_life, "rates": run.run_rates}
+        parts |= {"rights": run.run_rights}
         for part in run.chosen(*PARTS):
             parts[part]()
             if "docs" in arguments:

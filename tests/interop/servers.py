@@ -81,10 +81,11 @@ Brokers = Callable[[], AbstractContextManager[Broker]]
 
 
 class Daemons:
-    """`rlab` processes of one cluster."""
+    """`rlab` processes of one cluster; `more` are options of each of them."""
 
-    def __init__(self, directory: Path, brokers: int) -> None:
+    def __init__(self, directory: Path, brokers: int, *more: str) -> None:
         self.processes: list[Process] = []
+        self._more = more
         self.name_server = self._start("namesrv", "--listen", "127.0.0.1:0")
         for n in range(brokers):
             self.start_broker(directory / f"broker-{'ab'[n]}")
@@ -96,7 +97,7 @@ class Daemons:
         return self.processes[-1]
 
     def _start(self, *command: str) -> str:
-        process = subprocess.Popen([*RLAB, *command, "--json"], stdout=subprocess.PIPE)
+        process = subprocess.Popen([*RLAB, *command, *self._more, "--json"], stdout=subprocess.PIPE)
         self.processes.append(process)
         assert process.stdout is not None
         return str(json.loads(process.stdout.readline())["address"])

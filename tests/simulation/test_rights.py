@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from typing import Any, cast
 
@@ -11,6 +13,7 @@ import anyio
 import msgpack
 import pytest
 
+from broker.durability.metadata import FILE_NAME
 from client.push.consumer import PushConsumer
 from model.access_limits import CLAIM_KEPT_S
 from model.errors import ClientIdConflict, MessageIllegal, NoPermission
@@ -341,5 +344,29 @@ def test_no_user_makes_the_batches_of_anothers_query_vanish_also_behind_a_restar
                     await bob.request(broker, code, header, msgpack.packb(body))
             answer = await etl.request(broker, RequestCode.SINK_COMMIT, batch, msgpack.packb([[0, 1, 1]]))
             assert answer.header["published"] is True
+
+    simulate(scenario, brokers=1, **WITH_BOB)
+
+
+def test_a_member_and_a_query_of_an_earlier_version_belong_to_the_user_who_names_them_next(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        broker = await with_topics(cluster, "orders")
+        mine = await cluster.start_consumer("billing", "orders")
+        await cluster.wait_converged(1.0)
+        batch = {"query_id": "q", "batch_id": 1}
+        async with RemotingClient(key=CLIENT_KEY) as etl:
+            await etl.request(broker, RequestCode.SINK_COMMIT, batch, msgpack.packb([]))
+        await cluster.brokers["broker-a"].stop()
+        with closing(sqlite3.connect(cluster.data_dir / "broker-a" / FILE_NAME)) as db:
+            db.executescript("drop table owners; drop table sink_owners")  # such a version has neither
+        await cluster.brokers["broker-a"].start()
+        await anyio.sleep(5)
+        features = cluster.brokers["broker-a"].running.broker.features
+        assert features.owner_of(mine.consumer.client_id) == "user client"  # it has come back
+        assert features.owner_of("query q") is None
+        async with RemotingClient(key=CLIENT_KEY) as etl, RemotingClient(key=made_key("bob")) as bob:
+            await etl.request(broker, RequestCode.SINK_COMMIT, {**batch, "batch_id": 2}, msgpack.packb([]))
+            with pytest.raises(ClientIdConflict):
+                await bob.request(broker, RequestCode.SINK_COMMIT, {**batch, "batch_id": 3}, msgpack.packb([]))
 
     simulate(scenario, brokers=1, **WITH_BOB)

@@ -138,6 +138,14 @@ async def test_an_id_tells_every_place_of_a_message_the_newest_first(world: Worl
 
 
 @simulated
+async def test_the_trace_is_found_by_its_own_name_alone_and_not_by_an_id_that_is_guessed(world: World) -> None:
+    a = await set_up(world)
+    await send(a, "k", "broker-a/1", topic="SYS_TRACE")
+    assert places(await by_id(a, "broker-a/1")) == []
+    assert places(await by_key(a, "k", topic="SYS_TRACE")) == [("SYS_TRACE", 0, 0)]
+
+
+@simulated
 async def test_messages_of_a_deleted_topic_are_not_found(world: World) -> None:
     a = await set_up(world)
     await send(a, "k", "old")
