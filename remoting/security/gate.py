@@ -162,8 +162,11 @@ class Gate:
 
     def refusal(self, connection: Connection, request: Command) -> NoPermission | None:
         """The refusal of a request that was allowed, and has not been answered yet; None if it is allowed now."""
+        session = self._logged_in.get(connection)
+        if session is None:
+            return None  # its connection is gone, and nobody gets an answer
         try:
-            self._logged_in[connection].principal.check(RequestCode(request.code).name, wanted(request))
+            session.principal.check(RequestCode(request.code).name, wanted(request))
         except NoPermission as error:
             return error
         return None
