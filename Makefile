@@ -34,7 +34,7 @@ WHEEL_ARGS ?=
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test wheel-test console-test check bench peers compat interop crash torture soak attack mutants site release clean
+.PHONY: help setup demo test wheel-test console-test check bench peers compat interop crash torture soak attack mutants clocks site release clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -94,6 +94,10 @@ attack: $(STAMP) ## attack a real broker, and measure how late its client is ans
 
 mutants: $(STAMP) ## plant bugs in the shipped code, and let simulated runs find each (some 10 minutes)
 	@$(BIN)/python -m tests.simulation.mutants
+
+clocks: $(STAMP) ## 1,000 simulated programmes, half of them with wrong clocks: no tool accuses anybody, and bugs are still named
+	@$(BIN)/rlab sim --seeds 1000 --wrong-clocks
+	@$(BIN)/python -m tests.simulation.mutants --wrong-clocks
 
 wheel-test: $(STAMP) ## test the wheel, installed beside packages client and model of somebody (WHEEL_ARGS="tests/unit -k name")
 	@$(PIP) '.[site]'

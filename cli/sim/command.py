@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -52,6 +53,12 @@ _Quirk = Annotated[
     typer.Option(metavar="NAME", help="Defect of RocketMQ to reproduce; see docs/quirks.md."),
 ]
 _Sound = Annotated[bool, typer.Option("--sound", help="Leave out the quirks that the file has.")]
+_WrongClocks = Annotated[
+    bool,
+    typer.Option(
+        "--wrong-clocks", help="Give hosts wrong clocks, up to a day off; with --seeds, in half of the seeds."
+    ),
+]
 _Shrink = Annotated[
     bool, typer.Option("--shrink", help="Make the first programme that fails small, and write it to --out.")
 ]
@@ -72,6 +79,7 @@ def sim(
     kind: _Kind = "",
     quirk: _Quirk = None,
     sound: _Sound = False,
+    wrong_clocks: _WrongClocks = False,
     shrink: _Shrink = False,
     out: _Out = Path(),
     show: _Show = False,
@@ -94,6 +102,8 @@ def sim(
     quirks = tuple(sorted({str(each) for each in quirk or ()}))
     with exit_with_error():
         cases = _cases(programme, seed, seeds, kind, quirks, sound=sound)
+        if wrong_clocks:
+            cases = _with_wrong_clocks(cases)
         first = cases[0].programme()  # refuses what is wrong with all of them
         if events is not None and seeds > 1:
             raise ConfigError("--events is for one seed: name it with --seed, and leave --seeds out")
@@ -113,6 +123,13 @@ def sim(
             shrink_case(*failed, out)
     if failed:
         raise typer.Exit(FAILED)
+
+
+def _with_wrong_clocks(cases: list[Case]) -> list[Case]:
+    """One case, or every second six of many: seeds of six kinds follow each other."""
+    from simulation.engine.draw import KINDS
+
+    return [replace(case, wrong_clocks=len(cases) == 1 or case.seed // len(KINDS) % 2 == 1) for case in cases]
 
 
 def _cases(

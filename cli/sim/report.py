@@ -62,6 +62,7 @@ def repeat_command(case: Case, file: str | None) -> str:
     words = ["rlab", "sim", *([file] if file else []), "--seed", str(case.seed)]
     words += ["--kind", case.kind] if case.kind and not file else []
     words += ["--sound"] if case.sound else []
+    words += ["--wrong-clocks"] if case.wrong_clocks else []
     for quirk in case.quirks:
         words += ["--quirk", quirk]
     return shlex.join(words)

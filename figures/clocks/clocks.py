@@ -8,7 +8,8 @@
     clocks.correct(event)                the event, with the time that a right clock would have shown
     clocks.doubt("c1", t_ms)             "" or why the right time of c1 is not known then
 
-No event comes before its reason after the correction, nor before an earlier event of its node. A trace whose clocks are
+The lines of a ledger are written by whoever runs the load, with one clock: that one is right if there is a ledger. No
+event comes before its reason after the correction, nor before an earlier event of its node. A trace whose clocks are
 right is left as it is.
 """
 
@@ -21,7 +22,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from figures.clocks.course import SET_BACK_MS, VAGUE_MS, Piece, course_of
-from figures.clocks.pairs import Pair, PairFinder
+from figures.clocks.pairs import Pair, PairFinder, Point
 from figures.clocks.solve import Timeline, courses_of, is_consistent
 from model.events import Event
 from model.limits import RUN_SEQS
@@ -118,11 +119,13 @@ class ClockReader:
         self._numbers: dict[tuple[str, int], int] = {}
         self._timelines: list[tuple[array[int], array[float]]] = []
         self._brokers: set[int] = set()
+        self._ledger: int | None = None
         self._pairs = PairFinder()
 
     def take(self, event: Event) -> None:
-        """Take an event; a line of a ledger has no number, and says nothing of clocks."""
+        """Take an event, or a line of a ledger; those have no numbers, and come in their order."""
         if event.seq < 0:
+            self._take_line(event)
             return
         key = (event.node, event.seq // RUN_SEQS)
         clock = self._numbers.get(key)
@@ -136,6 +139,17 @@ class ClockReader:
             self._brokers.add(clock)
         self._pairs.take(event, clock)
 
+    def _take_line(self, line: Event) -> None:
+        clock = self._ledger
+        if clock is None:
+            clock = self._ledger = len(self._timelines)
+            self._numbers[line.node, -1] = clock
+            self._timelines.append((array("q"), array("d")))
+        seqs, times = self._timelines[clock]
+        seqs.append(len(seqs))
+        times.append(line.t_ms)
+        self._pairs.take_line(line, Point(clock, seqs[-1], line.t_ms))
+
     def finish(self) -> Clocks:
         """What the events say of the clocks; call it once."""
         clocks = Clocks()
@@ -143,12 +157,14 @@ class ClockReader:
         timelines = [_in_order(*timeline) for timeline in self._timelines]
         if is_consistent(pairs) and not any(map(_goes_back, timelines)):
             return clocks
-        courses = courses_of(timelines, pairs, [node.partition("@")[0] for node, _ in self._numbers], self._brokers)
+        machines = [node.partition("@")[0] for node, _ in self._numbers]
+        courses = courses_of(timelines, pairs, machines, self._brokers, self._ledger)
         for clock, timeline in enumerate(timelines):
             if clock not in courses and _goes_back(timeline):
                 courses[clock] = course_of(timeline[1], [])
-        right = _right_times(timelines, courses, pairs)
+        right = _right_times(timelines, courses, pairs, self._ledger)
         strays = _place_strays(timelines, courses, right)
+        right.pop(-1 if self._ledger is None else self._ledger, None)
         for (node, run), clock in self._numbers.items():
             seqs, times = timelines[clock]
             if clock in right:
@@ -184,9 +200,9 @@ def _goes_back(timeline: Timeline) -> bool:
 
 
 def _right_times(
-    timelines: Sequence[Timeline], courses: Mapping[int, Sequence[Piece]], pairs: Sequence[Pair]
+    timelines: Sequence[Timeline], courses: Mapping[int, Sequence[Piece]], pairs: Sequence[Pair], fixed: int | None
 ) -> dict[int, array[float]]:
-    """The right times of the events of each clock that has wrong ones."""
+    """The right times of the events of each clock that has wrong ones; the `fixed` one has none."""
     right: dict[int, array[float]] = {}
     for clock, pieces in courses.items():
         times = timelines[clock][1]
@@ -199,12 +215,14 @@ def _right_times(
                 shifted[at] = min(shifted[at], shifted[at + 1])
             right[clock] = shifted
     for _ in range(ROUNDS):
-        if not _put_in_order(timelines, pairs, right):
+        if not _put_in_order(timelines, pairs, right, fixed):
             break
     return right
 
 
-def _put_in_order(timelines: Sequence[Timeline], pairs: Sequence[Pair], right: dict[int, array[float]]) -> bool:
+def _put_in_order(
+    timelines: Sequence[Timeline], pairs: Sequence[Pair], right: dict[int, array[float]], fixed: int | None
+) -> bool:
     """Delay effects that are a little before their reasons; returns whether there were any."""
     has_moved = False
     for reason, effect in pairs:
@@ -215,7 +233,7 @@ def _put_in_order(timelines: Sequence[Timeline], pairs: Sequence[Pair], right: d
         at = bisect_left(seqs, effect.seq)
         reason_ms = reason.t_ms if before is None else before[bisect_left(timelines[reason.clock][0], reason.seq)]
         late_ms = reason_ms + AFTER_MS - (times if after is None else after)[at]
-        if 0 < late_ms <= VAGUE_MS:
+        if 0 < late_ms <= VAGUE_MS and effect.clock != fixed:
             has_moved = True
             _delay(right.setdefault(effect.clock, array("d", times)), at, reason_ms + AFTER_MS)
     return has_moved
@@ -282,7 +300,7 @@ def _delay(times: array[float], at: int, until_ms: float) -> None:
 
 def _is_set(pieces: Sequence[Piece]) -> bool:
     """Whether a clock was set meanwhile."""
-    return any(abs(after.ahead_ms - before.ahead_ms) > VAGUE_MS for before, after in pairwise(pieces))
+    return any(abs(after.ahead_ms - before.ahead_ms) > SET_BACK_MS for before, after in pairwise(pieces))
 
 
 def _fault_of(node: str, pieces: Sequence[Piece]) -> ClockFault | None:

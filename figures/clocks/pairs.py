@@ -6,6 +6,8 @@
     c1 REBALANCE_BEGIN of cause X             b  LOCK_GRANTED or LOCK_REFUSED to c1 because of X
     b  NOTIFY_SENT of version 5, cause X      c1 NOTIFY_RECEIVED of version 5, cause X
     c1 the event with the id X                any node: its first event because of X
+    b  LOCK_GRANTED q0 to c1, the first       the first line of a ledger with a message of q0 that c1 gets
+    the line: offset 6 of q0 is processed     b  OFFSET_COMMITTED q0 up to 7
 
 Events may come in any order. What waits for its other half is bounded, the oldest is forgotten.
 """
@@ -20,6 +22,8 @@ from model.events import Event, EventKind
 from model.limits import MAX_CLOCK_PAIRS
 
 Key = tuple[object, ...]
+MESSAGE_DISPATCHED, MESSAGE_ENDED = "MESSAGE_DISPATCHED", "MESSAGE_ENDED"
+"""The lines of a ledger (`figures/history/ledger.py`) that say something of clocks."""
 
 
 class Point(NamedTuple):
@@ -77,6 +81,16 @@ class PairFinder:
         self._pairs: list[Pair] = []
         self._granted: dict[Key, Event] = {}  # queue of a group -> its newest grant
 
+    def take_line(self, line: Event, point: Point) -> None:
+        """Take a line of a ledger."""
+        if line.queue_id < 0:
+            return
+        queue = _queue(line)
+        if line.kind == MESSAGE_DISPATCHED:
+            self._effect(("given", line.client, *queue), point)
+        elif line.kind == MESSAGE_ENDED:
+            self._reason(("committed", line.offset + 1, *queue), line, point)
+
     def take(self, event: Event, clock: int) -> None:
         """Take an event of a clock."""
         point = Point(clock, event.seq, event.t_ms)
@@ -89,7 +103,9 @@ class PairFinder:
             self._reason(_lease("granted", event), event, point)
             self._effect(("pass", event.client, event.cause), point)
             self._granted[_queue(event)] = event
+            self._reason(("given", event.client, *_queue(event)), event, point)
         elif kind == EventKind.OFFSET_COMMITTED:
+            self._effect(("committed", event.offset, *_queue(event)), point)
             grant = self._granted.get(_queue(event))
             if grant is not None and grant.client == event.client and grant.seq < event.seq:
                 self._effect(_lease("owned", grant), point)

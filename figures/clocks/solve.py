@@ -73,12 +73,17 @@ def is_consistent(pairs: Iterable[Pair]) -> bool:
 
 
 def courses_of(
-    timelines: Sequence[Timeline], pairs: Sequence[Pair], machines: Sequence[str], preferred: set[int]
+    timelines: Sequence[Timeline],
+    pairs: Sequence[Pair],
+    machines: Sequence[str],
+    preferred: set[int],
+    right: int | None = None,
 ) -> dict[int, list[Piece]]:
     """The course of each clock that has pairs.
 
     `machines` are those of the clocks: clocks of one machine are one, or were before it was started again. Where as
-    many agree with two clocks, a `preferred` one is taken as right: that of a broker.
+    many agree with two clocks, a `preferred` one is taken as right: that of a broker. If one is known to be `right`,
+    no choice is left.
     """
     neighbours: list[list[Pair]] = [[] for _ in timelines]
     for pair in pairs:
@@ -86,8 +91,8 @@ def courses_of(
         neighbours[pair.effect.clock].append(pair)
     found: dict[int, list[Piece]] = {}
     for group in _connected(neighbours):
-        choices = sorted(group, key=lambda clock: (-len(neighbours[clock]), clock))[:MAX_CHOICES]
-        tried = [(clock, _solve(clock, group, timelines, neighbours, machines)) for clock in choices]
+        choices = [right] if right in group else sorted(group, key=lambda clock: (-len(neighbours[clock]), clock))
+        tried = [(clock, _solve(clock, group, timelines, neighbours, machines)) for clock in choices[:MAX_CHOICES]]
         _, best = max(tried, key=lambda each: (each[1].agreeing, each[0] in preferred))
         found |= best.of
     return found

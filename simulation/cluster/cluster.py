@@ -97,12 +97,15 @@ class SimulatedCluster:
         self.watchers: list[EventSink] = []  # called with each event as it happens; must not raise
         self.client_options: dict[str, Any] = {}  # `ClientConfig` by name, for every client that is started from now on
         self.skewed_ms: dict[str, int] = {}  # host -> how far its wall clock is ahead
+        self.clocks: dict[str, Callable[[], int]] = {}  # host -> the same, of a clock that is wrong all the time
         self._names = (
             [f"namesrv-{n + 1}" for n in range(name_servers)],
             [f"broker-{chr(97 + n)}" for n in range(brokers)],
         )
-        self.data_dir = data_dir
-        self.keeps_events = True  # whether `events` is filled; long runs watch them and keep none
+        self.data_dir, self.keeps_events = (
+            data_dir,
+            True,
+        )  # whether `events` is filled; long runs watch them and keep none
         self._broker_options, self.producers = broker_options, list[SimulatedProducer]()
         self._strategies: dict[str, AllocateMessageQueueStrategy] = {}
         self._clients, self._stack = 0, AsyncExitStack()
@@ -187,8 +190,8 @@ class SimulatedCluster:
         await server.start()
 
     def clock_of(self, host: str) -> Callable[[], int]:
-        """The wall clock of a host: that of the simulation, and what `skewed_ms` has for the host."""
-        return lambda: self.simulation.clock_ms() + self.skewed_ms.get(host, 0)
+        """The wall clock of a host: that of the simulation, and what `skewed_ms` and `clocks` have for the host."""
+        return lambda: self.simulation.clock_ms() + self.skewed_ms.get(host, 0) + self.clocks.get(host, int)()
 
     # --- clients -----------------------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from figures.clocks.clocks import ClockReader
 from figures.history.check import HistoryCheck
 from figures.history.ledger import NOWHERE, Ending, Sent, dispatched, ended, send_failed, sent
 from figures.history.limits import HistoryLimits, Keeps
@@ -61,7 +62,7 @@ class Call:
 
 
 class Judge:
-    """The checkers of one run; `now_ms` is the true time, which no clock of a host may differ from."""
+    """The checkers of one run; `now_ms` is the true time, from which the clocks of hosts may differ."""
 
     def __init__(self, programme: Programme, now_ms: Callable[[], float]) -> None:
         self.sent = self.failed_sends = self.deliveries = self.dead_letters = 0
@@ -85,14 +86,19 @@ class Judge:
             thundering_passes=promise.needless_passes,
             order=keeps,
         )
+        self._limits = limits
         self._check = HistoryCheck(limits)
+        # With wrong clocks, what a tool would read: events with the times of their nodes, and the lines of the ledger.
+        self._trace: list[Event] | None = [] if programme.clock else None
 
     # --- what happens ------------------------------------------------------------------------------------------------
 
     def event(self, event: Event) -> None:
         """Record an event of a broker or client, or of the engine itself."""
-        true = event._replace(t_ms=self._now_ms()) if self._skewed else event
+        true = event._replace(t_ms=self._now_ms()) if self._skewed or self._trace is not None else event
         self._check.feed(true)
+        if self._trace is not None:
+            self._trace.append(event)
         if event.queue_id >= 0 and event.kind in _OF_OWNERS:
             queue = MessageQueue(event.topic, event.broker, event.queue_id)
             self._recent.setdefault(queue, deque(maxlen=_WITNESS)).append(true)
@@ -103,14 +109,14 @@ class Judge:
         if self._wait_ms:
             self._waiting[message] = self._now_ms()
         place = (queue, offset) if offset >= 0 else (NOWHERE, -1)
-        self._check.feed(sent(self._now_ms(), message, *place, key))
+        self._line(sent(self._now_ms(), message, *place, key))
         for check in self.pops.values():
             check.sent(body)
 
     def failed(self, message: Sent) -> None:
         """Record that a send failed for good."""
         self.failed_sends += 1
-        self._check.feed(send_failed(self._now_ms(), message))
+        self._line(send_failed(self._now_ms(), message))
 
     def dispatched(self, call: Call) -> None:
         """Record that a listener is called with a message."""
@@ -122,7 +128,7 @@ class Judge:
             if self._wait_ms:
                 self._check_wait(call, now_ms)
             line = dispatched(now_ms, call.group, call.client, call.message, call.queue, call.offset, call.key)
-            self._check.feed(line)
+            self._line(line)
 
     def _check_wait(self, call: Call, now_ms: float) -> None:
         """A message that waited for too long was in a queue that nobody read, whoever owned it."""
@@ -137,7 +143,7 @@ class Judge:
         """Record that a listener is done with a message."""
         if call.group not in self.pops:
             where = call.queue, call.offset, call.key
-            self._check.feed(ended(self._now_ms(), call.group, call.client, call.message, *where, how=how))
+            self._line(ended(self._now_ms(), call.group, call.client, call.message, *where, how=how))
 
     def dead(self, group: str, message: Sent, body: bytes) -> None:
         """Record that a message is among the dead-letter messages of a group."""
@@ -145,7 +151,12 @@ class Judge:
         if (pop := self.pops.get(group)) is not None:
             pop.dead_letter(body)
         else:
-            self._check.feed(ended(self._now_ms(), group, "", message, how=Ending.DEAD))
+            self._line(ended(self._now_ms(), group, "", message, how=Ending.DEAD))
+
+    def _line(self, line: Event) -> None:
+        self._check.feed(line)
+        if self._trace is not None:
+            self._trace.append(line)
 
     def find(self, kind: str, text: str, queue: MessageQueue | None = None) -> None:
         """Record what the engine itself saw; the last events about the queue are its witness."""
@@ -176,15 +187,28 @@ class Judge:
 
         `drained` is False for a run that ended before everything was processed: then nothing is lost yet.
         """
-        of_pulls = list(self._check.anomalies)
+        check = self._check if self._trace is None else self._by_wrong_clocks(self._trace)
+        of_pulls = list(check.anomalies)
         of_pops = [text for check in self.pops.values() for text in check.violations]
         if drained:
             for group in self._groups:
                 counted = self._check.messages(group)
                 if counted.lost and not counted.received:
                     self.find("lost-write", f"{group} was given none of {counted.lost:,} messages")
-            of_pulls = list(self._check.finish(self._now_ms()).anomalies)
+            of_pulls = list(check.finish(self._now_ms()).anomalies)
             of_pops += [text for check in self.pops.values() for text in check.missing()]
         certain = [Finding(str(each.rule), each.text, each.witness) for each in of_pulls if not each.doubt]
         told = [Finding(_POP_KINDS[text.partition(":")[0]], text) for text in of_pops]
         return (*certain, *told, *self._findings)[:MAX_SIM_FINDINGS]
+
+    def _by_wrong_clocks(self, trace: list[Event]) -> HistoryCheck:
+        """The check of a trace with the times of its nodes, as tools do it: nobody knows the true times."""
+        reader = ClockReader()
+        for event in trace:
+            reader.take(event)
+        clocks = reader.finish()
+        check = HistoryCheck(self._limits)
+        check.use(clocks)
+        for event in sorted(map(clocks.correct, trace), key=lambda event: event.t_ms):
+            check.feed(event)
+        return check

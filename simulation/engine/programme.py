@@ -248,6 +248,35 @@ class Step:
         return " ".join([f"{self.at_s:.3f} s: {self.do}", *([self.who] if self.who else []), *given])
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClockPart:
+    """The wrong clock of a host, for the whole programme: no repair sets it right.
+
+    Attributes:
+        ahead_s: by how much it is ahead at the begin; negative if it is behind.
+        drift_ms: by how many milliseconds it gains in a second.
+        set_at_s, set_by_s: when it is set, and by how much.
+    """
+
+    who: str
+    ahead_s: float = 0.0
+    drift_ms: float = 0.0
+    set_at_s: float = 0.0
+    set_by_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        where = f"clock of {self.who!r}"
+        _in_range(where, "ahead_s", self.ahead_s, -MAX_SIM_S, MAX_SIM_S)
+        _in_range(where, "drift_ms", self.drift_ms, -100, 100)
+        _in_range(where, "set_at_s", self.set_at_s, 0, MAX_SIM_S)
+        _in_range(where, "set_by_s", self.set_by_s, -MAX_SIM_S, MAX_SIM_S)
+
+    def ahead_ms(self, now_s: float) -> int:
+        """By how much it is ahead at a virtual time."""
+        was_set = self.set_by_s if now_s >= self.set_at_s else 0.0
+        return round((self.ahead_s + was_set) * 1000 + self.drift_ms * now_s)
+
+
 _DEFAULTS = {field.name: field.default for field in fields(Step)}
 
 
@@ -266,6 +295,7 @@ class Programme:
     topic: tuple[TopicPart, ...] = (TopicPart(name="orders"),)
     group: tuple[GroupPart, ...] = (GroupPart(name="billing"),)
     step: tuple[Step, ...] = ()
+    clock: tuple[ClockPart, ...] = ()
 
     def __post_init__(self) -> None:
         _in_range("programme", "lasts_s", self.lasts_s, 0, MAX_SIM_S)
@@ -277,6 +307,9 @@ class Programme:
         hosts = self.hosts()
         _differ("topics", topics)
         _differ("groups", [group.name for group in self.group])
+        _differ("clocks", [clock.who for clock in self.clock])
+        for clock in self.clock:
+            _one_of("clock", "host", clock.who, hosts)
         for group in self.group:
             for topic in group.topics:
                 _one_of(f"group {group.name!r}", "topic", topic, topics)

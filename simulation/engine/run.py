@@ -13,6 +13,7 @@ import shutil
 import tempfile
 from collections import Counter
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -32,7 +33,7 @@ from simulation.engine.acts import Acts
 from simulation.engine.judge import Finding, Judge
 from simulation.engine.load import SimulatedLoad
 from simulation.engine.pops import unacknowledged, watch_brokers
-from simulation.engine.programme import Programme
+from simulation.engine.programme import ClockPart, Programme
 from simulation.engine.rest import LeakCounts
 from simulation.faults.full_disk import FailingDisks, FillingDisks
 from simulation.faults.request_filters import RequestFilters
@@ -192,8 +193,12 @@ class _Run:
             **({"retention": RetentionOptions(retain_bytes=MIB)} if self.programme.rest_s else {}),
         )
         self.cluster.keeps_events = False
+        self.cluster.clocks |= {clock.who: partial(self._ahead_ms, clock) for clock in self.programme.clock}
         self.leaks = LeakCounts(self.cluster, self.disks)
         self.cluster.watchers += [state.event, *([watch] if watch is not None else [])]
+
+    def _ahead_ms(self, clock: ClockPart) -> int:
+        return clock.ahead_ms(self.simulation.loop.time())
 
     async def run(self) -> None:
         programme, loop = self.programme, self.simulation.loop

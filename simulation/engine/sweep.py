@@ -11,6 +11,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
 
+from simulation.engine.clocks import with_wrong_clocks
 from simulation.engine.draw import draw
 from simulation.engine.programme import Programme
 from simulation.engine.run import Outcome, run_programme
@@ -29,12 +30,14 @@ class Case:
     quirks: tuple[str, ...] = ()  # beside those of the text
     text: str = ""  # TOML
     sound: bool = False  # without the quirks of the text
+    wrong_clocks: bool = False  # beside those of the text
 
     def programme(self) -> Programme:
         """Make the programme. Raises ConfigError if the text is none."""
         made = replace(programme_of(self.text), seed=self.seed) if self.text else draw(self.seed, self.kind)
         of_text = () if self.sound else made.cluster.quirks
-        return made.with_quirks({*of_text, *self.quirks})
+        made = made.with_quirks({*of_text, *self.quirks})
+        return with_wrong_clocks(made) if self.wrong_clocks else made
 
 
 def run_case(case: Case) -> Outcome:

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from model.errors import ConfigError
 from simulation.engine.programme import (
+    ClockPart,
     ClusterPart,
     GroupPart,
     LoadPart,
@@ -27,7 +28,7 @@ from simulation.engine.programme import (
 
 T = TypeVar("T")
 _PARTS: dict[str, type[Any]] = {"cluster": ClusterPart, "promise": PromisePart, "load": LoadPart}
-_ROWS: dict[str, type[Any]] = {"topic": TopicPart, "group": GroupPart, "step": Step}
+_ROWS: dict[str, type[Any]] = {"topic": TopicPart, "group": GroupPart, "step": Step, "clock": ClockPart}
 _TYPES: dict[str, tuple[type[Any], ...]] = {
     "str": (str,),
     "int": (int,),

@@ -16,9 +16,10 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from model.quirks import Quirk
 
@@ -234,8 +235,11 @@ def mutated(mutant: Mutant) -> str:
     return text.replace(mutant.old, mutant.new)
 
 
-def search(name: str, seeds: int) -> int:
-    """Plant a bug, or switch a quirk on, and look for it; prints the seed that finds it. Call it in a new process."""
+def search(name: str, seeds: int, *, wrong_clocks: bool = False) -> int:
+    """Plant a bug, or switch a quirk on, and look for it; prints the seed that finds it. Call it in a new process.
+
+    With wrong clocks, that seed runs once more with them, and has to name the bug as well.
+    """
     logging.disable(logging.CRITICAL)
     mutant = next((each for each in MUTANTS if each.name == name), None)
     if mutant is not None:
@@ -245,13 +249,24 @@ def search(name: str, seeds: int) -> int:
     shown = QUIRKS[Quirk(name)] if mutant is None else mutant.shown
     others: dict[str, None] = {}
     for seed in range(seeds):
-        outcome = run_case(Case(seed=seed, quirks=(name,) if mutant is None else ()))
+        case = Case(seed=seed, quirks=(name,) if mutant is None else ())
+        outcome = run_case(case)
         if named := [kind for kind in outcome.kinds if kind in shown]:
             sys.stdout.write(f"{name}: found by seed {seed} as {', '.join(named)}\n")
-            return 0
+            return _search_again(name, replace(case, wrong_clocks=True), shown) if wrong_clocks else 0
         others |= dict.fromkeys(outcome.kinds)
     sys.stdout.write(f"{name}: NOT FOUND in {seeds} seeds; other findings: {', '.join(others) or 'none'}\n")
     return 1
+
+
+def _search_again(name: str, case: Any, shown: Sequence[str]) -> int:
+    from simulation.engine.sweep import run_case  # noqa: PLC0415 - after the bug is planted
+
+    kinds = run_case(case).kinds
+    named = [kind for kind in kinds if kind in shown]
+    found = f"named {', '.join(named)}" if named else f"NOT NAMED; other findings: {', '.join(kinds) or 'none'}"
+    sys.stdout.write(f"{name}: with wrong clocks {found}\n")
+    return int(not named)
 
 
 def main() -> int:
@@ -260,13 +275,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.mutants", description=__doc__.partition("\n")[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help="bugs and quirks; all without one")
     parser.add_argument("--seeds", type=int, default=MAX_SEEDS)
+    parser.add_argument("--wrong-clocks", action="store_true", help="each bug has to be named with wrong clocks, too")
     parser.add_argument("--here", action="store_true", help="in this process, which has imported nothing yet")
     chosen = parser.parse_args()
     if chosen.here:
-        return search(chosen.names[0], chosen.seeds)
+        return search(chosen.names[0], chosen.seeds, wrong_clocks=chosen.wrong_clocks)
 
     def start(name: str) -> int:
         command = [sys.executable, "-m", "tests.simulation.mutants", name, "--here", "--seeds", str(chosen.seeds)]
+        command += ["--wrong-clocks"] if chosen.wrong_clocks else []
         return subprocess.run(command, cwd=ROOT, check=False).returncode
 
     with ThreadPoolExecutor(2) as pool:

@@ -6,8 +6,10 @@ import logging
 
 import pytest
 
+from model.quirks import Quirk
 from simulation.engine.draw import KINDS, draw
 from simulation.engine.run import run_programme
+from simulation.engine.sweep import Case, run_case
 
 pytestmark = pytest.mark.simulation
 
@@ -22,3 +24,18 @@ def test_a_drawn_programme_breaks_no_promise(seed: int, kind: str, caplog: pytes
     assert [str(finding) for finding in outcome.findings] == [], f"rlab sim --seed {seed} --kind {kind}"
     assert outcome.sent > 50
     assert outcome.acts
+
+
+@pytest.mark.parametrize("seed", [6, 7, 10])
+def test_wrong_clocks_accuse_nobody(seed: int, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.CRITICAL + 1)
+    outcome = run_case(Case(seed=seed, wrong_clocks=True))
+    assert [str(finding) for finding in outcome.findings] == [], f"rlab sim --seed {seed} --wrong-clocks"
+
+
+def test_a_bug_is_named_with_wrong_clocks_too(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.CRITICAL + 1)
+    quirk = str(Quirk.OVERLAPPING_HANDOVER)
+    for wrong_clocks in (False, True):
+        outcome = run_case(Case(seed=0, quirks=(quirk,), wrong_clocks=wrong_clocks))
+        assert "double-owner" in outcome.kinds
