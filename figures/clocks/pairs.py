@@ -6,8 +6,11 @@
     c1 REBALANCE_BEGIN of cause X             b  LOCK_GRANTED or LOCK_REFUSED to c1 because of X
     b  NOTIFY_SENT of version 5, cause X      c1 NOTIFY_RECEIVED of version 5, cause X
     c1 the event with the id X                any node: its first event because of X
-    b  LOCK_GRANTED q0 to c1, the first       the first line of a ledger with a message of q0 that c1 gets
-    the line: offset 6 of q0 is processed     b  OFFSET_COMMITTED q0 up to 7
+    c1 QUEUE_ACQUIRED q0, for the first time  the first line of a ledger with a message of q0 that c1 gets
+    that line                                 the first MESSAGES_HANDED_OUT of c1 about q0
+
+What the history check judges is no such pair, for instance that a message is processed before it is committed: a bug
+would be taken for a wrong clock.
 
 Events may come in any order. What waits for its other half is bounded, the oldest is forgotten.
 """
@@ -22,7 +25,7 @@ from model.events import Event, EventKind
 from model.limits import MAX_CLOCK_PAIRS
 
 Key = tuple[object, ...]
-MESSAGE_DISPATCHED, MESSAGE_ENDED = "MESSAGE_DISPATCHED", "MESSAGE_ENDED"
+MESSAGE_DISPATCHED = "MESSAGE_DISPATCHED"
 """The lines of a ledger (`figures/history/ledger.py`) that say something of clocks."""
 
 
@@ -88,8 +91,7 @@ class PairFinder:
         queue = _queue(line)
         if line.kind == MESSAGE_DISPATCHED:
             self._effect(("given", line.client, *queue), point)
-        elif line.kind == MESSAGE_ENDED:
-            self._reason(("committed", line.offset + 1, *queue), line, point)
+            self._reason(("reported", line.client, *queue), line, point)
 
     def take(self, event: Event, clock: int) -> None:
         """Take an event of a clock."""
@@ -103,18 +105,19 @@ class PairFinder:
             self._reason(_lease("granted", event), event, point)
             self._effect(("pass", event.client, event.cause), point)
             self._granted[_queue(event)] = event
-            self._reason(("given", event.client, *_queue(event)), event, point)
         elif kind == EventKind.OFFSET_COMMITTED:
-            self._effect(("committed", event.offset, *_queue(event)), point)
             grant = self._granted.get(_queue(event))
             if grant is not None and grant.client == event.client and grant.seq < event.seq:
                 self._effect(_lease("owned", grant), point)
+        elif kind == EventKind.MESSAGES_HANDED_OUT:
+            self._effect(("reported", event.client, *_queue(event)), point)
         elif kind == EventKind.LOCK_REFUSED:
             self._effect(("pass", event.client, event.cause), point)
         elif kind == EventKind.QUEUE_ACQUIRED:
             if event.version >= 0:
                 self._effect(_lease("granted", event), point)
                 self._reason(_lease("owned", event), event, point)
+                self._reason(("given", event.client, *_queue(event)), event, point)
         elif kind == EventKind.QUEUE_DROPPED:
             if event.version >= 0:
                 self._reason(_lease("dropped", event), event, point)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from figures.clocks.course import Bound, Piece, course_of
 from figures.clocks.pairs import Pair, Point
@@ -61,6 +62,14 @@ class Courses:
             return Bound(self.at(pair.effect), pair.effect.t_ms - self.true_ms(pair.reason), False)
         return Bound(self.at(pair.reason), pair.reason.t_ms - self.true_ms(pair.effect), True)
 
+    def follow(self, ledger: int, pairs: Sequence[Pair]) -> None:
+        """Take the clock of a ledger as right, whatever the others agree on."""
+        bounds = [self.bound(pair, ledger) for pair in pairs if self.has_other(pair, ledger)]
+        ahead_ms = course_of(self._timelines[ledger][1], bounds)[0].ahead_ms
+        if ahead_ms:
+            for clock, pieces in self.of.items():
+                self.of[clock] = [replace(piece, ahead_ms=piece.ahead_ms - ahead_ms) for piece in pieces]
+
     @property
     def agreeing(self) -> int:
         """Clocks that agree with the right one from begin to end."""
@@ -77,23 +86,28 @@ def courses_of(
     pairs: Sequence[Pair],
     machines: Sequence[str],
     preferred: set[int],
-    right: int | None = None,
+    ledger: int | None = None,
 ) -> dict[int, list[Piece]]:
     """The course of each clock that has pairs.
 
     `machines` are those of the clocks: clocks of one machine are one, or were before it was started again. Where as
-    many agree with two clocks, a `preferred` one is taken as right: that of a broker. If one is known to be `right`,
-    no choice is left.
+    many agree with two clocks, a `preferred` one is taken as right: that of a broker. The times of a `ledger` are those
+    of all others in the end, because its lines have no numbers by which they could be corrected.
     """
     neighbours: list[list[Pair]] = [[] for _ in timelines]
+    of_ledger = [pair for pair in pairs if ledger in (pair.reason.clock, pair.effect.clock)]
     for pair in pairs:
+        if ledger in (pair.reason.clock, pair.effect.clock):
+            continue  # they bound clocks by seconds, and come last
         neighbours[pair.reason.clock].append(pair)
         neighbours[pair.effect.clock].append(pair)
     found: dict[int, list[Piece]] = {}
     for group in _connected(neighbours):
-        choices = [right] if right in group else sorted(group, key=lambda clock: (-len(neighbours[clock]), clock))
-        tried = [(clock, _solve(clock, group, timelines, neighbours, machines)) for clock in choices[:MAX_CHOICES]]
+        choices = sorted(group, key=lambda clock: (-len(neighbours[clock]), clock))[:MAX_CHOICES]
+        tried = [(clock, _solve(clock, group, timelines, neighbours, machines)) for clock in choices]
         _, best = max(tried, key=lambda each: (each[1].agreeing, each[0] in preferred))
+        if ledger is not None:
+            best.follow(ledger, of_ledger)
         found |= best.of
     return found
 
@@ -134,7 +148,7 @@ def _solve(
             other = pair.effect.clock if pair.reason.clock == clock else pair.reason.clock
             if other in left:
                 left[other].take(courses.bound(pair, other))
-        clock = min(left, key=lambda each: (left[each].width_ms, each))
+        clock = min(left, key=lambda each: (left[each].rank, each))
         others = of_machine.setdefault(machines[clock], [0.0])
         bounds = [courses.bound(pair, clock) for pair in neighbours[clock] if courses.has_other(pair, clock)]
         courses.set(clock, course_of(timelines[clock][1], bounds, others[-1]))
@@ -158,7 +172,7 @@ class _Known:
             self.most_ms = min(self.most_ms, bound.ms)
 
     @property
-    def width_ms(self) -> tuple[bool, float]:
+    def rank(self) -> tuple[bool, float]:
         """Whether nothing is known, and then the width; bounds that contradict each other come late."""
         width_ms = self.most_ms - self.least_ms
         is_unknown = math.isinf(self.least_ms) and math.isinf(self.most_ms)
