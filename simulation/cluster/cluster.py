@@ -102,10 +102,7 @@ class SimulatedCluster:
             [f"namesrv-{n + 1}" for n in range(name_servers)],
             [f"broker-{chr(97 + n)}" for n in range(brokers)],
         )
-        self.data_dir, self.keeps_events = (
-            data_dir,
-            True,
-        )  # whether `events` is filled; long runs watch them and keep none
+        self.data_dir, self.keeps_events = data_dir, True  # long runs watch events, and keep none
         self._broker_options, self.producers = broker_options, list[SimulatedProducer]()
         self._strategies: dict[str, AllocateMessageQueueStrategy] = {}
         self._clients, self._stack = 0, AsyncExitStack()
