@@ -1,4 +1,4 @@
-"""Gives hosts of a programme wrong clocks: up to a day off, some drift, some are set. Pure; the generator is the seed's.
+"""Gives hosts of a programme wrong clocks: up to a day off, some drift, some are set. Pure; chance comes from the seed.
 
 At least half of the brokers and half of the clients keep right clocks, because a trace shows only how far clocks are
 apart. The rest of the programme stays as it is: the same faults, with right clocks and with wrong ones. Only its steps
