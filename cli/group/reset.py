@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,6 +12,9 @@ from cli.runtime import ask_cluster
 from model.errors import InvalidParameter
 from model.message_queue import MessageQueue
 from model.offset_reset import QueueReset, ResetTo
+
+if TYPE_CHECKING:
+    from client.admin.admin import Admin
 
 _QUEUE_DIGITS = 9
 
@@ -59,9 +62,15 @@ def reset(
     """
     target = target_of(to, to_offset, shift, named_queues=bool(queue))
     queues = [queue_of(topic, text) for text in queue] if queue else None
-    resets = ask_cluster(
-        namesrv, lambda admin: admin.reset_offsets(group, topic, target, queues=queues, dry_run=dry_run, create=create)
-    )
+    age = None if to is None else age_ms(to)
+
+    async def change(admin: Admin) -> tuple[QueueReset, ...]:
+        # Messages have the time of their broker, so an age is counted back from that.
+        now_ms = None if age is None else await admin.clock_ms(topic)
+        at = target if age is None or now_ms is None else ResetTo.time(max(0, now_ms - age))
+        return await admin.reset_offsets(group, topic, at, queues=queues, dry_run=dry_run, create=create)
+
+    resets = ask_cluster(namesrv, change)
     print_resets(resets, dry_run=dry_run, as_json=json)
 
 

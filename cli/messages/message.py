@@ -14,6 +14,7 @@ from cli.runtime import FAILED, ask_cluster
 from model.limits import MAX_LOOKUP_MESSAGES
 
 if TYPE_CHECKING:
+    from client.admin.admin import Admin
     from client.admin.messages import FoundMessage, FoundMessages
 
 app = typer.Typer(help="Find and show stored messages.", no_args_is_help=True)
@@ -49,8 +50,17 @@ def find(
 
     Example: rlab message find orders --key 42 --since 1h
     """
-    begin_ms = 0 if since is None else max(0, round(time.time() * 1000) - since_ms(since))
-    found = ask_cluster(namesrv, lambda admin: admin.query_message(topic, key, max_n=most, begin_ms=begin_ms))
+    age = None if since is None else since_ms(since)
+
+    async def search(admin: Admin) -> FoundMessages:
+        if age is None:
+            return await admin.query_message(topic, key, max_n=most)
+        # Messages have the time of their broker, so an age is counted back from that.
+        now_ms = await admin.clock_ms(topic)
+        now_ms = round(time.time() * 1000) if now_ms is None else now_ms
+        return await admin.query_message(topic, key, max_n=most, begin_ms=max(0, now_ms - age))
+
+    found = ask_cluster(namesrv, search)
     if json:
         print_json(found_document(found))
     elif found.messages:

@@ -13,7 +13,7 @@ from client.admin.dead_letters import DeadLetterAdmin
 from client.admin.group_settings import set_group
 from client.admin.groups import assignment_of, group_now, header_of, list_groups, unknown_group
 from client.admin.messages import DEFAULT_FOUND, FoundMessages, find_messages, read_queue
-from client.admin.offsets import reset_offsets
+from client.admin.offsets import clock_of, reset_offsets
 from client.admin.producers import ProducerGroup, ProducerGroupInfo, all_producer_groups, one_producer_group
 from client.admin.records import (
     NO_HEADER,
@@ -416,6 +416,20 @@ class Admin(ClientLife):
             for name, answer in answers.items()
             for row in progress_from_wire(name, unpack_group(answer) or (), header_of(answer))
         )
+
+    async def clock_ms(self, topic: str) -> int | None:
+        """The wall clock of the brokers of a topic in milliseconds, the earliest if they differ.
+
+        By it an age is turned into the time of a stored message, and not by the clock of this machine, which may be
+        another. None if no broker of the topic answers with its time, as those of RocketMQ.
+
+        Raises:
+            TopicNotExist: no such topic.
+            ConnectFailed: no name server answers.
+
+        Cancellation: harmless.
+        """
+        return await clock_of(self._cluster, topic)
 
     async def reset_offsets(
         self,

@@ -14,6 +14,15 @@ from remoting.command import Command
 from remoting.request_code import RequestCode
 
 
+async def clock_of(cluster: ClusterRequests, topic: str) -> int | None:
+    """See `Admin.clock_ms`."""
+    masters = masters_of((await cluster.route(topic)).brokers)
+    asked = {"topic": topic, "queue_id": 0}
+    answers = (await cluster.ask(masters, RequestCode.GET_MAX_OFFSET, asked)).values()
+    times_ms = [answer.header.get("now_ms") for answer in answers if not isinstance(answer, RlabError)]
+    return min((time_ms for time_ms in times_ms if time_ms is not None), default=None)
+
+
 async def reset_offsets(
     cluster: ClusterRequests,
     group: str,

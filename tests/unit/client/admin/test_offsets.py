@@ -47,6 +47,23 @@ def test_all_queues_of_all_brokers_are_reset_or_only_those_that_are_named(tmp_pa
     administer(scenario, tmp_path)
 
 
+def test_the_clock_of_a_topic_is_the_earliest_of_its_brokers_and_not_that_of_this_machine(tmp_path: Path) -> None:
+    async def scenario(cluster: SimulatedCluster, admin: Admin) -> None:
+        cluster.skewed_ms.update({"broker-a": 5_000, "broker-b": -60_000})
+        await filled(cluster)
+        at = await admin.clock_ms("t")
+        assert at is not None
+        assert abs(at - (cluster.simulation.clock_ms() - 60_000)) < 100
+        await cluster.brokers["broker-b"].crash()
+        at = await admin.clock_ms("t")
+        assert at is not None
+        assert abs(at - (cluster.simulation.clock_ms() + 5_000)) < 5_000
+        with pytest.raises(TopicNotExist):
+            await admin.clock_ms("nope")
+
+    administer(scenario, tmp_path)
+
+
 def test_a_dry_run_changes_nothing(tmp_path: Path) -> None:
     async def scenario(cluster: SimulatedCluster, admin: Admin) -> None:
         await filled(cluster)
