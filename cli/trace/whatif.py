@@ -177,7 +177,7 @@ def _run(
 ) -> None:
     from cli.trace.spark_progress import spark_progress
     from pipeline.replay import job
-    from pipeline.replay.advice import advice, ranked
+    from pipeline.replay.advice import advice, counts, ranked
     from pipeline.replay.plot import plot_whatif
     from pipeline.spark.session import spark_session
 
@@ -210,8 +210,7 @@ def _run(
         print_json({"recorded": figures, "replayed": of_replay, "baseline": baseline._asdict(), "front": _dicts(best)})
         return
     _print_proof(recorded, baseline)
-    length = f"group {recorded.group}, {recorded.end_ms / 1000:,.0f} s"
-    title = f"{length}, {len(tried)} configurations; Pareto front: {len(best)}"
+    title = f"group {recorded.group}, {recorded.group_ms / 1000:,.0f} s, {counts(tried, front)}"
     was = [_cells("recorded", trace, recorded.figures.possible_duplicates), _cells("replayed", replayed)]
     _show(title, choice, was, best, out, top)
 

@@ -111,6 +111,13 @@ def _disks(seen: Snapshot) -> Iterator[Diagnosis]:
             yield _found(Trouble.DISK_FILLS, f"broker {each.name}", evidence)
 
 
+def _held_logs(seen: Snapshot) -> Iterator[Diagnosis]:
+    for each in seen.brokers:
+        # The broker names the holder, and what to do about it, as long as the log is over a limit because of it.
+        if each.info is not None and each.info.log_held_by:
+            yield _found(Trouble.LOG_HELD, f"broker {each.name}", each.info.log_held_by)
+
+
 def _clocks(seen: Snapshot) -> Iterator[Diagnosis]:
     for each in seen.brokers:
         ahead = each.clock_ahead_ms
@@ -270,6 +277,6 @@ def _some(queues: list[MessageQueue]) -> str:
 
 
 _RULES: tuple[Callable[[Snapshot], Iterator[Diagnosis]], ...] = (
-    *(_name_servers, _absent_brokers, _brokers, _disks, _clocks),
+    *(_name_servers, _absent_brokers, _brokers, _disks, _held_logs, _clocks),
     *(_agreement, _views, _owners, _progress, _settings, _events, _restless),
 )

@@ -20,6 +20,7 @@ class Trouble(StrEnum):
     CLOCKS_APART = "clocks-apart"
     DISK_FULL = "disk-full"
     DISK_FILLS = "disk-fills"
+    LOG_HELD = "log-held"
     MESSAGES_DAMAGED = "messages-damaged"
     EVENTS_LOST = "events-lost"
     QUIRKS_ON = "quirks-on"
@@ -88,6 +89,7 @@ _REMEDIES: dict[Trouble, tuple[str, str]] = {
         "free space, or lower --retain-age or --retain-size-max; it accepts sends again by itself",
     ),
     Trouble.DISK_FILLS: ("storage", "lower --retain-age or set --retain-size-max before sends are refused"),
+    Trouble.LOG_HELD: ("storage", "do what is said there, or the log grows beyond its limits until the disk is full"),
     Trouble.MESSAGES_DAMAGED: ("storage", "run rlab broker verify on its data directory, and replace the disk"),
     Trouble.EVENTS_LOST: ("events", "reports of that time are incomplete; --trace FILE keeps all events of a broker"),
     Trouble.QUIRKS_ON: ("quirks", "start it without --quirk unless you study them"),

@@ -52,6 +52,15 @@ def ranked(tried: Iterable[Tried], sort: str = "all") -> list[Tried]:
     )
 
 
+def counts(tried: Sequence[Tried], front: Sequence[bool]) -> str:
+    """The number of configurations, and of those on the Pareto front, for every place that shows them.
+
+    Equal costs are one point of the picture and one row of the table, so both numbers of the front are named.
+    """
+    costs = [each.costs for each, is_on_front in zip(tried, front, strict=True) if is_on_front]
+    return f"{len(tried)} configurations; Pareto front: {len(costs)}, with {len(set(costs))} different costs"
+
+
 def _ranks(one: Tried, others: Sequence[Tried]) -> int:
     """Number of costs in which another configuration is better, summed: lowest for one that is good in every cost."""
     return sum(a < b for other in others for a, b in zip(other.costs, one.costs, strict=True))

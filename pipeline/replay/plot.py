@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from pipeline.replay.advice import counts
 from pipeline.replay.job import Tried
 from pipeline.replay.rules import Handover
 
@@ -61,7 +62,7 @@ def plot_whatif(tried: Sequence[Tried], front: Sequence[bool], recorded: Tried, 
     )
     keys.append(Line2D([], [], marker="*", linestyle="", color="#000000", markersize=12, label="as recorded"))
     figure.legend(handles=keys, loc="outside lower center", ncols=len(keys), fontsize=8, frameon=False)
-    figure.suptitle(f"{len(tried)} configurations; {sum(front)} that no other one beats are drawn large", fontsize=11)
+    figure.suptitle(f"{counts(tried, front)}, drawn large", fontsize=11)
     figure.savefig(path, dpi=120)
     pyplot.close(figure)
 

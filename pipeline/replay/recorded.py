@@ -103,6 +103,8 @@ class Recorded:
     """One group of a trace; see the module header. Everything is in order of time.
 
     Attributes:
+        end_ms: time of the last event of this group or of no group: brokers may run before and after the group.
+        group_ms: from the first event of the group to its last.
         returns: re-joins seen by brokers other than the list broker, after they had removed the member.
         drains: (client, queue) -> (the member stopped consuming, the lease was released; infinite if never).
         arrivals: queue -> (time, end of the queue), as far as commits and grants show it.
@@ -113,6 +115,7 @@ class Recorded:
 
     group: str
     end_ms: float
+    group_ms: float
     changes: tuple[MemberChange, ...]
     leaves: tuple[MemberLeave, ...]  # of every broker
     returns: tuple[tuple[float, str], ...]
@@ -165,6 +168,7 @@ def read_recorded(events: Iterable[Event], group: str) -> Recorded:
     return Recorded(
         group=group,
         end_ms=timed[-1][0],
+        group_ms=of_group[-1][0] - of_group[0][0],
         changes=tuple(_changes(of_group, list_broker)),
         leaves=tuple(_leaves(of_group)),
         returns=tuple(_returns(of_group, list_broker)),

@@ -105,6 +105,7 @@ DAMAGED = TopicInfo(
     config=TopicConfig(topic="t", read_queue_nums=1, write_queue_nums=1),
     ranges=(QueueRange(min_offset=0, max_offset=100, damaged=3),),
 )
+HELD_BY = "a message for topic 'bills' that is delayed until 2027-01-04 12:00:00 UTC holds back 9 segments; wait for it"
 PLANTED: dict[Trouble, Snapshot] = {
     Trouble.NAME_SERVER_AWAY: replace(
         HEALTHY, name_servers=(HEALTHY.name_servers[0], NameServerSeen(address="n2", error="refused"))
@@ -117,6 +118,7 @@ PLANTED: dict[Trouble, Snapshot] = {
     Trouble.CLOCKS_APART: replace(HEALTHY, brokers=(replace(SEEN, clock_ahead_ms=-3_600_000),)),
     Trouble.DISK_FULL: broker(disk_full=True, disk_free_bytes=0),
     Trouble.DISK_FILLS: broker(disk_free_bytes=9),
+    Trouble.LOG_HELD: broker(log_held_bytes=9 << 20, log_held_by=HELD_BY),
     Trouble.MESSAGES_DAMAGED: broker(topics=(DAMAGED,)),
     Trouble.EVENTS_LOST: broker(events_dropped=4),
     Trouble.QUIRKS_ON: broker(quirks=("OVERLAPPING_HANDOVER",)),
@@ -162,6 +164,11 @@ def test_a_trouble_is_found_by_its_name_and_nothing_else_is(trouble: Trouble) ->
 
 def test_a_healthy_cluster_has_no_finding() -> None:
     assert diagnose(HEALTHY) == []
+
+
+def test_the_holder_of_a_log_over_its_limits_is_named() -> None:
+    [found] = diagnose(PLANTED[Trouble.LOG_HELD])
+    assert (found.subject, found.evidence) == ("broker b", HELD_BY)
 
 
 def test_what_is_over_at_the_second_look_is_no_finding() -> None:

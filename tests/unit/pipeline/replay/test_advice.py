@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from model.errors import ConfigError
-from pipeline.replay.advice import SORTS, advice, check_sort, ranked
+from pipeline.replay.advice import SORTS, advice, check_sort, counts, ranked
 from pipeline.replay.costs import Costs
 from pipeline.replay.job import Tried
 from pipeline.replay.rules import Handover
@@ -27,6 +27,13 @@ def test_the_best_is_the_best_in_the_cost_that_is_asked_for_and_else_in_most_of_
     assert {getattr(REPLAYED.costs, cost) for cost in SORTS.values() if cost} == set(REPLAYED.costs)
     with pytest.raises(ConfigError, match="--sort must be one of all, moves"):
         check_sort("speed")
+
+
+def test_a_front_is_counted_by_configurations_and_by_the_rows_that_remain_of_it() -> None:
+    tried = [REPLAYED, FEW_MOVES, QUICK, QUICK._replace(passes=1)]
+    front = [False, True, True, True]
+    assert counts(tried, front) == "4 configurations; Pareto front: 3, with 2 different costs"
+    assert len(ranked(each for each, is_on_front in zip(tried, front, strict=True) if is_on_front)) == 2
 
 
 def test_the_advice_says_what_is_won_and_what_it_costs() -> None:

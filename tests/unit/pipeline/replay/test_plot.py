@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from pipeline.replay.advice import counts
 from pipeline.replay.costs import Costs
 from pipeline.replay.job import Tried
 from pipeline.replay.plot import axis_of, plot_whatif
@@ -23,6 +24,14 @@ def test_every_configuration_is_a_point(tmp_path: Path) -> None:
     ]
     plot_whatif(tried, [False, True, True], recorded, tmp_path / "whatif.png")
     assert (tmp_path / "whatif.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_picture_has_the_counts_of_the_page(tmp_path: Path) -> None:
+    one = Tried(rules(), Costs(10, 2.5, 0.0, 0.0, 4.0, 0.5), 9)
+    tried, front = [one, one._replace(passes=8), one._replace(passes=7)], [True, True, False]
+    plot_whatif(tried, front, one, tmp_path / "whatif.svg")
+    # Matplotlib draws letters as paths, and writes each text as a comment beside them.
+    assert f"<!-- {counts(tried, front)}, drawn large -->" in (tmp_path / "whatif.svg").read_text(encoding="utf-8")
 
 
 def test_the_points_of_a_picture_fill_it_whatever_their_values_are() -> None:

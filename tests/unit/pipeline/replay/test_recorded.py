@@ -26,6 +26,16 @@ def test_changes_are_those_of_one_broker_with_the_topics_of_the_members() -> Non
     ]
 
 
+def test_the_span_of_a_group_is_not_that_of_the_trace() -> None:
+    events = golden_events()
+    of_group_ms = [event.t_ms for event in events if event.group == "g"]
+    before = Event(events[0].t_ms - 3_600_000, "b", 0, EventKind.BROKER_UP, broker="b")
+    after = Event(events[-1].t_ms + 900_000, "b", 99_999, EventKind.BROKER_DOWN, broker="b")
+    recorded = read_recorded([before, *events, after], "g")
+    assert recorded.group_ms == pytest.approx(max(of_group_ms) - min(of_group_ms), abs=1)
+    assert recorded.end_ms > 4_500_000
+
+
 def test_an_expression_with_blanks_is_no_topic() -> None:
     events = [e._replace(detail="%RETRY%g=* t=red || blue") if e.detail == "t=*" else e for e in golden_events()]
     assert read_recorded(events, "g").changes[0].topics == ("%RETRY%g", "t")
