@@ -23,7 +23,7 @@ from broker.durability.background_sync import sync_regularly
 from broker.durability.barrier import WriteBarrier
 from broker.durability.lock_watch import watch_lock
 from broker.durability.metadata import FILE_NAME, MetadataStore, metadata_exists
-from broker.feature import Core, Feature, Features
+from broker.feature import Core, Feature, Features, shares_of_broker
 from broker.groups.handlers import GroupHandlers
 from broker.groups.members import Groups
 from broker.groups.running import MemberQuestions
@@ -84,6 +84,7 @@ class Broker(Feature):
         barrier: writes at the end of each event-loop iteration.
         driver: acts on the deadlines of all features.
         events: what happened here.
+        shares: what one user may have of each table.
     """
 
     def __init__(
@@ -102,9 +103,10 @@ class Broker(Feature):
         self.features = features = Features()
         self.driver = DeadlineDriver(features.next_deadline, features.expire, reads_first=True)
         self.barrier = WriteBarrier(loop, store, metadata, features.queue_changed, config.flush)
+        self.shares = shares_of_broker(config.name, loop)
         core = Core(
             *(loop, config.name, config.quirks, config.clock_ms, store, metadata),
-            *(self.barrier, self.events, self.driver, features, config.access is not None),
+            *(self.barrier, self.events, self.driver, features, config.access is not None, self.shares),
         )
         add = features.add
         add(self)

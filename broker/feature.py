@@ -15,8 +15,9 @@ Hooks are collected when a feature is added, so a send pays for those that exist
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -27,10 +28,12 @@ from broker.store.segments.index import LogKey
 from model.errors import NoPermission
 from model.event_log import EventLog
 from model.events import EventKind
+from model.log_lines import LogLines
 from model.quirks import Quirk
 from remoting.command import Command
 from remoting.connection import Connection
 from remoting.deadline_driver import DeadlineDriver
+from remoting.overload.shares import ShareBook
 from remoting.request_code import RequestCode
 from remoting.security.gate import Gate
 from remoting.server import Handler
@@ -53,6 +56,9 @@ class Kept(NamedTuple):
     topic: str  # that it is for
     what: str  # begins a sentence
     remedy: str  # what makes it go
+
+
+logger = logging.getLogger(__name__)
 
 
 class Destination(NamedTuple):
@@ -289,6 +295,12 @@ class Features:
         return [hook(*arguments) for hook in self._hooks[name]]
 
 
+def shares_of_broker(name: str, loop: asyncio.AbstractEventLoop) -> ShareBook:
+    """The shares of a broker's tables, which log what they refuse."""
+    lines = LogLines()
+    return ShareBook(lambda text: lines.warning(logger, loop.time(), "broker %s refuses: %s", name, text))
+
+
 @dataclass(frozen=True, slots=True)
 class Core:
     """What every feature of one broker is made from."""
@@ -304,6 +316,7 @@ class Core:
     driver: DeadlineDriver  # calls `expire` of the features at their next deadline; `wake_by` announces an earlier one
     features: Features  # announces what happened to the features above
     has_access_control: bool = False
+    shares: ShareBook = field(default_factory=ShareBook)  # what one user may have of each table
 
     def emit(self, kind: EventKind, **columns: Any) -> str:
         """Record an event of this broker; see `EventLog.emit`."""

@@ -21,6 +21,7 @@ from metrics.families import (
     HELD_PULLS,
     INFO,
     LAG,
+    LARGEST_SHARE,
     LEASES_HELD,
     MAX_QUEUE_SERIES,
     MEMBERS,
@@ -31,6 +32,7 @@ from metrics.families import (
     PRODUCERS,
     QUEUE_LAG,
     REFUSED,
+    SHARES_REFUSED,
     STORE_BYTES,
     STORE_HELD,
     STORE_SEGMENTS,
@@ -71,6 +73,9 @@ def add_broker(registry: CollectorRegistry, running: RunningBroker, counts: Even
         stats = broker.features.stats()
         for family, name in _STATS.items():
             yield family, [((), stats.get(name, 0))]
+        shares = sorted(broker.shares.tables.items())
+        yield SHARES_REFUSED, [((name,), table.refused) for name, table in shares]
+        yield LARGEST_SHARE, [((name,), table.largest / table.share) for name, table in shares]
         yield from _messages(broker)
         yield from _store(broker)
         yield from _groups(broker)

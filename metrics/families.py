@@ -90,6 +90,10 @@ ROUTES = _gauge("routes", "Topics that have a route.")
 MESSAGES_STORED = _counter("messages_stored", "Messages stored since the topic was created.", "topic")
 MESSAGES_KEPT = _gauge("messages_kept", "Messages that are still there.", "topic")
 MESSAGES_DAMAGED = _gauge("messages_damaged", "Messages that are known to be damaged or missing.", "topic")
+SHARES_REFUSED = _counter(
+    "shares_refused", "Additions to a table of which one user or address has its share (docs/limits.md).", "table"
+)
+LARGEST_SHARE = _gauge("largest_share_ratio", "The most that one has of its share of a table.", "table")
 STORE_WRITTEN = _counter("store_written_bytes", "Bytes appended to the log since it was created.")
 STORE_BYTES = _gauge("store_bytes", "Bytes of the log that are still there.")
 STORE_HELD = _gauge("store_held_bytes", "Bytes of the log that the limits would delete, and that somebody still needs.")

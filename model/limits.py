@@ -279,6 +279,8 @@ MAX_DELAYED_MESSAGES = 1_000_000
 MAX_DELAY_MARKS = 100_000
 """Marks of deliveries, one each, that a broker remembers behind a message that waits for long. Beyond it they are
 joined in pairs, and its next start reads some marks more than it has to."""
+MAX_DELAYED_SENDS = 900_000
+"""Those of them that were sent with a delay: the other places are for failed messages that are tried again."""
 MAX_POP_WINDOW = 1_048_576
 """Offsets from the oldest message of a queue that a group has not acknowledged to the newest delivered by POP."""
 MAX_POP_MESSAGES = 4 * MAX_POP_WINDOW
@@ -309,7 +311,10 @@ MAX_UNACKED = 96
 MAX_ACK_BATCH = 4_096
 """Acknowledgements in one request."""
 MAX_HELD_PULLS = 100_000
-MAX_HELD_PULLS_PER_QUEUE = 1_024
+MAX_HELD_PULLS_PER_QUEUE = 4_096
+"""A quarter of them is one user's, whose group of a thousand members may wait at one queue."""
+SHARE_OF_ONE = 4
+"""One user, or without access control one address, may have one of so many parts of each table that all users fill."""
 
 # --- topics, queues, names -------------------------------------------------------------------------------------------
 MAX_TOPIC_CHARS = 127
@@ -504,6 +509,7 @@ MAX_SIM_FINDINGS = 20
 
 assert MAX_FRAME_BYTES <= MAX_FRAMES_UNDER_WAY_BYTES_OF_ONE <= MAX_FRAMES_UNDER_WAY_BYTES, "a largest frame fits"
 assert (MAX_CLIENT_RUN + 1) * RUN_SEQS < 2**53, "a float holds every number of an event"
+assert MAX_DELAYED_SENDS + 100_000 <= MAX_DELAYED_MESSAGES, "retries have places of their own"
 assert MAX_BODY_BYTES * 2 < MAX_FRAME_BYTES, "a body with its header must fit a frame"
 assert MAX_LISTED_TOPIC_BYTES + MAX_MEMBERS_PER_GROUP * (MAX_NAME_CHARS + 8) < MAX_FRAME_BYTES, "a list fits a frame"
 assert WRITE_LOW_WATER_BYTES < WRITE_HIGH_WATER_BYTES < MAX_UNSENT_BYTES

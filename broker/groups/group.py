@@ -35,6 +35,7 @@ class Member:
     epoch: str = ""  # run id of the client, "" if not known; see `HeartbeatData`
     rival: str = ""  # run id of the last other process that sent a heartbeat with its client id, "" if none did
     warning: str = ""  # about that process, for the answers to its heartbeats
+    sharer: int = 0  # number of the one whose subscriptions these are, see `remoting/overload/shares.py`
     locks: bool = False  # whether it has asked for a lock without leases, as orderly clients of RocketMQ do
 
     @property
@@ -88,6 +89,7 @@ class ConsumerGroupInfo:
     # The encoded answers to members that ask for the list, all of this version, by the version that they know, -1 for
     # none: thousands ask, and most know the same one.
     answers: dict[int, bytes] = field(default_factory=dict)
+    sharer: int = 0  # number of the one whose member was the first, see `remoting/overload/shares.py`
     answers_version: int = -1
 
     def note_join(self, now: float) -> None:

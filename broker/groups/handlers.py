@@ -24,6 +24,7 @@ from model.names import check_group, retry_topic
 from remoting.body import unpacked
 from remoting.command import Command, Reply
 from remoting.connection import Connection
+from remoting.overload.shares import sharer_of
 from remoting.request_code import RequestCode
 from remoting.server import Handler
 
@@ -117,8 +118,10 @@ class GroupHandlers(Feature):
     ) -> HeartbeatOutcome:
         """Apply one group of a heartbeat to the table, and make the changes visible and durable."""
         core, groups, client_id = self._core, self._groups, heartbeat.client_id
+        sharer = sharer_of(connection.owner)
+        is_new = groups.table.check_new(data.group, sharer)
         # First, because it may be refused, and then no member has joined.
-        self._topics.ensure_retry(data.group, heartbeat.cause)
+        self._topics.ensure_retry(data.group, heartbeat.cause, sharer)
         cause = core.events.cause_of(heartbeat.cause)
         evicted = groups.table.evict_previous_process(data.group, client_id, heartbeat.epoch, cause=cause, now=now)
         if evicted is not None:
@@ -135,9 +138,12 @@ class GroupHandlers(Feature):
             now=now,
             now_ms=int(core.clock_ms()),
             epoch=heartbeat.epoch,
+            sharer=sharer,
         )
         info = outcome.group
         groups.belongs_to(data.group, client_id, connection)
+        if is_new:
+            groups.save_sharer(info)
         core.driver.wake_by(now + data.session_timeout_s)
         if outcome.joined or outcome.resubscribed:
             core.emit(

@@ -31,6 +31,7 @@ create table if not exists members (
 create table if not exists epochs (
     group_name text not null, client_id text not null, epoch text not null, primary key (group_name, client_id)
 ) without rowid;
+create table if not exists group_sharers (name text primary key, sharer integer not null);
 """
 
 
@@ -52,7 +53,7 @@ class Groups(Feature):
     """
 
     def __init__(self, core: Core, restore_grace_s: float) -> None:
-        self.table = GroupTable(quirks=core.quirks)
+        self.table = GroupTable(quirks=core.quirks, shares=core.shares)
         self.watch = GroupWatch(core)
         self._owners = MemberOwners(core.metadata, is_kept=core.has_access_control)
         self.clients: dict[int, Client] = {}
@@ -64,6 +65,7 @@ class Groups(Feature):
         self._members = Table(core.metadata, "members")
         # A table of its own: the files of brokers that did not store run ids have no column for them.
         self._epochs = Table(core.metadata, "epochs")
+        self._sharers = Table(core.metadata, "group_sharers")  # as well
         self._load(core.loop.time() + restore_grace_s)
 
     def _load(self, expires_at: float) -> None:
@@ -73,8 +75,9 @@ class Groups(Feature):
         that have seen those would ignore new ones with the same numbers.
         """
         now_ms = int(self._core.clock_ms())
+        sharers = dict[str, int](self._sharers.rows())
         for name, version, created_ms in self._groups.rows("name"):
-            self.table.restore(name, max(version, now_ms), created_ms)
+            self.table.restore(name, max(version, now_ms), created_ms, sharers.get(name, 0))
         epochs = {(group, client_id): epoch for group, client_id, epoch in self._epochs.rows()}
         for group, client_id, data in self._members.rows("group_name, client_id"):
             member = ConsumerData.from_stored(msgpack.unpackb(data))
@@ -96,6 +99,11 @@ class Groups(Feature):
     def owner_of(self, name: str) -> str | None:
         """The owner of a member with this client id."""
         return self._owners.owner_of(name)
+
+    def save_sharer(self, info: ConsumerGroupInfo) -> None:
+        """Store whose group this is, if it is anybody's."""
+        if info.sharer:
+            self._sharers.put(info.group, info.sharer)
 
     def save_group(self, info: ConsumerGroupInfo) -> None:
         """Store a group's version and creation time."""
@@ -200,6 +208,7 @@ class Groups(Feature):
         """Forget a group without members."""
         self.table.delete(group)
         self._groups.delete(group)
+        self._sharers.delete(group)
         self._members.delete_where("group_name", group)
         self._epochs.delete_where("group_name", group)
 

@@ -1,4 +1,4 @@
-"""The room that subscriptions take: a member may have a thousand topics, but ten thousand members may not. Pure.
+"""The room that groups and subscriptions take: a member may have a thousand topics, ten thousand members may not. Pure.
 
 Two sums, of what peers choose:
 
@@ -14,7 +14,8 @@ from __future__ import annotations
 from broker.groups.group import ConsumerGroupInfo
 from model.errors import SystemBusy
 from model.heartbeat import ConsumerData
-from model.limits import MAX_LISTED_TOPIC_BYTES, MAX_SUBSCRIPTION_BYTES
+from model.limits import MAX_GROUPS, MAX_LISTED_TOPIC_BYTES, MAX_SUBSCRIPTION_BYTES
+from remoting.overload.shares import NO_SHARER, ShareBook, Sharer
 
 _PER_NAME_BYTES = 2
 """What a name takes in a list beyond its characters."""
@@ -22,13 +23,46 @@ _PER_SUBSCRIPTION_BYTES = 200
 """What a subscription takes in memory beyond its texts."""
 
 
-class SubscriptionRoom:
-    """The room of one broker; counts what members say when it begins and ends to be so."""
+class GroupRoom:
+    """The room of one broker; counts groups, and what members say when it begins and ends to be so."""
 
-    def __init__(self) -> None:
+    def __init__(self, shares: ShareBook | None = None) -> None:
+        book = shares or ShareBook()
+        self._groups = book.of("groups", MAX_GROUPS, "delete some, or use those that there are")
+        self._of_one = book.of("bytes of subscriptions", MAX_SUBSCRIPTION_BYTES, "subscribe to less")
         self._bytes = 0
 
-    def check(self, info: ConsumerGroupInfo, old: ConsumerData | None, new: ConsumerData) -> None:
+    # --- groups ------------------------------------------------------------------------------------------------------
+
+    def check_group(self, n_groups: int, sharer: Sharer = NO_SHARER) -> None:
+        """Check that there is room for one more group.
+
+        Raises:
+            SystemBusy: there is none, in all or of this sharer.
+        """
+        if n_groups >= MAX_GROUPS:
+            raise SystemBusy(f"this broker has {MAX_GROUPS} groups already")
+        self._groups.check(sharer)
+
+    def add_group(self, info: ConsumerGroupInfo, sharer: int) -> None:
+        """Count a group that begins to be, as its sharer's."""
+        info.sharer = sharer
+        self._groups.add(sharer)
+
+    def remove_group(self, info: ConsumerGroupInfo) -> None:
+        """Undo `add_group`."""
+        self._groups.remove(info.sharer)
+
+    # --- subscriptions -----------------------------------------------------------------------------------------------
+
+    def check(
+        self,
+        info: ConsumerGroupInfo,
+        old: ConsumerData | None,
+        new: ConsumerData,
+        sharer: Sharer = NO_SHARER,
+        old_sharer: int = 0,
+    ) -> None:
         """Check that there is room for what a member says now, instead of what it said before.
 
         Raises:
@@ -36,11 +70,14 @@ class SubscriptionRoom:
         """
         if old is not None and old.subscriptions == new.subscriptions:
             return
-        if self._bytes + _bytes_of(new) - (0 if old is None else _bytes_of(old)) > MAX_SUBSCRIPTION_BYTES:
+        had, has = 0 if old is None else _bytes_of(old), _bytes_of(new)
+        if self._bytes + has - had > MAX_SUBSCRIPTION_BYTES:
             raise SystemBusy(
                 f"the subscriptions of all members take {self._bytes} bytes of this broker, at most "
                 f"{MAX_SUBSCRIPTION_BYTES}: subscribe to less"
             )
+        if has > had or sharer.number != old_sharer:
+            self._of_one.check(sharer, has - had if sharer.number == old_sharer else has)
         topics = _topics(new)
         if topics not in info.topic_sets and info.listed_bytes + _listed(topics) > MAX_LISTED_TOPIC_BYTES:
             raise SystemBusy(
@@ -49,9 +86,10 @@ class SubscriptionRoom:
                 "not be sent any more. Subscribe to the same topics, or in another group"
             )
 
-    def add(self, info: ConsumerGroupInfo, data: ConsumerData) -> None:
-        """Count what a new member says, or an old one from now on."""
+    def add(self, info: ConsumerGroupInfo, data: ConsumerData, sharer: int = 0) -> None:
+        """Count what a new member says, or an old one from now on, as its sharer's."""
         self._bytes += _bytes_of(data)
+        self._of_one.add(sharer, _bytes_of(data))
         topics = _topics(data)
         if topics not in info.topic_sets:
             info.listed_bytes += _listed(topics)
@@ -59,9 +97,10 @@ class SubscriptionRoom:
         info.leaseless += data.leaseless
         info.settings.add(data)
 
-    def remove(self, info: ConsumerGroupInfo, data: ConsumerData) -> None:
-        """Undo `add`, with the same data."""
+    def remove(self, info: ConsumerGroupInfo, data: ConsumerData, sharer: int = 0) -> None:
+        """Undo `add`, with the same data and sharer."""
         self._bytes -= _bytes_of(data)
+        self._of_one.remove(sharer, _bytes_of(data))
         topics = _topics(data)
         info.topic_sets[topics] -= 1
         if not info.topic_sets[topics]:

@@ -31,6 +31,7 @@ from model.names import check_group, retry_topic
 from model.topic_route import TopicConfig
 from remoting.command import Command, Reply
 from remoting.connection import Connection
+from remoting.overload.shares import Sharer, sharer_of
 from remoting.request_code import RequestCode
 from remoting.server import Handler
 
@@ -129,14 +130,14 @@ class SettingsOfGroups(Feature):
             raise SystemBusy(f"this broker has settings of {MAX_GROUPS} groups: delete groups that are not needed")
         if group not in self._of or settings != before:
             cause = core.events.cause_of(header.get("cause"))
-            self._change(group, before, settings, cause)
+            self._change(group, before, settings, cause, sharer_of(connection.owner))
         core.barrier.respond_after_commit(connection, request, {"cause": cause}, msgpack.packb(settings.to_wire()))
 
-    def _change(self, group: str, before: GroupSettings, settings: GroupSettings, cause: str) -> None:
+    def _change(self, group: str, before: GroupSettings, settings: GroupSettings, cause: str, sharer: Sharer) -> None:
         core = self._core
         if settings.retry_queues != before.retry_queues:
             # First, because it may be refused. All queues stay readable: failed messages may wait in them.
-            read = max(settings.retry_queues, self._topics.ensure_retry(group, cause).config.read_queue_nums)
+            read = max(settings.retry_queues, self._topics.ensure_retry(group, cause, sharer).config.read_queue_nums)
             config = TopicConfig(topic=retry_topic(group), read_queue_nums=read, write_queue_nums=settings.retry_queues)
             self._topics.put(config, cause)
         core.emit(EventKind.GROUP_SETTINGS_CHANGED, cause=cause, group=group, detail=str(settings))

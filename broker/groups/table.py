@@ -26,12 +26,13 @@ from dataclasses import replace
 from broker.groups.group import NEVER, RESTORED, ConsumerGroupInfo, Member, update_subscription
 from broker.groups.notifications import Notifications
 from broker.groups.outcomes import HeartbeatOutcome, Leave, LeaveReason
-from broker.groups.room import SubscriptionRoom
+from broker.groups.room import GroupRoom
 from model.errors import ClientIdConflict, GroupNotExist, SystemBusy
 from model.group_agreement import MODEL
 from model.heartbeat import ConsumerData, MessageModel
-from model.limits import LEASE_CLOSE_GRACE_S, MAX_GROUPS, MAX_MEMBERS_PER_GROUP, NOTIFY_WINDOW_S
+from model.limits import LEASE_CLOSE_GRACE_S, MAX_MEMBERS_PER_GROUP, NOTIFY_WINDOW_S
 from model.quirks import Quirk
+from remoting.overload.shares import NO_SHARER, ShareBook, Sharer
 
 
 class GroupTable:
@@ -47,12 +48,13 @@ class GroupTable:
         quirks: frozenset[Quirk] = frozenset(),
         notify_window_s: float = NOTIFY_WINDOW_S,
         close_grace_s: float = LEASE_CLOSE_GRACE_S,
+        shares: ShareBook | None = None,
     ) -> None:
         self._groups: dict[str, ConsumerGroupInfo] = {}
         # connection -> (group, key) of the members that use it, so that its end does not scan every group.
         self._by_connection: dict[int, dict[tuple[str, str], None]] = {}
         self._notifications = Notifications(notify_window_s)
-        self._room = SubscriptionRoom()
+        self._room = GroupRoom(shares)
         self._quirks = quirks
         self._close_grace_s = close_grace_s
         self._earliest_expiry = NEVER
@@ -131,9 +133,18 @@ class GroupTable:
 
     # --- joining and staying -----------------------------------------------------------------------------------------
 
-    def restore(self, group: str, version: int, created_ms: int) -> ConsumerGroupInfo:
+    def restore(self, group: str, version: int, created_ms: int, sharer: int = 0) -> ConsumerGroupInfo:
         """Restore a group that an earlier run of the broker has stored."""
-        return self._groups.setdefault(group, self._new_group(group, version, created_ms))
+        info = self._groups[group] = self._new_group(group, version, created_ms)
+        self._room.add_group(info, sharer)
+        return info
+
+    def check_new(self, group: str, sharer: Sharer) -> bool:
+        """Whether the first member of a group would make it. Raises: SystemBusy, if there is no room for it."""
+        if group in self._groups:
+            return False
+        self._room.check_group(len(self._groups), sharer)
+        return True
 
     def _new_group(self, group: str, version: int, created_ms: int) -> ConsumerGroupInfo:
         always_whole = bool(self._quirks & {Quirk.DUPLICATE_MEMBERS, Quirk.GROUP_WIDE_SUBSCRIPTION})
@@ -161,6 +172,7 @@ class GroupTable:
         now: float,
         now_ms: int,
         epoch: str = "",
+        sharer: Sharer = NO_SHARER,
     ) -> HeartbeatOutcome:
         """Apply one group of a heartbeat. RocketMQ: ConsumerManager.registerConsumer.
 
@@ -170,17 +182,20 @@ class GroupTable:
             SystemBusy: too many groups, members of this one, or subscriptions; nothing has changed.
         """
         info = self._groups.get(data.group) or self._new_group(data.group, now_ms, now_ms)
-        if data.group not in self._groups and len(self._groups) >= MAX_GROUPS:
-            raise SystemBusy(f"this broker has {MAX_GROUPS} groups already")
+        is_new = self.check_new(data.group, sharer)
         key = self._key(info, client_id, connection)
-        old_data = info.members[key].data if key in info.members else None
-        self._room.check(info, old_data, data)
+        old = info.members.get(key)
+        old_data, old_sharer = (None, 0) if old is None else (old.data, old.sharer)
+        self._room.check(info, old_data, data, sharer, old_sharer)
         member, joined = self._update_channel(info, key, client_id, data, connection, now)
+        if is_new:
+            self._room.add_group(info, sharer.number)
         data_changed, member.epoch = old_data != data or member.epoch != epoch, epoch
-        if old_data != data:
+        if old_data != data or old_sharer != sharer.number:
             if old_data is not None:
-                self._room.remove(info, old_data)
-            self._room.add(info, data)
+                self._room.remove(info, old_data, old_sharer)
+            self._room.add(info, data, sharer.number)
+            member.sharer = sharer.number
         topics_changed, expression_changed = update_subscription(member, data)
         if Quirk.GROUP_WIDE_SUBSCRIPTION in self._quirks:
             topics = tuple(sorted(subscription.topic for subscription in data.subscriptions))
@@ -320,7 +335,7 @@ class GroupTable:
         if info is None or member is None:
             return None
         self._forget_connection(member.connection, group, key)
-        self._room.remove(info, member.data)
+        self._room.remove(info, member.data, member.sharer)
         silent = reason is LeaveReason.EXPIRY and Quirk.SILENT_EXPIRY in self._quirks
         self.changed(info, cause, now, member.client_id, notify=not silent)
         return Leave(group=info, member=member, reason=reason)
@@ -338,6 +353,7 @@ class GroupTable:
         assert info is None or not info.members, f"group {group!r} is deleted while it has members"
         if info is not None:
             self._notifications.forget(info)
+            self._room.remove_group(info)
 
     # --- notifications -----------------------------------------------------------------------------------------------
 

@@ -19,8 +19,9 @@ from collections.abc import Iterable
 from itertools import count
 from typing import Any, Generic, TypeVar
 
-from model.limits import MAX_HELD_PULLS, MAX_HELD_PULLS_PER_QUEUE
+from model.limits import MAX_HELD_PULLS, MAX_HELD_PULLS_PER_QUEUE, SHARE_OF_ONE
 from remoting.command import Command
+from remoting.overload.shares import NO_SHARER, ShareBook, Sharer
 
 Conn = TypeVar("Conn")
 
@@ -31,14 +32,22 @@ Place = tuple[str, Any]
 class Parked(Generic[Conn]):
     """One request that waits."""
 
-    __slots__ = ("connection", "deadline", "number", "places", "request")
+    __slots__ = ("connection", "deadline", "number", "places", "request", "sharer")
 
-    def __init__(self, connection: Conn, request: Command, places: tuple[Place, ...], deadline: float) -> None:
+    def __init__(
+        self,
+        connection: Conn,
+        request: Command,
+        places: tuple[Place, ...],
+        deadline: float,
+        sharer: Sharer = NO_SHARER,
+    ) -> None:
         self.connection = connection  # any key will do
         self.request = request
         self.places = places  # where it waits, one or several
         self.deadline = deadline  # loop time in seconds at which it is answered that there is nothing
         self.number = 0  # ascending in the order of parking
+        self.sharer = sharer
 
 
 One = TypeVar("One", bound="Parked[Any]")
@@ -47,7 +56,13 @@ One = TypeVar("One", bound="Parked[Any]")
 class ParkedRequests(Generic[One]):
     """The parked pulls, or the parked pops, of one broker."""
 
-    def __init__(self, max_parked: int = MAX_HELD_PULLS, max_per_place: int = MAX_HELD_PULLS_PER_QUEUE) -> None:
+    def __init__(
+        self,
+        max_parked: int = MAX_HELD_PULLS,
+        max_per_place: int = MAX_HELD_PULLS_PER_QUEUE,
+        shares: ShareBook | None = None,
+        what: str = "held pulls",
+    ) -> None:
         # Dicts instead of lists: the request that has waited longest is first, and any can be removed.
         self._at: dict[str, dict[Any, dict[One, None]]] = {}
         self._of: dict[object, dict[One, None]] = {}
@@ -57,14 +72,26 @@ class ParkedRequests(Generic[One]):
         self._n = 0
         self._max_parked = max_parked
         self._max_per_place = max_per_place
+        self._shares = (shares or ShareBook()).of(what, max_parked, "wait for those that are held")
+        self._share_of_place = max(1, max_per_place // SHARE_OF_ONE)
+        self._of_sharer_at: dict[tuple[Place, int], int] = {}  # first place, sharer -> how many wait there
 
     def __len__(self) -> int:
         return self._n
 
-    def full_at(self, topic: str, key: Any) -> tuple[int, int] | None:
-        """None if one more can be parked at a place, else (how many are parked there, how many in all)."""
+    def full_at(self, topic: str, key: Any, sharer: Sharer = NO_SHARER) -> str:
+        """Why no more can be parked at a place, in all or of this sharer; empty if there is room."""
         here = len(self._at.get(topic, {}).get(key, ()))
-        return (here, self._n) if self._n >= self._max_parked or here >= self._max_per_place else None
+        if self._n >= self._max_parked or here >= self._max_per_place:
+            return f"{here} requests are held at this queue and {self._n} on this broker: retry later"
+        if not sharer.number:
+            return ""
+        of_one = self._of_sharer_at.get(((topic, key), sharer.number), 0)
+        if of_one >= self._share_of_place:
+            return self._shares.refuse(sharer, of_one, self._max_per_place)
+        if (has := self._shares.of(sharer.number)) >= self._shares.share:
+            return self._shares.refuse(sharer, has, self._max_parked)
+        return ""
 
     def park(self, one: One) -> None:
         """Keep a request; `full_at` of its first place comes before."""
@@ -73,7 +100,18 @@ class ParkedRequests(Generic[One]):
             self._at.setdefault(topic, {}).setdefault(key, {})[one] = None
         self._of.setdefault(one.connection, {})[one] = None
         self._n += 1
+        if one.sharer.number:
+            self._count(one, 1)
         heapq.heappush(self._deadlines, (one.deadline, one.number, one))
+
+    def _count(self, one: One, n: int) -> None:
+        at = (one.places[0], one.sharer.number)
+        self._shares.add(one.sharer.number, n)
+        left = self._of_sharer_at.get(at, 0) + n
+        if left:
+            self._of_sharer_at[at] = left
+        else:
+            del self._of_sharer_at[at]
 
     # --- looking -----------------------------------------------------------------------------------------------------
 
@@ -119,6 +157,8 @@ class ParkedRequests(Generic[One]):
             if not mine:
                 del self._of[one.connection]
             self._n -= 1
+            if one.sharer.number:
+                self._count(one, -1)
         if len(self._deadlines) > 2 * self._n + 64:
             self._deadlines = [entry for entry in self._deadlines if self._is_parked(entry[2])]
             heapq.heapify(self._deadlines)

@@ -21,11 +21,12 @@ from broker.store.read_result import ReadResult, ReadStatus
 from broker.topics.service import Topics
 from broker.topics.table import TopicEntry, check_exists, check_readable
 from model.errors import LeaseLost, RlabError, SystemBusy
-from model.limits import MAX_PULL_BYTES
+from model.limits import MAX_HELD_PULLS, MAX_HELD_PULLS_PER_QUEUE, MAX_PULL_BYTES
 from model.response_code import ResponseCode
 from model.topic_number import TopicNumber
 from remoting.command import Command, Reply
 from remoting.connection import Connection
+from remoting.overload.shares import sharer_of
 from remoting.request_code import RequestCode
 from remoting.server import Handler
 
@@ -67,7 +68,9 @@ class Pulls(Feature):
         self._moves = leases.moves
         self._settings = settings
         self._switched_off = settings.switched_off
-        self._parked: ParkedRequests[Parked[Connection]] = ParkedRequests()
+        self._parked: ParkedRequests[Parked[Connection]] = ParkedRequests(
+            MAX_HELD_PULLS, MAX_HELD_PULLS_PER_QUEUE, core.shares
+        )
 
     def handlers(self) -> dict[RequestCode, Handler]:
         """Request code -> handler."""
@@ -224,9 +227,9 @@ class Pulls(Feature):
             # but not for long, because it commits only offsets from answers.
             request = request._replace(header={**header, "offset": result.next_offset})
             hold_until = min(hold_until, self._loop.time() + SKIPPED_HOLD_S)
-        if (full := self._parked.full_at(topic, queue_id)) is not None:
-            raise SystemBusy(f"{full[0]} pulls are held on this queue and {full[1]} on this broker: retry later")
-        self._parked.park(Parked(connection, request, ((topic, queue_id),), hold_until))
+        if full := self._parked.full_at(topic, queue_id, sharer := sharer_of(connection.owner)):
+            raise SystemBusy(full)
+        self._parked.park(Parked(connection, request, ((topic, queue_id),), hold_until, sharer))
         self._wake_by(hold_until)
         return None
 
@@ -248,10 +251,11 @@ class Pulls(Feature):
             return self._nothing(entry, queue_id, ticket.moved_to, ReadStatus.OFFSET_TOO_BIG)
         if not ticket.wait_s:
             return self._nothing(entry, queue_id, ticket.begin, ReadStatus.NONE_MATCHED)
-        if hold_until is None or self._parked.full_at(topic, queue_id) is not None:
+        sharer = sharer_of(connection.owner)
+        if hold_until is None or self._parked.full_at(topic, queue_id, sharer):
             return self._nothing(entry, queue_id, header["offset"], ReadStatus.NO_NEW)
         until = min(hold_until, self._loop.time() + ticket.wait_s)
-        self._parked.park(Parked(connection, request, (place,), until))
+        self._parked.park(Parked(connection, request, (place,), until, sharer))
         self._wake_by(until)
         return None
 

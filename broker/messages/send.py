@@ -17,9 +17,10 @@ from broker.topics.service import Topics
 from model.errors import InvalidParameter, MessageIllegal, RlabError
 from model.limits import MAX_BATCH_MESSAGES, MAX_PAYLOAD_BYTES
 from model.message import check_sent_to
-from model.names import is_group_topic
+from model.names import is_group_topic, is_retry_topic
 from remoting.command import Command
 from remoting.connection import Connection
+from remoting.overload.shares import sharer_of
 from remoting.request_code import RequestCode
 from remoting.server import Handler
 
@@ -50,7 +51,7 @@ class Sends(Feature):
         payload = request.body
         if payload is None or len(payload) > MAX_PAYLOAD_BYTES:
             raise _illegal_size(payload)
-        entry = self._writable(topic, queue_id)
+        entry = self._writable(topic, queue_id, connection)
         if self._compares_topics and not payload.startswith(entry.payload_start) and not is_group_topic(topic):
             check_sent_to(topic, (payload,))
         if len(header) > _PLAIN_FIELDS and ("delay_ms" in header or "times_delivered" in header):
@@ -62,13 +63,16 @@ class Sends(Feature):
     def _send_later(self, connection: Connection, request: Command) -> None:
         """Store a delayed message, or a copy of a failed one. It gets its offset when it is due."""
         header = request.header
+        times_delivered = header.get("times_delivered") or 0
         self._delays.delay(
             request.body or b"",
             topic=header["topic"],
             queue_id=header["queue_id"],
             tag_hash=header["tag_hash"],
-            times_delivered=header.get("times_delivered") or 0,
+            times_delivered=times_delivered,
             due_ms=int(self._clock_ms()) + (header.get("delay_ms") or 0),
+            sharer=sharer_of(connection.owner),
+            is_retry=times_delivered > 0 and is_retry_topic(header["topic"]),
         )
         self._answer_send(connection, request, header["topic"], header["queue_id"], -1)
 
@@ -76,7 +80,7 @@ class Sends(Feature):
         """Store several messages of one queue, all or none."""
         topic, queue_id = request.header["topic"], request.header["queue_id"]
         batch = _decode_batch(request.body)
-        entry = self._writable(topic, queue_id)
+        entry = self._writable(topic, queue_id, connection)
         start = entry.payload_start
         if self._compares_topics and (others := [each for each, _ in batch if not each.startswith(start)]):
             check_sent_to(topic, others)

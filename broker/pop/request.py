@@ -12,6 +12,7 @@ from model.limits import MAX_ATTEMPTS
 from model.names import check_group, check_id, retry_topic
 from remoting.command import Command
 from remoting.connection import Connection
+from remoting.overload.shares import sharer_of
 from remoting.wire.pop import ANY_QUEUE
 
 # Cached, because a client pops thousands of times with the same names; errors are not cached.
@@ -47,7 +48,7 @@ class ParkedPop(Parked[Connection]):
         places: tuple[Place, ...] = ((pop.topic, (pop.group, pop.queue_id)),)
         if pop.retry_topic is not None:
             places += ((pop.retry_topic, (pop.group, ANY_QUEUE)),)
-        super().__init__(connection, request, places, deadline)
+        super().__init__(connection, request, places, deadline, sharer_of(connection.owner))
         self.pop = pop
 
 

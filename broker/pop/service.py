@@ -40,6 +40,7 @@ from broker.pop.tokens import Tokens
 from broker.topics.service import Topics
 from broker.topics.table import check_readable
 from model.errors import NoPermission, PollingFull, ReceiptHandleDead, RlabError
+from model.limits import MAX_HELD_PULLS, MAX_HELD_PULLS_PER_QUEUE
 from model.response_code import ResponseCode
 from remoting.body import rows_of
 from remoting.command import Command, Reply
@@ -71,7 +72,9 @@ class Pop(Feature):
         self._settings = settings
         self._store = PopStore(core.metadata)
         self._tokens = Tokens(rng)
-        self._parked: ParkedRequests[ParkedPop] = ParkedRequests()
+        self._parked: ParkedRequests[ParkedPop] = ParkedRequests(
+            MAX_HELD_PULLS, MAX_HELD_PULLS_PER_QUEUE, core.shares, "held pops"
+        )
         self._draining: dict[GroupQueue, None] = {}
         self.ledger = PopLedger(self._store.journal.append, self._forgotten)
         self._forwarder = PopForwarder(core, topics, groups, self.ledger, self._tokens, self._changed)
@@ -161,8 +164,8 @@ class Pop(Feature):
 
     def _park(self, parked: ParkedPop) -> None:
         group, topic = parked.pop.group, parked.pop.topic
-        if (full := self._parked.full_at(topic, (group, parked.pop.queue_id))) is not None:
-            raise PollingFull(f"{full[0]} pops of group {group!r} wait for {topic!r}, and {full[1]} here: retry later")
+        if full := self._parked.full_at(topic, (group, parked.pop.queue_id), parked.sharer):
+            raise PollingFull(full)
         self._parked.park(parked)
         self._core.driver.wake_by(parked.deadline)
 

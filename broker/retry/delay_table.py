@@ -7,19 +7,23 @@ the two numbers kept here say from which offsets on they have to be read:
     delayed  offset 0: due at 50   offset 1: due at 10   offset 2: due at 30
     at 10    deliver 1, mark 0 names it        low water: delayed 0, marks 0
     at 50    deliver 2, then 0                 low water: delayed 3, marks 3
+
+Messages that were sent with a delay have fewer places than all, so that failed messages always have some: nobody's
+delayed messages stop the retries of others.
 """
 
 from __future__ import annotations
 
 import heapq
-import sys
 from collections import deque
 from collections.abc import Collection, Iterator
+from functools import lru_cache
 from itertools import zip_longest
 from typing import NamedTuple
 
 from model.errors import SystemBusy
-from model.limits import MAX_DELAY_MARKS, MAX_DELAYED_MESSAGES
+from model.limits import MAX_DELAY_MARKS, MAX_DELAYED_MESSAGES, MAX_DELAYED_SENDS
+from remoting.overload.shares import NO_SHARER, ShareBook, Sharer
 
 _AT_ONCE = 0
 """The due time of a message that is let go."""
@@ -37,14 +41,51 @@ class LowWater(NamedTuple):
 NOTHING_DONE = LowWater(0, 0)
 
 
+class Sharing(NamedTuple):
+    """Whose a delayed message is, by the number of the sharer, and whether it is a failed one that is tried again."""
+
+    sharer: int
+    is_retry: bool
+
+
+NOBODYS = Sharing(0, False)
+
+
+class Waiting(NamedTuple):
+    """What is known of a message that waits; the topic is None if it was deleted, and the message goes with it."""
+
+    topic: str | None
+    sharing: Sharing
+
+
+@lru_cache(4_096)
+def _waiting_for(topic: str | None, sharing: Sharing) -> Waiting:
+    """One object for all messages that are alike, because there are a million of them."""
+    return Waiting(topic, sharing)
+
+
+_ADVICE = "wait until some are delivered; other users' are taken"
+
+
 class DelayTable:
     """Delayed messages of one broker, by their offset. Times are wall clock in milliseconds."""
 
-    def __init__(self, low: LowWater = NOTHING_DONE, max_pending: int = MAX_DELAYED_MESSAGES) -> None:
+    def __init__(
+        self,
+        low: LowWater = NOTHING_DONE,
+        max_pending: int = MAX_DELAYED_MESSAGES,
+        max_sends: int = MAX_DELAYED_SENDS,
+        shares: ShareBook | None = None,
+    ) -> None:
         self._max_pending = max_pending
+        self._max_sends = min(max_sends, max_pending)
+        self._n_sends = 0
+        book = shares or ShareBook()
+        self._all = book.of("delayed messages and retries", max_pending, _ADVICE)
+        self._sends = book.of("delayed messages", self._max_sends, _ADVICE)
         self._heap: list[tuple[int, int]] = []
         self._order: deque[int] = deque()  # pending offsets in order of arrival; done ones leave at the head
-        self._pending: dict[int, str | None] = {}  # with the topic to deliver it to; None if that was deleted
+        self._pending: dict[int, Waiting] = {}
         self._marks: deque[tuple[int, int]] = deque()  # (mark, what it marks), from the first that still matters
         self._end = low
 
@@ -55,31 +96,55 @@ class DelayTable:
         """Whether the delayed message at an offset is not delivered yet."""
         return offset in self._pending
 
-    def check_room(self) -> None:
+    def check_room(self, sharer: Sharer = NO_SHARER, *, is_retry: bool = False) -> None:
         """Check that there is room for one more message.
 
         Raises:
-            SystemBusy: there are too many.
+            SystemBusy: there are too many, in all or of this sharer.
         """
+        if not is_retry:
+            if self._n_sends >= self._max_sends:
+                raise SystemBusy(f"this broker has {self._max_sends} delayed messages already: retry later")
+            self._sends.check(sharer)
         if len(self._pending) >= self._max_pending:
             raise SystemBusy(f"this broker has {self._max_pending} delayed messages already: retry later")
+        self._all.check(sharer)
 
-    def add(self, offset: int, due_ms: int, topic: str | None) -> None:
+    def hold(self, sharing: Sharing) -> None:
+        """Count a message that is being written; `let_go` follows when that is done, and `add` if it is written."""
+        self._all.add(sharing.sharer)
+        if not sharing.is_retry:
+            self._n_sends += 1
+            self._sends.add(sharing.sharer)
+
+    def let_go(self, sharing: Sharing) -> None:
+        """Undo `hold`."""
+        self._all.remove(sharing.sharer)
+        if not sharing.is_retry:
+            self._n_sends -= 1
+            self._sends.remove(sharing.sharer)
+
+    def add(self, offset: int, due_ms: int, topic: str | None, sharing: Sharing = NOBODYS) -> None:
         """Add a delayed message; offsets come in ascending order. Without a topic it is due at once, to be let go."""
-        self._pending[offset] = topic if topic is None else sys.intern(topic)  # one text for all messages of a topic
+        self.hold(sharing)
+        self._pending[offset] = _waiting_for(topic, sharing)
         self._order.append(offset)
         heapq.heappush(self._heap, (_AT_ONCE if topic is None else due_ms, offset))
         self._end = self._end._replace(delayed=offset + 1)
 
     def topic_of(self, offset: int) -> str | None:
         """The topic that a pending message is delivered to; None if it was deleted, and the message goes with it."""
-        return self._pending[offset]
+        return self._pending[offset].topic
+
+    def sharing_of(self, offset: int) -> Sharing:
+        """Whose a pending message is."""
+        return self._pending[offset].sharing
 
     def delete_topic(self, topic: str) -> int:
         """Let the messages for a topic be due at once, without a topic; returns how many there are."""
-        gone = [offset for offset, wanted in self._pending.items() if wanted == topic]
+        gone = [offset for offset, waiting in self._pending.items() if waiting.topic == topic]
         for offset in gone:
-            self._pending[offset] = None
+            self._pending[offset] = _waiting_for(None, self.sharing_of(offset))
             heapq.heappush(self._heap, (_AT_ONCE, offset))
         return len(gone)
 
@@ -121,7 +186,9 @@ class DelayTable:
 
     def forget(self, offset: int) -> None:
         """Remove a message without a mark, because a restart will not find it either: it is not stored any more."""
-        self._pending.pop(offset, None)
+        waiting = self._pending.pop(offset, None)
+        if waiting is not None:
+            self.let_go(waiting.sharing)
         while self._order and self._order[0] not in self._pending:
             self._order.popleft()
         if max(len(self._heap), len(self._order)) > 2 * len(self._pending) + _SLACK:

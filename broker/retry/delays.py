@@ -14,6 +14,10 @@ makes them due.
 
     delayed message  msgpack [due_ms, topic, queue id, tag hash, times delivered, payload]
     mark             msgpack [offset of the delayed message], or of several that went with their topic
+
+The record of a delayed message has the number of its sharer in the place of the tag hash, which nobody filters by
+here: the array has a fixed length, which brokers of earlier commits unpack. That of a failed message is its complement,
+so 0 and -1 have no sharer.
 """
 
 from __future__ import annotations
@@ -25,7 +29,7 @@ from typing import Any
 import msgpack
 
 from broker.feature import Core, Destination, Feature, Kept
-from broker.retry.delay_table import DelayTable, LowWater
+from broker.retry.delay_table import DelayTable, LowWater, Sharing
 from broker.store.disk.errors import StoreError
 from broker.store.records import records_from
 from broker.store.segments.index import LogKey
@@ -34,9 +38,10 @@ from broker.store.segments.remains import remains_of
 from broker.topics.service import Topics
 from broker.topics.table import queue_that_is_left
 from model.errors import RlabError
-from model.limits import CLOCK_JUMP_MS, MAX_DAMAGE_OWNERS
+from model.limits import CLOCK_JUMP_MS, MAX_DAMAGE_OWNERS, MAX_DELAYED_MESSAGES, MAX_DELAYED_SENDS
 from model.log_lines import LogLines
 from model.names import RETRY_PREFIX, SCHEDULE_TOPIC, is_retry_topic
+from remoting.overload.shares import Sharer
 
 logger = logging.getLogger(__name__)
 
@@ -61,7 +66,7 @@ class Delays(Feature):
         self._dropped = LogLines()
         self._clock_ahead_ms = self._ahead_ms()  # of the loop's time
         low = self._load_low_water()
-        self._table = DelayTable(low)
+        self._table = DelayTable(low, MAX_DELAYED_MESSAGES, MAX_DELAYED_SENDS, core.shares)
         self._lost: dict[int, None] = {}  # offsets that the start could not read, and that no mark names
         self._moving: dict[int, int | None] = {}  # copied, and not marked yet; with its due time if that has passed
         self._recover(low, knows_topics=not topics.made_again)
@@ -78,21 +83,33 @@ class Delays(Feature):
         return offset in self._table
 
     def delay(
-        self, payload: bytes, *, topic: str, queue_id: int, tag_hash: int, times_delivered: int, due_ms: int
+        self,
+        payload: bytes,
+        *,
+        topic: str,
+        queue_id: int,
+        tag_hash: int,
+        times_delivered: int,
+        due_ms: int,
+        sharer: Sharer,
+        is_retry: bool = False,
     ) -> None:
         """Store a message until it is due, and deliver it to a queue then; the barrier writes it.
 
         Raises:
-            SystemBusy: there are too many delayed messages.
+            SystemBusy: there are too many delayed messages, in all or of this sharer.
         """
-        self._table.check_room()
+        self._table.check_room(sharer, is_retry=is_retry)
         self._look_at_clock()
         packed = msgpack.packb([due_ms, topic, queue_id, tag_hash, times_delivered, payload])
-        offset = self._store.append(self._topic_id, DELAYED, packed, 0)
+        sharing = Sharing(sharer.number, is_retry)
+        offset = self._store.append(self._topic_id, DELAYED, packed, _tag_of(sharing))
+        self._table.hold(sharing)
 
         def written(failure: RlabError | None) -> None:
+            self._table.let_go(sharing)
             if failure is None:
-                self._table.add(offset, due_ms, topic)
+                self._table.add(offset, due_ms, topic, sharing)
                 self._core.driver.wake_by(self._loop_time_of(due_ms))
 
         self._core.barrier.after_append(written, SCHEDULE_TOPIC, DELAYED)
@@ -180,13 +197,15 @@ class Delays(Feature):
         """Copy one message to the end of the log, and mark the original; in this order, so that a crash loses none."""
         self._moving[offset] = None
         # The time of the table: a clock that was set back has made it another one than that of the original.
-        copy = self._store.append(self._topic_id, DELAYED, msgpack.packb([due_ms, *delayed[1:]]), 0)
+        sharing = self._table.sharing_of(offset)
+        packed = msgpack.packb([due_ms, *delayed[1:]])
+        copy = self._store.append(self._topic_id, DELAYED, packed, _tag_of(sharing))
         mark = self._store.append(self._topic_id, MARKS, msgpack.packb([offset]), 0)
 
         def written(failure: RlabError | None) -> None:
             overdue = self._moving.pop(offset)
             if failure is None:
-                self._table.add(copy, due_ms, self._table.topic_of(offset))
+                self._table.add(copy, due_ms, self._table.topic_of(offset), sharing)
                 self._table.done(offset, mark)
                 self._core.driver.wake_by(self._loop_time_of(due_ms))
             elif overdue is not None:
@@ -307,7 +326,8 @@ class Delays(Feature):
                 due_ms = now_ms + due_ms - record.stored_ms  # the clock was set back since
             topic = delayed[1]
             is_there = not knows_topics or self._topics.get(topic) is not None
-            self._table.add(record.queue_offset, due_ms, topic if is_there else None)
+            sharing = _sharing_of_tag(record.tag_hash)
+            self._table.add(record.queue_offset, due_ms, topic if is_there else None, sharing)
         self._note_lost(expected, self._store.max_offset(self._topic_id, DELAYED))
         for record in records_from(self._store, self._topic_id, MARKS, low.marks):
             mark: Any = msgpack.unpackb(record.payload)
@@ -326,3 +346,11 @@ class Delays(Feature):
         self._core.metadata.save_number("delay_parked", low.delayed)
         self._core.metadata.save_number("delay_marks", low.marks)
         self._core.barrier.metadata_changed()
+
+
+def _tag_of(sharing: Sharing) -> int:
+    return ~sharing.sharer if sharing.is_retry else sharing.sharer
+
+
+def _sharing_of_tag(tag: int) -> Sharing:
+    return Sharing(~tag, True) if tag < 0 else Sharing(tag, False)

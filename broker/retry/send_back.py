@@ -19,6 +19,7 @@ from model.names import check_group, dlq_topic, retry_topic
 from model.record import MAX_TIMES_DELIVERED, StoredRecord
 from remoting.command import Command
 from remoting.connection import Connection
+from remoting.overload.shares import sharer_of
 from remoting.request_code import RequestCode
 from remoting.server import Handler
 
@@ -38,7 +39,7 @@ class SendBack(Feature):
 
     def send_back(self, connection: Connection, request: Command) -> None:
         """Delay a failed message until its next attempt, or send it to the DLQ; responds once the copy is written."""
-        core, header = self._core, request.header
+        core, header, sharer = self._core, request.header, sharer_of(connection.owner)
         group = check_group(header["group"])
         record = self._record(header["topic"], header["queue_id"], header["offset"])
         times_delivered = min(record.times_delivered + 1, MAX_TIMES_DELIVERED)
@@ -48,13 +49,13 @@ class SendBack(Feature):
         dead = times_delivered > (own and self._settings.max_attempts.get(group, own))
         queue_id = 0
         if dead:
-            entry = self._topics.ensure_dlq(group)
+            entry = self._topics.ensure_dlq(group, sharer)
             core.store.append(
                 entry.topic_id, 0, record.payload, record.tag_hash, times_delivered=record.times_delivered
             )
         else:
             # One after the other, so that the members that own them share the retries.
-            queue_id = (header["queue_id"] + header["offset"]) % self._topics.retry_queues(group)
+            queue_id = (header["queue_id"] + header["offset"]) % self._topics.retry_queues(group, sharer)
             wait_ms = retry_delay_ms(record.times_delivered) if delay_ms is None else delay_ms
             if not 0 <= wait_ms <= MAX_DELAY_MS:
                 raise InvalidParameter(f"delay_ms must be 0 to {MAX_DELAY_MS}, got {wait_ms}")
@@ -65,6 +66,8 @@ class SendBack(Feature):
                 tag_hash=record.tag_hash,
                 times_delivered=times_delivered,
                 due_ms=int(core.clock_ms()) + wait_ms,
+                sharer=sharer,
+                is_retry=True,
             )
 
         def written(failure: RlabError | None) -> None:

@@ -17,6 +17,7 @@ from model.message import check_sent_to
 from remoting.body import rows_of
 from remoting.command import Command
 from remoting.connection import Connection
+from remoting.overload.shares import sharer_of
 from remoting.request_code import RequestCode
 from remoting.server import Handler
 
@@ -54,7 +55,7 @@ class SinkHandlers(Feature):
         except (ValueError, TypeError, msgpack.UnpackException) as error:
             raise InvalidParameter(f"SINK_STAGE: {error}") from error
         for topic, queue_id in dict.fromkeys((topic, queue_id) for topic, queue_id, _, _ in messages):
-            self._topics.writable(topic, queue_id)
+            self._topics.writable(topic, queue_id, connection)
         if self._core.has_access_control:
             for topic, _, _, payload in messages:
                 check_sent_to(topic, (payload,))
@@ -64,7 +65,7 @@ class SinkHandlers(Feature):
         def staged(failure: RlabError | None) -> None:
             answer(connection, request, failure, {"n": self._sink.table.messages_staged(attempt)})
 
-        self._sink.stage(attempt, header["seq"], body, messages, staged)
+        self._sink.stage(attempt, header["seq"], body, messages, staged, sharer_of(connection.owner))
 
     def commit(self, connection: Connection, request: Command) -> None:
         """Publish a batch; responds when it is published, or at once if it was published before."""

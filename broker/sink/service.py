@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from dataclasses import replace
 from typing import NamedTuple
 
 from broker.durability.group_commit import Written
@@ -36,6 +37,7 @@ from model.limits import LAST_BATCH_KEPT_S, ONLY_BATCH_KEPT_S, STAGE_EXPIRY_S
 from model.log_lines import LogLines
 from model.names import STAGE_TOPIC
 from model.record import SINK_FLAG
+from remoting.overload.shares import NO_SHARER, Sharer
 
 logger = logging.getLogger(__name__)
 
@@ -73,7 +75,7 @@ class Sink(Feature):
     """The staged messages of one broker, and the batch that is being published."""
 
     def __init__(self, core: Core, topics: Topics) -> None:
-        self.table = StageTable()
+        self.table = StageTable(core.shares)
         self._core = core
         self._store = core.store
         self._sinks = SinkStore(core.metadata)
@@ -97,26 +99,37 @@ class Sink(Feature):
 
     # --- requests ----------------------------------------------------------------------------------------------------
 
-    def stage(self, attempt: Attempt, seq: int, body: bytes, messages: list[StagedMessage], staged: Written) -> None:
+    def stage(
+        self,
+        attempt: Attempt,
+        seq: int,
+        body: bytes,
+        messages: list[StagedMessage],
+        staged: Written,
+        sharer: Sharer = NO_SHARER,
+    ) -> None:
         """Keep messages, packed in `body`, until their batch is committed; calls `staged` once they are stored.
 
         A chunk that is staged already, by its number in the attempt, is not staged again.
 
         Raises:
-            SystemBusy: there is no room.
+            SystemBusy: there is no room, or not for this sharer.
         """
         if self.table.has(attempt, seq):
             self._core.barrier.after_commit(staged)
             return
-        self.table.check_room(attempt.query_id)
+        self.table.check_room(attempt.query_id, sharer)
+        self.table.hold(attempt.query_id, sharer.number)
         counts: dict[tuple[str, int], int] = {}
         for topic, queue_id, _, _ in messages:
             counts[(topic, queue_id)] = counts.get((topic, queue_id), 0) + 1
         offset = self._store.append(self._topic_id, 0, body, 0)
-        chunk = Chunk(seq, offset, tuple(counts.items()), int(self._core.clock_ms()))
+        chunk = Chunk(seq, offset, tuple(counts.items()), int(self._core.clock_ms()), sharer.number)
         self._sinks.save_chunk(attempt, chunk)
+        self._sinks.save_sharer(attempt.query_id, self.table.sharer_of_query(attempt.query_id))
 
         def written(failure: RlabError | None) -> None:
+            self.table.let_go(sharer.number)
             if failure is None:
                 self.table.add(attempt, chunk)
             else:
@@ -309,6 +322,8 @@ class Sink(Feature):
             self._sinks.delete_chunks(dropped)
         for query_id in self.table.forget_expired(now_ms):
             self._sinks.delete_query(query_id)
+        for query_id in self.table.forget_unused():
+            self._sinks.delete_sharer(query_id)
         self._core.barrier.metadata_changed()
 
     # --- restart -----------------------------------------------------------------------------------------------------
@@ -316,11 +331,13 @@ class Sink(Feature):
     def _recover(self) -> None:
         """Load the state of earlier runs, and complete the batch that was being published."""
         end = self._store.max_offset(self._topic_id, 0)
+        for query_id, sharer in self._sinks.sharers():
+            self.table.is_of(query_id, sharer)
         for query_id, last in self._sinks.last_batches():
             self.table.set_last_batch(query_id, last)
         for attempt, chunk in list(self._sinks.chunks()):
             if chunk.offset < end:
-                self.table.add(attempt, chunk)
+                self.table.add(attempt, replace(chunk, sharer=self.table.sharer_of_query(attempt.query_id)))
             else:
                 # The process ended between the two writes of a stage request, which was not answered.
                 self._sinks.delete_chunks([(attempt, chunk.seq)])

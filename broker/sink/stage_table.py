@@ -23,6 +23,7 @@ import msgpack
 
 from model.errors import StageLost, SystemBusy
 from model.limits import MAX_PAYLOAD_BYTES, MAX_SINK_QUERIES, MAX_STAGED_CHUNKS
+from remoting.overload.shares import NO_SHARER, ShareBook, Sharer
 
 StagedMessage = tuple[str, int, int, bytes]
 """(topic, queue id, tag hash, payload)."""
@@ -45,6 +46,7 @@ class Chunk:
     offset: int  # offset, in the stage topic, of the record that holds the messages
     counts: tuple[tuple[tuple[str, int], int], ...]  # ((topic, queue id), number of messages) of each target queue
     staged_ms: int
+    sharer: int = 0  # number of the one whose query it is, see `remoting/overload/shares.py`
 
     @property
     def n(self) -> int:
@@ -62,7 +64,11 @@ class LastBatch(NamedTuple):
 class StageTable:
     """The staged chunks and last batches of one broker."""
 
-    def __init__(self) -> None:
+    def __init__(self, shares: ShareBook | None = None) -> None:
+        book = shares or ShareBook()
+        self._staged = book.of("staged chunks", MAX_STAGED_CHUNKS, "commit or abort some first")
+        self._queries = book.of("queries of sinks", MAX_SINK_QUERIES, "go on with those that there are")
+        self._sharers: dict[str, int] = {}  # query -> sharer, of those that have one
         self._chunks: dict[Attempt, dict[int, Chunk]] = {}
         self._last: dict[str, LastBatch] = {}
         self._count = 0
@@ -72,16 +78,46 @@ class StageTable:
 
     # --- stages ------------------------------------------------------------------------------------------------------
 
-    def check_room(self, query_id: str) -> None:
+    def check_room(self, query_id: str, sharer: Sharer = NO_SHARER) -> None:
         """Check that there is room for one more chunk of a query.
 
         Raises:
-            SystemBusy: the table is full.
+            SystemBusy: the table is full, or this sharer has its part of it.
         """
         if self._count >= MAX_STAGED_CHUNKS:
             raise SystemBusy(f"this broker holds {MAX_STAGED_CHUNKS} staged chunks: commit or abort some first")
         if query_id not in self._last and len(self._last) >= MAX_SINK_QUERIES:
             raise SystemBusy(f"this broker remembers {MAX_SINK_QUERIES} queries already")
+        self._staged.check(sharer)
+        if query_id not in self._sharers:
+            self._queries.check(sharer)
+
+    def hold(self, query_id: str, sharer: int) -> None:
+        """Count a chunk that is being written; `let_go` follows when that is done, and `add` if it is written."""
+        self._staged.add(sharer)
+        self.is_of(query_id, sharer)
+
+    def let_go(self, sharer: int) -> None:
+        """Undo `hold`."""
+        self._staged.remove(sharer)
+
+    def is_of(self, query_id: str, sharer: int) -> None:
+        """Record whose query this is: of the one who staged something of it first, until it is forgotten."""
+        if sharer and query_id not in self._sharers:
+            self._sharers[query_id] = sharer
+            self._queries.add(sharer)
+
+    def sharer_of_query(self, query_id: str) -> int:
+        """The sharer of a query, 0 if it has none."""
+        return self._sharers.get(query_id, 0)
+
+    def forget_unused(self) -> list[str]:
+        """Forget whose queries those are that have nothing staged and no last batch any more; returns their ids."""
+        used = self._last.keys() | {attempt.query_id for attempt in self._chunks}
+        gone = [query_id for query_id in self._sharers if query_id not in used]
+        for query_id in gone:
+            self._queries.remove(self._sharers.pop(query_id))
+        return gone
 
     def has(self, attempt: Attempt, seq: int) -> bool:
         """Whether a chunk is staged already: the answer was lost, and the task sent the request again."""
@@ -90,8 +126,11 @@ class StageTable:
     def add(self, attempt: Attempt, chunk: Chunk) -> None:
         """Add a chunk, or replace the one with its number."""
         chunks = self._chunks.setdefault(attempt, {})
+        if chunk.seq in chunks:
+            self._staged.remove(chunks[chunk.seq].sharer)
         self._count += chunk.seq not in chunks
         chunks[chunk.seq] = chunk
+        self._staged.add(chunk.sharer)
 
     def messages_staged(self, attempt: Attempt) -> int:
         """Number of messages that an attempt has staged."""
@@ -134,7 +173,11 @@ class StageTable:
         )
 
     def _drop(self, attempts: Iterable[Attempt]) -> list[tuple[Attempt, int]]:
-        dropped = [(attempt, seq) for attempt in list(attempts) for seq in self._chunks.pop(attempt)]
+        dropped = []
+        for attempt in list(attempts):
+            for seq, chunk in self._chunks.pop(attempt).items():
+                self._staged.remove(chunk.sharer)
+                dropped.append((attempt, seq))
         self._count -= len(dropped)
         return dropped
 

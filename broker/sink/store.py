@@ -1,8 +1,9 @@
-"""Stores the state of sinks in three tables of the broker's metadata.
+"""Stores the state of sinks in four tables of the broker's metadata.
 
     sink_chunks      staged chunks, and their offsets in the log
     sink_publishing  the batch that is being published: its chunks, and the end of each target queue before it
     sink_queries     the last batch of each query
+    sink_sharers     whose query each is, as far as that is anybody
 
 A change is written with the next commit of the metadata, together with all others of that event-loop iteration.
 """
@@ -30,6 +31,7 @@ create table if not exists sink_publishing (
 create table if not exists sink_queries (
     query_id text primary key, batch_id integer not null, expires_ms integer not null
 ) without rowid;
+create table if not exists sink_sharers (query_id text primary key, sharer integer not null) without rowid;
 """
 
 
@@ -44,13 +46,14 @@ class Intent:
 
 
 class SinkStore:
-    """Reads and changes the three tables."""
+    """Reads and changes the four tables."""
 
     def __init__(self, metadata: MetadataStore) -> None:
         metadata.add_tables(_SCHEMA)
         self._chunks = Table(metadata, "sink_chunks")
         self._publishing = Table(metadata, "sink_publishing")
         self._queries = Table(metadata, "sink_queries")
+        self._sharers = Table(metadata, "sink_sharers")
 
     def chunks(self) -> Iterator[tuple[Attempt, Chunk]]:
         """Every staged chunk."""
@@ -70,6 +73,19 @@ class SinkStore:
         """The last batch of each query."""
         for query_id, *last in self._queries.rows():
             yield query_id, LastBatch(*last)
+
+    def sharers(self) -> Iterator[tuple[str, int]]:
+        """The sharer of each query that has one."""
+        yield from self._sharers.rows()
+
+    def save_sharer(self, query_id: str, sharer: int) -> None:
+        """Store whose query this is, if it is anybody's."""
+        if sharer:
+            self._sharers.put(query_id, sharer)
+
+    def delete_sharer(self, query_id: str) -> None:
+        """Forget whose query this was."""
+        self._sharers.delete(query_id)
 
     def save_chunk(self, attempt: Attempt, chunk: Chunk) -> None:
         """Store that a chunk is staged."""

@@ -23,12 +23,16 @@ from model.names import GIVEN_UP_TOPIC, check_topic, dlq_topic, retry_topic
 from model.topic_route import Perm, TopicConfig, checked_topic_config
 from remoting.command import Command
 from remoting.connection import Connection
+from remoting.overload.shares import NO_SHARER, Sharer, sharer_of
 from remoting.request_code import RequestCode
 from remoting.server import Handler
 
 logger = logging.getLogger(__name__)
 
-_SCHEMA = "create table if not exists topics (topic text primary key, topic_id integer not null, config blob not null);"
+_SCHEMA = """
+create table if not exists topics (topic text primary key, topic_id integer not null, config blob not null);
+create table if not exists topic_sharers (topic text primary key, topic_id integer not null, sharer integer not null);
+"""
 _LAST_ID = "last_topic_id"
 
 
@@ -38,15 +42,19 @@ class Topics(Feature):
     def __init__(
         self, core: Core, announcement: Announcement, *, auto_create: bool, recover_topics: bool = False
     ) -> None:
-        self.table = TopicTable(auto_create=auto_create, data_id=announcement.data_id)
+        self.table = TopicTable(auto_create=auto_create, data_id=announcement.data_id, shares=core.shares)
         self._known = self.table.get
         self.registration = Registration(announcement, self.table)
         self._core = core
         self._metadata = metadata = core.metadata
         metadata.add_tables(_SCHEMA)
         self._rows = Table(metadata, "topics")
+        # A table of its own: the files of earlier commits have no column for them. Those write none, so what they made
+        # has no sharer, and a row of what they deleted is known by its number.
+        self._sharers = Table(metadata, "topic_sharers")
+        sharers = {topic_id: sharer for _, topic_id, sharer in self._sharers.rows()}
         for _, topic_id, config in self._rows.rows("topic_id"):
-            self.table.restore(topic_id, TopicConfig.from_wire(msgpack.unpackb(config)))
+            self.table.restore(topic_id, TopicConfig.from_wire(msgpack.unpackb(config)), sharers.get(topic_id, 0))
             core.store.name_topic(topic_id, config)
         self.table.restore_last_topic_id(metadata.number(_LAST_ID))
         lost = lost_topics(core.store.queues(), self.table.names(), self.table.last_topic_id)
@@ -128,7 +136,7 @@ class Topics(Feature):
         config = checked_topic_config(
             header["topic"], header["read_queue_nums"], header["write_queue_nums"], Perm(header["perm"])
         )
-        self.put(config, header.get("cause") or "")
+        self.put(config, header.get("cause") or "", sharer_of(connection.owner))
         self._core.barrier.respond_after_commit(connection, request)
 
     def delete_in_broker(self, connection: Connection, request: Command) -> None:
@@ -136,42 +144,43 @@ class Topics(Feature):
         self.delete(request.header["topic"], request.header.get("cause") or "")
         self._core.barrier.respond_after_commit(connection, request)
 
-    def put(self, config: TopicConfig, cause: str = "") -> TopicEntry:
+    def put(self, config: TopicConfig, cause: str = "", sharer: Sharer = NO_SHARER) -> TopicEntry:
         """Create a topic or change an existing one; see `TopicTable.put`."""
-        return self._stored(*self.table.put(config), cause)
+        return self._stored(*self.table.put(config, sharer), cause)
 
     # --- topics that other rooms need --------------------------------------------------------------------------------
 
-    def for_send(self, topic: str) -> TopicEntry:
+    def for_send(self, topic: str, sharer: Sharer = NO_SHARER) -> TopicEntry:
         """The topic that a message is sent to, made from the template if it may be; see `TopicTable.entry_for_send`."""
-        return self._stored(*self.table.entry_for_send(topic))
+        return self._stored(*self.table.entry_for_send(topic, sharer))
 
-    def writable(self, topic: str, queue_id: int) -> TopicEntry:
+    def writable(self, topic: str, queue_id: int, connection: Connection) -> TopicEntry:
         """The topic that a message is sent to, as `for_send` finds it, if the queue takes messages.
 
-        Every send calls this: a dictionary look-up and a comparison.
+        Every send calls this: a dictionary look-up and a comparison. A topic that it makes is of the connection's
+        sharer.
 
         Raises:
             NoPermission, InvalidParameter: see `check_writable`.
         """
         entry = self._known(topic)
         if entry is None:
-            entry = self.for_send(topic)
+            entry = self.for_send(topic, sharer_of(connection.owner))
         if queue_id >= entry.accepts_below:
             check_writable(entry.config, queue_id)
         return entry
 
-    def ensure_retry(self, group: str, cause: str = "") -> TopicEntry:
+    def ensure_retry(self, group: str, cause: str = "", sharer: Sharer = NO_SHARER) -> TopicEntry:
         """The retry topic of a group, made if it is missing; see `TopicTable.ensure`. RocketMQ: retryQueueNums = 1."""
-        return self._stored(*self.table.ensure(retry_topic(group)), cause)
+        return self._stored(*self.table.ensure(retry_topic(group), sharer=sharer), cause)
 
-    def retry_queues(self, group: str) -> int:
+    def retry_queues(self, group: str, sharer: Sharer = NO_SHARER) -> int:
         """How many queues of a group's retry topic take messages, at least 1; the topic is made if it is missing."""
-        return max(1, self.ensure_retry(group).config.write_queue_nums)
+        return max(1, self.ensure_retry(group, sharer=sharer).config.write_queue_nums)
 
-    def ensure_dlq(self, group: str) -> TopicEntry:
+    def ensure_dlq(self, group: str, sharer: Sharer = NO_SHARER) -> TopicEntry:
         """The topic of a group's dead-letter messages, made if it is missing; see `TopicTable.ensure`."""
-        return self._stored(*self.table.ensure(dlq_topic(group)))
+        return self._stored(*self.table.ensure(dlq_topic(group), sharer=sharer))
 
     def ensure_given_up(self) -> TopicEntry:
         """The topic of messages whose transactions nobody ended, made if it is missing; clients can only read it."""
@@ -197,6 +206,7 @@ class Topics(Feature):
         """Forget a topic with its messages, offsets and leases, and announce it; see `TopicTable.delete`."""
         entry = self.table.delete(topic)
         self._rows.delete(topic)
+        self._sharers.delete(topic)
         self._core.features.topic_deleted(topic, cause)
         self._core.store.drop_topic(entry.topic_id)
         self._announce(topic, 0, "deleted", cause)
@@ -206,6 +216,8 @@ class Topics(Feature):
     def _save(self, entry: TopicEntry) -> None:
         config = msgpack.packb(entry.config.to_wire())
         self._rows.put(entry.config.topic, entry.topic_id, config)
+        if entry.sharer:
+            self._sharers.put(entry.config.topic, entry.topic_id, entry.sharer)
         self._core.store.name_topic(entry.topic_id, config)
         self._metadata.save_number(_LAST_ID, self.table.last_topic_id)
         self._metadata.sync_next_commit()

@@ -14,6 +14,7 @@ from model.message import start_of_payloads
 from model.names import SCHEDULE_TOPIC, TEMPLATE_TOPIC, TRACE_TOPIC, is_system_topic
 from model.topic_number import TopicNumber
 from model.topic_route import READ_WRITE, Perm, TopicConfig, checked_topic_config
+from remoting.overload.shares import NO_SHARER, ShareBook, Sharer
 
 
 @dataclass(slots=True)
@@ -27,6 +28,9 @@ class TopicEntry:
     accepts_below: int = field(init=False)
     serves_below: int = field(init=False)  # queues with a smaller id can be read; 0 when the topic is not readable
     payload_start: bytes = field(init=False)  # how payloads of its messages begin; see `check_sent_to`
+    # Number of the one who made it, 0 if that was the broker, or is not known. It says in whose share the topic counts,
+    # and nothing of the topic: one that is made again from the log has none.
+    sharer: int = field(default=0, compare=False)
 
     def __post_init__(self) -> None:
         """Derive what depends on the config."""
@@ -43,8 +47,9 @@ class TopicEntry:
 class TopicTable:
     """Topic name -> entry. `auto_create` lets a send create its topic. RocketMQ: autoCreateTopicEnable."""
 
-    def __init__(self, *, auto_create: bool, data_id: int = 0) -> None:
+    def __init__(self, *, auto_create: bool, data_id: int = 0, shares: ShareBook | None = None) -> None:
         self.data_id = data_id  # number of the data directory; 0 if it has none
+        self._shares = (shares or ShareBook()).of("topics", MAX_TOPICS, "delete some, or use those that there are")
         self._topics: dict[str, TopicEntry] = {}
         self._names: dict[int, str] = {}
         self._last_topic_id = 0
@@ -55,9 +60,10 @@ class TopicTable:
         """The highest number that was ever given to a topic."""
         return self._last_topic_id
 
-    def restore(self, topic_id: int, config: TopicConfig) -> None:
+    def restore(self, topic_id: int, config: TopicConfig, sharer: int = 0) -> None:
         """Restore a topic that was stored by an earlier run."""
-        self._topics[config.topic] = TopicEntry(topic_id, config)
+        self._topics[config.topic] = TopicEntry(topic_id, config, sharer=sharer)
+        self._shares.add(sharer)
         self._names[topic_id] = config.topic
         self._last_topic_id = max(self._last_topic_id, topic_id)
 
@@ -113,7 +119,7 @@ class TopicTable:
         """The topic with an id, or None."""
         return self._names.get(topic_id)
 
-    def entry_for_send(self, topic: str) -> tuple[TopicEntry, bool]:
+    def entry_for_send(self, topic: str, sharer: Sharer = NO_SHARER) -> tuple[TopicEntry, bool]:
         """The topic that a message is sent to, made from the template if it may be.
 
         RocketMQ: TopicConfigManager.createTopicInSendMessageMethod.
@@ -124,7 +130,7 @@ class TopicTable:
         Raises:
             TopicNotExist: unknown, and the template is not there or not to be inherited from.
             InvalidParameter: an illegal name.
-            SystemBusy: too many topics.
+            SystemBusy: too many topics, in all or of this sharer.
         """
         entry = self._topics.get(topic)
         if entry is not None:
@@ -136,20 +142,20 @@ class TopicTable:
             )
         queues = min(DEFAULT_TOPIC_QUEUES, template.config.read_queue_nums)
         perm = template.config.perm & ~Perm.INHERIT
-        return self._put(checked_topic_config(topic, queues, queues, perm)), True
+        return self._put(checked_topic_config(topic, queues, queues, perm), sharer), True
 
-    def ensure(self, topic: str, perm: Perm = READ_WRITE) -> tuple[TopicEntry, bool]:
+    def ensure(self, topic: str, perm: Perm = READ_WRITE, sharer: Sharer = NO_SHARER) -> tuple[TopicEntry, bool]:
         """A topic with one queue, made if it is missing, and whether it is new; `Perm.NONE` keeps clients off.
 
         Raises:
-            SystemBusy: too many topics.
+            SystemBusy: too many topics, in all or of this sharer.
         """
         entry = self._topics.get(topic)
         if entry is not None:
             return entry, False
-        return self._put(TopicConfig(topic=topic, read_queue_nums=1, write_queue_nums=1, perm=perm)), True
+        return self._put(TopicConfig(topic=topic, read_queue_nums=1, write_queue_nums=1, perm=perm), sharer), True
 
-    def put(self, config: TopicConfig) -> tuple[TopicEntry, bool]:
+    def put(self, config: TopicConfig, sharer: Sharer = NO_SHARER) -> tuple[TopicEntry, bool]:
         """Create a topic or change an existing one.
 
         Returns:
@@ -157,13 +163,13 @@ class TopicTable:
 
         Raises:
             IllegalOperation: it is a system topic.
-            SystemBusy: too many topics.
+            SystemBusy: too many topics, in all or of this sharer.
         """
         if is_system_topic(config.topic):
             raise IllegalOperation(f"{config.topic} is a system topic; it cannot be changed")
         entry = self._topics.get(config.topic)
         if entry is None:
-            return self._put(config), True
+            return self._put(config, sharer), True
         changed = entry.config != config
         entry.configure(config)
         return entry, changed
@@ -179,13 +185,16 @@ class TopicTable:
             raise IllegalOperation(f"{topic} is a system topic; it cannot be deleted")
         entry = self.existing(topic)
         del self._topics[topic], self._names[entry.topic_id]
+        self._shares.remove(entry.sharer)
         return entry
 
-    def _put(self, config: TopicConfig) -> TopicEntry:
+    def _put(self, config: TopicConfig, sharer: Sharer = NO_SHARER) -> TopicEntry:
         if len(self._topics) >= MAX_TOPICS:
             raise SystemBusy(f"this broker has {MAX_TOPICS} topics already: delete some")
+        self._shares.check(sharer)
+        self._shares.add(sharer.number)
         self._last_topic_id += 1
-        entry = TopicEntry(self._last_topic_id, config)
+        entry = TopicEntry(self._last_topic_id, config, sharer=sharer.number)
         self._topics[config.topic] = entry
         self._names[entry.topic_id] = config.topic
         return entry

@@ -36,7 +36,10 @@ from model.transaction import HalfMessage
 
 logger = logging.getLogger(__name__)
 
-_SCHEMA = "create table if not exists open_transactions (id integer primary key, data blob not null);"
+_SCHEMA = """
+create table if not exists open_transactions (id integer primary key, data blob not null);
+create table if not exists open_transaction_sharers (id integer primary key, data blob not null);
+"""
 _SPARSE = 4
 """Half messages that lie so far apart on average are read one by one."""
 
@@ -59,6 +62,13 @@ class _Snapshot(NamedTuple):
     data: bytes
 
 
+class _State(NamedTuple):
+    """A snapshot, and the sharer of each of its half messages: beside it, because earlier commits read the snapshot."""
+
+    snapshot: _Snapshot
+    sharers: list[int]
+
+
 class HalfLog:
     """The half topic of one broker; a restart fills `table` from it."""
 
@@ -71,14 +81,19 @@ class HalfLog:
         core.metadata.add_tables(_SCHEMA)
         self._rows = Table(core.metadata, "open_transactions")
         self.lost: dict[int, None] = {}  # offsets that the start could not read, and whose end no mark names
+        self._sharers = Table(core.metadata, "open_transaction_sharers")
         self._from = self._recover()
-        self._noted: tuple[_Snapshot, int] | None = None  # and the end of the log then
+        self._noted: tuple[_State, int] | None = None  # and the end of the log then
 
     # --- writing -----------------------------------------------------------------------------------------------------
 
-    def append_halves(self, halves: Sequence[HalfMessage]) -> int:
-        """Buffer half messages; returns the offset of the first. The barrier writes them."""
-        return self._store.append_batch(self.topic_id, HALVES, [(encode_half(half), 0) for half in halves])
+    def append_halves(self, halves: Sequence[HalfMessage], sharer: int = 0) -> int:
+        """Buffer half messages of a sharer; returns the offset of the first. The barrier writes them.
+
+        Its number stands in the place of the tag hash, which nobody filters by here: the fields of a half message are
+        those that brokers of earlier commits unpack.
+        """
+        return self._store.append_batch(self.topic_id, HALVES, [(encode_half(half), sharer) for half in halves])
 
     def append_mark(self, kind: MarkKind, offsets: Sequence[int]) -> None:
         """Buffer a mark that publishes nothing."""
@@ -166,8 +181,9 @@ class HalfLog:
         """Store what is open, for the next start."""
         self._save(self._snapshot())
 
-    def _snapshot(self) -> _Snapshot:
+    def _snapshot(self) -> _State:
         loop_ms, causes = self._core.clock_ms() - self._core.loop.time() * 1000, dict[tuple[str, str], int]()
+        still_open = sorted(self._table, key=lambda pair: pair[0])
         rows = [
             (
                 offset,
@@ -176,13 +192,16 @@ class HalfLog:
                 int(half.due * 1000 + loop_ms),
                 half.checks,
             )
-            for offset, half in sorted(self._table, key=lambda pair: pair[0])
+            for offset, half in still_open
         ]
         marks = self._store.max_offset(self.topic_id, MARKS)
-        return _Snapshot(self.end, marks, msgpack.packb([list(causes), rows]))
+        snapshot = _Snapshot(self.end, marks, msgpack.packb([list(causes), rows]))
+        return _State(snapshot, [half.sharer for _, half in still_open])
 
-    def _save(self, snapshot: _Snapshot) -> None:
+    def _save(self, state: _State) -> None:
+        snapshot = state.snapshot
         self._rows.put(0, msgpack.packb(snapshot))
+        self._sharers.put(0, msgpack.packb([snapshot.halves, snapshot.marks, state.sharers]))
         self._from, self._noted = snapshot.halves, None
         self._core.barrier.metadata_changed()
 
@@ -203,7 +222,7 @@ class HalfLog:
             self._note_lost(expected, record.queue_offset)
             expected = record.queue_offset + 1
             if (half := decode_half(record.payload)) is not None:
-                table.add(record.queue_offset, self._open_half(half, record.stored_ms))
+                table.add(record.queue_offset, self._open_half(half, record.stored_ms, record.tag_hash))
         self._note_lost(expected, ends[0])
         last: Mark | None = None
         for record in records_from(store, self.topic_id, MARKS, low.marks):
@@ -227,16 +246,27 @@ class HalfLog:
         data: Any = msgpack.unpackb(low.data, use_list=False)
         causes, rows = data
         first = self._store.min_offset(self.topic_id, HALVES)
-        for offset, number, born_ms, due_ms, checks in rows:
+        for (offset, number, born_ms, due_ms, checks), sharer in zip(
+            rows, self._sharers_of(low, len(rows)), strict=True
+        ):
             if first <= offset < low.halves:
                 group, cause = causes[number]
-                half = OpenHalf(group, cause, 0, self._past(born_ms), self._soon(due_ms), checks)
+                half = OpenHalf(group, cause, 0, self._past(born_ms), self._soon(due_ms), checks, sharer=sharer)
                 self._table.add(offset, half)
 
-    def _open_half(self, half: HalfMessage, stored_ms: int) -> OpenHalf:
+    def _sharers_of(self, snapshot: _Snapshot, n: int) -> Sequence[int]:
+        """The sharers of the half messages of a snapshot; nobody's, if a broker of an earlier commit has stored it."""
+        for _, data in self._sharers.rows():
+            stored: Any = msgpack.unpackb(data, use_list=False)
+            halves, marks, sharers = stored
+            if (halves, marks, len(sharers)) == (snapshot.halves, snapshot.marks, n):
+                return tuple(sharers)
+        return (0,) * n
+
+    def _open_half(self, half: HalfMessage, stored_ms: int, sharer: int) -> OpenHalf:
         options, born = self._table.options, self._past(stored_ms)
         due = born + (options.timeout_s if half.check_after_ms < 0 else half.check_after_ms / 1000)
-        return OpenHalf(half.group, half.cause, 0, born, due)
+        return OpenHalf(half.group, half.cause, 0, born, due, sharer=sharer)
 
     def _apply(self, mark: Mark, stored_ms: int) -> None:
         table = self._table

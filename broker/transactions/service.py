@@ -26,7 +26,7 @@ from broker.transactions.records import HALVES, MARKS, MarkKind, decode_half
 from broker.transactions.table import OpenHalf, TransactionOptions, TransactionTable
 from model.errors import InvalidParameter, MessageIllegal, RlabError
 from model.events import EventKind
-from model.limits import MAX_ENDED_BYTES, MAX_PAYLOAD_BYTES, ROWS_PER_REQUEST
+from model.limits import MAX_ENDED_BYTES, MAX_OPEN_TRANSACTIONS, MAX_PAYLOAD_BYTES, ROWS_PER_REQUEST
 from model.log_lines import LogLines
 from model.message import check_sent_to
 from model.names import HALF_TOPIC, check_group
@@ -34,6 +34,7 @@ from model.transaction import EndOutcome, HalfMessage, TransactionState
 from remoting.body import rows_of
 from remoting.command import Command
 from remoting.connection import Connection
+from remoting.overload.shares import sharer_of
 from remoting.request_code import RequestCode
 from remoting.server import Handler
 
@@ -56,7 +57,7 @@ class Transactions(Feature):
     """The half messages of one broker: `table` has those that are open, `log` stores and publishes them."""
 
     def __init__(self, core: Core, topics: Topics, groups: Groups, options: TransactionOptions) -> None:
-        self.table = TransactionTable(options)
+        self.table = TransactionTable(options, MAX_OPEN_TRANSACTIONS, core.shares)
         self.log = HalfLog(core, topics, self.table)
         self._core = core
         self._topics = topics
@@ -138,11 +139,12 @@ class Transactions(Feature):
             )
         queues = dict.fromkeys((topic, queue_id) for topic, queue_id, *_ in rows)
         for topic, queue_id in queues:
-            self._topics.writable(topic, queue_id)
+            self._topics.writable(topic, queue_id, connection)
         if self._core.has_access_control:
             for topic, *_, payload in rows:
                 check_sent_to(topic, (payload,))
-        self.table.check_room(len(rows))
+        sharer = sharer_of(connection.owner)
+        self.table.check_room(len(rows), sharer)
         core, options = self._core, self.table.options
         (topic, queue_id), *others = queues
         cause = core.emit(
@@ -154,13 +156,18 @@ class Transactions(Feature):
             offset=self.log.next_offset,
             n=len(rows),
         )
-        first = self.log.append_halves([_new_tuple(HalfMessage, (group, *row[:-1], cause, row[-1])) for row in rows])
+        first = self.log.append_halves(
+            [_new_tuple(HalfMessage, (group, *row[:-1], cause, row[-1])) for row in rows], sharer.number
+        )
+        self.table.shares.add(sharer.number, len(rows))  # until they are written, and open
         born = core.loop.time()
         waits_s = [options.timeout_s if row[3] < 0 else row[3] / 1000 for row in rows]
 
         def written(failure: RlabError | None) -> None:
+            self.table.shares.remove(sharer.number, len(rows))
             if failure is None:
-                self._opened(first, OpenHalf(group, cause, connection.number, born, born), waits_s)
+                half = OpenHalf(group, cause, connection.number, born, born, sharer=sharer.number)
+                self._opened(first, half, waits_s)
             answer(connection, request, failure, {"offset": first})
 
         core.barrier.after_append(written, HALF_TOPIC, HALVES)

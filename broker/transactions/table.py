@@ -32,6 +32,7 @@ from model.limits import (
     TRANSACTION_KEEP_H,
     TRANSACTION_TIMEOUT_S,
 )
+from remoting.overload.shares import NO_SHARER, ShareBook, Sharer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +80,7 @@ class OpenHalf:
     due: float
     checks: int = 0
     waits: bool = False  # for a producer of its group
+    sharer: int = 0  # number of the one who sent it, see `remoting/overload/shares.py`
 
 
 def whom_to_ask(producers: Sequence[int], half: OpenHalf, offset: int) -> list[int]:
@@ -108,10 +110,13 @@ _Batch = tuple[float, int, Sequence[int]]
 class TransactionTable:
     """The open half messages of one broker, by offset."""
 
-    def __init__(self, options: TransactionOptions, max_open: int = MAX_OPEN_TRANSACTIONS) -> None:
+    def __init__(
+        self, options: TransactionOptions, max_open: int = MAX_OPEN_TRANSACTIONS, shares: ShareBook | None = None
+    ) -> None:
         self.options = options
         self._keep_s = options.keep_h * 3600
         self._max_open = max_open
+        self.shares = (shares or ShareBook()).of("open transactions", max_open, "end some, or retry later")
         self._open: dict[int, OpenHalf] = {}  # in the order of the offsets, but for those that were put back
         self._ending: dict[int, OpenHalf] = {}
         self._heap: list[_Batch] = []
@@ -140,20 +145,22 @@ class TransactionTable:
 
     # --- arrival and end ---------------------------------------------------------------------------------------------
 
-    def check_room(self, n: int) -> None:
+    def check_room(self, n: int, sharer: Sharer = NO_SHARER) -> None:
         """Check that there is room for more.
 
         Raises:
-            SystemBusy: there are too many.
+            SystemBusy: there are too many, in all or of this sharer.
         """
         if len(self) + n > self._max_open:
             raise SystemBusy(
                 f"this broker has {len(self)} open transactions, at most {self._max_open}: end some, or retry later"
             )
+        self.shares.check(sharer, n)
 
     def add(self, offset: int, half: OpenHalf) -> None:
         """Add a half message, which is due alone."""
         self._open[offset] = half
+        self.shares.add(half.sharer)
         self._push(half.due, (offset,))
 
     def add_batch(self, first: int, n: int, half: OpenHalf) -> None:
@@ -161,6 +168,7 @@ class TransactionTable:
         offsets = range(first, first + n)
         # One record for all of them, until one is due: then it gets its own. Most are ended before.
         self._open.update(dict.fromkeys(offsets, half))
+        self.shares.add(half.sharer, n)
         self._push(half.due, offsets)
 
     def begin_end(self, offset: int) -> None:
@@ -172,7 +180,7 @@ class TransactionTable:
     def ended(self, offsets: Iterable[int]) -> None:
         """Forget half messages: their end is written."""
         for offset in offsets:
-            del self._ending[offset]
+            self.shares.remove(self._ending.pop(offset).sharer)
 
     def put_back(self, offsets: Sequence[int], now: float) -> None:
         """Open half messages again: their end could not be written."""

@@ -196,9 +196,9 @@ async def test_a_held_pull_of_a_deleted_topic_is_answered_that_it_is_gone(world:
 async def test_as_many_pulls_are_held_as_the_limit_says_and_the_next_is_told_to_come_later(world: World) -> None:
     a = await topic(world)
     world.broker.pulls._parked = ParkedRequests(max_per_place=2)
-    held = [await a.begin_pull(suspend_ms=15_000) for _ in range(2)]
-    answer = await a.pull(suspend_ms=15_000)
-    assert answer.code == ResponseCode.SYSTEM_BUSY
+    held = [await world.peer(name).begin_pull(suspend_ms=15_000) for name in "bc"]
+    assert (await a.pull()).code == ResponseCode.PULL_NOT_FOUND
+    assert (await a.pull(suspend_ms=15_000)).code == ResponseCode.SYSTEM_BUSY
     await a.send()
     assert [len(records(await one)) for one in held] == [1, 1]
 

@@ -281,10 +281,12 @@ async def test_messages_that_were_deleted_while_they_were_in_flight_are_passed_o
 
 @simulated
 async def test_no_more_pops_are_held_than_the_limit_says(world: World) -> None:
-    [a] = await world_of(world, "a")
-    for _ in range(MAX_HELD_PULLS_PER_QUEUE - 1):
-        others = await a.begin(RequestCode.POP_MESSAGE, header(a, suspend_ms=30_000))
-        assert not others.done()
+    a, *others = await world_of(world, "a", "b", "c", "d", "e")
+    for peer in others:
+        for _ in range(MAX_HELD_PULLS_PER_QUEUE // 4 - (peer is others[-1])):
+            other = await peer.begin(RequestCode.POP_MESSAGE, header(peer, suspend_ms=30_000))
+            assert not other.done()
+    await world.sleep(1)
     held = await a.begin(RequestCode.POP_MESSAGE, header(a, suspend_ms=30_000))
     answer = await (await a.begin(RequestCode.POP_MESSAGE, header(a, suspend_ms=30_000)))
     assert answer.code == ResponseCode.POLLING_FULL

@@ -302,8 +302,8 @@ async def test_what_may_not_be_written_cannot_be_staged(world: World, topic: str
 
 @simulated
 async def test_there_is_room_for_so_many_chunks(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("broker.sink.stage_table.MAX_STAGED_CHUNKS", 2)
     peer = await started(world)
+    monkeypatch.setattr("broker.sink.stage_table.MAX_STAGED_CHUNKS", 2)
     await stage(peer, range(3), seq=0)
     await stage(peer, range(3), seq=1)
     with pytest.raises(SystemBusy, match="2 staged chunks"):

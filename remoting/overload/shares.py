@@ -1,0 +1,131 @@
+"""Shares: how much of each table of a server one user has, so that nobody fills a table for all. Pure.
+
+A user, or without access control an address, may have a quarter of a table. A share refuses additions and drops
+nothing: what is above it, because an earlier run took it, stays until its owner removes it.
+
+    book = ShareBook()
+    topics = book.of("topics", 100, "delete some")
+    alice = sharer_of("user alice")
+    topics.check(alice), topics.add(alice.number)      25 times
+    topics.check(alice)                                SystemBusy: user alice has 25 of the 100 topics ...
+    topics.check(sharer_of("user bob"))                there is room
+
+Without access control the addresses of this machine have no share. Whoever reaches a server from its own machine is its
+operator: nobody there could be told apart from others. A server that listens on 127.0.0.1 has no other clients, so a
+share would protect no one and cost three quarters of each table; swarms and benchmarks of a thousand members run so.
+With access control users are told apart on any address, and each has a share.
+
+A sharer has a number, which tables keep instead of a name and store with what they store: 31 bits of a hash, so that it
+is the same after a restart. Two users with one number would have one share together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from hashlib import blake2b
+from typing import NamedTuple
+
+from model.errors import SystemBusy
+from model.limits import SHARE_OF_ONE
+from remoting.address import is_loopback
+
+_USER = "user "
+_MAX_KNOWN = 4_096
+_LOOPBACK_OF_IPV6 = "::/64"
+"""The network of ::1, which counts as one address as any other of so many bits does; nobody else has one in it."""
+
+
+class Sharer(NamedTuple):
+    """A user or an address; its number is 0 if it has no share, but all of a table."""
+
+    number: int
+    name: str
+
+
+NO_SHARER = Sharer(0, "")
+"""The server itself, or somebody on its machine."""
+
+
+@lru_cache(_MAX_KNOWN)
+def sharer_of(owner: str) -> Sharer:
+    """The sharer behind a connection, from its `owner`: `user NAME`, or an address without access control."""
+    if not owner or owner == _LOOPBACK_OF_IPV6 or is_loopback(owner):
+        return NO_SHARER
+    number = int.from_bytes(blake2b(owner.encode(), digest_size=4).digest(), "big") >> 1
+    return Sharer(number or 1, owner if owner.startswith(_USER) else f"address {owner}")
+
+
+class Shares:
+    """What each sharer has of one table.
+
+    Attributes:
+        what: the entries of the table, in the plural.
+        share: how many entries one sharer may have.
+        refused: additions that were refused since the start.
+    """
+
+    __slots__ = ("_advice", "_limit", "_of", "_on_refused", "refused", "share", "what")
+
+    def __init__(
+        self, what: str, limit: int, advice: str, on_refused: Callable[[str], object] = lambda text: None
+    ) -> None:
+        self.what = what
+        self.share = max(1, limit // SHARE_OF_ONE)
+        self.refused = 0
+        self._limit = limit
+        self._advice = advice
+        self._on_refused = on_refused
+        self._of: dict[int, int] = {}
+
+    def of(self, number: int) -> int:
+        """How many entries a sharer has."""
+        return self._of.get(number, 0)
+
+    @property
+    def largest(self) -> int:
+        """The most that one sharer has."""
+        return max(self._of.values(), default=0)
+
+    def check(self, sharer: Sharer, n: int = 1) -> None:
+        """Check that a sharer may add entries.
+
+        Raises:
+            SystemBusy: they would be more than its share.
+        """
+        if sharer.number and self._of.get(sharer.number, 0) + n > self.share:
+            raise SystemBusy(self.refuse(sharer, self.of(sharer.number), self._limit))
+
+    def refuse(self, sharer: Sharer, has: int, limit: int) -> str:
+        """Count a refusal; returns its text."""
+        self.refused += 1
+        text = (
+            f"{sharer.name} has {has:,} of the {limit:,} {self.what} of this broker, of which one user, or without "
+            f"access control one address, may have a quarter: {self._advice}"
+        )
+        self._on_refused(text)
+        return text
+
+    def add(self, number: int, n: int = 1) -> None:
+        """Count entries of a sharer, also above its share."""
+        if number and (has := self._of.get(number, 0) + n):
+            self._of[number] = has
+        elif number:
+            self._of.pop(number, None)
+
+    def remove(self, number: int, n: int = 1) -> None:
+        """Count entries no more."""
+        self.add(number, -n)
+
+
+class ShareBook:
+    """The shares of all tables of one server."""
+
+    def __init__(self, on_refused: Callable[[str], object] = lambda text: None) -> None:
+        self._on_refused = on_refused
+        self.tables: dict[str, Shares] = {}
+
+    def of(self, what: str, limit: int, advice: str) -> Shares:
+        """Make the shares of a table; `advice` says what one who has all of its share can do."""
+        shares = self.tables[what] = Shares(what, limit, advice, self._on_refused)
+        return shares
