@@ -50,10 +50,10 @@ def a_rollback_publishes(patch: pytest.MonkeyPatch) -> None:
 def a_half_message_is_published_at_once(patch: pytest.MonkeyPatch) -> None:
     append = HalfLog.append_halves
 
-    def wrong(self: HalfLog, halves: Any) -> int:
+    def wrong(self: HalfLog, halves: Any, *rest: Any) -> int:
         for half in halves:
             self._store.append(self._topics.existing(half.topic).topic_id, half.queue_id, half.payload, half.tag_hash)
-        return append(self, halves)
+        return append(self, halves, *rest)
 
     patch.setattr(HalfLog, "append_halves", wrong)
 
