@@ -40,7 +40,6 @@ from broker.pop.tokens import Tokens
 from broker.topics.service import Topics
 from broker.topics.table import check_readable
 from model.errors import NoPermission, PollingFull, ReceiptHandleDead, RlabError
-from model.limits import MAX_HELD_PULLS, MAX_HELD_PULLS_PER_QUEUE
 from model.response_code import ResponseCode
 from remoting.body import rows_of
 from remoting.command import Command, Reply
@@ -72,9 +71,7 @@ class Pop(Feature):
         self._settings = settings
         self._store = PopStore(core.metadata)
         self._tokens = Tokens(rng)
-        self._parked: ParkedRequests[ParkedPop] = ParkedRequests(
-            MAX_HELD_PULLS, MAX_HELD_PULLS_PER_QUEUE, core.shares, "held pops"
-        )
+        self._parked: ParkedRequests[ParkedPop] = ParkedRequests(shares=core.shares, what="held pops")
         self._draining: dict[GroupQueue, None] = {}
         self.ledger = PopLedger(self._store.journal.append, self._forgotten)
         self._forwarder = PopForwarder(core, topics, groups, self.ledger, self._tokens, self._changed)
