@@ -51,7 +51,7 @@ class Sharing(NamedTuple):
 NOBODYS = Sharing(0, False)
 
 
-class Waiting(NamedTuple):
+class DelayedEntry(NamedTuple):
     """What is known of a message that waits; the topic is None if it was deleted, and the message goes with it."""
 
     topic: str | None
@@ -59,9 +59,9 @@ class Waiting(NamedTuple):
 
 
 @lru_cache(4_096)
-def _waiting_for(topic: str | None, sharing: Sharing) -> Waiting:
+def _waiting_for(topic: str | None, sharing: Sharing) -> DelayedEntry:
     """One object for all messages that are alike, because there are a million of them."""
-    return Waiting(topic, sharing)
+    return DelayedEntry(topic, sharing)
 
 
 _ADVICE = "wait until some are delivered; other users' are taken"
@@ -85,7 +85,7 @@ class DelayTable:
         self._sends = book.of("delayed messages", self._max_sends, _ADVICE)
         self._heap: list[tuple[int, int]] = []
         self._order: deque[int] = deque()  # pending offsets in order of arrival; done ones leave at the head
-        self._pending: dict[int, Waiting] = {}
+        self._pending: dict[int, DelayedEntry] = {}
         self._marks: deque[tuple[int, int]] = deque()  # (mark, what it marks), from the first that still matters
         self._end = low
 
