@@ -11,6 +11,7 @@ from client.admin.admin import Admin
 from client.admin.records import BrokerInfo, GroupInfo
 from client.admin.requests import ClusterRequests, masters_of, unpack
 from client.config import wall_clock_ms
+from figures.clocks.clocks import ClockReader
 from figures.records import order_of
 from metrics.doctor.snapshot import BrokerSeen, NameServerSeen, Snapshot
 from model.errors import GroupNotExist, NetworkError, RlabError, ServiceNotAvailable
@@ -62,13 +63,18 @@ async def look(
         events = await trace.read()
         oldest_ms = min((event.t_ms for event in events), default=None)
         missing = await trace.missing(None if oldest_ms is None else (clock_ms() - oldest_ms) / 1000)
+    reader = ClockReader()
+    for event in events:
+        reader.take(event)
+    clocks = reader.finish()
     return Snapshot(
         name_servers=tuple(servers),
         brokers=tuple(brokers),
         groups={name: (before[name], now[name]) for name in sorted(before.keys() & now.keys())},
         between_s=between_s,
-        events=tuple(sorted(events, key=order_of)),
+        events=tuple(sorted(map(clocks.correct, events), key=order_of)),
         minutes=minutes,
+        clocks=clocks.faults,
         absence=absence,
         missing=missing,
     )

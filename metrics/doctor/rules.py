@@ -6,7 +6,8 @@ heals by itself within seconds has to be there at both looks.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+import math
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 
 from client.admin.records import GroupInfo, QueueProgress
@@ -21,7 +22,9 @@ CLOCKS_APART_MS = 1_000.0
 DISK_LOW_SHARE = 0.10
 LAG_GROWS_BY = 100
 """Messages by which a lag has to grow between the two looks."""
-RESTLESS_REBALANCES_PER_MINUTE = 6.0
+RESTLESS_COMINGS_PER_MINUTE = 6.0
+RESTART_MS = 60_000.0
+"""For so long after the start of a broker its members register again: twice the interval of heartbeats."""
 _SHOWN = 5
 
 
@@ -126,6 +129,14 @@ def _clocks(seen: Snapshot) -> Iterator[Diagnosis]:
                 Trouble.CLOCKS_APART,
                 f"broker {each.name}",
                 f"its clock is {abs(ahead) / 1000:.1f} s {'ahead of' if ahead > 0 else 'behind'} the one here",
+            )
+    brokers = {each.name for each in seen.brokers}
+    for fault in seen.clocks:
+        if fault.node not in brokers and abs(fault.ahead_ms) > CLOCKS_APART_MS:
+            yield _found(
+                Trouble.CLOCKS_APART,
+                f"client {fault.node}",
+                f"{fault} by its events of the last {seen.minutes:g} minutes, compared with those of other nodes",
             )
 
 
@@ -254,20 +265,49 @@ _EVIDENCE: dict[Trouble, Callable[[Event, int], str]] = {
 }
 
 
+class _Comings:
+    """The comings of the members of one group, as brokers report them."""
+
+    def __init__(self, first: Event) -> None:
+        self.began_ms = first.t_ms
+        self.n = self.peak = 0
+        self._at: dict[str, set[str]] = {}  # member -> the brokers that know it
+
+    def take(self, event: Event) -> None:
+        if event.kind == EventKind.MEMBER_JOIN:
+            self.n += event.client not in self._at
+            self._at.setdefault(event.client, set()).add(event.broker)
+            self.peak = max(self.peak, len(self._at))
+        elif event.client in self._at:
+            self._at[event.client].discard(event.broker)
+            if not self._at[event.client]:
+                del self._at[event.client]
+
+    @property
+    def again(self) -> int:
+        """Members that came in place of others: each of those that are there has to come once."""
+        return self.n - self.peak
+
+
 def _restless(seen: Snapshot) -> Iterator[Diagnosis]:
-    causes: Counter[str] = Counter()
-    counted: set[tuple[str, str]] = set()
-    first: dict[str, Event] = {}
+    """Members that come and go: not those that start, are each restarted once, or register at a restarted broker."""
+    restarted_ms: dict[str, float] = {}
+    groups: dict[str, _Comings] = {}
     for event in seen.events:
-        if event.kind in (EventKind.MEMBER_JOIN, EventKind.MEMBER_LEAVE) and (event.group, event.cause) not in counted:
-            counted.add((event.group, event.cause))
-            causes[event.group] += 1
-            first.setdefault(event.group, event)
-    for group, n in sorted(causes.items()):
-        minutes = max(1.0, (seen.events[-1].t_ms - first[group].t_ms) / 60_000)
-        if n / minutes > RESTLESS_REBALANCES_PER_MINUTE and n > 2 * RESTLESS_REBALANCES_PER_MINUTE:
+        if event.kind == EventKind.BROKER_UP and event.node == event.broker:
+            restarted_ms[event.broker] = event.t_ms
+        is_new = event.t_ms - restarted_ms.get(event.broker, -math.inf) > RESTART_MS
+        if is_new and event.kind in (EventKind.MEMBER_JOIN, EventKind.MEMBER_LEAVE):
+            groups.setdefault(event.group, _Comings(event)).take(event)
+    for group, comings in sorted(groups.items()):
+        minutes = max(1.0, (seen.events[-1].t_ms - comings.began_ms) / 60_000)
+        n = comings.again
+        if n / minutes > RESTLESS_COMINGS_PER_MINUTE and n > max(2 * RESTLESS_COMINGS_PER_MINUTE, comings.peak):
             yield _found(
-                Trouble.GROUP_RESTLESS, f"group {group}", f"{n} members joined or left in {minutes:.0f} minutes"
+                Trouble.GROUP_RESTLESS,
+                f"group {group}",
+                f"{n} times a member came in place of one that had left, in {minutes:.0f} minutes; at most "
+                f"{comings.peak} were there at a time",
             )
 
 

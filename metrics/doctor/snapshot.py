@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from client.admin.records import BrokerInfo, GroupInfo
+from figures.clocks.clocks import ClockFault
 from model.absent_broker import NOBODY_ABSENT, Absence
 from model.events import Event
 from model.missing_trace import NOTHING_MISSING, MissingTrace
@@ -39,7 +40,8 @@ class Snapshot:
     Attributes:
         groups: each group, at the first and at the second look.
         between_s: time between the two looks, in seconds.
-        events: those of the last minutes, in the order in which they happened.
+        events: those of the last minutes, in the order in which they happened, with right times.
+        clocks: those that were wrong, by these events.
         minutes: how many minutes.
         absence: the brokers that left without a goodbye.
         missing: the part of the events that could not be read.
@@ -51,5 +53,6 @@ class Snapshot:
     between_s: float
     events: tuple[Event, ...]
     minutes: float
+    clocks: tuple[ClockFault, ...] = ()
     absence: Absence = NOBODY_ABSENT
     missing: MissingTrace = NOTHING_MISSING

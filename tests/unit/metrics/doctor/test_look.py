@@ -10,6 +10,8 @@ import anyio
 import pytest
 
 from client.admin.admin import Admin
+from figures.history.check import HistoryCheck
+from figures.history.verdict import Answer
 from metrics.doctor.look import look
 from metrics.doctor.rules import diagnose
 from metrics.doctor.troubles import Trouble
@@ -75,6 +77,46 @@ def test_a_clock_that_is_ahead_is_found(tmp_path: Path) -> None:
         cluster.skewed_ms["broker-a"] = 60_000
 
     assert found(skew, tmp_path) == {Trouble.CLOCKS_APART}
+
+
+def test_the_clock_of_a_client_that_is_ahead_is_found(tmp_path: Path) -> None:
+    async def start(cluster: SimulatedCluster, admin: Admin) -> None:
+        cluster.clocks["late"] = lambda: 2_000
+        await cluster.start_consumer("g", "t", host="late", trace=True)
+
+    assert found(start, tmp_path, after_s=8.0) == {Trouble.CLOCKS_APART}
+
+
+def test_twenty_members_that_start_five_that_are_killed_and_replaced_and_a_restarted_broker_have_no_finding(
+    tmp_path: Path,
+) -> None:
+    """And the history check says yes of the same trace."""
+
+    async def scenario(cluster: SimulatedCluster, admin: Admin) -> tuple[list[str], Answer, list[str]]:
+        await admin.create_topic("t", 10)
+        cluster.client_options["trace"] = True
+        members = [await cluster.start_consumer("g", "t") for _ in range(20)]
+        await anyio.sleep(30)
+        for member in members[:5]:
+            await member.crash()
+            await cluster.start_consumer("g", "t")
+            await anyio.sleep(2)
+        await cluster.brokers["broker-a"].crash()
+        await anyio.sleep(15)
+        await cluster.brokers["broker-a"].start()
+        await anyio.sleep(60)
+        with cluster.simulation.on_host("doctor"):
+            seen = await look(cluster.addresses, clock_ms=cluster.simulation.clock_ms)
+        check = HistoryCheck()
+        for event in seen.events:
+            check.feed(event)
+        verdict = check.finish()
+        found = [f"{each.trouble} {each.subject}: {each.evidence}" for each in diagnose(seen)]
+        return found, verdict.answer, [each.text for each in verdict.anomalies if not each.doubt]
+
+    found, answer, anomalies = administer(scenario, tmp_path, trace=True)
+    assert (found, anomalies) == ([], [])
+    assert answer is Answer.YES
 
 
 def test_a_group_that_is_switched_off_and_a_member_that_is_suspended_are_found(tmp_path: Path) -> None:

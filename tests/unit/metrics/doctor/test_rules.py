@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from client.admin.records import BrokerInfo, GroupInfo, GroupMemberInfo, QueueProgress, QueueRange, TopicInfo
+from figures.clocks.clocks import ClockFault
 from metrics.doctor.rules import diagnose
 from metrics.doctor.snapshot import BrokerSeen, NameServerSeen, Snapshot
 from metrics.doctor.troubles import Trouble
@@ -95,9 +97,12 @@ def progress(**changes: Any) -> QueueProgress:
     return replace(PROGRESS, **changes)
 
 
-def joins(n: int) -> tuple[Event, ...]:
+def joins(n: int, kinds: Sequence[EventKind] = (EventKind.MEMBER_JOIN,), *, since_ms: float = 0.0) -> tuple[Event, ...]:
+    """A member a second, of which each event has one of these kinds."""
     return tuple(
-        Event(k * 1_000.0, "b", k, EventKind.MEMBER_JOIN, f"x/{k}", group="g", client=f"c{k}") for k in range(n)
+        Event(since_ms + k * 1_000.0, "b", k, kind, f"x/{k}", group="g", broker="b", client=f"c{k}")
+        for k in range(n)
+        for kind in kinds
     )
 
 
@@ -144,7 +149,7 @@ PLANTED: dict[Trouble, Snapshot] = {
     Trouble.DEAD_LETTERS: happened(EventKind.DEAD_LETTER, topic="t", n=1),
     Trouble.MESSAGES_MISSED: happened(EventKind.OFFSET_MOVED, topic="t", client="c1", n=9, detail="deleted"),
     Trouble.CLIENT_ID_TWICE: happened(EventKind.CLIENT_ID_CONFLICT, client="c1", detail="h:9"),
-    Trouble.GROUP_RESTLESS: replace(HEALTHY, events=joins(40)),
+    Trouble.GROUP_RESTLESS: replace(HEALTHY, events=joins(40, (EventKind.MEMBER_JOIN, EventKind.MEMBER_LEAVE))),
 }
 
 
@@ -160,6 +165,24 @@ def test_a_trouble_is_found_by_its_name_and_nothing_else_is(trouble: Trouble) ->
     assert [each.trouble for each in found] == [trouble]
     assert (ROOT / "docs" / found[0].docs).exists()
     assert len(found[0].evidence) > 5 < len(found[0].advice)
+
+
+def test_members_that_start_or_are_restarted_and_a_broker_that_was_away_make_no_group_restless() -> None:
+    started = joins(20)
+    left = joins(5, (EventKind.MEMBER_LEAVE,), since_ms=60_000)
+    again = tuple(event._replace(t_ms=event.t_ms + 70_000, client=f"new-{event.client}") for event in joins(5))
+    up = Event(120_000.0, "b", 99, EventKind.BROKER_UP, "b/99", broker="b")
+    back = joins(20, since_ms=120_500)
+    assert diagnose(replace(HEALTHY, events=started)) == []
+    assert diagnose(replace(HEALTHY, events=(*started, *left, *again))) == []
+    assert diagnose(replace(HEALTHY, events=(*started, *left, *again, up, *back))) == []
+
+
+def test_the_clock_of_a_client_is_found_by_its_events_and_that_of_a_broker_is_asked_for() -> None:
+    clocks = (ClockFault(node="c1", ahead_ms=2_000.0), ClockFault(node="b", ahead_ms=2_000.0))
+    [found] = diagnose(replace(HEALTHY, clocks=clocks))
+    assert (found.trouble, found.subject) == (Trouble.CLOCKS_APART, "client c1")
+    assert found.evidence.startswith("the clock of c1 is 2 s ahead")
 
 
 def test_a_healthy_cluster_has_no_finding() -> None:
