@@ -273,7 +273,7 @@ def test_a_folder_that_cannot_be_written_stops_the_start(simulate: Simulate, tmp
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.create_topic("t", queues=1)
         (tmp_path / "file").write_text("")
-        with pytest.raises(ConfigError, match="cannot be read") as info:
+        with pytest.raises(ConfigError, match="cannot be stored") as info:
             await member(cluster, tmp_path / "file", "m1")
         assert "Not a directory" in str(info.value)
         (tmp_path / "o").mkdir()
