@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -81,6 +81,7 @@ class Clocks:
         self.faults: tuple[ClockFault, ...] = ()
         self._right: dict[tuple[str, int], tuple[Sequence[int], Sequence[float], Sequence[float]]] = {}
         self._doubts: dict[str, list[_Doubt]] = {}
+        self._corrected: dict[str, str] = {}
 
     @property
     def unknown(self) -> str:
@@ -103,9 +104,25 @@ class Clocks:
             return event._replace(t_ms=right[at])
         return event._replace(t_ms=event.t_ms - (times[at] - right[at]))
 
+    def corrected(self, node: str) -> str:
+        """What was wrong with the clock of a node; "" if it was right.
+
+        Corrected times are exact to some milliseconds, and in the order of reasons and effects. A ledger has neither:
+        whether one of its lines was before or after an event of such a node is not known for sure.
+        """
+        return self._corrected.get(node, "")
+
     def doubt(self, node: str, t_ms: float) -> str:
         """Why an event of a node with this corrected time may have been at another; "" if its time is known."""
         return next((each.why for each in self._doubts.get(node, ()) if each.from_ms <= t_ms <= each.to_ms), "")
+
+
+def clocks_of(events: Iterable[Event]) -> Clocks:
+    """What is known of the clocks of these events."""
+    reader = ClockReader()
+    for event in events:
+        reader.take(event)
+    return reader.finish()
 
 
 RIGHT_CLOCKS = Clocks()
@@ -150,11 +167,21 @@ class ClockReader:
         times.append(line.t_ms)
         self._pairs.take_line(line, Point(clock, seqs[-1], line.t_ms))
 
+    def _runs(self, timelines: Sequence[Timeline]) -> Iterator[Pair]:
+        """A broker numbers its runs in the order of time: the last event of one is before the first of the next."""
+        runs = sorted(key for key, clock in self._numbers.items() if clock in self._brokers)
+        for (node, run), (next_node, next_run) in pairwise(runs):
+            if node == next_node:
+                before, after = self._numbers[node, run], self._numbers[next_node, next_run]
+                last = Point(before, timelines[before][0][-1], timelines[before][1][-1])
+                yield Pair(last, Point(after, timelines[after][0][0], timelines[after][1][0]))
+
     def finish(self) -> Clocks:
         """What the events say of the clocks; call it once."""
         clocks = Clocks()
         pairs = self._pairs.finish()
         timelines = [_in_order(*timeline) for timeline in self._timelines]
+        pairs += self._runs(timelines)
         if is_consistent(pairs) and not any(map(_goes_back, timelines)):
             return clocks
         machines = [node.partition("@")[0] for node, _ in self._numbers]
@@ -169,6 +196,9 @@ class ClockReader:
             seqs, times = timelines[clock]
             if clock in right:
                 clocks._right[node, run] = (seqs, times, right[clock])
+                farthest = max(courses.get(clock, []), key=lambda piece: abs(piece.ahead_ms), default=None)
+                if farthest is not None and farthest.ahead_ms:
+                    clocks._corrected[node] = str(ClockFault(node=node, ahead_ms=farthest.ahead_ms))
             if clock in courses:
                 doubts = _doubts_of(node, courses[clock], right.get(clock, times), strays.get(clock, ()))
                 if doubts:

@@ -10,7 +10,7 @@ So is one that rests on an event whose right time is unknown.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -23,6 +23,8 @@ from model.message_queue import MessageQueue
 
 MAX_HOLES = 100
 """Holes that are remembered; they only cast doubt on what is found near them."""
+_OF_LEDGER_AND_EVENTS = frozenset({Rule.DOUBLE_OWNER, Rule.DUPLICATE, Rule.NONMONOTONIC_POLL, Rule.POLL_SKIP})
+"""Rules that compare lines of a ledger with events of leases and commits."""
 HOLE_REACH_MS = 60_000.0
 """For how long after a hole what is missing may matter: two intervals in which clients poll routes and beat hearts."""
 
@@ -110,6 +112,7 @@ class Evidence:
         doubt = doubt if not self._complete else ""
         doubt = doubt or self.doubt_at(seen_ms, involved)
         doubt = doubt or next((why for each in shown if (why := self.clocks.doubt(each.node, each.t_ms))), "")
+        doubt = doubt or self._ledger_doubt(rule, shown)
         self._found[rule, bool(doubt)] += 1
         if self._found[rule, bool(doubt)] > MAX_ANOMALIES:
             return
@@ -126,6 +129,13 @@ class Evidence:
         self.anomalies = [each if each.doubt else replace(each, doubt=doubt) for each in self.anomalies]
         for rule in Rule:
             self._found[rule, True] += self._found.pop((rule, False), 0)
+
+    def _ledger_doubt(self, rule: Rule, shown: Sequence[Event]) -> str:
+        """Why the order of lines of a ledger and events is not sure, if the rule rests on that."""
+        if rule not in _OF_LEDGER_AND_EVENTS or all(each.seq >= 0 for each in shown):
+            return ""
+        involved = dict.fromkeys(name for each in shown for name in (each.node, each.client, each.broker))
+        return next((why for name in involved if (why := self.clocks.corrected(name))), "")
 
     def verdicts(self) -> tuple[RuleVerdict, ...]:
         """The answer of every rule."""

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from figures.clocks.clocks import clocks_of
 from figures.records import order_of
 from figures.transactions import TransactionTotals, transactions_of
 from model.errors import ConfigError
@@ -99,11 +100,14 @@ def write_tables(
     """Compute all tables and write each into a folder of its name, which is replaced; returns the directory.
 
     With a `group`, only that group counts; `progress` gets the name of each table. `trace` is the table that the events
-    come from, if there is one: it need not be built again then.
+    come from, if there is one: it need not be built again then, unless clocks were wrong. All tables have right times.
 
     Raises:
         ConfigError: there is no event, or none of the group.
     """
+    clocks = clocks_of(events)
+    if not clocks.are_right:
+        events, trace = [clocks.correct(event) for event in events], None
     mine = events if group is None else [event for event in events if event.group in (group, "")]
     if group is not None and not any(event.group == group for event in mine):
         raise ConfigError(f"the trace tells nothing of group {group!r}")

@@ -4,23 +4,19 @@ from collections.abc import Callable
 
 import pytest
 
-from figures.clocks.clocks import RIGHT_CLOCKS, ClockReader, Clocks, apart
+from figures.clocks.clocks import RIGHT_CLOCKS, apart, clocks_of
+from figures.history.check import HistoryCheck
+from figures.history.ledger import Sent, dispatched
 from figures.history.verdict import Answer
 from figures.records import order_of
 from model.events import Event
+from model.message_queue import MessageQueue
 from tests.unit.figures.group_events import E
-from tests.unit.figures.history.histories import clean, judge, numbered
+from tests.unit.figures.history.histories import LIMITS, clean, judge, numbered
 
 DAY_MS = 86_400_000.0
 TRUE = numbered(clean())
 IDS = [(event.node, event.seq, event.kind, event.offset, event.n) for event in TRUE]
-
-
-def clocks_of(events: list[Event]) -> Clocks:
-    reader = ClockReader()
-    for event in events:
-        reader.take(event)
-    return reader.finish()
 
 
 def with_clock(node: str, ahead_ms: Callable[[float], float]) -> list[Event]:
@@ -118,3 +114,31 @@ def test_lines_of_a_ledger_and_right_clocks_say_nothing_of_a_clock() -> None:
 )
 def test_how_far_a_clock_is_off_is_said_in_words(ahead_ms: float, text: str) -> None:
     assert apart(ahead_ms) == text
+
+
+def test_the_runs_of_a_broker_follow_each_other_though_its_clock_is_set_back_in_between() -> None:
+    events = [*TRUE]
+    for seq, t_ms in ((1, 300.0), (2, 310.0)):
+        place = {"topic": "t", "broker": "b", "queue_id": 0, "client": "c1"}
+        kind = E.BROKER_UP if seq == 1 else E.OFFSET_COMMITTED
+        number = 1_000_000_000 + seq
+        events.append(Event(t_ms - 5_000, "b", number, kind, f"b/{number}", "g", offset=40, n=0, **place))  # type: ignore[arg-type]
+    clocks = clocks_of(events)
+    of_broker = sorted((clocks.correct(event) for event in events if event.node == "b"), key=order_of)
+    assert [event.seq for event in of_broker] == sorted(event.seq for event in of_broker)
+
+
+def test_what_compares_a_ledger_with_a_corrected_clock_is_in_doubt() -> None:
+    story = clean()
+    late = dispatched(260.0, "g", "c1", Sent(0, 5), MessageQueue("t", "b", 0), 5)
+    story.events.append(late)  # committed long before
+    assert judge(numbered(story)).answer is Answer.NO
+    wrong = [event._replace(t_ms=event.t_ms + 60_000) if event.node == "b" else event for event in numbered(story)]
+    clocks = clocks_of(wrong)
+    check = HistoryCheck(LIMITS)
+    check.use(clocks)
+    for event in sorted(map(clocks.correct, wrong), key=order_of):
+        check.feed(event)
+    verdict = check.finish()
+    assert verdict.answer is Answer.UNKNOWN
+    assert {anomaly.doubt for anomaly in verdict.anomalies} == {"the clock of b is 60 s ahead"}
