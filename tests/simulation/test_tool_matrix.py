@@ -1,8 +1,7 @@
 """Each tool in each state of a cluster: its exit code, and words that its answer must and must not have.
 
 One simulated cluster per state. What a tool has to answer was written down before the run: a row below is a claim about
-the tool, and not a record of what it did. Cells of Spark (`rlab whatif`, `rlab report` of the topic) are in
-`tests/spark/test_absent_broker.py`, those of the browser in `tests/browser`.
+the tool, and not a record of what it did. Cells of Spark are in `tests/spark/test_absent_broker.py`.
 """
 
 from __future__ import annotations
@@ -46,6 +45,13 @@ def cell(tool: str, exit_code: int, *words: str) -> Cell:
 
 # --- the tools --------------------------------------------------------------------------------------------------------
 
+OF_THE_END = {
+    "check of the end": ("check", "{}"),
+    "history of the end": ("group", "history", GROUP, "--trace", "{}"),
+    "why of the end": ("group", "why", "orders", "broker-b:0", "--trace", "{}"),
+    "report of the end": ("report", "{}", "--out", "{}.report"),
+}
+"""Tools at the second half of a trace: its head is gone, as after retention."""
 COMMANDS = {
     "check": ("check",),
     "why": ("group", "why", "orders", "broker-b:0"),
@@ -63,6 +69,14 @@ async def answer_of(tool: str, cluster: SimulatedCluster, terminal: Terminal, fo
         result = await terminal.type(*COMMANDS[tool])
         return result.exit_code, result.stdout + result.stderr
     servers = ",".join(cluster.addresses)
+    if tool in OF_THE_END:
+        told: list[Event] = []
+        with cluster.simulation.on_host("operator"):
+            await read_topic(servers, told.append)
+        trace = folder / "end.jsonl"
+        trace.write_bytes(encode_events(told[len(told) // 2 :]))
+        result = await terminal.type(*(word.format(trace) for word in OF_THE_END[tool]))
+        return result.exit_code, result.stdout + result.stderr
     with cluster.simulation.on_host("operator"):
         if tool == "report":
             read: list[Event] = []
@@ -118,6 +132,10 @@ async def some_life(cluster: SimulatedCluster) -> None:
 
 
 async def all_well(cluster: SimulatedCluster) -> None:
+    await some_life(cluster)
+
+
+async def head_of_the_trace_gone(cluster: SimulatedCluster) -> None:
     await some_life(cluster)
 
 
@@ -216,6 +234,12 @@ MATRIX: dict[Callable[[SimulatedCluster], Awaitable[None]], tuple[Cell, ...]] = 
         cell("report", 0, f"group {GROUP}", "-incomplete"),
         cell("exporter", 0, "rlab_exporter_brokers_missing 0.0", f'rlab_cluster_group_members{{group="{GROUP}"}} 2.0'),
         cell("console", 0, '"balanced": true', '"away": []', '"problems": []', "-is away"),
+    ),
+    head_of_the_trace_gone: (
+        cell("check of the end", 0, "Yes: ", "-double-owner:", "-orphan:", "-uncaused-move:", "-poll-skip:"),
+        cell("history of the end", 0, "c4@4 stopped", "-c1@1 started"),
+        cell("why of the end", 1, "the trace has no move of orders@broker-b:0: it may be older"),
+        cell("report of the end", 0, f"group {GROUP}"),
     ),
     broker_killed: (
         cell("check", 3, "Unknown: ", MISSING, GONE, "-Yes"),

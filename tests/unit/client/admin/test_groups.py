@@ -34,3 +34,19 @@ def test_a_group_keeps_the_queues_of_an_absent_broker_apart(tmp_path: Path) -> N
             await admin.group("nope")
 
     administer(scenario, tmp_path, brokers=2)
+
+
+def test_targets_have_the_queues_of_a_lost_broker_for_as_long_as_members_keep_them(tmp_path: Path) -> None:
+    async def scenario(cluster: SimulatedCluster, admin: Admin) -> None:
+        await admin.create_topic("orders", 2)
+        for _ in range(2):
+            await cluster.start_consumer("billing", "orders")
+        await cluster.wait_converged(1.0)
+        await cluster.brokers["broker-b"].crash()
+        for wait_s in (5.0, 20.0, 15.0):  # while they are kept, and when they have been given up
+            await anyio.sleep(wait_s)
+            group = await admin.group("billing")
+            assert group.balanced, f"{wait_s} s on"
+            assert group.absent_queues
+
+    administer(scenario, tmp_path, brokers=2)

@@ -6,6 +6,7 @@ from figures.history.evidence import Evidence
 from figures.history.offsets import SEEK, OffsetRules
 from figures.history.verdict import Rule
 from model.events import Event, EventKind
+from model.message_queue import MessageQueue
 
 E = EventKind
 
@@ -40,6 +41,16 @@ def story() -> Story:
 def test_a_new_owner_begins_where_the_group_has_committed(story: Story) -> None:
     story.tell(E.QUEUE_DROPPED, "c1", -1)
     story.tell(E.QUEUE_ACQUIRED, "c2", 55)
+    assert story.broken == []
+
+
+def test_a_topic_that_was_deleted_and_created_again_begins_anew_on_that_broker_alone(story: Story) -> None:
+    deleted = Event(9.0, "b2", 1, E.ROUTE_CHANGED, topic="t", broker="b2", n=0, detail="deleted")
+    story.rules.deleted(deleted)
+    assert story.rules.committed(MessageQueue("t", "b", 0)) == 55
+    story.rules.deleted(deleted._replace(node="b", broker="b"))
+    story.tell(E.QUEUE_ACQUIRED, "c2", 0)
+    story.tell(E.OFFSET_COMMITTED, "c2", 0)
     assert story.broken == []
 
 
