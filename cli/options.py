@@ -33,7 +33,10 @@ from typer.core import TyperCommand
 DEFAULT_NAME_SERVER = "127.0.0.1:9876"
 SEE_DAMAGE = "the broker's log names the files, and so does rlab broker verify"
 PREFIX = "RLAB_"
-OTHERS = ("RLAB_DEBUG", "RLAB_KEY", "RLAB_KEY_FILE", "RLAB_TLS_CA", "RLAB_TLS_CERT", "RLAB_TLS_KEY")
+OTHERS = (
+    *("RLAB_DEBUG", "RLAB_KEY", "RLAB_KEY_FILE", "RLAB_HTTP_KEY", "RLAB_HTTP_KEY_FILE"),
+    *("RLAB_TLS_CA", "RLAB_TLS_CERT", "RLAB_TLS_KEY"),
+)
 """Variables that are no option of a command."""
 _OF_KUBERNETES = ("RLAB_PORT", "RLAB_SERVICE_")
 _UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}

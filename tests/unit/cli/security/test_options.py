@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from cli.options import OTHERS
 from cli.security.options import access_of, http_key_for, tls_of
 from model.errors import ConfigError
+from remoting.security.login import HTTP_KEY, HTTP_KEY_FILE, KEY, KEY_FILE
 from remoting.security.tls import TlsFiles
 
 
@@ -49,3 +51,7 @@ def test_certificates_are_a_pair_and_the_authority_of_clients_is_for_servers_tha
 def test_this_machine_takes_neither() -> None:
     assert access_of(None, "127.0.0.1:1", insecure=False) is None
     assert access_of(None, "localhost:1", insecure=False) is None
+
+
+def test_the_variables_of_keys_are_taken_for_no_misspelt_option() -> None:
+    assert {KEY, KEY_FILE, HTTP_KEY, HTTP_KEY_FILE} <= set(OTHERS)
