@@ -83,9 +83,12 @@ class BackgroundTasks:
         await self._fail(self._reason, hurry)
 
     async def _fail(self, reason: BaseException, hurry: bool) -> None:
-        if not self._failure:
-            self._failure = f"{self._name} has ended without a shutdown(): its tasks were cancelled by other code"
-        logger.critical("%s", self._failure, exc_info=reason)
+        if hurry:  # the traceback of a cancelled wait says nothing
+            self._failure = (
+                f"{self._name} has ended without a shutdown(): all its tasks were cancelled by other code, as at the "
+                "end of the event loop. Use 'async with', or call shutdown() before"
+            )
+        logger.critical("%s", self._failure, exc_info=None if hurry else reason)
         if not isinstance(reason, EXITS):
             self._end_waits()
         raised_elsewhere = False
