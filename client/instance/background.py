@@ -83,12 +83,14 @@ class BackgroundTasks:
         await self._fail(self._reason, hurry)
 
     async def _fail(self, reason: BaseException, hurry: bool) -> None:
-        if hurry:  # the traceback of a cancelled wait says nothing
+        all_cancelled = hurry and isinstance(reason, asyncio.CancelledError)
+        if all_cancelled:
             self._failure = (
                 f"{self._name} has ended without a shutdown(): all its tasks were cancelled by other code, as at the "
                 "end of the event loop. Use 'async with', or call shutdown() before"
             )
-        logger.critical("%s", self._failure, exc_info=None if hurry else reason)
+        # The traceback of a wait that was cancelled says nothing.
+        logger.critical("%s", self._failure, exc_info=None if all_cancelled else reason)
         if not isinstance(reason, EXITS):
             self._end_waits()
         raised_elsewhere = False

@@ -20,78 +20,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from contextvars import Context
-from typing import Any
+from typing import Any, Literal
 
 from client.listeners.listener import ConsumeResult, ListenerCall, Messages, Result
 from client.pull.owned_queue import OwnedQueue
 from model.limits import RUN_MESSAGES, RUN_S
+from model.message import MessageExt
 
 Awaited = Coroutine[Any, Any, Result]
 Outcome = tuple[Messages, Result | Awaited]
 """A batch that ended a run: with its result, or with what to await for it."""
 
 _SUCCESS = ConsumeResult.SUCCESS
-
-
-class _Run:
-    """One run; `run_listener` has its parameters."""
-
-    __slots__ = ("_batch_size", "_clock", "_end", "_listen", "_messages", "_owned", "_start", "dispatched", "finished")
-
-    def __init__(
-        self,
-        call: ListenerCall,
-        listen: Callable[[Messages], Awaited],
-        owned: OwnedQueue,
-        batch_size: int,
-        clock: Callable[[], float],
-        messages: Messages,
-    ) -> None:
-        self._start = call.start
-        self._listen = listen
-        self._owned = owned
-        self._batch_size = batch_size
-        self._clock = clock
-        self._messages = messages
-        self._end = min(clock() + RUN_S, owned.lease_ends)
-        self.finished = 0
-        self.dispatched = 0
-
-    def go_on(self, context: Context, unchanged: Context) -> Outcome | bool:
-        """Call the listener in a context as long as it does not wait, and leaves the context unchanged.
-
-        Returns the batch that ended the run, or whether the run is over.
-        """
-        messages, size, owned, start, clock = self._messages, self._batch_size, self._owned, self._start, self._clock
-        topic, end, finished, n = owned.queue.topic, self._end, self.finished, len(self._messages)
-        try:
-            while True:
-                batch = messages[finished : finished + size]
-                self.dispatched = len(batch)
-                if batch[0].topic != topic:
-                    return batch, self._listen(batch)
-                result = start(batch, context)
-                if result is not _SUCCESS:
-                    return batch, result
-                finished += len(batch)
-                self.dispatched = 0
-                if finished == n or clock() >= end or owned.paused:
-                    return True
-                if _differ(context, unchanged):
-                    return False
-        finally:
-            self.finished = finished
-
-
-def _differ(context: Context, unchanged: Context) -> bool:
-    """Whether a context may not be the same as the one that it was copied from.
-
-    The comparison costs less than a copy, and than to call a listener in it. It looks no further if nothing was set.
-    """
-    try:
-        return context != unchanged
-    except Exception:  # of the values, which compare themselves
-        return True
 
 
 def run_listener(
@@ -109,20 +49,68 @@ def run_listener(
     another topic and is in a retry or DLQ topic now. `clock` is the loop time in seconds, `now_ms` the wall clock.
     """
     process_queue = owned.process_queue
-    messages = tuple(process_queue.next_run(max(batch_size, RUN_MESSAGES // batch_size * batch_size)))
-    if not messages:
+    run = process_queue.next_run(max(batch_size, RUN_MESSAGES // batch_size * batch_size))
+    if not run:
         return None
-    run = _Run(call, listen, owned, batch_size, clock, messages)
+    end = min(clock() + RUN_S, owned.lease_ends)
+    done = [0, 0]
     try:
         while True:
             context = call.context.copy()
-            outcome = context.run(run.go_on, context, call.context)
-            if not isinstance(outcome, bool):
+            outcome = context.run(_call_each, call, listen, owned, run, batch_size, clock, end, done, context)
+            if outcome is not False:
                 return outcome
-            if outcome:
-                return None
     finally:
-        process_queue.end_run(run.finished, run.dispatched)
-        owned.dispatch_counts.add(messages[: run.finished + run.dispatched], now_ms)
-        if run.finished:
+        finished, dispatched = done
+        process_queue.end_run(finished, dispatched)
+        owned.dispatch_counts.add(run[: finished + dispatched], now_ms)
+        if finished:
             owned.made_progress()
+
+
+def _call_each(
+    call: ListenerCall,
+    listen: Callable[[Messages], Awaited],
+    owned: OwnedQueue,
+    run: list[MessageExt],
+    batch_size: int,
+    clock: Callable[[], float],
+    end: float,
+    done: list[int],
+    context: Context,
+) -> Outcome | Literal[False] | None:
+    """Call the listener in a context as long as it does not wait, and leaves the context unchanged.
+
+    Returns what `run_listener` is to return, or False if the run goes on in another context. `done` counts the finished
+    messages of the run, and those that are dispatched behind them.
+    """
+    topic, start, unchanged = owned.queue.topic, call.start, call.context
+    finished, dispatched = done
+    try:
+        while True:
+            batch = (run[finished],) if batch_size == 1 else tuple(run[finished : finished + batch_size])
+            dispatched = len(batch)
+            if batch[0].topic != topic:
+                return batch, listen(batch)
+            result = start(batch, context)
+            if result is not _SUCCESS:
+                return batch, result
+            finished += dispatched
+            dispatched = 0
+            if finished == len(run) or clock() >= end or owned.paused:
+                return None
+            if _differ(context, unchanged):
+                return False
+    finally:
+        done[:] = finished, dispatched
+
+
+def _differ(context: Context, unchanged: Context) -> bool:
+    """Whether a context may not be the same as the one that it was copied from.
+
+    The comparison costs less than a copy, and than to call a listener in it. It looks no further if nothing was set.
+    """
+    try:
+        return context != unchanged
+    except Exception:  # of the values, which compare themselves
+        return True

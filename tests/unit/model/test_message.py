@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from array import array
+from collections.abc import Callable
 from typing import Any, cast
 
 import msgpack
@@ -17,6 +20,7 @@ from model.message import (
     MAX_DELAY_MS,
     Message,
     MessageExt,
+    Properties,
     SendResult,
     check_message,
     check_sent_to,
@@ -253,3 +257,28 @@ def test_what_is_no_message_is_refused_with_how_to_write_one(message: Any) -> No
 def test_a_topic_that_is_no_string_is_refused_as_such(topic: Any) -> None:
     with pytest.raises(InvalidParameter, match="the topic of a message must be a string"):
         check_message(Message(topic, b"x"))
+
+
+def test_the_properties_of_a_received_message_refuse_every_change_and_their_copies_are_plain() -> None:
+    properties = Properties({"a": "b"})
+    changes: list[Callable[[], object]] = [
+        lambda: properties.__setitem__("a", "c"),
+        lambda: properties.__delitem__("a"),
+        lambda: properties.__ior__({"c": "d"}),
+        lambda: properties.setdefault("c", "d"),
+        lambda: properties.update(c="d"),
+        lambda: properties.pop("a"),
+        properties.popitem,
+        properties.clear,
+    ]
+    for change in changes:
+        with pytest.raises(TypeError, match=r"cannot be changed: change a copy, dict\(properties\)"):
+            change()
+    for copied in (
+        copy.deepcopy(properties),
+        pickle.loads(pickle.dumps(properties)),
+        properties | {},
+        dict(properties),
+    ):
+        assert type(copied) is dict
+        assert copied == properties == {"a": "b"}

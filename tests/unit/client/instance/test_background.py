@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import gc
 import traceback
+from functools import partial
 
 import anyio
 import pytest
 
 from client.instance.background import BackgroundTasks
-from model.errors import ClientFailed, IllegalOperation
+from model.errors import ClientFailed, ConfigError, IllegalOperation
 from simulation.kernel.run import Simulation, run_simulation
 
 
@@ -163,3 +164,50 @@ def test_a_stop_that_is_cancelled_still_waits_for_the_tasks() -> None:
         assert ended == [3]
 
     run_simulation(main)
+
+
+def test_an_unexpected_error_of_shared_work_ends_the_tasks_of_its_owner_and_not_the_task_that_did_it() -> None:
+    async def main(simulation: Simulation) -> None:
+        background = BackgroundTasks("consumer of g")
+        await background.start()
+        with pytest.raises(ConfigError), background.failing_alone("a pass"):
+            raise ConfigError("expected, and for whoever asked")
+        with anyio.move_on_after(1) as scope, background.failing_alone("a pass"):
+            await anyio.sleep_forever()
+        assert scope.cancelled_caught
+        assert background.running
+        with background.failing_alone("a pass"):
+            raise KeyError("a bug")
+        with pytest.raises(ClientFailed, match=r"consumer of g has ended .*: a pass raised KeyError\('a bug'\)"):
+            await background.wait()
+
+    run_simulation(main)
+
+
+def test_what_ends_the_process_is_raised_after_the_owner_has_left_by_who_waits_or_else_by_the_event_loop() -> None:
+    order: list[str] = []
+
+    async def leave(reason: BaseException, hurry: bool) -> bool:
+        await anyio.sleep(1)
+        order.append("left")
+        return False
+
+    async def exits() -> None:
+        await anyio.sleep(1)
+        raise SystemExit(5)
+
+    async def main(simulation: Simulation, *, waits: bool) -> None:
+        background = BackgroundTasks("consumer of g", leave)
+        await background.start()
+        background.start_soon(exits)
+        try:
+            await (background.wait() if waits else anyio.sleep(60))
+        except SystemExit:
+            order.append("raised by wait")
+            raise
+
+    for waits in (True, False):
+        with pytest.raises(SystemExit) as caught:
+            run_simulation(partial(main, waits=waits))
+        assert caught.value.code == 5
+    assert order == ["left", "raised by wait", "left"]
