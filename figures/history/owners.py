@@ -27,6 +27,8 @@ from model.limits import MAX_KNOWN_CHANGES, RUN_SEQS
 from model.message_queue import MessageQueue
 from model.names import is_retry_topic
 
+ONE_CHANGE_MS = 5_000.0
+"""Within so long each broker reports that one client has come, or has gone."""
 MAX_ACTS = 12
 """Events about the owners of a queue that are kept as witnesses."""
 
@@ -88,7 +90,8 @@ class OwnerRules:
         self._evidence = evidence
         self._queues: dict[MessageQueue, _Queue] = {}
         self._changed: deque[Event] = deque(maxlen=MAX_ACTS)  # the latest changes of the world
-        self._arrived: dict[str, float] = {}  # client -> when it last came or went, to know it when it comes again
+        # client -> when it came (True) or went, to know one that does so again and again
+        self._arrived: dict[str, deque[tuple[float, bool]]] = {}
         self._began: dict[str, Event] = {}  # cause -> the event that began it
 
     # --- changes of the world ----------------------------------------------------------------------------------------
@@ -210,13 +213,16 @@ class OwnerRules:
             self._evidence.add(Rule.FLAP, event, text, [*recent, *list(self._changed)[-4:]])
 
     def _is_news(self, root: Event) -> bool:
-        """Whether a client comes or goes for the first time within a while."""
-        before = self._arrived.get(root.client)
-        if before is None or root.t_ms != before:
-            self._arrived[root.client] = root.t_ms
+        """Whether a client comes or goes for the first time within a while, or comes back: it was restarted."""
+        changes = self._arrived.get(root.client)
+        if changes is None:
+            changes = self._arrived[root.client] = deque(maxlen=MAX_ACTS)
             if len(self._arrived) > MAX_KNOWN_CHANGES:
                 del self._arrived[next(iter(self._arrived))]
-        return before is None or before == root.t_ms or root.t_ms - before > self._limits.flap_ms
+        comes = root.kind in _ARRIVALS
+        if not any(came == comes and abs(root.t_ms - t_ms) <= ONE_CHANGE_MS for t_ms, came in changes):
+            changes.append((root.t_ms, comes))
+        return sum(0 <= root.t_ms - t_ms <= self._limits.flap_ms for t_ms, _ in changes) <= 2
 
     def _count_owners(self, queue: _Queue, name: MessageQueue, event: Event) -> None:
         found = self._figures.queue(name)

@@ -266,7 +266,8 @@ class MoveTracker:
             MoveStep.LEASE: granted,
             MoveStep.ACQUIRED: acquired,
             MoveStep.PULL: queue.pull,
-            MoveStep.MESSAGE: queue.message,
+            # Without messages in the queue the owner is idle then, which is no part of the move.
+            MoveStep.MESSAGE: None if granted is not None and granted.n == 0 else queue.message,
         }
         if root is not None and found[MoveStep.VERSION] is root:
             found[MoveStep.VERSION] = None  # the change is that of the group itself

@@ -186,6 +186,25 @@ def plant_flap(story: Story) -> None:
         _acquire(story, t_ms + 4, owner, cause, 1, token, 0)
 
 
+def restarted_members() -> Story:
+    """c1, c2 and c9 are restarted one after the other under their names, and each time q1 goes to the next and back."""
+    story = clean()
+    token = 30
+    _release(story, 1_000, "c1", story.client(999, "c1", E.REBALANCE_BEGIN, detail="TIMER"), 1, 2)
+    _acquire(story, 1_001, "c1", "", 1, token, 0)
+    for turn, client in enumerate(("c1", "c2", "c9")):
+        t_ms, version = 2_000.0 + 8_000 * turn, 110 + 2 * turn
+        for came, kind in enumerate((E.MEMBER_LEAVE, E.MEMBER_JOIN)):
+            at = t_ms + 4_000 * came
+            cause = story.tell(at, "b", kind, broker="b", client=client, version=version + came, n=2, detail="t=*")
+            story.tell(at + 0.5, "b", E.NOTIFY_SENT, cause, broker="b", version=version + came, n=2)
+            owner, other = ("c1", "c5") if not came else ("c5", "c1")
+            _release(story, at + 1, owner, cause, 1, token)
+            token += 1
+            _acquire(story, at + 3, other, cause, 1, token, 0)
+    return story
+
+
 def plant_thundering(story: Story) -> None:
     for turn in range(30):
         t_ms = 1_000.0 + turn

@@ -19,6 +19,7 @@ from tests.unit.figures.history.histories import (
     judge,
     numbered,
     plant_failed_and_stored,
+    restarted_members,
     two_owners,
 )
 
@@ -65,6 +66,12 @@ def test_a_rule_with_nothing_to_judge_says_neither_yes_nor_no() -> None:
     assert set(answers.values()) == {Answer.NOTHING}
     assert Answer.NOTHING.value == "-"
     assert verdict.answer is Answer.YES
+
+
+def test_a_queue_that_moves_because_members_are_restarted_does_not_flap() -> None:
+    verdict = judge(numbered(restarted_members()))
+    assert verdict.of(Rule.FLAP).checked > 5
+    assert [anomaly.text for anomaly in verdict.anomalies if anomaly.rule is Rule.FLAP] == []
 
 
 def killed_after_release() -> Story:

@@ -22,7 +22,7 @@ def first_owner() -> tuple[Story, str]:
     story = Story()
     began = story.client(0, "c1", E.CLIENT_START)
     story.client(2, "c1", E.REBALANCE_BEGIN, began, detail="START")
-    story.queue(3, "c1", E.LOCK_GRANTED, began, version=7, offset=0, n=0)
+    story.queue(3, "c1", E.LOCK_GRANTED, began, version=7, offset=0, n=1)
     story.queue(4, "c1", E.QUEUE_ACQUIRED, began, version=7, offset=0)
     story.queue(5, "c1", E.FIRST_PULL, began, version=7, offset=0)
     story.queue(9, "c1", E.FIRST_MESSAGE, began, version=7, offset=0)

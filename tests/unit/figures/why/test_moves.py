@@ -73,6 +73,15 @@ def test_the_lease_of_a_member_that_died_ends_instead_of_being_released() -> Non
     assert move.gap_ms == 5
 
 
+def test_an_owner_that_waits_for_the_first_message_of_an_empty_queue_is_idle_which_is_no_part_of_the_move() -> None:
+    story, _ = first_owner()
+    story.events = [event._replace(n=0) if event.kind == E.LOCK_GRANTED else event for event in story.events]
+    story.events[-1] = story.events[-1]._replace(t_ms=60_000.0)
+    [move] = moves_of(story)
+    assert move.stages[-1].step is MoveStep.PULL
+    assert move.took_ms == 5
+
+
 def test_a_move_under_way_is_told_as_far_as_it_is_known_and_once_more_when_it_is_over() -> None:
     tracker = MoveTracker("g")
     under_way, told = [], []
