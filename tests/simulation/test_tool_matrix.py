@@ -282,11 +282,13 @@ MATRIX: dict[Callable[[SimulatedCluster], Awaitable[None]], tuple[Cell, ...]] = 
         cell("check", 0, "Yes: ", "-double-owner:", "-poll-skip:", "-lost-write:"),
         cell("group show", 0, "converged", "-not converged"),
         cell("report", 0, f"group {GROUP}"),
+        cell("doctor", 1, "clocks-apart: client c1@1", "2 s ahead", "-group-restless", "1 findings"),
     ),
     client_a_day_ahead: (
         cell("check", 0, "Yes: ", "-double-owner:", "-poll-skip:", "-lost-write:"),
         cell("group show", 0, "converged", "-not converged"),
         cell("report", 0, f"group {GROUP}"),
+        cell("doctor", 1, "clocks-apart: client c1@1", "-group-restless", "1 findings"),
     ),
     broker_clock_stepped: (
         cell("check", 0, "Yes: ", "-double-owner:", "-poll-skip:", "-lost-write:"),
