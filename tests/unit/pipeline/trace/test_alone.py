@@ -12,6 +12,7 @@ from model.event_log import encode_events
 from model.events import Event, EventKind
 from model.limits import RUN_SEQS
 from pipeline.trace.alone import MOST_EVENTS, events_of, is_for_one_process, read_events, read_trace, write_tables
+from tests.unit.figures.history.histories import clean, numbered
 
 EVENTS = [
     Event(1_000.5, "c1", 3, EventKind.CLIENT_START.value, "c1/3", "g", client="c1"),
@@ -113,3 +114,19 @@ def test_a_short_report_imports_neither_spark_nor_pandas(tmp_path: Path) -> None
     )
     run = subprocess.run([sys.executable, "-c", code, tmp_path], check=False, capture_output=True, text=True)
     assert (run.returncode, run.stderr) == (0, "")
+
+
+def test_the_tables_have_right_times_although_the_clock_of_a_client_is_a_day_off(tmp_path: Path) -> None:
+    right = [event for event in numbered(clean()) if event.seq >= 0]
+    wrong = [event._replace(t_ms=event.t_ms + 86_400_000) if event.node == "c1" else event for event in right]
+    write_tables(right, tmp_path / "right", group="g")
+    write_tables(wrong, tmp_path / "wrong", group="g")
+
+    def owned(name: str) -> list[tuple[object, ...]]:
+        columns = ("queue_id", "owner", "token", "ended", "duplicates")
+        return sorted(tuple(row[column] for column in columns) for row in rows(tmp_path / name, "ownership"))
+
+    assert owned("wrong") == owned("right")
+    assert max(float(str(row["t_ms"])) for row in rows(tmp_path / "wrong", "events")) < 1_000
+    [totals] = rows(tmp_path / "wrong", "totals")
+    assert (totals["double_ms"], totals["duplicates"]) == (0, 0)
