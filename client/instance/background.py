@@ -83,7 +83,7 @@ class BackgroundTasks:
         await self._fail(self._reason, hurry)
 
     async def _fail(self, reason: BaseException, hurry: bool) -> None:
-        all_cancelled = hurry and isinstance(reason, asyncio.CancelledError)
+        all_cancelled = isinstance(reason, asyncio.CancelledError) and (hurry or not self._failure)
         if all_cancelled:
             self._failure = (
                 f"{self._name} has ended without a shutdown(): all its tasks were cancelled by other code, as at the "

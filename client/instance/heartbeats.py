@@ -135,7 +135,10 @@ class Heartbeats:
         answered: asyncio.Future[Command],
     ) -> None:
         self._unanswered.pop(address, None)
-        if answered.cancelled() or (answered.exception() is not None and not self._host.background.running):
+        if answered.cancelled():
+            return
+        refused = answered.exception() is not None
+        if not self._host.background.running and (refused or answered.result().header.get("unknown")):
             return  # the end of the client closes its connections
         try:
             answer = raise_for_code(answered.result())

@@ -114,6 +114,12 @@ class SimulatedMember(_SimulatedClient):
         with self.simulation.on_host(self.host):
             await self.consumer.unsubscribe(topic)
 
+    async def end(self) -> None:
+        """End the tasks of one that hangs, or was shut down: without that it would fail at the end of the loop."""
+        await self.consumer._background.stop()
+        if self.consumer._instance is not None:
+            await self.consumer._instance.background.stop()
+
     async def crash(self) -> None:
         """Kill its process: its connections are reset, and it can send nothing more.
 

@@ -140,8 +140,7 @@ class SimulatedCluster:
     async def _stop_clients(self) -> None:
         async with anyio.create_task_group() as stopping:
             for consumer in (*self.consumers, *self.poppers):
-                if consumer.live:
-                    stopping.start_soon(consumer.stop)
+                stopping.start_soon(consumer.stop if consumer.live else consumer.end)
             for producer in self.producers:
                 stopping.start_soon(producer.stop)
         await self._admin.aclose()
