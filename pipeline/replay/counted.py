@@ -85,17 +85,31 @@ def _queues_of(broker: str, queues: Iterable[MessageQueue]) -> int:
 
 
 def _of_queues(outcome: ReplayOutcome) -> Iterator[Event]:
-    for span in outcome.spans:
-        yield _of_queue(span.from_ms, span.client, EventKind.QUEUE_ACQUIRED, span.queue, span.client)
+    # Each lease has a token of its own, higher than those before: no ownership begins after the end of its lease.
+    leases: dict[tuple[MessageQueue, str], list[tuple[float, int]]] = defaultdict(list)
+    for token, span in enumerate(sorted(outcome.spans, key=lambda span: span.from_ms), 1):
+        leases[span.queue, span.client].append((span.from_ms, token))
+        yield _of_queue(span.from_ms, span.client, EventKind.QUEUE_ACQUIRED, span.queue, span.client, token)
         if span.ended not in ("silent", "open"):
-            yield _of_queue(span.to_ms, span.client, EventKind.QUEUE_DROPPED, span.queue, span.client)
+            yield _of_queue(span.to_ms, span.client, EventKind.QUEUE_DROPPED, span.queue, span.client, token)
     for each in outcome.expired:
-        yield _of_queue(each.at_ms, each.queue.broker_name, EventKind.LOCK_EXPIRED, each.queue, each.from_client)
+        begun = leases[each.queue, each.from_client]
+        token = max((lease for lease in begun if lease[0] <= each.at_ms), default=(0.0, 0))[1]
+        node = each.queue.broker_name
+        yield _of_queue(each.at_ms, node, EventKind.LOCK_EXPIRED, each.queue, each.from_client, token)
 
 
-def _of_queue(at_ms: float, node: str, kind: EventKind, queue: MessageQueue, client: str) -> Event:
+def _of_queue(at_ms: float, node: str, kind: EventKind, queue: MessageQueue, client: str, token: int) -> Event:
     topic, broker, queue_id = queue
-    # All leases have one token: a replay has no lease that outlives the next one of the same member.
     return Event(
-        at_ms, node, 0, kind, topic=topic, broker=broker, queue_id=queue_id, client=client, version=1, detail="replay"
+        at_ms,
+        node,
+        0,
+        kind,
+        topic=topic,
+        broker=broker,
+        queue_id=queue_id,
+        client=client,
+        version=token,
+        detail="replay",
     )
