@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from simulation.swarm.observer import Convergence, SwarmSummary
 
 
+NOT_RECEIVED = 3
+"""Exit code of a run in which nothing failed and some messages were not received; 2 is for what was given wrong."""
+
+
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command("swarm", cls=StrategiesHelp)(swarm)
@@ -85,7 +89,8 @@ def swarm(
 
     Members join and leave with --churn. Prints a line whenever the group has converged, and a summary of the messages
     at the end. Exit code 1 means that a message was lost, that a rule of rlab check was broken, or that the group
-    had not converged at the end.
+    had not converged at the end. Exit code 3 means that none of these happened, but some messages were not received:
+    the group has still to read them, or their queues could not be read.
 
     Example: rlab swarm --consumers 8 --producers 2 --rate 500 --churn 2 --duration 60
     """
@@ -149,14 +154,15 @@ async def _run_swarm(options: SwarmRunOptions, elsewhere: OpenParts | None, *, a
         await swarm_run.run()
     except asyncio.CancelledError:
         # A signal alone is not a failure.
-        if _print_summary(swarm_run.summary, pulls=pulls, as_json=as_json):
+        code = _print_summary(swarm_run.summary, pulls=pulls, as_json=as_json)
+        if not code:
             raise
-        raise typer.Exit(FAILED) from None
+        raise typer.Exit(code) from None
     except RlabError:
         _print_summary(swarm_run.summary, pulls=pulls, as_json=as_json)
         raise
-    if not _print_summary(swarm_run.summary, pulls=pulls, as_json=as_json):
-        raise typer.Exit(FAILED)
+    if code := _print_summary(swarm_run.summary, pulls=pulls, as_json=as_json):
+        raise typer.Exit(code)
 
 
 def converged_line(convergence: Convergence, *, pulls: bool = True) -> str:
@@ -178,15 +184,15 @@ def status_line(summary: SwarmSummary, *, pulls: bool = True) -> str:
     ) + (f", {summary.queues} queues" if pulls else "")
 
 
-def _print_summary(summary: SwarmSummary | None, *, pulls: bool, as_json: bool) -> bool:
-    """Print the summary of a run, if there is one; returns whether every check passed."""
+def _print_summary(summary: SwarmSummary | None, *, pulls: bool, as_json: bool) -> int:
+    """Print the summary of a run, if there is one; returns the exit code."""
     if summary is None:
-        return True
+        return 0
     if as_json:
         print_json(summary_document(summary, pulls=pulls))
     else:
         print_verdict(summary_table(summary, pulls=pulls), 100)
-    return summary.ok
+    return 0 if summary.ok else FAILED if summary.verdict == "failed" else NOT_RECEIVED
 
 
 _TOLD_BY_BROKERS = ("backlog_max", "possible_duplicates")
@@ -199,7 +205,7 @@ def summary_document(summary: SwarmSummary, *, pulls: bool = True) -> dict[str, 
         *("rebalances", "queues_moved", "needed", "balance_ms_p50", "balance_ms_p95"),
         *("double_owner_ms", "orphan_ms"),
     )
-    found = document(summary)
+    found = {"verdict": summary.verdict.value, **document(summary)}
     if found["in_all"] is not None:
         found["in_all"] = {name: value for name, value in found["in_all"].items() if name not in _TOLD_BY_BROKERS}
     return {**found, **({} if pulls else dict.fromkeys(of_queues))}
@@ -213,12 +219,15 @@ def summary_table(summary: SwarmSummary, *, pulls: bool = True) -> Table:
     table = Table.grid(padding=(0, 2))
     table.add_column()
     table.add_column(justify="right")
-    table.add_row(Text("PASSED", "bold green") if summary.ok else Text("FAILED", "bold red"), "")
+    color = {"passed": "green", "failed": "red"}.get(summary.verdict, "yellow")
+    table.add_row(Text(summary.verdict.upper(), f"bold {color}"), "")
     of_messages = [
         ("messages acknowledged", f"{summary.sent:,}"),
         ("sends failed", f"{summary.failed_sends:,}"),
         ("received", f"{summary.received_unique:,}"),
         ("lost", f"{summary.lost:,}"),
+        *([("unread, still in queues", f"{summary.unread:,}")] if summary.unread else ()),
+        *([("not received, and queues could not be read", f"{summary.unknown:,}")] if summary.unknown else ()),
         ("duplicates", f"{summary.duplicates:,}"),
     ]
     of_queues = [

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import anyio
 
 from cli.runtime import wait_until
 from cli.swarm.parts import OpenParts, SwarmPart, run_parts
+from cli.swarm.unread import UnreadSearch
 from client.admin.admin import Admin
 from client.allocate.registry import strategy_named
 from client.config import wall_clock_ms
@@ -127,7 +128,7 @@ class SwarmRun:
         self._elsewhere = elsewhere
         self._pulls = options.mode == ConsumeMode.PULL
         self._parts = parts_of(options, int(options.clock_ms()))
-        self._observer = SwarmObserver(
+        self._observer = observer = SwarmObserver(
             options.group,
             options.topic,
             strategy_named(options.strategy),
@@ -135,6 +136,7 @@ class SwarmRun:
             # The leaves at the end are not reported.
             on_converged=lambda found: on_converged(found) if self.summary is None and self._pulls else None,
         )
+        self._search = UnreadSearch(options.topic, options.group, self._parts[0].run, observer.check.is_missing)
 
     async def run(self) -> None:
         """Run for the given time or until cancelled; in both cases `summary` is set.
@@ -147,6 +149,7 @@ class SwarmRun:
         options = self._options
         async with Admin(options.name_servers) as admin, background_tasks() as tasks:
             await self._ensure_topic(admin)
+            await self._search.begin(admin)
             tasks.start_soon(self._watch_route, admin)
             tasks.start_soon(self._keep_time)
             try:
@@ -160,8 +163,9 @@ class SwarmRun:
                         with anyio.CancelScope(shield=True):
                             await self._finish(parts)
             finally:
-                if self.summary is not None:  # its consumers have left
-                    self.summary = replace(self.summary, in_all=self._observer.in_all())
+                if self.summary is not None:  # its consumers have left, and have committed what they received
+                    with anyio.CancelScope(shield=True):
+                        self.summary = await self._final(admin, self.summary)
 
     async def _finish(self, parts: list[SwarmPart]) -> None:
         """Wait for pending messages, and count before the consumers leave."""
@@ -172,6 +176,14 @@ class SwarmRun:
             await wait_until(lambda: observer.balanced and not observer.check.lost, DRAIN_TIMEOUT_S, _LOOK_S)
         finally:
             self.summary = observer.summary()
+
+    async def _final(self, admin: Admin, summary: SwarmSummary) -> SwarmSummary:
+        """Look for the messages that were not received, and count once more."""
+        missing, search = self._observer.check.lost, self._search
+        if missing:
+            await search.search(admin, missing)
+        unknown = 0 if search.complete else missing - search.found
+        return self._observer.final(summary, unread=search.found, unknown=unknown)
 
     async def _ensure_topic(self, admin: Admin) -> None:
         """Create the topic if it does not exist, and set the observer's queues."""
@@ -192,6 +204,7 @@ class SwarmRun:
 
     async def _update_queues(self, admin: Admin) -> None:
         route = await admin.route(self._options.topic)
+        self._search.know(broker.broker_name for broker in route.brokers)
         # In mode pop queues have no owners, so the observer expects none.
         queues = route.subscribe_queues() if self._pulls else ()
         self._observer.set_queues(queues, self._options.clock_ms())

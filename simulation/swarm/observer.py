@@ -16,6 +16,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, replace
+from enum import StrEnum
 
 from client.allocate import AllocateMessageQueueStrategy
 from figures.history.check import HistoryCheck
@@ -61,23 +62,38 @@ class Convergence:
     converged_ms: float | None
 
 
+class SwarmVerdict(StrEnum):
+    """The result of a swarm. UNREAD and UNKNOWN: nothing failed, and not everything was received."""
+
+    PASSED = "passed"
+    UNREAD = "unread"
+    UNKNOWN = "unknown"
+    FAILED = "failed"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SwarmSummary:
     """Result of a swarm.
 
     Attributes:
-        rebalances, queues_moved, needed: see `figures/records.py`, as all that follows.
-        balance_ms_p50, balance_ms_p95: time to balance of a rebalance that moved a queue; None without one.
+        lost: messages acknowledged, not received, and not in a queue for the group. During a run it is the lag.
+        unread: messages acknowledged and not received, which the group has still to read.
+        unknown: messages acknowledged and not received, where queues could not be read to see whether they are unread.
+        rebalances, queues_moved, needed: see `figures/records.py`, as all that follows. Up to now; at the end of the
+            whole run, with the leaves of all consumers, so they are those of `in_all`.
+        balance_ms_p50, balance_ms_p95: time to balance of a rebalance that moved a queue; None without one. The leaves
+            at the end do not count.
         double_owner_ms, orphan_ms: time that queues had two owners, or none, summed over the queues.
         broken: a line for each anomaly of the history, as `rlab check` has it.
         in_all: figures of the whole run; None until its consumers have left. `rlab report` has the same ones.
+        converged: whether the group had converged before its consumers left.
     """
 
-    ok: bool  # nothing was lost or broken, and the group had converged at the end
+    ok: bool  # everything was received, nothing broke, and the group had converged at the end
     sent: int  # messages acknowledged to a producer
     failed_sends: int  # some of their messages may be stored
     received_unique: int  # messages received, each counted once
-    lost: int  # messages acknowledged and not received
+    lost: int
     duplicates: int  # receipts beyond the first of each message
     consumers: int  # members at the end
     queues: int  # queues of the topic at the end
@@ -90,6 +106,18 @@ class SwarmSummary:
     orphan_ms: float
     broken: tuple[str, ...] = ()
     in_all: GroupTotals | None = None
+    unread: int = 0
+    unknown: int = 0
+    converged: bool = True
+
+    @property
+    def verdict(self) -> SwarmVerdict:
+        """The result in a word."""
+        if self.ok:
+            return SwarmVerdict.PASSED
+        if self.lost or self.broken or not self.converged or not (self.unread or self.unknown):
+            return SwarmVerdict.FAILED
+        return SwarmVerdict.UNKNOWN if self.unknown else SwarmVerdict.UNREAD
 
 
 class SwarmObserver:
@@ -241,6 +269,7 @@ class SwarmObserver:
         broken = tuple(headline(anomaly) for anomaly in self.history.anomalies if not anomaly.doubt)
         return SwarmSummary(
             ok=check.lost == 0 and self.balanced and not broken,
+            converged=self.balanced,
             sent=check.sent,
             failed_sends=check.failed_sends,
             received_unique=check.received_unique,
@@ -256,6 +285,33 @@ class SwarmObserver:
             double_owner_ms=totals.double_ms,
             orphan_ms=totals.orphan_ms,
             broken=broken,
+        )
+
+    def final(self, before: SwarmSummary, *, unread: int = 0, unknown: int = 0) -> SwarmSummary:
+        """The summary of the whole run, once its consumers have left.
+
+        Args:
+            before: the summary before they left: it says whether the group had converged.
+            unread: how many messages that were not received are in queues for the group.
+            unknown: of how many it is not known; the others are lost.
+        """
+        check, totals = self.check, self.in_all()
+        return replace(
+            before,
+            ok=check.lost == 0 and before.converged and not before.broken,
+            sent=check.sent,
+            failed_sends=check.failed_sends,
+            received_unique=check.received_unique,
+            lost=check.lost - unread - unknown,
+            unread=unread,
+            unknown=unknown,
+            duplicates=check.duplicates,
+            rebalances=totals.rebalances,
+            queues_moved=totals.moves,
+            needed=totals.needed,
+            double_owner_ms=totals.double_ms,
+            orphan_ms=totals.orphan_ms,
+            in_all=totals,
         )
 
 

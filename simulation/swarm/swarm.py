@@ -102,6 +102,14 @@ class SwarmOptions:
             raise ConfigError(f"rate must be above 0, got {self.rate}; for no messages choose no producers")
 
 
+def number_in(body: bytes, run: int) -> tuple[int, int] | None:
+    """Producer and number of a message of a run; None for another message."""
+    if len(body) < _HEAD.size:
+        return None
+    of_run, producer, number = _HEAD.unpack_from(body)
+    return (producer, number) if of_run == run else None
+
+
 class Pace:
     """Counts how many sends are due at a steady rate per second; the first is due at `now`. Pure."""
 
@@ -221,10 +229,9 @@ class Swarm:
 
     async def _on_message(self, messages: Sequence[MessageExt]) -> None:
         for message in messages:
-            if len(message.body) >= _HEAD.size:
-                run, producer, number = _HEAD.unpack_from(message.body)
-                if run == self._options.run:
-                    self._sink.received(producer, number)
+            number = number_in(message.body, self._options.run)
+            if number is not None:
+                self._sink.received(*number)
 
     async def join_and_leave(self) -> None:
         """Start and stop consumers at random until `fall_quiet`.

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -72,6 +73,26 @@ def test_the_summary_is_a_table(ok: bool, verdict: str) -> None:
     assert "messages acknowledged 5,957" in rows
     assert "time to balance, median 41.1 ms" in rows
     assert "time to balance, 95th percentile -" in rows
+
+
+@pytest.mark.parametrize(
+    ("changes", "verdict", "rows"),
+    [
+        ({"unread": 7}, "unread", ["lost 0", "unread, still in queues 7"]),
+        ({"unread": 7, "unknown": 5}, "unknown", ["lost 0", "not received, and queues could not be read 5"]),
+        ({"unread": 7, "lost": 1}, "failed", ["lost 1", "unread, still in queues 7"]),
+        ({"unread": 7, "converged": False}, "failed", ["unread, still in queues 7"]),
+        ({"unread": 7, "broken": ("double-owner: c1 and c2",)}, "failed", ["unread, still in queues 7"]),
+    ],
+)
+def test_unread_messages_are_told_apart_from_lost_ones(changes: Any, verdict: str, rows: list[str]) -> None:
+    summary = replace(SUMMARY, ok=False, **changes)
+    file = io.StringIO()
+    Console(file=file, width=80).print(summary_table(summary))
+    lines = [" ".join(line.split()) for line in file.getvalue().splitlines()]
+    assert lines[0] == verdict.upper()
+    assert set(rows) <= set(lines)
+    assert summary_document(summary)["verdict"] == verdict
 
 
 def test_what_broke_stands_below_the_figures() -> None:
@@ -148,14 +169,15 @@ def test_a_swarm_of_processes_lives_for_its_time_and_one_without_an_end_until_it
         assert document["lost"] == document["duplicates"] == document["double_owner_ms"] == 0
         assert "joined: converged in" in done.stderr
 
-        lossy = subprocess.run(
+        unread = subprocess.run(
             [*command, "--topic", "other", "--group", "other", "--consumers", "0", "--duration", "0.5"],
             capture_output=True,
             text=True,
             timeout=60,
             check=False,
         )
-        assert (lossy.returncode, "FAILED" in lossy.stdout, lossy.stderr) == (1, True, "")
+        assert (unread.returncode, "UNREAD" in unread.stdout, unread.stderr) == (3, True, "")
+        assert "unread, still in queues" in unread.stdout
 
         with subprocess.Popen([*command, "--duration", "0"], stdout=subprocess.PIPE, text=True) as endless:
             assert endless.stdout is not None

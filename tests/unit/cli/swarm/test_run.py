@@ -8,13 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cli.swarm.command import summary_document
 from cli.swarm.run import READY_TIMEOUT_S, SwarmRun, SwarmRunOptions, parts_of
 from client.admin.admin import Admin
 from client.allocate.registry import BUILT_IN_STRATEGIES
 from model.errors import ConfigError, ConnectFailed, ServiceNotAvailable
+from model.offset_reset import ResetTo
 from simulation.cluster.cluster import SimulatedCluster
 from simulation.kernel.run import Simulation, run_simulation
-from simulation.swarm.observer import Convergence, SwarmSummary
+from simulation.swarm.observer import Convergence, SwarmSummary, SwarmVerdict
 
 OPTIONS = SwarmRunOptions(
     name_servers="127.0.0.1:9876",
@@ -196,12 +198,77 @@ class TestOnACluster:
 
         on_cluster(scenario, brokers=0)
 
-    def test_messages_that_do_not_arrive_in_time_are_lost(self, on_cluster: Any) -> None:
+    @pytest.mark.parametrize("after_another_run", [False, True])
+    def test_messages_that_nobody_has_read_are_unread_and_not_lost(
+        self, on_cluster: Any, after_another_run: bool
+    ) -> None:
         async def scenario(cluster: SimulatedCluster) -> Run:
+            if after_another_run:
+                await Run(cluster, consumers=0, duration_s=0.4).swarm_run.run()
             run = Run(cluster, consumers=0, duration_s=1.0)
             await run.swarm_run.run()
             return run
 
         summary = on_cluster(scenario).summary
-        assert not summary.ok
-        assert summary.lost == summary.sent > 0
+        assert (summary.verdict, summary.ok) == (SwarmVerdict.UNREAD, False)
+        assert (summary.lost, summary.unknown) == (0, 0)
+        assert summary.unread == summary.sent > 0
+
+    def test_of_messages_that_a_group_could_not_read_in_time_none_is_lost(self, on_cluster: Any) -> None:
+        async def scenario(cluster: SimulatedCluster) -> Run:
+            run = Run(cluster, duration_s=3.0)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(run.swarm_run.run)
+                await anyio.sleep(2.0)
+                async with Admin(cluster.addresses) as admin:
+                    await admin.set_group("g", consume=False)
+            return run
+
+        summary = on_cluster(scenario).summary
+        assert (summary.verdict, summary.lost, summary.unknown) == (SwarmVerdict.UNREAD, 0, 0)
+        assert summary.unread == summary.sent - summary.received_unique > 0
+
+    def test_messages_that_a_group_has_skipped_are_lost_although_their_queues_have_them(self, on_cluster: Any) -> None:
+        async def scenario(cluster: SimulatedCluster) -> Run:
+            run = Run(cluster, duration_s=3.0)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(run.swarm_run.run)
+                await anyio.sleep(1.0)
+                async with Admin(cluster.addresses) as admin:
+                    await admin.set_group("g", consume=False)
+                    await anyio.sleep(1.0)
+                    await admin.reset_offsets("g", "t", ResetTo.latest())
+                    await admin.set_group("g", consume=True)
+            return run
+
+        summary = on_cluster(scenario).summary
+        assert (summary.verdict, summary.unread, summary.unknown) == (SwarmVerdict.FAILED, 0, 0)
+        assert summary.lost == summary.sent - summary.received_unique > 0
+
+    def test_where_a_broker_is_away_it_is_unknown_what_became_of_messages(self, on_cluster: Any) -> None:
+        async def scenario(cluster: SimulatedCluster) -> Run:
+            run = Run(cluster, consumers=0, duration_s=2.0)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(run.swarm_run.run)
+                await anyio.sleep(1.0)
+                await cluster.brokers["broker-a"].crash()
+            return run
+
+        summary = on_cluster(scenario).summary
+        assert (summary.verdict, summary.lost) == (SwarmVerdict.UNKNOWN, 0)
+        assert summary.unknown > 0
+        assert summary.unread + summary.unknown == summary.sent
+
+    def test_a_name_of_a_figure_has_one_meaning_in_the_whole_document(self, on_cluster: Any) -> None:
+        async def scenario(cluster: SimulatedCluster) -> Run:
+            run = Run(cluster, churn_s=0.5)
+            await run.swarm_run.run()
+            return run
+
+        found = summary_document(on_cluster(scenario).summary)
+        in_all = found["in_all"]
+        assert isinstance(in_all, dict)
+        shared = found.keys() & in_all.keys()
+        assert shared >= {"rebalances", "needed", "orphan_ms"}
+        assert {name: found[name] for name in shared} == {name: in_all[name] for name in shared}
+        assert (found["queues_moved"], found["double_owner_ms"]) == (in_all["moves"], in_all["double_ms"])
