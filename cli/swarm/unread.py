@@ -91,17 +91,22 @@ class UnreadSearch:
         An error of a broker makes the search incomplete, and is logged. Cancellation: harmless.
         """
         with anyio.move_on_after(SEARCH_S) as scope:
-            try:
-                ends: dict[MessageQueue, int] = {}
-                for broker in self._brokers:
+            failures: list[RlabError] = []
+            ends: dict[MessageQueue, int] = {}
+            for broker in self._brokers:
+                try:
                     ends.update(ends_in(await admin.broker_info(broker), self._topic))
+                except RlabError as error:
+                    failures.append(error)  # the queues of the others are read all the same
+            try:
                 progress = await admin.progress(self._group)
                 for queue, (begin, end) in unread_ranges(self._begins, ends, progress).items():
                     await self._read(admin, queue, begin, end, missing)
             except RlabError as error:
-                logger.warning("the search for messages that were not received ended early: %s", error)
-                return
-            self.complete = True
+                failures.append(error)
+            if failures:
+                logger.warning("not all queues could be read for messages that were not received: %s", failures[0])
+            self.complete = not failures
         if scope.cancelled_caught:
             logger.warning("the search for messages that were not received found %d in %g s", self.found, SEARCH_S)
 

@@ -257,6 +257,7 @@ class TestOnACluster:
         summary = on_cluster(scenario).summary
         assert (summary.verdict, summary.lost) == (SwarmVerdict.UNKNOWN, 0)
         assert summary.unknown > 0
+        assert summary.unread > 0, "the queues of the other broker are read"
         assert summary.unread + summary.unknown == summary.sent
 
     def test_a_name_of_a_figure_has_one_meaning_in_the_whole_document(self, on_cluster: Any) -> None:
