@@ -88,9 +88,8 @@ def swarm(
     """Run consumers and producers on a cluster, and check them.
 
     Members join and leave with --churn. Prints a line whenever the group has converged, and a summary of the messages
-    at the end. Exit code 1 means that a message was lost, that a rule of rlab check was broken, or that the group
-    had not converged at the end. Exit code 3 means that none of these happened, but some messages were not received:
-    the group has still to read them, or their queues could not be read.
+    at the end. Exit code 1: a message was lost, a rule of rlab check was broken, or the group had not converged at the
+    end. Exit code 3: none of these, but some messages are unread, or their queues could not be read.
 
     Example: rlab swarm --consumers 8 --producers 2 --rate 500 --churn 2 --duration 60
     """

@@ -1,4 +1,4 @@
-"""What became of the messages that a swarm did not receive: those that a queue still has for its group are unread.
+"""Searches queues for messages that a swarm did not receive: those that a queue still has for its group are unread.
 
 A queue has a message for the group if it is not committed yet. So a message that the group has skipped is lost, also
 while the queue has it. The retry topic of the group is searched, too, because its progress has the queues of it.
