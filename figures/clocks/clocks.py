@@ -140,7 +140,7 @@ class ClockReader:
         self._pairs = PairFinder()
 
     def take(self, event: Event) -> None:
-        """Take an event, or a line of a ledger; those have no numbers, and come in their order."""
+        """Take an event, or a line of a ledger; those have no numbers, and are in the order of their times."""
         if event.seq < 0:
             self._take_line(event)
             return
@@ -163,9 +163,10 @@ class ClockReader:
             self._numbers[line.node, -1] = clock
             self._timelines.append((array("q"), array("d")))
         seqs, times = self._timelines[clock]
-        seqs.append(len(seqs))
+        number = round(line.t_ms * 1000)  # not the place in the file: several ledgers are read one after the other
+        seqs.append(number)
         times.append(line.t_ms)
-        self._pairs.take_line(line, Point(clock, seqs[-1], line.t_ms))
+        self._pairs.take_line(line, Point(clock, number, line.t_ms))
 
     def _runs(self, timelines: Sequence[Timeline]) -> Iterator[Pair]:
         """A broker numbers its runs in the order of time: the last event of one is before the first of the next."""
