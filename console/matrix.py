@@ -75,6 +75,8 @@ class _Why:
             return f"members disagree: {len(targets)} of them believe that it is theirs"
         if owner is not None and owner not in self._members:
             return f"{owner} is gone, and its lease has not ended yet"
+        if owner is not None and (why := self._members[owner].away_at.get(queue.broker_name)):
+            return f"{owner} does not answer: {why}"
         if owner is not None and self._members[owner].suspended:
             return f"{owner} is suspended: it calls no listener"
         if progress.settled or self._is_broadcasting or queue.topic in self._popped:
@@ -101,6 +103,7 @@ def members_of(info: GroupInfo) -> list[dict[str, Any]]:
             "mode": info.mode_of(member),
             "queues": len(member.queues),
             "suspended": member.suspended,
+            "silent": bool(member.away_at),
         }
         for member in info.members
     ]

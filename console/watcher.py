@@ -260,6 +260,7 @@ def _state(info: GroupInfo) -> dict[str, Any]:
         "disagreements": [f"{each.what}: {each.consequence}" for each in info.disagreements],
         "unreachable": list(info.unreachable),
         "away": [broker.why for broker in info.away.values()],
+        "silent": [f"{each.client_id} does not answer" for each in info.members if each.away_at],
     }
 
 

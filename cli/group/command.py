@@ -148,6 +148,7 @@ def group_document(info: GroupInfo) -> dict[str, object]:
     ]
     summary = {
         "balanced": info.balanced,
+        "unattended": {who: [str(queue) for queue in queues] for who, queues in info.unattended.items()},
         "broadcasting": info.broadcasting,
         "lag": info.lag,
         "in_flight": info.in_flight,
@@ -162,7 +163,8 @@ def _mode(info: GroupInfo, member: GroupMemberInfo) -> str:
 
 
 def _mode_now(info: GroupInfo, member: GroupMemberInfo) -> str:
-    return _mode(info, member) + (", suspended" if member.suspended else "")
+    more = [", suspended"] * member.suspended + [", does not answer"] * bool(member.away_at)
+    return _mode(info, member) + "".join(more)
 
 
 def _print_members(info: GroupInfo, labels: dict[str, str]) -> None:
@@ -255,6 +257,12 @@ def _names(queue: QueueProgress, labels: dict[str, str]) -> tuple[str | None, st
     return owner, ", ".join(labels[client_id] for client_id in queue.targets) or None
 
 
+def unanswered(member: GroupMemberInfo) -> str:
+    """What brokers know of a member that does not answer, in a clause."""
+    at = ", ".join(f"{broker}: {why}" for broker, why in member.away_at.items())
+    return f"{member.client_id} does not answer ({at}); its session expires in {member.expires_in_s:.0f} s"
+
+
 def verdict(info: GroupInfo) -> str:
     """The state of a group in one line."""
     parts = [f"switched off on {', '.join(info.switched_off)}"] if info.switched_off else []
@@ -279,11 +287,17 @@ def verdict(info: GroupInfo) -> str:
         parts.append("converged, but for the queues that are away" if info.absent_queues else "converged")
     else:
         astray = sum(not queue.settled for queue in info.queues)
+        dead = sum(len(queues) for queues in info.unattended.values())
         stranded = [f"{len(info.stranded)} queues have no member that may consume them"] if info.stranded else []
         parts.append(
             "not converged: "
-            + ", ".join([f"{astray} queues are not with their target owner"] * (astray > 0) + stranded)
+            + ", ".join(
+                [f"{astray} queues are not with their target owner"] * (astray > 0)
+                + stranded
+                + [f"{dead} queues are owned by members that do not answer"] * (dead > 0)
+            )
         )
+    parts += [unanswered(member) for member in info.members if member.away_at]
     if info.disagreements:
         parts.append(f"members disagree about {', '.join(each.what for each in info.disagreements)}")
     if info.absent_queues:

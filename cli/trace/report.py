@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 AGAINST = "against"
 """The folder, in that of a report, of the run that it is compared with."""
+SHOWN_QUEUES = 10
+"""Lines about redelivered messages of a group that pops: queues and members."""
 SHORT_TRACE_BYTES = 30_000_000
 """A hundred thousand events: measured faster without Java's second compiler; larger traces were not measured."""
 
@@ -168,6 +170,7 @@ def report_document(report: Report) -> dict[str, object]:
         "damaged_messages": report.damaged,
         "missing": report.missing,
         "groups": [{**asdict(one.totals), "missed": one.missed} for one in report.groups],
+        "ownerless": [asdict(one) for one in report.ownerless],
         "transactions": report.transactions,
         "faults": [asdict(each) for each in report.faults],
     }
@@ -176,11 +179,19 @@ def report_document(report: Report) -> dict[str, object]:
 def print_report(report: Report, out: Path) -> None:
     """Print a summary of each group, and the path of the page."""
     from figures.faults import in_words
-    from pipeline.report.words import counted, missed, summary, transactions, what_happened
+    from pipeline.report.data import queue_name
+    from pipeline.report.words import counted, member_name, missed, ownerless, summary, transactions, what_happened
 
     for one in report.groups:
         worst = what_happened(one.ranking[0]) if one.ranking else None
         print_line(f"group {one.totals.group}: {summary(one.totals, worst)} {missed(one.missed)}".rstrip())
+    for each in report.ownerless:
+        print_line(f"group {each.group}: {ownerless(each)}")
+        for row in each.queues[:SHOWN_QUEUES]:
+            n = counted(row["redelivered"], "message")
+            print_line(f"  {queue_name(row)}: {n} came again, to {member_name(row['client'])}")
+        if len(each.queues) > SHOWN_QUEUES:
+            print_line(f"  and {len(each.queues) - SHOWN_QUEUES:,} more, which the page has")
     for row in report.transactions:
         print_line(f"producer group {row['group']}: {transactions(row)}")
     for fault in report.faults:
@@ -189,6 +200,6 @@ def print_report(report: Report, out: Path) -> None:
         print_line(f"{counted(report.damaged, 'stored message')} cannot be had any more: files of brokers are damaged")
     if report.missing:
         print_line(f"incomplete: {report.missing}")
-    if not report.groups:
+    if not report.groups and not report.ownerless:
         print_line("no member of a group owned a queue in this trace")
     print_line(f"report: {page_of(out)}")

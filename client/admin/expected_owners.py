@@ -32,6 +32,7 @@ from client.rebalance.plan import allocate_target
 from model.assignment import BROKER_STRATEGY, MemberAssignment, RequestMode
 from model.group_agreement import disagreements
 from model.heartbeat import ConsumeType, GroupView
+from model.limits import HEARTBEAT_INTERVAL_S
 from model.message_queue import MessageQueue
 from model.names import is_retry_topic
 from model.topic_route import TopicRoute
@@ -45,10 +46,13 @@ def members_of(reports: Sequence[GroupReport]) -> tuple[GroupMemberInfo, ...]:
     """
     seen: dict[str, list[str]] = {}
     queues: dict[str, list[MessageQueue]] = {}
+    away: dict[str, dict[str, str]] = {}
     for report in reports:
         for member in report.members:
             seen.setdefault(member.client_id, []).append(report.broker_name)
             queues.setdefault(member.client_id, []).extend(member.queues)
+            if why := why_away(member):
+                away.setdefault(member.client_id, {})[report.broker_name] = why
     return tuple(
         GroupMemberInfo(
             client_id=client_id,
@@ -61,9 +65,23 @@ def members_of(reports: Sequence[GroupReport]) -> tuple[GroupMemberInfo, ...]:
             queues=tuple(sorted(dict.fromkeys(queues[client_id]))),
             brokers=tuple(sorted(dict.fromkeys(seen[client_id]))),
             suspended=newest.consumer.suspended,
+            away_at=away.get(client_id, {}),
         )
         for client_id, newest in sorted(_newest(reports).items())
     )
+
+
+def why_away(member: MemberReport) -> str:
+    """Why a member seems dead at the broker that reports it, as a clause; "" if it does not.
+
+    An open connection proves little: a killed host or a cut network closes none. Members send heartbeats at least three
+    times in a session, and pulls count as well, so a member that is silent for two intervals does not answer.
+    """
+    if not member.address:
+        return "its connection is closed"
+    session_s = member.consumer.session_timeout_s
+    silent_s = session_s - member.expires_in_s
+    return f"no heartbeat for {silent_s:.0f} s" if silent_s > 2 * min(HEARTBEAT_INTERVAL_S, session_s / 3) else ""
 
 
 def _newest(reports: Sequence[GroupReport]) -> dict[str, MemberReport]:

@@ -107,6 +107,8 @@ class GroupMemberInfo:
     queues: tuple[MessageQueue, ...]  # those that it holds leases of now, sorted
     brokers: tuple[str, ...]  # names of those that list it, sorted; others do not know it (yet, or any more)
     suspended: bool = False  # whether it calls no listeners for now; see `PushConsumer.suspend`
+    # Broker name -> why it seems dead there, for the brokers that wait for its return or for the end of its session.
+    away_at: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -321,10 +323,20 @@ class GroupInfo:
         return tuple(each.queue for each in self.queues if not each.targets and each.queue.topic in wanted)
 
     @property
+    def unattended(self) -> Mapping[str, tuple[MessageQueue, ...]]:
+        """Client id of a member that does not answer -> the queues that it still owns, at brokers that miss it."""
+        found: dict[str, list[MessageQueue]] = {}
+        away_at = {member.client_id: member.away_at for member in self.members if member.away_at}
+        for each in self.queues:
+            if each.owner is not None and each.queue.broker_name in away_at.get(each.owner, {}):
+                found.setdefault(each.owner, []).append(each.queue)
+        return {client_id: tuple(queues) for client_id, queues in sorted(found.items())}
+
+    @property
     def balanced(self) -> bool:
-        """Whether the group has converged: every queue has the owner that its target names."""
+        """Whether the group has converged: every queue has the owner that its target names, and all owners answer."""
         settled = all(queue.settled for queue in self.queues)
-        return settled and not self.unknown_strategies and not self.stranded
+        return settled and not self.unknown_strategies and not self.stranded and not self.unattended
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -218,8 +218,8 @@ class GroupView {
 
   // What keeps the console or the group from being right, for as long as it does.
   drawProblem() {
-    const { disagreements, unreachable, away } = this.state || { disagreements: [], unreachable: [], away: [] };
-    const told = [this.trouble, ...disagreements, ...away, ...unreachable.map((name) => `${name} does not answer`)].filter(Boolean).join("; ");
+    const { disagreements, unreachable, away, silent } = this.state || { disagreements: [], unreachable: [], away: [], silent: [] };
+    const told = [this.trouble, ...disagreements, ...silent, ...away, ...unreachable.map((name) => `${name} does not answer`)].filter(Boolean).join("; ");
     setText(this.problem, told);
     this.problem.hidden = !told;
   }
@@ -240,7 +240,7 @@ class GroupView {
     );
     this.memberRows.show(
       this.memberList.map((each) => {
-        const state = () => (each.suspended ? h("span", { class: "warn" }, "suspended") : "consumes");
+        const state = () => (each.silent || each.suspended ? h("span", { class: "warn" }, each.silent ? "does not answer" : "suspended") : "consumes");
         return [each.id, JSON.stringify(each), () => tableRow(MEMBERS, [each.id, each.address || "not connected", each.mode, each.strategy, number(each.queues), state()])];
       }),
     );

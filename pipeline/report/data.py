@@ -18,8 +18,11 @@ import pyarrow.parquet as pq
 from figures.faults import KINDS as FAULT_KINDS
 from figures.faults import FaultHistory, FaultRow
 from figures.records import GroupTotals, order_of
-from model.events import Event, EventKind
-from pipeline.arrow_arrays import as_numpy, numbers, scalar, texts
+from model.events import EventKind
+from pipeline.arrow_arrays import as_numpy, numbers, scalar
+from pipeline.report.few_events import events_of
+from pipeline.report.ownerless import KINDS as OWNERLESS_KINDS
+from pipeline.report.ownerless import OwnerlessGroup, ownerless_of
 
 MOST_REBALANCES = 40
 """Rows of the ranking."""
@@ -91,6 +94,7 @@ class Report:
     damaged: int  # stored messages that brokers have lost
     damage: Rows  # ranges of them, the largest first: broker, topic, queue_id, offset, n, and the file as `detail`
     groups: list[GroupSection]  # those that owned queues, the costliest first
+    ownerless: list[OwnerlessGroup]  # the other consumer groups, as those that pop, by name
     transactions: Rows  # of producer groups: `figures.transactions.TransactionTotals`
     faults: list[FaultRow]  # what was done on purpose, times in milliseconds of the wall clock
     missing: str = ""  # the part of the trace that could not be read, because its brokers were away
@@ -124,26 +128,27 @@ def read_report(tables: Path) -> Report:
         damaged=_damaged(damage),
         damage=damage[:MOST_DAMAGE],
         groups=groups,
+        ownerless=_ownerless(tables / "events", read, started_ms),
         transactions=_rows(_sorted(read["transactions"], "group")),
         faults=_faults(tables / "events"),
         missing=(tables / MISSING).read_text(encoding="utf-8") if (tables / MISSING).exists() else "",
     )
 
 
+def _ownerless(events: Path, read: dict[str, pa.Table], started_ms: float) -> list[OwnerlessGroup]:
+    """The groups without an ownership; in a report of one group, the events of others are not there or do not count."""
+    owners = frozenset(read["ownership"]["group"].unique().to_pylist())
+    wanted = frozenset(read["totals"]["group"].unique().to_pylist()) - owners
+    if not wanted:
+        return []
+    mine = (event for event in events_of(events, OWNERLESS_KINDS) if event.group in wanted)
+    return ownerless_of(mine, owners, started_ms)
+
+
 def _faults(events: Path) -> list[FaultRow]:
-    """The faults of the trace: few events among many, so that most row groups have none."""
-    told = []
-    for path in sorted(events.glob("*.parquet")):
-        with pq.ParquetFile(path, read_dictionary=["kind"]) as file:
-            for number in range(file.num_row_groups):
-                chunks = file.read_row_group(number, ["kind"])["kind"].chunks
-                if all(FAULT_KINDS.isdisjoint(chunk.dictionary.to_pylist()) for chunk in chunks):
-                    continue
-                read = file.read_row_group(number, list(Event._fields))
-                is_fault = pc.is_in(read["kind"].cast(pa.string()), value_set=texts(sorted(FAULT_KINDS)))
-                told += [Event(**row) for row in _rows(read.filter(is_fault))]
+    """The faults of the trace."""
     faults = FaultHistory()
-    for event in sorted(told, key=order_of):
+    for event in sorted(events_of(events, FAULT_KINDS), key=order_of):
         faults.feed(event)
     return faults.rows
 

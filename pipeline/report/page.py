@@ -21,15 +21,28 @@ from pictures.assets import bundled
 from pipeline.report import svg
 from pipeline.report.compare import compared
 from pipeline.report.data import GroupSection, Report, Rows, queue_name
+from pipeline.report.ownerless import OwnerlessGroup
 from pipeline.report.picture import picture_of
 from pipeline.report.style import STYLE
 from pipeline.report.svg import milliseconds, seconds
-from pipeline.report.words import counted, kind_of, member_name, missed, offsets, summary, twice, what_happened
+from pipeline.report.words import (
+    counted,
+    kind_of,
+    member_name,
+    missed,
+    offsets,
+    ownerless,
+    summary,
+    twice,
+    what_happened,
+)
 
 MOST_GROUPS = 12
 """Groups that get sections of their own; the others are named."""
 MOST_FAULTS = 100
 """Rows of the list of what was done on purpose."""
+MOST_REDELIVERIES = 200
+"""Rows of the list of redelivered messages of a group that pops."""
 _SCRIPT = bundled(("dom.js", "canvas.js", "palette.js", "history.js", "timeline.js", "report.js"))
 _PAUSES_MS = (10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000)
 
@@ -37,7 +50,7 @@ _PAUSES_MS = (10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000)
 def page(report: Report, against: Report | None = None) -> str:
     """The whole file; with a report of another run, the figures of both side by side."""
     shown, left = report.groups[:MOST_GROUPS], report.groups[MOST_GROUPS:]
-    names = ", ".join(one.totals.group for one in shown)
+    names = ", ".join([one.totals.group for one in shown] or [one.group for one in report.ownerless])
     started = datetime.fromtimestamp(report.started_ms / 1_000, UTC)
     missing = f"{counted(report.lost, 'event')} of these nodes are missing, so counts may be too low."
     lost = f' <span class="warn">{missing}</span>' if report.lost else ""
@@ -51,10 +64,13 @@ def page(report: Report, against: Report | None = None) -> str:
         compared(report, against) if against is not None else "",
         *(_group(one, number, report.span_ms, titled=len(shown) > 1) for number, one in enumerate(shown)),
     ]
-    if not shown:
+    if not shown and not report.ownerless:
         parts.append("<p>No member of any group had a queue in this trace.</p>")
     if left:
         parts.append(f"<p>Not shown: {escape(', '.join(one.totals.group for one in left))}.</p>")
+    parts += [_ownerless(one, report.span_ms) for one in report.ownerless[:MOST_GROUPS]]
+    if rest := report.ownerless[MOST_GROUPS:]:
+        parts.append(f"<p>Not shown: {escape(', '.join(one.group for one in rest))}.</p>")
     parts += [_transactions(report.transactions), _faults(report.faults, report.started_ms), _footer()]
     drawn = [picture_of(one, report.started_ms, report.span_ms) for one in shown]
     return _document(f"Rebalances of {names}", "".join(parts), drawn)
@@ -130,6 +146,22 @@ def _group(group: GroupSection, number: int, span_ms: float, *, titled: bool) ->
         _delivery(group.delivery, marks, span_ms),
         _fairness(group.fairness, span_ms),
     ]
+    return f"<section>{''.join(parts)}</section>"
+
+
+def _ownerless(group: OwnerlessGroup, span_ms: float) -> str:
+    over_time = [(row["t_ms"], float(row["members"])) for row in group.members_over_time]
+    cells = (
+        (escape(queue_name(row)), escape(member_name(row["client"])), f"{row['redelivered']:,}", f"{row['batches']:,}")
+        for row in group.queues[:MOST_REDELIVERIES]
+    )
+    parts = [f'<h2>Group {escape(group.group)}</h2><p class="lead">{escape(ownerless(group))}</p>']
+    if over_time:
+        parts.append("<h3>Members</h3>")
+        parts.append(svg.both(lambda width: svg.lines([("lag", over_time)], [], span_ms, "members", width, steps=True)))
+    if group.queues:
+        parts.append("<h3>Messages that came again</h3>")
+        parts.append(_table(("queue", "to whom", "*messages", "*batches"), cells))
     return f"<section>{''.join(parts)}</section>"
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from model.events import EventKind
 from pipeline.report.data import Totals
+from pipeline.report.ownerless import OwnerlessGroup
 from pipeline.report.svg import milliseconds
 
 _LEFT = {
@@ -89,6 +90,29 @@ def summary(totals: Totals, worst: str | None) -> str:
         sentences.append(f"Queues had two owners at once for {milliseconds(totals.double_ms)}.")
     if totals.orphans:
         sentences.append(f"At the end of the trace {counted(totals.orphans, 'queue')} had no owner.")
+    return " ".join(sentences)
+
+
+NO_OWNERS = (
+    "members that pop share the messages of every queue, so there are no figures of owners, moves, pauses and messages "
+    "that came twice; events do not report each message that is popped or acknowledged"
+)
+
+
+def ownerless(group: OwnerlessGroup) -> str:
+    """What a trace has about a group that owned no queue, in a few sentences."""
+    first = "The group pops" if group.surely_pops else "No member owned a queue, as in a group that pops"
+    sentences = [
+        f"{first}: {NO_OWNERS}.",
+        f"{counted(group.members_joined, 'member')} joined and {group.members_left:,} left; "
+        f"{group.members:,} at the end.",
+    ]
+    if group.redelivered:
+        sentences.append(f"{counted(group.redelivered, 'message')} not acknowledged in time came again.")
+    else:
+        sentences.append("No message came again.")
+    if group.dead_letters:
+        sentences.append(f"{counted(group.dead_letters, 'message')} went to the dead-letter queue.")
     return " ".join(sentences)
 
 

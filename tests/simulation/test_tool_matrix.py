@@ -188,6 +188,13 @@ async def member_killed(cluster: SimulatedCluster) -> None:
     await anyio.sleep(6)
 
 
+async def member_cut_off(cluster: SimulatedCluster) -> None:
+    """Its host is gone without a word, so its connections look open until its session ends after 120 s."""
+    await some_life(cluster)
+    cluster.consumers[0].hang()
+    await anyio.sleep(80)
+
+
 async def group_that_pops(cluster: SimulatedCluster) -> None:
     cluster.client_options["trace"] = True
     await cluster.create_topic("orders", queues=2)
@@ -304,12 +311,25 @@ MATRIX: dict[Callable[[SimulatedCluster], Awaitable[None]], tuple[Cell, ...]] = 
         cell("exporter", 0, f'rlab_cluster_group_members{{group="{GROUP}"}} 1.0'),
         cell("console", 0, '"balanced": true', '"members": 1'),
     ),
+    member_cut_off: (
+        cell(
+            "group show",
+            0,
+            "3 queues are owned by members that do not answer",
+            "c1@1 does not answer (",
+            "-; converged",
+        ),
+        cell("console", 0, '"balanced": false', "c1@1 does not answer", "c1@1 does not answer: no heartbeat for "),
+    ),
     group_that_pops: (
         # Nobody owns a queue, so no rule has anything to judge: that is no yes.
         cell("check", 3, "nothing in the history to judge", "-Yes", "-No:"),
         cell("group show", 0, "members pop messages, so queues have no owners"),
         cell("group list", 0, GROUP),
         cell("doctor", 0, "no findings"),
+        cell(
+            "report", 0, "No member owned a queue, as in a group that pops", "2 members joined", "-no member of a group"
+        ),
         cell("console", 0, '"balanced": true', '"mode": "pop"'),
     ),
     empty_group: (

@@ -79,6 +79,10 @@ def test_a_queue_that_is_away_keeps_a_row_without_an_owner_that_says_why() -> No
         (group(progress(None, "c2"), C1, C2), "c2 has not asked for it yet, or its lease is on the way"),
         (group(progress("c9", "c1"), C1), "c9 is gone, and its lease has not ended yet"),
         (group(progress("c1", "c1"), member("c1", suspended=True)), "c1 is suspended: it calls no listener"),
+        (
+            group(progress("c1", "c1"), member("c1", away_at={"b": "its connection is closed"})),
+            "c1 does not answer: its connection is closed",
+        ),
         (group(progress("c1", "c1"), C1, unreachable=("b",)), "b does not answer"),
         (
             group(progress("c1", "c1"), C1, settings={"b": GroupSettings(consume=False)}),
@@ -121,5 +125,6 @@ def test_members_are_told_with_what_they_do() -> None:
         "strategy": "AVG",
         "mode": "pull",
         "queues": 1,
+        "silent": False,
         "suspended": False,
     }

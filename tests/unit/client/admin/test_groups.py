@@ -50,3 +50,28 @@ def test_targets_have_the_queues_of_a_lost_broker_for_as_long_as_members_keep_th
             assert group.absent_queues
 
     administer(scenario, tmp_path, brokers=2)
+
+
+def test_a_group_whose_dead_member_still_owns_queues_has_not_converged(tmp_path: Path) -> None:
+    async def scenario(cluster: SimulatedCluster, admin: Admin) -> None:
+        await admin.create_topic("orders", 2)
+        for _ in range(2):
+            await cluster.start_consumer("billing", "orders")
+        await cluster.wait_converged(60, retry_topics=True)
+        assert (await admin.group("billing")).unattended == {}
+        (dead, its) = next((each.client_id, each.queues) for each in (await admin.group("billing")).members)
+        await next(each for each in cluster.consumers if each.consumer.client_id == dead).crash()
+        await anyio.sleep(0.1)  # the connections are closed, and the brokers wait for its return
+        group = await admin.group("billing")
+        assert all(queue.settled for queue in group.queues), "every owner is the target, but one of them is dead"
+        assert not group.balanced
+        assert group.unattended == {dead: its}
+        assert [member.away_at for member in group.members] == [
+            {name: "its connection is closed" for name in ("broker-a", "broker-b")},
+            {},
+        ]
+        await anyio.sleep(2)
+        group = await admin.group("billing")
+        assert (group.balanced, group.unattended, len(group.members)) == (True, {}, 1)
+
+    administer(scenario, tmp_path, brokers=2)

@@ -1,0 +1,114 @@
+"""Groups without owners of queues in a report, as those that pop: their members, redeliveries and dead letters.
+
+Members that pop share the messages of every queue, so there is no ownership, and nothing that follows from it. Nor do
+events report each message that is popped or acknowledged: a broker reports those that it redelivers.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from figures.members import GroupMembers
+from figures.records import order_of
+from model.events import Event, EventKind
+
+_OF_MEMBERS = frozenset(
+    kind.value
+    for kind in (
+        EventKind.CLIENT_START,
+        EventKind.CLIENT_STOP,
+        EventKind.MEMBER_JOIN,
+        EventKind.MEMBER_LEAVE,
+        EventKind.SUBSCRIPTION_CHANGE,
+    )
+)
+_OF_CONSUMERS = frozenset(
+    kind.value for kind in (EventKind.MEMBER_JOIN, EventKind.MEMBER_LEAVE, EventKind.MESSAGES_REDELIVERED)
+)
+"""Kinds of events that only consumer groups have; a producer starts as well."""
+KINDS = _OF_MEMBERS | _OF_CONSUMERS | {EventKind.DEAD_LETTER.value}
+MOST_CHANGES = 3_000
+"""Most points of the number of members over time; the last ones are kept."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnerlessGroup:
+    """A group that owned no queue in the trace; times in milliseconds since its begin.
+
+    Attributes:
+        members_joined, members_left, members: as in `figures.records.GroupTotals`.
+        redelivered: messages that were popped before and not acknowledged in time.
+        dead_letters: messages that went to the DLQ after their last attempt.
+        queues: per queue and member that got them: topic, broker, queue_id, client, `redelivered`, `batches`.
+        members_over_time: `t_ms` and `members`, at each change.
+    """
+
+    group: str
+    members_joined: int
+    members_left: int
+    members: int
+    redelivered: int
+    dead_letters: int
+    queues: list[dict[str, Any]]
+    members_over_time: list[dict[str, Any]]
+
+    @property
+    def surely_pops(self) -> bool:
+        """Whether an event of the group is one that only groups that pop have."""
+        return self.redelivered > 0
+
+
+@dataclass(slots=True)
+class _Found:
+    of_members: list[Event] = field(default_factory=list)
+    is_consumer: bool = False
+    redelivered: Counter[tuple[str, str, int, str]] = field(default_factory=Counter)
+    batches: Counter[tuple[str, str, int, str]] = field(default_factory=Counter)
+    dead_letters: int = 0
+
+    def take(self, event: Event) -> None:
+        self.is_consumer = self.is_consumer or event.kind in _OF_CONSUMERS
+        if event.kind in _OF_MEMBERS:
+            self.of_members.append(event)
+        elif event.kind == EventKind.DEAD_LETTER:
+            self.dead_letters += event.n
+        else:
+            place = (event.topic, event.broker, event.queue_id, event.client)
+            self.redelivered[place] += event.n
+            self.batches[place] += 1
+
+
+def ownerless_of(events: Iterable[Event], owners: frozenset[str], started_ms: float) -> list[OwnerlessGroup]:
+    """The consumer groups of these events, of the kinds `KINDS` in any order, that are not among the `owners`."""
+    found: dict[str, _Found] = {}
+    for event in events:
+        if event.group and event.group not in owners:
+            found.setdefault(event.group, _Found()).take(event)
+    return [_made(group, one, started_ms) for group, one in sorted(found.items()) if one.is_consumer]
+
+
+def _made(group: str, found: _Found, started_ms: float) -> OwnerlessGroup:
+    members = GroupMembers()
+    counts: list[dict[str, Any]] = []
+    for event in sorted(found.of_members, key=order_of):
+        before = len(members)
+        members.take(event)
+        if len(members) != before:
+            counts.append({"t_ms": event.t_ms - started_ms, "members": len(members)})
+    names = ("topic", "broker", "queue_id", "client")
+    return OwnerlessGroup(
+        group=group,
+        members_joined=members.joined,
+        members_left=members.left,
+        members=len(members),
+        redelivered=found.redelivered.total(),
+        dead_letters=found.dead_letters,
+        queues=[
+            {**dict(zip(names, place, strict=True)), "redelivered": n, "batches": found.batches[place]}
+            for place, n in sorted(found.redelivered.items())
+        ],
+        members_over_time=counts[-MOST_CHANGES:],
+    )
