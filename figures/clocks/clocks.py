@@ -81,7 +81,7 @@ class Clocks:
         self.faults: tuple[ClockFault, ...] = ()
         self._right: dict[tuple[str, int], tuple[Sequence[int], Sequence[float], Sequence[float]]] = {}
         self._doubts: dict[str, list[_Doubt]] = {}
-        self._corrected: dict[str, str] = {}
+        self._corrected: dict[str, tuple[str, float]] = {}  # node -> what was wrong, and how exactly it is known
 
     @property
     def unknown(self) -> str:
@@ -104,13 +104,14 @@ class Clocks:
             return event._replace(t_ms=right[at])
         return event._replace(t_ms=event.t_ms - (times[at] - right[at]))
 
-    def corrected(self, node: str) -> str:
-        """What was wrong with the clock of a node; "" if it was right.
+    def ledger_doubt(self, node: str, apart_ms: float = 0.0) -> str:
+        """Why an event of a node, and a line of a ledger that is so far from it, may have been in the other order.
 
-        Corrected times are exact to some milliseconds, and in the order of reasons and effects. A ledger has neither:
-        whether one of its lines was before or after an event of such a node is not known for sure.
+        Corrected times are exact to some milliseconds, and in the order of reasons and effects. A ledger has no such
+        order: how far its lines are from the events of a node is known as exactly as its few pairs allow.
         """
-        return self._corrected.get(node, "")
+        why, unsure_ms = self._corrected.get(node, ("", 0.0))
+        return why if apart_ms <= unsure_ms else ""
 
     def doubt(self, node: str, t_ms: float) -> str:
         """Why an event of a node with this corrected time may have been at another; "" if its time is known."""
@@ -199,7 +200,9 @@ class ClockReader:
                 clocks._right[node, run] = (seqs, times, right[clock])
                 farthest = max(courses.get(clock, []), key=lambda piece: abs(piece.ahead_ms), default=None)
                 if farthest is not None and farthest.ahead_ms:
-                    clocks._corrected[node] = str(ClockFault(node=node, ahead_ms=farthest.ahead_ms))
+                    unsure_ms = max(piece.unsure_ms for piece in courses[clock])
+                    unsure_ms = max(unsure_ms, clocks._corrected.get(node, ("", 0.0))[1])
+                    clocks._corrected[node] = (str(ClockFault(node=node, ahead_ms=farthest.ahead_ms)), unsure_ms)
             if clock in courses:
                 doubts = _doubts_of(node, courses[clock], right.get(clock, times), strays.get(clock, ()))
                 if doubts:
@@ -351,6 +354,9 @@ def _unsure_places(pieces: Sequence[Piece], strays: Sequence[tuple[int, int]]) -
     for piece in pieces:
         if piece.is_vague:
             yield piece.begin, piece.end, piece
+        if piece.sure[0] <= piece.sure[1]:
+            yield piece.begin, piece.sure[0], piece
+            yield piece.sure[1] + 1, piece.end, piece
     if _is_set(pieces):
         known = 0
         for piece in pieces:
@@ -371,5 +377,7 @@ def _doubts_of(
         if first < end:
             shown = piece if abs(piece.ahead_ms) >= REPORTED_MS else farthest
             why = str(ClockFault(node=node, ahead_ms=shown.ahead_ms, is_set=_is_set(pieces)))
+            if abs(shown.ahead_ms) < REPORTED_MS:
+                why = f"the clock of {node} may have been set in a long pause"
             found.append(_Doubt(right[first], right[end - 1], why))
     return found

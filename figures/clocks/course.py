@@ -25,6 +25,9 @@ SET_BACK_MS = 100.0
 VAGUE_MS = 1_000.0
 """An offset that is known less exactly is no correction to rely on; nor is the place of a larger step, if unknown."""
 
+LONG_PAUSE_MS = 30_000.0
+"""A pause of a node that is longer may be a clock that was set forward: members without work run a pass every 20 s."""
+
 
 class Bound(NamedTuple):
     """At the event with the place `at`, the clock is ahead by at least or at most `ms`."""
@@ -43,6 +46,8 @@ class Piece:
         is_placed: whether it can only begin where it does, or the step there is small.
         known: the places of its first and of its last bound; of the events before and behind them, only those of a
             clock that is never set are sure to have this offset.
+        unsure_ms: how far `ahead_ms` may be from the right value, infinite if a bound is on one side only.
+        sure: the places from and to which no long pause may hide that the clock was set forward.
     """
 
     begin: int
@@ -51,6 +56,8 @@ class Piece:
     is_vague: bool = False
     is_placed: bool = True
     known: tuple[int, int] = (0, -1)
+    unsure_ms: float = math.inf
+    sure: tuple[int, int] = (0, -1)
 
 
 @dataclass(slots=True)
@@ -138,10 +145,28 @@ def _section(times: Sequence[float], begin: int, end: int, bounds: Sequence[Boun
                 is_vague=is_vague,
                 is_placed=is_placed,
                 known=(span.bounds[0].at, span.bounds[-1].at),
+                unsure_ms=SLACK_MS + max(span.most_ms - ahead_ms, ahead_ms - span.least_ms),
             )
         )
         before_ms = ahead_ms
-    return pieces
+    return [replace(piece, sure=_sure(times, piece, span.bounds)) for piece, span in zip(pieces, spans, strict=True)]
+
+
+def _sure(times: Sequence[float], piece: Piece, bounds: Sequence[Bound]) -> tuple[int, int]:
+    """The places of a piece that are on this side of every long pause.
+
+    Before a clock was set forward it is less ahead, which only a least bound excludes, and after it more, which only a
+    greatest bound excludes. A bound that is far from the offset excludes nothing.
+    """
+    near = [bound for bound in bounds if abs(bound.ms - piece.ahead_ms) <= LONG_PAUSE_MS] or bounds
+    first = min((bound.at for bound in near if bound.is_least), default=near[0].at)
+    last = max((bound.at for bound in near if not bound.is_least), default=near[-1].at)
+    first, last = min(first, last), max(first, last)
+    while first > piece.begin and times[first] - times[first - 1] <= LONG_PAUSE_MS:
+        first -= 1
+    while last + 1 < piece.end and times[last + 1] - times[last] <= LONG_PAUSE_MS:
+        last += 1
+    return first, last
 
 
 def _spans(bounds: Sequence[Bound]) -> list[_Span]:

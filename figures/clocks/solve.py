@@ -56,6 +56,24 @@ class Courses:
         """Whether the other clock of a pair has a course."""
         return (pair.effect.clock if pair.reason.clock == clock else pair.reason.clock) in self.of
 
+    def is_sure(self, pair: Pair, clock: int) -> bool:
+        """Whether the other clock of a pair has a course, and its event no long pause between it and the bounds."""
+        other = pair.effect if pair.reason.clock == clock else pair.reason
+        if other.clock not in self.of:
+            return False
+        at = self.at(other)
+        return any(piece.sure[0] <= at <= piece.sure[1] for piece in self.of[other.clock])
+
+    def is_all_sure(self, clock: int) -> bool:
+        """Whether that holds for all events of a clock."""
+        return all(piece.sure == (piece.begin, piece.end - 1) for piece in self.of[clock])
+
+    def bounds(self, clock: int) -> list[Bound]:
+        """What its pairs say of a clock: those with sure events of other clocks, without any all of them."""
+        pairs = [pair for pair in self._neighbours[clock] if self.is_sure(pair, clock)]
+        pairs = pairs or [pair for pair in self._neighbours[clock] if self.has_other(pair, clock)]
+        return [self.bound(pair, clock) for pair in pairs]
+
     def bound(self, pair: Pair, clock: int) -> Bound:
         """What a pair says of a clock, by the course of the other one."""
         if pair.effect.clock == clock:
@@ -63,12 +81,15 @@ class Courses:
         return Bound(self.at(pair.reason), pair.reason.t_ms - self.true_ms(pair.effect), True)
 
     def follow(self, ledger: int, pairs: Sequence[Pair]) -> None:
-        """Take the clock of a ledger as right, whatever the others agree on."""
+        """Take the clock of a ledger as right, whatever the others agree on; it is bounded by them less exactly."""
         bounds = [self.bound(pair, ledger) for pair in pairs if self.has_other(pair, ledger)]
-        ahead_ms = course_of(self._timelines[ledger][1], bounds)[0].ahead_ms
-        if ahead_ms:
-            for clock, pieces in self.of.items():
-                self.of[clock] = [replace(piece, ahead_ms=piece.ahead_ms - ahead_ms) for piece in pieces]
+        first, *others = course_of(self._timelines[ledger][1], bounds)
+        unsure_ms = math.inf if others else first.unsure_ms
+        for clock, pieces in self.of.items():
+            self.of[clock] = [
+                replace(piece, ahead_ms=piece.ahead_ms - first.ahead_ms, unsure_ms=piece.unsure_ms + unsure_ms)
+                for piece in pieces
+            ]
 
     @property
     def agreeing(self) -> int:
@@ -140,20 +161,24 @@ def _solve(
 ) -> Courses:
     """The courses of a group of clocks, of which one is right."""
     courses = Courses(timelines, neighbours)
-    courses.set(right, [Piece(begin=0, end=len(timelines[right][0]), ahead_ms=0.0)])
+    n = len(timelines[right][0])
+    courses.set(right, [Piece(begin=0, end=n, ahead_ms=0.0, unsure_ms=0.0, sure=(0, n - 1))])
     left = {clock: _Known() for clock in group if clock != right}
-    clock, of_machine = right, {machines[right]: [0.0]}
+    clock, of_machine, unsure = right, {machines[right]: [0.0]}, dict[int, float]()
     while left:
         for pair in neighbours[clock]:
             other = pair.effect.clock if pair.reason.clock == clock else pair.reason.clock
-            if other in left:
+            if other in left and courses.is_sure(pair, other):
                 left[other].take(courses.bound(pair, other))
         clock = min(left, key=lambda each: (left[each].rank, each))
         others = of_machine.setdefault(machines[clock], [0.0])
-        bounds = [courses.bound(pair, clock) for pair in neighbours[clock] if courses.has_other(pair, clock)]
-        courses.set(clock, course_of(timelines[clock][1], bounds, others[-1]))
+        courses.set(clock, course_of(timelines[clock][1], courses.bounds(clock), others[-1]))
+        if not courses.is_all_sure(clock):
+            unsure[clock] = others[-1]
         others.append(courses.of[clock][-1].ahead_ms)
         del left[clock]
+    for clock, before_ms in unsure.items():  # what lies behind a pause may have pairs with clocks that came later
+        courses.set(clock, course_of(timelines[clock][1], courses.bounds(clock), before_ms))
     return courses
 
 

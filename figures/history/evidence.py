@@ -10,7 +10,7 @@ So is one that rests on an event whose right time is unknown.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -23,8 +23,6 @@ from model.message_queue import MessageQueue
 
 MAX_HOLES = 100
 """Holes that are remembered; they only cast doubt on what is found near them."""
-_OF_LEDGER_AND_EVENTS = frozenset({Rule.DOUBLE_OWNER, Rule.DUPLICATE, Rule.NONMONOTONIC_POLL, Rule.POLL_SKIP})
-"""Rules that compare lines of a ledger with events of leases and commits."""
 HOLE_REACH_MS = 60_000.0
 """For how long after a hole what is missing may matter: two intervals in which clients poll routes and beat hearts."""
 
@@ -102,9 +100,13 @@ class Evidence:
         witness: Iterable[Event | None],
         *,
         doubt: str = "",
+        order_doubt: str = "",
         t_ms: float | None = None,
     ) -> None:
-        """Add an anomaly about the group and queue of an event, seen at its time."""
+        """Add an anomaly about the group and queue of an event, seen at its time.
+
+        `doubt` counts unless the history is complete, `order_doubt` always: it is a `ledger_doubt` of the clocks.
+        """
         seen_ms = event.t_ms if t_ms is None else t_ms
         # What two rules remember may be one event, and each is shown once.
         shown = sorted({id(each): each for each in witness if each is not None}.values(), key=order_of)[-MAX_WITNESS:]
@@ -112,7 +114,7 @@ class Evidence:
         doubt = doubt if not self._complete else ""
         doubt = doubt or self.doubt_at(seen_ms, involved)
         doubt = doubt or next((why for each in shown if (why := self.clocks.doubt(each.node, each.t_ms))), "")
-        doubt = doubt or self._ledger_doubt(rule, shown)
+        doubt = doubt or order_doubt
         self._found[rule, bool(doubt)] += 1
         if self._found[rule, bool(doubt)] > MAX_ANOMALIES:
             return
@@ -130,12 +132,16 @@ class Evidence:
         for rule in Rule:
             self._found[rule, True] += self._found.pop((rule, False), 0)
 
-    def _ledger_doubt(self, rule: Rule, shown: Sequence[Event]) -> str:
-        """Why the order of lines of a ledger and events is not sure, if the rule rests on that."""
-        if rule not in _OF_LEDGER_AND_EVENTS or all(each.seq >= 0 for each in shown):
-            return ""
-        involved = dict.fromkeys(name for each in shown for name in (each.node, each.client, each.broker))
-        return next((why for name in involved if (why := self.clocks.corrected(name))), "")
+    def was_reset(self, event: Event) -> None:
+        """Take a reset of an offset: a line of a ledger that seems to be shortly before it may be behind it."""
+        queue = MessageQueue(event.topic, event.broker, event.queue_id)
+        for place, each in enumerate(self.anomalies):
+            if each.rule is Rule.DUPLICATE and not each.doubt and (each.group, each.queue) == (event.group, queue):
+                doubt = self.clocks.ledger_doubt(event.node, event.t_ms - each.t_ms)
+                if doubt:
+                    self.anomalies[place] = replace(each, doubt=doubt)
+                    self._found[each.rule, False] -= 1
+                    self._found[each.rule, True] += 1
 
     def verdicts(self) -> tuple[RuleVerdict, ...]:
         """The answer of every rule."""

@@ -106,7 +106,8 @@ class Lanes:
         what = f"{line.client} was given offset {line.offset:,} of {queue}" + (f" (key {key})" if key else "")
         if state.granted is not None and state.granted.client != line.client:
             text = f"{what} while {state.granted.client} held the lease of the queue."
-            self._evidence.add(Rule.DOUBLE_OWNER, line, text, [state.granted, line])
+            doubt = self._evidence.clocks.ledger_doubt(line.broker)
+            self._evidence.add(Rule.DOUBLE_OWNER, line, text, [state.granted, line], order_doubt=doubt)
         for (other, offset), (start, waited_for) in lane.running.items():
             if waited_for or other == line.client:
                 text = f"{what} while offset {offset:,} of the same lane was with a listener of {other}."
@@ -125,12 +126,13 @@ class Lanes:
         if last is None or last.offset <= lane.floor:
             return
         following = _next(lane, last.offset)
+        doubt = self._evidence.clocks.ledger_doubt(line.client)  # it may have acquired the queue just before
         if line.offset < last.offset:
             text = f"{what} after offset {last.offset:,}, without having acquired the queue anew."
-            self._evidence.add(Rule.NONMONOTONIC_POLL, line, text, [last, line])
+            self._evidence.add(Rule.NONMONOTONIC_POLL, line, text, [last, line], order_doubt=doubt)
         elif line.offset > following:
             text = f"{what} after offset {last.offset:,}, and left out offset {following:,} of the same lane."
-            self._evidence.add(Rule.POLL_SKIP, line, text, [last, line])
+            self._evidence.add(Rule.POLL_SKIP, line, text, [last, line], order_doubt=doubt)
 
     def ended(self, line: Event, queue: MessageQueue, key: str, *, settled: bool) -> None:
         """A listener is done with a message; `settled` says that it need not come again."""

@@ -124,7 +124,9 @@ class MessageRules:
                 f"{line.client} was given offset {line.offset:,} of {queue}, although the group had committed "
                 f"{committed:,}."
             )
-            self._evidence.add(Rule.DUPLICATE, line, text, [commit, line])
+            apart_ms = 0.0 if commit is None else line.t_ms - commit.t_ms
+            doubt = self._evidence.clocks.ledger_doubt(line.broker, apart_ms)
+            self._evidence.add(Rule.DUPLICATE, line, text, [commit, line], order_doubt=doubt)
         if self._limits.order.get(line.group) is not Keeps.KEYS:  # there a key that has to wait is overtaken
             self._read(line, queue)
         lanes = self._lanes.get(line.group)

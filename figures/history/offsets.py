@@ -121,6 +121,7 @@ class OffsetRules:
         self._evidence.checked[Rule.NONMONOTONIC_COMMIT] += 1
         if event.detail == SEEK:
             offsets.reach, offsets.beyond = event.offset, None
+            self._evidence.was_reset(event)
         elif event.offset < offsets.committed:
             text = (
                 f"The committed offset of {_named(event)} went back from {offsets.committed:,} to "
@@ -149,6 +150,7 @@ class OffsetRules:
             del self._queues[place]
 
     def _reset(self, offsets: _Offsets, event: Event) -> None:
+        self._evidence.was_reset(event)
         offsets.committed = offsets.reach = event.offset
         offsets.commit = offsets.reached = event
         offsets.beyond = None
@@ -158,6 +160,7 @@ class OffsetRules:
         if event.kind == EventKind.OFFSET_MOVED:
             if event.offset < offsets.committed:
                 offsets.committed, offsets.commit = event.offset, event
+                self._evidence.was_reset(event)
             offsets.reach, offsets.reached = event.offset, event
         else:
             offsets.reach = max(offsets.reach, event.offset + max(0, event.n))

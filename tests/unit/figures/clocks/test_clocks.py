@@ -7,7 +7,7 @@ import pytest
 from figures.clocks.clocks import RIGHT_CLOCKS, apart, clocks_of
 from figures.history.check import HistoryCheck
 from figures.history.ledger import Sent, dispatched
-from figures.history.verdict import Answer
+from figures.history.verdict import Answer, Rule, Verdict
 from figures.records import order_of
 from model.events import Event
 from model.message_queue import MessageQueue
@@ -128,17 +128,46 @@ def test_the_runs_of_a_broker_follow_each_other_though_its_clock_is_set_back_in_
     assert [event.seq for event in of_broker] == sorted(event.seq for event in of_broker)
 
 
-def test_what_compares_a_ledger_with_a_corrected_clock_is_in_doubt() -> None:
-    story = clean()
-    late = dispatched(260.0, "g", "c1", Sent(0, 5), MessageQueue("t", "b", 0), 5)
-    story.events.append(late)  # committed long before
-    assert judge(numbered(story)).answer is Answer.NO
-    wrong = [event._replace(t_ms=event.t_ms + 60_000) if event.node == "b" else event for event in numbered(story)]
-    clocks = clocks_of(wrong)
+def judged(events: list[Event]) -> Verdict:
+    clocks = clocks_of(events)
     check = HistoryCheck(LIMITS)
     check.use(clocks)
-    for event in sorted(map(clocks.correct, wrong), key=order_of):
+    for event in sorted(map(clocks.correct, events), key=order_of):
         check.feed(event)
-    verdict = check.finish()
-    assert verdict.answer is Answer.UNKNOWN
-    assert {anomaly.doubt for anomaly in verdict.anomalies} == {"the clock of b is 60 s ahead"}
+    return check.finish()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "at_ms", "certain"),
+    [
+        ("b", 260.0, {Rule.NONMONOTONIC_POLL}),  # a commit of 9 ms before may have been later
+        ("b", 900.0, {Rule.NONMONOTONIC_POLL, Rule.DUPLICATE}),
+        ("c1", 260.0, {Rule.DUPLICATE}),  # c1 may have acquired the queue again
+        ("c1", 900.0, {Rule.DUPLICATE}),
+        ("c2", 260.0, {Rule.NONMONOTONIC_POLL, Rule.DUPLICATE}),
+    ],
+)
+def test_what_compares_a_ledger_with_a_corrected_clock_is_in_doubt_where_their_order_is_not_known(
+    wrong: str, at_ms: float, certain: set[Rule]
+) -> None:
+    story = clean()
+    story.events.append(dispatched(at_ms, "g", "c1", Sent(0, 5), MessageQueue("t", "b", 0), 5))  # committed long before
+    both = {Rule.NONMONOTONIC_POLL, Rule.DUPLICATE}
+    right = numbered(story)
+    assert {anomaly.rule for anomaly in judged(right).anomalies if not anomaly.doubt} == both
+    found = judged([event._replace(t_ms=event.t_ms + 60_000 * (event.node == wrong)) for event in right]).anomalies
+    assert {anomaly.rule for anomaly in found if not anomaly.doubt} == certain
+    doubts = {anomaly.rule: anomaly.doubt for anomaly in found if anomaly.doubt}
+    assert doubts == dict.fromkeys(both - certain, f"the clock of {wrong} is 60 s ahead")
+
+
+def test_a_line_of_a_ledger_shortly_before_a_reset_is_in_doubt_if_the_clock_of_the_broker_was_corrected() -> None:
+    story = clean()
+    story.events.append(dispatched(900.0, "g", "c1", Sent(0, 5), MessageQueue("t", "b", 0), 5))
+    story.queue(910, "b", E.OFFSET_RESET, "", offset=5)
+    events = numbered(story)
+    rules = {anomaly.rule for anomaly in judged(events).anomalies if not anomaly.doubt}
+    assert Rule.DUPLICATE in rules
+    wrong = judged([event._replace(t_ms=event.t_ms + 60_000 * (event.node == "b")) for event in events])
+    [duplicate] = [anomaly for anomaly in wrong.anomalies if anomaly.rule is Rule.DUPLICATE]
+    assert duplicate.doubt == "the clock of b is 60 s ahead"

@@ -30,7 +30,7 @@ def test_a_constant_offset_is_in_the_middle_of_its_bounds() -> None:
 def test_an_offset_that_is_bounded_on_one_side_only_or_hardly_at_all_is_vague() -> None:
     assert course_of(EVENTS, [least(1, 2_000)])[0].is_vague
     assert course_of(EVENTS, [most(1, -2_000)])[0] == Piece(
-        begin=0, end=10, ahead_ms=-2_000, is_vague=True, known=(1, 1)
+        begin=0, end=10, ahead_ms=-2_000, is_vague=True, known=(1, 1), sure=(0, 9)
     )
     assert course_of(EVENTS, [least(1, 2_000), most(2, 9_000)])[0].is_vague
 
@@ -73,3 +73,13 @@ def test_a_clock_that_drifts_is_a_stair_of_small_steps() -> None:
     assert all(piece.is_placed for piece in pieces)
     ahead = {at: piece.ahead_ms for piece in pieces for at in range(piece.begin, piece.end)}
     assert all(abs(ahead[at] - at * 100) < 60 for at in range(10))
+
+
+def test_events_behind_a_long_pause_are_sure_only_by_a_bound_that_excludes_that_the_clock_was_set_forward() -> None:
+    times = [0.0, 10.0, 100_010.0, 100_020.0]
+    near = [least(1, -5), most(1, 5)]
+    assert course_of(times, near)[0].sure == (0, 1)
+    assert course_of(times, [*near, most(3, 99_000)])[0].sure == (0, 1)
+    assert course_of(times, [*near, most(3, 5)])[0].sure == (0, 3)
+    assert course_of(times, [least(3, -5), most(3, 5)])[0].sure == (2, 3)
+    assert course_of(times, [least(0, -5), most(3, 5)])[0].sure == (0, 3)

@@ -45,3 +45,15 @@ def test_clocks_that_nothing_connects_are_compared_with_nobody() -> None:
 
 def test_an_offset_is_known_over_a_third_clock() -> None:
     assert solved([*pairs(0, 1, 0), *pairs(1, 2, 86_400_000), *pairs(0, 3, 0)], 4) == {0: 0, 1: 0, 2: 86_400_000, 3: 0}
+
+
+def test_a_clock_that_is_set_forward_where_no_pair_shows_it_at_first_leaves_the_others_right() -> None:
+    """Member 1 is set 200 s forward; only broker 3, which it had not asked before, has an answer after that."""
+    set_forward = [t_ms + 200_000 * (t_ms >= 5_000) for t_ms in TIMES]
+    timelines = [(list(range(10)), set_forward if clock == 1 else TIMES) for clock in range(4)]
+    asked = [pair for pair in pairs(0, 1, 0) if max(pair.reason.seq, pair.effect.seq) < 5]
+    stopped = Pair(Point(1, 7, 207_000.0), Point(3, 7, 7_002.0))
+    courses = courses_of(timelines, [*asked, *pairs(0, 2, 0), *pairs(2, 3, 0), stopped], [*"abcd"], {0, 3})
+    assert [(piece.begin, round(piece.ahead_ms, -2)) for piece in courses[1]] == [(0, 0), (5, 200_000)]
+    for clock in (0, 2, 3):
+        assert [piece.ahead_ms for piece in courses[clock]] == [0.0]
