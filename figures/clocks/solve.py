@@ -14,8 +14,9 @@ import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
-from figures.clocks.course import Bound, Piece, course_of
+from figures.clocks.course import LONG_PAUSE_MS, Bound, Piece, course_of
 from figures.clocks.pairs import Pair, Point
 
 MAX_CHOICES = 8
@@ -96,6 +97,19 @@ class Courses:
         """Clocks that agree with the right one from begin to end."""
         return sum(all(abs(piece.ahead_ms) < AGREES_MS for piece in pieces) for pieces in self.of.values())
 
+    @property
+    def hidden(self) -> int:
+        """Clocks that were set back by more than a long pause, and yet never show an earlier time than before.
+
+        That takes a pause of all nodes that is as long as the step: it is likelier that another clock was set forward.
+        """
+        return sum(
+            before.ahead_ms - after.ahead_ms > LONG_PAUSE_MS
+            and self._timelines[clock][1][after.begin] >= self._timelines[clock][1][after.begin - 1]
+            for clock, pieces in self.of.items()
+            for before, after in pairwise(pieces)
+        )
+
 
 def is_consistent(pairs: Iterable[Pair]) -> bool:
     """Whether no effect is before its reason: then all clocks are right, as far as anybody can say."""
@@ -126,7 +140,7 @@ def courses_of(
     for group in _connected(neighbours):
         choices = sorted(group, key=lambda clock: (-len(neighbours[clock]), clock))[:MAX_CHOICES]
         tried = [(clock, _solve(clock, group, timelines, neighbours, machines)) for clock in choices]
-        _, best = max(tried, key=lambda each: (each[1].agreeing, each[0] in preferred))
+        _, best = max(tried, key=lambda each: (each[1].agreeing, -each[1].hidden, each[0] in preferred))
         if ledger is not None:
             best.follow(ledger, of_ledger)
         found |= best.of

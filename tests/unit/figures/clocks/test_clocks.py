@@ -57,6 +57,13 @@ def test_a_clock_that_is_set_is_corrected_and_named() -> None:
     assert str(fault) == "the clock of c1 was 60 s behind"
 
 
+def test_a_broker_that_is_set_forward_accuses_no_member_of_a_long_pause() -> None:
+    """As many clocks agree with the broker as with c1, which would have been set back in a pause of that length."""
+    wrong = with_clock("b", lambda t_ms: 200_000.0 * (t_ms >= 110))
+    assert [str(fault) for fault in clocks_of(wrong).faults] == ["the clock of b was 200 s ahead"]
+    assert Answer.NO not in {rule.answer for rule in judged(wrong).rules}
+
+
 def test_no_event_is_before_its_reason_or_before_an_earlier_one_of_its_node() -> None:
     wrong = with_clock("c1", lambda t_ms: 3.0 * DAY_MS + t_ms / 10)
     clocks = clocks_of(wrong)
