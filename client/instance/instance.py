@@ -209,7 +209,7 @@ class ClientInstance:
         Raises:
             ConnectFailed: no name server answers.
         """
-        changed: dict[str, None] = {}
+        changed, new = dict[str, None](), dict[str, None]()
         failures: list[RlabError] = []
 
         async def update(topic: str) -> None:
@@ -222,16 +222,19 @@ class ClientInstance:
             used, now = self.routes.route_of(topic), anyio.current_time()
             lost = {self.routes.broker_at(address): at for address, at in self._reconnector.lost_at.items()}
             route = self.removal_grace.confirm(topic, used, route, now, lost, absence_counts=absence_counts)
-            if self.routes.update(topic, route):
-                changed[topic] = None
+            if route != used:
+                # New by this update alone: others run at the same time, and each new broker gets one heartbeat.
+                known = set(self.addresses())
+                if self.routes.update(topic, route):
+                    changed[topic] = None
+                new.update((address, None) for address in self.addresses() if address not in known)
             self._forget_old_masters()
 
-        known = set(self.addresses())
         if topics:
             await update(topics[0])  # the first one alone: it finds a name server that answers, for all of them
         if not failures:
             await run_together([partial(update, topic) for topic in topics[1:]])
-        await self._routes_changed(changed, known, cause)
+        await self._routes_changed(changed, list(new), cause)
         if failures:
             raise failures[0]
 
@@ -242,14 +245,11 @@ class ClientInstance:
             with suppress(NetworkError):
                 await self.update_routes(unknown, cause)
 
-    async def _routes_changed(self, changed: dict[str, None], known: set[str], cause: str) -> None:
-        """Register at brokers that are not `known` yet, then wake the groups whose topics changed."""
+    async def _routes_changed(self, changed: dict[str, None], new: list[str], cause: str) -> None:
+        """Register at new addresses of brokers, then wake the groups whose topics changed."""
         for topic in changed:
-            queues = self.routes.subscribe_queues(topic)
-            cause = self.events.emit(
-                EventKind.ROUTE_CHANGED, cause=cause, topic=topic, client=self.client_id, n=len(queues)
-            )
-        new = [address for address in self.addresses() if address not in known]
+            n, client = len(self.routes.subscribe_queues(topic)), self.client_id
+            cause = self.events.emit(EventKind.ROUTE_CHANGED, cause=cause, topic=topic, client=client, n=n)
         if new and not changed:
             await self._reconnector.moved(new)
         elif new:

@@ -144,6 +144,17 @@ def go_on(context: Context, running: Coroutine[Any, Any, object], waits_for: Any
             return stop.value
 
 
+def log_failure(log: logging.Logger, error: BaseException, text: str, *args: object) -> None:
+    """Log an exception of user code with its traceback, or without it if it cannot be printed.
+
+    The text of an exception is made by its own class, and a handler may raise what that raises.
+    """
+    try:
+        log.error(text, *args, exc_info=error)
+    except Exception:
+        log.error("%s: %s (it cannot be printed)", text % args, type(error).__name__)
+
+
 def observing(function: Callable[..., object], what: str) -> Callable[..., None]:
     """Wrap a plain function that only observes, called `what` in the log: its exception is logged and ignored."""
 
@@ -152,7 +163,7 @@ def observing(function: Callable[..., object], what: str) -> Callable[..., None]
             function(*args)
         except EXITS:
             raise
-        except BaseException:
-            logger.exception("the %s failed (%s)", what, name_of(function))
+        except BaseException as error:
+            log_failure(logger, error, "the %s failed (%s)", what, name_of(function))
 
     return observe

@@ -13,7 +13,7 @@ from enum import StrEnum
 from types import CoroutineType
 from typing import Any, cast
 
-from client.instance.user_code import EXITS, UserCode, go_on, is_failure
+from client.instance.user_code import EXITS, UserCode, go_on, is_failure, log_failure
 from client.listeners.failed import Failed
 from client.listeners.hanging import HangingListeners
 from client.listeners.threads import DaemonThreads, ListenerThreads
@@ -144,11 +144,8 @@ class ListenerCall:
         if isinstance(error, EXITS):
             raise error
         first = messages[0]
-        logger.error(
-            "the listener of %s failed on %s+%d (%s)",
-            *(self._name, first.queue, first.offset, self._code.name),
-            exc_info=error,
-        )
+        place = (self._name, first.queue, first.offset, self._code.name)
+        log_failure(logger, error, "the listener of %s failed on %s+%d (%s)", *place)
         return ConsumeResult.RECONSUME_LATER
 
 
@@ -179,6 +176,6 @@ async def call_observer(listener: UserCode, *args: object) -> None:
     except BaseException as error:
         if not is_failure(error, task, cancelling):
             raise
-        logger.exception("the listener %s failed on %r", listener.name, args)
+        log_failure(logger, error, "the listener %s failed on %r", listener.name, args)
     finally:
         thread.shutdown()

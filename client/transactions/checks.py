@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, cast
 
 from client.instance.background import BackgroundTasks, OnFailure
-from client.instance.user_code import UserCode, is_failure
+from client.instance.user_code import UserCode, is_failure, log_failure
 from client.listeners.threads import DaemonThreads
 from client.transactions.batcher import TransactionBatcher
 from model.decode import decode_messages
@@ -104,9 +104,8 @@ class CheckAnswers:
         except BaseException as error:
             if not is_failure(error, task, cancelling):
                 raise
-            logger.exception(
-                "the check of group %s failed on message %s (%s)", self._group, message.message_id, self._code.name
-            )
+            place = (self._group, message.message_id, self._code.name)
+            log_failure(logger, error, "the check of group %s failed on message %s (%s)", *place)
             return TransactionState.UNKNOWN
 
 

@@ -12,7 +12,7 @@ from model.errors import ConfigError
 from pipeline.garbage import no_search_for_cycles
 from pipeline.report.data import MISSING, Report, read_report
 from pipeline.report.page import page
-from pipeline.trace.alone import events_of, read_trace, write_tables
+from pipeline.trace.alone import events_of, in_right_times, read_trace, write_tables
 
 PAGE = "index.html"
 TABLES = "tables"
@@ -67,7 +67,9 @@ def write_short_report(
     with no_search_for_cycles():
         progress("events")
         trace, others = read_trace(traces)
-        write_tables(events_of(trace), directory / TABLES, group=group, trace=trace)
+        recorded = events_of(trace)
+        events = in_right_times(recorded)
+        write_tables(events, directory / TABLES, group=group, trace=trace if events is recorded else None)
         note_missing(directory, "")
         if others:
             progress(other_lines(others))

@@ -89,6 +89,12 @@ def read_events(paths: Sequence[Path]) -> tuple[list[Event], int]:
     return events_of(trace), others
 
 
+def in_right_times(events: list[Event]) -> list[Event]:
+    """The events with the times of right clocks (`figures/clocks`): the same list if all clocks are right."""
+    clocks = clocks_of(events)
+    return events if clocks.are_right else [clocks.correct(event) for event in events]
+
+
 def write_tables(
     events: list[Event],
     directory: Path,
@@ -100,14 +106,11 @@ def write_tables(
     """Compute all tables and write each into a folder of its name, which is replaced; returns the directory.
 
     With a `group`, only that group counts; `progress` gets the name of each table. `trace` is the table that the events
-    come from, if there is one: it need not be built again then, unless clocks were wrong. All tables have right times.
+    come from, if there is one: it need not be built again then.
 
     Raises:
         ConfigError: there is no event, or none of the group.
     """
-    clocks = clocks_of(events)
-    if not clocks.are_right:
-        events, trace = [clocks.correct(event) for event in events], None
     mine = events if group is None else [event for event in events if event.group in (group, "")]
     if group is not None and not any(event.group == group for event in mine):
         raise ConfigError(f"the trace tells nothing of group {group!r}")

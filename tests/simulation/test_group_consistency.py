@@ -146,7 +146,8 @@ def test_a_second_process_with_one_client_id_is_refused_and_both_are_told_what_t
         remedy = "give one of the two another instance_name (or none, for a random one), or another client_ip"
         host, port = cluster.simulation.network.connections(first.host, "broker-a")[0].client
         assert str(refused.value) == (
-            f"client id '10.0.0.7@app' is taken: a live member of group 'g', at {host}:{port}, has it: {remedy}. "
+            "broker broker-a:10911 refuses this client: client id '10.0.0.7@app' is taken: "
+            f"a live member of group 'g', at {host}:{port}, has it: {remedy}. "
             "If that process is dead, the id is free in 116 s at the latest, when its session ends"
         )
         await anyio.sleep(40)

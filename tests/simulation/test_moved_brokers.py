@@ -7,6 +7,7 @@ import pytest
 
 from client.options import ConsumeMode
 from model.errors import RlabError
+from model.events import EventKind
 from model.limits import BROKER_LOOK_INTERVAL_S, BROKER_LOOK_S
 from simulation.cluster.clients import SimulatedProducer
 from simulation.cluster.cluster import SimulatedCluster
@@ -48,6 +49,18 @@ def test_a_broker_that_returns_at_another_address_is_used_again_within_three_sec
         assert await seconds_until_sent(producer, b"after") < BACK_S
         await anyio.sleep(BACK_S)
         assert consumer.bodies == [b"before", b"after"]
+
+    simulate(scenario, brokers=1)
+
+
+def test_fifty_first_sends_at_once_take_no_new_broker_for_one_that_has_moved(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("orders", queues=2)
+        producer = await cluster.start_producer()
+        async with anyio.create_task_group() as sends:
+            for n in range(50):
+                sends.start_soon(producer.send, "orders", b"%d" % n)
+        assert [event for event in cluster.events_of(EventKind.BROKER_UP) if event.client] == []
 
     simulate(scenario, brokers=1)
 

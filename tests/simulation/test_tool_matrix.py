@@ -232,7 +232,7 @@ MISSING = "the part of the trace that is on broker-a is missing"
 MATRIX: dict[Callable[[SimulatedCluster], Awaitable[None]], tuple[Cell, ...]] = {
     all_well: (
         cell("check", 0, "Yes: ", "-missing", "-unknown"),
-        cell("why", 0, "first message", "-incomplete"),
+        cell("why", 0, "first pull", "-incomplete"),
         cell("history", 0, "c4@4 started", "c4@4 stopped", "-incomplete"),
         cell("group show", 0, "converged", "-away", "-not converged"),
         cell("group list", 0, GROUP, "-missing"),

@@ -219,7 +219,10 @@ def _become(arguments: list[str], stream: int) -> NoReturn:
     sys.argv = arguments
     code: object = 1
     try:
-        import_module(arguments[0]).main()
+        module = import_module(arguments[0])
+        if hasattr(module, "__path__"):  # a package runs as `python -m` does it
+            module = import_module(f"{arguments[0]}.__main__")
+        module.main()
         code = 0
     except SystemExit as end:
         code = end.code

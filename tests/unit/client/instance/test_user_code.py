@@ -14,7 +14,7 @@ from typing import Any
 import anyio
 import pytest
 
-from client.instance.user_code import EXITS, UserCode, is_failure, name_of, observing
+from client.instance.user_code import EXITS, UserCode, is_failure, log_failure, name_of, observing
 from client.listeners.threads import DaemonThreads
 from simulation.kernel.run import Simulation, run_simulation
 
@@ -163,3 +163,29 @@ def test_a_function_that_only_observes_may_raise(kind: type[BaseException], capl
     assert "the latency_sink failed" in record.getMessage()
     with pytest.raises(SystemExit):
         observing(raising(SystemExit, "plain"), "latency_sink")()
+
+
+class RaisingHandler(logging.Handler):
+    """A handler that raises what its formatter raises, as one of pytest and some of frameworks do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.texts: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.exc_info:
+            str(record.exc_info[1])
+        self.texts.append(record.getMessage())
+
+
+class Unprintable(Exception):
+    def __str__(self) -> str:
+        raise ValueError("no text")
+
+
+def test_an_exception_that_cannot_be_printed_is_logged_by_its_class() -> None:
+    log, handler = logging.Logger("of a test"), RaisingHandler()
+    log.addHandler(handler)
+    log_failure(log, Unprintable(), "the check of %s failed", "g")
+    log_failure(log, ValueError("1"), "the check of %s failed", "h")
+    assert handler.texts == ["the check of g failed: Unprintable (it cannot be printed)", "the check of h failed"]

@@ -11,7 +11,15 @@ from model.errors import ConfigError
 from model.event_log import encode_events
 from model.events import Event, EventKind
 from model.limits import RUN_SEQS
-from pipeline.trace.alone import MOST_EVENTS, events_of, is_for_one_process, read_events, read_trace, write_tables
+from pipeline.trace.alone import (
+    MOST_EVENTS,
+    events_of,
+    in_right_times,
+    is_for_one_process,
+    read_events,
+    read_trace,
+    write_tables,
+)
 from tests.unit.figures.history.histories import clean, numbered
 
 EVENTS = [
@@ -119,8 +127,8 @@ def test_a_short_report_imports_neither_spark_nor_pandas(tmp_path: Path) -> None
 def test_the_tables_have_right_times_although_the_clock_of_a_client_is_a_day_off(tmp_path: Path) -> None:
     right = [event for event in numbered(clean()) if event.seq >= 0]
     wrong = [event._replace(t_ms=event.t_ms + 86_400_000) if event.node == "c1" else event for event in right]
-    write_tables(right, tmp_path / "right", group="g")
-    write_tables(wrong, tmp_path / "wrong", group="g")
+    write_tables(in_right_times(right), tmp_path / "right", group="g")
+    write_tables(in_right_times(wrong), tmp_path / "wrong", group="g")
 
     def owned(name: str) -> list[tuple[object, ...]]:
         columns = ("queue_id", "owner", "token", "ended", "duplicates")

@@ -69,6 +69,8 @@ def test_tables_of_a_broker_are_counted_under_their_names() -> None:
         "ParkedRequests._at": 1 + 3 + 3,
         "ParkedRequests._of": 1 + 3,
         "ParkedRequests._deadlines": 3,
+        "ParkedRequests._of_sharer_at": 0,
+        "Shares._of": 0,
         "Command.header": 0,
     }
 
