@@ -91,6 +91,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> SharedByProc
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Give pytest's own log handler its form back: pyspark makes it write JSON, for all tests that come after."""
+    """Give pytest's own log handlers their form back: pyspark makes them write JSON, for all tests that come after."""
     plugin: Any = item.config.pluginmanager.get_plugin("logging-plugin")
-    plugin.caplog_handler.setFormatter(plugin.formatter)
+    for handler in (plugin.caplog_handler, plugin.report_handler):
+        handler.setFormatter(plugin.formatter)
