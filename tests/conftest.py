@@ -90,8 +90,24 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> SharedByProc
     return SharedByProcess(config, log)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Give pytest's own log handlers their form back: pyspark makes them write JSON, for all tests that come after."""
+    """See `_plain_log_lines`."""
+    _plain_log_lines(item)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_call(item: pytest.Item) -> None:
+    """See `_plain_log_lines`."""
+    _plain_log_lines(item)
+
+
+def _plain_log_lines(item: pytest.Item) -> None:
+    """Give pytest's own log handlers their form back.
+
+    In each phase of a test pytest adds them to every logger that hands nothing on. Those of pyspark give a handler that
+    is added to them the form of JSON, which prints an exception by its text alone.
+    """
     plugin: Any = item.config.pluginmanager.get_plugin("logging-plugin")
     for handler in (plugin.caplog_handler, plugin.report_handler):
         handler.setFormatter(plugin.formatter)
