@@ -73,7 +73,7 @@ peers: $(STAMP) ## install what `rlab bench --peers redis,nats,kafka` compares w
 	elif command -v apt-get >/dev/null; then apt-get install -y --no-install-recommends redis-server nats-server || \
 	  echo 'redis-server or nats-server could not be installed: try again as root, after apt-get update.' >&2; \
 	else echo 'Install redis-server and nats-server with the package manager of this system.' >&2; fi
-	@if command -v mvn >/dev/null; then mvn -q -B -f cli/bench/peers/systems/kafka.xml dependency:copy-dependencies \
+	@if command -v mvn >/dev/null; then mvn -q -B -f testbed/bench/peers/systems/kafka.xml dependency:copy-dependencies \
 	  -DoutputDirectory="$(CURDIR)/$(VENV)/peers/kafka"; \
 	else echo 'Kafka is left out: there is no mvn (Maven) to get its jars with.' >&2; fi
 

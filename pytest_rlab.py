@@ -392,7 +392,7 @@ def rlab_simulate(tmp_path: Path) -> Callable[..., Any]:
 
     `rlab_simulate(scenario, seed=0, brokers=2, ...)`: the other options are those of `SimulatedCluster`.
     """
-    virtual = import_module("rlab.cli.servers.control.virtual")  # not before a test asks for it
+    virtual = import_module("rlab.testbed.cluster.control.virtual")  # not before a test asks for it
 
     def run(scenario: Callable[[Any], Awaitable[T]], *, seed: int = 0, **options: Any) -> T:
         folder = tmp_path / uuid.uuid4().hex  # one for each run: a simulated broker has files as well

@@ -13,22 +13,16 @@ from typing import Annotated
 import typer
 from typer.main import get_command
 
-from cli.bench import command as bench
-from cli.crash import command as crash
-from cli.demo import command as demo
 from cli.group import command as group
 from cli.messages import consume, message, produce, producer, topic
 from cli.options import unknown_variables
-from cli.output import print_note
-from cli.runtime import report_bug
-from cli.security import certs, fuzz, key
+from cli.security import certs, key
 from cli.servers import cluster, daemons
-from cli.servers.control import fault
-from cli.sim import command as sim
-from cli.sim import labs
-from cli.start import open_closed_descriptors
-from cli.swarm import command as swarm
+from cli.testbed import bench, crash, demo, fault, fuzz, labs, sim, swarm
 from cli.trace import check, report, strategies, whatif
+from process.output import print_note
+from process.runtime import report_bug
+from process.start import open_closed_descriptors
 
 app = typer.Typer(
     name="rlab",

@@ -24,8 +24,6 @@ from console.lookup import dead_letters, messages
 from console.overview import topic_document
 from console.testbed import TestBed
 from console.watcher import Subject, Watcher, to_json, watching
-from figures.why.moves import QueueMove
-from figures.why.words import move_text, stage_text
 from metrics.http import json_body, serve_http
 from model.errors import ConfigError, GroupNotExist, InvalidParameter, NetworkError, RlabError, TopicNotExist
 from model.limits import MAX_CONSOLE_BODY_BYTES, MAX_CONSOLE_STREAMS
@@ -35,6 +33,8 @@ from remoting.address import is_loopback, parse_address
 from remoting.security.key import Key
 from remoting.security.tls import ServerTls, TlsFiles
 from remoting.tasks import background_tasks
+from traces.why.moves import QueueMove
+from traces.why.words import move_text, stage_text
 
 _PING_S = 15.0
 _RETRY_MS = 1000

@@ -18,8 +18,8 @@ from pathlib import Path
 
 from rlab.client.allocate import AllocateMessageQueueStrategy, position_of
 from rlab.model.message_queue import MessageQueue
-from rlab.simulation.cluster.cluster import SimulatedCluster
-from rlab.simulation.kernel.run import Simulation, run_simulation
+from rlab.testbed.simulation.cluster.cluster import SimulatedCluster
+from rlab.testbed.simulation.kernel.run import Simulation, run_simulation
 
 
 class AllocateMessageQueueByWeight:

@@ -18,8 +18,8 @@ import anyio
 from rlab.client import ConsumeFrom
 from rlab.client.options import ConsumeOrder
 from rlab.model.message import MessageExt
-from rlab.simulation.cluster.cluster import SimulatedCluster
-from rlab.simulation.kernel.run import Simulation, run_simulation
+from rlab.testbed.simulation.cluster.cluster import SimulatedCluster
+from rlab.testbed.simulation.kernel.run import Simulation, run_simulation
 
 ACCOUNTS, BALANCES = ("anna", "ben", "carla", "dora"), 10
 

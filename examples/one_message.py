@@ -27,8 +27,8 @@ from rlab.remoting.codec import CODEC
 from rlab.remoting.command import RESPONSE, Command
 from rlab.remoting.request_code import RequestCode
 from rlab.remoting.wire.docs import byte_rows
-from rlab.simulation.cluster.cluster import BROKER_PORT, SimulatedCluster
-from rlab.simulation.kernel.run import Simulation, run_simulation
+from rlab.testbed.simulation.cluster.cluster import BROKER_PORT, SimulatedCluster
+from rlab.testbed.simulation.kernel.run import Simulation, run_simulation
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "one-message.md"
 RECORD_FIELDS = (

@@ -18,8 +18,8 @@ from pathlib import Path
 import anyio
 
 from rlab.model.message import MessageExt
-from rlab.simulation.cluster.cluster import SimulatedCluster
-from rlab.simulation.cluster.scenes import Began, Scene, filled_with, now, render
+from rlab.testbed.simulation.cluster.cluster import SimulatedCluster
+from rlab.testbed.simulation.cluster.scenes import Began, Scene, filled_with, now, render
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "one-rebalance.md"
 SESSION_TIMEOUT_S = 6.0

@@ -17,9 +17,9 @@ from pathlib import Path
 import anyio
 
 from rlab.client import Message, MessageExt, TransactionState
-from rlab.simulation.cluster.clients import SimulatedTransactionProducer
-from rlab.simulation.cluster.cluster import SimulatedCluster
-from rlab.simulation.cluster.scenes import Began, Scene, filled_with, now, render
+from rlab.testbed.simulation.cluster.clients import SimulatedTransactionProducer
+from rlab.testbed.simulation.cluster.cluster import SimulatedCluster
+from rlab.testbed.simulation.cluster.scenes import Began, Scene, filled_with, now, render
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "transactions.md"
 GROUP, TOPIC = "shop", "payments"

@@ -17,12 +17,12 @@ from time import perf_counter
 
 import anyio
 
-from rlab.figures.history.delivery import DeliveryCheck
 from rlab.model.errors import RlabError
 from rlab.model.events import Event
-from rlab.simulation.cluster.clients import SimulatedConsumer, SimulatedProducer
-from rlab.simulation.cluster.cluster import SimulatedCluster
-from rlab.simulation.kernel.run import Simulation, run_simulation
+from rlab.testbed.simulation.cluster.clients import SimulatedConsumer, SimulatedProducer
+from rlab.testbed.simulation.cluster.cluster import SimulatedCluster
+from rlab.testbed.simulation.kernel.run import Simulation, run_simulation
+from rlab.traces.check.delivery import DeliveryCheck
 
 SEED = 7
 MINUTE_S = 60.0

@@ -10,11 +10,11 @@ from prometheus_client import CollectorRegistry
 
 from client.admin.admin import Admin
 from client.config import wall_clock_ms
-from figures.records import Rebalance
 from metrics.exposition import add_table, histogram
 from metrics.families import GROUP_BALANCE
 from metrics.trace_counts import SETTLE_MS, TraceCounts
 from model.errors import NetworkError
+from traces.figures.records import Rebalance
 
 logger = logging.getLogger(__name__)
 

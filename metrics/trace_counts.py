@@ -5,7 +5,7 @@
     counts.advance(now_ms)           # counts those that are old enough
     for family, samples in counts.metrics(): ...
 
-The figures are those of `figures/`, so a report of the same trace has the same ones.
+The figures are those of `traces/figures/`, so a report of the same trace has the same ones.
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable, Iterator
 
-from figures.records import GroupTotals, Rebalance, order_of
-from figures.trace import TraceFigures
 from metrics.families import (
     GROUP_DOUBLE_TIME,
     GROUP_DUPLICATES,
@@ -34,6 +32,8 @@ from metrics.families import (
 )
 from model.events import Event
 from model.missing_trace import NOTHING_MISSING
+from traces.figures.records import GroupTotals, Rebalance, order_of
+from traces.figures.trace import TraceFigures
 
 SETTLE_MS = 3_000.0
 """How long an event is held, so that those of other nodes may come before it: nodes send theirs once a second."""

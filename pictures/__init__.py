@@ -1,7 +1,7 @@
 """Pictures of groups: who owned which queue when, as a document that the console and the report draw in a browser.
 
-`GroupPicture` decides what there is to draw, from the events of a trace and by the definitions of `figures/`. It is
-told as a whole once and as news from then on, in one form, so that a page that follows a group and a file that shows
+`GroupPicture` decides what there is to draw, from the events of a trace and by the definitions of `traces/figures/`. It
+is told as a whole once and as news from then on, in one form, so that a page that follows a group and a file that shows
 one that is over have one script and one style (`static/`), which `assets` reads.
 
     group_picture.py   the document of one group, as a whole and as news

@@ -21,16 +21,16 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Any
 
-from figures.changes import Changes
-from figures.group import GroupFigures
-from figures.records import Rebalance
-from figures.uses import KINDS, OWNER_KINDS
-from figures.why.moves import MOVE_KINDS, MoveTracker, QueueMove
-from figures.why.words import because
 from model.events import Event
 from model.limits import MAX_PICTURE_CHANGES, MAX_PICTURE_MOVES, MAX_PICTURE_NAMES, MAX_PICTURE_REBALANCES
 from model.message_queue import MessageQueue
 from model.names import is_retry_topic
+from traces.figures.changes import Changes
+from traces.figures.group import GroupFigures
+from traces.figures.records import Rebalance
+from traces.figures.uses import KINDS, OWNER_KINDS
+from traces.why.moves import MOVE_KINDS, MoveTracker, QueueMove
+from traces.why.words import because
 
 NONE = -1
 PICTURE_KINDS = KINDS | MOVE_KINDS

@@ -11,11 +11,11 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable
 
-from figures.changes import Changes
-from figures.records import order_of
 from model.events import Event
 from model.limits import MAX_HELD_EVENTS, MAX_PICTURES, TRACE_FLUSH_INTERVAL_S
 from pictures.group_picture import PICTURE_KINDS, GroupPicture
+from traces.figures.changes import Changes
+from traces.figures.records import order_of
 
 SETTLE_MS = 2_500.0
 """How long an event is held, so that those of other nodes may come before it: nodes send theirs once a second, and the

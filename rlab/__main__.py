@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cli.start import prepare
+from process.start import prepare
 
 
 def main() -> None:

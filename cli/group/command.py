@@ -19,9 +19,9 @@ from cli.group import reset as group_reset
 from cli.group import settings as group_settings
 from cli.group import why as group_why
 from cli.options import DEFAULT_NAME_SERVER, SEE_DAMAGE, Config, GroupName, Json, NameServers, Yes, confirm
-from cli.output import document, print_json, print_line, print_note, print_outcome, print_table
-from cli.runtime import ask_cluster
 from model.heartbeat import MessageModel
+from process.output import document, print_json, print_line, print_note, print_outcome, print_table
+from process.runtime import ask_cluster
 
 if TYPE_CHECKING:
     from client.admin.admin import Admin

@@ -9,7 +9,8 @@ import typer
 
 from cli.messages.consume import document_of
 from cli.options import DEFAULT_NAME_SERVER, Config, GroupName, Json, NameServers, switch
-from cli.output import (
+from model.errors import QueryNotFound
+from process.output import (
     local_time,
     preview,
     print_json,
@@ -19,8 +20,7 @@ from cli.output import (
     print_table,
     report_progress,
 )
-from cli.runtime import ask_cluster
-from model.errors import QueryNotFound
+from process.runtime import ask_cluster
 from remoting.tasks import background_tasks
 
 if TYPE_CHECKING:

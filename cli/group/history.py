@@ -11,17 +11,17 @@ import typer
 
 from cli.group.why import Trace
 from cli.options import DEFAULT_NAME_SERVER, Config, GroupName, Json, NameServers
-from cli.output import document, print_json, print_line, print_note, print_table
-from cli.runtime import run
 from model.errors import QueryNotFound
 from model.names import is_retry_topic
+from process.output import document, print_json, print_line, print_note, print_table
+from process.runtime import run
 
 if TYPE_CHECKING:
     from client.admin.admin import Admin
-    from figures.records import Rebalance
-    from figures.why.moves import QueueMove
     from model.events import Event
     from model.missing_trace import MissingTrace
+    from traces.figures.records import Rebalance
+    from traces.why.moves import QueueMove
 
 CAUSES_MS = 60_000.0
 """So far back a trace that is watched is read first: the cause of the next move may have happened already."""
@@ -62,8 +62,8 @@ def history(
 
 async def _rebalances(group: str, traces: list[Path], name_servers: str) -> tuple[list[Rebalance], MissingTrace]:
     from cli.trace.events import Skipped, feed_trace, print_clocks
-    from figures.records import Rebalance
-    from figures.trace import TraceFigures
+    from traces.figures.records import Rebalance
+    from traces.figures.trace import TraceFigures
 
     figures = TraceFigures(only=group)
     rows: list[Rebalance] = []
@@ -80,7 +80,7 @@ async def _rebalances(group: str, traces: list[Path], name_servers: str) -> tupl
 
 def print_rebalances(rows: list[Rebalance]) -> None:
     """Print a row for each rebalance."""
-    from figures.why.words import because, clock, time_of
+    from traces.why.words import because, clock, time_of
 
     print_table(
         ["time (UTC)", "because", "passes by", ">members", ">moves", ">needed", ">took", ">no owner", ">two owners"],
@@ -103,7 +103,7 @@ def print_rebalances(rows: list[Rebalance]) -> None:
 
 
 def _document(row: Rebalance) -> dict[str, object]:
-    from figures.why.words import because
+    from traces.why.words import because
 
     return {**document(row), "because": because(row), "balance_ms": row.balance_ms}
 
@@ -149,7 +149,7 @@ async def watched(admin: Admin, group: str, since_ms: float, say: Callable[[str]
     Cancellation: harmless.
     """
     from cli.trace.events import check_trace, follow_topic
-    from figures.why.moves import MoveTracker
+    from traces.why.moves import MoveTracker
 
     await check_trace(admin)
     info = await admin.group(group)
@@ -172,6 +172,6 @@ async def watched(admin: Admin, group: str, since_ms: float, say: Callable[[str]
 
 def move_line(move: QueueMove) -> str:
     """A move in one line."""
-    from figures.why.words import clock, move_text, time_of
+    from traces.why.words import clock, move_text, time_of
 
     return f"{clock(move.began_ms)}  {move_text(move)} It took {time_of(move.took_ms)}, {time_of(move.gap_ms)} unread."

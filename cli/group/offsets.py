@@ -10,12 +10,12 @@ import typer
 
 from cli.group.reset import print_resets
 from cli.options import DEFAULT_NAME_SERVER, Config, GroupName, Json, NameServers, switch
-from cli.output import print_json
-from cli.runtime import ask_cluster, exit_with_error
 from model.errors import ConfigError
 from model.message_queue import MessageQueue
 from model.names import check_group, check_topic
 from model.offset_reset import QueueReset, ResetTo
+from process.output import print_json
+from process.runtime import ask_cluster, exit_with_error
 
 if TYPE_CHECKING:
     from client.admin.admin import Admin

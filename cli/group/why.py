@@ -11,16 +11,16 @@ import typer
 from cli.group.reset import queue_of
 from cli.messages.message import fail_without
 from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers
-from cli.output import document, print_json, print_line, print_table
-from cli.runtime import ask_cluster, run
 from model.errors import ConfigError, QueryNotFound
 from model.message_queue import MessageQueue
+from process.output import document, print_json, print_line, print_table
+from process.runtime import ask_cluster, run
 
 if TYPE_CHECKING:
     from client.admin.messages import FoundMessages
-    from figures.why.messages import MessageStory
-    from figures.why.moves import QueueMove
     from model.missing_trace import MissingTrace
+    from traces.why.messages import MessageStory
+    from traces.why.moves import QueueMove
 
 Trace = Annotated[
     list[Path] | None,
@@ -111,8 +111,8 @@ async def _last_moves(
         RlabError: see `feed_trace`.
     """
     from cli.trace.events import Skipped, feed_trace, print_clocks
-    from figures.why.moves import MoveTracker
     from model.events import Event
+    from traces.why.moves import MoveTracker
 
     trackers: dict[str, MoveTracker] = {}
     world: list[Event] = []
@@ -150,7 +150,7 @@ def _but(missing: MissingTrace) -> str:
 
 def print_move(move: QueueMove) -> None:
     """Print the waterfall of a move."""
-    from figures.why.words import clock, move_text, stage_text, time_of
+    from traces.why.words import clock, move_text, stage_text, time_of
 
     print_line(f"group {move.group}: {move_text(move)}")
     at_ms, rows = 0.0, []
@@ -169,7 +169,7 @@ def print_move(move: QueueMove) -> None:
 
 def move_document(move: QueueMove) -> dict[str, object]:
     """The JSON document of a move."""
-    from figures.why.words import happened, stage_text
+    from traces.why.words import happened, stage_text
 
     return {
         "group": move.group,
@@ -202,8 +202,8 @@ async def _stories(
     places: list[tuple[MessageQueue, int]], group: str | None, traces: list[Path], name_servers: str
 ) -> tuple[list[MessageStory], MissingTrace]:
     from cli.trace.events import Skipped, feed_trace, print_clocks
-    from figures.why.messages import MessageTracker
     from model.events import Event
+    from traces.why.messages import MessageTracker
 
     trackers: dict[tuple[str, MessageQueue, int], MessageTracker] = {}
     general: list[Event] = []
@@ -236,8 +236,8 @@ async def _stories(
 
 def print_stories(stories: list[MessageStory]) -> None:
     """Print what is known of a message in each group, with the events that show it."""
-    from figures.history.words import event_text
-    from figures.why.words import clock, message_lines
+    from traces.check.words import event_text
+    from traces.why.words import clock, message_lines
 
     for story in stories:
         for line in message_lines(story):

@@ -5,7 +5,6 @@ consume.py    a member of a group that prints messages; `document_of` is the JSO
 message.py    finds stored messages by key, and shows one by its id
 topic.py      creates, lists, shows, scales and deletes topics
 producer.py   lists and shows producer groups with their open transactions
-lines.py      reads and writes pipes, files and terminals without blocking the event loop
 
-Other rooms import `document_of` and `lines`.
+Other rooms import `document_of`.
 """

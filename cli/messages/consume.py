@@ -12,7 +12,6 @@ from typing import Annotated, Any
 import anyio
 import typer
 
-from cli.messages.lines import write_all
 from cli.options import (
     DEFAULT_DIALECT,
     DEFAULT_NAME_SERVER,
@@ -25,13 +24,14 @@ from cli.options import (
     moment_ms,
     switch,
 )
-from cli.runtime import run
 from model.assignment import BROKER_STRATEGY, AssignedBy
 from model.errors import ConfigError, QueryNotFound
 from model.heartbeat import ConsumeFrom, MessageModel
 from model.message import MessageExt
 from model.quirks import CLIENT_QUIRKS, Quirk
 from model.subscription import ALL
+from process.lines import write_all
+from process.runtime import run
 
 _BATCH = 32
 _STRATEGY = "Allocation strategy, the same for all members: {strategies}, or BROKER."

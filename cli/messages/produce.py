@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Annotated
 import anyio
 import typer
 
-from cli.messages.lines import read_lines
 from cli.options import DEFAULT_DIALECT, DEFAULT_NAME_SERVER, Config, Dialect, Json, NameServers
-from cli.output import print_outcome, report_progress
-from cli.runtime import run
 from model.errors import ConfigError, RlabError, SystemError_, UsageError
 from model.limits import MAX_BODY_BYTES
 from model.message import Message
+from process.lines import read_lines
+from process.output import print_outcome, report_progress
+from process.runtime import run
 from remoting.tasks import background_tasks
 
 if TYPE_CHECKING:

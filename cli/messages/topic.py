@@ -19,12 +19,12 @@ from cli.options import (
     confirm,
     switch,
 )
-from cli.output import print_json, print_line, print_note, print_outcome, print_table
-from cli.runtime import ask_cluster
 from model.errors import TopicNotExist
 from model.limits import DEFAULT_TOPIC_QUEUES, MAX_QUEUES_PER_TOPIC
 from model.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
 from model.topic_route import Perm, TopicConfig, TopicRoute
+from process.output import print_json, print_line, print_note, print_outcome, print_table
+from process.runtime import ask_cluster
 
 if TYPE_CHECKING:
     from client.admin.admin import Admin

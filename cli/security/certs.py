@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli.options import Config, Json
-from cli.output import print_note, print_outcome
-from cli.runtime import exit_with_error
 from model.errors import ConfigError
 from model.extras import how_to_install
+from process.output import print_note, print_outcome
+from process.runtime import exit_with_error
 
 if TYPE_CHECKING:
     import trustme

@@ -10,9 +10,9 @@ from typing import Annotated
 import typer
 
 from cli.options import Config, Json
-from cli.output import print_note, print_outcome
-from cli.runtime import exit_with_error
 from model.errors import ConfigError
+from process.output import print_note, print_outcome
+from process.runtime import exit_with_error
 
 _OWNER_ONLY = 0o600
 

@@ -14,15 +14,15 @@ import anyio
 import typer
 
 from cli.options import AutoCreate, Config, Json, switch
-from cli.output import print_json, print_line
-from cli.runtime import run, wait_for_eof
-from cli.servers.children import DAEMON, MODULE, Child, Start, broker_name, children, spawn, wait_registered
-from cli.servers.cluster_bed import ClusterBed, restarts
-from cli.servers.cluster_folder import cluster_folder
 from cli.servers.console import CONSOLE_PORT, AllowChanges
 from cli.servers.options import ExitWithStdin
 from model.errors import ServiceNotAvailable
 from model.limits import DEFAULT_TOPIC_QUEUES
+from process.children import DAEMON, MODULE, Child, Start, broker_name, children, spawn, wait_registered
+from process.cluster_folder import cluster_folder
+from process.output import print_json, print_line
+from process.runtime import run, wait_for_eof
+from testbed.cluster.cluster_bed import ClusterBed, restarts
 
 
 def register(app: typer.Typer) -> None:
@@ -116,10 +116,10 @@ def _starting(*, as_forks: bool) -> Iterator[Start]:
     if not as_forks:
         yield spawn
         return
-    from cli.servers.control.starter import starter
+    from testbed.cluster.control.starter import starter
 
     with starter() as start:
-        import cli.servers.control.http  # noqa: F401  # the starter imports the servers meanwhile
+        import testbed.cluster.control.http  # noqa: F401  # the starter imports the servers meanwhile
 
         yield start
 
@@ -203,9 +203,9 @@ async def _controlled(bed: ClusterBed, name_server: Child, port: int | None) -> 
         return
     from importlib.metadata import version
 
-    from cli.servers.control.http import serve_control
-    from cli.servers.control.plane import Plane
     from client.admin.admin import Admin
+    from testbed.cluster.control.http import serve_control
+    from testbed.cluster.control.plane import Plane
 
     async with (
         Admin(name_server.address) as admin,

@@ -8,10 +8,10 @@ import anyio
 import typer
 
 from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers, Verbose, switch
-from cli.output import print_note, print_outcome
-from cli.runtime import run, wait_for_eof
 from cli.security.options import Insecure, TlsCert, TlsClientCa, TlsKey, http_key_for, tls_of
 from cli.servers.options import ExitWithStdin, Log
+from process.output import print_note, print_outcome
+from process.runtime import run, wait_for_eof
 
 CONSOLE_PORT = 9480
 AllowChanges = Annotated[

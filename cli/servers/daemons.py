@@ -14,8 +14,6 @@ import anyio
 import typer
 
 from cli.options import DEFAULT_NAME_SERVER, AutoCreate, Config, Json, Listen, NameServers, Verbose
-from cli.output import document, print_note, print_outcome
-from cli.runtime import run
 from cli.security.options import (
     Access,
     Insecure,
@@ -27,7 +25,6 @@ from cli.security.options import (
     tls_of,
 )
 from cli.servers.console import console
-from cli.servers.control.orders import orders_of_broker, orders_of_name_server
 from cli.servers.descriptors import connections_within_limits
 from cli.servers.doctor import doctor
 from cli.servers.exporter import exporter
@@ -80,8 +77,11 @@ from model.limits import (
     TRANSACTION_TIMEOUT_S,
 )
 from model.record import FlushMode
+from process.output import document, print_note, print_outcome
+from process.runtime import run
 from remoting.address import is_loopback, parse_address, parse_addresses
 from remoting.tasks import background_tasks
+from testbed.cluster.control.orders import orders_of_broker, orders_of_name_server
 
 if TYPE_CHECKING:
     from broker.config import BrokerConfig

@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers
-from cli.output import print_json, print_line, print_note
-from cli.runtime import FAILED, run
+from process.output import print_json, print_line, print_note
+from process.runtime import FAILED, run
 
 
 def doctor(

@@ -9,10 +9,10 @@ import anyio
 import typer
 
 from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers, Verbose
-from cli.output import print_outcome
-from cli.runtime import run, wait_for_eof
 from cli.security.options import Insecure, http_key_for
 from cli.servers.options import ExitWithStdin, Log
+from process.output import print_outcome
+from process.runtime import run, wait_for_eof
 from remoting.tasks import background_tasks
 
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.output import LogFormat
 from model.errors import ConfigError
 from model.quirks import CLIENT_QUIRKS, Quirk
 from model.record import FlushMode
+from process.output import LogFormat
 
 if TYPE_CHECKING:
     from broker.retention.plan import RetentionOptions

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers
-from cli.output import document, print_json, print_line, print_note, print_table
-from cli.runtime import FAILED, exit_with_error, run
 from model.errors import ConfigError
+from process.output import document, print_json, print_line, print_note, print_table
+from process.runtime import FAILED, exit_with_error, run
 
 if TYPE_CHECKING:
-    from figures.history.check import HistoryCheck
-    from figures.history.limits import HistoryLimits, Keeps
-    from figures.history.verdict import Verdict
+    from traces.check.check import HistoryCheck
+    from traces.check.limits import HistoryLimits, Keeps
+    from traces.check.verdict import Verdict
 
 UNKNOWN = 3
 """Exit code of a verdict that is neither yes nor no; 2 is for what was given wrong."""
@@ -68,9 +68,9 @@ def check(
 
     Example: rlab check --namesrv 127.0.0.1:9876 --group billing
     """
-    from figures.history.check import HistoryCheck
-    from figures.history.limits import HistoryLimits
-    from figures.history.page import page_of
+    from traces.check.check import HistoryCheck
+    from traces.check.limits import HistoryLimits
+    from traces.check.page import page_of
 
     limits = HistoryLimits(
         complete=complete,
@@ -107,7 +107,7 @@ def _order_of(text: str) -> tuple[str, Keeps]:
     Raises:
         typer.BadParameter: it is not GROUP=queue or GROUP=key.
     """
-    from figures.history.limits import Keeps
+    from traces.check.limits import Keeps
 
     group, found, keeps = text.rpartition("=")
     if not found or not group or keeps not in list(Keeps):
@@ -129,8 +129,8 @@ async def _judge(traces: list[Path], name_servers: str, check: HistoryCheck) -> 
 
 def print_verdict_of(verdict: Verdict, limits: HistoryLimits) -> None:
     """Print a verdict: the rules, then each anomaly with its events."""
-    from figures.faults import in_words
-    from figures.history.words import asked, clock_text, headline, rule_text, summary, witness_lines
+    from traces.check.words import asked, clock_text, headline, rule_text, summary, witness_lines
+    from traces.figures.faults import in_words
 
     print_table(
         ["answer", "rule", "asks that", ">judged", ""],

@@ -13,14 +13,9 @@ from typing import BinaryIO, cast
 
 import anyio
 
-from cli.output import print_line, print_note
 from client.admin.admin import Admin
 from client.admin.requests import pull_once
 from client.config import wall_clock_ms
-from figures.clocks.clocks import ClockReader, Clocks
-from figures.history.reading import BadLine, Sorter, events_of, in_order
-from figures.history.words import clock_text
-from figures.records import order_of
 from model.errors import ConfigError, NetworkError, ServiceNotAvailable, TopicNotExist
 from model.event_log import encode_events
 from model.events import Event
@@ -28,7 +23,12 @@ from model.limits import MAX_EVENTS_PER_READ, MAX_PULL_BATCH
 from model.message_queue import MessageQueue
 from model.missing_trace import NOTHING_MISSING, MissingTrace
 from model.names import TRACE_TOPIC
+from process.output import print_line, print_note
 from remoting.client import RemotingClient
+from traces.check.reading import BadLine, Sorter, events_of, in_order
+from traces.check.words import clock_text
+from traces.figures.clocks.clocks import ClockReader, Clocks
+from traces.figures.records import order_of
 
 STDIN = Path("-")
 READ_BYTES = 64 * 1024

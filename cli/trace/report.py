@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers
-from cli.output import print_json, print_line, print_note
-from cli.runtime import ask_cluster, exit_with_error
 from model.errors import ConfigError
 from model.missing_trace import NOTHING_MISSING
+from process.output import print_json, print_line, print_note
+from process.runtime import ask_cluster, exit_with_error
 
 if TYPE_CHECKING:
     from pipeline.report.data import Report
@@ -178,9 +178,9 @@ def report_document(report: Report) -> dict[str, object]:
 
 def print_report(report: Report, out: Path) -> None:
     """Print a summary of each group, and the path of the page."""
-    from figures.faults import in_words
     from pipeline.report.data import queue_name
     from pipeline.report.words import counted, member_name, missed, ownerless, summary, transactions, what_happened
+    from traces.figures.faults import in_words
 
     for one in report.groups:
         worst = what_happened(one.ranking[0]) if one.ranking else None

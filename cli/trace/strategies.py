@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli.options import Config, Json, StrategiesHelp
-from cli.output import print_json, print_line, print_note, print_table
-from cli.runtime import exit_with_error
+from process.output import print_json, print_line, print_note, print_table
+from process.runtime import exit_with_error
 
 if TYPE_CHECKING:
     from pipeline.strategies.job import Comparison

@@ -11,13 +11,13 @@ from client.admin.admin import Admin
 from client.admin.records import BrokerInfo, GroupInfo
 from client.admin.requests import ClusterRequests, masters_of, unpack
 from client.config import wall_clock_ms
-from figures.clocks.clocks import ClockReader
-from figures.records import order_of
 from metrics.doctor.snapshot import BrokerSeen, NameServerSeen, Snapshot
 from model.errors import GroupNotExist, NetworkError, RlabError, ServiceNotAvailable
 from model.topic_route import BrokerData
 from remoting.command import Command
 from remoting.request_code import RequestCode
+from traces.figures.clocks.clocks import ClockReader
+from traces.figures.records import order_of
 
 TIMEOUT_S = 3.0
 BETWEEN_S = 5.0

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from client.admin.records import BrokerInfo, GroupInfo
-from figures.clocks.clocks import ClockFault
 from model.absent_broker import NOBODY_ABSENT, Absence
 from model.events import Event
 from model.missing_trace import NOTHING_MISSING, MissingTrace
+from traces.figures.clocks.clocks import ClockFault
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

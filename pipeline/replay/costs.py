@@ -32,7 +32,7 @@ MIN_STEP_MS = 100.0
 class Costs(NamedTuple):
     """Costs of one configuration; less is better.
 
-    `moves` and `orphan_s` are defined in `figures/records.py`.
+    `moves` and `orphan_s` are defined in `traces/figures/records.py`.
     """
 
     moves: int

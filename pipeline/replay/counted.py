@@ -1,4 +1,4 @@
-"""Counts what a replay did, with the figures of `figures/`: a replay is told once more as events. Pure.
+"""Counts what a replay did, with the figures of `traces/figures/`: a replay is told once more as events. Pure.
 
     span c1 16 .. 1004 revoked      QUEUE_ACQUIRED at 16, QUEUE_DROPPED at 1004
     span c1 10 .. 15000 silent      QUEUE_ACQUIRED at 10; LOCK_EXPIRED at 20000, when its broker removes c1
@@ -13,12 +13,12 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
-from figures.records import GroupTotals
-from figures.trace import figures_of
 from model.events import Event, EventKind
 from model.message_queue import MessageQueue
 from pipeline.replay.recorded import Recorded
 from pipeline.replay.replay import ReplayOutcome
+from traces.figures.records import GroupTotals
+from traces.figures.trace import figures_of
 
 _MEMBERS = "members"
 """Stands for the brokers, which all know the members."""

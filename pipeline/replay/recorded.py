@@ -20,13 +20,13 @@ from statistics import median
 from typing import NamedTuple, TypeVar
 
 from client.trigger import Trigger
-from figures.records import GroupTotals
-from figures.trace import figures_of
 from model.errors import ConfigError
 from model.events import Event, EventKind
 from model.limits import COMMIT_STORE_S, REBALANCE_INTERVAL_S
 from model.message_queue import MessageQueue
 from pipeline.replay.routes import Routes, read_routes
+from traces.figures.records import GroupTotals
+from traces.figures.trace import figures_of
 
 _K = TypeVar("_K")
 _V = TypeVar("_V")

@@ -15,14 +15,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from figures.faults import KINDS as FAULT_KINDS
-from figures.faults import FaultHistory, FaultRow
-from figures.records import GroupTotals, order_of
 from model.events import EventKind
 from pipeline.arrow_arrays import as_numpy, numbers, scalar
 from pipeline.report.few_events import events_of
 from pipeline.report.ownerless import KINDS as OWNERLESS_KINDS
 from pipeline.report.ownerless import OwnerlessGroup, ownerless_of
+from traces.figures.faults import KINDS as FAULT_KINDS
+from traces.figures.faults import FaultHistory, FaultRow
+from traces.figures.records import GroupTotals, order_of
 
 MOST_REBALANCES = 40
 """Rows of the ranking."""
@@ -95,7 +95,7 @@ class Report:
     damage: Rows  # ranges of them, the largest first: broker, topic, queue_id, offset, n, and the file as `detail`
     groups: list[GroupSection]  # those that owned queues, the costliest first
     ownerless: list[OwnerlessGroup]  # the other consumer groups, as those that pop, by name
-    transactions: Rows  # of producer groups: `figures.transactions.TransactionTotals`
+    transactions: Rows  # of producer groups: `traces.figures.transactions.TransactionTotals`
     faults: list[FaultRow]  # what was done on purpose, times in milliseconds of the wall clock
     missing: str = ""  # the part of the trace that could not be read, because its brokers were away
 

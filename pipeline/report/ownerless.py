@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from figures.members import GroupMembers
-from figures.records import order_of
 from model.events import Event, EventKind
+from traces.figures.members import GroupMembers
+from traces.figures.records import order_of
 
 _OF_MEMBERS = frozenset(
     kind.value
@@ -39,7 +39,7 @@ class OwnerlessGroup:
     """A group that owned no queue in the trace; times in milliseconds since its begin.
 
     Attributes:
-        members_joined, members_left, members: as in `figures.records.GroupTotals`.
+        members_joined, members_left, members: as in `traces.figures.records.GroupTotals`.
         redelivered: messages that were popped before and not acknowledged in time.
         dead_letters: messages that went to the DLQ after their last attempt.
         queues: per queue and member that got them: topic, broker, queue_id, client, `redelivered`, `batches`.

@@ -16,7 +16,6 @@ from datetime import UTC, datetime
 from html import escape
 from typing import Any
 
-from figures.faults import FaultRow, in_words
 from pictures.assets import bundled
 from pipeline.report import svg
 from pipeline.report.compare import compared
@@ -36,6 +35,7 @@ from pipeline.report.words import (
     twice,
     what_happened,
 )
+from traces.figures.faults import FaultRow, in_words
 
 MOST_GROUPS = 12
 """Groups that get sections of their own; the others are named."""

@@ -17,9 +17,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from figures.clocks.clocks import clocks_of
-from figures.records import order_of
-from figures.transactions import TransactionTotals, transactions_of
 from model.errors import ConfigError
 from model.events import Event, EventKind
 from model.limits import RUN_SEQS
@@ -28,6 +25,9 @@ from pipeline.arrow_arrays import as_numpy, scalar
 from pipeline.trace.files import EVENT_SCHEMA, metadata_of, read_file
 from pipeline.trace.rows import KINDS, rows_of, schema_of, values_of, zip_events
 from pipeline.trace.rows import SCHEMAS as OF_GROUPS
+from traces.figures.clocks.clocks import clocks_of
+from traces.figures.records import order_of
+from traces.figures.transactions import TransactionTotals, transactions_of
 
 MOST_EVENTS = 1_000_000
 """Their objects need a gigabyte. Spark takes twice as long for as many on two cores, and needs more memory."""

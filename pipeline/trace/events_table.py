@@ -198,7 +198,7 @@ def _groups_in(column: pa.ChunkedArray) -> Iterator[tuple[str, int, int]]:
 
 
 class GroupReader:
-    """Reads the events of some groups from their runs, in the order of `figures.records.order_of`."""
+    """Reads the events of some groups from their runs, in the order of `traces.figures.records.order_of`."""
 
     def __init__(self, folder: Path, runs: Sequence[EventRun], groups: Sequence[str]) -> None:
         self._folder = folder

@@ -1,7 +1,8 @@
 """The rows of `ownership`, `rebalances`, `fairness`, `totals` and `delivery`, from events in order. Without Spark.
 
-The definitions are those of `figures/records.py` and `figures/over_time.py`. Spark's tasks (`group_figures.py`) and a
-process alone (`alone.py`) run this same code, so a figure does not depend on where it was computed.
+The definitions are those of `traces/figures/records.py` and `traces/figures/over_time.py`. Spark's tasks
+(`group_figures.py`) and a process alone (`alone.py`) run this same code, so a figure does not depend on where it was
+computed.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ from typing import Any, get_args, get_type_hints
 
 import pyarrow as pa
 
-from figures.group import GroupFigures, Row
-from figures.over_time import KINDS as DELIVERY_KINDS
-from figures.over_time import Deliveries, DeliveryBucket, bucket_of
-from figures.records import GroupTotals, Ownership, Rebalance, TopicLoads
-from figures.uses import USES
 from model.events import Event
 from pipeline.arrow_arrays import as_numpy
+from traces.figures.group import GroupFigures, Row
+from traces.figures.over_time import KINDS as DELIVERY_KINDS
+from traces.figures.over_time import Deliveries, DeliveryBucket, bucket_of
+from traces.figures.records import GroupTotals, Ownership, Rebalance, TopicLoads
+from traces.figures.uses import USES
 
 ARROW_TYPES = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
 
@@ -70,7 +71,7 @@ def values_of(column: pa.Array) -> list[Any]:
 def rows_of(groups: Iterable[tuple[str, Iterable[Event]]], start_ms: float, end_ms: float) -> Iterator[TableRow]:
     """The rows of all tables, of a trace from `start_ms` to `end_ms`; what is open at its end ends then.
 
-    `groups` are the groups with their events, and those of nobody, in the order of `figures.records.order_of`.
+    `groups` are the groups with their events, and those of nobody, in the order of `traces.figures.records.order_of`.
     """
     bucket_ms = bucket_of(end_ms - start_ms)
     for group, events in groups:

@@ -14,7 +14,7 @@
         tables = write_tables(read_files(spark, [Path("trace.jsonl")]), Path("report/tables"))
         spark.read.parquet(str(tables / "rebalances")).show()
 
-Tables join on ids of causes. `figures/records.py` defines the columns of those of a group.
+Tables join on ids of causes. `traces/figures/records.py` defines the columns of those of a group.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from pathlib import Path
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
-from figures.transactions import COUNTED, SINGLE, TransactionTotals
 from model.errors import ConfigError
 from model.limits import RUN_SEQS
 from pipeline.trace.events_table import write_events
 from pipeline.trace.group_figures import write_figures
 from pipeline.trace.rows import SCHEMAS as OF_GROUPS
 from pipeline.trace.source import EVENT_SCHEMA, any_twice, each_once, trace_events
+from traces.figures.transactions import COUNTED, SINGLE, TransactionTotals
 
 TABLES = ("events", *OF_GROUPS, "losses", "transactions", "nodes")
 
@@ -101,7 +101,7 @@ def losses_of(events: DataFrame) -> DataFrame:
 
 
 def transactions_of(events: DataFrame) -> DataFrame:
-    """The table `transactions`: the columns of `figures.transactions.TransactionTotals`, which has the definitions."""
+    """The table `transactions`: the columns of `TransactionTotals` (`traces/figures/transactions.py`)."""
     told = events.where(F.col("kind").isin(list(COUNTED)))
     n = F.when(F.col("kind") == SINGLE, F.lit(1)).otherwise(F.col("n"))
     each = [

@@ -17,7 +17,7 @@ from model.response_code import ResponseCode
 from remoting.codec import CODEC, LENGTH_BYTES, decode_frame
 from remoting.command import ONE_WAY, RESPONSE, Command
 from remoting.request_code import RequestCode
-from simulation.kernel.run import Simulation
+from testbed.simulation.kernel.run import Simulation
 from tests.compat.recording import BROKER_HOST, Recording, content, differences, refusals
 
 PORTS = {"namesrv-1": 9876, BROKER_HOST: 10911}

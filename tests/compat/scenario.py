@@ -32,7 +32,7 @@ from remoting.client import RemotingClient
 from remoting.request_code import RequestCode
 
 if TYPE_CHECKING:  # the other commit has it elsewhere
-    from simulation.kernel.run import Simulation
+    from testbed.simulation.kernel.run import Simulation
 
 NAME_SERVERS = ["namesrv-1:9876"]
 BROKER = "broker-a:10911"

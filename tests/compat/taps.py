@@ -74,13 +74,13 @@ def _module(*names: str) -> Any:
 
 def run_on_a_broker(main: Callable[[Any], Awaitable[T]], folder: Path) -> T:
     """Run a scenario on a simulated cluster of the code that is on the path, whose broker stores below the folder."""
-    cluster_class = _module("simulation.cluster.cluster", "simulation.cluster").SimulatedCluster
+    cluster_class = _module("testbed.simulation.cluster.cluster", "testbed.simulation.cluster").SimulatedCluster
 
     async def on_cluster(simulation: Any) -> T:
         async with cluster_class(simulation, folder, brokers=1):
             return await main(simulation)
 
-    result: T = _module("simulation.kernel.run", "simulation.run").run_simulation(on_cluster, seed=1)
+    result: T = _module("testbed.simulation.kernel.run", "simulation.run").run_simulation(on_cluster, seed=1)
     return result
 
 
@@ -88,7 +88,7 @@ def record() -> dict[str, Any]:
     """Run the scenario with the code that is on the path."""
     schema = _module("remoting.wire.schema", "remoting.schema").SCHEMA
     tap = Tap()
-    listen(_module("simulation.kernel.sockets", "simulation.sockets").VirtualSocket, tap)
+    listen(_module("testbed.simulation.kernel.sockets", "simulation.sockets").VirtualSocket, tap)
     with tempfile.TemporaryDirectory() as folder:
         seen = run_on_a_broker(act, Path(folder))
     fields = {

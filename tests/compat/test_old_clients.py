@@ -17,8 +17,8 @@ import pytest
 from remoting.codec import CODEC, LENGTH_BYTES, decode_frame
 from remoting.command import ONE_WAY, REQUEST, RESPONSE, Command
 from remoting.request_code import RequestCode
-from simulation.cluster.cluster import SimulatedCluster
-from simulation.kernel.run import Simulation, run_simulation
+from testbed.simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.kernel.run import Simulation, run_simulation
 from tests.compat.recording import BROKER_HOST, RAW, Frame, content, differences, load
 
 pytestmark = pytest.mark.simulation

@@ -10,8 +10,8 @@ import pytest
 
 from broker.broker import run_broker
 from broker.config import BrokerConfig
-from simulation.cluster.servers import UnsyncedFiles
-from simulation.kernel.run import Simulation, run_simulation
+from testbed.simulation.cluster.servers import UnsyncedFiles
+from testbed.simulation.kernel.run import Simulation, run_simulation
 from tests.compat.old_servers import OldServers
 from tests.compat.recording import BROKER_HOST, load
 from tests.compat.scenario import act

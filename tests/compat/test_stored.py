@@ -11,8 +11,8 @@ import anyio
 import pytest
 
 from client import Admin, ConsumeFrom, MessageExt, PopConsumer, PushConsumer
-from simulation.cluster.cluster import SimulatedCluster
-from simulation.kernel.run import Simulation, run_simulation
+from testbed.simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.kernel.run import Simulation, run_simulation
 from tests.compat.scenario import NAME_SERVERS, until
 from tests.compat.stored import BROKER, LATER_S, unpack
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from simulation.cluster.cluster import NotConverged
+from testbed.simulation.cluster.cluster import NotConverged
 from tests.docs.pages import code_blocks
 from tests.simulation.conftest import Simulate
 

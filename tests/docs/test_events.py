@@ -30,10 +30,10 @@ from model.transaction import TransactionState
 from remoting.client import RemotingClient
 from remoting.faults.fault import fault_of
 from remoting.request_code import RequestCode
-from simulation.cluster.access import SERVER_ACCESS
-from simulation.cluster.clients import SimulatedProducer
-from simulation.cluster.cluster import SimulatedCluster
-from simulation.kernel.run import Simulation, run_simulation
+from testbed.simulation.cluster.access import SERVER_ACCESS
+from testbed.simulation.cluster.clients import SimulatedProducer
+from testbed.simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.kernel.run import Simulation, run_simulation
 from tests.docs.pages import ROOT, table_of, text_of
 
 PAGE = "docs/events.md"

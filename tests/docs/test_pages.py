@@ -21,13 +21,14 @@ from tools.site.links import slug
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 FOLDERS = (
     "model",
-    "figures",
+    "traces",
     "metrics",
     "remoting",
     "namesrv",
     "broker",
     "client",
-    "simulation",
+    "process",
+    "testbed",
     "tools",
     "cli",
     "examples",

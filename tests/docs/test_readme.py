@@ -15,7 +15,7 @@ def test_every_make_target_that_is_named_exists() -> None:
 
 
 def test_the_shown_end_of_a_demo_has_the_columns_and_words_that_it_has_now() -> None:
-    report = (ROOT / "cli" / "demo" / "report.py").read_text(encoding="utf-8")
+    report = (ROOT / "testbed" / "demo" / "report.py").read_text(encoding="utf-8")
     (table,) = (block for block in code_blocks("README.md", "text") if block.split()[:2] == ["step", "cause"])
     assert table.splitlines()[0].split() == ["step", "cause", "trigger", "members", "moved", "converged"]
     for words in ("messages acknowledged", "The group converged after every step.", "Queues with two owners"):

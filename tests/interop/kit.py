@@ -12,9 +12,9 @@ from typing import Any
 import anyio
 import anyio.to_thread
 
-from cli.runtime import wait_until
 from client import Admin, ConsumeFrom, Message, MessageExt, Producer, PushConsumer
 from model.errors import RlabError
+from process.runtime import wait_until
 
 pause = threading.Event().wait
 FIRST = ConsumeFrom.FIRST_OFFSET

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 
 import anyio
 
-from cli.runtime import wait_until
 from client import (
     LitePullConsumer,
     Message,
@@ -22,6 +21,7 @@ from client import (
 )
 from model.errors import MessageIllegal, RequestCodeNotSupported
 from model.limits import MAX_BODY_BYTES
+from process.runtime import wait_until
 from tests.interop import ours_admin  # noqa: F401 - more features
 from tests.interop.kit import FIRST, TIMEOUT_S, Got, consuming, feature, main, rest, send, server
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import anyio
 
-from cli.runtime import wait_until
 from client import (
     Admin,
     Message,
@@ -14,6 +13,7 @@ from client import (
     TransactionState,
 )
 from model.offset_reset import ResetTo
+from process.runtime import wait_until
 from tests.interop.kit import TIMEOUT_S, Got, consuming, feature, rest, server
 
 

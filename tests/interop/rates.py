@@ -13,8 +13,8 @@ from statistics import median
 import anyio
 import anyio.to_thread
 
-from cli.runtime import new_loop
 from client import ConsumeFrom, Message, MessageExt, Producer, PushConsumer
+from process.runtime import new_loop
 from tests.interop.servers import RLAB, Servers, pause, say
 
 TOPIC, QUEUES, BODY = "sends", 8, bytes(256)

@@ -30,18 +30,18 @@ from statistics import median
 import anyio
 import anyio.lowlevel
 
-from cli.runtime import new_loop
-from cli.servers.children import DAEMON, MODULE, Child, children, spawn, wait_registered
 from client.admin.admin import Admin
 from model.access_limits import MAX_GREETING_BYTES
 from model.errors import RlabError
+from process.children import DAEMON, MODULE, Child, children, spawn, wait_registered
+from process.runtime import new_loop
 from remoting.address import parse_address
 from remoting.client import RemotingClient, raise_for_code
 from remoting.codec import CODEC
 from remoting.command import REQUEST
 from remoting.request_code import RequestCode
 from remoting.security.key import Key
-from simulation.checks.process_usage import process_usage
+from testbed.simulation.checks.process_usage import process_usage
 from tests.process.soak.rotation import Secrets
 
 TOPIC = "attacked"

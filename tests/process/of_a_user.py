@@ -49,7 +49,7 @@ with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as cluster:
         cluster.terminate()
 assert cluster.returncode == 0, cluster.returncode
 assert {broker, cli, client, model} <= {sys.modules[name] for name in ("broker", "cli", "client", "model")}
-ours = [name for name in sys.modules if name.split(".")[0] in ("figures", "remoting", "metrics", "simulation")]
+ours = [name for name in sys.modules if name.split(".")[0] in ("traces", "remoting", "metrics", "testbed")]
 assert not ours, ours
 """
 

@@ -19,10 +19,10 @@ from tools.wheel_test import write_tests
 pytestmark = pytest.mark.process
 
 TESTED = (
-    "tests/unit/cli/test_line_limit.py",
+    "tests/unit/process/test_line_limit.py",
     "tests/unit/client/allocate/test_by_config.py",
     "tests/unit/model/test_own_name.py",
-    "tests/unit/simulation/checks/test_leaks.py",
+    "tests/unit/testbed/simulation/checks/test_leaks.py",
 )
 
 

@@ -9,10 +9,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from figures.group import GroupFigures, Row
-from figures.loads import needed_moves
-from figures.records import Ownership, Rebalance, order_of
 from model.events import Event, EventKind
+from traces.figures.group import GroupFigures, Row
+from traces.figures.loads import needed_moves
+from traces.figures.records import Ownership, Rebalance, order_of
 
 E = EventKind
 CLIENTS = ("c1", "c2", "c3")

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from figures.history.check import HistoryCheck
-from figures.history.ledger import LedgerKind, Sent, dispatched, ended, send_failed, sent
-from figures.history.limits import HistoryLimits
-from figures.history.verdict import Rule
 from model.events import Event, EventKind
 from model.message_queue import MessageQueue
+from traces.check.check import HistoryCheck
+from traces.check.ledger import LedgerKind, Sent, dispatched, ended, send_failed, sent
+from traces.check.limits import HistoryLimits
+from traces.check.verdict import Rule
 
 E = EventKind
 QUEUE = MessageQueue("t", "b", 0)

@@ -8,8 +8,8 @@ from typing import Any, Protocol, TypeVar
 
 import pytest
 
-from simulation.cluster.cluster import SimulatedCluster
-from simulation.kernel.run import Simulation, run_simulation
+from testbed.simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.kernel.run import Simulation, run_simulation
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ from client.instance.registry import release_instance
 from client.lite_pull.consumer import LitePullConsumer
 from model.message_queue import MessageQueue
 from remoting.request_code import RequestCode
-from simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 
 T = TypeVar("T")

@@ -244,7 +244,7 @@ def search(name: str, seeds: int, *, wrong_clocks: bool = False) -> int:
     mutant = next((each for each in MUTANTS if each.name == name), None)
     if mutant is not None:
         sys.meta_path.insert(0, _Planter(mutant))
-    from simulation.engine.sweep import Case, run_case  # noqa: PLC0415 - after the bug is planted
+    from testbed.simulation.engine.sweep import Case, run_case  # noqa: PLC0415 - after the bug is planted
 
     shown = QUIRKS[Quirk(name)] if mutant is None else mutant.shown
     others: dict[str, None] = {}
@@ -260,7 +260,7 @@ def search(name: str, seeds: int, *, wrong_clocks: bool = False) -> int:
 
 
 def _search_again(name: str, case: Any, shown: Sequence[str]) -> int:
-    from simulation.engine.sweep import run_case  # noqa: PLC0415 - after the bug is planted
+    from testbed.simulation.engine.sweep import run_case  # noqa: PLC0415 - after the bug is planted
 
     kinds = run_case(case).kinds
     named = [kind for kind in kinds if kind in shown]

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from rocketmq.frame import Frame
-from simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.unit.rocketmq.stock_client import StockClient
 
 SECRET = "12345678"

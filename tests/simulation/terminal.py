@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-import cli.runtime
 import cli.trace.events
+import process.runtime
 from cli.main import app
 from metrics.doctor.look import look
 from model.errors import RlabError
-from simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.cluster.cluster import SimulatedCluster
 
 Job = Coroutine[Any, Any, Any]
 
@@ -70,9 +70,9 @@ def terminal_of(cluster: SimulatedCluster) -> Iterator[Terminal]:
         yield SimpleNamespace(run=terminal._run)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cli.runtime, "asyncio", SimpleNamespace(Runner=runner))
-        patch.setattr(cli.runtime, "SIGNALS", ())
-        patch.setattr(cli.runtime, "_until_signal", lambda main: main())
+        patch.setattr(process.runtime, "asyncio", SimpleNamespace(Runner=runner))
+        patch.setattr(process.runtime, "SIGNALS", ())
+        patch.setattr(process.runtime, "_until_signal", lambda main: main())
         patch.setattr(cli.trace.events, "wall_clock_ms", cluster.simulation.clock_ms)
         assert look.__kwdefaults__ is not None
         patch.setitem(look.__kwdefaults__, "clock_ms", cluster.simulation.clock_ms)

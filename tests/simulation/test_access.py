@@ -17,8 +17,8 @@ from remoting.client import RemotingClient
 from remoting.request_code import RequestCode
 from remoting.security.key import Key
 from remoting.security.policy import NamePatterns, Rights
-from simulation.cluster.access import CLIENT_KEY, SERVER_ACCESS, made_key, made_user
-from simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.cluster.access import CLIENT_KEY, SERVER_ACCESS, made_key, made_user
+from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 
 pytestmark = pytest.mark.simulation

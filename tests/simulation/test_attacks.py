@@ -22,8 +22,8 @@ from remoting.security.policy import NamePatterns, Rights
 from remoting.wire.schema import SCHEMA
 from rocketmq.dialects import broker_dialect, name_server_dialect
 from rocketmq.edge import Facts
-from simulation.cluster.access import CLIENT_KEY, SERVER_ACCESS, made_key, made_user
-from simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.cluster.access import CLIENT_KEY, SERVER_ACCESS, made_key, made_user
+from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 from tests.simulation.signed import SECRET, Signed, connected
 from tests.unit.rocketmq.stock_client import StockClient

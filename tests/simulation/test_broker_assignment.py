@@ -16,8 +16,8 @@ from model.assignment import RequestMode
 from model.events import EventKind
 from model.message import MessageExt
 from model.message_queue import MessageQueue
-from simulation.cluster.clients import SimulatedConsumer
-from simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.cluster.clients import SimulatedConsumer
+from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 
 pytestmark = pytest.mark.simulation

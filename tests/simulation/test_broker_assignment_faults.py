@@ -23,8 +23,8 @@ from model.assignment import RequestMode
 from model.errors import RlabError
 from model.events import EventKind
 from model.message import MessageExt
-from simulation.cluster.clients import SimulatedConsumer, SimulatedProducer
-from simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.cluster.clients import SimulatedConsumer, SimulatedProducer
+from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 
 pytestmark = pytest.mark.simulation

@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 
 pytestmark = pytest.mark.simulation

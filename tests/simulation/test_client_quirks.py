@@ -10,7 +10,7 @@ import pytest
 from model.events import EventKind
 from model.names import is_retry_topic
 from model.quirks import Quirk
-from simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 from tests.simulation.test_lifecycle import finished
 from tests.simulation.wire import WireTap, wire

@@ -15,8 +15,8 @@ from model.events import Event, EventKind
 from remoting.connection import Connection
 from remoting.faults.fault import fault_of
 from remoting.faults.hook import FaultHook
-from simulation.cluster.clients import SimulatedConsumer
-from simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.cluster.clients import SimulatedConsumer
+from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 
 pytestmark = pytest.mark.simulation

@@ -14,8 +14,8 @@ from model.heartbeat import ConsumeFrom
 from model.limits import PULL_BATCH, ROUTE_POLL_INTERVAL_S
 from model.message import MessageExt
 from model.names import is_retry_topic
-from simulation.cluster.clients import SimulatedConsumer
-from simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.cluster.clients import SimulatedConsumer
+from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 
 pytestmark = pytest.mark.simulation

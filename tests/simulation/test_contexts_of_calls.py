@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from model.message import Message, MessageExt
-from simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 from tests.simulation.lite import Lite
 from tests.simulation.test_transactions import UNKNOWN, transact

@@ -12,7 +12,7 @@ from broker.store.disk.options import StoreOptions
 from client.admin.admin import Admin
 from model.events import EventKind
 from model.heartbeat import ConsumeFrom
-from simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 
 pytestmark = pytest.mark.simulation

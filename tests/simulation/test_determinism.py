@@ -13,8 +13,8 @@ import anyio
 import pytest
 
 from model.event_log import encode_events
-from simulation.cluster.cluster import SimulatedCluster
-from simulation.kernel.run import Simulation, run_simulation
+from testbed.simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.kernel.run import Simulation, run_simulation
 
 pytestmark = pytest.mark.simulation
 

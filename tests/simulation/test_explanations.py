@@ -10,20 +10,20 @@ import pytest
 from cli.group.history import watched
 from cli.trace.events import read_topic
 from client.admin.admin import Admin
-from figures.history.check import HistoryCheck
-from figures.history.limits import HistoryLimits
-from figures.history.reading import in_order
-from figures.history.verdict import Answer, Rule
-from figures.why.causes import Learned
-from figures.why.moves import MoveTracker, QueueMove
 from model.errors import GroupNotExist
 from model.events import Event, EventKind
 from model.quirks import Quirk
 from remoting.request_code import RequestCode
-from simulation.cluster.cluster import SimulatedCluster
-from simulation.faults.request_filters import RequestFilters
-from simulation.kernel.run import EPOCH_MS
+from testbed.simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.faults.request_filters import RequestFilters
+from testbed.simulation.kernel.run import EPOCH_MS
 from tests.simulation.conftest import Simulate
+from traces.check.check import HistoryCheck
+from traces.check.limits import HistoryLimits
+from traces.check.reading import in_order
+from traces.check.verdict import Answer, Rule
+from traces.why.causes import Learned
+from traces.why.moves import MoveTracker, QueueMove
 
 pytestmark = pytest.mark.simulation
 COMPLETE = HistoryLimits(complete=True)

@@ -27,7 +27,7 @@ from model.errors import ClientFailed
 from model.heartbeat import ConsumeFrom, MessageModel
 from model.message import Message, MessageExt
 from model.message_queue import MessageQueue
-from simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 from tests.simulation.lite import Lite
 from tests.simulation.test_transactions import UNKNOWN, transact

@@ -10,7 +10,7 @@ import pytest
 from client.admin.admin import Admin
 from client.listeners.listener import ConsumeResult
 from model.message import MessageExt
-from simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 from tests.simulation.test_consuming import committed
 

@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from model.message import MessageExt
-from simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 from tests.simulation.test_consuming import committed
 

@@ -14,8 +14,8 @@ from model.heartbeat import ConsumeFrom
 from model.message import Message, encode_payload
 from model.message_queue import MessageQueue
 from remoting.request_code import RequestCode
-from simulation.cluster.clients import SimulatedProducer
-from simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.cluster.clients import SimulatedProducer
+from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 from tests.simulation.test_consuming import committed
 

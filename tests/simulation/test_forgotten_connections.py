@@ -14,7 +14,7 @@ from model.events import EventKind
 from model.limits import PING_TIMEOUT_S, REQUEST_TIMEOUT_S
 from remoting.client import RemotingClient
 from remoting.request_code import RequestCode
-from simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 
 pytestmark = pytest.mark.simulation

@@ -13,7 +13,7 @@ from model.errors import ClientIdConflict
 from model.events import EventKind
 from model.limits import OFFSET_PERSIST_INTERVAL_S
 from model.quirks import Quirk
-from simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 from tests.simulation.test_lifecycle import finished, lost, takes_ten_ms
 

@@ -15,7 +15,7 @@ from model.events import EventKind
 from model.group_settings import DEFAULT_SETTINGS, GroupSettings
 from model.heartbeat import MessageModel
 from model.message import MessageExt
-from simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 
 pytestmark = pytest.mark.simulation

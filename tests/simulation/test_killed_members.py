@@ -6,13 +6,13 @@ import logging
 
 import pytest
 
-from figures.history.check import HistoryCheck
-from figures.history.limits import HistoryLimits
-from figures.history.reading import in_order
 from model.events import Event, EventKind
 from model.limits import RUN_SEQS
-from simulation.engine.draw import draw
-from simulation.engine.run import run_programme
+from testbed.simulation.engine.draw import draw
+from testbed.simulation.engine.run import run_programme
+from traces.check.check import HistoryCheck
+from traces.check.limits import HistoryLimits
+from traces.check.reading import in_order
 
 pytestmark = pytest.mark.simulation
 

@@ -18,9 +18,9 @@ from model.message import MessageExt
 from model.quirks import Quirk
 from remoting.command import Command
 from remoting.connection import Connection
-from simulation.cluster.clients import SimulatedConsumer
-from simulation.cluster.cluster import SimulatedCluster
-from simulation.kernel.run import EPOCH_MS
+from testbed.simulation.cluster.clients import SimulatedConsumer
+from testbed.simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.kernel.run import EPOCH_MS
 from tests.simulation.conftest import Simulate
 
 pytestmark = pytest.mark.simulation

@@ -12,8 +12,8 @@ from model.errors import ConfigError, ConnectFailed
 from model.events import EventKind
 from model.limits import LEASE_CLOSE_GRACE_S
 from model.message import MessageExt
-from simulation.cluster.clients import SimulatedProducer
-from simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.cluster.clients import SimulatedProducer
+from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 from tests.simulation.wire import WireTap, wire
 

@@ -20,7 +20,7 @@ from client.listeners.listener import Result
 from model.heartbeat import ConsumeFrom, MessageModel
 from model.limits import MIN_SUSPEND_S
 from model.message import MessageExt
-from simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 from tests.simulation.test_consuming import committed
 

@@ -12,7 +12,7 @@ import pytest
 from model.errors import ConfigError, IllegalOperation, InvalidParameter, LeaseLost, NetworkError
 from model.events import EventKind
 from model.heartbeat import ConsumeFrom, MessageModel
-from simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 from tests.simulation.lite import Q0, Q1, Lite, committed, delete_topic, run, sent
 

@@ -8,8 +8,6 @@ import anyio
 import pytest
 
 from client.allocate.registry import strategy_named
-from figures.records import GroupTotals
-from figures.trace import figures_of
 from metrics.event_counts import EventCounts
 from metrics.families import (
     GROUP_DOUBLE_TIME,
@@ -30,10 +28,12 @@ from metrics.families import (
 from metrics.trace_counts import SETTLE_MS, TraceCounts
 from model.events import Event, EventKind
 from model.message_queue import MessageQueue
-from simulation.cluster.cluster import SimulatedCluster
-from simulation.swarm.observer import SwarmObserver
-from simulation.swarm.swarm import SwarmOptions, run_swarm
+from testbed.simulation.cluster.cluster import SimulatedCluster
+from testbed.swarm.members import SwarmOptions, run_swarm
+from testbed.swarm.observer import SwarmObserver
 from tests.simulation.conftest import Simulate
+from traces.figures.records import GroupTotals
+from traces.figures.trace import figures_of
 
 pytestmark = pytest.mark.simulation
 

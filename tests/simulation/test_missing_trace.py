@@ -7,13 +7,13 @@ import pytest
 
 from cli.trace.events import read_topic
 from client.admin.admin import Admin
-from figures.history.check import HistoryCheck
-from figures.history.verdict import Answer, Verdict
-from figures.history.words import summary
 from model.errors import ServiceNotAvailable
 from model.missing_trace import MissingTrace
-from simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
+from traces.check.check import HistoryCheck
+from traces.check.verdict import Answer, Verdict
+from traces.check.words import summary
 
 pytestmark = pytest.mark.simulation
 

@@ -9,8 +9,8 @@ from client.options import ConsumeMode
 from model.errors import RlabError
 from model.events import EventKind
 from model.limits import BROKER_LOOK_INTERVAL_S, BROKER_LOOK_S
-from simulation.cluster.clients import SimulatedProducer
-from simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.cluster.clients import SimulatedProducer
+from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 from tests.simulation.wire import WireTap, wire
 

@@ -13,7 +13,7 @@ from namesrv.config import NameServerConfig
 from namesrv.server import NameServer, run_name_server
 from remoting.client import RemotingClient
 from remoting.request_code import RequestCode
-from simulation.kernel.run import Simulation, run_simulation
+from testbed.simulation.kernel.run import Simulation, run_simulation
 from tests.unit.namesrv.registrations import broker, wire
 
 pytestmark = pytest.mark.simulation

@@ -14,8 +14,8 @@ from model.limits import LEASE_CLOSE_GRACE_S
 from model.message import MessageExt
 from model.message_queue import MessageQueue
 from model.offset_reset import QueueReset, ResetTo
-from simulation.cluster.clients import Delivery, SimulatedConsumer
-from simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.cluster.clients import Delivery, SimulatedConsumer
+from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 
 pytestmark = pytest.mark.simulation

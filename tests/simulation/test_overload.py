@@ -16,8 +16,8 @@ from remoting.command import Command, Reply
 from remoting.connection import Connection
 from remoting.request_code import RequestCode
 from remoting.server import serve
-from simulation.cluster.cluster import SimulatedCluster
-from simulation.kernel.run import Simulation, run_simulation
+from testbed.simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.kernel.run import Simulation, run_simulation
 from tests.simulation.conftest import Simulate
 from tests.simulation.slow_server import SlowServer, make_servers_slow
 

@@ -15,7 +15,7 @@ from model.message import Message
 from model.names import STAGE_TOPIC
 from remoting.client import RemotingClient
 from remoting.request_code import RequestCode
-from simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 
 pytestmark = pytest.mark.simulation

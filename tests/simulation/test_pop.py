@@ -17,8 +17,8 @@ from client.listeners.listener import ConsumeResult
 from model.heartbeat import ConsumeFrom
 from model.message import MessageExt
 from model.names import dlq_topic
-from simulation.cluster.clients import SimulatedConsumer
-from simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.cluster.clients import SimulatedConsumer
+from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 
 pytestmark = pytest.mark.simulation

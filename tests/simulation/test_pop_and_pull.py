@@ -10,7 +10,7 @@ import pytest
 
 from model.heartbeat import ConsumeFrom
 from model.message import MessageExt
-from simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 
 pytestmark = pytest.mark.simulation

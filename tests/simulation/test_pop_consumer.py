@@ -17,7 +17,7 @@ from model.errors import ReceiptHandleDead, RlabError
 from model.heartbeat import ConsumeFrom
 from model.message import MessageExt
 from model.message_queue import MessageQueue
-from simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 
 pytestmark = pytest.mark.simulation

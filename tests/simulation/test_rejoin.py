@@ -10,8 +10,8 @@ import pytest
 from model.errors import ClientIdConflict, ConfigError
 from model.events import Event, EventKind
 from model.names import is_retry_topic
-from simulation.cluster.clients import SimulatedConsumer
-from simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.cluster.clients import SimulatedConsumer
+from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 
 pytestmark = pytest.mark.simulation

@@ -18,9 +18,9 @@ from model.message import MessageExt
 from model.names import is_retry_topic
 from pipeline.replay.job import baseline_of, recorded_in, wrong_queues
 from pipeline.replay.replay import ReplayOutcome, replay
-from simulation.cluster.clients import SimulatedConsumer
-from simulation.cluster.cluster import SimulatedCluster
-from simulation.kernel.network import Fault
+from testbed.simulation.cluster.clients import SimulatedConsumer
+from testbed.simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.kernel.network import Fault
 from tests.simulation.conftest import Simulate
 
 pytestmark = pytest.mark.simulation

@@ -24,8 +24,8 @@ from remoting.client import RemotingClient
 from remoting.request_code import RequestCode
 from remoting.security.gate import Gate
 from remoting.security.policy import NamePatterns, Rights, User
-from simulation.cluster.access import CLIENT_KEY, SERVER_ACCESS, made_key, made_user
-from simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.cluster.access import CLIENT_KEY, SERVER_ACCESS, made_key, made_user
+from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 from tests.simulation.signed import SECRET, Signed, connected
 

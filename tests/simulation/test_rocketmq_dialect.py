@@ -13,7 +13,7 @@ from model.heartbeat import ConsumeFrom
 from model.message import Message, MessageExt
 from model.message_queue import MessageQueue
 from model.transaction import TransactionState
-from simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 
 pytestmark = pytest.mark.simulation

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from simulation.engine.run import run_programme
-from simulation.engine.text import programme_of
+from testbed.simulation.engine.run import run_programme
+from testbed.simulation.engine.text import programme_of
 
 pytestmark = pytest.mark.simulation
 

@@ -13,7 +13,7 @@ from client.rebalance.leased_queues import LeasedQueues
 from model.events import EventKind
 from model.message import MessageExt
 from model.message_queue import MessageQueue
-from simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 from tests.simulation.wire import WireTap, wire
 

@@ -9,7 +9,7 @@ import pytest
 
 from model.errors import IllegalOperation
 from model.events import EventKind
-from simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 
 pytestmark = pytest.mark.simulation

@@ -17,7 +17,7 @@ from remoting.client import RemotingClient
 from remoting.overload.shares import sharer_of
 from remoting.request_code import RequestCode
 from remoting.security.policy import NamePatterns, Rights
-from simulation.cluster.access import made_key, made_user
+from testbed.simulation.cluster.access import made_key, made_user
 from tests.unit.broker.harness import Peer, World, consumer, payload_of, records, simulated
 
 DAY_MS = 24 * 3600 * 1000

@@ -11,7 +11,7 @@ import pytest
 from model.errors import IllegalOperation
 from model.events import EventKind
 from model.message import MessageExt
-from simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 from tests.simulation.test_lifecycle import finished
 from tests.simulation.wire import WireTap, wire

@@ -7,9 +7,9 @@ import logging
 import pytest
 
 from model.quirks import Quirk
-from simulation.engine.draw import KINDS, draw
-from simulation.engine.run import run_programme
-from simulation.engine.sweep import Case, run_case
+from testbed.simulation.engine.draw import KINDS, draw
+from testbed.simulation.engine.run import run_programme
+from testbed.simulation.engine.sweep import Case, run_case
 
 pytestmark = pytest.mark.simulation
 

@@ -11,7 +11,7 @@ import pytest
 from model.response_code import ResponseCode
 from rocketmq.dialects import broker_dialect, name_server_dialect
 from rocketmq.edge import Facts
-from simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 from tests.simulation.signed import Signed, connected
 from tests.simulation.test_matrix import ORDERS, ROLES, USERS, WITH_USERS, WORDS, Case, started, take_rights

@@ -17,8 +17,8 @@ from client.allocate import (
 )
 from client.allocate.averagely import AllocateMessageQueueAveragely
 from model.message_queue import MessageQueue
-from simulation.cluster.clients import SimulatedConsumer
-from simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.cluster.clients import SimulatedConsumer
+from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 
 QUEUES = [MessageQueue("t", broker, number) for broker in ("broker-a", "broker-b") for number in range(4)]

@@ -11,8 +11,8 @@ from client.admin.admin import Admin
 from model.events import EventKind
 from model.heartbeat import ConsumeFrom
 from model.message_queue import MessageQueue
-from simulation.cluster.clients import SimulatedConsumer
-from simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.cluster.clients import SimulatedConsumer
+from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 from tests.simulation.test_consuming import committed
 

@@ -10,16 +10,16 @@ import anyio
 import pytest
 
 from client.allocate.registry import BUILT_IN_STRATEGIES, strategy_named
-from figures.records import GroupTotals
-from figures.trace import figures_of
 from model.events import Event, EventKind
 from model.heartbeat import ConsumeFrom
 from model.message_queue import MessageQueue
 from pipeline.replay.recorded import read_recorded
-from simulation.cluster.cluster import SimulatedCluster
-from simulation.swarm.observer import SwarmObserver, SwarmSummary, rounded
-from simulation.swarm.swarm import SwarmOptions, run_swarm
+from testbed.simulation.cluster.cluster import SimulatedCluster
+from testbed.swarm.members import SwarmOptions, run_swarm
+from testbed.swarm.observer import SwarmObserver, SwarmSummary, rounded
 from tests.simulation.conftest import Simulate
+from traces.figures.records import GroupTotals
+from traces.figures.trace import figures_of
 
 pytestmark = pytest.mark.simulation
 
@@ -154,5 +154,5 @@ def test_an_outage_is_one_warning_however_many_sends_fail_in_it(
 
     summary = simulate(scenario, brokers=1)
     assert summary.failed_sends > 100
-    warnings = [record.getMessage() for record in caplog.records if record.name == "simulation.swarm.swarm"]
+    warnings = [record.getMessage() for record in caplog.records if record.name == "testbed.swarm.members"]
     assert [text.startswith("sends fail") for text in warnings] == [True, True]

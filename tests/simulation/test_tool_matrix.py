@@ -21,7 +21,7 @@ from console.watcher import watching
 from metrics.exporter import counts_in, follow_trace
 from model.event_log import encode_events
 from model.events import Event
-from simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 from tests.simulation.terminal import Terminal, terminal_of
 

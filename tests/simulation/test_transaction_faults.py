@@ -20,9 +20,9 @@ from client.transactions.checks import CheckAnswers
 from client.transactions.producer import TransactionProducer
 from client.transactions.transaction import Transaction
 from model.transaction import TransactionState
-from simulation.engine.draw import draw
-from simulation.engine.programme import Programme
-from simulation.engine.run import run_programme
+from testbed.simulation.engine.draw import draw
+from testbed.simulation.engine.programme import Programme
+from testbed.simulation.engine.run import run_programme
 
 pytestmark = pytest.mark.simulation
 LASTS_S = 15.0

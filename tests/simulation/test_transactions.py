@@ -12,8 +12,8 @@ from model.events import EventKind
 from model.message import Message, MessageExt
 from model.names import GIVEN_UP_TOPIC
 from model.transaction import TransactionState
-from simulation.cluster.clients import SimulatedConsumer, SimulatedTransactionProducer
-from simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.cluster.clients import SimulatedConsumer, SimulatedTransactionProducer
+from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 
 pytestmark = pytest.mark.simulation

@@ -18,7 +18,7 @@ from model.limits import (
     ROUTE_POLL_INTERVAL_S,
 )
 from model.message import MessageExt
-from simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 
 pytestmark = pytest.mark.simulation

@@ -20,7 +20,7 @@ from client.allocate import AllocateMessageQueueAveragely
 from model.errors import RequestTimeout
 from model.heartbeat import ConsumeFrom, MessageModel
 from model.transaction import TransactionState
-from simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 from tests.simulation.lite import Lite
 from tests.simulation.test_transactions import UNKNOWN, open_transactions, transact

@@ -26,9 +26,9 @@ from model.quirks import Quirk
 from pipeline.replay.job import recorded_in, try_rules
 from pipeline.replay.recorded import Recorded
 from pipeline.replay.rules import Handover, Rules
-from simulation.cluster.clients import SimulatedConsumer
-from simulation.cluster.cluster import SimulatedCluster
-from simulation.kernel.run import Simulation, run_simulation
+from testbed.simulation.cluster.clients import SimulatedConsumer
+from testbed.simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.kernel.run import Simulation, run_simulation
 
 LASTS_S, QUEUES, CHANGES = 300.0, 12, 40
 RECORDED = Rules(strategy="AVG", interval_ms=20_000, timeout_ms=10_000, was_timeout_ms=10_000)

@@ -9,10 +9,10 @@ import anyio
 import pytest
 from pyspark.sql import SparkSession
 
-from cli.bench.kit.echo import TOPIC
-from cli.bench.kit.report import GOALS
-from cli.bench.kit.rounds import Sizes
-from cli.bench.spark import QUEUES, SPARK_BODY, measure_session
+from testbed.bench.kit.echo import TOPIC
+from testbed.bench.kit.report import GOALS
+from testbed.bench.kit.rounds import Sizes
+from testbed.bench.spark import QUEUES, SPARK_BODY, measure_session
 from tests.spark.spark_cluster import ClusterProcesses
 
 pytestmark = [pytest.mark.spark, pytest.mark.process]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from cli.sim.on_spark import sweep_on_spark
-from simulation.engine.sweep import Case, sweep
+from testbed.runs.on_spark import sweep_on_spark
+from testbed.simulation.engine.sweep import Case, sweep
 
 pytestmark = pytest.mark.spark
 

@@ -9,13 +9,13 @@ import anyio
 import pytest
 from pyspark.sql import SparkSession
 
-from cli.swarm.run import SwarmRun
-from cli.swarm.spark import SparkParts
 from model.errors import ConfigError, ServiceNotAvailable
-from simulation.swarm.observer import SwarmSummary
+from testbed.swarm.observer import SwarmSummary
+from testbed.swarm.run import SwarmRun
+from testbed.swarm.spark import SparkParts
 from tests.spark.spark_cluster import ClusterProcesses
 from tests.tcp.rlab_process import wait_until
-from tests.unit.cli.swarm.small import small_swarm
+from tests.unit.testbed.swarm.small import small_swarm
 
 pytestmark = [pytest.mark.spark, pytest.mark.process]
 

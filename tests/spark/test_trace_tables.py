@@ -13,9 +13,6 @@ from typing import Any, NamedTuple
 import pytest
 from pyspark.sql import SparkSession
 
-from figures.group import GroupFigures
-from figures.over_time import SHORTEST_BUCKET_MS
-from figures.records import Ownership, order_of
 from model.errors import ConfigError
 from model.event_log import encode_events
 from model.events import Event, EventKind
@@ -27,6 +24,9 @@ from pipeline.trace.alone import write_tables as alone_tables
 from pipeline.trace.source import read_files
 from pipeline.trace.tables import TABLES, losses_of, nodes_of, set_aside, write_tables
 from tests.spark import trace_twin
+from traces.figures.group import GroupFigures
+from traces.figures.over_time import SHORTEST_BUCKET_MS
+from traces.figures.records import Ownership, order_of
 
 pytestmark = pytest.mark.spark
 

@@ -14,7 +14,6 @@ import pytest
 
 from broker.broker import RunningBroker, run_broker
 from broker.config import BrokerConfig
-from cli.security.fuzz_run import FuzzPlan, fuzz_server
 from model.access_limits import MAX_GREETING_BYTES, MAX_REFUSALS_OF_GUEST, MAX_UNAUTHENTICATED
 from namesrv.config import NameServerConfig
 from namesrv.server import run_name_server
@@ -26,7 +25,8 @@ from remoting.security.login import ClientHandshake
 from remoting.security.policy import Rights
 from remoting.security.records import RecordSigner
 from rocketmq.frame import Frame, FrameDecoder, encode_frame
-from simulation.cluster.access import CLIENT_KEY, EVERYTHING, SERVER_ACCESS, made_user
+from testbed.fuzz.run import FuzzPlan, fuzz_server
+from testbed.simulation.cluster.access import CLIENT_KEY, EVERYTHING, SERVER_ACCESS, made_user
 
 pytestmark = pytest.mark.tcp
 

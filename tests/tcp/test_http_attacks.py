@@ -12,17 +12,17 @@ import pytest
 import uvloop
 
 from broker.config import BrokerConfig
-from cli.security.fuzz_http_run import CONTROL_TOKEN, fuzz_http
-from cli.security.fuzz_run import FuzzPlan
-from cli.servers.cluster_bed import ClusterBed
-from cli.servers.control.http import serve_control
-from cli.servers.control.plane import Plane
 from cli.servers.watched import watched_broker, watched_name_server
 from client import Admin, Message, Producer
 from console.server import ConsoleOptions, run_console
 from model.limits import MAX_CONNECTIONS, MAX_CONNECTIONS_OF_ADDRESS, MAX_HTTP_CONNECTIONS
 from namesrv.config import NameServerConfig
 from remoting.address import parse_address
+from testbed.cluster.cluster_bed import ClusterBed
+from testbed.cluster.control.http import serve_control
+from testbed.cluster.control.plane import Plane
+from testbed.fuzz.http_run import CONTROL_TOKEN, fuzz_http
+from testbed.fuzz.run import FuzzPlan
 
 pytestmark = pytest.mark.tcp
 ANY = "127.0.0.1:0"

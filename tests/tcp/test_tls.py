@@ -25,7 +25,7 @@ from pipeline.wire import WireClient
 from remoting.client import RemotingClient
 from remoting.request_code import RequestCode
 from remoting.security.tls import ServerTls, TlsFiles
-from simulation.cluster.access import CLIENT_KEY, SERVER_ACCESS
+from testbed.simulation.cluster.access import CLIENT_KEY, SERVER_ACCESS
 
 pytestmark = pytest.mark.tcp
 

@@ -1,6 +1,6 @@
 """What every TCP transport of asyncio does, as checks that run on whichever loop is running.
 
-The simulated network runs them (tests/unit/simulation/kernel/test_sockets.py), and so does real loopback TCP
+The simulated network runs them (tests/unit/testbed/simulation/kernel/test_sockets.py), and so does real loopback TCP
 (tests/tcp/test_simulated_network_conformance.py): what one of them fails, the simulation gets wrong.
 """
 

@@ -9,10 +9,10 @@ import pytest
 
 import client
 import rlab.client
-import simulation.kernel.run as real_run
+import testbed.simulation.kernel.run as real_run
 from client.admin.admin import Admin
 from rlab.client.admin.admin import Admin as InstalledAdmin
-from rlab.simulation.kernel import run
+from rlab.testbed.simulation.kernel import run
 from tools.name_stubs import FOLDER, stubs
 from tools.one_name import modules_of, rewritten
 
@@ -23,7 +23,7 @@ def test_a_module_of_a_checkout_is_one_module_under_both_names() -> None:
     assert rlab.client is client
     assert run is real_run
     assert InstalledAdmin is Admin
-    assert (run.__name__, run.__spec__ and run.__spec__.name) == ("simulation.kernel.run",) * 2
+    assert (run.__name__, run.__spec__ and run.__spec__.name) == ("testbed.simulation.kernel.run",) * 2
 
 
 def test_a_module_runs_by_its_installed_name_in_a_checkout() -> None:

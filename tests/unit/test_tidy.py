@@ -68,24 +68,24 @@ COVERED_ELSEWHERE: dict[str, str] = {
     "remoting/security/gate.py": "it needs connections: tests/simulation/test_access.py",
     "remoting/security/tls.py": "it needs real sockets: tests/tcp/test_tls.py",
     "remoting/security/trust.py": "it needs real sockets: tests/tcp/test_tls.py",
-    "simulation/cluster/access.py": "keys alone: tests/simulation/test_access.py",
-    "cli/servers/control/http.py": "one table over plane.py: its test_plane.py, and tests/process/test_pytest_rlab.py",
-    "cli/servers/control/orders.py": "what a broker answers: test_plane.py beside it",
+    "testbed/simulation/cluster/access.py": "keys alone: tests/simulation/test_access.py",
+    "testbed/cluster/control/http.py": "one table over plane.py: test_plane.py, tests/process/test_pytest_rlab.py",
+    "testbed/cluster/control/orders.py": "what a broker answers: test_plane.py beside it",
     "broker/groups/faults.py": "it joins two things: tests/simulation/test_connection_faults.py",
-    "simulation/kernel/duplicate.py": "half-open connections: tests/simulation/test_connection_faults.py",
+    "testbed/simulation/kernel/duplicate.py": "half-open connections: tests/simulation/test_connection_faults.py",
     "remoting/faults/connection.py": "each verb in a cluster: tests/simulation/test_connection_faults.py",
     "remoting/faults/hook.py": "each verb in a cluster: tests/simulation/test_connection_faults.py",
-    "cli/bench/peers/systems/aiokafka_peer.py": "a Kafka broker takes 10 s: rlab bench --peers kafka",
-    "cli/bench/peers/systems/confluent_peer.py": "a Kafka broker takes 10 s: rlab bench --peers kafka",
-    "cli/bench/peers/systems/kafka_server.py": "a Kafka broker takes 10 s: rlab bench --peers kafka",
-    "cli/bench/peers/latency.py": "it only runs processes; their work is in test_side.py",
-    "cli/bench/peers/systems/protocol.py": "a protocol: each system has its test",
-    "cli/security/fuzz.py": "it attacks a server: tests/tcp/test_attacks.py",
-    "cli/security/fuzz_frames.py": "it makes what a server is attacked with: tests/tcp/test_attacks.py",
+    "testbed/bench/peers/systems/aiokafka_peer.py": "a Kafka broker takes 10 s: rlab bench --peers kafka",
+    "testbed/bench/peers/systems/confluent_peer.py": "a Kafka broker takes 10 s: rlab bench --peers kafka",
+    "testbed/bench/peers/systems/kafka_server.py": "a Kafka broker takes 10 s: rlab bench --peers kafka",
+    "testbed/bench/peers/latency.py": "it only runs processes; their work is in test_side.py",
+    "testbed/bench/peers/systems/protocol.py": "a protocol: each system has its test",
+    "cli/testbed/fuzz.py": "it attacks a server: tests/tcp/test_attacks.py",
+    "testbed/fuzz/frames.py": "it makes what a server is attacked with: tests/tcp/test_attacks.py",
     "cli/servers/doctor.py": "a thin shell of metrics/doctor: tests/tcp/test_metrics.py",
     "cli/servers/exporter.py": "a thin shell of metrics/exporter.py: tests/tcp/test_metrics.py",
     "cli/servers/watched.py": "it starts servers on real ports: tests/tcp/test_metrics.py",
-    "cli/servers/bed_consumer.py": "a process of its own: tests/tcp/test_console.py",
+    "testbed/cluster/bed_consumer.py": "a process of its own: tests/tcp/test_console.py",
     "console/changes.py": "it asks a cluster: tests/tcp/test_console.py",
     "console/lookup.py": "it asks a cluster: tests/tcp/test_console.py",
     "console/server.py": "it needs a cluster: tests/tcp/test_console.py",
@@ -171,7 +171,7 @@ def real_sleeps(source: Source) -> Iterator[str]:
     if not source.path.startswith("tests/") or source.path.startswith(("tests/tcp/", "tests/simulation/")):
         return
     aliases = imported_names(source)
-    if any(name.partition(".")[0] == "simulation" for name in aliases.values()):
+    if any(name.startswith("testbed.simulation.") for name in aliases.values()):
         return
     for node in source.nodes:
         if not isinstance(node, ast.Call) or resolve(node.func, aliases) not in ("anyio.sleep", "anyio.sleep_until"):
@@ -259,7 +259,7 @@ def test_a_rule_sees_what_it_forbids(rule: Rule, text: str) -> None:
         (blind_excepts, "try:\n    f()\nexcept BaseException:\n    undo()\n    raise"),
         (blind_excepts, "try:\n    f()\nexcept OSError:\n    pass"),
         (real_sleeps, "import anyio\nawait anyio.sleep(0)"),
-        (real_sleeps, "import anyio\nfrom simulation.loop import run\nawait anyio.sleep(60)"),
+        (real_sleeps, "import anyio\nfrom testbed.simulation.kernel.run import run_simulation\nawait anyio.sleep(60)"),
     ],
 )
 def test_a_rule_lets_pass_what_is_sound(rule: Rule, text: str) -> None:

@@ -24,7 +24,10 @@ PYTHON: dict[str, tuple[str, ...]] = {
 MORE_PYTHON: dict[str, tuple[str, ...]] = {
     "Options": ("client.config.ClientConfig", "client.options.ConsumerOptions", "client.options.LitePullOptions"),
     "Metrics": ("metrics.client.ClientMetrics",),
-    "Tests in virtual time": ("simulation.kernel.run.run_simulation", "simulation.cluster.cluster.SimulatedCluster"),
+    "Tests in virtual time": (
+        "testbed.simulation.kernel.run.run_simulation",
+        "testbed.simulation.cluster.cluster.SimulatedCluster",
+    ),
 }
 
 

@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cli.options import Config, Json
-from cli.output import print_outcome
-from cli.runtime import exit_with_error
 from model.errors import ConfigError, SystemError_
+from process.output import print_outcome
+from process.runtime import exit_with_error
 
 if TYPE_CHECKING:
     import sqlite3

@@ -9,10 +9,10 @@ import anyio
 import typer
 
 from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers, switch
-from cli.output import print_note, print_outcome
-from cli.runtime import FAILED, ask_cluster
 from model.limits import ROUTE_POLL_INTERVAL_S
 from model.names import is_system_topic
+from process.output import print_note, print_outcome
+from process.runtime import FAILED, ask_cluster
 
 if TYPE_CHECKING:
     from client.admin.admin import Admin

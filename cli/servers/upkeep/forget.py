@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers
-from cli.output import print_outcome
-from cli.runtime import ask_cluster
+from process.output import print_outcome
+from process.runtime import ask_cluster
 
 
 def forget(

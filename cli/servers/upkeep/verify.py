@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli.options import Config, Json
-from cli.output import print_json, print_line, print_note, print_table
-from cli.runtime import FAILED, exit_with_error
 from model.errors import ConfigError
+from process.output import print_json, print_line, print_note, print_table
+from process.runtime import FAILED, exit_with_error
 
 if TYPE_CHECKING:
     from broker.store.damage import Damage

@@ -34,30 +34,30 @@ from anyio.abc import TaskGroup, UNIXSocketStream
 from cryptography.x509 import load_pem_x509_certificate
 
 from broker.store.disk.options import StoreOptions
-from cli.crash.brokers import free_port
-from cli.runtime import FAILED, new_loop
 from cli.security.certs import AUTHORITY
-from cli.servers.children import DAEMON, MODULE, Child, Start, children
-from cli.servers.cluster_bed import ClusterBed
-from cli.servers.control.barriers import not_stable
-from cli.servers.control.starter import starter
-from cli.swarm.parts import ProcessPart
 from cli.trace.check import UNKNOWN
 from client.admin.admin import Admin
-from figures.history.delivery import DeliveryCheck
 from model.access_limits import ACCESS_RELOAD_S
 from model.errors import NotAuthenticated, RlabError
 from model.events import Event
+from process.children import DAEMON, MODULE, Child, Start, children
+from process.runtime import FAILED, new_loop
 from remoting.address import parse_address
 from remoting.client import RemotingClient
 from remoting.request_code import RequestCode
 from remoting.tasks import background_tasks
-from simulation.checks.leaks import LeakDetector, Margin
-from simulation.checks.process_usage import process_usage
-from simulation.swarm.swarm import SwarmOptions
+from testbed.cluster.cluster_bed import ClusterBed
+from testbed.cluster.control.barriers import not_stable
+from testbed.cluster.control.starter import starter
+from testbed.crash.brokers import free_port
+from testbed.simulation.checks.leaks import LeakDetector, Margin
+from testbed.simulation.checks.process_usage import process_usage
+from testbed.swarm.members import SwarmOptions
+from testbed.swarm.parts import ProcessPart
 from tests.process.soak.rotation import Secrets
 from tests.process.soak.strangers import bother
 from tests.process.soak.verdict import Verdict, print_verdict
+from traces.check.delivery import DeliveryCheck
 
 TOPIC = GROUP = "soak"
 NAME_SERVERS, BROKERS = ("namesrv-1", "namesrv-2"), ("broker-a", "broker-b")
@@ -195,7 +195,7 @@ class Soak:
     async def _part(self, **counts: Any) -> ProcessPart:
         """Start a part of the swarm: a member, or the producers."""
         self._joined += 1
-        module = "tests.process.soak.member" if "consumers" in counts else "cli.swarm.worker"
+        module = "tests.process.soak.member" if "consumers" in counts else "testbed.swarm.worker"
         process = await self._start_client([*MODULE, module])
         part = ForkedPart(self._joined, process, self._books)
         self._stack.push_async_callback(self._end, part)

@@ -37,7 +37,7 @@ from namesrv.server import run_name_server
 from remoting.client import RemotingClient
 from remoting.command import Command
 from remoting.request_code import RequestCode
-from simulation.kernel.run import Simulation, run_simulation
+from testbed.simulation.kernel.run import Simulation, run_simulation
 
 HOST = "10.0.0.1"
 ADDRESS = f"{HOST}:10911"

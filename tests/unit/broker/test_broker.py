@@ -27,7 +27,7 @@ from model.response_code import ResponseCode
 from remoting.codec import CODEC
 from remoting.request_code import RequestCode
 from remoting.wire.schema import SCHEMA
-from simulation.kernel.run import Simulation, run_simulation
+from testbed.simulation.kernel.run import Simulation, run_simulation
 from tests.unit.broker.harness import (
     ADDRESS,
     HOST,

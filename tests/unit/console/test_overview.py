@@ -10,7 +10,7 @@ import pytest
 from client.admin.admin import Admin
 from console.overview import overview, topic_document
 from model.errors import NetworkError, TopicNotExist
-from simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 
 

@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from metrics.exposition import LOOK_INTERVAL_S, add_table, histogram, watch_loop_delay
 from metrics.families import CONNECTIONS, LAG, LOOP_DELAY, MOVES, REQUESTS, Samples
 from remoting.tasks import background_tasks
-from simulation.kernel.run import Simulation, run_simulation
+from testbed.simulation.kernel.run import Simulation, run_simulation
 
 
 def test_a_table_is_read_at_each_scrape() -> None:

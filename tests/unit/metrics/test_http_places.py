@@ -19,7 +19,7 @@ from model.limits import (
     MAX_CONNECTIONS_OF_ADDRESS,
     MAX_HTTP_CONNECTIONS,
 )
-from simulation.kernel.run import Simulation, run_simulation
+from testbed.simulation.kernel.run import Simulation, run_simulation
 
 SERVER, PORT = "10.0.0.1", 9101
 OF_ADDRESS = MAX_HTTP_CONNECTIONS * MAX_CONNECTIONS_OF_ADDRESS // MAX_CONNECTIONS

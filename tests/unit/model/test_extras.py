@@ -4,12 +4,12 @@ import sys
 
 import pytest
 
-from cli.runtime import new_loop, report_bug
 from client.allocate import AllocateMessageQueueBalancedSticky
 from client.allocate.registry import strategy_named
 from client.allocate.strategy import usable
 from model.errors import ConfigError
 from model.extras import EXTRA_OF, how_to_install
+from process.runtime import new_loop, report_bug
 from tests.unit.source_tree import PYPROJECT
 
 EXTRAS: dict[str, list[str]] = PYPROJECT["project"]["optional-dependencies"]

@@ -22,7 +22,7 @@ from remoting.client import RemotingClient
 from remoting.command import Command
 from remoting.request_code import RequestCode
 from remoting.wire.schema import SCHEMA
-from simulation.kernel.run import Simulation, run_simulation
+from testbed.simulation.kernel.run import Simulation, run_simulation
 from tests.unit.namesrv.registrations import broker, topic, wire
 
 ADDRESS = "10.0.0.1:9876"

@@ -19,7 +19,7 @@ from remoting.request_code import RequestCode
 from remoting.security.key import Key
 from remoting.server import RemotingServer, serve
 from rocketmq.outward.dialect import OutwardDialect
-from simulation.kernel.run import Simulation, run_simulation
+from testbed.simulation.kernel.run import Simulation, run_simulation
 
 SERVER, NOBODY = "10.0.0.1:9876", "10.0.0.1:1"
 STATE, ROUTE = RequestCode.GET_SERVER_STATE, RequestCode.GET_ROUTEINFO_BY_TOPIC

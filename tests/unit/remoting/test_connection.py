@@ -30,7 +30,7 @@ from remoting.connection import Connection
 from remoting.overload.frame_budget import FrameBudget
 from remoting.overload.peer_memory import PeerMemory
 from remoting.request_code import RequestCode
-from simulation.kernel.run import Simulation, run_simulation
+from testbed.simulation.kernel.run import Simulation, run_simulation
 
 GARBAGE = b"\x00\x00\x00\x01\xc1"
 

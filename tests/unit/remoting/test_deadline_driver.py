@@ -8,7 +8,7 @@ import pytest
 
 from model.limits import MAX_READ_FIRST, READ_FIRST_S
 from remoting.deadline_driver import DeadlineDriver
-from simulation.kernel.run import Simulation, run_simulation
+from testbed.simulation.kernel.run import Simulation, run_simulation
 
 
 class Deadlines:

@@ -30,7 +30,7 @@ from remoting.command import RESPONSE, Command, Reply
 from remoting.connection import Connection
 from remoting.request_code import RequestCode
 from remoting.server import Handler, RemotingServer, serve
-from simulation.kernel.run import Simulation, run_simulation
+from testbed.simulation.kernel.run import Simulation, run_simulation
 
 ADDRESS = "10.0.0.1:9876"
 STATE, ROUTE, PULL = RequestCode.GET_SERVER_STATE, RequestCode.GET_ROUTEINFO_BY_TOPIC, RequestCode.GET_GROUP_LIST

@@ -11,7 +11,7 @@ import pytest
 
 from model.errors import IllegalOperation
 from remoting.tasks import Home, background_tasks, run_together
-from simulation.kernel.run import Simulation, run_simulation
+from testbed.simulation.kernel.run import Simulation, run_simulation
 
 
 def test_tasks_end_with_the_block() -> None:

@@ -15,7 +15,7 @@ from broker.store.message_store import MessageStore
 from model.errors import RlabError, StorageFull, SystemError_
 from model.response_code import ResponseCode
 from remoting.command import REQUEST, Command
-from simulation.kernel.run import Simulation, run_simulation
+from testbed.simulation.kernel.run import Simulation, run_simulation
 from tests.unit.broker.harness import FailingDisk
 
 SEND = Command(REQUEST, 10, 1, {}, None)

@@ -13,7 +13,7 @@ from broker.config import BrokerConfig
 from broker.store.disk.directory import LOCK_NAME
 from broker.store.disk.errors import StoreInUse, StoreLockLost
 from model.limits import LOCK_CHECK_S
-from simulation.kernel.run import Simulation, run_simulation
+from testbed.simulation.kernel.run import Simulation, run_simulation
 from tests.unit.broker.harness import ADDRESS, HOST, Peer
 
 

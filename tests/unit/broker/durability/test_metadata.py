@@ -13,7 +13,7 @@ import pytest
 from broker.durability.metadata import FILE_NAME, Journal, MetadataStore, Table
 from broker.store.disk.files import Files
 from model.errors import ConfigError, StorageFull, SystemError_
-from simulation.cluster.servers import UnsyncedFiles
+from testbed.simulation.cluster.servers import UnsyncedFiles
 
 SCHEMA = """
 create table if not exists offsets (

@@ -14,7 +14,7 @@ from model.limits import MAX_LEASE_ROWS
 from model.quirks import Quirk
 from model.response_code import ResponseCode
 from remoting.request_code import RequestCode
-from simulation.kernel.run import EPOCH_MS
+from testbed.simulation.kernel.run import EPOCH_MS
 from tests.unit.broker.harness import LATENCY_S, Peer, World, consumer, simulated, unpacked
 
 

@@ -12,7 +12,7 @@ from model.heartbeat import MessageModel
 from model.response_code import ResponseCode
 from remoting.client import raise_for_code
 from remoting.request_code import RequestCode
-from simulation.kernel.run import EPOCH_MS
+from testbed.simulation.kernel.run import EPOCH_MS
 from tests.unit.broker.harness import LATENCY_S, ROUND_TRIP_S, Peer, World, consumer, simulated, unpacked
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from model.heartbeat import ConsumeFrom
-from simulation.kernel.run import EPOCH_MS
+from testbed.simulation.kernel.run import EPOCH_MS
 from tests.unit.broker.harness import Peer, World, consumer, records, simulated
 
 

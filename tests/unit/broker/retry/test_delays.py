@@ -14,8 +14,8 @@ from model.errors import InvalidParameter
 from model.message import Message
 from model.names import SCHEDULE_TOPIC
 from remoting.request_code import RequestCode
-from simulation.cluster.clients import SimulatedProducer
-from simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.cluster.clients import SimulatedProducer
+from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 from tests.unit.broker.harness import Peer, World, payload_of, records, simulated
 

@@ -9,7 +9,7 @@ from model.record import iter_records
 from remoting.client import RemotingClient
 from remoting.command import Command
 from remoting.request_code import RequestCode
-from simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 
 

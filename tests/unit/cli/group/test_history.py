@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 from cli.group.history import move_line
 from cli.main import app
 from model.event_log import encode_events
-from tests.unit.figures.group_events import moved_story
-from tests.unit.figures.why.stories import handed_over, moves_of
+from tests.unit.traces.figures.group_events import moved_story
+from tests.unit.traces.why.stories import handed_over, moves_of
 
 
 @pytest.fixture

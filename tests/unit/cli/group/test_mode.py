@@ -12,7 +12,7 @@ from client.admin.admin import Admin
 from client.admin.records import NO_ASSIGNMENT, AssignmentInfo, TopicModeInfo
 from model.assignment import RequestMode
 from model.errors import GroupNotExist
-from simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.unit.client.admin.admin_cluster import administer
 
 INFO = AssignmentInfo(

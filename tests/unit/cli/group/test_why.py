@@ -8,8 +8,8 @@ from typer.testing import CliRunner
 
 from cli.main import app
 from model.event_log import encode_events
-from tests.unit.figures.why.stories import handed_over
-from tests.unit.figures.why.test_messages import after_a_kill
+from tests.unit.traces.why.stories import handed_over
+from tests.unit.traces.why.test_messages import after_a_kill
 
 
 @pytest.fixture

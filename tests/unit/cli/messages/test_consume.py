@@ -22,8 +22,8 @@ from model.errors import ConfigError, QueryNotFound, TopicNotExist
 from model.heartbeat import ConsumeFrom, MessageModel
 from model.message import MessageExt
 from model.message_queue import MessageQueue
-from simulation.cluster.cluster import SimulatedCluster
-from simulation.kernel.run import Simulation, run_simulation
+from testbed.simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.kernel.run import Simulation, run_simulation
 from tests.unit.client.allocate.strategy_package import install
 
 pytestmark = pytest.mark.simulation

@@ -17,7 +17,7 @@ from client.produce.producer import Producer
 from model.errors import ConfigError, ConnectFailed, InvalidParameter, SystemError_, TopicNotExist
 from model.message import Message, SendResult
 from model.message_queue import MessageQueue
-from simulation.kernel.run import Simulation, run_simulation
+from testbed.simulation.kernel.run import Simulation, run_simulation
 
 pytestmark = pytest.mark.simulation
 

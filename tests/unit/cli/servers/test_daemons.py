@@ -14,7 +14,7 @@ from model.errors import ConfigError
 from model.events import Event, EventKind
 from model.limits import TRACE_FLUSH_INTERVAL_S
 from model.quirks import CLIENT_QUIRKS, Quirk
-from simulation.kernel.run import Simulation, run_simulation
+from testbed.simulation.kernel.run import Simulation, run_simulation
 
 
 def test_a_daemon_says_its_address_to_people_and_to_programs(capsys: pytest.CaptureFixture[str]) -> None:

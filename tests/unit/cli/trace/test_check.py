@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 from cli.main import app
 from model.event_log import encode_events
 from model.events import Event, EventKind
-from tests.unit.figures.group_events import Story
-from tests.unit.figures.history.histories import clean, numbered, plant_double_owner, plant_out_of_order
+from tests.unit.traces.check.histories import clean, numbered, plant_double_owner, plant_out_of_order
+from tests.unit.traces.figures.group_events import Story
 
 
 def written(story: Story, path: Path) -> Path:

@@ -10,10 +10,10 @@ import pytest
 from anyio.lowlevel import checkpoint
 
 from cli.trace.events import Skipped, follow_topic, read_files
-from figures.clocks.clocks import Clocks
 from model.errors import ConfigError
 from model.event_log import encode_events
-from tests.unit.figures.history.histories import clean, numbered
+from tests.unit.traces.check.histories import clean, numbered
+from traces.figures.clocks.clocks import Clocks
 
 
 def test_files_are_read_in_order_and_lines_that_are_no_events_are_counted(tmp_path: Path) -> None:

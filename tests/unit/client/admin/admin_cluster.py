@@ -8,8 +8,8 @@ from random import Random
 from typing import Any, TypeVar
 
 from client.admin.admin import Admin
-from simulation.cluster.cluster import SimulatedCluster
-from simulation.kernel.run import Simulation, run_simulation
+from testbed.simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.kernel.run import Simulation, run_simulation
 
 T = TypeVar("T")
 

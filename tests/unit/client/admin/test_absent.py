@@ -10,7 +10,7 @@ import pytest
 from client.admin.admin import Admin
 from model.errors import InvalidParameter, ServiceNotAvailable
 from model.message_queue import MessageQueue
-from simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.unit.client.admin.admin_cluster import administer
 
 pytestmark = pytest.mark.simulation

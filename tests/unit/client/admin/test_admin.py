@@ -27,8 +27,8 @@ from model.errors import (
 from model.heartbeat import ConsumeFrom
 from model.limits import REQUEST_TIMEOUT_S
 from remoting.request_code import RequestCode
-from simulation.cluster.cluster import SimulatedCluster
-from simulation.kernel.run import Simulation, run_simulation
+from testbed.simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.kernel.run import Simulation, run_simulation
 from tests.unit.client.admin.admin_cluster import administer
 
 pytestmark = pytest.mark.simulation

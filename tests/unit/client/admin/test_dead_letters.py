@@ -12,8 +12,8 @@ from client.admin.dead_letters import RESEND_TOGETHER, DeadLetter, ResendTo
 from model.errors import GroupNotExist, MessageIllegal, NetworkError, TopicNotExist
 from model.message import Message, MessageExt, SendResult
 from remoting.request_code import RequestCode
-from simulation.cluster.clients import SimulatedConsumer
-from simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.cluster.clients import SimulatedConsumer
+from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.unit.client.admin.admin_cluster import administer
 
 pytestmark = pytest.mark.simulation

@@ -9,7 +9,7 @@ import pytest
 
 from client.admin.admin import Admin
 from model.errors import GroupNotExist
-from simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.unit.client.admin.admin_cluster import administer
 
 pytestmark = pytest.mark.simulation

@@ -19,7 +19,7 @@ from model.message_queue import MessageQueue
 from model.record import encode_record
 from remoting.command import RESPONSE, Command
 from remoting.request_code import RequestCode
-from simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.unit.client.admin.admin_cluster import administer
 
 pytestmark = pytest.mark.simulation

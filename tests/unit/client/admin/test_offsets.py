@@ -8,7 +8,7 @@ from client.admin.admin import Admin
 from model.errors import GroupNotExist, InvalidParameter, NetworkError, TopicNotExist
 from model.message_queue import MessageQueue
 from model.offset_reset import ResetTo
-from simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.unit.client.admin.admin_cluster import administer
 
 pytestmark = pytest.mark.simulation

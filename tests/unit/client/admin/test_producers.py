@@ -10,7 +10,7 @@ import pytest
 from broker.config import Part
 from client.admin.admin import Admin
 from model.errors import GroupNotExist, InvalidParameter
-from simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.test_transactions import COMMIT, ROLLBACK, UNKNOWN, Books, transact
 from tests.unit.client.admin.admin_cluster import administer
 

@@ -13,7 +13,7 @@ from model.limits import REQUEST_TIMEOUT_S
 from model.topic_route import BrokerData, TopicRoute
 from remoting.command import RESPONSE, Command
 from remoting.request_code import RequestCode
-from simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.unit.client.admin.admin_cluster import administer
 
 

@@ -9,7 +9,7 @@ from client.admin.admin import Admin
 from client.admin.topics import VISIBLE_TIMEOUT_S
 from model.errors import IllegalOperation, InvalidParameter, NetworkError, RequestTimeout, TopicNotExist
 from model.limits import RECONNECT_MAX_S
-from simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.unit.client.admin.admin_cluster import administer
 
 pytestmark = pytest.mark.simulation

@@ -10,7 +10,7 @@ from client.admin.admin import Admin
 from model.errors import ConfigError, InvalidParameter, UsageError
 from model.message_queue import MessageQueue
 from model.offset_reset import ResetTo
-from simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 from tests.simulation.wire import WireTap, wire
 

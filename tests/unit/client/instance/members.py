@@ -18,7 +18,7 @@ from model.heartbeat import ConsumeFrom, ConsumerData, ConsumeType, MessageModel
 from model.message_queue import MessageQueue
 from model.names import retry_topic
 from model.subscription import subscription_of
-from simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.cluster.cluster import SimulatedCluster
 
 
 class FakeMember(GroupMember):

@@ -11,7 +11,7 @@ import pytest
 
 from client.instance.background import BackgroundTasks
 from model.errors import ClientFailed, ConfigError, IllegalOperation
-from simulation.kernel.run import Simulation, run_simulation
+from testbed.simulation.kernel.run import Simulation, run_simulation
 
 
 def test_tasks_run_until_stop_and_have_ended_when_it_returns() -> None:

@@ -8,7 +8,7 @@ import pytest
 from client.trigger import Trigger
 from model.errors import ClientIdConflict
 from model.events import EventKind
-from simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 from tests.simulation.wire import WireTap, wire
 from tests.unit.client.instance.members import FakeMember, FakeProducer, introduce, running_instance

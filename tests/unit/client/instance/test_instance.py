@@ -25,7 +25,7 @@ from model.limits import (
 from model.names import TRACE_TOPIC
 from remoting.request_code import RequestCode
 from remoting.wire.schema import SCHEMA
-from simulation.cluster.cluster import BROKER_PORT, SimulatedCluster
+from testbed.simulation.cluster.cluster import BROKER_PORT, SimulatedCluster
 from tests.simulation.conftest import Simulate
 from tests.simulation.wire import WireTap, wire
 from tests.unit.client.instance.members import FakeMember, FakeProducer, introduce, running_instance

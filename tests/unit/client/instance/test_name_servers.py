@@ -21,7 +21,7 @@ from remoting.request_code import RequestCode
 from remoting.server import serve
 from rocketmq.dialects import name_server_dialect
 from rocketmq.frame import RESPONSE_BIT, Frame, FrameDecoder, encode_frame
-from simulation.kernel.run import Simulation, run_simulation
+from testbed.simulation.kernel.run import Simulation, run_simulation
 
 ADDRESSES = ("n1:9876", "n2:9876", "n3:9876")
 TIMEOUT_S = 3.0

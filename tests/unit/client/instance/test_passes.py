@@ -12,7 +12,7 @@ from client.instance.schedule import RebalancePass
 from client.trigger import Trigger
 from model.errors import ConnectFailed
 from model.limits import REBALANCE_INTERVAL_S, REBALANCE_RETRY_S
-from simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 from tests.unit.client.instance.members import FakeMember, introduce, running_instance
 

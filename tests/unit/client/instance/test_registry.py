@@ -12,7 +12,7 @@ from client.config import ClientConfig
 from client.instance.instance import ClientInstance
 from client.instance.registry import acquire_instance, release_instance
 from model.errors import ConnectFailed
-from simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 
 

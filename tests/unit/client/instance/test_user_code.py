@@ -16,7 +16,7 @@ import pytest
 
 from client.instance.user_code import EXITS, UserCode, is_failure, log_failure, name_of, observing
 from client.listeners.threads import DaemonThreads
-from simulation.kernel.run import Simulation, run_simulation
+from testbed.simulation.kernel.run import Simulation, run_simulation
 
 VAR: ContextVar[str] = ContextVar("VAR", default="none")
 FAILURES = [

@@ -15,7 +15,7 @@ from model.errors import ConnectFailed
 from model.events import EventKind
 from model.quirks import Quirk
 from remoting.command import Command
-from simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 from tests.simulation.wire import WireTap, wire
 from tests.unit.client.instance.members import FakeMember, introduce, running_instance

@@ -12,7 +12,7 @@ import pytest
 from client.leases.local_offset_store import LocalOffsetStore, offsets_path
 from model.errors import ConfigError, SystemError_
 from model.message_queue import MessageQueue
-from simulation.kernel.run import Simulation, run_simulation
+from testbed.simulation.kernel.run import Simulation, run_simulation
 
 Q = MessageQueue("t", "b", 0)
 

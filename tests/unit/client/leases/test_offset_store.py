@@ -7,7 +7,7 @@ import anyio
 from client.leases.offset_store import CommittedOffsetStore
 from model.errors import LeaseLost
 from model.message_queue import MessageQueue
-from simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 
 QUEUE, AWAY = MessageQueue("t", "broker-a", 0), MessageQueue("t", "broker-b", 0)

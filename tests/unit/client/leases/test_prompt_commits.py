@@ -9,7 +9,7 @@ from client.pull.owned_queue import OwnedQueue
 from client.pull.process_queue import ProcessQueue
 from model.limits import COMMIT_WAIT_S
 from model.message_queue import MessageQueue
-from simulation.kernel.run import Simulation, run_simulation
+from testbed.simulation.kernel.run import Simulation, run_simulation
 
 
 def queue_of(prompt: PromptCommits, number: int) -> OwnedQueue:

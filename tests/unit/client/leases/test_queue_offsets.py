@@ -8,7 +8,7 @@ import pytest
 from client.leases.queue_offsets import QueueOffsets
 from model.errors import InvalidParameter, NetworkError, TopicNotExist
 from model.message_queue import MessageQueue
-from simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 
 QUEUE = MessageQueue("t", "broker-a", 0)

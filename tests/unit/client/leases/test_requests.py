@@ -19,7 +19,7 @@ from model.errors import (
 )
 from model.events import EventKind
 from model.message_queue import MessageQueue
-from simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 from tests.simulation.wire import WireTap, wire
 from tests.unit.client.instance.members import FakeMember, introduce, running_instance

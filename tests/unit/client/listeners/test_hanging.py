@@ -19,8 +19,8 @@ from model.heartbeat import MessageModel
 from model.limits import CONSUME_TIMEOUT_S
 from model.message import MessageExt
 from model.message_queue import MessageQueue
-from simulation.cluster.cluster import SimulatedCluster
-from simulation.kernel.run import Simulation, run_simulation
+from testbed.simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.kernel.run import Simulation, run_simulation
 from tests.simulation.conftest import Simulate
 
 MESSAGE = MessageExt(MessageQueue("t", "b", 0), 7, 0, 0, "t", b"x", "", (), {}, 0, "id")

@@ -22,7 +22,7 @@ from client.listeners.listener import ConsumeResult, ListenerCall, Result, call_
 from client.listeners.threads import ListenerThreads
 from model.message import MessageExt
 from model.message_queue import MessageQueue
-from simulation.kernel.run import Simulation, run_simulation
+from testbed.simulation.kernel.run import Simulation, run_simulation
 
 MESSAGE = MessageExt(MessageQueue("t", "b", 0), 7, 0, 0, "t", b"x", "", (), {}, 0, "id")
 BATCH = (MESSAGE,)

@@ -10,7 +10,7 @@ import pytest
 from client.instance.background import BackgroundTasks
 from client.listeners.queue_listener_notifier import QueueListenerNotifier
 from model.message_queue import MessageQueue
-from simulation.kernel.run import Simulation, run_simulation
+from testbed.simulation.kernel.run import Simulation, run_simulation
 
 A0, A1, B0 = MessageQueue("a", "x", 0), MessageQueue("a", "x", 1), MessageQueue("b", "x", 0)
 RETRY = MessageQueue("%RETRY%g", "x", 0)

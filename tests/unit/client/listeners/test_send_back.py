@@ -7,7 +7,7 @@ import pytest
 
 from model.limits import MAX_PAYLOAD_BYTES, RECONNECT_MAX_S
 from model.message import MessageExt
-from simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 
 

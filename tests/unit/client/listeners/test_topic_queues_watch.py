@@ -5,7 +5,7 @@ import pytest
 from client.listeners.topic_queues_watch import TopicQueuesWatch
 from model.errors import ConnectFailed, InvalidParameter
 from model.message_queue import MessageQueue
-from simulation.kernel.run import Simulation, run_simulation
+from testbed.simulation.kernel.run import Simulation, run_simulation
 
 Queues = tuple[MessageQueue, ...]
 A0, A1 = MessageQueue("a", "x", 0), MessageQueue("a", "x", 1)

@@ -16,7 +16,7 @@ from client.pull.process_queue import ProcessQueue
 from model.limits import RUN_S
 from model.message import MessageExt
 from model.message_queue import MessageQueue
-from simulation.kernel.run import Simulation, run_simulation
+from testbed.simulation.kernel.run import Simulation, run_simulation
 
 
 def queue_of(name: str, n: int) -> OwnedQueue:

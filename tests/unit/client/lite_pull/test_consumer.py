@@ -10,17 +10,17 @@ from typing import Any
 import anyio
 import pytest
 
-from figures.history.check import HistoryCheck
-from figures.history.limits import HistoryLimits
-from figures.history.offsets import SEEK
 from model.errors import IllegalOperation, InvalidParameter, NetworkError
 from model.events import EventKind
 from model.heartbeat import ConsumeFrom, ConsumeType
 from model.message import MessageExt
 from model.message_queue import MessageQueue
-from simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 from tests.simulation.lite import Q0, Q1, Lite, committed, run, sent
+from traces.check.check import HistoryCheck
+from traces.check.limits import HistoryLimits
+from traces.check.offsets import SEEK
 
 # ---------------------------------------------------------------------------------------------------- polls and commits
 

@@ -8,7 +8,7 @@ import pytest
 from client.lite_pull.ready_queues import ReadyQueues
 from client.pull.owned_queue import OwnedQueue
 from model.message_queue import MessageQueue
-from simulation.kernel.run import Simulation, run_simulation
+from testbed.simulation.kernel.run import Simulation, run_simulation
 from tests.unit.client.pull.owned_queues import owned_queue
 
 

@@ -20,7 +20,7 @@ from client.pop.requests import Acked, Dead, PopRequests
 from model.errors import ConnectionLost, IllegalOperation, RlabError
 from model.limits import MAX_ACK_BATCH
 from model.message_queue import MessageQueue
-from simulation.kernel.run import Simulation, run_simulation
+from testbed.simulation.kernel.run import Simulation, run_simulation
 
 A, B = MessageQueue("t", "broker-a", 0), MessageQueue("t", "broker-b", 1)
 

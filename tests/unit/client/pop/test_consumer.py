@@ -14,7 +14,7 @@ from model.errors import ConfigError, IllegalOperation, InvalidParameter, RlabEr
 from model.heartbeat import ConsumeType
 from model.message import Message
 from model.message_queue import MessageQueue
-from simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 
 

@@ -13,8 +13,8 @@ from client.pop.consumption import PopConsumption
 from model.heartbeat import ConsumeFrom
 from model.message import MessageExt
 from model.message_queue import MessageQueue
-from simulation.cluster.clients import SimulatedConsumer
-from simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.cluster.clients import SimulatedConsumer
+from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 
 POP: dict[str, Any] = {"mode": "pop", "invisible_s": 3.0, "consume_from": ConsumeFrom.FIRST_OFFSET}

@@ -18,7 +18,7 @@ from model.errors import ConnectionLost, IllegalOperation, ReceiptHandleDead, Re
 from model.message import MessageExt
 from model.message_queue import MessageQueue
 from model.subscription import SubscriptionData, subscription_of
-from simulation.kernel.run import Simulation, run_simulation
+from testbed.simulation.kernel.run import Simulation, run_simulation
 
 QUEUE = MessageQueue("t", "broker-a", 0)
 RETRY = MessageQueue("%RETRY%g", "broker-a", 0)

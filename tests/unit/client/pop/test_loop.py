@@ -21,7 +21,7 @@ from model.errors import ConnectionLost, RlabError, SystemBusy
 from model.message import MessageExt
 from model.message_queue import MessageQueue
 from model.subscription import SubscriptionData
-from simulation.kernel.run import Simulation, run_simulation
+from testbed.simulation.kernel.run import Simulation, run_simulation
 
 QUEUE = MessageQueue("t", "broker-a", ANY_QUEUE)
 LATENCY_S = 0.01

@@ -10,8 +10,8 @@ import anyio
 from client.pop.receiver import PopReceiver
 from model.heartbeat import ConsumeFrom
 from model.limits import POP_KEEP_S
-from simulation.cluster.clients import SimulatedPopConsumer
-from simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.cluster.clients import SimulatedPopConsumer
+from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 
 FIRST: dict[str, Any] = {"consume_from": ConsumeFrom.FIRST_OFFSET}

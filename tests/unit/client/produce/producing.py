@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from remoting.request_code import RequestCode
-from simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.wire import WireTap
 
 

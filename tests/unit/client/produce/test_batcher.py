@@ -10,8 +10,8 @@ from model.limits import ROWS_PER_REQUEST
 from model.message import Message
 from model.message_queue import MessageQueue
 from remoting.request_code import RequestCode
-from simulation.cluster.clients import SimulatedProducer
-from simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.cluster.clients import SimulatedProducer
+from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 from tests.simulation.wire import WireTap, wire
 

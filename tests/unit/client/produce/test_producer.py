@@ -25,7 +25,7 @@ from model.message import Message
 from model.message_queue import MessageQueue
 from model.topic_route import Perm
 from remoting.request_code import RequestCode
-from simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 from tests.simulation.wire import WireTap, wire
 from tests.unit.client.produce.producing import stored

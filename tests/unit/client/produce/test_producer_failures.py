@@ -8,8 +8,6 @@ import anyio
 import pytest
 
 from broker.messages.send import Sends
-from cli.bench.kit.echo import TOPIC
-from cli.bench.throughput.half_away import send_all
 from model.errors import (
     ConnectFailed,
     ConnectionLost,
@@ -21,8 +19,10 @@ from model.limits import SEND_RETRIES, SEND_TIMEOUT_S
 from model.topic_route import Perm
 from remoting.command import Command
 from remoting.connection import Connection
-from simulation.cluster.clients import SimulatedProducer
-from simulation.cluster.cluster import SimulatedCluster
+from testbed.bench.kit.echo import TOPIC
+from testbed.bench.throughput.half_away import send_all
+from testbed.simulation.cluster.clients import SimulatedProducer
+from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 from tests.simulation.wire import WireTap, wire
 from tests.unit.client.produce.producing import sends, stored

@@ -25,7 +25,7 @@ from model.record import encode_record
 from model.response_code import ResponseCode
 from model.subscription import SubscriptionData, subscription_of
 from remoting.command import RESPONSE, Command
-from simulation.kernel.run import run_simulation
+from testbed.simulation.kernel.run import run_simulation
 
 QUEUE = MessageQueue("t", "b", 3)
 

@@ -12,7 +12,7 @@ from client.pull.process_queue import ProcessQueue
 from model.message import MessageExt
 from model.message_queue import MessageQueue
 from remoting.command import RESPONSE, Command
-from simulation.kernel.run import Simulation, run_simulation
+from testbed.simulation.kernel.run import Simulation, run_simulation
 
 QUEUE = MessageQueue("t", "b", 0)
 

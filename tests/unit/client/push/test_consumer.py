@@ -15,8 +15,8 @@ from model.errors import ConfigError, ConnectFailed, IllegalOperation, InvalidPa
 from model.events import EventKind
 from model.limits import ROUTE_POLL_INTERVAL_S
 from model.message import MessageExt
-from simulation.cluster.clients import SimulatedConsumer
-from simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.cluster.clients import SimulatedConsumer
+from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 
 

@@ -19,7 +19,7 @@ from client.push.runs import Outcome, run_listener
 from model.limits import RUN_MESSAGES, RUN_S
 from model.message import MessageExt
 from model.message_queue import MessageQueue
-from simulation.kernel.run import Simulation, run_simulation
+from testbed.simulation.kernel.run import Simulation, run_simulation
 
 QUEUE = MessageQueue("t", "b", 0)
 Listener = Callable[[Sequence[MessageExt]], Awaitable[Any]]

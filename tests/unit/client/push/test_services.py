@@ -11,8 +11,8 @@ import pytest
 from client.listeners.listener import ConsumeResult
 from model.errors import ConfigError
 from model.message import MessageExt
-from simulation.cluster.cluster import SimulatedCluster
-from simulation.kernel.network import Fault
+from testbed.simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.kernel.network import Fault
 from tests.simulation.conftest import Simulate
 from tests.simulation.test_consuming import committed
 

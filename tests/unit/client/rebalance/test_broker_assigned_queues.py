@@ -17,8 +17,8 @@ from model.errors import ConfigError, ConnectFailed
 from model.heartbeat import MessageModel
 from model.message import MessageExt
 from model.quirks import Quirk
-from simulation.cluster.clients import SimulatedConsumer
-from simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.cluster.clients import SimulatedConsumer
+from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 
 pytestmark = pytest.mark.simulation

@@ -12,7 +12,7 @@ import pytest
 from client.leases.local_offset_store import offsets_path
 from model.heartbeat import ConsumeFrom
 from model.message_queue import MessageQueue
-from simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 from tests.simulation.lite import delete_topic
 from tests.unit.client.rebalance.test_unleased_queues import document, member, numbers

@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 
 from model.events import EventKind
-from simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 
 

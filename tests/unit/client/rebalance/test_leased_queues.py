@@ -16,8 +16,8 @@ from model.limits import OFFSET_PERSIST_INTERVAL_S, REQUEST_TIMEOUT_S
 from model.message import MessageExt
 from model.message_queue import MessageQueue
 from remoting.faults.fault import fault_of
-from simulation.cluster.clients import SimulatedConsumer
-from simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.cluster.clients import SimulatedConsumer
+from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 from tests.simulation.wire import WireTap, wire
 

@@ -14,7 +14,7 @@ from model.errors import ConnectFailed, InvalidParameter
 from model.events import Event, EventKind
 from model.heartbeat import ConsumeType
 from model.message_queue import MessageQueue
-from simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 
 Queues = tuple[MessageQueue, ...]

@@ -9,8 +9,8 @@ from model.events import EventKind
 from model.limits import OFFSET_PERSIST_INTERVAL_S
 from model.message import MessageExt
 from model.message_queue import MessageQueue
-from simulation.cluster.clients import SimulatedConsumer
-from simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.cluster.clients import SimulatedConsumer
+from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 
 QUEUE = MessageQueue("t", "broker-a", 0)

@@ -13,8 +13,8 @@ from client.rebalance import member
 from client.rebalance.member import GroupConsumer
 from model import heartbeat
 from model.errors import ClientFailed, InvalidParameter
-from simulation.cluster.clients import SimulatedConsumer
-from simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.cluster.clients import SimulatedConsumer
+from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 from tests.unit.client.instance.members import FakeMember, FakeProducer, running_instance
 

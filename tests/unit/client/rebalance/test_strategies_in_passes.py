@@ -10,7 +10,7 @@ import pytest
 from client.allocate import AllocateMessageQueueAveragely, AllocateMessageQueueBalancedSticky
 from model.events import EventKind
 from model.message_queue import MessageQueue
-from simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 
 Q0, Q1 = (MessageQueue("t", "broker-a", n) for n in range(2))

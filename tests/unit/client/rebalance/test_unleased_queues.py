@@ -18,8 +18,8 @@ from model.events import EventKind
 from model.heartbeat import ConsumeFrom, MessageModel
 from model.message import MessageExt
 from model.message_queue import MessageQueue
-from simulation.cluster.clients import SimulatedConsumer, Work
-from simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.cluster.clients import SimulatedConsumer, Work
+from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 
 EVERYBODY: dict[str, Any] = {"model": MessageModel.BROADCASTING}

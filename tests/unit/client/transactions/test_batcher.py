@@ -7,7 +7,7 @@ from model.errors import RlabError
 from model.limits import ROWS_PER_REQUEST
 from model.message import Message
 from remoting.request_code import RequestCode
-from simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 from tests.simulation.test_transactions import Books
 from tests.simulation.wire import WireTap, wire

@@ -8,7 +8,7 @@ from model.limits import MAX_RUNNING_CHECKS
 from model.message import MessageExt
 from model.message_queue import MessageQueue
 from model.transaction import TransactionState
-from simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 from tests.simulation.test_transactions import UNKNOWN, open_transactions, transact
 

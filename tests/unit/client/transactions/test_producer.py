@@ -18,7 +18,7 @@ from model.errors import (
     TransactionLost,
 )
 from model.message_queue import MessageQueue
-from simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 from tests.simulation.test_transactions import COMMIT, UNKNOWN, Books, open_transactions, start, transact
 

@@ -10,13 +10,13 @@ import anyio
 import pytest
 
 from client.admin.admin import Admin
-from figures.history.check import HistoryCheck
-from figures.history.verdict import Answer
 from metrics.doctor.look import look
 from metrics.doctor.rules import diagnose
 from metrics.doctor.troubles import Trouble
-from simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.unit.client.admin.admin_cluster import administer
+from traces.check.check import HistoryCheck
+from traces.check.verdict import Answer
 
 pytestmark = pytest.mark.simulation
 

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from client.admin.records import BrokerInfo, GroupInfo, GroupMemberInfo, QueueProgress, QueueRange, TopicInfo
-from figures.clocks.clocks import ClockFault
 from metrics.doctor.rules import diagnose
 from metrics.doctor.snapshot import BrokerSeen, NameServerSeen, Snapshot
 from metrics.doctor.troubles import Trouble
@@ -22,6 +21,7 @@ from model.message_queue import MessageQueue
 from model.subscription import subscription_of
 from model.topic_route import TopicConfig
 from tests.docs.pages import ROOT
+from traces.figures.clocks.clocks import ClockFault
 
 QUEUE = MessageQueue("t", "b", 0)
 MEMBER = GroupMemberInfo(

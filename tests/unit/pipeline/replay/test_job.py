@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from client.allocate.registry import BUILT_IN_STRATEGIES
-from figures.trace import figures_of
 from model.errors import ConfigError
 from model.events import Event
 from pipeline.replay.costs import Costs
 from pipeline.replay.job import Grid, as_recorded, baseline_of, pareto_front, recorded_in, try_rules
 from pipeline.replay.rules import Handover
 from tests.unit.pipeline.golden_trace import golden_events
+from traces.figures.trace import figures_of
 
 COSTS = st.builds(Costs, *([st.integers(0, 3)] * 6))
 

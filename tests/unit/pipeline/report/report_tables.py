@@ -8,8 +8,8 @@ from typing import Any
 
 import pandas as pd
 
-from figures.records import GroupTotals
 from model.events import Event
+from traces.figures.records import GroupTotals
 
 QUEUE = {"group": "g<b>", "topic": "t", "broker": "b"}
 T0 = 1_000_000.0

@@ -20,7 +20,7 @@ from pipeline.trace.alone import (
     read_trace,
     write_tables,
 )
-from tests.unit.figures.history.histories import clean, numbered
+from tests.unit.traces.check.histories import clean, numbered
 
 EVENTS = [
     Event(1_000.5, "c1", 3, EventKind.CLIENT_START.value, "c1/3", "g", client="c1"),

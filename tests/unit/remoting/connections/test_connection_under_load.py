@@ -11,7 +11,7 @@ from model.errors import RequestTimeout
 from model.limits import MAX_WAITING_OF_ONE, REQUEST_TIMEOUT_S
 from remoting.command import REQUEST, RESPONSE, Command
 from remoting.connection import Connection
-from simulation.kernel.run import Simulation, run_simulation
+from testbed.simulation.kernel.run import Simulation, run_simulation
 from tests.unit.remoting.test_connection import Rig, on_virtual_loop, turn
 
 

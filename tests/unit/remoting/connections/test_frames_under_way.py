@@ -14,7 +14,7 @@ from remoting.command import REQUEST
 from remoting.connection import Connection
 from remoting.overload.frame_budget import FrameBudget
 from remoting.server import RemotingServer
-from simulation.kernel.run import Simulation
+from testbed.simulation.kernel.run import Simulation
 from tests.unit.remoting.test_connection import Rig, on_virtual_loop
 from tests.unit.remoting.test_server import ADDRESS, STATE, Service, served
 

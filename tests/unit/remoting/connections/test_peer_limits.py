@@ -24,7 +24,7 @@ from remoting.connection import Connection
 from remoting.overload.peer_memory import PeerMemory
 from remoting.request_code import RequestCode
 from remoting.server import serve
-from simulation.kernel.run import Simulation, run_simulation
+from testbed.simulation.kernel.run import Simulation, run_simulation
 from tests.unit.remoting.test_connection import Rig, on_virtual_loop, turn
 from tests.unit.remoting.test_server import ADDRESS, PULL, STATE, Service
 

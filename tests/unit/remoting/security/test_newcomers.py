@@ -11,7 +11,7 @@ from model.limits import FIRST_REQUEST_S
 from remoting.client import RemotingClient
 from remoting.codec import CODEC
 from remoting.server import RemotingServer
-from simulation.kernel.run import Simulation
+from testbed.simulation.kernel.run import Simulation
 from tests.unit.remoting.test_server import ADDRESS, STATE, Service, served
 
 

@@ -7,7 +7,7 @@ from model.errors import NoPermission, SystemBusy
 from remoting.security.policy import NamePatterns, Rights
 from remoting.security.principal import Principal, Quota
 from remoting.wire.field import Right
-from simulation.cluster.access import made_user
+from testbed.simulation.cluster.access import made_user
 
 
 def test_a_quota_lets_a_second_of_it_pass_at_once_and_then_its_rate() -> None:

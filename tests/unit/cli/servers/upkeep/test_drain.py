@@ -11,7 +11,7 @@ from cli.servers.upkeep.drain import Drained, drained
 from client.admin.admin import Admin
 from model.errors import InvalidParameter
 from model.limits import ROUTE_POLL_INTERVAL_S
-from simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.unit.client.admin.admin_cluster import administer
 
 

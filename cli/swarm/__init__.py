@@ -1,8 +1,0 @@
-"""`rlab swarm`: consumers and producers under churn on any cluster, in this process or in several.
-
-Read `run.py` first: one run from the topic to the summary. `parts.py` runs the parts of the swarm, one in this process
-or several in processes of their own (`worker.py`), which report to it in lines of JSON (`wire.py`); `spark.py` runs
-them in executors of Spark instead. `unread.py` searches the queues for what was not received. `command.py` has the
-options, the printed lines and the exit code. The swarm itself is `simulation/swarm/swarm.py`, and its checks are
-`simulation/swarm/observer.py`. No other room imports from here.
-"""

@@ -1,0 +1,181 @@
+"""Child processes that run our own modules: started, awaited until they announce their address, and stopped with us.
+
+A child never outlives this process: it holds the reading end of a pipe and stops when that is closed, which also
+happens when this process is killed. A signal from the terminal reaches only this process, because children have a
+session of their own; it then stops them in the right order.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import IO, TYPE_CHECKING, Any
+
+import anyio
+from anyio.abc import Process
+from anyio.streams.buffered import BufferedByteReceiveStream
+
+from model.errors import InvalidParameter, ServiceNotAvailable
+from model.limits import MAX_ORDER_BYTES
+from process.output import print_note
+
+if TYPE_CHECKING:
+    from client.admin.admin import Admin
+
+MODULE = (sys.executable, "-P", "-m")
+"""Begins a command that runs a module of ours. -P: a folder of the user that is called cli must not take our place."""
+DAEMON = ("--json", "--exit-with-stdin")
+"""Options of a daemon that is a child: it announces itself as JSON, and stops when its standard input is closed."""
+START_TIMEOUT_S = 30.0
+"""How long children may take to come up; a broker with a large log reads the end of it first."""
+ORDER_TIMEOUT_S = 5.0
+"""How long a child may take to answer an order."""
+STOP_TIMEOUT_S = 15.0
+"""How long a child may take to stop before it is killed; it bounds its own steps to less."""
+_REGISTERED_POLL_S = 0.02
+_MAX_LINE_BYTES = 4096
+
+
+def broker_name(index: int) -> str:
+    """The name of a broker among several: 0 -> broker-a, 25 -> broker-z, 26 -> broker-aa."""
+    letters, rest = "", index + 1
+    while rest:
+        rest, letter = divmod(rest - 1, 26)
+        letters = chr(ord("a") + letter) + letters
+    return f"broker-{letters}"
+
+
+Start = Callable[[Sequence[str]], Awaitable[Process]]
+"""What starts the process of a command, as `spawn` does."""
+
+
+async def spawn(command: Sequence[str], *, stderr: int | IO[bytes] | None = None) -> Process:
+    """Start a command in a session of its own; by default it writes to our standard error."""
+    return await anyio.open_process(command, stderr=stderr, start_new_session=True)
+
+
+class Child:
+    """A daemon in a process of its own.
+
+    Its `address`, `host:port`, is empty until it has announced it; `announced` is the whole JSON document.
+    """
+
+    def __init__(self, name: str, process: Process) -> None:
+        self.name = name
+        self.process = process
+        self.address = ""
+        self.announced: dict[str, Any] = {}
+        self._lines: BufferedByteReceiveStream | None = None
+        self._asking = anyio.Lock()
+        self._orders = 0
+
+    async def wait_ready(self) -> None:
+        """Wait for the line that announces its address.
+
+        Raises:
+            ServiceNotAvailable: it ended instead. The reason is on its standard error.
+        """
+        assert self.process.stdout is not None, "its stdout is a pipe"
+        try:
+            self._lines = BufferedByteReceiveStream(self.process.stdout)
+            line = await self._lines.receive_until(b"\n", _MAX_LINE_BYTES)
+        except (anyio.EndOfStream, anyio.IncompleteRead):
+            code = await self.process.wait()
+            raise ServiceNotAvailable(f"{self.name} did not start (exit code {code})") from None
+        self.announced = json.loads(line)
+        self.address = self.announced["address"]
+
+    async def ask(self, order: Mapping[str, Any]) -> dict[str, Any]:
+        """Give a daemon an order, as `control/orders.py` lists them; returns its answer.
+
+        Raises:
+            ServiceNotAvailable: it does not answer, because it has ended or hangs.
+            InvalidParameter: it refuses the order.
+
+        Cancellation: the order may have been carried out.
+        """
+        assert self._lines is not None, "it has announced itself"
+        assert self.process.stdin is not None, "its stdin is a pipe"
+        try:
+            async with self._asking:
+                with anyio.fail_after(ORDER_TIMEOUT_S):
+                    self._orders += 1
+                    await self.process.stdin.send(json.dumps({"order": self._orders, **order}).encode() + b"\n")
+                    answer: dict[str, Any] = {}
+                    while answer.get("order") != self._orders:  # one that came too late for its asker is left out
+                        answer = json.loads(await self._lines.receive_until(b"\n", MAX_ORDER_BYTES))
+        except (anyio.EndOfStream, anyio.IncompleteRead, anyio.BrokenResourceError, anyio.ClosedResourceError):
+            raise ServiceNotAvailable(f"{self.name} has ended") from None
+        except TimeoutError:
+            raise ServiceNotAvailable(f"{self.name} does not answer: is it paused?") from None
+        if "error" in answer:
+            raise InvalidParameter(answer["error"])
+        return answer
+
+    async def stop(self) -> None:
+        """Ask it to stop, and kill it after `STOP_TIMEOUT_S`. Idempotent."""
+        if self.process.returncode is None:
+            self.process.terminate()
+            with anyio.move_on_after(STOP_TIMEOUT_S):
+                await self.process.wait()
+        if self.process.returncode is None:
+            print_note(f"{self.name} does not stop and is killed")
+            self.process.kill()
+        await self.process.aclose()
+
+
+@asynccontextmanager
+async def children(commands: Iterable[tuple[str, Sequence[str]]], start: Start = spawn) -> AsyncIterator[list[Child]]:
+    """Run commands, each with a name, as children while the block runs; all start, and later stop, at the same time.
+
+    Raises:
+        ServiceNotAvailable: one did not start.
+
+    Cancellation: all are stopped.
+    """
+    started: list[Child] = []
+    try:
+        for name, command in commands:
+            started.append(Child(name, await start(command)))
+        with anyio.move_on_after(START_TIMEOUT_S) as scope:
+            for child in started:
+                await child.wait_ready()
+        if scope.cancelled_caught:
+            late = ", ".join(child.name for child in started if not child.address)
+            raise ServiceNotAvailable(f"{late} did not start within {START_TIMEOUT_S:g} s")
+        yield started
+    finally:
+        with anyio.CancelScope(shield=True):
+            async with anyio.create_task_group() as tasks:
+                for child in started:
+                    tasks.start_soon(child.stop)
+
+
+@asynccontextmanager
+async def module_process(
+    name: str, module: str, *arguments: str, stderr: int | IO[bytes] | None = None
+) -> AsyncIterator[Child]:
+    """Run one module as a child while the block runs; see `children`."""
+    start = partial(spawn, stderr=stderr)
+    async with children([(name, [*MODULE, module, *arguments])], start) as (child,):
+        yield child
+
+
+async def wait_registered(admin: Admin, addresses: Iterable[str], timeout_s: float = START_TIMEOUT_S) -> None:
+    """Wait until the name server lists brokers at these addresses.
+
+    A broker that was killed may still be listed, so its name alone does not suffice.
+
+    Raises:
+        ServiceNotAvailable: they did not register in time.
+    """
+    wanted = set(addresses)
+    with anyio.move_on_after(timeout_s) as scope:
+        # Name servers do not notify anybody of a new broker.
+        while not wanted <= {each for broker in await admin.brokers() for each in broker.addresses.values()}:  # noqa: ASYNC110
+            await anyio.sleep(_REGISTERED_POLL_S)
+    if scope.cancelled_caught:
+        raise ServiceNotAvailable(f"the brokers did not register within {timeout_s:g} s")

@@ -1,1 +1,0 @@
-from simulation.cluster.clients import *

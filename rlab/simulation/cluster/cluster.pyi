@@ -1,1 +1,0 @@
-from simulation.cluster.cluster import *

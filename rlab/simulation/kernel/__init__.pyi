@@ -1,1 +1,0 @@
-from simulation.kernel import *

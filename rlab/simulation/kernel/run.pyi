@@ -1,1 +1,0 @@
-from simulation.kernel.run import *

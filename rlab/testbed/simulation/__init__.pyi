@@ -1,0 +1,1 @@
+from testbed.simulation import *

@@ -1,0 +1,1 @@
+from traces import *

@@ -1,0 +1,1 @@
+from traces.check import *

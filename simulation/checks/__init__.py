@@ -1,7 +1,0 @@
-"""Checkers of runs: each takes the calls and events of a run and lists violations of what was promised.
-
-`pop.py` checks POP groups. `ownership.py` follows the owners of queues and measures rebalances. `leaks.py` finds what
-grows, with `process_usage.py` for memory and descriptors. What any history is checked for is in `figures/history`.
-
-None of them needs the simulated kernel, so they also check runs on real sockets.
-"""

@@ -1,0 +1,13 @@
+"""The testbed: all that runs a cluster in order to test, measure or show it. No server imports it.
+
+simulation/  shipped servers and clients in virtual time, with faults
+cluster/     clusters of child processes, their consumers and their control plane
+swarm/       consumers and producers under churn, on any cluster
+demo/        the life of a group on an embedded cluster
+bench/       measurements
+crash/       real brokers that are killed under load, and an audit
+fuzz/        hostile requests
+runs/        what `rlab sim` and `rlab lab` run and report
+
+The commands are in `cli/testbed`. Start with `simulation`.
+"""

@@ -1,0 +1,102 @@
+"""transactions and transactions-open: half message and commit against plain sends, and what open transactions cost.
+
+transactions         transactions/s of one producer, 64 of them at the same time, each a half message and a commit,
+                     against plain awaited sends of the same producer and broker
+transactions-open    the memory of a broker for 100,000 half messages that are open, and the time of a restart
+                     after `kill -9` that has to find them again, the start of the interpreter included
+"""
+
+from __future__ import annotations
+
+import time
+
+import anyio
+
+from client import Message, MessageExt, TransactionProducer, TransactionState
+from client.admin.admin import Admin
+from testbed.bench.kit.echo import BODY, TOPIC
+from testbed.bench.kit.processes import (
+    broker_process,
+    cluster_processes,
+    create_topics,
+    kill,
+    name_server_process,
+    rss_bytes,
+    temporary_folder,
+)
+from testbed.bench.kit.report import Result
+from testbed.bench.kit.rounds import MIB, Progress, Sizes, Window, Work, in_turns, result_of
+from testbed.bench.throughput.send import IN_FLIGHT, QUEUES, round_of, sending
+
+_NEVER_S = 3_600
+
+
+async def bench_transactions(sizes: Sizes, progress: Progress) -> list[Result]:
+    """Measure transactions against plain sends, in turns."""
+    async with (
+        cluster_processes({TOPIC: QUEUES}) as cluster,
+        TransactionProducer(cluster.name_server, "bench", check=rolled_back) as producer,
+    ):
+        turns = await in_turns(
+            round_of(transacting(producer), IN_FLIGHT, sizes, progress, "transactions"),
+            round_of(sending(producer), IN_FLIGHT, sizes, progress, f"send-{IN_FLIGHT}"),
+            sizes.repeat,
+        )
+    return [result_of("transactions", turns, "half message and commit, against plain sends")]
+
+
+async def rolled_back(message: MessageExt) -> TransactionState:
+    """Answer a check; none comes while everything is ended."""
+    return TransactionState.ROLLBACK
+
+
+def transacting(producer: TransactionProducer) -> Work:
+    """A worker that commits one transaction after another."""
+
+    async def work(window: Window) -> None:
+        done = 0
+        while window.open:
+            async with producer.transaction(Message(TOPIC, BODY)):
+                pass
+            done += 1
+        window.done += done
+
+    return work
+
+
+async def bench_open_transactions(sizes: Sizes, progress: Progress) -> list[Result]:
+    """Measure memory and a restart with many open half messages."""
+    n, options = sizes.open_transactions, ("--no-trace-topic", "--transaction-timeout", str(_NEVER_S))
+    async with temporary_folder() as folder, name_server_process(quiet=True) as name_server:
+        async with broker_process(name_server, folder, *options) as broker:
+            await create_topics(name_server, {TOPIC: QUEUES})
+            await leave_open(name_server, IN_FLIGHT)
+            before = await rss_bytes(broker)
+            progress(f"{n:,} half messages")
+            await leave_open(name_server, n)
+            after = await rss_bytes(broker)
+            await kill(broker)
+        progress("restart")
+        started = time.perf_counter()
+        async with broker_process(name_server, folder, *options):
+            took_s = time.perf_counter() - started
+            async with Admin(name_server) as admin:
+                (group,) = await admin.producer_groups()
+    note = f"{group.open:,} open after a restart of {took_s:.2f} s"
+    return [Result(name="transactions-open", value=(after - before) / MIB, unit="MiB", note=note)]
+
+
+async def leave_open(name_server: str, n: int) -> None:
+    """Leave so many transactions open."""
+
+    async def some(producer: TransactionProducer, count: int) -> None:
+        for _ in range(count):
+            async with producer.transaction(Message(TOPIC, BODY)) as transaction:
+                transaction.unknown()
+
+    async with (
+        TransactionProducer(name_server, "bench", check=rolled_back) as producer,
+        anyio.create_task_group() as tasks,
+    ):
+        for _ in range(IN_FLIGHT):
+            tasks.start_soon(some, producer, n // IN_FLIGHT)

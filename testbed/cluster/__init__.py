@@ -1,0 +1,7 @@
+"""Clusters of child processes for tests: kills, pauses, faults of connections, consumers.
+
+bed_consumer.py  a consumer that a page adds to a test cluster
+cluster_bed.py   the processes of a cluster: kills, pauses, starts them, breaks their connections, adds consumers
+
+`control/` is the control plane of `rlab cluster --control`. Read `cluster_bed.py` first.
+"""

@@ -1,0 +1,234 @@
+"""The processes of `rlab cluster`: it kills, pauses and starts them, does faults to their connections, adds consumers.
+
+What is done to a process is told in the trace by a broker that runs.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import anyio
+
+from console.testbed import TestPart
+from model.errors import InvalidParameter, ServiceNotAvailable
+from model.events import EventKind
+from model.limits import MAX_BED_CONSUMERS
+from model.names import check_group, check_topic
+from process.children import MODULE, Child, Start, spawn
+
+_LOOK_S = 0.2
+_SIGNALS = {"pause": signal.SIGSTOP, "go on": signal.SIGCONT}
+_ACTIONS = {"running": ("kill", "pause"), "paused": ("kill", "go on"), "stopped": ("start",)}
+_CONSUMER = "consumer"
+_BEGINS, _ENDS = ("kill", "pause", "stop"), ("go on", "start")
+
+
+class ClusterBed:
+    """The processes of one cluster.
+
+    Args:
+        name_servers, brokers: the lists whose children are stopped at the end; one that is started again takes its
+            place.
+        commands: by name, that which starts a server again on its data and port.
+        start: starts a process of one, and of each consumer.
+    """
+
+    def __init__(
+        self,
+        name_servers: list[Child],
+        brokers: list[Child],
+        commands: Mapping[str, Sequence[str]],
+        start: Start = spawn,
+    ) -> None:
+        self._start = start
+        self.consumers: list[Child] = []
+        self._faults: dict[int, dict[Child, int]] = {}  # number -> where it was begun, and its number there
+        self._begun = 0
+        self._name_servers = name_servers
+        self._brokers = brokers
+        self._commands = commands
+        self._states: dict[str, str] = {}  # of those that are not running
+        self._causes: dict[str, str] = {}  # of those: the event that told what was done to it
+        self._added = 0
+
+    # --- what a console shows ----------------------------------------------------------------------------------------
+
+    def parts(self) -> list[TestPart]:
+        """The brokers, and the consumers that were added."""
+        kinds = [
+            *(("name server", child) for child in self._name_servers),
+            *(("broker", child) for child in self._brokers),
+            *((_CONSUMER, child) for child in self.consumers),
+        ]
+        found = []
+        for kind, child in kinds:
+            state = self._states.get(child.name, "running")
+            actions = _ACTIONS[state] if kind != _CONSUMER or state != "stopped" else ()
+            found.append(TestPart(child.name, kind, state, (*actions, "stop") if state == "running" else actions))
+        return found
+
+    def missing(self) -> str:
+        """What cannot be done from outside of a process."""
+        return (
+            "Killing closes the connections of a process; pausing leaves them open, as if it hung. rlab fault has more "
+            "faults of connections and requests. Topics are scaled on their own page."
+        )
+
+    # --- what it does ------------------------------------------------------------------------------------------------
+
+    async def act(self, name: str, action: str) -> str:
+        """Kill, pause, start again or stop a process; see `TestBed`. Cancellation: it may have been done."""
+        part = next((part for part in self.parts() if part.name == name), None)
+        if part is None or action not in part.actions:
+            raise InvalidParameter(f"{name[:60]!r} does not take {action[:20]!r} now")
+        child = next(child for child in (*self._servers, *self.consumers) if child.name == name)
+        if action in _BEGINS:
+            self._causes[name] = await self._tell(EventKind.FAULT_BEGAN, child, action)
+        if action in _SIGNALS:
+            child.process.send_signal(_SIGNALS[action])
+            self._states[name] = "paused"
+            if action == "go on":
+                del self._states[name]
+        elif action == "start":
+            await self._start_again(child)
+        else:
+            self._states[name] = "stopped"
+            if action == "kill":
+                child.process.kill()
+            else:
+                await child.stop()
+            await child.process.wait()
+        if action in _ENDS:
+            await self._tell(EventKind.FAULT_HEALED, child, action)
+        return f"{name}: {action}"
+
+    async def _tell(self, kind: EventKind, process: Child, done: str) -> str:
+        """Let a broker tell what is done to a process: one that is left, if there is one; returns the event's id."""
+        order = {"do": "tell", "kind": kind.value, "process": process.name, "done": done}
+        if kind is EventKind.FAULT_HEALED:
+            order["cause"] = self._causes.pop(process.name, "")
+        running = [child for child in self._brokers if child.name not in self._states]
+        for broker in sorted(running, key=lambda child: child is process):
+            try:
+                return str((await broker.ask(order))["cause"])
+            except ServiceNotAvailable:
+                continue
+        return ""
+
+    async def _start_again(self, child: Child) -> None:
+        await child.process.aclose()
+        started = Child(child.name, await self._start(self._commands[child.name]))
+        siblings = self._brokers if child in self._brokers else self._name_servers
+        siblings[siblings.index(child)] = started  # from now on it is stopped at the end
+        await started.wait_ready()
+        self._states.pop(child.name, None)
+
+    async def add_consumer(self, group: str, topic: str) -> str:
+        """Start a consumer in a process of its own; see `TestBed`. Cancellation: it may have been started."""
+        check_group(group)
+        check_topic(topic)
+        if len(self.consumers) - list(self._states.values()).count("stopped") >= MAX_BED_CONSUMERS:
+            raise InvalidParameter(f"there are {MAX_BED_CONSUMERS} consumers already: stop some of them")
+        self._added += 1
+        name = f"consumer-{self._added} of {group}"
+        command = [*MODULE, "testbed.cluster.bed_consumer", self._name_servers[0].address, group, topic]
+        child = Child(name, await self._start(command))
+        self.consumers.append(child)
+        try:
+            await child.wait_ready()
+        except ServiceNotAvailable:
+            self.consumers.remove(child)
+            raise
+        return f"{name} is {child.address}"
+
+    # --- faults of connections ---------------------------------------------------------------------------------------
+
+    @property
+    def _servers(self) -> list[Child]:
+        return [*self._name_servers, *self._brokers]
+
+    async def begin_fault(self, document: Mapping[str, Any]) -> dict[str, Any]:
+        """Begin a fault; see `TestBed`. Cancellation: some servers may have begun it."""
+        fault = dict(document)
+        at = fault.pop("at", "")
+        # Brokers first: the first of them tells of it, and that is its cause at the others.
+        running = [child for child in (*self._brokers, *self._name_servers) if child.name not in self._states]
+        chosen = [child for child in running if at in ("", child.name)]
+        if not chosen:
+            raise InvalidParameter(f"no server {str(at)[:60]!r} runs; there are {', '.join(c.name for c in running)}")
+        cause, done, begun = "", 0, {}
+        for child in chosen:
+            answer = await child.ask({"do": "begin", "fault": fault, "cause": cause})
+            begun[child] = answer["id"]
+            cause, done = answer["cause"], done + answer["done"]
+        self._begun += 1
+        self._faults[self._begun] = begun
+        return {"id": self._begun, "cause": cause, "done": done}
+
+    async def heal(self, number: int | None = None) -> int:
+        """End one fault, or all; see `TestBed`. Cancellation: some servers may have ended it."""
+        numbers = [number] if number is not None else list(self._faults)
+        healed = 0
+        for each in numbers:
+            is_active = False
+            begun = self._faults.pop(each, {})
+            for child, there in begun.items():
+                if child in self._servers and child.name not in self._states:
+                    is_active = (await child.ask({"do": "heal", "id": there}))["healed"] > 0 or is_active
+            if left := {child: there for child, there in begun.items() if self._is_paused(child)}:
+                self._faults[each] = left  # it goes on there, and can be healed when its process goes on
+            healed += is_active
+        return healed
+
+    def _is_paused(self, child: Child) -> bool:
+        return child in self._servers and self._states.get(child.name) == "paused"
+
+    async def active_faults(self) -> list[dict[str, Any]]:
+        """The active faults; see `TestBed`. Cancellation: harmless."""
+        found: dict[int, dict[str, Any]] = {}
+        for child in self._servers:
+            if child.name in self._states:
+                continue
+            numbers = {there[child]: number for number, there in self._faults.items() if child in there}
+            for active in (await child.ask({"do": "active"}))["active"]:
+                number = numbers[active["id"]]
+                of_all = found.setdefault(number, {**active, "id": number, "done": 0, "at": []})
+                of_all["done"] += active["done"]
+                of_all["at"].append(child.name)
+        self._faults = {
+            number: there
+            for number, there in self._faults.items()
+            if number in found or any(map(self._is_paused, there))
+        }
+        return [found[number] for number in sorted(found)]
+
+    # --- the end -----------------------------------------------------------------------------------------------------
+
+    async def first_end(self) -> Child:
+        """Wait until a server ends that nobody has stopped. Cancellation: harmless."""
+        while True:  # processes come and go, so there is no one event to wait for
+            for child in self._servers:
+                if child.process.returncode is not None and child.name not in self._states:
+                    return child
+            await anyio.sleep(_LOOK_S)
+
+    async def stop(self) -> None:
+        """Let paused processes go on, so that they can stop, and stop the consumers."""
+        for child in (*self._servers, *self.consumers):
+            if self._states.get(child.name) == "paused":
+                child.process.send_signal(signal.SIGCONT)
+        async with anyio.create_task_group() as tasks:
+            for child in self.consumers:
+                tasks.start_soon(child.stop)
+
+
+def restarts(brokers: Sequence[Child], commands: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    """The commands that start brokers again, with the ports that they have now."""
+    found = {}
+    for child in brokers:
+        command = list(commands[child.name])
+        command[command.index("--listen") + 1] = child.address
+        found[child.name] = command
+    return found

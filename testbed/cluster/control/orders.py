@@ -1,0 +1,119 @@
+"""The orders that a daemon takes on its standard input from the process that started it: faults of its connections.
+
+    {"do": "begin", "fault": {"do": "cut", "client": "c2"}, "cause": ""}    -> {"id": 1, "cause": "broker-a/17"}
+    {"do": "heal", "id": 1}                                                 -> {"healed": 1}
+    {"do": "active"}                                                        -> {"active": [{"id": 1, ...}]}
+    {"do": "tell", "kind": "FAULT_BEGAN", "process": "broker-b", "done": "kill"}    -> {"cause": "broker-a/18"}
+
+One JSON document a line, and one answer a line on standard output, with the same `order` number, and `error` if it is
+refused. Whoever started a
+process may do with it what they like, so this opens no door that a port would.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from model.errors import InvalidParameter, RlabError
+from model.events import EventKind
+from model.limits import MAX_ORDER_BYTES
+from process.output import print_json
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from broker.broker import RunningBroker
+    from namesrv.server import NameServer
+    from remoting.faults.hook import FaultHook
+
+
+class Orders:
+    """The orders of one daemon.
+
+    Args:
+        hook: makes the faults of its connections, at the first order about them.
+        tell: tells in the trace what is done to a process, and by which cause it is over; returns the event's id.
+    """
+
+    def __init__(self, hook: Callable[[], FaultHook], tell: Callable[[EventKind, str, str, str], str]) -> None:
+        self._make = hook
+        self._hook: FaultHook | None = None
+        self._tell = tell
+
+    def answer(self, order: Mapping[str, Any]) -> dict[str, Any]:
+        """Carry out one order.
+
+        Raises:
+            InvalidParameter: there is no such order, or the fault makes no sense.
+        """
+        from remoting.faults.fault import fault_of
+
+        do = order.get("do")
+        if do == "tell":
+            told = (str(order["process"]), str(order["done"]), str(order.get("cause", "")))
+            return {"cause": self._tell(EventKind(order["kind"]), *told)}
+        if self._hook is None:
+            self._hook = self._make()
+        if do == "begin":
+            active = self._hook.begin(fault_of(order["fault"]), str(order.get("cause", "")))
+            return {"id": active.number, "cause": active.cause, "done": active.done}
+        if do == "heal":
+            return {"healed": len(self._hook.heal(order.get("id")))}
+        if do == "active":
+            return {"active": self._hook.active()}
+        raise InvalidParameter(f"there is no order {str(do)[:40]!r}")
+
+    async def obey(self, fd: int = 0) -> None:
+        """Answer orders until the other end of the pipe is closed. Cancellation: harmless."""
+        waiting = b""
+        while True:
+            await anyio.wait_readable(fd)
+            got = os.read(fd, MAX_ORDER_BYTES)
+            if not got or len(waiting) > MAX_ORDER_BYTES:
+                return
+            *lines, waiting = (waiting + got).split(b"\n")
+            for line in lines:
+                number = None
+                try:
+                    order = json.loads(line)
+                    number = order.get("order")
+                    answer = self.answer(order)
+                except (RlabError, ValueError, LookupError, TypeError, AttributeError) as error:
+                    answer = {"error": str(error)}
+                await anyio.lowlevel.checkpoint()  # what was told to the trace is written by now
+                await anyio.lowlevel.checkpoint()
+                print_json({"order": number, **answer})
+
+
+def orders_of_broker(running: RunningBroker, rng: Random) -> Orders:
+    """The orders of a broker."""
+    broker = running.broker
+
+    def hook() -> FaultHook:
+        from broker.groups.faults import faults_of
+
+        return faults_of(running.server, broker.groups, broker.events, rng)
+
+    def tell(kind: EventKind, process: str, done: str, cause: str) -> str:
+        event = broker.events.emit(kind, cause=cause, broker=process, detail=f"{done} {process}")
+        if broker.config.trace:  # at once, because the process may be this one, and be killed next
+            broker.store_trace()
+        return event
+
+    return Orders(hook, tell)
+
+
+def orders_of_name_server(server: NameServer, rng: Random) -> Orders:
+    """The orders of a name server, which has no trace: brokers tell of its faults."""
+
+    def hook() -> FaultHook:
+        from remoting.faults.hook import FaultHook
+
+        return FaultHook(server.server, lambda what, active, client, n: active.cause, rng=rng)
+
+    return Orders(hook, lambda kind, process, done, cause: "")

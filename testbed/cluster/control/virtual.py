@@ -1,0 +1,242 @@
+"""A simulated cluster with the faults and barriers of `pytest_rlab`: a minute takes no time, and a seed repeats a run.
+
+    async def scenario(cluster: VirtualCluster) -> None:
+        await cluster.create_topic("orders")
+        await cluster.simulated.start_consumer("billing", "orders", listener=book)
+        async with cluster.killed("broker-a"):
+            ...
+        await cluster.balanced("billing", timeout_s=60)
+
+    run_virtual(scenario, folder, seed=7)
+
+It is the control plane of `rlab cluster`, whose processes are those of a simulation. What a process of a real cluster
+does while its caller is blocked is awaited here, because nothing else moves the virtual clock: kill, start, restart,
+`async with cluster.killed(...)`. Faults of connections are begun and ended at once, as there.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Any, TypeVar
+
+from client.admin.admin import Admin
+from pytest_rlab import Barriers, FaultVerbs, took_s
+from testbed.cluster.cluster_bed import ClusterBed
+from testbed.cluster.control.orders import Orders, orders_of_broker, orders_of_name_server
+from testbed.cluster.control.plane import Plane
+from testbed.simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.cluster.servers import SimulatedServer
+from testbed.simulation.kernel.network import Fault
+from testbed.simulation.kernel.run import Simulation, run_simulation
+
+T = TypeVar("T")
+
+
+class VirtualCluster(FaultVerbs, Barriers[Awaitable[float]]):
+    """See the module header.
+
+    Attributes:
+        simulated: the cluster itself, which starts consumers and producers, and has faults of networks and clocks.
+        name_server: its `host:port`, for clients.
+    """
+
+    def __init__(self, simulated: SimulatedCluster, admin: Admin) -> None:
+        self.simulated = simulated
+        self.name_server = simulated.addresses[0]
+        self._bed = _SimulatedBed(simulated)
+        self._plane = Plane(self._bed, admin, self.name_server)
+
+    # --- faults of connections ---------------------------------------------------------------------------------------
+
+    def begin(self, document: dict[str, Any]) -> dict[str, Any]:
+        """See `FaultVerbs`. Raises: InvalidParameter."""
+        return _at_once(self._plane.begin_fault(document))
+
+    def end(self, fault: int) -> None:
+        """See `FaultVerbs`."""
+        _at_once(self._plane.heal(fault))
+
+    def faults(self) -> list[dict[str, Any]]:
+        """See `FaultVerbs`."""
+        return list(_at_once(self._plane.faults())["active"])
+
+    # --- processes ---------------------------------------------------------------------------------------------------
+
+    async def act(self, name: str, verb: str) -> None:
+        """Do something to a broker or name server: kill, pause, resume, start, stop, restart.
+
+        Raises:
+            InvalidParameter: there is no such server or verb, or it makes no sense now.
+
+        Cancellation: it may have been done.
+        """
+        await self._plane.act(name, verb)
+
+    async def kill(self, name: str) -> None:
+        """Kill a server. Raises and cancellation: see `act`."""
+        await self.act(name, "kill")
+
+    async def start(self, name: str) -> None:
+        """Start a server that was killed or stopped. Raises and cancellation: see `act`."""
+        await self.act(name, "start")
+
+    async def restart(self, name: str) -> None:
+        """Stop a server, and start it again on its data. Raises and cancellation: see `act`."""
+        await self.act(name, "restart")
+
+    @asynccontextmanager
+    async def killed(self, name: str) -> AsyncIterator[None]:
+        """Kill a server; it is started again at the end of the block."""
+        await self.act(name, "kill")
+        try:
+            yield
+        finally:
+            await self.act(name, "start")
+
+    @asynccontextmanager
+    async def paused(self, name: str) -> AsyncIterator[None]:
+        """Pause a server, as if it hung; it goes on at the end of the block."""
+        await self.act(name, "pause")
+        try:
+            yield
+        finally:
+            await self.act(name, "resume")
+
+    async def heal(self) -> None:
+        """End all faults, and start and resume every server. Cancellation: some may be left."""
+        await self._plane.heal()
+
+    # --- what is there -----------------------------------------------------------------------------------------------
+
+    async def create_topic(self, topic: str, queues: int = 4) -> None:
+        """Create a topic with so many queues on each broker, or give one so many.
+
+        Raises:
+            RlabError: a broker does not answer, or refuses it.
+
+        Cancellation: some brokers may have it.
+        """
+        await self._plane.create_topic({"topic": topic, "queues": queues})
+
+    async def group(self, group: str) -> dict[str, Any]:
+        """A group: its members, version, lag, and of each queue owner, target and lag.
+
+        Raises:
+            RlabError: no broker answers.
+
+        Cancellation: harmless.
+        """
+        return await self._plane.group(group)
+
+    async def report(self, group: str = "") -> dict[str, Any]:
+        """The last rebalances, what the checker of traces found, and the active faults.
+
+        Raises:
+            RlabError: no broker answers.
+
+        Cancellation: harmless.
+        """
+        return await self._plane.report(group or None)
+
+    async def _wait(self, group: str, barrier: str, timeout_s: float, given: dict[str, Any]) -> float:
+        texts = {name: str(value) for name, value in {"timeout_s": timeout_s, **given}.items()}
+        if barrier == "passes":
+            texts["since_ms"] = str(self.simulated.simulation.clock_ms())
+        return took_s(await self._plane.wait(group, barrier, texts), group, barrier, timeout_s)
+
+
+def run_virtual(
+    scenario: Callable[[VirtualCluster], Awaitable[T]], folder: Path, *, seed: int = 0, **options: Any
+) -> T:
+    """Run a scenario on a cluster of its own in virtual time; the options are those of `SimulatedCluster`.
+
+    Raises:
+        whatever the scenario raises, with a note of how to run it again.
+    """
+
+    async def main(simulation: Simulation) -> T:
+        async with SimulatedCluster(simulation, folder, **{"trace": True, **options}) as simulated:
+            simulated.client_options["trace"] = True  # passes are told by the clients themselves
+            with simulation.on_host("control"):
+                async with Admin(simulated.addresses, rng=Random(f"control {seed}")) as admin:
+                    return await scenario(VirtualCluster(simulated, admin))
+
+    return run_simulation(main, seed=seed)
+
+
+def _at_once(call: Coroutine[Any, Any, T]) -> T:
+    """The result of a coroutine that has nothing to wait for: orders to simulated servers are answered at once."""
+    try:
+        call.send(None)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    call.close()
+    raise AssertionError("it waits for something")
+
+
+class _SimulatedBed(ClusterBed):
+    """The servers of a simulated cluster in the place of processes."""
+
+    def __init__(self, simulated: SimulatedCluster) -> None:
+        self._make = partial(_SimulatedChild, simulated.simulation)
+        name_servers: list[Any] = [self._make(each, orders_of_name_server) for each in simulated.name_servers.values()]
+        brokers: list[Any] = [self._make(each, orders_of_broker) for each in simulated.brokers.values()]
+        super().__init__(name_servers, brokers, {})
+
+    async def _start_again(self, child: Any) -> None:
+        started: Any = self._make(child.server, child.make_orders)
+        for siblings in (self._name_servers, self._brokers):
+            if child in siblings:
+                siblings[siblings.index(child)] = started
+        await started.server.start()
+        self._states.pop(child.name, None)
+
+
+class _SimulatedChild:
+    """A simulated server as a bed has it: a `Child` that is its own `Process`."""
+
+    def __init__(
+        self, simulation: Simulation, server: SimulatedServer[Any], make_orders: Callable[[Any, Random], Orders]
+    ) -> None:
+        self.name, self.address = server.name, server.address
+        self.server, self.make_orders = server, make_orders
+        self.process = self
+        self._simulation = simulation
+        self._orders: Orders | None = None
+        self._pause: Fault | None = None
+        self._is_killed = False
+
+    async def ask(self, order: Mapping[str, Any]) -> dict[str, Any]:
+        """See `Child`. Raises: InvalidParameter. Cancellation: it is done at once."""
+        if self._orders is None:
+            self._orders = self.make_orders(self.server.running, Random(f"faults {self._simulation.seed} {self.name}"))
+        return self._orders.answer(order)
+
+    async def stop(self) -> None:
+        """See `Child`. Cancellation: it ends all the same."""
+        await self.server.stop()
+
+    def send_signal(self, number: int) -> None:
+        """Pause it, or let it go on: nothing reaches it meanwhile, and nothing leaves it."""
+        if number == signal.SIGSTOP:
+            self._pause = self._simulation.network.stall(self.name)
+        elif self._pause is not None:
+            self._pause.heal()
+            self._pause = None
+
+    def kill(self) -> None:
+        """See `Process`; it is gone when `wait` returns."""
+        self._is_killed = True
+
+    async def wait(self) -> int:
+        """See `Process`. Cancellation: see `SimulatedServer.crash`."""
+        if self._is_killed:
+            self.send_signal(signal.SIGCONT)
+            await self.server.crash()
+        return 0

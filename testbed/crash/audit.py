@@ -1,0 +1,156 @@
+"""Audit of a crash run: compares the messages stored at the end with the acknowledgements of producers. Pure.
+
+Rows come queue by queue in the order of offsets, as plain pulls return them; see `Ledger` for lanes.
+
+    ledger: 3:0 at q1+0, 3:1 at q1+1     log of q1: 0 = 3:0, 1 = 3:1         nothing is wrong
+                                         log of q1: 0 = 3:0                  3:1 is lost
+                                         log of q1: 0 = 3:1, 1 = 3:0         out of order, and both at a wrong offset
+                                         log of q1: 0 = 3:0, 1 = 3:1 = 2     stored twice: a repeated send; allowed
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from client.admin.records import QueueProgress
+from model.message import MessageExt
+from model.message_queue import MessageQueue
+from testbed.crash.ledger import Findings, LaneKind, Ledger, lane_kind, sent_of
+from traces.check.ledger import Sent
+from traces.check.verdict import MEANING, Rule
+from traces.check.words import headline
+
+KINDS = {
+    "lost": "acknowledged, and not in the log",
+    "stored and denied": "in the log, although the error of the send excluded that",
+    "not in its place": "another message, or none, is at the acknowledged offset",
+    "one offset for two": "acknowledged at the same offset as another",
+    "out of order": "stored after a later message of its lane in the same queue",
+    "hole": "an offset of a queue without a message",
+    "damaged": "a byte differs from what was sent",
+    "commit beyond the log": "the committed offset is beyond the end of the queue",
+    "commit lost": "after the last crash the committed offset is lower than before",
+    "no restart": "a broker ended by itself, or did not start again",
+    **{rule.value: MEANING[rule] for rule in (Rule.LOST_WRITE, Rule.POLL_SKIP, Rule.OUT_OF_ORDER, Rule.PHANTOM)},
+}
+"""Every kind of finding, with its meaning."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CrashVerdict:
+    """Result of the audit."""
+
+    ok: bool
+    acknowledged: int
+    given_up: int  # sends that failed for good
+    in_doubt: int  # failed sends that may be stored, by their error
+    stored: int  # each counted once
+    stored_unacknowledged: int  # messages of failed sends
+    stored_twice: int  # copies beyond the first, of sends that were retried because the answer was lost
+    consumed: int  # each counted once
+    consumed_twice: int  # deliveries of messages that had been processed before
+    deliveries: int  # calls of listeners, counted by message, failures included
+    findings: dict[str, int]  # number of each kind of `KINDS`, 0 included
+    examples: tuple[str, ...]  # some findings in words
+
+
+class Audit:
+    """One comparison of a ledger with the log; of the ledger, only the findings change."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.findings: Findings = ledger.findings
+        self._ledger = ledger
+        self._seen: set[Sent] = set()
+        self._copies = 0
+        self._unplaced = {
+            (place.queue, place.offset): (sent, place.message_id)
+            for sent, place in ledger.acknowledged.items()
+            if place.offset >= 0
+        }
+        if len(self._unplaced) < sum(place.offset >= 0 for place in ledger.acknowledged.values()):
+            self._name_shared_offsets()
+        self._numbers: dict[tuple[MessageQueue, int], int] = {}
+
+    def _name_shared_offsets(self) -> None:
+        first: dict[tuple[MessageQueue, int], Sent] = {}
+        for sent, place in self._ledger.acknowledged.items():
+            other = first.setdefault((place.queue, place.offset), sent)
+            if place.offset >= 0 and other != sent:
+                self.findings.add("one offset for two", f"{place.queue}+{place.offset} for {other} and {sent}")
+
+    def queue(self, queue: MessageQueue, offsets: range, rows: list[MessageExt]) -> None:
+        """Check the next part of a queue.
+
+        `offsets` is what its broker has, from the end of the part before; `rows` are its messages in their order.
+        """
+        given = {row.offset for row in rows}
+        for offset in offsets:
+            if offset not in given:
+                self.findings.add("hole", f"{queue}+{offset}")
+        for row in rows:
+            self._row(queue, row)
+
+    def _row(self, queue: MessageQueue, row: MessageExt) -> None:
+        sent = sent_of(row.body)
+        if sent is None:
+            self.findings.add("damaged", f"{queue}+{row.offset} id {row.message_id}")
+            return
+        if sent in self._seen:
+            self._copies += 1
+        self._seen.add(sent)
+        if sent in self._ledger.refused:
+            self.findings.add("stored and denied", f"{queue}+{row.offset} is {sent} ({lane_kind(sent.lane).name})")
+        if self._unplaced.get((queue, row.offset)) == (sent, row.message_id):
+            del self._unplaced[queue, row.offset]
+        if lane_kind(sent.lane) is LaneKind.DELAYED:
+            return
+        before = self._numbers.get((queue, sent.lane), -1)
+        if sent.number < before:
+            self.findings.add("out of order", f"{queue}+{row.offset} is {sent}, behind number {before}")
+        self._numbers[queue, sent.lane] = max(before, sent.number)
+
+    def progress(self, before: dict[MessageQueue, int], queues: tuple[QueueProgress, ...]) -> None:
+        """Check the group's committed offsets after the last restart.
+
+        `before` is what the group had committed before the restart.
+        """
+        committed = {now.queue: now.committed or 0 for now in queues}
+        for now in queues:
+            if committed[now.queue] > now.max_offset:
+                self.findings.add("commit beyond the log", f"{now.queue}: {now.committed} of {now.max_offset}")
+        for queue, offset in before.items():
+            if committed.get(queue, 0) < offset:
+                self.findings.add("commit lost", f"{queue}: {committed.get(queue, 0)} after {offset}")
+
+    def verdict(self) -> CrashVerdict:
+        """Return the result, after everything was checked, or as much as could be if a broker did not restart."""
+        ledger, findings, counted = self._ledger, self.findings, self._ledger.messages
+        if "no restart" not in findings.counts:
+            self._find_missing()
+        return CrashVerdict(
+            ok=not findings.counts,
+            acknowledged=len(ledger.acknowledged),
+            given_up=counted.failed_sends,
+            in_doubt=counted.failed_sends - len(ledger.refused),
+            stored=len(self._seen),
+            stored_unacknowledged=len(self._seen - ledger.acknowledged.keys()),
+            stored_twice=self._copies,
+            consumed=counted.received,
+            consumed_twice=counted.duplicates,
+            deliveries=ledger.deliveries,
+            findings={kind: findings.counts.get(kind, 0) for kind in KINDS},
+            examples=tuple(findings.examples),
+        )
+
+    def _find_missing(self) -> None:
+        ledger, findings, counted = self._ledger, self.findings, self._ledger.messages
+        for sent, place in ledger.acknowledged.items():
+            if sent not in self._seen:
+                findings.add("lost", f"{sent} ({lane_kind(sent.lane).name}), acknowledged at {place}")
+        verdict = ledger.verdict()
+        findings.counts |= {each.rule.value: each.found for each in verdict.rules if each.found}
+        if counted.lost:  # also if the group was given nothing at all
+            findings.counts[Rule.LOST_WRITE.value] = counted.lost
+        findings.examples += map(headline, verdict.anomalies)
+        for (queue, offset), (sent, _) in self._unplaced.items():
+            findings.add("not in its place", f"{sent} was to be at {queue}+{offset}")

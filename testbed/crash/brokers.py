@@ -1,0 +1,193 @@
+"""Broker processes of a crash run: started, killed, started again on the same files and the same port."""
+
+from __future__ import annotations
+
+import re
+import signal
+import socket
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+import anyio
+
+from model.errors import ServiceNotAvailable
+from process.children import DAEMON, MODULE, START_TIMEOUT_S, Child, spawn
+from process.runtime import wait_until
+from testbed.crash.schedule import Kill, Moment
+
+POLL_S = 0.001
+ROLL_TIMEOUT_S = 3.0
+"""Time that a kill waits for a new segment, which is begun only under load."""
+FIRST_START_S = 0.8
+"""Assumed duration of a start until one was measured."""
+_PORTS = range(20_000, 32_000)
+_BROKER = (*MODULE, "rlab", "broker")
+_SEGMENT = re.compile(r"\d{20}\.log(\.tmp)?")
+
+
+class Life(NamedTuple):
+    """One start of a broker, until it was killed."""
+
+    broker: str
+    start_s: float | None  # from the start of the process to its announcement; None if it was killed before
+    recovery_s: float | None  # the part of `start_s` in which it opened its files
+    scanned_bytes: int  # of the log, by recovery
+    cut_bytes: int  # length of the torn tail that recovery cut off
+    killed: Moment | None  # None if it never was
+
+
+def free_port() -> int:
+    """A port that is free now, and below the ephemeral ports.
+
+    A killed broker restarts on its port. Until then its clients try to connect, and an ephemeral port of such a try
+    could be that very port: the connection would be one to itself, and the broker would find its port taken.
+
+    Raises:
+        ServiceNotAvailable: there is none.
+    """
+    for port in _PORTS:
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            if port not in _given:
+                _given.add(port)
+                return port
+    raise ServiceNotAvailable(f"no port from {_PORTS.start} to {_PORTS.stop - 1} is free")
+
+
+_given: set[int] = set()
+
+
+class BrokerProcess:
+    """A broker that is killed and restarted; an async context manager that stops its last process.
+
+    `log` is the file for the standard error of all its processes. `arguments` are those of `rlab broker` beyond its
+    name, data and address; a test may run another `program`.
+    """
+
+    def __init__(
+        self, name: str, data: Path, log: Path, arguments: Sequence[str], *, program: Sequence[str] = _BROKER
+    ) -> None:
+        self.name = name
+        self.lives: list[Life] = []  # finished ones, and the current one once it listens
+        self.failures: list[str] = []  # ends without a kill, and failed starts
+        self.address = f"127.0.0.1:{free_port()}"
+        self._data = data
+        self._log = log
+        where = ["--name", name, "--data", str(data), "--listen", self.address]
+        self._command = [*program, *where, *arguments, *DAEMON]
+        self._child: Child | None = None
+        self._stderr: BinaryIO | None = None
+        self._started_at = 0.0
+
+    async def __aenter__(self) -> BrokerProcess:
+        self._stderr = appending(self._log)
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        with anyio.CancelScope(shield=True):
+            if self._child is not None:
+                await self._child.stop()
+        if self._stderr is not None:
+            self._stderr.close()
+
+    async def start(self) -> None:
+        """Start it and wait until it listens; does nothing if it does already.
+
+        Raises:
+            ServiceNotAvailable: it did not start.
+
+        Cancellation: the process keeps running; `kill` or the end of the block ends it.
+        """
+        if self._child is None:
+            await self._spawn()
+        await self._wait_ready()
+
+    async def live(self, kill: Kill) -> bool:
+        """Start it if it is not running, and return when it listens and may be killed at `kill.moment`.
+
+        False if it was killed while it was starting.
+
+        Raises:
+            ServiceNotAvailable: it did not start, although it was not killed.
+        """
+        if kill.moment is not Moment.STARTING:
+            await self.start()
+            return True
+        if self._child is None:
+            await self._spawn()
+        with anyio.move_on_after(kill.delay * self._typical_start_s()):
+            await self._wait_ready()
+        await self.kill(Moment.STARTING)
+        return False
+
+    async def wait_segment(self) -> None:
+        """Wait until a segment is begun, or for `ROLL_TIMEOUT_S`. Cancellation: harmless."""
+        before = _segments(self._data)
+        await wait_until(lambda: _segments(self._data) > before, ROLL_TIMEOUT_S, POLL_S)
+
+    async def kill(self, moment: Moment) -> None:
+        """Send SIGKILL and wait for the end.
+
+        Raises:
+            ServiceNotAvailable: it had already ended.
+        """
+        child = self._child
+        assert child is not None, f"{self.name} is not running"
+        with suppress(ProcessLookupError):
+            child.process.kill()
+        code = await child.process.wait()
+        await child.process.aclose()
+        self._child = None
+        if code != -signal.SIGKILL:
+            raise self._failed(f"{self.name} ended by itself, with exit code {code}")
+        life = self.lives.pop() if child.address else Life(self.name, None, None, 0, 0, None)
+        self.lives.append(life._replace(killed=moment))
+
+    async def _spawn(self) -> None:
+        self._started_at = anyio.current_time()
+        self._child = Child(self.name, await spawn(self._command, stderr=self._stderr))
+
+    async def _wait_ready(self) -> None:
+        child = self._child
+        assert child is not None, f"{self.name} is not running"
+        if child.address:
+            return
+        try:
+            with anyio.fail_after(START_TIMEOUT_S):
+                await child.wait_ready()
+        except (ServiceNotAvailable, TimeoutError) as error:
+            raise self._failed(str(error) or f"{self.name} does not listen after {START_TIMEOUT_S:g} s") from error
+        recovery = child.announced.get("recovery", {})
+        self.lives.append(
+            Life(
+                broker=self.name,
+                start_s=anyio.current_time() - self._started_at,
+                recovery_s=recovery.get("seconds"),
+                scanned_bytes=recovery.get("scanned_bytes", 0),
+                cut_bytes=recovery.get("cut_bytes", 0),
+                killed=None,
+            )
+        )
+
+    def _typical_start_s(self) -> float:
+        starts = [life.start_s for life in self.lives if life.start_s is not None][-5:]
+        return sorted(starts)[len(starts) // 2] if starts else FIRST_START_S
+
+    def _failed(self, text: str) -> ServiceNotAvailable:
+        self.failures.append(text)
+        said = self._log.read_text(errors="replace").splitlines() or ["nothing"]
+        return ServiceNotAvailable(f"{text}; the last line of {self._log}: {said[-1]}")
+
+
+def appending(path: Path) -> BinaryIO:
+    """Open a log file for a process."""
+    return path.open("ab")
+
+
+def _segments(directory: Path) -> int:
+    try:
+        return sum(_SEGMENT.fullmatch(path.name) is not None for path in directory.iterdir())
+    except FileNotFoundError:
+        return 0

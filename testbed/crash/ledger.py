@@ -1,0 +1,136 @@
+"""Ledger of a crash run: messages that producers were acknowledged, with their places, and what the group got. Pure.
+
+What the group was given is judged by a history check (`traces/check`). Where each message has to be stored, and
+which sends were refused for certain, only this run knows.
+
+Messages are sent in *lanes*. A lane sends one message at a time and numbers them from 0, so the messages of one lane
+in one queue must be stored in the order of their numbers, retried sends included. Many lanes keep many sends
+outstanding. A body begins with its lane and number, and its other bytes follow from them, so that a changed byte is
+detected.
+
+    acknowledge(Sent(3, 0), StoredAt(q1, 17, id))   the group must consume it, and the log must have it there
+    give_up(Sent(3, 1), refused=False)              it may be stored nevertheless
+    deliver("c1", Sent(3, 0), q1, 17)               a listener is called with it
+    consume("c1", Sent(3, 0), q1, 17)               the listener succeeded
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from enum import Enum
+from typing import NamedTuple
+
+from model.message_queue import MessageQueue
+from traces.check.check import HistoryCheck
+from traces.check.ledger import Sent, dispatched, ended, send_failed, sent
+from traces.check.limits import HistoryLimits
+from traces.check.verdict import GroupMessages, Verdict
+
+GROUP = "crash-audit"
+_HEAD = struct.Struct(">IQ")
+_MIN_BODY_BYTES, _BODY_SIZES = 48, 900
+LANES = 18
+"""Lanes of one producer."""
+MAX_EXAMPLES = 20
+"""Findings of one kind that are kept in full; the others are only counted."""
+
+
+class LaneKind(Enum):
+    """Ways to send."""
+
+    KEYED = "by key: the queue follows from the key and the route"
+    PINNED = "to one queue, even while its broker is down"
+    ANYWHERE = "to any queue, and to another broker if the first does not answer"
+    BATCH = "several messages in one request"
+    DELAYED = "to be delivered later"
+
+
+_KINDS = [LaneKind.KEYED] * 6 + [LaneKind.PINNED] * 6 + [LaneKind.ANYWHERE] * 4 + [LaneKind.BATCH, LaneKind.DELAYED]
+assert len(_KINDS) == LANES
+
+
+def lane_kind(lane: int) -> LaneKind:
+    """The way in which a lane sends; every producer has the same mixture."""
+    return _KINDS[lane % LANES]
+
+
+class StoredAt(NamedTuple):
+    """Position of a message, as acknowledged by a broker."""
+
+    queue: MessageQueue
+    offset: int  # -1 for a delayed message, which gets one later
+    message_id: str  # given by the producer
+
+
+def body_of(sent: Sent) -> bytes:
+    """The body of a message: 48 to 947 bytes, all determined by its lane and number."""
+    size = _MIN_BODY_BYTES + (sent.number * 7919 + sent.lane * 104_729) % _BODY_SIZES
+    head = _HEAD.pack(*sent)
+    return (head * (size // len(head) + 1))[:size]
+
+
+def sent_of(body: bytes) -> Sent | None:
+    """The message of a body; None if a byte of it is wrong."""
+    if len(body) < _MIN_BODY_BYTES:
+        return None
+    sent = Sent(*_HEAD.unpack_from(body))
+    return sent if body == body_of(sent) else None
+
+
+class Findings:
+    """Violations, counted by kind, with the first ones of each kind as examples."""
+
+    def __init__(self) -> None:
+        self.counts: dict[str, int] = {}  # a kind that was not found has no entry
+        self.examples: list[str] = []
+
+    def add(self, kind: str, text: str) -> None:
+        """Add a finding."""
+        self.counts[kind] = self.counts.get(kind, 0) + 1
+        if self.counts[kind] <= MAX_EXAMPLES:
+            self.examples.append(f"{kind}: {text}")
+
+
+class Ledger:
+    """Messages of one run; `clock_ms` is of any clock that goes on."""
+
+    def __init__(self, clock_ms: Callable[[], float]) -> None:
+        self.acknowledged: dict[Sent, StoredAt] = {}
+        self.refused: set[Sent] = set()  # failed sends that are certainly not stored, by their error
+        self.deliveries = 0  # messages passed to listeners, retries included
+        self.findings = Findings()
+        self._history = HistoryCheck(HistoryLimits(drained=True))
+        self._clock_ms = clock_ms
+
+    def acknowledge(self, message: Sent, place: StoredAt) -> None:
+        """Record that a broker has acknowledged a message; once for each."""
+        self.acknowledged[message] = place
+        self._history.feed(sent(self._clock_ms(), message, place.queue, place.offset))
+
+    def give_up(self, message: Sent, *, refused: bool) -> None:
+        """Record that a send failed for good.
+
+        `refused` means that the error says that it is certainly not stored; otherwise it may be.
+        """
+        self._history.feed(send_failed(self._clock_ms(), message))
+        if refused:
+            self.refused.add(message)
+
+    def deliver(self, owner: str, message: Sent, queue: MessageQueue, offset: int) -> None:
+        """Record that a message was delivered to a member of the group."""
+        self.deliveries += 1
+        self._history.feed(dispatched(self._clock_ms(), GROUP, owner, message, queue, offset))
+
+    def consume(self, owner: str, message: Sent, queue: MessageQueue, offset: int) -> None:
+        """Record that a listener has processed a message."""
+        self._history.feed(ended(self._clock_ms(), GROUP, owner, message, queue, offset))
+
+    @property
+    def messages(self) -> GroupMessages:
+        """The counts of messages, so far."""
+        return self._history.messages(GROUP)
+
+    def verdict(self) -> Verdict:
+        """The verdict on what the group was given; to be called once, at the end."""
+        return self._history.finish(self._clock_ms())

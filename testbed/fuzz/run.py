@@ -1,0 +1,354 @@
+"""One run of `rlab fuzz`: several connections at once send batches, and what comes back is judged.
+
+Every batch has a number, and the seed and its number decide its frames: which connection sends it, and when, does not
+matter for what is sent. A batch waits for all of its answers, so that each silence has the name of a request; the other
+connections go on meanwhile, which keeps a server busy while some of its requests are held.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from random import Random
+from typing import TYPE_CHECKING, Any, cast
+
+import anyio
+
+from broker.store.disk.options import MIB, StoreOptions
+from model.errors import ConfigError, ConnectFailed, ConnectionLost, NotAuthenticated, RequestTimeout
+from model.limits import LOOKUP_TIMEOUT_S
+from model.response_code import ResponseCode
+from remoting.address import parse_address
+from remoting.client import RemotingClient
+from remoting.codec import CODEC
+from remoting.command import REQUEST, Command
+from remoting.request_code import RequestCode
+from remoting.security.login import ClientHandshake
+from remoting.security.trust import client_context
+from testbed.fuzz.frames import Frames, FuzzAnswer, FuzzDecoder, FuzzFrame
+from testbed.simulation.checks.leaks import LeakDetector, Margin
+from testbed.simulation.checks.process_usage import process_usage
+
+if TYPE_CHECKING:
+    from remoting.security.key import Key
+
+_SILENCE_S = LOOKUP_TIMEOUT_S
+"""A request that a server has not answered in this time is lost: no client waits for any answer longer than that."""
+MAX_FOUND = 20
+_INTERNAL = "see the server's log"
+_LOOK_S = 1.0
+"""Time between two looks at the process of the server."""
+_WARM_UP = 4
+"""The part of the looks that does not count, as 1 / 4: tables and caches of a server fill first."""
+_STORE = StoreOptions()
+_MARGINS = {
+    # Segments of a log are files, and its newest records and parts of its indexes fill caches of so many MiB.
+    "descriptors": Margin(1.2, 64, trend=False),
+    "RSS MiB": Margin(1.2, (_STORE.tail_bytes + _STORE.index_cache_bytes) / MIB, trend=False),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FuzzPlan:
+    """What to send, and for how long: it ends with the first of the two bounds."""
+
+    seed: int
+    seconds: float = float("inf")
+    commands: float = float("inf")  # rounded up to a whole batch
+    skip: int = 0  # batches that are not sent
+    connections: int = 16
+    rocketmq: bool = False
+    pid: int | None = None  # process of the server, if its memory and descriptors are to be looked at
+    key: Key | None = None  # proved on each connection, unless RocketMQ's protocol is spoken
+
+
+@dataclass(slots=True)
+class FuzzReport:
+    """Counts of a run, and what it found; `levels` are what the server's process used in the begin, middle and end."""
+
+    seed: int
+    commands: int = 0
+    connections: int = 0
+    codes: Counter[str] = field(default_factory=Counter)
+    found: list[str] = field(default_factory=list)
+    levels: dict[str, list[float]] = field(default_factory=dict)
+
+
+async def fuzz_server(address: str, plan: FuzzPlan) -> FuzzReport:
+    """Fuzz one server. What was sent when its time is over still has to be answered.
+
+    Raises:
+        ConnectFailed: it does not listen, or not any more.
+        RlabError: it refuses the key.
+        ConfigError: there is no process of that id that may be looked at.
+
+    Cancellation: harmless.
+    """
+    # Imported here: it has the whole dialect with it, and every command of `rlab` would wait for that.
+    from testbed.fuzz.rocketmq import RocketmqFrames
+
+    kind = await _kind_of(address, plan.key)
+    run = _Run(address, plan, (RocketmqFrames if plan.rocketmq else Frames)(Random(), plan.seed, kind))
+    await run_lanes(plan, run.report, run.send_batches)
+    await _kind_of(address, plan.key)
+    return run.report
+
+
+async def run_lanes(plan: FuzzPlan, report: FuzzReport, send: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Run a sender for each connection of the plan until all of them end, and look at the server's process meanwhile.
+
+    Raises:
+        ConnectFailed: a sender cannot connect.
+        ConfigError: there is no process of that id that may be looked at.
+
+    Cancellation: harmless.
+    """
+    usage = None if plan.pid is None else _Usage(plan.pid)
+    try:
+        async with anyio.create_task_group() as watch:
+            if usage is not None:
+                watch.start_soon(usage.keep_looking)
+            async with anyio.create_task_group() as lanes:
+                for _ in range(plan.connections):
+                    lanes.start_soon(send)
+            watch.cancel_scope.cancel()
+    except ExceptionGroup as group:
+        error: Exception = group
+        while isinstance(error, ExceptionGroup):
+            error = error.exceptions[0]  # all connections fail when a server is gone; the first says when
+        raise error from None
+    if usage is not None:
+        report.levels = usage.levels()
+        report.found += usage.grown()
+
+
+async def _kind_of(address: str, key: Key | None) -> str:
+    """Whether it is a broker or a name server; "" if it tells nobody without a key. Raises RlabError."""
+    async with RemotingClient(key=key) as client:
+        try:
+            state = await client.request(address, RequestCode.GET_SERVER_STATE)
+        except NotAuthenticated:
+            if key is not None:
+                raise
+            return ""
+        return str(state.header.get("kind", ""))
+
+
+class _Run:
+    """The connections of one run share the numbers of batches, the report, and the bounds."""
+
+    def __init__(self, address: str, plan: FuzzPlan, frames: Frames) -> None:
+        self._address = address
+        self._plan = plan
+        self._frames = frames
+        self._numbers = itertools.count(plan.skip)
+        self._ends_at = asyncio.get_running_loop().time() + plan.seconds
+        self.report = FuzzReport(plan.seed)
+
+    def _goes_on(self) -> bool:
+        report, now = self.report, asyncio.get_running_loop().time()
+        return len(report.found) < MAX_FOUND and report.commands < self._plan.commands and now < self._ends_at
+
+    async def send_batches(self) -> None:
+        """Send over one connection after the other until a bound is reached."""
+        while self._goes_on():
+            attacker = await self._connect()
+            try:
+                while self._goes_on():
+                    number = next(self._numbers)
+                    whole, broken = self._frames.batch(number)
+                    self.report.commands += len(whole)
+                    if not await attacker.exchange(number, whole):
+                        break
+                    if broken is not None:
+                        self.report.commands += 1
+                        attacker.send(broken.data)
+                        break
+                await attacker.part()
+            finally:
+                attacker.transport.abort()
+
+    async def _connect(self) -> _Attacker:
+        loop, address, plan = asyncio.get_running_loop(), self._address, self._plan
+        attacker = _Attacker(self.report, self._frames)
+        host, port = parse_address(address)
+        tls = client_context()
+        secured: dict[str, Any] = {} if tls is None else {"ssl": tls}
+        try:
+            await loop.create_connection(lambda: attacker, host, port, **secured)
+        except OSError as error:
+            text: Any = error.strerror or error
+            raise ConnectFailed(
+                f"cannot connect to {address} ({text}) after {self.report.commands} commands"
+            ) from error
+        self.report.connections += 1
+        if plan.key is not None and not plan.rocketmq:
+            await attacker.log_in(plan.key)
+        return attacker
+
+
+class _Attacker(asyncio.Protocol):
+    """One connection of the fuzzer."""
+
+    def __init__(self, report: FuzzReport, frames: Frames) -> None:
+        self._report = report
+        self._answer_of = frames.answer_of
+        self._decoder: FuzzDecoder = frames.decoder()
+        self._sign: Callable[[bytes], bytes] | None = None
+        self._greeting: asyncio.Future[Command] | None = None
+        self._batch = 0
+        self._waiting: dict[int, FuzzFrame] = {}
+        self._refusal = ""
+        self._progress = anyio.Event()
+        self.transport: asyncio.Transport
+        self.closed = False
+        self._parting = False
+
+    # --- asyncio.Protocol --------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Called by the loop."""
+        self.transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        """Called by the loop."""
+        for frame in self._decoder.feed(data):
+            if self._greeting is not None:
+                self._greeting.set_result(frame)
+                self._greeting = None
+            else:
+                self._judge(self._answer_of(frame))
+        if self._decoder.error is not None and not self.transport.is_closing():
+            self._found(f"what the server sends cannot be read: {self._decoder.error}")
+            self.transport.abort()
+        self._tell()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Called by the loop."""
+        self.closed = True
+        if self._greeting is not None:
+            self._greeting.set_exception(ConnectionLost("the server closed the connection instead of taking the key"))
+            self._greeting = None
+        self._tell()
+
+    def _tell(self) -> None:
+        self._progress.set()
+        self._progress = anyio.Event()
+
+    # --- what is sent ------------------------------------------------------------------------------------------------
+
+    def send(self, data: bytes) -> None:
+        """Send, if there is anything and the server has not closed the connection by now."""
+        if data and not self.transport.is_closing() and not self._parting:
+            self.transport.write(data if self._sign is None else self._sign(data))
+
+    async def log_in(self, key: Key) -> None:
+        """Prove a key; from then on everything is signed."""
+        handshake = ClientHandshake(key)
+        answer = await self._ask(RequestCode.GET_CHALLENGE, handshake.challenge)
+        answer = await self._ask(RequestCode.AUTHENTICATE, handshake.proof(answer))
+        signer, self._decoder = handshake.finish(answer)
+        self._sign = signer.sign
+
+    async def _ask(self, code: RequestCode, header: dict[str, str]) -> Command:
+        greeting: asyncio.Future[Command] = asyncio.get_running_loop().create_future()
+        self._greeting = greeting
+        self.send(CODEC.encode(REQUEST, code, 1, header, None))
+        with anyio.move_on_after(_SILENCE_S):
+            return await greeting
+        raise RequestTimeout("the server did not answer the proof of the key")
+
+    async def exchange(self, number: int, whole: list[FuzzFrame]) -> bool:
+        """Send the requests of a batch, and wait until each is answered; returns whether the connection is still good.
+
+        One that the server has closed since the last batch is found here, too.
+        """
+        self._batch, self._refusal = number, ""
+        self._waiting = {frame.opaque: frame for frame in whole if frame.opaque is not None}
+        self.send(b"".join(frame.data for frame in whole))
+        with anyio.move_on_after(_SILENCE_S) as scope:
+            while self._waiting and not self.closed:
+                await self._progress.wait()
+        if not self._waiting and not self.closed:
+            return True
+        first = next((frame.told for frame in self._waiting.values()), "anything more")
+        if scope.cancelled_caught:
+            self._found(f"{len(self._waiting)} requests are not answered, the first: {first}")
+            self.transport.abort()
+        else:
+            self._found(f"the connection was closed ({self._refusal}) instead of an answer to: {first}")
+        self._waiting = {}
+        return False
+
+    async def part(self) -> None:
+        """End the connection, and wait until the server has ended it, too: it must not keep what nobody uses."""
+        self._batch, self._parting = -1, True
+        if self.transport.is_closing() or not self.transport.can_write_eof():
+            await anyio.sleep(0.001)  # over TLS there is no end of one side
+            return
+        self.transport.write_eof()
+        with anyio.move_on_after(_SILENCE_S) as scope:
+            while not self.closed:
+                await self._progress.wait()
+        if scope.cancelled_caught:
+            self._found("the server keeps a connection that its client has ended")
+
+    # --- what is judged ----------------------------------------------------------------------------------------------
+
+    def _judge(self, answer: FuzzAnswer) -> None:
+        if answer.reply is not None:
+            self.send(answer.reply)
+            return
+        sent = self._waiting.pop(answer.opaque, None)
+        told = "a broken frame" if sent is None else sent.told
+        self._report.codes[str(answer.code)] += 1
+        if answer.code == ResponseCode.SYSTEM_ERROR and _INTERNAL in answer.remark:
+            self._found(f"internal error ({answer.remark}): {told}")
+        elif sent is None and answer.opaque and self._batch >= 0:
+            self._found(f"an answer that nobody waits for: {answer!r}")
+        elif sent is None:
+            self._refusal = answer.remark
+
+    def _found(self, text: str) -> None:
+        where = f"batch {self._batch}: " if self._batch >= 0 else ""
+        self._report.found.append(where + text)
+
+
+class _Usage:
+    """Memory and descriptors of the server's process over a run."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._samples: list[dict[str, float]] = []
+        self._look()
+
+    def _look(self) -> None:
+        try:
+            usage = process_usage(self._pid)
+        except OSError as error:
+            if self._samples:
+                return  # it has ended: connections tell that
+            raise ConfigError(f"--pid {self._pid}: no process of this user that can be looked at ({error})") from error
+        self._samples.append({"RSS MiB": round(usage.rss_bytes / 2**20, 1), "descriptors": usage.fds})
+
+    async def keep_looking(self) -> None:
+        """Look every now and then, until cancelled."""
+        while True:
+            await anyio.sleep(_LOOK_S)
+            self._look()
+
+    def levels(self) -> dict[str, list[float]]:
+        """Begin, middle and end of each figure."""
+        self._look()
+        rows = (self._samples[0], self._samples[len(self._samples) // 2], self._samples[-1])
+        return {name: [row[name] for row in rows] for name in rows[0]}
+
+    def grown(self) -> list[str]:
+        """A line for each figure that has grown as long as the run lasted; none of a run that was too short to tell."""
+        detector = LeakDetector(warm_up=len(self._samples) // _WARM_UP, margins=_MARGINS)
+        for sample in self._samples:
+            detector.note(sample)
+        return detector.grown()

@@ -1,0 +1,109 @@
+"""The runs of `rlab sim`: one case, many, and the search for a small programme; each prints what came of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
+from hashlib import sha256
+from pathlib import Path
+
+from model.event_log import encode_events
+from model.events import Event
+from process.output import print_json, print_line, print_note
+from testbed.runs.report import counts, failed_line, outcome_lines, repeat_command
+from testbed.simulation.engine.as_test import as_test
+from testbed.simulation.engine.programme import Programme
+from testbed.simulation.engine.run import Outcome, run_programme
+from testbed.simulation.engine.shrink import shrink
+from testbed.simulation.engine.sweep import Case, sweep
+from testbed.simulation.engine.text import text_of
+
+Failed = tuple[Case, Outcome]
+TOLD_EVERY = 50
+"""Seeds of a sweep between two lines of progress."""
+
+
+def run_one(case: Case, file: str | None, events: Path | None, *, as_json: bool) -> Failed | None:
+    """Run a case, write its events to a file if there is one, and print its outcome; returns it if it failed."""
+    made, again = case.programme(), repeat_command(case, file)
+    if events is None:
+        outcome = run_programme(made)
+    else:
+        with events.open("wb") as target:
+
+            def write(event: Event) -> None:
+                target.write(encode_events([event]))
+
+            outcome = run_programme(made, watch=write)
+    if as_json:
+        print_json({"programme": made.name, "ok": outcome.ok, "again": again, "outcome": outcome})
+    else:
+        for line in outcome_lines(outcome, made, again):
+            print_line(line)
+    return None if outcome.ok else (case, outcome)
+
+
+def run_many(cases: list[Case], file: str | None, jobs: int, master: str | None, *, as_json: bool) -> Failed | None:
+    """Run cases in processes, or on Spark if it has a master, and print what came of all; returns the first failed."""
+    with ExitStack() as stack:
+        outcomes = sweep(cases, jobs)
+        if master is not None:
+            from pipeline.spark.session import spark_session
+            from testbed.runs.on_spark import sweep_on_spark
+
+            outcomes = sweep_on_spark(stack.enter_context(spark_session("rlab sim", master=master)), cases)
+        return _tell_many(cases, outcomes, file, as_json=as_json)
+
+
+def _tell_many(cases: list[Case], outcomes: Iterator[Outcome], file: str | None, *, as_json: bool) -> Failed | None:
+    found: Counter[str] = Counter()
+    acts: Counter[str] = Counter()
+    digest, messages = sha256(), 0
+    failed: list[Failed] = []
+    for done, (case, outcome) in enumerate(zip(cases, outcomes, strict=True), 1):
+        digest.update(outcome.digest.encode())
+        acts.update(outcome.acts)
+        messages += outcome.sent
+        if not outcome.ok:
+            failed.append((case, outcome))
+            found.update(outcome.kinds)
+            print_note(failed_line(outcome, repeat_command(case, file)))
+        if done % TOLD_EVERY == 0 and done < len(cases):
+            print_note(f"{done} of {len(cases)} seeds, {len(failed)} failed")
+    seeds, kinds, steps = [case.seed for case, _ in failed], dict(sorted(found.items())), dict(sorted(acts.items()))
+    if as_json:
+        figures = {"seeds": len(cases), "failed": seeds, "found": kinds, "messages": messages}
+        print_json({"ok": not failed, **figures, "steps": steps, "digest": digest.hexdigest()})
+    else:
+        print_line(f"{'FAILED' if failed else 'PASSED'}  {len(cases)} seeds, {len(failed)} failed")
+        if failed:
+            print_line(f"  found      {counts(kinds)} (runs)")
+        print_line(f"  messages   {messages:,} sent")
+        print_line(f"  steps      {counts(steps)}")
+        print_line(f"  events     SHA-256 of all digests {digest.hexdigest()}")
+    return failed[0] if failed else None
+
+
+def shrink_case(case: Case, outcome: Outcome, directory: Path) -> None:
+    """Search for a small programme that fails as this case did, and write it as a programme and as a test.
+
+    Raises:
+        OSError: the directory cannot be written.
+    """
+    kind, runs = outcome.findings[0].kind, 0
+
+    def fails(programme: Programme) -> bool:
+        nonlocal runs
+        runs += 1
+        return kind in run_programme(programme).kinds
+
+    programme = case.programme()
+    print_note(f"looking for a smaller programme that shows {kind} ...")
+    small = shrink(programme, fails)
+    name = f"{(small.name or 'programme').replace('-', '_')}_{kind.replace('-', '_')}"
+    directory.mkdir(parents=True, exist_ok=True)
+    toml, test = directory / f"{name}.toml", directory / f"test_{name}.py"
+    toml.write_text(text_of(small), encoding="utf-8")
+    test.write_text(as_test(small, kind), encoding="utf-8")
+    print_note(f"{len(programme.step)} steps became {len(small.step)} in {runs} runs: {toml} and {test}")

@@ -1,0 +1,59 @@
+"""Sweeps: many programmes, each in a world of its own, in this process or in several.
+
+A case is what a programme is made from: few bytes for another process or another machine, and the same outcome there.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from multiprocessing import get_context
+
+from testbed.simulation.engine.clocks import with_wrong_clocks
+from testbed.simulation.engine.draw import draw
+from testbed.simulation.engine.programme import Programme
+from testbed.simulation.engine.run import Outcome, run_programme
+from testbed.simulation.engine.text import programme_of
+
+_MAX_CHUNK = 4
+"""Cases that a process gets at once: a second of work or two."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One programme of a sweep: drawn from its seed, or from a text with that seed."""
+
+    seed: int
+    kind: str = ""  # of a drawn programme, see `draw.py`
+    quirks: tuple[str, ...] = ()  # beside those of the text
+    text: str = ""  # TOML
+    sound: bool = False  # without the quirks of the text
+    wrong_clocks: bool = False  # beside those of the text
+
+    def programme(self) -> Programme:
+        """Make the programme. Raises ConfigError if the text is none."""
+        made = replace(programme_of(self.text), seed=self.seed) if self.text else draw(self.seed, self.kind)
+        of_text = () if self.sound else made.cluster.quirks
+        made = made.with_quirks({*of_text, *self.quirks})
+        return with_wrong_clocks(made) if self.wrong_clocks else made
+
+
+def run_case(case: Case) -> Outcome:
+    """Run a case in this process."""
+    return run_programme(case.programme())
+
+
+def sweep(cases: Sequence[Case], processes: int = 1) -> Iterator[Outcome]:
+    """Run cases, and yield their outcomes in the order of the cases."""
+    if processes == 1:
+        yield from map(run_case, cases)
+        return
+    # Started anew and not forked: the caller may have threads and an event loop.
+    with ProcessPoolExecutor(processes, mp_context=get_context("spawn"), initializer=_be_quiet) as pool:
+        yield from pool.map(run_case, cases, chunksize=max(1, min(_MAX_CHUNK, len(cases) // processes)))
+
+
+def _be_quiet() -> None:
+    logging.disable(logging.CRITICAL)  # clients and brokers log errors all the time, because of the faults

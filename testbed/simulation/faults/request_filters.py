@@ -1,0 +1,80 @@
+"""Requests of one code that are lost or late, while all else on their connections goes on.
+
+A network loses bytes and not requests, so this is done where a connection hands a command that has come to its owner:
+the sender sees a request that was never answered, as when the receiver hangs in that one handler.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+from remoting.command import RESPONSE, Command
+from remoting.connection import Connection
+from testbed.simulation.kernel.network import Fault
+
+
+@dataclass(slots=True, eq=False)
+class _Rule:
+    """One fault: `one_in` of the requests of a code from `source` or to `target`; "" is any host."""
+
+    code: int
+    source: str
+    target: str
+    by_s: float  # how much later they come; 0 for never
+    one_in: int
+    seen: int = 0
+
+    def hits(self, command: Command, source: str, target: str) -> bool:
+        if command.code != self.code or self.source not in ("", source) or self.target not in ("", target):
+            return False
+        self.seen += 1
+        return self.seen % self.one_in == 0
+
+
+class RequestFilters:
+    """The filters of one loop; a context manager, at the end of which connections are as they ship."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._rules: dict[_Rule, None] = {}
+        self._faults: dict[Fault, None] = {}
+        self._shipped = Connection._handle
+
+    def add(self, code: int, *, source: str = "", target: str = "", by_s: float = 0.0, one_in: int = 1) -> Fault:
+        """Lose the requests of a code, or delay them, until the fault is healed."""
+        rule = _Rule(code, source, target, by_s, one_in)
+        self._rules[rule] = None
+        self._look()
+
+        def heal() -> None:
+            del self._rules[rule]
+            self._look()
+
+        return Fault(self._faults, f"requests {code} {source}>{target}", heal)
+
+    def __enter__(self) -> RequestFilters:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._rules.clear()
+        self._look()
+
+    def _look(self) -> None:
+        """Replace a method of every connection while there are rules, and only then: each command goes through it."""
+        filters, shipped = self, self._shipped
+
+        def handle(self: Connection, command: Command) -> object:
+            if command.flags != RESPONSE and (rule := filters._rule_of(self, command)):
+                if rule.by_s:
+                    filters._loop.call_later(rule.by_s, shipped, self, command)
+                return None
+            return shipped(self, command)
+
+        Connection._handle = handle if self._rules else shipped  # type: ignore[method-assign]
+
+    def _rule_of(self, connection: Connection, command: Command) -> _Rule | None:
+        transport: Any = connection._transport
+        here, there = transport.get_extra_info("sockname"), transport.get_extra_info("peername")
+        return next((rule for rule in self._rules if rule.hits(command, there[0], here[0])), None)

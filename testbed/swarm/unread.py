@@ -1,0 +1,121 @@
+"""Searches queues for messages that a swarm did not receive: those that a queue still has for its group are unread.
+
+A queue has a message for the group if it is not committed yet. So a message that the group has skipped is lost, also
+while the queue has it. The retry topic of the group is searched, too, because its progress has the queues of it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+
+import anyio
+
+from client.admin.admin import Admin
+from client.admin.records import BrokerInfo, QueueProgress
+from model.errors import RlabError
+from model.limits import MAX_PULL_BATCH
+from model.message_queue import MessageQueue
+from testbed.swarm.members import number_in
+
+logger = logging.getLogger(__name__)
+
+SEARCH_S = 10.0
+"""Time for the search: enough for some hundred thousand messages. What is not found by then is unknown."""
+
+
+def ends_in(info: BrokerInfo, topic: str) -> dict[MessageQueue, int]:
+    """The end of each queue of a topic on a broker."""
+    found = info.topic(topic)
+    ranges = () if found is None else found.ranges
+    return {MessageQueue(topic, info.name, number): each.max_offset for number, each in enumerate(ranges)}
+
+
+def unread_ranges(
+    begins: Mapping[MessageQueue, int], ends: Mapping[MessageQueue, int], progress: Iterable[QueueProgress]
+) -> dict[MessageQueue, tuple[int, int]]:
+    """The offsets of each queue that the group has not committed, from the begin of the run on. Pure.
+
+    `begins` has the ends of the queues as the run began. A queue without an offset of the group is all unread.
+    """
+    committed: dict[MessageQueue, int] = {}
+    until = dict(ends)
+    for row in progress:
+        committed[row.queue] = row.committed or 0
+        until[row.queue] = max(until.get(row.queue, 0), row.max_offset)
+    found = {queue: (max(committed.get(queue, 0), begins.get(queue, 0)), end) for queue, end in sorted(until.items())}
+    return {queue: (begin, end) for queue, (begin, end) in found.items() if begin < end}
+
+
+class UnreadSearch:
+    """Counts the messages of a run that queues still have; `is_missing` says which were not received.
+
+    Attributes:
+        found: how many were found.
+        complete: whether every queue was read to its end, so that what was not found is nowhere.
+    """
+
+    def __init__(self, topic: str, group: str, run: int, is_missing: Callable[[int, int], bool]) -> None:
+        self.complete = False
+        self._topic = topic
+        self._group = group
+        self._run = run
+        self._is_missing = is_missing
+        self._begins: dict[MessageQueue, int] = {}
+        self._brokers: dict[str, None] = {}
+        self._seen: set[tuple[int, int]] = set()
+
+    @property
+    def found(self) -> int:
+        """See above."""
+        return len(self._seen)
+
+    def know(self, brokers: Iterable[str]) -> None:
+        """Remember brokers that have the topic: they are asked, also if they are away at the end."""
+        self._brokers.update(dict.fromkeys(brokers))
+
+    async def begin(self, admin: Admin) -> None:
+        """Note where the queues end; without an answer of a broker they are read from their begin.
+
+        Cancellation: harmless.
+        """
+        for broker in self._brokers:
+            try:
+                self._begins.update(ends_in(await admin.broker_info(broker), self._topic))
+            except RlabError:
+                continue  # its clients report it
+
+    async def search(self, admin: Admin, missing: int) -> None:
+        """Read what the group has not committed, until so many are found, for `SEARCH_S` at most.
+
+        An error of a broker makes the search incomplete, and is logged. Cancellation: harmless.
+        """
+        with anyio.move_on_after(SEARCH_S) as scope:
+            failures: list[RlabError] = []
+            ends: dict[MessageQueue, int] = {}
+            for broker in self._brokers:
+                try:
+                    ends.update(ends_in(await admin.broker_info(broker), self._topic))
+                except RlabError as error:
+                    failures.append(error)  # the queues of the others are read all the same
+            try:
+                progress = await admin.progress(self._group)
+                for queue, (begin, end) in unread_ranges(self._begins, ends, progress).items():
+                    await self._read(admin, queue, begin, end, missing)
+            except RlabError as error:
+                failures.append(error)
+            if failures:
+                logger.warning("not all queues could be read for messages that were not received: %s", failures[0])
+            self.complete = not failures
+        if scope.cancelled_caught:
+            logger.warning("the search for messages that were not received found %d in %g s", self.found, SEARCH_S)
+
+    async def _read(self, admin: Admin, queue: MessageQueue, offset: int, end: int, missing: int) -> None:
+        while offset < end and self.found < missing:
+            messages, next_offset = await admin.read_queue(queue, offset=offset, max_n=MAX_PULL_BATCH)
+            for message, what_is_wrong in messages:
+                number = None if what_is_wrong else number_in(message.body, self._run)
+                if number is not None and self._is_missing(*number):
+                    self._seen.add(number)
+            # Where messages were deleted or damaged, go on behind them.
+            offset = max(offset + 1, next_offset)

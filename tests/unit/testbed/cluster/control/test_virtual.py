@@ -1,0 +1,79 @@
+"""The interface of `pytest_rlab` in virtual time, by its fixture."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from model.errors import InvalidParameter
+from pytest_rlab import Barriers, FaultVerbs, NotReached, rlab_simulate
+from testbed.cluster.control.virtual import VirtualCluster
+
+__all__ = ["rlab_simulate"]
+pytestmark = pytest.mark.simulation
+Run = Callable[..., Any]
+
+
+def test_faults_barriers_and_processes_are_those_of_a_real_cluster(rlab_simulate: Run) -> None:
+    async def scenario(cluster: VirtualCluster) -> list[str]:
+        await cluster.create_topic("orders", queues=2)
+        with pytest.raises(NotReached, match=r"stable of billing was not reached within 1 s:\n"):
+            await cluster.balanced("billing", timeout_s=1)
+        members = [
+            await cluster.simulated.start_consumer("billing", "orders", instance_name=name, session_timeout_s=10.0)
+            for name in ("c1", "c2")
+        ]
+        producer = await cluster.simulated.start_producer()
+        await cluster.balanced("billing", members=2)
+        await cluster.owns("billing", "c2", queues=2)
+        async with cluster.killed("broker-a"):
+            await producer.send_many("orders", 10)
+        await cluster.balanced("billing", members=2, timeout_s=60)
+        with cluster.refuse(client="c2") as fault:
+            assert fault.at_once > 0
+            assert (fault.is_active, [each["id"] for each in cluster.faults()]) == (True, [1])
+            await cluster.gone("billing", "c2", timeout_s=60)
+            await cluster.owns("billing", "c1", queues=4)
+        assert not fault.is_active
+        await cluster.balanced("billing", members=2, timeout_s=60)
+        await cluster.restart("broker-b")
+        async with cluster.paused("broker-b"):
+            cluster.drop("HEART_BEAT", at="broker-a")
+            with pytest.raises(InvalidParameter):
+                await cluster.kill("broker-c")
+        await cluster.heal()
+        assert cluster.faults() == []
+        await cluster.passes("billing", timeout_s=60)
+        await cluster.consumed("billing", timeout_s=60)
+        assert (await cluster.group("billing"))["lag"] == 0
+        assert len({body for member in members for body in member.bodies}) == 10
+        assert (await cluster.report("billing"))["anomalies"] == []
+        return [event.detail for event in cluster.simulated.events if event.kind == "FAULT_BEGAN"]
+
+    assert list(dict.fromkeys(rlab_simulate(scenario, seed=3))) == [
+        "kill broker-a",
+        "refuse client=c2",
+        "stop broker-b",
+        "pause broker-b",
+        "drop code=HEART_BEAT",
+    ]
+
+
+def test_a_seed_repeats_a_run_with_faults(rlab_simulate: Run) -> None:
+    async def scenario(cluster: VirtualCluster) -> list[tuple[float, str]]:
+        await cluster.create_topic("orders", queues=1)
+        await cluster.simulated.start_consumer("billing", "orders")
+        with cluster.delay(0.2, jitter_s=0.1, for_s=5.0):
+            await cluster.passes("billing", 5, timeout_s=600)
+        await cluster.balanced("billing")
+        return [(event.t_ms, event.kind) for event in cluster.simulated.events]
+
+    first = rlab_simulate(scenario, seed=5, brokers=1)
+    assert first == rlab_simulate(scenario, seed=5, brokers=1)
+
+
+def test_the_interface_is_the_one_of_the_plugin() -> None:
+    assert issubclass(VirtualCluster, FaultVerbs)
+    assert issubclass(VirtualCluster, Barriers)

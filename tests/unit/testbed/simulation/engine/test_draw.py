@@ -1,0 +1,37 @@
+"""Equal seeds draw equal programmes; every verb comes up, and every fault is over when all is repaired."""
+
+from __future__ import annotations
+
+from testbed.simulation.engine.draw import KINDS, draw
+from testbed.simulation.engine.verbs import VERBS
+
+
+def test_equal_seeds_draw_equal_programmes_and_others_others() -> None:
+    for kind in KINDS:
+        assert draw(7, kind) == draw(7, kind)
+        assert draw(7, kind).step != draw(8, kind).step
+
+
+def test_the_seed_decides_the_kind_unless_it_is_given() -> None:
+    assert {draw(seed).name.partition("-")[0] for seed in range(len(KINDS))} == set(KINDS)
+    assert draw(1, "pop").name == "pop-1"
+
+
+def test_every_verb_comes_up_but_those_for_written_programmes() -> None:
+    drawn = {step.do for seed in range(200) for step in draw(seed).step}
+    assert set(VERBS) - drawn == {"heal", "bit_rot"}
+
+
+def test_power_is_cut_only_where_brokers_sync_before_they_answer() -> None:
+    for seed in range(100):
+        programme = draw(seed)
+        if any(step.do == "power_cut" for step in programme.step):
+            assert programme.cluster.flush == "sync"
+
+
+def test_topics_only_grow_because_nobody_reads_a_queue_that_was_taken_away() -> None:
+    for seed in range(100):
+        programme = draw(seed)
+        for topic in programme.topic:
+            sizes = [topic.queues, *(step.n for step in programme.step if step.topic == topic.name and step.n)]
+            assert sizes == sorted(sizes)

@@ -1,0 +1,50 @@
+"""A request of one code is lost or late, and everything else on the connection comes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from model.errors import RlabError
+from remoting.client import RemotingClient
+from remoting.connection import Connection
+from remoting.request_code import RequestCode
+from testbed.simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.faults.request_filters import RequestFilters
+from testbed.simulation.kernel.run import Simulation, run_simulation
+
+CODE = RequestCode.GET_BROKER_RUNTIME_INFO
+
+
+def test_requests_of_one_code_are_lost_or_late_until_the_fault_is_healed(tmp_path: Path) -> None:
+    async def main(simulation: Simulation) -> None:
+        async with SimulatedCluster(simulation, tmp_path, brokers=1) as cluster, RemotingClient() as client:
+            address = cluster.brokers["broker-a"].address
+
+            async def took_s(code: RequestCode = CODE) -> float:
+                began = simulation.loop.time()
+                with simulation.on_host("asker"):
+                    await client.request(address, code, {}, timeout_s=2.0)
+                return round(simulation.loop.time() - began, 1)
+
+            with RequestFilters(simulation.loop) as filters:
+                assert await took_s() == 0.0
+                with filters.add(CODE, target="broker-a"):
+                    with pytest.raises(RlabError):
+                        await took_s()
+                    assert await took_s(RequestCode.GET_GROUP_LIST) == 0.0
+                with filters.add(CODE, source="asker", by_s=0.5):
+                    assert await took_s() == 0.5
+                with filters.add(CODE, source="somebody else"), filters.add(CODE, target="broker-b"):
+                    assert await took_s() == 0.0
+                with filters.add(CODE, target="broker-a", one_in=2):
+                    assert await took_s() == 0.0
+                    with pytest.raises(RlabError):
+                        await took_s()
+                    assert await took_s() == 0.0
+                assert await took_s() == 0.0
+
+    shipped = Connection._handle
+    run_simulation(main)
+    assert Connection._handle is shipped

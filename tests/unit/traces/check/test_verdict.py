@@ -1,0 +1,14 @@
+from __future__ import annotations
+
+from tests.unit.traces.check.histories import clean, judge, numbered
+from traces.check.verdict import MEANING, Answer, Rule
+
+
+def test_every_rule_says_in_words_what_breaks_it() -> None:
+    assert set(MEANING) == set(Rule)
+
+
+def test_a_verdict_answers_for_each_rule() -> None:
+    verdict = judge(numbered(clean()))
+    assert verdict.ok
+    assert [verdict.of(rule).answer for rule in Rule] == [Answer.YES] * len(Rule)

@@ -1,0 +1,236 @@
+"""Rules about single messages, from a ledger: lost, never sent, skipped, repeated, out of order. Pure.
+
+Every group has to get every message of the topics that it consumes. A message that comes twice is no anomaly: that is
+what at-least-once delivery means, and it is counted. One that comes again below the committed offset is.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from copy import deepcopy
+
+from model.events import Event
+from model.message_queue import MessageQueue
+from traces.check.delivery import DeliveryCheck
+from traces.check.evidence import Evidence
+from traces.check.lanes import Lanes
+from traces.check.ledger import Ending, Sent, key_of, message_of, sent
+from traces.check.limits import HistoryLimits, Keeps
+from traces.check.verdict import GroupMessages, Rule
+
+MAX_UNREAD = 100_000
+"""Acknowledged messages of one queue that some group has not been given yet, and offsets that a group passed."""
+
+
+class _Reader:
+    """How far one group has read one queue."""
+
+    __slots__ = ("expected", "skipped")
+
+    def __init__(self) -> None:
+        self.expected = -1  # the next offset; -1 before the first
+        self.skipped: dict[int, Event] = {}  # offset without an acknowledgement -> the dispatch that passed it
+
+
+class _QueueReaders:
+    """The groups that read one queue."""
+
+    __slots__ = ("of", "unread")
+
+    def __init__(self) -> None:
+        self.of: defaultdict[str, _Reader] = defaultdict(_Reader)
+        self.unread: dict[int, Event] = {}  # offset -> its send; those that every reader has passed are gone
+
+    def read(self, offset: int) -> None:
+        """Forget a send once every reader is beyond it."""
+        if all(reader.expected > offset for reader in self.of.values()):
+            self.unread.pop(offset, None)
+
+
+class MessageRules:
+    """The rules for the whole ledger; `committed` looks a committed offset of a group up, and its last commit."""
+
+    def __init__(
+        self,
+        limits: HistoryLimits,
+        evidence: Evidence,
+        committed: Callable[[str, MessageQueue], tuple[int, Event | None]],
+    ) -> None:
+        self._limits = limits
+        self._evidence = evidence
+        self._committed = committed
+        self._everyone = DeliveryCheck()  # the sends, for groups that are heard of later
+        self._groups: dict[str, DeliveryCheck] = {}
+        self._lanes = {group: Lanes(group, keeps, evidence) for group, keeps in limits.order.items()}
+        self._readers: defaultdict[MessageQueue, _QueueReaders] = defaultdict(_QueueReaders)
+        self._stored: dict[tuple[int, MessageQueue], Event] = {}  # lane and queue -> its newest message there
+        self._open: dict[Sent, Event] = {}  # acknowledged, and not processed by every group
+        self._unsent: dict[Sent, Event] = {}  # processed by a group, and not acknowledged
+
+    # --- sends -------------------------------------------------------------------------------------------------------
+
+    def sent(self, line: Event) -> None:
+        """A broker acknowledged a message."""
+        message = message_of(line)
+        self._evidence.checked[Rule.LOST_WRITE] += 1
+        for check in (self._everyone, *self._groups.values()):
+            check.acknowledged(*message)
+        self._unsent.pop(message, None)
+        self._open[message] = line
+        self._close(message)
+        if line.queue_id < 0 or line.offset < 0:
+            return
+        queue = MessageQueue(line.topic, line.broker, line.queue_id)
+        before = self._stored.get((message.lane, queue))
+        self._evidence.checked[Rule.OUT_OF_ORDER] += 1
+        if before is not None and before.offset >= line.offset and before.n < message.number:
+            text = (
+                f"Lane {message.lane} sent number {before.n} before number {message.number}, and {queue} has them at "
+                f"offsets {before.offset:,} and {line.offset:,}."
+            )
+            self._evidence.add(Rule.OUT_OF_ORDER, line, text, [before, line])
+        self._stored[message.lane, queue] = line
+        for lanes in self._lanes.values():
+            lanes.sent(line, queue, key_of(line))
+        readers = self._readers[queue]
+        for group, reader in readers.of.items():
+            passed = reader.skipped.pop(line.offset, None)
+            if passed is not None:
+                self._skip(group, line, passed)
+        if any(reader.expected <= line.offset for reader in readers.of.values()) or not readers.of:
+            readers.unread[line.offset] = line
+            if len(readers.unread) > MAX_UNREAD:
+                del readers.unread[next(iter(readers.unread))]
+
+    def failed(self, line: Event) -> None:
+        """A send failed for good."""
+        self._unsent.pop(message_of(line), None)
+        for check in (self._everyone, *self._groups.values()):
+            check.failed(*message_of(line))
+
+    # --- listeners ---------------------------------------------------------------------------------------------------
+
+    def dispatched(self, line: Event) -> None:
+        """A listener is called with a message."""
+        self._of_group(line.group)
+        if line.queue_id < 0 or line.offset < 0:
+            return
+        queue = MessageQueue(line.topic, line.broker, line.queue_id)
+        self._evidence.checked[Rule.DUPLICATE] += 1
+        committed, commit = self._committed(line.group, queue)
+        if line.offset < committed:
+            text = (
+                f"{line.client} was given offset {line.offset:,} of {queue}, although the group had committed "
+                f"{committed:,}."
+            )
+            apart_ms = 0.0 if commit is None else line.t_ms - commit.t_ms
+            doubt = self._evidence.clocks.ledger_doubt(line.broker, apart_ms)
+            self._evidence.add(Rule.DUPLICATE, line, text, [commit, line], order_doubt=doubt)
+        if self._limits.order.get(line.group) is not Keeps.KEYS:  # there a key that has to wait is overtaken
+            self._read(line, queue)
+        lanes = self._lanes.get(line.group)
+        if lanes is not None:
+            lanes.started(line, queue, key_of(line))
+
+    def _read(self, line: Event, queue: MessageQueue) -> None:
+        self._evidence.checked[Rule.POLL_SKIP] += 1
+        readers = self._readers[queue]
+        reader = readers.of[line.group]
+        reader.skipped.pop(line.offset, None)
+        first, reader.expected = reader.expected, max(reader.expected, line.offset + 1)
+        if first >= 0:
+            for offset in range(max(first, line.offset - MAX_UNREAD), line.offset):
+                unread = readers.unread.get(offset)
+                if unread is not None:
+                    self._skip(line.group, unread, line)
+                    readers.read(offset)
+                else:
+                    reader.skipped[offset] = line
+            while len(reader.skipped) > MAX_UNREAD:
+                del reader.skipped[next(iter(reader.skipped))]
+        readers.read(line.offset)
+
+    def _skip(self, group: str, line: Event, passed: Event) -> None:
+        queue = MessageQueue(line.topic, line.broker, line.queue_id)
+        text = (
+            f"{passed.client} of {group} was given offset {passed.offset:,} of {queue} before anybody was given offset "
+            f"{line.offset:,}, which is an acknowledged message: the group skipped it."
+        )
+        self._evidence.add(Rule.POLL_SKIP, passed, text, [line, passed])
+
+    def ended(self, line: Event) -> None:
+        """A listener is done with a message."""
+        how = line.detail.partition(" ")[0]
+        queue = MessageQueue(line.topic, line.broker, line.queue_id)
+        lanes = self._lanes.get(line.group)
+        if lanes is not None and line.queue_id >= 0:
+            lanes.ended(line, queue, key_of(line), settled=how != Ending.FAILED)
+        if how != Ending.FAILED:
+            self._evidence.checked[Rule.PHANTOM] += 1
+            message = message_of(line)
+            is_first = self._of_group(line.group).received(*message)
+            if message in self._open:
+                self._close(message)
+            elif is_first:
+                self._unsent[message] = line
+
+    def _of_group(self, group: str) -> DeliveryCheck:
+        check = self._groups.get(group)
+        if check is None:
+            check = self._groups[group] = deepcopy(self._everyone)
+        return check
+
+    def _close(self, message: Sent) -> None:
+        if self._groups and not any(check.is_missing(*message) for check in self._groups.values()):
+            self._open.pop(message, None)
+
+    def watch(self, event: Event) -> None:
+        """An event about the lease of a queue, in a group that keeps an order."""
+        self._lanes[event.group].watch(event)
+
+    # --- the end and looking -----------------------------------------------------------------------------------------
+
+    def finish(self, now_ms: float) -> None:
+        """Judge what is still open at the end."""
+        for group, check in self._groups.items():
+            for lane, number in check.missing(MAX_UNREAD):
+                known = self._open.get(Sent(lane, number))  # None if the group was heard of when others had it
+                line = (known or sent(now_ms, Sent(lane, number)))._replace(group=group)
+                queue = MessageQueue(line.topic, line.broker, line.queue_id)
+                committed, commit = self._committed(group, queue)
+                passed = 0 <= line.offset < committed
+                if not passed and not self._limits.drained:
+                    continue  # it may still come
+                text = f"{_message(line)} was acknowledged to its producer, and {group} never processed it" + (
+                    f", although it has committed {committed:,}." if passed else "."
+                )
+                self._evidence.add(Rule.LOST_WRITE, line, text, [known, commit if passed else None], t_ms=now_ms)
+            if not self._everyone.sent:
+                continue  # the ledger is of consumers only
+            for lane, number in check.unsent(MAX_UNREAD):
+                got = self._unsent.get(Sent(lane, number))
+                if got is not None:
+                    text = f"{got.client} of {group} was given {_message(got)}, which nobody has sent."
+                    self._evidence.add(Rule.PHANTOM, got, text, [got], t_ms=now_ms)
+
+    def counts(self, group: str) -> GroupMessages:
+        """The counts of one group."""
+        check = self._groups.get(group, self._everyone)
+        return GroupMessages(
+            group=group,
+            sent=check.sent,
+            failed_sends=check.failed_sends,
+            received=check.received_unique,
+            lost=check.lost,
+            duplicates=check.duplicates,
+        )
+
+    def groups(self) -> tuple[GroupMessages, ...]:
+        """The counts of each group that was given messages."""
+        return tuple(self.counts(group) for group in self._groups)
+
+
+def _message(line: Event) -> str:
+    at = f" ({line.topic}@{line.broker}:{line.queue_id}, offset {line.offset:,})" if line.queue_id >= 0 else ""
+    return f"message {line.n} of lane {line.version}{at}"

@@ -1,0 +1,101 @@
+"""A verdict in words, for people who see a trace for the first time. Pure."""
+
+from __future__ import annotations
+
+from model.events import Event
+from model.message_queue import MessageQueue
+from traces.check.verdict import MEANING, Anomaly, Answer, Rule, RuleVerdict, Verdict
+from traces.figures.clocks.clocks import ClockFault
+
+_ASKED = {
+    Rule.DOUBLE_OWNER: "each queue had one owner at a time",
+    Rule.ORPHAN: "each wanted queue had an owner",
+    Rule.STALE_VIEW: "members learned of every change",
+    Rule.UNCAUSED_MOVE: "a change explains every move",
+    Rule.FLAP: "queues stayed where they were",
+    Rule.THUNDERING: "passes were for something",
+    Rule.NONMONOTONIC_COMMIT: "commits only went forward",
+    Rule.POLL_SKIP: "owners left nothing out",
+    Rule.NONMONOTONIC_POLL: "owners only went forward",
+    Rule.LOST_WRITE: "no acknowledged message was lost",
+    Rule.DUPLICATE: "nothing came again once it was committed",
+    Rule.PHANTOM: "nothing came that nobody sent",
+    Rule.OUT_OF_ORDER: "messages stayed in order",
+}
+"""Each rule -> what it asks, as a statement that a good history makes true."""
+
+
+def asked(rule: Rule) -> str:
+    """What a rule asks."""
+    return _ASKED[rule]
+
+
+def rule_text(verdict: RuleVerdict) -> str:
+    """The answer of one rule in a few words."""
+    if verdict.answer is Answer.NO:
+        more = f", {verdict.doubtful:,} more in doubt" if verdict.doubtful else ""
+        times = "once" if verdict.found == 1 else f"{verdict.found:,} times"
+        return f"{times}: {MEANING[verdict.rule]}{more}"
+    if verdict.answer is Answer.UNKNOWN:
+        return verdict.reason
+    return "nothing in the history to judge" if verdict.answer is Answer.NOTHING else ""
+
+
+def summary(verdict: Verdict) -> str:
+    """The whole verdict in a sentence or two."""
+    size = f"{verdict.events:,} events of {verdict.nodes:,} nodes in {verdict.span_ms / 1000:,.1f} s"
+    if not verdict.events:
+        return "There is nothing to judge: the history is empty." + (f" {verdict.missing}." if verdict.missing else "")
+    if verdict.answer is Answer.YES:
+        return f"Yes: {size} keep every rule."
+    if verdict.answer is Answer.NO:
+        broken = [each.rule.value for each in verdict.rules if each.answer is Answer.NO]
+        return f"No: {size} break {', '.join(broken)}."
+    if verdict.missing:
+        return f"Unknown: {size}, and {verdict.missing}."
+    missing = f" {verdict.lost_events:,} events are missing." if verdict.lost_events else ""
+    wrong = "".join(f" {clock_text(each)}" for each in verdict.clocks if not each.is_corrected)
+    return f"Unknown: {size}, and nothing that is certain.{missing}{wrong}"
+
+
+def clock_text(fault: ClockFault) -> str:
+    """A clock that was wrong, and what became of it."""
+    text = str(fault)
+    after = "its times are corrected" if fault.is_corrected else "its times cannot be corrected"
+    return f"{text[0].upper()}{text[1:]}: {after}."
+
+
+def headline(anomaly: Anomaly) -> str:
+    """The first line about an anomaly."""
+    return f"{anomaly.rule.value}: {anomaly.text}" + (f" In doubt: {anomaly.doubt}." if anomaly.doubt else "")
+
+
+def event_text(event: Event) -> str:
+    """The columns of an event that are filled, without its time, node and kind."""
+    queue = f"{event.topic}@{event.broker}:{event.queue_id}" if event.queue_id >= 0 else event.topic
+    parts = [
+        queue,
+        event.client if event.client != event.node else "",
+        f"version={event.version}" if event.version >= 0 else "",
+        f"offset={event.offset:,}" if event.offset >= 0 else "",
+        f"n={event.n:,}" if event.n >= 0 else "",
+        event.detail,
+    ]
+    return " ".join(part for part in parts if part)
+
+
+def witness_lines(anomaly: Anomaly) -> list[str]:
+    """The events that show an anomaly, a line each, with the milliseconds since the first."""
+    if not anomaly.witness:
+        return []
+    began = anomaly.witness[0].t_ms
+    wide = max(len(event.node) for event in anomaly.witness)
+    return [
+        f"{event.t_ms - began:+10,.1f} ms  {event.node:{wide}}  {event.kind:19}  {event_text(event)}"
+        for event in anomaly.witness
+    ]
+
+
+def queue_name(queue: MessageQueue | None) -> str:
+    """A queue for a table."""
+    return "" if queue is None else str(queue)

@@ -1,0 +1,383 @@
+"""The clocks of a trace: reads its events once, and then gives each event its right time. Pure.
+
+    reader = ClockReader()
+    for event in events:                 # in any order
+        reader.take(event)
+    clocks = reader.finish()
+    clocks.faults                        the clock of c1 was 2.0 s ahead
+    clocks.correct(event)                the event, with the time that a right clock would have shown
+    clocks.doubt("c1", t_ms)             "" or why the right time of c1 is not known then
+
+The lines of a ledger are written by whoever runs the load, with one clock: that one is right if there is a ledger. No
+event comes before its reason after the correction, nor before an earlier event of its node. A trace whose clocks are
+right is left as it is.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from model.events import Event
+from model.limits import RUN_SEQS
+from traces.figures.clocks.course import SET_BACK_MS, VAGUE_MS, Piece, course_of
+from traces.figures.clocks.pairs import Pair, PairFinder, Point
+from traces.figures.clocks.solve import Timeline, courses_of, is_consistent
+
+REPORTED_MS = 1_000.0
+"""A clock that is off by less is corrected and not reported: machines without NTP differ by more soon."""
+HARMLESS_MS = 2_000.0
+"""A constant offset below this makes no answer unknown, however vaguely it is known."""
+STRAY_MS = 60_000.0
+"""Events outside of the time of all other nodes by more than this, and after as long a pause, are of a wrong clock."""
+AFTER_MS = 0.001
+"""An effect is later than its reason by this at least: events of one time are sorted by the names of their nodes."""
+ROUNDS = 8
+"""How often the pairs are looked at to put the last milliseconds in order; two or three times are enough."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClockFault:
+    """A clock that was wrong.
+
+    Attributes:
+        ahead_ms: how far it was ahead, negative if it was behind; where that changed, the farthest.
+        is_set: whether it was set meanwhile.
+        is_corrected: whether all of its events have their right times.
+    """
+
+    node: str
+    ahead_ms: float
+    is_set: bool = False
+    is_corrected: bool = True
+
+    def __str__(self) -> str:
+        return f"the clock of {self.node} {'was' if self.is_set else 'is'} {apart(self.ahead_ms)}"
+
+
+def apart(ahead_ms: float) -> str:
+    """How far a clock is off, in words: `2 s ahead`."""
+    seconds = abs(ahead_ms) / 1000
+    text = f"{seconds:,.1f} s" if seconds < 10 else f"{seconds:,.0f} s"
+    if seconds >= 7_200:
+        text = f"{seconds / 3_600:,.1f} h"
+    return f"{text.replace('.0 ', ' ')} {'ahead' if ahead_ms > 0 else 'behind'}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Doubt:
+    from_ms: float
+    to_ms: float
+    why: str
+
+
+class Clocks:
+    """What is known of the clocks of a trace."""
+
+    def __init__(self) -> None:
+        self.faults: tuple[ClockFault, ...] = ()
+        self._right: dict[tuple[str, int], tuple[Sequence[int], Sequence[float], Sequence[float]]] = {}
+        self._doubts: dict[str, list[_Doubt]] = {}
+        self._corrected: dict[str, tuple[str, float]] = {}  # node -> what was wrong, and how exactly it is known
+
+    @property
+    def unknown(self) -> str:
+        """Why no answer about the order of events is certain; "" if every clock is right, or corrected."""
+        return next((str(fault) for fault in self.faults if not fault.is_corrected), "")
+
+    @property
+    def are_right(self) -> bool:
+        """Whether no event needs a correction."""
+        return not self._right
+
+    def correct(self, event: Event) -> Event:
+        """The event with its right time."""
+        found = self._right.get((event.node, event.seq // RUN_SEQS))
+        if found is None:
+            return event
+        seqs, times, right = found
+        at = min(bisect_left(seqs, event.seq), len(seqs) - 1)
+        if seqs[at] == event.seq:
+            return event._replace(t_ms=right[at])
+        return event._replace(t_ms=event.t_ms - (times[at] - right[at]))
+
+    def ledger_doubt(self, node: str, apart_ms: float = 0.0) -> str:
+        """Why an event of a node, and a line of a ledger that is so far from it, may have been in the other order.
+
+        Corrected times are exact to some milliseconds, and in the order of reasons and effects. A ledger has no such
+        order: how far its lines are from the events of a node is known as exactly as its few pairs allow.
+        """
+        why, unsure_ms = self._corrected.get(node, ("", 0.0))
+        return why if apart_ms <= unsure_ms else ""
+
+    def doubt(self, node: str, t_ms: float) -> str:
+        """Why an event of a node with this corrected time may have been at another; "" if its time is known."""
+        return next((each.why for each in self._doubts.get(node, ()) if each.from_ms <= t_ms <= each.to_ms), "")
+
+
+def clocks_of(events: Iterable[Event]) -> Clocks:
+    """What is known of the clocks of these events."""
+    reader = ClockReader()
+    for event in events:
+        reader.take(event)
+    return reader.finish()
+
+
+RIGHT_CLOCKS = Clocks()
+"""Those of a history that needs no correction, as one of a simulation that has the true times."""
+
+
+class ClockReader:
+    """Reads the events of a trace, in any order, each once or more often."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[tuple[str, int], int] = {}
+        self._timelines: list[tuple[array[int], array[float]]] = []
+        self._brokers: set[int] = set()
+        self._ledger: int | None = None
+        self._pairs = PairFinder()
+
+    def take(self, event: Event) -> None:
+        """Take an event, or a line of a ledger; those have no numbers, and are in the order of their times."""
+        if event.seq < 0:
+            self._take_line(event)
+            return
+        key = (event.node, event.seq // RUN_SEQS)
+        clock = self._numbers.get(key)
+        if clock is None:
+            clock = self._numbers[key] = len(self._timelines)
+            self._timelines.append((array("q"), array("d")))
+        seqs, times = self._timelines[clock]
+        seqs.append(event.seq)
+        times.append(event.t_ms)
+        if event.node == event.broker:
+            self._brokers.add(clock)
+        self._pairs.take(event, clock)
+
+    def _take_line(self, line: Event) -> None:
+        clock = self._ledger
+        if clock is None:
+            clock = self._ledger = len(self._timelines)
+            self._numbers[line.node, -1] = clock
+            self._timelines.append((array("q"), array("d")))
+        seqs, times = self._timelines[clock]
+        number = round(line.t_ms * 1000)  # not the place in the file: several ledgers are read one after the other
+        seqs.append(number)
+        times.append(line.t_ms)
+        self._pairs.take_line(line, Point(clock, number, line.t_ms))
+
+    def _runs(self, timelines: Sequence[Timeline]) -> Iterator[Pair]:
+        """A broker numbers its runs in the order of time: the last event of one is before the first of the next."""
+        runs = sorted(key for key, clock in self._numbers.items() if clock in self._brokers)
+        for (node, run), (next_node, next_run) in pairwise(runs):
+            if node == next_node:
+                before, after = self._numbers[node, run], self._numbers[next_node, next_run]
+                last = Point(before, timelines[before][0][-1], timelines[before][1][-1])
+                yield Pair(last, Point(after, timelines[after][0][0], timelines[after][1][0]))
+
+    def finish(self) -> Clocks:
+        """What the events say of the clocks; call it once."""
+        clocks = Clocks()
+        pairs = self._pairs.finish()
+        timelines = [_in_order(*timeline) for timeline in self._timelines]
+        pairs += self._runs(timelines)
+        if is_consistent(pairs) and not any(map(_goes_back, timelines)):
+            return clocks
+        machines = [node.partition("@")[0] for node, _ in self._numbers]
+        courses = courses_of(timelines, pairs, machines, self._brokers, self._ledger)
+        for clock, timeline in enumerate(timelines):
+            if clock not in courses and _goes_back(timeline):
+                courses[clock] = course_of(timeline[1], [])
+        right = _right_times(timelines, courses, pairs, self._ledger)
+        strays = _place_strays(timelines, courses, right)
+        right.pop(-1 if self._ledger is None else self._ledger, None)
+        for (node, run), clock in self._numbers.items():
+            seqs, times = timelines[clock]
+            if clock in right:
+                clocks._right[node, run] = (seqs, times, right[clock])
+                farthest = max(courses.get(clock, []), key=lambda piece: abs(piece.ahead_ms), default=None)
+                if farthest is not None and farthest.ahead_ms:
+                    unsure_ms = max(piece.unsure_ms for piece in courses[clock])
+                    unsure_ms = max(unsure_ms, clocks._corrected.get(node, ("", 0.0))[1])
+                    clocks._corrected[node] = (str(ClockFault(node=node, ahead_ms=farthest.ahead_ms)), unsure_ms)
+            if clock in courses:
+                doubts = _doubts_of(node, courses[clock], right.get(clock, times), strays.get(clock, ()))
+                if doubts:
+                    clocks._doubts.setdefault(node, []).extend(doubts)
+        faults = [
+            fault
+            for (node, _), clock in sorted(self._numbers.items())
+            if clock in courses and (fault := _fault_of(node, courses[clock])) is not None
+        ]
+        clocks.faults = tuple(
+            {fault.node: fault for fault in sorted(faults, key=lambda each: abs(each.ahead_ms))}.values()
+        )
+        return clocks
+
+
+def _in_order(seqs: Sequence[int], times: Sequence[float]) -> Timeline:
+    """A timeline by number, each once: several queues of a topic are read side by side, and a node may send twice."""
+    if all(one < other for one, other in pairwise(seqs)):
+        return seqs, times
+    first: dict[int, float] = {}
+    for seq, t_ms in zip(seqs, times, strict=True):
+        first.setdefault(seq, t_ms)
+    ordered = sorted(first.items())
+    return array("q", [seq for seq, _ in ordered]), array("d", [t_ms for _, t_ms in ordered])
+
+
+def _goes_back(timeline: Timeline) -> bool:
+    return any(other < one - SET_BACK_MS for one, other in pairwise(timeline[1]))
+
+
+def _right_times(
+    timelines: Sequence[Timeline], courses: Mapping[int, Sequence[Piece]], pairs: Sequence[Pair], fixed: int | None
+) -> dict[int, array[float]]:
+    """The right times of the events of each clock that has wrong ones; the `fixed` one has none."""
+    right: dict[int, array[float]] = {}
+    for clock, pieces in courses.items():
+        times = timelines[clock][1]
+        if any(piece.ahead_ms for piece in pieces):
+            shifted = array("d", times)
+            for piece in pieces:
+                for at in range(piece.begin, piece.end):
+                    shifted[at] -= piece.ahead_ms
+            for at in range(len(shifted) - 2, -1, -1):  # where two pieces meet, by the last milliseconds
+                shifted[at] = min(shifted[at], shifted[at + 1])
+            right[clock] = shifted
+    for _ in range(ROUNDS):
+        if not _put_in_order(timelines, pairs, right, fixed):
+            break
+    return right
+
+
+def _put_in_order(
+    timelines: Sequence[Timeline], pairs: Sequence[Pair], right: dict[int, array[float]], fixed: int | None
+) -> bool:
+    """Delay effects that are a little before their reasons; returns whether there were any."""
+    has_moved = False
+    for reason, effect in pairs:
+        before, after = right.get(reason.clock), right.get(effect.clock)
+        if before is None and after is None:
+            continue
+        seqs, times = timelines[effect.clock]
+        at = bisect_left(seqs, effect.seq)
+        reason_ms = reason.t_ms if before is None else before[bisect_left(timelines[reason.clock][0], reason.seq)]
+        late_ms = reason_ms + AFTER_MS - (times if after is None else after)[at]
+        if 0 < late_ms <= VAGUE_MS and effect.clock != fixed:
+            has_moved = True
+            _delay(right.setdefault(effect.clock, array("d", times)), at, reason_ms + AFTER_MS)
+    return has_moved
+
+
+def _place_strays(
+    timelines: Sequence[Timeline], courses: dict[int, list[Piece]], right: dict[int, array[float]]
+) -> dict[int, list[tuple[int, int]]]:
+    """Move events that are far from all that happened on other nodes into the time of those.
+
+    That may be a whole clock, which no pair connects with another one, as that of a producer; or the events after a
+    clock was set, if no pair shows that. The history neither begins nor ends with them. Returns their places.
+    """
+    spans = {clock: right.get(clock, timelines[clock][1]) for clock in courses}
+    firsts = sorted((times[0], clock) for clock, times in spans.items())[:2]
+    lasts = sorted(((times[-1], clock) for clock, times in spans.items()), reverse=True)[:2]
+    found: dict[int, list[tuple[int, int]]] = {}
+    for clock, (_, times) in enumerate(timelines):
+        own = right.get(clock, times)
+        begin_ms = next((ms for ms, other in firsts if other != clock), own[0])
+        end_ms = next((ms for ms, other in lasts if other != clock), own[-1])
+        head, tail = _stray_head(own, begin_ms), _stray_tail(own, end_ms)
+        if not head and tail == len(own):
+            continue
+        moved = right.setdefault(clock, array("d", own))
+        late_ms, early_ms = own[-1] - end_ms, begin_ms - own[0]
+        for at in range(tail, len(own)):
+            moved[at] -= late_ms
+        for at in range(min(head, tail)):
+            moved[at] += early_ms
+        if clock not in courses:
+            ahead_ms = late_ms if tail < len(own) else -early_ms
+            courses[clock] = [Piece(begin=0, end=len(own), ahead_ms=ahead_ms)]
+        for at in range(len(moved) - 2, -1, -1):
+            moved[at] = min(moved[at], moved[at + 1])
+        found[clock] = [(first, end) for first, end in ((0, head), (tail, len(own))) if first < end]
+    return found
+
+
+def _stray_head(times: Sequence[float], begin_ms: float) -> int:
+    """How many of the first events are far before a time, and far from the next one."""
+    if times[0] >= begin_ms - STRAY_MS:
+        return 0
+    ends = (at for at in range(1, len(times)) if times[at] - times[at - 1] > STRAY_MS)
+    return next((at for at in ends if times[at] >= begin_ms - STRAY_MS), len(times) * (times[-1] < begin_ms - STRAY_MS))
+
+
+def _stray_tail(times: Sequence[float], end_ms: float) -> int:
+    """From which place on the events are far behind a time, and far from the one before."""
+    if times[-1] <= end_ms + STRAY_MS:
+        return len(times)
+    if times[0] > end_ms + STRAY_MS:
+        return 0
+    begins = (at for at in range(len(times) - 1, 0, -1) if times[at] - times[at - 1] > STRAY_MS)
+    return next((at for at in begins if times[at - 1] <= end_ms + STRAY_MS), len(times))
+
+
+def _delay(times: array[float], at: int, until_ms: float) -> None:
+    """An event cannot have been before its reason, nor can those after it on its node."""
+    while at < len(times) and times[at] < until_ms:
+        times[at] = until_ms
+        at += 1
+
+
+def _is_set(pieces: Sequence[Piece]) -> bool:
+    """Whether a clock was set meanwhile."""
+    return any(abs(after.ahead_ms - before.ahead_ms) > SET_BACK_MS for before, after in pairwise(pieces))
+
+
+def _fault_of(node: str, pieces: Sequence[Piece]) -> ClockFault | None:
+    """What is wrong with a clock that has this course; None if it is as good as right."""
+    farthest = max(pieces, key=lambda piece: abs(piece.ahead_ms))
+    is_vague = any(piece.is_vague and abs(piece.ahead_ms) >= HARMLESS_MS for piece in pieces)
+    is_vague = is_vague or not all(piece.is_placed for piece in pieces)
+    if abs(farthest.ahead_ms) < REPORTED_MS and not is_vague:
+        return None
+    return ClockFault(node=node, ahead_ms=farthest.ahead_ms, is_set=_is_set(pieces), is_corrected=not is_vague)
+
+
+def _unsure_places(pieces: Sequence[Piece], strays: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int, Piece]]:
+    """The places, and those behind them, of events whose right times are not sure; with the piece that is nearest."""
+    for first, end in strays:
+        yield first, end, pieces[0]
+    for piece in pieces:
+        if piece.is_vague:
+            yield piece.begin, piece.end, piece
+        if piece.sure[0] <= piece.sure[1]:
+            yield piece.begin, piece.sure[0], piece
+            yield piece.sure[1] + 1, piece.end, piece
+    if _is_set(pieces):
+        known = 0
+        for piece in pieces:
+            first, last = piece.known
+            if first <= last:
+                yield known, first, piece
+                known = last + 1
+        yield known, pieces[-1].end, pieces[-1]
+
+
+def _doubts_of(
+    node: str, pieces: Sequence[Piece], right: Sequence[float], strays: Sequence[tuple[int, int]]
+) -> list[_Doubt]:
+    """The times at which the right times of a clock are not sure."""
+    farthest = max(pieces, key=lambda piece: abs(piece.ahead_ms))
+    found = []
+    for first, end, piece in _unsure_places(pieces, strays):
+        if first < end:
+            shown = piece if abs(piece.ahead_ms) >= REPORTED_MS else farthest
+            why = str(ClockFault(node=node, ahead_ms=shown.ahead_ms, is_set=_is_set(pieces)))
+            if abs(shown.ahead_ms) < REPORTED_MS:
+                why = f"the clock of {node} may have been set in a long pause"
+            found.append(_Doubt(right[first], right[end - 1], why))
+    return found

@@ -1,0 +1,182 @@
+"""The change of the world that a pass is due to, and how its member learned of it. Pure.
+
+A pass that was notified names the change as its cause. One that the timer began is a cause of its own: then the change
+is the first one that the group has seen since the member's pass before, and that member was notified of it or not.
+
+    c1 runs a pass; c2 joins, NOTIFY_SENT; c1 runs a pass by TIMER 18 s later, without a NOTIFY_RECEIVED
+        due to: c2 joins; learned: lost, and rescued by the timer
+    c1 runs a pass; c2 expires, no NOTIFY_SENT; c1 runs a pass by TIMER
+        due to: c2 expires; learned: nobody was notified, and the timer found out
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from model.events import Event, EventKind
+from model.limits import MAX_KNOWN_CHANGES
+from traces.figures.changes import Change, Changes
+
+MAX_RECENT = 200
+"""Changes of a group that are looked through for one that a member has missed."""
+MISSED_MS = 60_000.0
+"""How old a change may be that a timer finds out: three intervals."""
+STEPS = frozenset(
+    {
+        EventKind.MEMBER_JOIN,
+        EventKind.MEMBER_LEAVE,
+        EventKind.MEMBER_BACK,
+        EventKind.SUBSCRIPTION_CHANGE,
+        EventKind.GROUP_SETTINGS_CHANGED,
+        EventKind.ASSIGNMENT_MADE,
+        EventKind.NOTIFY_SENT,
+        EventKind.NOTIFY_RECEIVED,
+        EventKind.ROUTE_CHANGED,
+        EventKind.BROKER_UP,
+        EventKind.BROKER_DOWN,
+        EventKind.CLIENT_START,
+        EventKind.CLIENT_STOP,
+        EventKind.OFFSET_RESET,
+        EventKind.LOCK_EXPIRED,
+        EventKind.QUEUE_DROPPED,
+        EventKind.REBALANCE_BEGIN,
+        EventKind.LOCK_REFUSED,
+    }
+)
+_GROUP_CHANGES = frozenset({EventKind.MEMBER_JOIN, EventKind.MEMBER_LEAVE, EventKind.SUBSCRIPTION_CHANGE})
+_WORLD_CHANGES = _GROUP_CHANGES | {
+    EventKind.MEMBER_BACK,
+    EventKind.GROUP_SETTINGS_CHANGED,
+    EventKind.ASSIGNMENT_MADE,
+    EventKind.ROUTE_CHANGED,
+    EventKind.BROKER_UP,
+    EventKind.BROKER_DOWN,
+    EventKind.OFFSET_RESET,
+    EventKind.LOCK_EXPIRED,
+}
+
+
+class Learned(StrEnum):
+    """How a member learned of a change."""
+
+    NOTIFIED = "notified"
+    LOST = "its notification was lost, and its timer found out"
+    SILENT = "nobody was notified, and its timer found out"
+    ITSELF = "by itself"
+
+
+@dataclass(slots=True)
+class KnownChange:
+    """What set off one change, as far as it was seen; the first event of each kind."""
+
+    root: Event | None = None
+    version: Event | None = None  # the group's new version, at the first broker that has it
+    sent: Event | None = None
+    received: dict[str, Event] = field(default_factory=dict)  # client -> its notification
+
+
+@dataclass(slots=True)
+class _Pass:
+    begun: Event
+    before_ms: float  # when the pass before it began
+
+
+class Causes:
+    """The changes of one group."""
+
+    def __init__(self, changes: Changes) -> None:
+        self._changes = changes
+        self._known: dict[str, KnownChange] = {}
+        self._recent: deque[Event] = deque(maxlen=MAX_RECENT)
+        self._passes: dict[str, _Pass] = {}  # client -> its last pass
+        self._fixed: dict[str, Event] = {}  # id of a pass by timer -> the change that it found out
+
+    def take(self, event: Event) -> None:
+        """Take an event of the group, or one without a group, in order."""
+        kind = event.kind
+        if kind not in STEPS:
+            return
+        known = self.of(event)
+        if event.id == event.cause and (known.root is None or event.t_ms < known.root.t_ms):
+            known.root = event
+        if kind in _GROUP_CHANGES and known.version is None:
+            known.version = event
+        elif kind == EventKind.NOTIFY_SENT and known.sent is None:
+            known.sent = event
+        elif kind == EventKind.NOTIFY_RECEIVED:
+            known.received.setdefault(event.client, event)
+        elif kind == EventKind.REBALANCE_BEGIN:
+            self._begun(event)
+        if kind in _WORLD_CHANGES:
+            self._recent.append(event)
+
+    def of(self, event: Event) -> KnownChange:
+        """What is known of the change that an event belongs to."""
+        cause = self._changes.of(event).cause
+        known = self._known.get(cause)
+        if known is None:
+            known = self._known[cause] = KnownChange()
+            if len(self._known) > MAX_KNOWN_CHANGES:
+                del self._known[next(iter(self._known))]
+        return known
+
+    def change_of(self, event: Event) -> Change:
+        """The change that an event belongs to."""
+        return self._changes.of(event)
+
+    def pass_of(self, client: str) -> Event | None:
+        """The last pass of a member."""
+        found = self._passes.get(client)
+        return None if found is None else found.begun
+
+    def _begun(self, event: Event) -> None:
+        before = self._passes.get(event.client)
+        before_ms = event.t_ms - MISSED_MS if before is None else max(before.begun.t_ms, event.t_ms - MISSED_MS)
+        self._passes[event.client] = _Pass(event, before_ms)
+        if event.id == event.cause:
+            missed = self._missed(event, before_ms)
+            if missed is not None:
+                self._fixed[event.id] = missed
+                if len(self._fixed) > MAX_KNOWN_CHANGES:
+                    del self._fixed[next(iter(self._fixed))]
+
+    def _missed(self, begun: Event, since_ms: float) -> Event | None:
+        """The first change since the pass before, of which this member was not notified."""
+        missed = [
+            change
+            for change in self._recent
+            if change.t_ms >= since_ms and begun.client not in self.of(change).received
+        ]
+        # Of members it is notified; what else changes it finds out by itself, and mostly not in this pass.
+        return next((change for change in missed if change.kind in _GROUP_CHANGES), missed[0] if missed else None)
+
+    def root_of(self, event: Event, ended: Event | None) -> tuple[Event | None, Learned]:
+        """The first event of the change that an acquired queue is due to, and how that was learned.
+
+        `ended` is how the last ownership of the queue ended, whose cause stands in where the pass is one by timer that
+        found out nothing: it asked again for what it had been refused.
+        """
+        found: Event | None = None
+        for each in (event, ended):
+            if each is None:
+                continue
+            missed = self._fixed.get(each.cause)
+            if missed is not None:
+                return self._rescued(each, missed)
+            known = self.of(each)
+            if known.root is not None and known.root.kind != EventKind.REBALANCE_BEGIN:
+                return known.root, Learned.NOTIFIED if known.received else Learned.ITSELF
+            found = found or known.root
+        for change in reversed(self._recent):
+            if change.t_ms >= event.t_ms - MISSED_MS:
+                return self.of(change).root or change, Learned.ITSELF
+        return found, Learned.ITSELF
+
+    def _rescued(self, event: Event, missed: Event) -> tuple[Event, Learned]:
+        known = self.of(missed)
+        root = known.root or missed
+        if missed.kind not in _GROUP_CHANGES:
+            return root, Learned.ITSELF
+        return root, Learned.SILENT if known.sent is None else Learned.LOST
