@@ -3,7 +3,7 @@
 `route_table` decides: which broker serves which topic, and when a broker is gone; `absent` remembers the brokers that
 left without a goodbye; `registration` checks what a broker sends; `beginning` decides when a topic that nobody has
 registered does not exist. `handlers` answers requests from them, `server` joins all with a port and the one timer,
-`config` has the options. Read them in this order: registration, route_table, absent, beginning, handlers, server.
-Name servers do not know each other, and keep nothing on disk: after a restart the table is whole again once every
-broker has registered. Others import `server` and `config`.
+`config` has the options, `faults` breaks connections in clusters for tests. Read them in this order: registration,
+route_table, absent, beginning, handlers, server. Name servers do not know each other, and keep nothing on disk: after a
+restart the table is whole again once every broker has registered. Others import `server` and `config`.
 """

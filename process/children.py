@@ -12,7 +12,7 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 import anyio
 from anyio.abc import Process
@@ -21,9 +21,6 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 from model.errors import InvalidParameter, ServiceNotAvailable
 from model.limits import MAX_ORDER_BYTES
 from process.output import print_note
-
-if TYPE_CHECKING:
-    from client.admin.admin import Admin
 
 MODULE = (sys.executable, "-P", "-m")
 """Begins a command that runs a module of ours. -P: a folder of the user that is called cli must not take our place."""
@@ -35,7 +32,6 @@ ORDER_TIMEOUT_S = 5.0
 """How long a child may take to answer an order."""
 STOP_TIMEOUT_S = 15.0
 """How long a child may take to stop before it is killed; it bounds its own steps to less."""
-_REGISTERED_POLL_S = 0.02
 _MAX_LINE_BYTES = 4096
 
 
@@ -89,7 +85,7 @@ class Child:
         self.address = self.announced["address"]
 
     async def ask(self, order: Mapping[str, Any]) -> dict[str, Any]:
-        """Give a daemon an order, as `control/orders.py` lists them; returns its answer.
+        """Give a daemon an order, as `orders.py` lists them; returns its answer.
 
         Raises:
             ServiceNotAvailable: it does not answer, because it has ended or hangs.
@@ -162,20 +158,3 @@ async def module_process(
     start = partial(spawn, stderr=stderr)
     async with children([(name, [*MODULE, module, *arguments])], start) as (child,):
         yield child
-
-
-async def wait_registered(admin: Admin, addresses: Iterable[str], timeout_s: float = START_TIMEOUT_S) -> None:
-    """Wait until the name server lists brokers at these addresses.
-
-    A broker that was killed may still be listed, so its name alone does not suffice.
-
-    Raises:
-        ServiceNotAvailable: they did not register in time.
-    """
-    wanted = set(addresses)
-    with anyio.move_on_after(timeout_s) as scope:
-        # Name servers do not notify anybody of a new broker.
-        while not wanted <= {each for broker in await admin.brokers() for each in broker.addresses.values()}:  # noqa: ASYNC110
-            await anyio.sleep(_REGISTERED_POLL_S)
-    if scope.cancelled_caught:
-        raise ServiceNotAvailable(f"the brokers did not register within {timeout_s:g} s")

@@ -18,10 +18,10 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import anyio
 import typer
@@ -30,9 +30,6 @@ from model.errors import ConfigError, InvalidParameter, MessageIllegal, RlabErro
 from model.extras import EXTRA_OF, how_to_install
 from process.output import LineLimit, LogFormat, log_handler, print_error
 from process.start import SIGNALS, interruptible, was_stopped
-
-if TYPE_CHECKING:
-    from client.admin.admin import Admin
 
 T = TypeVar("T")
 
@@ -109,21 +106,6 @@ def _rare_collections() -> Iterator[None]:
         yield
     finally:
         gc.set_threshold(*thresholds)
-
-
-def ask_cluster(name_servers: str, call: Callable[[Admin], Awaitable[T]], dialect: str = "auto") -> T:
-    """Run calls of an `Admin`, such as `lambda admin: admin.groups()`, and return their result.
-
-    Raises:
-        typer.Exit: it failed or was stopped; the error has been printed.
-    """
-    from client.admin.admin import Admin
-
-    async def main() -> T:
-        async with Admin(name_servers, dialect=dialect) as admin:
-            return await call(admin)
-
-    return run(main)
 
 
 @contextmanager

@@ -5,6 +5,7 @@ Only for test clusters: nothing on the wire reaches this.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 
 from broker.groups.members import Groups
@@ -40,3 +41,30 @@ def faults_of(server: RemotingServer, groups: Groups, events: EventLog, rng: Ran
         )
 
     return FaultHook(server, tell, rng=rng, known_as=known_as)
+
+
+class BrokerFaults:
+    """What a broker that is a child process does with the orders of its parent.
+
+    Args:
+        store_trace: writes the events to the broker's trace, or nothing where it keeps none.
+    """
+
+    def __init__(
+        self, server: RemotingServer, groups: Groups, events: EventLog, store_trace: Callable[[], None]
+    ) -> None:
+        self._server = server
+        self._groups = groups
+        self._events = events
+        self._store_trace = store_trace
+
+    def hook(self, rng: Random) -> FaultHook:
+        """What makes the faults of its connections."""
+        return faults_of(self._server, self._groups, self._events, rng)
+
+    def record(self, kind: EventKind, process: str, done: str, cause: str) -> str:
+        """Record what is done to a process of the cluster; returns the id of the event."""
+        event = self._events.emit(kind, cause=cause, broker=process, detail=f"{done} {process}")
+        # At once, because the process may be this one, and be killed next.
+        self._store_trace()
+        return event

@@ -9,6 +9,6 @@ settings.py        let a group consume or not, and say how it retries
 mode.py            pull or pop, for groups whose queues a broker assigns
 dead_letters.py    list, show and re-send dead-letter messages
 
-Most commands call the cluster through `client/admin` (`process.runtime.ask_cluster`) and print the result; the first
-two read a trace (`cli/trace/events.py`). No other room imports from here.
+Most commands call the cluster through `client/admin` (`cli.ask.ask_cluster`) and print the result; the first two
+read a trace (`cli/trace/events.py`). No other room imports from here.
 """

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from cli.ask import ask_cluster
 from cli.group import dead_letters as group_dlq
 from cli.group import history as group_history
 from cli.group import mode as group_mode
@@ -21,7 +22,6 @@ from cli.group import why as group_why
 from cli.options import DEFAULT_NAME_SERVER, SEE_DAMAGE, Config, GroupName, Json, NameServers, Yes, confirm
 from model.heartbeat import MessageModel
 from process.output import document, print_json, print_line, print_note, print_outcome, print_table
-from process.runtime import ask_cluster
 
 if TYPE_CHECKING:
     from client.admin.admin import Admin

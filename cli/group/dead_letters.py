@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cli.ask import ask_cluster
 from cli.messages.consume import document_of
 from cli.options import DEFAULT_NAME_SERVER, Config, GroupName, Json, NameServers, switch
 from model.errors import QueryNotFound
@@ -20,7 +21,6 @@ from process.output import (
     print_table,
     report_progress,
 )
-from process.runtime import ask_cluster
 from remoting.tasks import background_tasks
 
 if TYPE_CHECKING:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cli.ask import ask_cluster
 from cli.options import DEFAULT_NAME_SERVER, Config, GroupName, Json, NameServers
 from model.assignment import RequestMode
 from model.errors import GroupNotExist
 from model.heartbeat import ConsumeType, MessageModel
 from process.output import print_json, print_line, print_table
-from process.runtime import ask_cluster
 
 if TYPE_CHECKING:
     from client.admin.admin import Admin

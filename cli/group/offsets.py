@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cli.ask import ask_cluster
 from cli.group.reset import print_resets
 from cli.options import DEFAULT_NAME_SERVER, Config, GroupName, Json, NameServers, switch
 from model.errors import ConfigError
@@ -15,7 +16,7 @@ from model.message_queue import MessageQueue
 from model.names import check_group, check_topic
 from model.offset_reset import QueueReset, ResetTo
 from process.output import print_json
-from process.runtime import ask_cluster, exit_with_error
+from process.runtime import exit_with_error
 
 if TYPE_CHECKING:
     from client.admin.admin import Admin

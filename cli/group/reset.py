@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cli.ask import ask_cluster
 from cli.options import DEFAULT_NAME_SERVER, Config, GroupName, Json, NameServers, TopicName, age_ms, moment_ms, switch
 from model.errors import InvalidParameter
 from model.message_queue import MessageQueue
 from model.offset_reset import QueueReset, ResetTo
 from process.output import print_json, print_note, print_table
-from process.runtime import ask_cluster
 
 if TYPE_CHECKING:
     from client.admin.admin import Admin

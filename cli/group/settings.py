@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cli.ask import ask_cluster
 from cli.options import DEFAULT_NAME_SERVER, Config, GroupName, Json, NameServers, switch
 from model.group_settings import DEFAULT_SETTINGS, OWN_ATTEMPTS
 from model.limits import MAX_CONFIGURED_ATTEMPTS, MAX_RETRY_QUEUES
 from process.output import print_json, print_line
-from process.runtime import ask_cluster
 
 if TYPE_CHECKING:
     from client.admin.records import GroupInfo

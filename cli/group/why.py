@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cli.ask import ask_cluster
 from cli.group.reset import queue_of
 from cli.messages.message import fail_without
 from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers
 from model.errors import ConfigError, QueryNotFound
 from model.message_queue import MessageQueue
 from process.output import document, print_json, print_line, print_table
-from process.runtime import ask_cluster, run
+from process.runtime import run
 
 if TYPE_CHECKING:
     from client.admin.messages import FoundMessages

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cli.ask import ask_cluster
 from cli.messages.consume import document_of
 from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers, TopicName, age_ms
 from model.limits import MAX_LOOKUP_MESSAGES
 from process.output import local_time, one_line, preview, print_error, print_json, print_line, print_note, print_table
-from process.runtime import FAILED, ask_cluster
+from process.runtime import FAILED
 
 if TYPE_CHECKING:
     from client.admin.admin import Admin

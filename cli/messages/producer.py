@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
+from cli.ask import ask_cluster
 from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers
 from process.output import print_json, print_line, print_note, print_table
-from process.runtime import ask_cluster
 
 app = typer.Typer(help="List and show producer groups and their open transactions.", no_args_is_help=True)
 

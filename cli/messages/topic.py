@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cli.ask import ask_cluster
 from cli.options import (
     DEFAULT_DIALECT,
     DEFAULT_NAME_SERVER,
@@ -24,7 +25,6 @@ from model.limits import DEFAULT_TOPIC_QUEUES, MAX_QUEUES_PER_TOPIC
 from model.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
 from model.topic_route import Perm, TopicConfig, TopicRoute
 from process.output import print_json, print_line, print_note, print_outcome, print_table
-from process.runtime import ask_cluster
 
 if TYPE_CHECKING:
     from client.admin.admin import Admin

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-import os
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from cli.options import Config, Json
-from model.errors import ConfigError
-from model.extras import how_to_install
 from process.output import print_note, print_outcome
 from process.runtime import exit_with_error
-
-if TYPE_CHECKING:
-    import trustme
-
-AUTHORITY, AUTHORITY_KEY = "ca.pem", "ca-key.pem"
-_OWNER_ONLY = 0o600
+from testbed.cluster.certificates import AUTHORITY, make_certificate
 
 
 def register(app: typer.Typer) -> None:
@@ -54,48 +45,3 @@ def certs(
     text = f"--tls-cert {cert} --tls-key {key}\nRLAB_TLS_CA={authority}"
     print_outcome(line, text, as_json=json)
     print_note("note: the first line is for servers, the second one for their clients")
-
-
-def make_certificate(directory: Path, name: str, hosts: list[str], days: int) -> tuple[Path, Path]:
-    """Make a certificate with its key, signed by the authority of the directory; returns both files.
-
-    Raises:
-        ConfigError: a host is no name, the files cannot be written, or trustme is missing.
-    """
-    if not name or Path(name).name != name or name in ("ca", "ca-key"):
-        raise ConfigError(f"--name {name!r}: use the name of a file, without a folder, and not `ca`")
-    try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        authority = _authority(directory)
-        leaf = authority.issue_cert(*hosts, not_after=datetime.now(UTC) + timedelta(days=days))
-        cert, key = directory / f"{name}.pem", directory / f"{name}-key.pem"
-        # The key first: a server that reads both in between finds that they do not match, and tries again.
-        _write(key, leaf.private_key_pem.bytes())
-        _write(cert, b"".join(each.bytes() for each in leaf.cert_chain_pems))
-    except OSError as error:
-        raise ConfigError(f"cannot write {error.filename}: {error.strerror}") from error
-    except ValueError as error:
-        raise ConfigError(f"cannot make a certificate for {', '.join(hosts)}: {error}") from error
-    return cert, key
-
-
-def _authority(directory: Path) -> trustme.CA:
-    try:
-        import trustme
-    except ImportError:
-        raise ConfigError(how_to_install("trustme")) from None
-    cert, key = directory / AUTHORITY, directory / AUTHORITY_KEY
-    if cert.exists():
-        return trustme.CA.from_pem(cert.read_bytes(), key.read_bytes())
-    made = trustme.CA()
-    _write(key, made.private_key_pem.bytes())
-    _write(cert, made.cert_pem.bytes())
-    return made
-
-
-def _write(path: Path, data: bytes) -> None:
-    """Replace a file as a whole; only its owner can read it."""
-    part = path.with_name(path.name + ".part")
-    with open(part, "wb", opener=lambda name, flags: os.open(name, flags | os.O_TRUNC, _OWNER_ONLY)) as out:
-        out.write(data)
-    os.replace(part, path)

@@ -18,11 +18,12 @@ from cli.servers.console import CONSOLE_PORT, AllowChanges
 from cli.servers.options import ExitWithStdin
 from model.errors import ServiceNotAvailable
 from model.limits import DEFAULT_TOPIC_QUEUES
-from process.children import DAEMON, MODULE, Child, Start, broker_name, children, spawn, wait_registered
+from process.children import DAEMON, MODULE, Child, Start, broker_name, children, spawn
 from process.cluster_folder import cluster_folder
 from process.output import print_json, print_line
 from process.runtime import run, wait_for_eof
 from testbed.cluster.cluster_bed import ClusterBed, restarts
+from testbed.cluster.registered import wait_registered
 
 
 def register(app: typer.Typer) -> None:

@@ -77,13 +77,14 @@ from model.limits import (
     TRANSACTION_TIMEOUT_S,
 )
 from model.record import FlushMode
+from process.orders import Orders
 from process.output import document, print_note, print_outcome
 from process.runtime import run
 from remoting.address import is_loopback, parse_address, parse_addresses
 from remoting.tasks import background_tasks
-from testbed.cluster.control.orders import orders_of_broker, orders_of_name_server
 
 if TYPE_CHECKING:
+    from broker.broker import RunningBroker
     from broker.config import BrokerConfig
 
 
@@ -126,6 +127,7 @@ def namesrv(
     Example: rlab namesrv --listen 10.0.0.1:9876 --access users.toml
     """
     from namesrv.config import NameServerConfig
+    from namesrv.faults import NameServerFaults
 
     async def main() -> None:
         key = http_key_for(metrics, insecure, "--metrics")
@@ -144,7 +146,8 @@ def namesrv(
                 is_open=access is None,
                 metrics=shown_at,
             )
-            await (orders_of_name_server(server, Random()).obey() if exit_with_stdin else anyio.sleep_forever())
+            orders = Orders(NameServerFaults(server.server), Random())
+            await (orders.obey() if exit_with_stdin else anyio.sleep_forever())
 
     run(main, endless=True, verbose=verbose, log_format=log)
 
@@ -249,7 +252,15 @@ async def _serve(
                 metrics=shown_at,
                 recovery=recovery,
             )
-            await (orders_of_broker(running, Random()).obey() if exit_with_stdin else anyio.sleep_forever())
+            await (_orders_of(running).obey() if exit_with_stdin else anyio.sleep_forever())
+
+
+def _orders_of(running: RunningBroker) -> Orders:
+    from broker.groups.faults import BrokerFaults
+
+    broker = running.broker
+    store_trace = broker.store_trace if broker.config.trace else lambda: None
+    return Orders(BrokerFaults(running.server, broker.groups, broker.events, store_trace), Random())
 
 
 def dialable(address: str) -> str:

@@ -64,7 +64,9 @@ def demo(
     with ExitStack() as stack:
         data_dir = stack.enter_context(_data_dir(keep))
         trace_file = trace or (None if keep is None and report is None else data_dir / "trace.jsonl")
-        options = StoryOptions(data_dir=data_dir, rate=rate, pace_s=pace, console=console)
+        options = StoryOptions(
+            data_dir=data_dir, rate=rate, pace_s=pace, console_port=CONSOLE_PORT if console else None
+        )
         result = run(lambda: _run(options, trace_file, plain=plain, as_json=json, verbose=verbose))
         _print(result, as_json=json)
         if report is not None and trace_file is not None:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cli.ask import ask_cluster
 from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers
 from model.errors import ConfigError
 from model.missing_trace import NOTHING_MISSING
 from process.output import print_json, print_line, print_note
-from process.runtime import ask_cluster, exit_with_error
+from process.runtime import exit_with_error
 
 if TYPE_CHECKING:
     from pipeline.report.data import Report

@@ -20,7 +20,8 @@ from client.admin.records import QueueProgress
 from client.config import wall_clock_ms
 from model.errors import GroupNotExist, RlabError, ServiceNotAvailable
 from model.message_queue import MessageQueue
-from process.children import DAEMON, broker_name, module_process, wait_registered
+from process.children import DAEMON, broker_name, module_process
+from testbed.cluster.registered import wait_registered
 from testbed.crash.audit import Audit, CrashVerdict
 from testbed.crash.brokers import BrokerProcess, appending
 from testbed.crash.ledger import GROUP, Ledger

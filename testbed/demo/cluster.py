@@ -22,10 +22,11 @@ from client.admin.admin import Admin
 from model.event_log import EventSink
 from namesrv.config import NameServerConfig
 from namesrv.server import run_name_server
-from process.children import broker_name, wait_registered
+from process.children import broker_name
 from remoting.faults.fault import ConnectionFault
 from remoting.faults.hook import FaultHook
 from remoting.tasks import background_tasks
+from testbed.cluster.registered import wait_registered
 
 REGISTERED_TIMEOUT_S = 10.0
 

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import anyio
 
-from cli.servers.console import CONSOLE_PORT
 from model.heartbeat import ConsumeFrom
 from model.limits import LEASE_CLOSE_GRACE_S
 from model.message_queue import MessageQueue
@@ -48,7 +47,7 @@ class StoryOptions:
     data_dir: Path  # of the brokers
     rate: float = 2_000.0  # messages per second of all producers together
     pace_s: float = 1.2  # pause after each step, for the viewer
-    console: bool = False  # whether a console shows it meanwhile
+    console_port: int | None = None  # a console shows it there meanwhile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,10 +78,10 @@ async def run_story(options: StoryOptions, state: DemoState) -> DemoResult:
     state.steps_planned = STEPS
     async with AsyncExitStack() as stack:
         cluster = await stack.enter_async_context(run_cluster(options.data_dir, BROKERS, state.event, state.clock_ms))
-        if options.console:
+        if options.console_port is not None:
             from console.server import ConsoleOptions, run_console
 
-            shown = ConsoleOptions(name_servers=cluster.name_server, listen=f"127.0.0.1:{CONSOLE_PORT}")
+            shown = ConsoleOptions(name_servers=cluster.name_server, listen=f"127.0.0.1:{options.console_port}")
             await stack.enter_async_context(run_console(shown))
         await cluster.admin.create_topic(TOPIC, QUEUES)
         swarm_options = SwarmOptions(

@@ -33,7 +33,7 @@ import anyio.lowlevel
 from client.admin.admin import Admin
 from model.access_limits import MAX_GREETING_BYTES
 from model.errors import RlabError
-from process.children import DAEMON, MODULE, Child, children, spawn, wait_registered
+from process.children import DAEMON, MODULE, Child, children, spawn
 from process.runtime import new_loop
 from remoting.address import parse_address
 from remoting.client import RemotingClient, raise_for_code
@@ -41,6 +41,7 @@ from remoting.codec import CODEC
 from remoting.command import REQUEST
 from remoting.request_code import RequestCode
 from remoting.security.key import Key
+from testbed.cluster.registered import wait_registered
 from testbed.simulation.checks.process_usage import process_usage
 from tests.process.soak.rotation import Secrets
 

@@ -18,7 +18,6 @@ import uvloop
 
 from broker.broker import run_broker
 from broker.config import BrokerConfig
-from cli.security.certs import make_certificate
 from client import Admin, Message, Producer, PushConsumer
 from console.server import ConsoleOptions, run_console
 from console.testbed import TestPart as Part
@@ -28,6 +27,7 @@ from namesrv.server import run_name_server
 from remoting.security.key import Key
 from remoting.security.policy import Policy, parse_policy
 from remoting.security.tls import TlsFiles
+from testbed.cluster.certificates import make_certificate
 
 pytestmark = pytest.mark.tcp
 ANY = "127.0.0.1:0"

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 import anyio
 import typer
 
+from cli.ask import ask_cluster
 from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers, switch
 from model.limits import ROUTE_POLL_INTERVAL_S
 from model.names import is_system_topic
 from process.output import print_note, print_outcome
-from process.runtime import FAILED, ask_cluster
+from process.runtime import FAILED
 
 if TYPE_CHECKING:
     from client.admin.admin import Admin

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
+from cli.ask import ask_cluster
 from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers
 from process.output import print_outcome
-from process.runtime import ask_cluster
 
 
 def forget(

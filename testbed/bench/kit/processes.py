@@ -21,7 +21,8 @@ import anyio
 
 from client.admin.admin import Admin
 from client.options import ConsumeOrder
-from process.children import DAEMON, Child, module_process, wait_registered
+from process.children import DAEMON, Child, module_process
+from testbed.cluster.registered import wait_registered
 
 _DAEMON = ("--listen", "127.0.0.1:0", *DAEMON)
 

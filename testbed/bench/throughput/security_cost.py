@@ -15,7 +15,6 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from cli.security.certs import AUTHORITY, make_certificate
 from client import Message, Producer
 from model.limits import PULL_BATCH
 from remoting.security.key import SECRET_BYTES, Key
@@ -28,6 +27,7 @@ from testbed.bench.kit.rounds import Progress, Round, Sizes, in_turns
 from testbed.bench.throughput.pull import QUEUES, fill, leases, member_client, pulling
 from testbed.bench.throughput.send import IN_FLIGHT, round_of, sending
 from testbed.bench.throughput.trace_cost import MIN_TURNS, cost_of
+from testbed.cluster.certificates import AUTHORITY, make_certificate
 
 _RIGHTS = 'brokers = ["*"]\nadmin = true\nproduce = ["*"]\nconsume = ["*"]\ngroups = ["*"]\n'
 

@@ -1,6 +1,5 @@
 """The control plane of a test cluster: faults and barriers over HTTP, for tests in any language.
 
-orders.py    what a daemon that is a child takes on its standard input: faults of its connections
 barriers.py  what is still missing until something is so; decides
 plane.py     what can be asked of a cluster: processes, topics, groups, barriers, faults
 http.py      the HTTP of it, with its token and its OpenAPI page

@@ -24,10 +24,14 @@ from pathlib import Path
 from random import Random
 from typing import Any, TypeVar
 
+from broker.broker import RunningBroker
+from broker.groups.faults import BrokerFaults
 from client.admin.admin import Admin
+from namesrv.faults import NameServerFaults
+from namesrv.server import NameServer
+from process.orders import Orders
 from pytest_rlab import Barriers, FaultVerbs, took_s
 from testbed.cluster.cluster_bed import ClusterBed
-from testbed.cluster.control.orders import Orders, orders_of_broker, orders_of_name_server
 from testbed.cluster.control.plane import Plane
 from testbed.simulation.cluster.cluster import SimulatedCluster
 from testbed.simulation.cluster.servers import SimulatedServer
@@ -240,3 +244,15 @@ class _SimulatedChild:
             self.send_signal(signal.SIGCONT)
             await self.server.crash()
         return 0
+
+
+def orders_of_broker(running: RunningBroker, rng: Random) -> Orders:
+    """The orders of a simulated broker."""
+    broker = running.broker
+    store_trace = broker.store_trace if broker.config.trace else lambda: None
+    return Orders(BrokerFaults(running.server, broker.groups, broker.events, store_trace), rng)
+
+
+def orders_of_name_server(server: NameServer, rng: Random) -> Orders:
+    """The orders of a simulated name server."""
+    return Orders(NameServerFaults(server.server), rng)

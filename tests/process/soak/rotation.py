@@ -7,10 +7,10 @@ import secrets
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from cli.security.certs import AUTHORITY, make_certificate
 from remoting.security.key import SECRET_BYTES, Key
 from remoting.security.login import KEY_FILE
 from remoting.security.trust import TLS_CA
+from testbed.cluster.certificates import AUTHORITY, make_certificate
 
 RIGHTS = {
     "servers": 'brokers = ["broker-*"]\nadmin = true\nconsume = ["SYS_TRACE"]\n',

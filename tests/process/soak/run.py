@@ -34,7 +34,6 @@ from anyio.abc import TaskGroup, UNIXSocketStream
 from cryptography.x509 import load_pem_x509_certificate
 
 from broker.store.disk.options import StoreOptions
-from cli.security.certs import AUTHORITY
 from cli.trace.check import UNKNOWN
 from client.admin.admin import Admin
 from model.access_limits import ACCESS_RELOAD_S
@@ -46,6 +45,7 @@ from remoting.address import parse_address
 from remoting.client import RemotingClient
 from remoting.request_code import RequestCode
 from remoting.tasks import background_tasks
+from testbed.cluster.certificates import AUTHORITY
 from testbed.cluster.cluster_bed import ClusterBed
 from testbed.cluster.control.barriers import not_stable
 from testbed.cluster.control.starter import starter

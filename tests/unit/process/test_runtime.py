@@ -12,7 +12,7 @@ import pytest
 import typer
 
 from model.errors import ConfigError, InvalidParameter, MessageIllegal, RlabError, TopicNotExist
-from process.runtime import ask_cluster, exit_with_error, report_bug, run, wait_for_eof, wait_until
+from process.runtime import exit_with_error, report_bug, run, wait_for_eof, wait_until
 
 
 def raising(error: BaseException) -> Callable[[], Coroutine[Any, Any, None]]:
@@ -152,15 +152,6 @@ def test_the_end_of_a_pipe_is_noticed_and_what_came_before_is_not_it() -> None:
 
     assert run(main) == "closed"
     os.close(reading)
-
-
-def test_a_question_to_a_name_server_that_cannot_be_is_one_line_and_the_exit_code_of_a_wrong_option(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    with pytest.raises(typer.Exit) as exit_info:
-        ask_cluster("nowhere", lambda admin: admin.groups())
-    assert exit_info.value.exit_code == 2
-    assert capsys.readouterr().err.startswith("error: ")
 
 
 def test_a_wait_ends_with_its_condition_or_its_time() -> None:

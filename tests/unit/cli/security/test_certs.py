@@ -5,12 +5,9 @@ from __future__ import annotations
 import ssl
 from pathlib import Path
 
-import pytest
 from typer.testing import CliRunner
 
 from cli.main import app
-from cli.security.certs import make_certificate
-from model.errors import ConfigError
 from remoting.security.tls import ServerTls, TlsFiles
 from remoting.security.trust import client_context
 
@@ -40,18 +37,3 @@ def test_clients_of_the_authority_accept_what_it_signs_for_the_hosts_that_it_nam
     assert accepted(tmp_path / "tls", cert, key, "broker-a")
     assert not accepted(tmp_path / "tls", cert, key, "broker-b")
     assert {path.stat().st_mode & 0o077 for path in (tmp_path / "tls").iterdir()} == {0}
-
-
-def test_a_further_run_replaces_the_certificate_and_keeps_the_authority(tmp_path: Path) -> None:
-    cert, key = make_certificate(tmp_path, "server", ["localhost"], 30)
-    authority, first = (tmp_path / "ca.pem").read_bytes(), cert.read_bytes()
-    make_certificate(tmp_path, "server", ["localhost"], 30)
-    assert (tmp_path / "ca.pem").read_bytes() == authority
-    assert cert.read_bytes() != first
-    assert accepted(tmp_path, cert, key, "localhost")
-
-
-@pytest.mark.parametrize("name", ["", "ca", "../server"])
-def test_a_name_that_is_no_file_of_its_own_is_refused(tmp_path: Path, name: str) -> None:
-    with pytest.raises(ConfigError, match="use the name of a file"):
-        make_certificate(tmp_path, name, ["localhost"], 30)

@@ -11,10 +11,11 @@ import pytest
 from client.admin.admin import Admin
 from model.errors import InvalidParameter
 from model.events import EventKind
+from process.orders import Orders
 from testbed.cluster.cluster_bed import ClusterBed
 from testbed.cluster.control.http import ROUTES, openapi
-from testbed.cluster.control.orders import Orders, orders_of_broker
 from testbed.cluster.control.plane import BARRIERS, Plane
+from testbed.cluster.control.virtual import orders_of_broker
 from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate, simulate
 from traces.figures.faults import FaultHistory

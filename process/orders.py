@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from random import Random
+from typing import TYPE_CHECKING, Any, Protocol
 
 import anyio
 
@@ -25,25 +26,26 @@ from model.limits import MAX_ORDER_BYTES
 from process.output import print_json
 
 if TYPE_CHECKING:
-    from random import Random
-
-    from broker.broker import RunningBroker
-    from namesrv.server import NameServer
     from remoting.faults.hook import FaultHook
 
 
+class FaultOrders(Protocol):
+    """What a daemon does with orders: `broker/groups/faults.py` and `namesrv/faults.py` have it."""
+
+    def hook(self, rng: Random) -> FaultHook:
+        """What makes the faults of its connections."""
+
+    def record(self, kind: EventKind, process: str, done: str, cause: str) -> str:
+        """Record in the trace what is done to a process, and which cause it ends; returns the id of the event."""
+
+
 class Orders:
-    """The orders of one daemon.
+    """The orders of one daemon; it makes the hook of its faults at the first order about them."""
 
-    Args:
-        hook: makes the faults of its connections, at the first order about them.
-        tell: tells in the trace what is done to a process, and by which cause it is over; returns the event's id.
-    """
-
-    def __init__(self, hook: Callable[[], FaultHook], tell: Callable[[EventKind, str, str, str], str]) -> None:
-        self._make = hook
+    def __init__(self, faults: FaultOrders, rng: Random) -> None:
+        self._faults = faults
+        self._rng = rng
         self._hook: FaultHook | None = None
-        self._tell = tell
 
     def answer(self, order: Mapping[str, Any]) -> dict[str, Any]:
         """Carry out one order.
@@ -56,9 +58,9 @@ class Orders:
         do = order.get("do")
         if do == "tell":
             told = (str(order["process"]), str(order["done"]), str(order.get("cause", "")))
-            return {"cause": self._tell(EventKind(order["kind"]), *told)}
+            return {"cause": self._faults.record(EventKind(order["kind"]), *told)}
         if self._hook is None:
-            self._hook = self._make()
+            self._hook = self._faults.hook(self._rng)
         if do == "begin":
             active = self._hook.begin(fault_of(order["fault"]), str(order.get("cause", "")))
             return {"id": active.number, "cause": active.cause, "done": active.done}
@@ -88,32 +90,3 @@ class Orders:
                 await anyio.lowlevel.checkpoint()  # what was told to the trace is written by now
                 await anyio.lowlevel.checkpoint()
                 print_json({"order": number, **answer})
-
-
-def orders_of_broker(running: RunningBroker, rng: Random) -> Orders:
-    """The orders of a broker."""
-    broker = running.broker
-
-    def hook() -> FaultHook:
-        from broker.groups.faults import faults_of
-
-        return faults_of(running.server, broker.groups, broker.events, rng)
-
-    def tell(kind: EventKind, process: str, done: str, cause: str) -> str:
-        event = broker.events.emit(kind, cause=cause, broker=process, detail=f"{done} {process}")
-        if broker.config.trace:  # at once, because the process may be this one, and be killed next
-            broker.store_trace()
-        return event
-
-    return Orders(hook, tell)
-
-
-def orders_of_name_server(server: NameServer, rng: Random) -> Orders:
-    """The orders of a name server, which has no trace: brokers tell of its faults."""
-
-    def hook() -> FaultHook:
-        from remoting.faults.hook import FaultHook
-
-        return FaultHook(server.server, lambda what, active, client, n: active.cause, rng=rng)
-
-    return Orders(hook, lambda kind, process, done, cause: "")

@@ -1,0 +1,24 @@
+"""Faults of the connections of a name server that is a child process in a cluster for tests."""
+
+from __future__ import annotations
+
+from random import Random
+
+from model.events import EventKind
+from remoting.faults.hook import FaultHook
+from remoting.server import RemotingServer
+
+
+class NameServerFaults:
+    """The faults of its connections. It has no trace: brokers record its faults."""
+
+    def __init__(self, server: RemotingServer) -> None:
+        self._server = server
+
+    def hook(self, rng: Random) -> FaultHook:
+        """What makes the faults of its connections."""
+        return FaultHook(self._server, lambda what, active, client, n: active.cause, rng=rng)
+
+    def record(self, kind: EventKind, process: str, done: str, cause: str) -> str:
+        """Record nothing; returns the id of no event."""
+        return ""
