@@ -16,6 +16,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import CodeType, ModuleType
 
+from rlab.renamed import install
+
 _FOLDER = Path(__file__).resolve().parents[1]
 _PREFIX = f"{__name__}."
 _TAKEN = (
@@ -76,3 +78,4 @@ class _Beside(MetaPathFinder):
 
 # First, because the folder of this package has none of them.
 sys.meta_path.insert(0, _Beside())
+install()

@@ -51,8 +51,10 @@ def write_installed(folder: Path) -> None:
     for module in settings["py-modules"]:
         shutil.copyfile(ROOT / f"{module}.py", folder / f"{module}.py")
     _copy(NAME, "__main__.py", folder)
+    _copy(NAME, "renamed.py", folder)
     docstring = ast.get_docstring(ast.parse((ROOT / NAME / "__init__.py").read_text(encoding="utf-8")))
-    (below / "__init__.py").write_text(f'"""{docstring}\n"""\n', encoding="utf-8")
+    finds_old_names = "from rlab.renamed import install\n\ninstall()\n"
+    (below / "__init__.py").write_text(f'"""{docstring}\n"""\n\n{finds_old_names}', encoding="utf-8")
     (below / "py.typed").touch()
     modules = modules_of(frozenset(packages))
     for file in sorted(folder.rglob("*.py")):
