@@ -64,7 +64,7 @@ class Process:
             await self.member.start(self.tasks, name_server)
 
     def kill(self) -> None:
-        """End at once; what was not persisted comes again."""
+        """End at once. Messages whose offset was not persisted come again."""
         self.tasks.cancel_scope.cancel()
 
 

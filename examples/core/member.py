@@ -32,7 +32,7 @@ class ProcessQueue:
         self.dropped = False
 
     def set_dropped(self) -> None:
-        """Whoever pulls it stops at the next look. RocketMQ: ProcessQueue.setDropped."""
+        """End the pull loop before its next message. RocketMQ: ProcessQueue.setDropped."""
         self.dropped = True
 
 
@@ -118,7 +118,7 @@ class Member:
         return ids
 
     async def update_process_queue_table_in_rebalance(self, allocated: list[MessageQueue]) -> None:
-        """Drop what is not mine any more, begin what is new. RocketMQ: updateProcessQueueTableInRebalance."""
+        """Drop queues that other members own now, and begin new ones. RocketMQ: updateProcessQueueTableInRebalance."""
         for queue in [each for each in self.process_queue_table if each not in allocated]:
             process_queue = self.process_queue_table.pop(queue)
             process_queue.set_dropped()

@@ -1,6 +1,6 @@
 """The name server: which broker has which topic, and how many queues of it. RocketMQ: RouteInfoManager.
 
-Brokers register, clients poll. It notifies nobody: a client learns of a new queue at its next poll, after 30 s in
+Brokers register, clients poll. It sends no notifications: a client sees a new queue at its next poll, after 30 s in
 RocketMQ.
 """
 
