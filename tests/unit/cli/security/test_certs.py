@@ -2,32 +2,12 @@
 
 from __future__ import annotations
 
-import ssl
 from pathlib import Path
 
 from typer.testing import CliRunner
 
 from cli.main import app
-from remoting.security.tls import ServerTls, TlsFiles
-from remoting.security.trust import client_context
-
-
-def accepted(directory: Path, cert: Path, key: Path, host: str) -> bool:
-    """Whether a client that trusts the authority takes the certificate of a server for this host."""
-    there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
-    trusting = client_context({"RLAB_TLS_CA": str(directory / "ca.pem")})
-    assert trusting is not None
-    server = ServerTls(TlsFiles(cert=cert, key=key)).context.wrap_bio(there, back, server_side=True)
-    client = trusting.wrap_bio(back, there, server_hostname=host)
-    try:
-        for side in (client, server, client, server):
-            try:
-                side.do_handshake()
-            except ssl.SSLWantReadError:
-                continue
-    except ssl.SSLCertVerificationError:
-        return False
-    return True
+from tests.unit.testbed.cluster.test_certificates import accepted
 
 
 def test_clients_of_the_authority_accept_what_it_signs_for_the_hosts_that_it_names(tmp_path: Path) -> None:
