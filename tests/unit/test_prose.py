@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections import Counter
 from collections.abc import Iterator
 
 import pytest
 
+from tests.unit.plain_words import ALLOWED, NOT_PLAIN_YET, PATTERNS
 from tests.unit.source_tree import PURE_MODULES, Source, parse, shipped, texts
 
 QUESTION_WORDS = {"What", "Who", "Where", "Which", "How", "When", "Whether", "Why", "Among", "Until", "Does", "From"}
 GUILLEMETS = re.compile("[\u00ab\u00bb]")
 PURE_PACKAGES = [module for module in PURE_MODULES if f"{module.replace('.', '/')}/__init__.py" in texts()]
+
+CODE_OR_QUOTATION = re.compile(r'```.*?```|``[^`]*``|`[^`]*`|"[^"\n]{1,200}"', re.DOTALL)
+FINDERS = tuple(re.compile(pattern, re.IGNORECASE) for pattern, _, _ in PATTERNS)
+COMMENT = re.compile(r"(?:^|(?<=\s))#:? (.*)$")
 
 
 def module_of(source: Source) -> str:
@@ -65,3 +71,81 @@ def foreign_quotes() -> Iterator[str]:
 
 def test_english_is_quoted_in_the_english_way() -> None:
     assert list(foreign_quotes()) == []
+
+
+def comments(source: Source) -> Iterator[str]:
+    """Whole comments, also those of several lines."""
+    lines: list[str] = []
+    for line in source.text.splitlines():
+        found = COMMENT.search(line) if "#" in line else None
+        if found:
+            lines.append(found[1])
+        if lines and (found is None or not line.lstrip().startswith("#")):
+            yield " ".join(lines)
+            lines.clear()
+    yield " ".join(lines)
+
+
+def prose_of_code(source: Source) -> Iterator[str]:
+    """Docstrings, comments, and the strings that have words in them: help, logs, errors."""
+    yield from comments(source)
+    for node in source.nodes:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.count(" ") > 1:
+            yield node.value
+
+
+def plain(text: str) -> str:
+    """The text on one line for each paragraph, without code, quotations and allowed sentences."""
+    text = "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
+    for sentence in ALLOWED:
+        text = text.replace(sentence, "_")
+    return CODE_OR_QUOTATION.sub("_", text)
+
+
+def dialect(text: str) -> Iterator[str]:
+    """What the patterns find in a text, each with the words around it."""
+    text = plain(text)
+    for pattern in FINDERS:
+        for found in pattern.finditer(text):
+            yield text[max(0, found.start() - 40) : found.end() + 30].replace("\n", " ")
+
+
+@functools.cache
+def prose() -> dict[str, str]:
+    """All prose of each file that has some."""
+    found: dict[str, str] = {}
+    for path, text in texts().items():
+        if path.endswith(".py") and path.startswith(("examples/", "tools/")):
+            found[path] = "\n\n".join(prose_of_code(parse(path, text)))
+        if path.endswith(".md") and (path.startswith("docs/") or path in {"README.md", "CONTRIBUTING.md"}):
+            found[path] = CODE_OR_QUOTATION.sub("_", text)
+    for source in shipped():
+        if not source.path.startswith(("examples/", "tools/")):
+            found[source.path] = "\n\n".join(prose_of_code(source))
+    return found
+
+
+@pytest.mark.parametrize(("pattern", "bad", "good"), PATTERNS)
+def test_each_pattern_finds_its_example_and_not_the_plain_one(pattern: str, bad: str, good: str) -> None:
+    assert re.search(pattern, bad, re.IGNORECASE)
+    assert list(dialect(good)) == []
+
+
+def test_code_quotations_and_questions_are_left_out() -> None:
+    assert list(dialect('`tell` and "nobody": what is it?')) == []
+    assert [*prose_of_code(parse("client/example.py", "x = 1  # one\n# two\n# three\n\ny = 'a b c'\n"))] == [
+        "one",
+        "two three",
+        "",
+        "a b c",
+    ]
+
+
+def test_prose_is_plain_english() -> None:
+    found = {path: [*dialect(text)] for path, text in prose().items() if not path.startswith(NOT_PLAIN_YET)}
+    assert {path: words for path, words in found.items() if words} == {}
+
+
+def test_no_sentence_is_allowed_that_is_not_there() -> None:
+    everything = [" ".join(text.split()) for text in prose().values()]
+    assert [sentence for sentence in ALLOWED if not any(sentence in text for text in everything)] == []
