@@ -1,12 +1,12 @@
 """Runs a process of this project: its event loop, its signals, its children, and what it prints.
 
 children.py        starts a child process, waits for its announcement, and stops it
-cluster_folder.py  the folder of a cluster that keeps nothing
+cluster_folder.py  the temporary data folder of a cluster
 lines.py           reads and writes pipes, files and terminals without blocking the event loop
-orders.py          what a daemon that is a child takes on its standard input: faults of its connections
+orders.py          the orders that a child daemon receives on its standard input: faults of its connections
 output.py          tables, notes, JSON, progress and log lines
 runtime.py         runs a coroutine to its end: event loop, signals, exit codes
-start.py           the first moments of a process: signals, closed descriptors
+start.py           the first steps of a process: signals, closed descriptors
 
-Every command runs in `runtime.py` and prints by `output.py`. Nothing here imports a server or a client.
+Every command runs in `runtime.py` and prints with `output.py`. No file here imports a server or a client.
 """

@@ -1,8 +1,8 @@
-"""Child processes that run our own modules: started, awaited until they announce their address, and stopped with us.
+"""Starts child processes that run our own modules, waits until they announce their address, and stops them with us.
 
-A child never outlives this process: it holds the reading end of a pipe and stops when that is closed, which also
-happens when this process is killed. A signal from the terminal reaches only this process, because children have a
-session of their own; it then stops them in the right order.
+A child never outlives this process: it holds the reading end of a pipe and stops when the pipe is closed, which also
+happens when this process is killed. A signal from the terminal reaches only this process, because each child has its
+own session; this process then stops the children in the right order.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from model.limits import MAX_ORDER_BYTES
 from process.output import print_note
 
 MODULE = (sys.executable, "-P", "-m")
-"""Begins a command that runs a module of ours. -P: a folder of the user that is called cli must not take our place."""
+"""Start of a command that runs one of our modules. -P: a folder "cli" in the working directory must not shadow ours."""
 DAEMON = ("--json", "--exit-with-stdin")
 """Options of a daemon that is a child: it announces itself as JSON, and stops when its standard input is closed."""
 START_TIMEOUT_S = 30.0
-"""How long children may take to come up; a broker with a large log reads the end of it first."""
+"""Time limit for children to start; a broker with a large log first reads the end of it."""
 ORDER_TIMEOUT_S = 5.0
-"""How long a child may take to answer an order."""
+"""Time limit for a child to answer an order."""
 STOP_TIMEOUT_S = 15.0
-"""How long a child may take to stop before it is killed; it bounds its own steps to less."""
+"""Time limit for a child to stop before it is killed; the limits of its own shutdown steps are shorter."""
 _MAX_LINE_BYTES = 4096
 
 
@@ -45,18 +45,18 @@ def broker_name(index: int) -> str:
 
 
 Start = Callable[[Sequence[str]], Awaitable[Process]]
-"""What starts the process of a command, as `spawn` does."""
+"""Starts the process of a command, as `spawn` does."""
 
 
 async def spawn(command: Sequence[str], *, stderr: int | IO[bytes] | None = None) -> Process:
-    """Start a command in a session of its own; by default it writes to our standard error."""
+    """Start a command in its own session; by default it writes to our standard error."""
     return await anyio.open_process(command, stderr=stderr, start_new_session=True)
 
 
 class Child:
     """A daemon in a process of its own.
 
-    Its `address`, `host:port`, is empty until it has announced it; `announced` is the whole JSON document.
+    `address`, `host:port`, is empty until the daemon has announced it; `announced` is the whole JSON document.
     """
 
     def __init__(self, name: str, process: Process) -> None:
@@ -69,10 +69,10 @@ class Child:
         self._orders = 0
 
     async def wait_ready(self) -> None:
-        """Wait for the line that announces its address.
+        """Wait for the line in which the child announces its address.
 
         Raises:
-            ServiceNotAvailable: it ended instead. The reason is on its standard error.
+            ServiceNotAvailable: the child ended instead. The reason is on its standard error.
         """
         assert self.process.stdout is not None, "its stdout is a pipe"
         try:
@@ -85,11 +85,11 @@ class Child:
         self.address = self.announced["address"]
 
     async def ask(self, order: Mapping[str, Any]) -> dict[str, Any]:
-        """Give a daemon an order, as `orders.py` lists them; returns its answer.
+        """Send the daemon one of the orders that `orders.py` lists; returns its answer.
 
         Raises:
-            ServiceNotAvailable: it does not answer, because it has ended or hangs.
-            InvalidParameter: it refuses the order.
+            ServiceNotAvailable: the daemon does not answer, because it has ended or hangs.
+            InvalidParameter: the daemon refuses the order.
 
         Cancellation: the order may have been carried out.
         """
@@ -101,7 +101,7 @@ class Child:
                     self._orders += 1
                     await self.process.stdin.send(json.dumps({"order": self._orders, **order}).encode() + b"\n")
                     answer: dict[str, Any] = {}
-                    while answer.get("order") != self._orders:  # one that came too late for its asker is left out
+                    while answer.get("order") != self._orders:  # skip answers that came after their timeout
                         answer = json.loads(await self._lines.receive_until(b"\n", MAX_ORDER_BYTES))
         except (anyio.EndOfStream, anyio.IncompleteRead, anyio.BrokenResourceError, anyio.ClosedResourceError):
             raise ServiceNotAvailable(f"{self.name} has ended") from None
@@ -112,7 +112,7 @@ class Child:
         return answer
 
     async def stop(self) -> None:
-        """Ask it to stop, and kill it after `STOP_TIMEOUT_S`. Idempotent."""
+        """Stop the child with SIGTERM, and kill it after `STOP_TIMEOUT_S`. Idempotent."""
         if self.process.returncode is None:
             self.process.terminate()
             with anyio.move_on_after(STOP_TIMEOUT_S):
@@ -128,9 +128,9 @@ async def children(commands: Iterable[tuple[str, Sequence[str]]], start: Start =
     """Run commands, each with a name, as children while the block runs; all start, and later stop, at the same time.
 
     Raises:
-        ServiceNotAvailable: one did not start.
+        ServiceNotAvailable: a child did not start.
 
-    Cancellation: all are stopped.
+    Cancellation: all children are stopped.
     """
     started: list[Child] = []
     try:

@@ -1,7 +1,8 @@
-"""The folder of a cluster that keeps nothing: it is removed at the end, and by the next cluster if that end never came.
+"""The temporary data folder of a cluster: the cluster removes it at its end, or the next cluster does after a crash.
 
-A cluster that is killed cannot tidy up. So it holds a lock on its folder, which the system releases however it ends,
-and each of its brokers holds one on its data; a folder of ours without a lock that is held belongs to nobody any more.
+A cluster that is killed cannot clean up. So it holds a lock on its folder, which the system releases however the
+cluster ends, and each of its brokers holds a lock on its data. A folder of ours in which no lock is held is no longer
+in use.
 """
 
 from __future__ import annotations
@@ -17,19 +18,19 @@ from pathlib import Path
 from process.output import print_note
 
 PREFIX = "rlab-cluster-"
-_LOCK = "LOCK"  # the name that brokers give theirs too
+_LOCK = "LOCK"  # brokers use the same name
 
 
 @contextmanager
 def cluster_folder(parent: Path | None = None) -> Iterator[Path]:
-    """Make a folder for the data of a cluster, by default among the system's temporary ones, and remove it at the end.
+    """Create a folder for the data of a cluster, by default in the system's temporary folder, and remove it at the end.
 
     Raises:
-        OSError: it cannot be made.
+        OSError: the folder cannot be created.
     """
     parent = parent or Path(tempfile.gettempdir())
     for left in leftovers(parent):
-        print_note(f"removing {left}, which a cluster that was killed has left")
+        print_note(f"removing {left}, the folder of a cluster that was killed")
         shutil.rmtree(left, ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix=PREFIX, dir=parent) as name, Path(name, _LOCK).open("wb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -43,12 +44,12 @@ def leftovers(parent: Path) -> list[Path]:
 
 def _is_left(folder: Path) -> bool:
     try:
-        # One without a lock file is about to get it.
+        # A folder without a lock file was just created; its cluster is about to write the file.
         if folder.is_symlink() or folder.stat().st_uid != os.getuid() or not (folder / _LOCK).is_file():
             return False
         return not any(map(_is_held, folder.rglob(_LOCK)))
     except FileNotFoundError:
-        return False  # its cluster ends at this moment, or another one that starts is removing it
+        return False  # race: its cluster is just ending, or another cluster that starts removes it
 
 
 def _is_held(lock: Path) -> bool:

@@ -1,8 +1,8 @@
 """Reads and writes lines of files, pipes and terminals without blocking the event loop.
 
-No thread is used: one that waits for the other end of a pipe cannot be stopped, and the process would wait for it. And
-no descriptor is made non-blocking: that would change it for every process that has it open, such as the shell that
-shares the terminal.
+It uses no thread: a thread that waits for the other end of a pipe cannot be stopped, and the process would wait for it.
+It makes no descriptor non-blocking: that would change the descriptor for every process that has it open, such as the
+shell that shares the terminal.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _CHUNK_BYTES = 64 * 1024
 
 
 async def read_lines(fd: int) -> AsyncGenerator[tuple[int, bytes]]:
-    """Read lines until the end of the input: the number of each, from 1, and the line without its line end.
+    """Read lines until the end of the input; yields the number of each line, from 1, and the line without its line end.
 
     Raises:
         MessageIllegal: a line is longer than a message body may be.
 
-    Cancellation: harmless; what was read ahead is lost.
+    Cancellation: harmless; data that was read ahead is lost.
     """
     number, rest = 0, b""
     async for chunk in _chunks(fd):
@@ -47,7 +47,7 @@ async def write_all(fd: int, data: bytes) -> None:
     """Write bytes, at the pace of the reader.
 
     Raises:
-        OSError: it cannot be written; BrokenPipeError when the reader has closed the pipe.
+        OSError: the write failed; BrokenPipeError when the reader has closed the pipe.
 
     Cancellation: a part may have been written.
     """
@@ -56,7 +56,7 @@ async def write_all(fd: int, data: bytes) -> None:
     while rest:
         if waits:
             await anyio.wait_writable(fd)
-        # A pipe that is writable takes this much without blocking.
+        # A writable pipe accepts this many bytes without blocking.
         rest = rest[os.write(fd, rest[: select.PIPE_BUF] if waits else rest) :]
 
 

@@ -1,13 +1,13 @@
-"""The orders that a daemon takes on its standard input from the process that started it: faults of its connections.
+"""The orders that a daemon receives on its standard input from the process that started it: faults of its connections.
 
     {"do": "begin", "fault": {"do": "cut", "client": "c2"}, "cause": ""}    -> {"id": 1, "cause": "broker-a/17"}
     {"do": "heal", "id": 1}                                                 -> {"healed": 1}
     {"do": "active"}                                                        -> {"active": [{"id": 1, ...}]}
     {"do": "tell", "kind": "FAULT_BEGAN", "process": "broker-b", "done": "kill"}    -> {"cause": "broker-a/18"}
 
-One JSON document a line, and one answer a line on standard output, with the same `order` number, and `error` if it is
-refused. Whoever started a
-process may do with it what they like, so this opens no door that a port would.
+Each line is one JSON document. The daemon answers each with a line on standard output, which has the same `order`
+number, and an `error` if the daemon refuses the order. The parent of a process controls it anyway, so this interface
+needs no authentication, unlike a port.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ if TYPE_CHECKING:
 
 
 class FaultOrders(Protocol):
-    """What a daemon does with orders: `broker/groups/faults.py` and `namesrv/faults.py` have it."""
+    """Carries out orders in a daemon; implemented in `broker/groups/faults.py` and `namesrv/faults.py`."""
 
     def hook(self, rng: Random) -> FaultHook:
-        """What makes the faults of its connections."""
+        """Return the hook that injects faults into the daemon's connections."""
 
     def record(self, kind: EventKind, process: str, done: str, cause: str) -> str:
-        """Record in the trace what is done to a process, and which cause it ends; returns the id of the event."""
+        """Record a fault of a process in the trace, and the cause that it ends; returns the id of the event."""
 
 
 class Orders:
-    """The orders of one daemon; it makes the hook of its faults at the first order about them."""
+    """Answers the orders of one daemon; the fault hook is created at the first order that needs it."""
 
     def __init__(self, faults: FaultOrders, rng: Random) -> None:
         self._faults = faults
@@ -51,14 +51,14 @@ class Orders:
         """Carry out one order.
 
         Raises:
-            InvalidParameter: there is no such order, or the fault makes no sense.
+            InvalidParameter: the order does not exist, or the fault is invalid.
         """
         from remoting.faults.fault import fault_of
 
         do = order.get("do")
         if do == "tell":
-            told = (str(order["process"]), str(order["done"]), str(order.get("cause", "")))
-            return {"cause": self._faults.record(EventKind(order["kind"]), *told)}
+            fault = (str(order["process"]), str(order["done"]), str(order.get("cause", "")))
+            return {"cause": self._faults.record(EventKind(order["kind"]), *fault)}
         if self._hook is None:
             self._hook = self._faults.hook(self._rng)
         if do == "begin":
@@ -87,6 +87,6 @@ class Orders:
                     answer = self.answer(order)
                 except (RlabError, ValueError, LookupError, TypeError, AttributeError) as error:
                     answer = {"error": str(error)}
-                await anyio.lowlevel.checkpoint()  # what was told to the trace is written by now
+                await anyio.lowlevel.checkpoint()  # after two turns the trace has written the recorded event
                 await anyio.lowlevel.checkpoint()
                 print_json({"order": number, **answer})

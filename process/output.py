@@ -1,6 +1,6 @@
-"""Output of commands: tables for people or one JSON document for programs on stdout; notes, progress, log on stderr.
+"""Output of commands. On stdout: tables for people, or one JSON document for programs. On stderr: notes, progress, log.
 
-rich is imported where a table is made: it takes longer to import than most commands take to run.
+rich is imported only where a table is made, because its import takes longer than most commands run.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 _UNBOUNDED_WIDTH = 1_000
-"""Width of a table that goes to a file or a pipe, where no cell may be cut off."""
+"""Width of a table in a file or a pipe, where no cell may be truncated."""
 
 _TERMINAL_INTERVAL_S = 0.25
 _LOG_INTERVAL_S = 5.0
@@ -50,7 +50,7 @@ def print_json(value: Any) -> None:
 
 
 def print_outcome(value: Any, text: str, *, as_json: bool) -> None:
-    """Print what a command has done: a JSON document, or one line of text."""
+    """Print the outcome of a command: a JSON document, or one line of text."""
     if as_json:
         print_json(value)
     else:
@@ -68,17 +68,17 @@ def print_error(text: str) -> None:
 
 
 def print_note(text: str) -> None:
-    """Print on stderr lines that are not a result; what others have sent may be in them."""
+    """Print lines on stderr that are not a result, with control characters escaped: a peer may have sent the text."""
     print("\n".join(map(one_line, text.split("\n"))), file=sys.stderr, flush=True)
 
 
 def one_line(text: str) -> str:
-    """The text with characters escaped that would end its line, or that a terminal would obey."""
+    """Escape characters that would end the line, or that a terminal would interpret."""
     return text if text.isprintable() else "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str = "", empty: str = "") -> None:
-    """Print a table, or `empty` in place of one without rows.
+    """Print a table, or the text `empty` if there are no rows.
 
     A heading with a leading ">" aligns its column to the right, for numbers. None is shown as a dash.
     """
@@ -95,20 +95,20 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, tit
     for column in columns:
         table.add_column(column.lstrip(">"), justify="right" if column.startswith(">") else "left", overflow="fold")
     for row in rows:
-        # Text, because a topic or client id may look like markup.
+        # Text instead of str, because a topic or client id may look like markup.
         table.add_row(*(Text("-" if cell is None else one_line(str(cell))) for cell in row))
     Console(width=None if sys.stdout.isatty() else _UNBOUNDED_WIDTH).print(table)
 
 
 def print_verdict(table: Table, width: int) -> None:
-    """Print a table with a verdict; `width` holds where there is no terminal."""
+    """Print a table with a verdict; `width` is used if stdout is not a terminal."""
     from rich.console import Console
 
     Console(width=None if sys.stdout.isatty() else width).print(table)
 
 
 def local_time(ms: int, timespec: str = "seconds") -> str:
-    """A wall-clock time in the time zone of the user; the number if no date has it, as of a producer's wrong clock."""
+    """Format a wall-clock time in the user's time zone; a number outside the calendar (wrong clock) stays a number."""
     try:
         return datetime.fromtimestamp(ms / 1000, UTC).astimezone().replace(tzinfo=None).isoformat(" ", timespec)
     except (ValueError, OverflowError, OSError):
@@ -116,14 +116,14 @@ def local_time(ms: int, timespec: str = "seconds") -> str:
 
 
 def preview(body: bytes, chars: int) -> str:
-    """The beginning of a body on one line, with unprintable characters escaped."""
+    """Return the beginning of a body on one line, with unprintable characters escaped."""
     text = body[: chars * 4].decode("utf-8", "backslashreplace")
     shown = one_line(text[: chars + 1])
     return shown if len(shown) <= chars else f"{shown[: chars - 1]}…"
 
 
 async def report_progress(text: Callable[[], str]) -> None:
-    """Print progress on stderr until cancelled: on a terminal in one line, else every 5 s.
+    """Print progress on stderr until cancelled: on a terminal in one line that is updated, else a line every 5 s.
 
     Cancellation: the line is cleared.
     """
@@ -142,29 +142,30 @@ async def report_progress(text: Callable[[], str]) -> None:
 _LINE_INTERVAL_S = 1.0
 _LIMITED_LOGGERS = ("client", "remoting")
 _SUMMARY = "is_summary"
-"""Marks a line about lines that were left out, which is not limited itself."""
+"""Marks a line that counts suppressed lines; it is not limited itself."""
 
 
 class _Kind(NamedTuple):
     written_at: float
     left_out: int
-    last: str  # the last one that was left out
+    last: str  # the last suppressed line
 
 
 class LineLimit(logging.Filter):
-    """A filter of log handlers: of warnings of clients and connections, one line per second and kind, with a count.
+    """Log filter: passes one warning of clients and connections per second and kind, with a count of suppressed lines.
 
-    A broker that does not answer costs a member a warning for each queue, and a process may have hundreds of members.
-    The first line of a kind says enough, and a thousand of them hide all else. A kind is a text before its values are
-    put in. Errors, and warnings of servers about messages and files, are all written: each is about another one.
+    When a broker does not answer, a member logs a warning for each queue, and a process may have hundreds of members.
+    The first line of a kind is enough, and a thousand of them hide everything else. A kind is the text of a log call
+    before its values are filled in. All errors are written, and all warnings of servers about messages and files,
+    because each concerns a different one.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self._kinds: dict[tuple[str, str], _Kind] = {}  # as many as there are texts in the code
+        self._kinds: dict[tuple[str, str], _Kind] = {}  # bounded by the number of log texts in the code
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether a line is written; one that follows others that were left out says how many."""
+        """Return whether the line is written; a line after suppressed ones gets their count."""
         if record.levelno != logging.WARNING or package_of(record.name) not in _LIMITED_LOGGERS:
             return True
         if hasattr(record, _SUMMARY):
@@ -179,8 +180,8 @@ class LineLimit(logging.Filter):
             record.msg = f"{record.msg} (and {kind.left_out} more such lines before)"
         return True
 
-    def tell_rest(self) -> None:
-        """Log how many lines were left out since the last one of each kind, and the last of them."""
+    def log_suppressed(self) -> None:
+        """Log for each kind how many lines were suppressed since the last written one, and the last of them."""
         for (name, _), kind in self._kinds.items():
             if kind.left_out:
                 logger = logging.getLogger(name)
@@ -189,7 +190,7 @@ class LineLimit(logging.Filter):
 
 
 class LineFormatter(logging.Formatter):
-    """A line for people, and the traceback if there is one; nothing in a message begins another line."""
+    """Formats a line for people, and the traceback if there is one; a message cannot start a second line."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         """Return the line."""
@@ -201,7 +202,7 @@ _FOR_PEOPLE = LineFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s", d
 
 
 class LogFormat(StrEnum):
-    """How the lines of the log are written."""
+    """Format of log lines."""
 
     TEXT = "text"
     JSON = "json"
@@ -224,7 +225,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def log_handler(log_format: LogFormat | None) -> logging.Handler:
-    """A handler that writes lines of this format to standard error."""
+    """Return a handler that writes lines of this format to standard error."""
     handler = logging.StreamHandler()
     handler.setFormatter(JsonFormatter() if log_format is LogFormat.JSON else _FOR_PEOPLE)
     return handler

@@ -1,12 +1,12 @@
-"""Runs the coroutine of a command, and turns its outcome into an exit code.
+"""Runs the coroutine of a command, and converts its outcome to an exit code.
 
     it returned                            0, or 1 if the command reports a failure
-    what was given is wrong in itself      2: the command line, a variable, the file, or a value that a broker refuses
-    it raised another error                1: it was not done; both with one line on stderr
-    SIGINT or SIGTERM                      it is cancelled and cleans up; then 0 if it runs until stopped, else 1
+    invalid input                          2: the command line, a variable, the file, or a value that a broker refuses
+    another error                          1: the command failed; both with one line on stderr
+    SIGINT or SIGTERM                      it is cancelled and cleans up; 0 if the command is endless, else 1
     a second signal                        the process ends at once
 
-Every error is printed as one line, bugs too; RLAB_DEBUG=1 prints the traceback.
+Every error is printed as one line, unexpected ones too; RLAB_DEBUG=1 prints the traceback.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ T = TypeVar("T")
 
 FAILED = 1
 MISUSED = 2
-"""The exit code of the parser of the command line, so that one kind of mistake has one code."""
+"""The exit code that the command-line parser uses, so that all invalid input has one code."""
 _GC_THRESHOLDS = (10_000, 20, 50)
-"""When cyclic garbage is collected: all of it once in ten million containers that stay, and not once in 70,000. There
-is hardly any, and each full collection visits whatever lives: it took half the CPU time of five hundred clients in one
-process, and stopped all of them for up to a second."""
+"""Thresholds of the cyclic garbage collector: a full collection once in ten million surviving containers instead of
+70,000. There is hardly any cyclic garbage, and each full collection visits all live objects: with five hundred clients
+in one process it used half of the CPU time, and stopped all of them for up to a second."""
 
 
 class _Stopped(Exception):
@@ -55,10 +55,10 @@ def run(
 ) -> T:
     """Run a command's coroutine to its end.
 
-    `endless`: the command runs until a signal stops it, so the exit code of a signal is 0. The log goes to stderr.
+    `endless`: the command runs until a signal stops it, so the exit code after a signal is 0. The log goes to stderr.
 
     Raises:
-        typer.Exit: it failed or was stopped; the error has been printed.
+        typer.Exit: the command failed or was stopped; the error has been printed.
     """
     debug = bool(os.environ.get("RLAB_DEBUG"))
     level = logging.DEBUG if debug else logging.INFO if verbose else logging.WARNING
@@ -82,7 +82,7 @@ def run(
         print_error(_text(error))
         raise typer.Exit(_exit_code(error)) from None
     finally:
-        limit.tell_rest()
+        limit.log_suppressed()
         for handler in handlers:
             handler.removeFilter(limit)
         for number, action in previous.items():
@@ -90,7 +90,7 @@ def run(
 
 
 def new_loop() -> asyncio.AbstractEventLoop:
-    """A loop of uvloop, or of asyncio where that is not installed: with it servers answer more requests a second."""
+    """Return a loop of uvloop if it is installed, because servers answer more requests with it, else of asyncio."""
     try:
         import uvloop
     except ModuleNotFoundError:
@@ -110,7 +110,7 @@ def _rare_collections() -> Iterator[None]:
 
 @contextmanager
 def exit_with_error() -> Iterator[None]:
-    """Turn the project's errors, Ctrl-C and SIGTERM into an exit code and one line; `run` does this for coroutines."""
+    """Convert the project's errors, Ctrl-C and SIGTERM to an exit code and one line; `run` does this for coroutines."""
     try:
         with interruptible():
             yield
@@ -129,7 +129,7 @@ def report_bug(kind: type[BaseException], error: BaseException, traceback: Trace
     if os.environ.get("RLAB_DEBUG"):
         sys.__excepthook__(kind, error, traceback)
     elif isinstance(error, KeyboardInterrupt):
-        # Before `run` took the signals. Python ends with its own code for it.
+        # It came before `run` installed its handlers. Python then ends with its own exit code.
         print_error("stopped before it was finished")
     else:
         print_error(_text(error))
@@ -166,7 +166,7 @@ def _exit_code(error: BaseException) -> int:
 
 
 def _text(error: BaseException) -> str:
-    """The text of an error for the user."""
+    """Return the text of an error for the user."""
     if isinstance(error, BaseExceptionGroup):
         return _text(error.exceptions[0])
     if isinstance(error, RlabError):
@@ -181,7 +181,7 @@ def _text(error: BaseException) -> str:
 
 
 async def wait_until(condition: Callable[[], bool], timeout_s: float, poll_s: float) -> None:
-    """Wait until a condition holds, or for `timeout_s`: for counters and files, whose changes set no event.
+    """Poll until a condition holds, at most for `timeout_s`: for counters and files, whose changes set no event.
 
     Cancellation: harmless.
     """
@@ -191,7 +191,7 @@ async def wait_until(condition: Callable[[], bool], timeout_s: float, poll_s: fl
 
 
 async def wait_for_eof(fd: int = 0) -> None:
-    """Wait until the other end of a pipe is closed, which tells a child process that its parent has ended.
+    """Wait until the other end of a pipe is closed: in a child process, this means that its parent has ended.
 
     Cancellation: harmless.
     """

@@ -47,7 +47,7 @@ def test_the_folder_of_a_killed_cluster_is_removed_by_the_next_one_which_says_so
     assert left.is_dir()
     with cluster_folder(tmp_path) as folder:
         assert [path for path in tmp_path.iterdir() if path != folder] == []
-    assert capsys.readouterr().err == f"removing {left}, which a cluster that was killed has left\n"
+    assert capsys.readouterr().err == f"removing {left}, the folder of a cluster that was killed\n"
 
 
 def test_a_folder_whose_broker_is_still_stopping_is_left_to_it(tmp_path: Path) -> None:

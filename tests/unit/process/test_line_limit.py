@@ -58,8 +58,8 @@ def test_what_was_left_out_at_the_end_is_told_once(lines: Lines) -> None:
     for n in range(3):
         log(lines, 100, "pull of %s", n)
     [limit] = [each for each in lines.filters if isinstance(each, LineLimit)]
-    limit.tell_rest()
-    limit.tell_rest()
+    limit.log_suppressed()
+    limit.log_suppressed()
     assert lines.texts == ["pull of 0", "2 more lines like: pull of 2"]
 
 
@@ -68,6 +68,6 @@ def test_each_kind_that_was_left_out_is_told_as_a_warning_with_its_values(lines:
         for n in range(3):
             log(lines, 100, f"{kind} of %s: %d%%", "g", n)
     [limit] = [each for each in lines.filters if isinstance(each, LineLimit)]
-    limit.tell_rest()
+    limit.log_suppressed()
     assert lines.texts[2:] == ["2 more lines like: pull of g: 2%", "2 more lines like: heartbeat of g: 2%"]
     assert set(lines.levels) == {logging.WARNING}
