@@ -47,7 +47,7 @@ _STATS = {HELD_PULLS: "held_pulls", HELD_POPS: "held_pops", POPPED: "pop_message
 
 
 def why_not_ready(broker: Broker) -> str:
-    """Why clients cannot use a broker yet, or any more, for all they want; "" if they can."""
+    """Return why clients cannot use the broker fully yet, or any more; "" if they can."""
     if not broker.topics.registration.known_by:
         return "no name server has accepted its registration yet"
     if broker.store.reserve.is_missing:
@@ -56,7 +56,7 @@ def why_not_ready(broker: Broker) -> str:
 
 
 def add_broker(registry: CollectorRegistry, running: RunningBroker, counts: EventCounts, version: str) -> None:
-    """Add the metrics of a broker that listens; `counts` gets its events."""
+    """Add the metrics of a running broker; `counts` receives its events."""
     broker, server = running.broker, running.server
     for group, client_id in broker.leases.table.owners():
         for queue in broker.leases.table.held_by(group, client_id):
@@ -119,7 +119,7 @@ def _store(broker: Broker) -> Iterator[Samples]:
     try:
         yield DISK_FREE, [((), shutil.disk_usage(broker.config.data_dir).free)]
     except OSError:
-        return  # the folder was removed under the broker, whose log says so
+        return  # the folder was removed while the broker runs, which is in its log
 
 
 def _groups(broker: Broker) -> Iterator[Samples]:

@@ -19,12 +19,12 @@ from model.event_log import EventSink
 
 
 class ClientMetrics:
-    """Metrics of all clients whose `event_sink` is the one of this object, and of sends whose `latency_sink` is.
+    """Metrics of all clients that use the `event_sink` of this object, and of sends that use its `latency_sink`.
 
     Args:
-        registry: where they are shown; the default one of prometheus-client suits an application that shows its own
-            metrics there already.
-        then: gets every event afterwards.
+        registry: the registry that shows them; the default is prometheus-client's own, which suits an application that
+            already shows its own metrics there.
+        then: receives every event afterwards.
     """
 
     def __init__(self, registry: CollectorRegistry = REGISTRY, then: EventSink | None = None) -> None:
@@ -35,7 +35,7 @@ class ClientMetrics:
         self._sent, self._failed = times.labels("sent"), times.labels("failed")
 
     def latency_sink(self, seconds: float, succeeded: bool) -> None:
-        """The `latency_sink` of producers."""
+        """Observe the time of a send: the `latency_sink` of producers."""
         (self._sent if succeeded else self._failed).observe(seconds)
 
     def _read(self) -> Iterator[Samples]:
@@ -43,5 +43,5 @@ class ClientMetrics:
         yield from self.event_sink.client_metrics()
 
     def exposition(self) -> bytes:
-        """All metrics of the registry as text, as Prometheus reads it."""
+        """Return all metrics of the registry in Prometheus' text format."""
         return generate_latest(self.registry)

@@ -1,4 +1,4 @@
-"""The HTTP endpoint of a server: `/metrics` for Prometheus, `/live` and `/ready` for whoever starts and stops it."""
+"""The HTTP endpoint of a server: `/metrics` for Prometheus, `/live` and `/ready` for the process supervisor."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from remoting.security.key import Key
 
 
 def always_ready() -> str:
-    """For a server that is ready once it listens."""
+    """Report no reason: for a server that is ready once it listens."""
     return ""
 
 
@@ -24,15 +24,15 @@ async def serve_metrics(
 ) -> AsyncIterator[str]:
     """Serve the metrics of a registry over HTTP while the block runs.
 
-    `/metrics` is in the format that the asker prefers, the text format of Prometheus or OpenMetrics. `/live` answers
-    200 as long as the event loop runs. `/ready` answers 200, or 503 and the reason that `not_ready` returns. With
-    `key`, `/metrics` asks for it.
+    `/metrics` has the format that the client prefers: the text format of Prometheus, or OpenMetrics. `/live` answers
+    200 while the event loop runs. `/ready` answers 200, or 503 and the reason that `not_ready` returns. With `key`,
+    `/metrics` requires that key.
 
     Yields:
-        The `host:port` that it listens on, with the real port.
+        The `host:port` that the endpoint listens on, with the real port.
 
     Raises:
-        ConfigError: the address cannot be listened on.
+        ConfigError: the server cannot listen on the address.
 
     Cancellation: the port is released.
     """

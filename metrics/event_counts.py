@@ -1,11 +1,11 @@
 """Counters from the events of one node. Pure.
 
-    counts = EventCounts(then=trace_file.write)       # an event sink, that passes each event on
+    counts = EventCounts(then=trace_file.write)       # an event sink that forwards each event
     ...
     for family, samples in counts.broker_metrics(): ...
 
-Each event is counted as it is emitted, so these counters are equal to what a report of the trace says. Counters begin
-at zero with the process, as is usual; the last owners of queues that were leased before are told by `owned_before`.
+Each event is counted when it is emitted, so a report of the trace shows the same numbers. Counters begin at zero with
+the process, as usual; `owned_before` sets the last owners of queues that were leased before that.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _CLIENT = (HANDED_OUT, WAITED, LISTENER_TIMEOUTS, PASSES)
 
 
 class EventCounts:
-    """An event sink that counts; `then` gets every event afterwards."""
+    """An event sink that counts events; `then` receives every event afterwards."""
 
     def __init__(self, then: EventSink | None = None) -> None:
         self._then = then
@@ -65,7 +65,7 @@ class EventCounts:
             self._then(event)
 
     def owned_before(self, group: str, topic: str, queue_id: int, owner: str) -> None:
-        """Tell of a lease that an earlier run of the broker granted: its confirmation is no move."""
+        """Record a lease of an earlier run of the broker, so that its confirmation does not count as a move."""
         self._last_owners.setdefault((group, topic, queue_id), owner)
 
     def _add(self, family: Family, group: str, n: float = 1, *labels: str) -> None:
@@ -99,15 +99,15 @@ class EventCounts:
         self._owned.pop((event.group, event.topic, event.broker, event.queue_id), None)
 
     def owned(self) -> Counter[str]:
-        """Group -> queues that the clients of this process own."""
+        """Return the number of queues that the clients of this process own, by group."""
         return Counter(group for group, *_ in self._owned)
 
     def broker_metrics(self) -> Iterator[Samples]:
-        """What the events of a broker tell."""
+        """Yield the metrics from the events of a broker."""
         return self._metrics(_BROKER)
 
     def client_metrics(self) -> Iterator[Samples]:
-        """What the events of clients tell."""
+        """Yield the metrics from the events of clients."""
         return self._metrics(_CLIENT)
 
     def _metrics(self, families: tuple[Family, ...]) -> Iterator[Samples]:

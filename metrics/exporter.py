@@ -22,7 +22,7 @@ READ_INTERVAL_S = 0.5
 
 
 def counts_in(registry: CollectorRegistry, settle_ms: float = SETTLE_MS) -> TraceCounts:
-    """Counts of a trace that are shown in a registry; see `TraceCounts`."""
+    """Create counts of a trace that a registry shows; see `TraceCounts`."""
     balance = histogram(registry, GROUP_BALANCE)
 
     def ended(rebalance: Rebalance) -> None:
@@ -40,12 +40,13 @@ async def follow_trace(
     since_ms: float | None = None,
     clock_ms: Callable[[], float] = wall_clock_ms,
 ) -> None:
-    """Count the events of a cluster until cancelled, those of brokers that come later too.
+    """Count the events of a cluster until cancelled, including the events of brokers that register later.
 
     Args:
         name_servers: addresses, separated by commas.
-        counts: gets the events.
-        since_ms: wall clock in milliseconds; by default the oldest events that the brokers still have come first.
+        counts: receives the events.
+        since_ms: wall clock in milliseconds; by default the counts begin with the oldest events that the brokers still
+            have.
         clock_ms: wall clock in milliseconds.
 
     Raises:
@@ -57,7 +58,7 @@ async def follow_trace(
         trace = admin.trace(since_ms)
         while True:
             try:
-                counts.take(await trace.read())
+                counts.add(await trace.read())
                 missing = await trace.missing()
                 if missing.parts.keys() - counts.missing.parts.keys():
                     logger.warning("the figures of groups are incomplete: %s", missing)

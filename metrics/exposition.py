@@ -1,4 +1,4 @@
-"""Samples as prometheus-client wants them: tables that are read at each scrape, histograms, the delay of the loop."""
+"""Samples in the form of prometheus-client: tables that are read at each scrape, histograms, the event-loop delay."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from metrics.families import LOOP_DELAY, Family, Kind, Samples
 
 LOOK_INTERVAL_S = 0.25
 
-# Else each series has a second one, with the time at which it began, which no query here needs.
+# Otherwise each series gets a second one with its creation time, which no query here needs.
 disable_created_metrics()  # type: ignore[no-untyped-call]  # prometheus-client ships it without types
 
 
 class TableCollector(Collector):
-    """Calls a function at each scrape, whose samples are the state of that moment."""
+    """Calls a function at each scrape; its samples are the current state."""
 
     def __init__(self, read: Callable[[], Iterable[Samples]]) -> None:
         self._read = read
 
     def collect(self) -> Iterator[Metric]:
-        """The metrics now."""
+        """Yield the current metrics."""
         for family, samples in self._read():
             counts = family.kind is Kind.COUNTER
             made = (CounterMetricFamily if counts else GaugeMetricFamily)(
@@ -37,17 +37,17 @@ class TableCollector(Collector):
 
 
 def add_table(registry: CollectorRegistry, read: Callable[[], Iterable[Samples]]) -> None:
-    """Add a function to a registry; it is called at each scrape, on the event loop, and must not wait."""
+    """Add a function to a registry, which calls it at each scrape, on the event loop; the function must not block."""
     registry.register(TableCollector(read))
 
 
 def histogram(registry: CollectorRegistry, family: Family) -> Histogram:
-    """A histogram that is observed as things happen."""
+    """Create a histogram in a registry."""
     return Histogram(family.name, family.help, family.labels, registry=registry, buckets=family.buckets)
 
 
 async def watch_loop_delay(registry: CollectorRegistry) -> None:
-    """Observe how much later than asked the running loop wakes a task, until cancelled. Cancellation: harmless."""
+    """Observe, until cancelled, the delay with which the running loop wakes a task. Cancellation: harmless."""
     delays, loop = histogram(registry, LOOP_DELAY), asyncio.get_running_loop()
     while True:
         asked = loop.time() + LOOK_INTERVAL_S

@@ -1,6 +1,6 @@
-"""Every metric: its name, kind, labels and help. Pure.
+"""The name, kind, labels and help of every metric. Pure.
 
-The names of counters are without the suffix `_total`, which the exposition adds, as prometheus-client has it.
+The names of counters lack the suffix `_total`, because prometheus-client adds it in the exposition.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 MAX_QUEUE_SERIES = 20_000
-"""Series by group and queue that a scrape returns at most; beyond them only the sums by group and topic are there."""
+"""Maximum number of series by group and queue in a scrape; the other queues are only in the sums by group and topic."""
 MAX_GROUP_LABELS = 1_000
-"""Groups that have counters of their own; later ones are counted together as OTHER_GROUPS."""
+"""Maximum number of groups with their own counters; further groups are counted together as OTHER_GROUPS."""
 OTHER_GROUPS = "(others)"
 
 LATENCY_BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0)
@@ -29,7 +29,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """One metric of all the series that differ in their labels only."""
+    """A metric: all series that differ only in their labels."""
 
     name: str
     kind: Kind
@@ -39,12 +39,12 @@ class Family:
 
     @property
     def sample_name(self) -> str:
-        """The name of its samples, as a query has it."""
+        """The name of its samples in queries."""
         return self.name + {Kind.COUNTER: "_total", Kind.GAUGE: "", Kind.HISTOGRAM: "_bucket"}[self.kind]
 
 
 Samples = tuple[Family, Iterable[tuple[Sequence[str], float]]]
-"""A counter or gauge, and the values of its labels with the value of each series."""
+"""A counter or gauge with its series: the label values and the value of each."""
 
 
 def _counter(name: str, help_: str, *labels: str) -> Family:
@@ -63,9 +63,9 @@ def _histogram(name: str, help_: str, *labels: str, buckets: tuple[float, ...] =
 
 INFO = _gauge("info", "1; the labels say which node this is.", "kind", "name", "version")
 UPTIME = _gauge("uptime_seconds", "Time since the start.")
-LOOP_DELAY = _histogram("event_loop_delay_seconds", "How much later than asked the event loop woke a task.")
+LOOP_DELAY = _histogram("event_loop_delay_seconds", "Delay with which the event loop woke a task.")
 EVENTS = _counter("events", "Events of this node by kind (docs/events.md).", "kind")
-EVENTS_DROPPED = _counter("events_dropped", "Events that never reached the topic SYS_TRACE.")
+EVENTS_DROPPED = _counter("events_dropped", "Events that were lost before the topic SYS_TRACE.")
 
 # --- brokers and name servers -----------------------------------------------------------------------------------------
 
@@ -77,26 +77,30 @@ REQUESTS = _histogram(
 )
 CONNECTIONS = _gauge("connections", "Open connections of clients.")
 REFUSED = _counter("refused", "Requests and connections that access control refused (docs/security.md).", "reason")
-WAITING_REQUESTS = _gauge("waiting_requests", "Requests that wait because the server is late (docs/failures.md).")
+WAITING_REQUESTS = _gauge("waiting_requests", "Requests that wait because the server is overloaded (docs/failures.md).")
 
 # --- name servers -----------------------------------------------------------------------------------------------------
 
-BROKERS = _gauge("brokers", "Brokers that are registered.")
+BROKERS = _gauge("brokers", "Registered brokers.")
 BROKERS_ABSENT = _gauge("brokers_absent", "Brokers that left without a goodbye since the start, and have not returned.")
 ROUTES = _gauge("routes", "Topics that have a route.")
 
 # --- brokers: messages and storage ------------------------------------------------------------------------------------
 
 MESSAGES_STORED = _counter("messages_stored", "Messages stored since the topic was created.", "topic")
-MESSAGES_KEPT = _gauge("messages_kept", "Messages that are still there.", "topic")
+MESSAGES_KEPT = _gauge("messages_kept", "Messages that are still stored.", "topic")
 MESSAGES_DAMAGED = _gauge("messages_damaged", "Messages that are known to be damaged or missing.", "topic")
 SHARES_REFUSED = _counter(
-    "shares_refused", "Additions to a table of which one user or address has its share (docs/limits.md).", "table"
+    "shares_refused",
+    "Refused additions to a table, because a user or address had used up its share (docs/limits.md).",
+    "table",
 )
-LARGEST_SHARE = _gauge("largest_share_ratio", "The most that one has of its share of a table.", "table")
+LARGEST_SHARE = _gauge(
+    "largest_share_ratio", "Largest used part of the share that one user or address has of a table.", "table"
+)
 STORE_WRITTEN = _counter("store_written_bytes", "Bytes appended to the log since it was created.")
-STORE_BYTES = _gauge("store_bytes", "Bytes of the log that are still there.")
-STORE_HELD = _gauge("store_held_bytes", "Bytes of the log that the limits would delete, and that somebody still needs.")
+STORE_BYTES = _gauge("store_bytes", "Bytes of the log that are still stored.")
+STORE_HELD = _gauge("store_held_bytes", "Bytes of the log beyond its limits, kept because a group still needs them.")
 STORE_UNSYNCED = _gauge("store_unsynced_bytes", "Bytes of the log that were written and not synced to the disk yet.")
 STORE_SEGMENTS = _gauge("store_segments", "Segments of the log.")
 DISK_FREE = _gauge("disk_free_bytes", "Free space of the file system that holds the data directory.")
@@ -113,10 +117,12 @@ LEASES_GRANTED = _counter("leases_granted", "Leases granted or confirmed to thei
 LEASES_REFUSED = _counter("leases_refused", "Leases refused, because another member owns the queue.", "group")
 LEASES_EXPIRED = _counter("leases_expired", "Leases that ended without a release.", "group")
 MOVES = _counter("queue_moves", "Leases granted to another member than the last owner, retry topics left out.", "group")
-REDELIVERED = _counter("messages_redelivered", "Messages that were scheduled to be delivered again.", "group")
-DEAD_LETTERS = _counter("dead_letters", "Messages that went to the dead-letter queue.", "group")
+REDELIVERED = _counter("messages_redelivered", "Messages that were scheduled for redelivery.", "group")
+DEAD_LETTERS = _counter("dead_letters", "Messages that were sent to the dead-letter queue.", "group")
 LAG = _gauge(
-    "group_lag", "Messages from the committed offset to the end, over all queues of a topic here.", *("group", "topic")
+    "group_lag",
+    "Messages from the committed offset to the end, summed over the queues of a topic on this broker.",
+    *("group", "topic"),
 )
 QUEUE_LAG = _gauge(
     "queue_lag", "Messages from the committed offset of a queue to its end.", *("group", "topic", "queue")
@@ -134,7 +140,7 @@ WAITED = _counter(
     "client_messages_waited_seconds", "Time from storing to dispatching, summed over the messages dispatched.", "group"
 )
 SEND_TIME = _histogram(
-    "client_send_seconds", "Time of a `Producer.send` with all its attempts, by how it ended: sent or failed.", "result"
+    "client_send_seconds", "Time of a `Producer.send` with all its attempts, by result: sent or failed.", "result"
 )
 LISTENER_TIMEOUTS = _counter("client_listener_timeouts", "Messages whose listener did not return in time.", "group")
 PASSES = _counter("client_rebalance_passes", "Rebalance passes by their triggers.", "group", "trigger")
@@ -142,22 +148,26 @@ PASSES = _counter("client_rebalance_passes", "Rebalance passes by their triggers
 # --- the exporter: groups of a whole cluster --------------------------------------------------------------------------
 
 GROUP_MEMBERS = _gauge("cluster_group_members", "Members of a group.", "group")
-GROUP_ORPHANS = _gauge("cluster_group_orphans", "Queues that some member wants and nobody owns.", "group")
+GROUP_ORPHANS = _gauge("cluster_group_orphans", "Queues without an owner that a member wants.", "group")
 GROUP_REBALANCES = _counter("cluster_group_rebalances", "Rebalances that moved a queue.", "group")
-GROUP_MOVES = _counter("cluster_group_moves", "Queues that came to another member.", "group")
+GROUP_MOVES = _counter("cluster_group_moves", "Queues that moved to another member.", "group")
 GROUP_NEEDED = _counter("cluster_group_moves_needed", "The fewest moves that the rebalances needed.", "group")
 GROUP_HANDED_OUT = _counter("cluster_group_messages_handed_out", "Messages dispatched to listeners.", "group")
 GROUP_DUPLICATES = _counter("cluster_group_duplicates", "Messages dispatched again after a move.", "group")
-GROUP_ORPHAN_TIME = _counter("cluster_group_orphan_seconds", "Time that queues had no owner, summed.", "group")
-GROUP_DOUBLE_TIME = _counter("cluster_group_double_owner_seconds", "Time that queues had two owners, summed.", "group")
-GROUP_PAUSE_TIME = _counter("cluster_group_pause_seconds", "Time that moved queues were not read, summed.", "group")
+GROUP_ORPHAN_TIME = _counter("cluster_group_orphan_seconds", "Time for which queues had no owner, summed.", "group")
+GROUP_DOUBLE_TIME = _counter(
+    "cluster_group_double_owner_seconds", "Time for which queues had two owners, summed.", "group"
+)
+GROUP_PAUSE_TIME = _counter(
+    "cluster_group_pause_seconds", "Time for which moved queues were not read, summed.", "group"
+)
 GROUP_BALANCE = _histogram(
     "cluster_group_balance_seconds",
     "Time to balance of rebalances that are over and moved a queue, by the kind of their cause.",
     *("group", "cause"),
     buckets=BALANCE_BUCKETS_S,
 )
-TRACE_LATE = _counter("exporter_late_events", "Events that came after later ones had been counted.")
+TRACE_LATE = _counter("exporter_late_events", "Events that arrived after later ones had been counted.")
 TRACE_READ = _counter("exporter_events", "Events read.")
 TRACE_MISSING = _gauge(
     "exporter_brokers_missing", "Brokers whose part of the trace cannot be read: the figures of groups lack it."
@@ -165,7 +175,7 @@ TRACE_MISSING = _gauge(
 
 
 def families() -> Iterator[Family]:
-    """Every metric, in the order of this file."""
+    """Yield every metric, in the order of this file."""
     for value in globals().values():
         if isinstance(value, Family):
             yield value

@@ -1,8 +1,8 @@
 """The HTTP shell of a server or tool: an aiohttp application that listens while a block runs.
 
-Every HTTP port of the project is served here, with what all of them need: places and deadlines of connections
-(`http_places.py`), a key if there is one, bodies that are read whole and in time, and a bounded log. It is a
-supervisor: a handler that fails unexpectedly is logged with its traceback, and its caller gets 500 and no detail.
+This module serves every HTTP port of the project, with the parts that all of them need: limits and deadlines of
+connections (`http_places.py`), an optional key, a size and time limit for bodies, and a bounded log. It is a
+supervisor: it logs an unexpected failure of a handler with its traceback, and the client receives 500 without details.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 _ServerHandler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 _SHUTDOWN_S = 1.0
 _OPEN_PATHS = ("/live", "/ready")
-"""Served without the key: those who start and stop servers ask them, and they reveal nothing of the cluster."""
+"""Served without the key: process supervisors request them, and they reveal nothing about the cluster."""
 
 
 @asynccontextmanager
@@ -57,14 +57,14 @@ async def serve_http(
     """Serve an application while the block runs.
 
     `what` continues "cannot" in the error, for instance "serve metrics". With `cancels`, a handler is cancelled when
-    its client goes away. With `tls` it is HTTPS. With `key` a request has to prove it, by `Authorization: Bearer
-    NAME:SECRET`, or by NAME and SECRET as the user and password of `Basic`, for which a browser asks its user.
+    its client disconnects. With `tls` the port serves HTTPS. With `key` a request has to contain it: as `Authorization:
+    Bearer NAME:SECRET`, or with NAME and SECRET as user and password of `Basic`, for which a browser shows a dialog.
 
     Yields:
-        The `host:port` that it listens on, with the real port.
+        The `host:port` that the server listens on, with the real port.
 
     Raises:
-        ConfigError: the address cannot be listened on.
+        ConfigError: the server cannot listen on the address.
 
     Cancellation: the port is released.
     """
@@ -83,7 +83,8 @@ async def serve_http(
     await runner.setup()
     server = runner.server
     assert server is not None, "it is set up"
-    # Around the whole application, and not as one of its middlewares: it reads headers before it calls those.
+    # It wraps the whole application instead of being a middleware, because aiohttp reads headers before its
+    # middlewares.
     server.request_handler = _supervised(server.request_handler, places, key, loop, lines)
     async with background_tasks() as tasks:
         accept: Callable[[], asyncio.Protocol] = lambda: places.accept(server())  # noqa: E731
@@ -116,7 +117,7 @@ async def _listening(
 
 
 def connections_of_http() -> int:
-    """The number of connections that an HTTP port of this process may have: a part of its descriptors at most."""
+    """Return the maximum number of connections of an HTTP port: a part of the process' file descriptors."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
         return MAX_HTTP_CONNECTIONS
@@ -124,12 +125,12 @@ def connections_of_http() -> int:
 
 
 async def json_body(request: web.Request) -> dict[str, Any]:
-    """The body of a request, which is a JSON object in UTF-8.
+    """Read the body of a request, which has to be a JSON object in UTF-8.
 
     Raises:
-        InvalidParameter: it is something else.
-        web.HTTPRequestTimeout: it was not whole in time.
-        web.HTTPRequestEntityTooLarge: it is longer than the application takes.
+        InvalidParameter: the body is something else.
+        web.HTTPRequestTimeout: the body was not complete in time.
+        web.HTTPRequestEntityTooLarge: the body is longer than the application allows.
 
     Cancellation: harmless.
     """
@@ -137,25 +138,25 @@ async def json_body(request: web.Request) -> dict[str, Any]:
         with anyio.fail_after(FRAME_TIMEOUT_S):
             data = await request.read()
     except TimeoutError:
-        raise web.HTTPRequestTimeout(reason=f"the body was not whole within {FRAME_TIMEOUT_S:g} s") from None
+        raise web.HTTPRequestTimeout(reason=f"the body was not complete within {FRAME_TIMEOUT_S:g} s") from None
     try:
         document = json.loads(data.decode(), parse_constant=_no_json)
-        json.dumps(document, ensure_ascii=False).encode()  # half a surrogate pair is valid in JSON, and no text
+        json.dumps(document, ensure_ascii=False).encode()  # half a surrogate pair is valid in JSON, but not valid text
     except RecursionError:
         raise InvalidParameter("the body is nested too deep") from None
-    except ValueError as error:  # also of bytes that are no UTF-8, and of a number with thousands of digits
-        raise InvalidParameter(f"the body is no JSON in UTF-8: {error}") from None
+    except ValueError as error:  # also for bytes that are not UTF-8, and for a number with thousands of digits
+        raise InvalidParameter(f"the body is not JSON in UTF-8: {error}") from None
     if not isinstance(document, dict):
         raise InvalidParameter("the body must be a JSON object")
     return document
 
 
 def _no_json(name: str) -> None:
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not a number in JSON")
 
 
 def bearer_of(request: web.Request) -> str:
-    """The token of a request, from `Authorization: Bearer TOKEN`; empty without one."""
+    """Return the token of a request, from `Authorization: Bearer TOKEN`, or an empty text."""
     scheme, _, given = request.headers.get("Authorization", "").partition(" ")
     return given.strip() if scheme.lower() == "bearer" else ""
 
@@ -175,23 +176,23 @@ def _proves(request: web.BaseRequest, key: Key) -> bool:
 def _supervised(
     handler: _ServerHandler, places: HttpPlaces, key: Key | None, loop: asyncio.AbstractEventLoop, lines: LogLines
 ) -> _ServerHandler:
-    """The handler of all requests: it counts, asks for the key, and outlives what an application does not expect."""
+    """Wrap the application's handler: count requests, check the key, and survive unexpected failures."""
 
     async def supervised(request: web.BaseRequest) -> web.StreamResponse:
         places.requested(request.transport)
         if not _is_text(request):
             return web.Response(text="the head of a request must be UTF-8\n", status=400)
         if key is not None and request.path not in _OPEN_PATHS and not _proves(request, key):
-            lines.warning(logger, loop.time(), "an HTTP request of %s has no key, or a wrong one", request.remote)
+            lines.warning(logger, loop.time(), "an HTTP request of %s has no valid key", request.remote)
             return web.Response(
-                text="this port asks for a key: send Authorization: Bearer NAME:SECRET, or Basic with both\n",
+                text="this port requires a key: send Authorization: Bearer NAME:SECRET, or Basic with both\n",
                 status=401,
                 headers={"WWW-Authenticate": 'Basic realm="rlab"'},
             )
         try:
             return await handler(request)
         except (web.HTTPException, ConnectionError):
-            raise  # an answer of a handler, or nobody is there to be answered
+            raise  # a handler's own answer, or the client has disconnected
         except Exception as error:
             text = "%s %s of %s failed"
             values = (request.method, str(request.rel_url), request.remote)
@@ -202,7 +203,7 @@ def _supervised(
 
 
 def _is_text(request: web.BaseRequest) -> bool:
-    """Whether target and headers are UTF-8; aiohttp keeps other bytes as halves of surrogate pairs, no text."""
+    """Whether target and headers are UTF-8; aiohttp keeps other bytes as halves of surrogate pairs (not text)."""
     try:
         request.raw_path.encode()
         for _, value in request.raw_headers:
@@ -213,7 +214,7 @@ def _is_text(request: web.BaseRequest) -> bool:
 
 
 class _BoundedLog(logging.LoggerAdapter[logging.Logger]):
-    """The log of aiohttp's protocol: a line for bytes that are no HTTP, a traceback for a fault of our own, bounded."""
+    """The bounded log of aiohttp's protocol: a line for bytes that are not HTTP, a traceback for a fault of our own."""
 
     def __init__(self, log: logging.Logger, loop: asyncio.AbstractEventLoop, lines: LogLines) -> None:
         super().__init__(log, {})
@@ -224,7 +225,8 @@ class _BoundedLog(logging.LoggerAdapter[logging.Logger]):
         """Called by aiohttp."""
         now, text = self._loop.time(), str(msg)
         if isinstance(exc_info, HttpProcessingError):
-            why = " ".join(f"{type(exc_info).__name__}, {exc_info.message}".split())  # it may have several lines
+            # The message may have several lines.
+            why = " ".join(f"{type(exc_info).__name__}, {exc_info.message}".split())
             self._lines.info(self.logger, now, f"{text}: %s", *args, why)
         else:
             self._lines.failure(self.logger, now, text, *args, error=exc_info)

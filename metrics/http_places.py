@@ -1,7 +1,7 @@
-"""The connections of an HTTP port: so many, so many of one address, and each with a time for what it has to do. Shell.
+"""Limits of the connections of an HTTP port: how many in all, how many of one address, and a deadline for each step.
 
-aiohttp has no bound on connections, and none on the time that a peer takes to send a request or to read an answer. A
-connection passes through here on its way to aiohttp's protocol:
+aiohttp limits neither the number of connections nor the time in which a peer sends a request or reads an answer. So
+these classes stand between a connection and aiohttp's protocol:
 
     accepted --place--> 30 s for the head of its first request --> requests, 75 s apart at most
         |                                                           |
@@ -23,14 +23,14 @@ logger = logging.getLogger(__name__)
 
 
 class HttpPlaces:
-    """The places of one port.
+    """The connections of one port, and how many more it admits.
 
     Args:
         loop: the running loop.
-        limit: connections at a time.
+        limit: maximum number of connections at a time.
 
     Attributes:
-        address: of the port, for the log.
+        address: the address of the port, for the log.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, limit: int) -> None:
@@ -43,24 +43,24 @@ class HttpPlaces:
 
     @property
     def free(self) -> int:
-        """How many more connections there may be."""
+        """The number of further connections that the port admits."""
         return self._limit - len(self._connections)
 
     def accept(self, served_by: asyncio.Protocol) -> asyncio.Protocol:
-        """The protocol of a new connection, which passes on what comes to the one that serves it."""
+        """Return the protocol of a new connection; it forwards the loop's calls to `served_by`."""
         return _HttpConnection(self, self._loop, served_by)
 
     def requested(self, transport: asyncio.BaseTransport | None) -> None:
-        """Note that the head of a request has come over a connection; None stands for one that is gone."""
+        """Record that the head of a request has arrived on a connection; None means that the connection is closed."""
         if transport is not None and (connection := self._connections.get(transport)) is not None:
             connection.requested()
 
     def admit(self, connection: _HttpConnection, peer: str) -> str:
-        """Give a connection a place; returns why it gets none, or an empty text."""
+        """Admit a connection; returns the reason of a refusal, or an empty text."""
         if self.free <= 0:
-            why = f"this port has its {self._limit} connections already"
+            why = f"this port already has its maximum of {self._limit} connections"
         elif not self._addresses.admit(peer):
-            why = f"your address has its {self._addresses.limit} connections to this port already"
+            why = f"your address already has its maximum of {self._addresses.limit} connections to this port"
         else:
             self._connections[connection.transport] = connection
             return ""
@@ -69,18 +69,18 @@ class HttpPlaces:
         return why
 
     def gone(self, connection: _HttpConnection, peer: str) -> None:
-        """Note that a connection that had a place is closed."""
+        """Record that an admitted connection is closed."""
         del self._connections[connection.transport]
         self._addresses.gone(peer)
 
     def silent(self, peer: str, why: str) -> None:
-        """Log that a connection is closed for what it did not do."""
+        """Log that a connection is closed because it missed a deadline."""
         text = "HTTP port %s closes the connection of %s: %s"
         self._silences.info(logger, self._loop.time(), text, self.address, peer, why)
 
 
 class _HttpConnection(asyncio.Protocol):
-    """Passes on what comes to the protocol that serves it, if there was a place."""
+    """Forwards the calls of an admitted connection to the protocol that serves it."""
 
     def __init__(self, places: HttpPlaces, loop: asyncio.AbstractEventLoop, served_by: asyncio.Protocol) -> None:
         self.transport: asyncio.Transport
@@ -93,7 +93,7 @@ class _HttpConnection(asyncio.Protocol):
         self._unread: asyncio.TimerHandle | None = None
 
     def requested(self) -> None:
-        """Stop the time for the first request."""
+        """Stop the timer of the first request."""
         if self._first is not None:
             self._first.cancel()
             self._first = None
@@ -123,7 +123,7 @@ class _HttpConnection(asyncio.Protocol):
         return self._served_by.eof_received() if self._has_place else None
 
     def pause_writing(self) -> None:
-        """Called by the loop: the peer reads more slowly than we answer."""
+        """Called by the loop: the peer reads more slowly than the answer is written."""
         if self._has_place:
             self._unread = self._loop.call_later(FRAME_TIMEOUT_S, self._nothing_read)
             self._served_by.pause_writing()
@@ -154,7 +154,7 @@ class _HttpConnection(asyncio.Protocol):
         self._part_with("408 Request Timeout", why)
 
     def _nothing_read(self) -> None:
-        self._places.silent(self._peer, f"it has read nothing of its answer for {FRAME_TIMEOUT_S:g} s")
+        self._places.silent(self._peer, f"the peer has read nothing of its answer for {FRAME_TIMEOUT_S:g} s")
         self.transport.abort()
 
     def _part_with(self, status: str, why: str) -> None:

@@ -23,7 +23,7 @@ from namesrv.server import NameServer
 
 
 def add_name_server(registry: CollectorRegistry, name_server: NameServer, name: str, version: str) -> None:
-    """Add the metrics of a name server that listens."""
+    """Add the metrics of a running name server."""
     loop = asyncio.get_running_loop()
     began, server, table = loop.time(), name_server.server, name_server.table
 

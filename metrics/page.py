@@ -13,11 +13,11 @@ _PARTS = {
     "Clients": ("OWNED_QUEUES", "PASSES"),
     "The exporter": ("GROUP_MEMBERS", "TRACE_MISSING"),
 }
-"""Title -> the names of its first and its last metric in `families.py`."""
+"""Title of a table -> the names of its first and last metric in `families.py`."""
 
 
 def tables() -> str:
-    """The tables, one for each part."""
+    """Return the tables, one for each part."""
     names = [name for name, value in vars(families).items() if isinstance(value, Family)]
     lines: list[str] = []
     for title, ends in _PARTS.items():

@@ -1,6 +1,6 @@
-"""The time of requests: a connection that looks at the clock when a request comes and when it is answered.
+"""The duration of requests: a connection that reads the clock when a request arrives and when it is answered.
 
-A server that shows no metrics uses the plain `Connection`, and pays nothing for this.
+A server without metrics uses the plain `Connection`, so this costs it nothing.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _RESULTS = {code.value: code.name for code in ResponseCode}
 
 
 def timed_connections(registry: CollectorRegistry) -> type[Connection]:
-    """A class of connections that observe the time of each request in a histogram of this registry."""
+    """Create a class of connections that observe the time of each request in a histogram of this registry."""
     times = histogram(registry, REQUESTS)
     observers: dict[tuple[int, int], Callable[[float], None]] = {}
 
     def observer_of(code: int, result: int) -> Callable[[float], None]:
-        # A peer chooses the code: only known ones become series.
+        # A peer chooses the code, so only known codes become series.
         name = _KNOWN_CODES.get(code, "unknown")
         child = times.labels(code=name, result=_RESULTS.get(result, "unknown"))
         return observers.setdefault((code, result) if code in _KNOWN_CODES else (-1, result), child.observe)
@@ -45,7 +45,7 @@ def timed_connections(registry: CollectorRegistry) -> type[Connection]:
         def _begin(self, _connection: Connection, request: Command) -> object:
             if request.flags == REQUEST:
                 if len(self._began) > 2 * MAX_IN_FLIGHT_REQUESTS:
-                    self._began.clear()  # requests that were forgotten without an answer
+                    self._began.clear()  # these requests never got an answer
                 self._began[request.opaque] = perf_counter()
             return self._serve(self, request)
 

@@ -1,11 +1,11 @@
 """The metrics of groups of a whole cluster, computed from the events of its trace. Pure.
 
     counts = TraceCounts(on_rebalance=...)
-    counts.take(events)              # as they come; those of several nodes may be out of order by some seconds
-    counts.advance(now_ms)           # counts those that are old enough
+    counts.add(events)               # as they arrive; events of several nodes may be out of order by some seconds
+    counts.advance(now_ms)           # counts the events that are old enough
     for family, samples in counts.metrics(): ...
 
-The figures are those of `traces/figures/`, so a report of the same trace has the same ones.
+`traces/figures/` computes the figures, so a report of the same trace has the same ones.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from traces.figures.records import GroupTotals, Rebalance, order_of
 from traces.figures.trace import TraceFigures
 
 SETTLE_MS = 3_000.0
-"""How long an event is held, so that those of other nodes may come before it: nodes send theirs once a second."""
+"""How long an event is held, because older events of other nodes may arrive later: nodes send once a second."""
 MAX_HELD = 1_000_000
-"""Events that are held at most; beyond that, the oldest are counted at once."""
+"""Maximum number of held events; beyond it, the oldest are counted at once."""
 
 _FIGURES: dict[Family, Callable[[GroupTotals], float]] = {
     GROUP_MEMBERS: lambda totals: totals.members,
@@ -55,7 +55,7 @@ _FIGURES: dict[Family, Callable[[GroupTotals], float]] = {
 
 
 class TraceCounts:
-    """Counts the events of a trace; `on_rebalance` is called with each rebalance that is over and moved a queue."""
+    """Counts the events of a trace; calls `on_rebalance` with each completed rebalance that moved a queue."""
 
     def __init__(
         self, *, settle_ms: float = SETTLE_MS, on_rebalance: Callable[[Rebalance], object] = lambda rebalance: None
@@ -68,7 +68,7 @@ class TraceCounts:
         self._read = self._late = 0
         self.missing = NOTHING_MISSING  # as of the last read
 
-    def take(self, events: Iterable[Event]) -> None:
+    def add(self, events: Iterable[Event]) -> None:
         """Hold events until they are old enough."""
         for event in events:
             self._read += 1
@@ -77,7 +77,7 @@ class TraceCounts:
                 self._count_oldest()
 
     def advance(self, now_ms: float) -> None:
-        """Count the events that are old enough, and let time pass for all groups."""
+        """Count the events that are old enough, and advance the time of all groups."""
         until_ms = now_ms - self._settle_ms
         while self._held and self._held[0][0][0] <= until_ms:
             self._count_oldest()
@@ -95,7 +95,7 @@ class TraceCounts:
                 self._on_rebalance(row)
 
     def metrics(self) -> Iterator[Samples]:
-        """What has been counted."""
+        """Yield the metrics of all counted events."""
         yield TRACE_READ, [((), self._read)]
         yield TRACE_LATE, [((), self._late)]
         yield TRACE_MISSING, [((), len(self.missing.parts))]

@@ -1,9 +1,9 @@
-"""The doctor: looks at a running cluster twice, and lists what is wrong, why, and what to do.
+"""The doctor: inspects a running cluster twice, and lists each problem with its reason and its remedy.
 
-    snapshot.py   records of what was seen: name servers, brokers, groups twice, events
-    rules.py      decides (pure): from a snapshot to diagnoses, one rule for each kind of subject
-    troubles.py   the name of each trouble, and what to do about it (pure)
-    look.py       looks: asks name servers and brokers, and reads the trace
+    snapshot.py   the observed state: name servers, brokers, groups twice, events
+    rules.py      derives diagnoses from a snapshot, one rule for each kind of subject (pure)
+    troubles.py   the name and the remedy of each problem (pure)
+    look.py       queries name servers and brokers, and reads the trace
 
 Read `rules.py` first. `rlab doctor` prints what it returns.
 """

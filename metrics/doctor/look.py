@@ -1,4 +1,4 @@
-"""Looks at a cluster for the doctor: asks name servers, brokers and groups, and reads the last events."""
+"""Takes the doctor's snapshot of a cluster: queries name servers, brokers and groups, and reads the last events."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ async def look(
     minutes: float = MINUTES,
     clock_ms: Callable[[], float] = wall_clock_ms,
 ) -> Snapshot:
-    """Look at a cluster; it takes `between_s` seconds and a little more.
+    """Take a snapshot of a cluster; this lasts a little longer than `between_s` seconds.
 
     Args:
         name_servers: addresses, separated by commas or as a list.
-        between_s: time between the two looks at each group.
-        minutes: the age up to which events count.
+        between_s: time between the two observations of each group.
+        minutes: maximum age of the events that are used.
         clock_ms: wall clock in milliseconds.
 
     Raises:
         ConnectFailed: no name server answers.
-        ConfigError: a malformed address, or what answers is no name server.
+        ConfigError: an address is malformed, or the server there is not a name server.
 
     Cancellation: harmless.
     """
@@ -117,11 +117,11 @@ async def _groups(admin: Admin) -> dict[str, GroupInfo]:
     try:
         summaries = await admin.groups()
     except (ServiceNotAvailable, NetworkError):
-        return {}  # brokers that are away are findings of their own
+        return {}  # other rules report brokers that do not answer
     found: dict[str, GroupInfo] = {}
     for summary in summaries:
         try:
             found[summary.group] = await admin.group(summary.group)
         except (GroupNotExist, ServiceNotAvailable, NetworkError):
-            continue  # deleted meanwhile, or its brokers are away
+            continue  # race: the group was just deleted; or its brokers do not answer
     return found

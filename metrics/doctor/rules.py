@@ -1,7 +1,7 @@
-"""Diagnoses a cluster: from what was seen of it to what is wrong with it, one rule for each kind of subject. Pure.
+"""Diagnoses a cluster: derives problems from a snapshot, one rule for each kind of subject. Pure.
 
-A rule says only what it has evidence for, and names that. A group that rebalances at the moment is not ill: whatever
-heals by itself within seconds has to be there at both looks.
+A rule reports only what it has evidence for, and names the evidence. A group that is just rebalancing is not ill: a
+condition that disappears by itself within seconds counts only if both observations have it.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from model.names import is_system_topic
 CLOCKS_APART_MS = 1_000.0
 DISK_LOW_SHARE = 0.10
 LAG_GROWS_BY = 100
-"""Messages by which a lag has to grow between the two looks."""
-RESTLESS_COMINGS_PER_MINUTE = 6.0
+"""A lag has to grow by this many messages between the two observations."""
+RESTLESS_JOINS_PER_MINUTE = 6.0
 RESTART_MS = 60_000.0
-"""For so long after the start of a broker its members register again: twice the interval of heartbeats."""
+"""After a broker's start its members register again for this long: twice the heartbeat interval."""
 _SHOWN = 5
 
 
 def diagnose(seen: Snapshot) -> list[Diagnosis]:
-    """Everything that is wrong, servers before groups; empty for a healthy cluster."""
+    """Return all problems, those of servers before those of groups; the list is empty for a healthy cluster."""
     return [finding for rule in _RULES for finding in rule(seen)]
 
 
@@ -59,7 +59,7 @@ def _absent_brokers(seen: Snapshot) -> Iterator[Diagnosis]:
     registered = {each.name for each in seen.brokers}
     for away in seen.absence.brokers:
         if away.is_master and away.broker_name in registered:
-            continue  # it left while the doctor looked, and is a finding already
+            continue  # it left while the doctor was reading: another rule reports it
         topics = [each for each in away.topics if not is_system_topic(each.topic) and not each.topic.startswith("%")]
         queues = sum(config.read_queue_nums for config in topics)
         with_it = f", and {queues} queues are away with it" if queues else ""
@@ -80,12 +80,14 @@ def _brokers(seen: Snapshot) -> Iterator[Diagnosis]:
             yield _found(
                 Trouble.BROKER_AWAY,
                 subject,
-                f"it is registered at {each.address}, where it does not answer: {each.error}",
+                f"it is registered at {each.address}, but does not answer there: {each.error}",
             )
             continue
         if each.info.name != each.name:
             yield _found(
-                Trouble.WRONG_BROKER, subject, f"{each.address}, where it is registered, is broker {each.info.name}"
+                Trouble.WRONG_BROKER,
+                subject,
+                f"it is registered at {each.address}, but broker {each.info.name} answers there",
             )
         if each.info.quirks:
             yield _found(
@@ -116,7 +118,7 @@ def _disks(seen: Snapshot) -> Iterator[Diagnosis]:
 
 def _held_logs(seen: Snapshot) -> Iterator[Diagnosis]:
     for each in seen.brokers:
-        # The broker names the holder, and what to do about it, as long as the log is over a limit because of it.
+        # While the log exceeds a limit because of a holder, the broker reports the holder and the remedy.
         if each.info is not None and each.info.log_held_by:
             yield _found(Trouble.LOG_HELD, f"broker {each.name}", each.info.log_held_by)
 
@@ -265,15 +267,15 @@ _EVIDENCE: dict[Trouble, Callable[[Event, int], str]] = {
 }
 
 
-class _Comings:
-    """The comings of the members of one group, as brokers report them."""
+class _Joins:
+    """The joins of the members of one group, as brokers report them."""
 
     def __init__(self, first: Event) -> None:
         self.began_ms = first.t_ms
         self.n = self.peak = 0
         self._at: dict[str, set[str]] = {}  # member -> the brokers that know it
 
-    def take(self, event: Event) -> None:
+    def add(self, event: Event) -> None:
         if event.kind == EventKind.MEMBER_JOIN:
             self.n += event.client not in self._at
             self._at.setdefault(event.client, set()).add(event.broker)
@@ -284,30 +286,33 @@ class _Comings:
                 del self._at[event.client]
 
     @property
-    def again(self) -> int:
-        """Members that came in place of others: each of those that are there has to come once."""
+    def replacements(self) -> int:
+        """Joins in place of a member that had left: all but one join for each of the members of the peak."""
         return self.n - self.peak
 
 
 def _restless(seen: Snapshot) -> Iterator[Diagnosis]:
-    """Members that come and go: not those that start, are each restarted once, or register at a restarted broker."""
+    """Find groups whose members keep leaving and joining.
+
+    A first start, one restart of each member, and registrations at a restarted broker do not count.
+    """
     restarted_ms: dict[str, float] = {}
-    groups: dict[str, _Comings] = {}
+    groups: dict[str, _Joins] = {}
     for event in seen.events:
         if event.kind == EventKind.BROKER_UP and event.node == event.broker:
             restarted_ms[event.broker] = event.t_ms
         is_new = event.t_ms - restarted_ms.get(event.broker, -math.inf) > RESTART_MS
         if is_new and event.kind in (EventKind.MEMBER_JOIN, EventKind.MEMBER_LEAVE):
-            groups.setdefault(event.group, _Comings(event)).take(event)
-    for group, comings in sorted(groups.items()):
-        minutes = max(1.0, (seen.events[-1].t_ms - comings.began_ms) / 60_000)
-        n = comings.again
-        if n / minutes > RESTLESS_COMINGS_PER_MINUTE and n > max(2 * RESTLESS_COMINGS_PER_MINUTE, comings.peak):
+            groups.setdefault(event.group, _Joins(event)).add(event)
+    for group, joins in sorted(groups.items()):
+        minutes = max(1.0, (seen.events[-1].t_ms - joins.began_ms) / 60_000)
+        n = joins.replacements
+        if n / minutes > RESTLESS_JOINS_PER_MINUTE and n > max(2 * RESTLESS_JOINS_PER_MINUTE, joins.peak):
             yield _found(
                 Trouble.GROUP_RESTLESS,
                 f"group {group}",
-                f"{n} times a member came in place of one that had left, in {minutes:.0f} minutes; at most "
-                f"{comings.peak} were there at a time",
+                f"{n} times a member joined in place of one that had left, in {minutes:.0f} minutes; the group had at "
+                f"most {joins.peak} members at a time",
             )
 
 

@@ -1,4 +1,4 @@
-"""A cluster as the doctor saw it. Pure."""
+"""The state of a cluster that the doctor observed. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from traces.figures.clocks.clocks import ClockFault
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NameServerSeen:
-    """One name server: the brokers that it lists, or the error instead."""
+    """A name server: the brokers that it lists, or the error of the request."""
 
     address: str
     brokers: Mapping[str, str] = field(default_factory=dict)  # name of a broker -> address of its master
@@ -23,26 +23,26 @@ class NameServerSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerSeen:
-    """One broker that is registered: its state, or the error instead."""
+    """A registered broker: its state, or the error of the request."""
 
     name: str
     address: str
     info: BrokerInfo | None = None
     error: str = ""
-    clock_ahead_ms: float | None = None  # of the clock here, when its answer was under way; None if it does not tell
-    round_trip_ms: float = 0.0  # how far that may be wrong
+    clock_ahead_ms: float | None = None  # its clock less the clock here, in the middle of the request; None if unknown
+    round_trip_ms: float = 0.0  # maximum error of clock_ahead_ms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """A cluster as it was seen.
+    """The observed state of a cluster.
 
     Attributes:
-        groups: each group, at the first and at the second look.
-        between_s: time between the two looks, in seconds.
-        events: those of the last minutes, in the order in which they happened, with right times.
-        clocks: those that were wrong, by these events.
-        minutes: how many minutes.
+        groups: each group, at the first and at the second observation.
+        between_s: time between the two observations, in seconds.
+        events: the events of the last minutes, in the order in which they happened, with corrected times.
+        clocks: the clocks that were wrong, as computed from these events.
+        minutes: the period of `events`, in minutes.
         absence: the brokers that left without a goodbye.
         missing: the part of the events that could not be read.
     """

@@ -1,6 +1,6 @@
-"""The troubles of a cluster by name, and what to do about each. Pure.
+"""The problems that the doctor knows, by name, with the remedy of each. Pure.
 
-`{group}` and `{consequence}` in an advice are filled in where the trouble is found.
+The rule that finds a problem fills in `{group}` and `{consequence}` of its advice.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TypedDict
 
 
 class Trouble(StrEnum):
-    """The troubles that are known, by their names on docs/doctor.md."""
+    """The known problems, by their names in docs/doctor.md."""
 
     NAME_SERVER_AWAY = "name-server-away"
     NAME_SERVERS_DIFFER = "name-servers-differ"
@@ -40,11 +40,11 @@ class Trouble(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """One thing that is wrong.
+    """A problem of the cluster.
 
     Attributes:
-        subject: what it is about: a server, a group, a queue.
-        evidence: what was seen.
+        subject: the server, group or queue that has the problem.
+        evidence: the observation behind it.
         advice: what to do.
         docs: the page that explains it.
     """
@@ -57,14 +57,14 @@ class Diagnosis:
 
 
 class Remedy(TypedDict):
-    """What to do, and the page that explains it."""
+    """The advice, and the page that explains it."""
 
     advice: str
     docs: str
 
 
 def remedy(trouble: Trouble, **details: str) -> Remedy:
-    """What to do about a trouble."""
+    """Return the remedy of a problem."""
     docs, advice = _REMEDIES[trouble]
     return {"advice": advice.format(**details), "docs": f"{docs}.md"}
 
@@ -89,7 +89,7 @@ _REMEDIES: dict[Trouble, tuple[str, str]] = {
         "free space, or lower --retain-age or --retain-size-max; it accepts sends again by itself",
     ),
     Trouble.DISK_FILLS: ("storage", "lower --retain-age or set --retain-size-max before sends are refused"),
-    Trouble.LOG_HELD: ("storage", "do what is said there, or the log grows beyond its limits until the disk is full"),
+    Trouble.LOG_HELD: ("storage", "follow that advice, or the log grows beyond its limits until the disk is full"),
     Trouble.MESSAGES_DAMAGED: ("storage", "run rlab broker verify on its data directory, and replace the disk"),
     Trouble.EVENTS_LOST: ("events", "reports of that time are incomplete; --trace FILE keeps all events of a broker"),
     Trouble.QUIRKS_ON: ("quirks", "start it without --quirk unless you study them"),
@@ -100,11 +100,11 @@ _REMEDIES: dict[Trouble, tuple[str, str]] = {
     ),
     Trouble.QUEUES_WITHOUT_OWNER: (
         "one-rebalance",
-        "rlab group show {group} compares owners and targets; the log of that member says why it waits",
+        "rlab group show {group} compares owners and targets; that member's log has the reason why it waits",
     ),
     Trouble.LAG_GROWS: (
         "operating-groups",
-        "it consumes less than is sent: add members, up to the number of queues, or faster listeners",
+        "it consumes more slowly than producers send: add members, up to the number of queues, or faster listeners",
     ),
     Trouble.QUEUE_STUCK: (
         "ordering",
@@ -112,7 +112,7 @@ _REMEDIES: dict[Trouble, tuple[str, str]] = {
     ),
     Trouble.LISTENER_HANGS: (
         "listeners",
-        "find what it waits for; consume_timeout_s says when a listener counts as hanging",
+        "find what it waits for; a listener counts as hanging after consume_timeout_s",
     ),
     Trouble.GROUP_OFF: ("operating-groups", "rlab group set {group} --consume switches it on"),
     Trouble.MEMBER_SUSPENDED: ("listeners", "its application called suspend(); it has to call resume(), or to stop"),
@@ -124,6 +124,6 @@ _REMEDIES: dict[Trouble, tuple[str, str]] = {
     Trouble.CLIENT_ID_TWICE: ("failures", "give each process a client_ip or an instance_name of its own"),
     Trouble.GROUP_RESTLESS: (
         "operating-groups",
-        "members that crash or miss heartbeats come and go: see their logs, or set rejoin_within_s",
+        "members that crash or miss heartbeats leave and join again: see their logs, or set rejoin_within_s",
     ),
 }

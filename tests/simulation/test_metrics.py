@@ -120,7 +120,7 @@ def test_the_exporter_has_the_figures_of_the_report_although_nodes_send_late(chu
     while coming:
         now_ms += 500
         ready = [event for event in coming if event.t_ms + 2_000 <= now_ms]
-        counts.take(ready)
+        counts.add(ready)
         taken = {event.id for event in ready}
         coming = [event for event in coming if event.id not in taken]
         counts.advance(now_ms)
@@ -140,8 +140,8 @@ def test_the_exporter_has_the_figures_of_the_report_although_nodes_send_late(chu
 
 def test_an_event_that_comes_after_later_ones_were_counted_is_told(churn: list[Event]) -> None:
     counts = TraceCounts(settle_ms=0)
-    counts.take(churn[1:])
+    counts.add(churn[1:])
     counts.advance(churn[-1].t_ms)
-    counts.take(churn[:1])
+    counts.add(churn[:1])
     counts.advance(churn[-1].t_ms)
     assert value(list(counts.metrics()), TRACE_LATE) == 1

@@ -75,4 +75,4 @@ def test_more_silent_http_connections_than_places_leave_the_broker_its_own_and_a
 
     with caplog.at_level(logging.WARNING):
         uvloop.run(main())
-    assert "your address has its 384 connections to this port already" in caplog.text
+    assert "your address already has its maximum of 384 connections to this port" in caplog.text

@@ -98,7 +98,7 @@ def test_one_address_has_its_share_of_an_http_port_and_the_next_is_refused_while
         refused, other = await connect(data=GET), await connect("10.0.0.3", GET)
         await anyio.sleep(0.1)
         assert refused.status == "HTTP/1.1 503"
-        assert b"your address has its" in refused.got
+        assert b"your address already has its maximum" in refused.got
         assert refused.closed_at is not None
         assert (other.status, other.closed_at) == ("HTTP/1.1 200", None)
         silent.pop().transport.close()
@@ -116,7 +116,7 @@ def test_an_http_port_takes_its_limit_of_connections_and_not_one_more(caplog: py
         refused = await connect("10.0.0.3", GET)
         await anyio.sleep(0.1)
         assert refused.status == "HTTP/1.1 503"
-        assert f"this port has its {MAX_HTTP_CONNECTIONS} connections".encode() in refused.got
+        assert f"this port already has its maximum of {MAX_HTTP_CONNECTIONS} connections".encode() in refused.got
         await anyio.sleep(FIRST_REQUEST_S)
         late = await connect("10.0.0.3", GET)
         await anyio.sleep(0.1)
@@ -175,4 +175,4 @@ def test_a_body_that_does_not_come_and_an_answer_that_is_not_read_cost_the_conne
         assert half.closed_at is not None
 
     served(scenario, caplog)
-    assert "it has read nothing of its answer for 30 s" in caplog.text
+    assert "the peer has read nothing of its answer for 30 s" in caplog.text
