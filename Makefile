@@ -87,10 +87,10 @@ torture: $(STAMP) ## an hour of faults in virtual time (TORTURE_ARGS="--seed 7")
 	@$(BIN)/rlab sim --kind torture $(TORTURE_ARGS)
 
 soak: $(STAMP) ## half an hour of load and kills with real processes (SOAK_ARGS="--minutes 5 --rate 1000")
-	@$(BIN)/python -m tests.process.soak.run $(SOAK_ARGS)
+	@$(BIN)/python -m testbed.soak.run $(SOAK_ARGS)
 
 attack: $(STAMP) ## attack a real broker, and measure how late its client is answered (ATTACK_ARGS="--only flood")
-	@$(BIN)/python -m tests.process.attack $(ATTACK_ARGS)
+	@$(BIN)/python -m testbed.attack.run $(ATTACK_ARGS)
 
 mutants: $(STAMP) ## plant bugs in the shipped code, and let simulated runs find each (some 10 minutes)
 	@$(BIN)/python -m tests.simulation.mutants

@@ -36,6 +36,8 @@ T = TypeVar("T")
 FAILED = 1
 MISUSED = 2
 """The exit code that the command-line parser uses, so that all invalid input has one code."""
+UNKNOWN = 3
+"""Exit code of a verdict that is neither yes nor no."""
 _GC_THRESHOLDS = (10_000, 20, 50)
 """Thresholds of the cyclic garbage collector: a full collection once in ten million surviving containers instead of
 70,000. There is hardly any cyclic garbage, and each full collection visits all live objects: with five hundred clients

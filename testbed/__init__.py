@@ -7,6 +7,8 @@ demo/        the life of a group on an embedded cluster
 bench/       measurements
 crash/       real brokers that are killed under load, and an audit
 fuzz/        hostile requests
+soak/        load and kills on real processes for half an hour
+attack/      how late a client is answered while others attack its broker
 runs/        what `rlab sim` and `rlab lab` run and report
 
 The commands are in `cli/testbed`. Start with `simulation`.

@@ -10,15 +10,12 @@ import typer
 from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers
 from model.errors import ConfigError
 from process.output import document, print_json, print_line, print_note, print_table
-from process.runtime import FAILED, exit_with_error, run
+from process.runtime import FAILED, UNKNOWN, exit_with_error, run
 
 if TYPE_CHECKING:
     from traces.check.check import HistoryCheck
     from traces.check.limits import HistoryLimits, Keeps
     from traces.check.verdict import Verdict
-
-UNKNOWN = 3
-"""Exit code of a verdict that is neither yes nor no; 2 is for what was given wrong."""
 
 
 def register(app: typer.Typer) -> None:

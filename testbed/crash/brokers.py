@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import signal
-import socket
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -15,6 +14,7 @@ import anyio
 from model.errors import ServiceNotAvailable
 from process.children import DAEMON, MODULE, START_TIMEOUT_S, Child, spawn
 from process.runtime import wait_until
+from testbed.cluster.ports import free_port
 from testbed.crash.schedule import Kill, Moment
 
 POLL_S = 0.001
@@ -22,7 +22,6 @@ ROLL_TIMEOUT_S = 3.0
 """Time that a kill waits for a new segment, which is begun only under load."""
 FIRST_START_S = 0.8
 """Assumed duration of a start until one was measured."""
-_PORTS = range(20_000, 32_000)
 _BROKER = (*MODULE, "rlab", "broker")
 _SEGMENT = re.compile(r"\d{20}\.log(\.tmp)?")
 
@@ -36,27 +35,6 @@ class Life(NamedTuple):
     scanned_bytes: int  # of the log, by recovery
     cut_bytes: int  # length of the torn tail that recovery cut off
     killed: Moment | None  # None if it never was
-
-
-def free_port() -> int:
-    """A port that is free now, and below the ephemeral ports.
-
-    A killed broker restarts on its port. Until then its clients try to connect, and an ephemeral port of such a try
-    could be that very port: the connection would be one to itself, and the broker would find its port taken.
-
-    Raises:
-        ServiceNotAvailable: there is none.
-    """
-    for port in _PORTS:
-        with socket.socket() as probe, suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            if port not in _given:
-                _given.add(port)
-                return port
-    raise ServiceNotAvailable(f"no port from {_PORTS.start} to {_PORTS.stop - 1} is free")
-
-
-_given: set[int] = set()
 
 
 class BrokerProcess:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.process.soak.run import BROKERS, NAME_SERVERS
+from testbed.soak.run import BROKERS, NAME_SERVERS
 from tests.tcp.rlab_process import ROOT, TIMEOUT_S, environment
 
 # Some seconds of each thing that the long form does for half an hour.
@@ -22,7 +22,7 @@ def test_while_processes_are_killed_and_keys_change_nothing_is_lost_the_group_co
     tmp_path: Path,
 ) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "tests.process.soak.run", *OPTIONS],
+        [sys.executable, "-m", "testbed.soak.run", *OPTIONS],
         check=False,
         capture_output=True,
         text=True,

@@ -1,6 +1,6 @@
 """The soak: real servers and members with TLS and keys under load, one of which is killed every few seconds.
 
-    python -m tests.process.soak.run --minutes 30 --rate 5000        (`make soak`)
+    python -m testbed.soak.run --minutes 30 --rate 5000        (`make soak`)
 
 Two name servers, two brokers and four members, each in a process; a process of producers, which is never killed. Of
 the others a random one is killed every `--kill-every` seconds, and once the group has converged it is back, or another
@@ -34,13 +34,12 @@ from anyio.abc import TaskGroup, UNIXSocketStream
 from cryptography.x509 import load_pem_x509_certificate
 
 from broker.store.disk.options import StoreOptions
-from cli.trace.check import UNKNOWN
 from client.admin.admin import Admin
 from model.access_limits import ACCESS_RELOAD_S
 from model.errors import NotAuthenticated, RlabError
 from model.events import Event
 from process.children import DAEMON, MODULE, Child, Start, children
-from process.runtime import FAILED, new_loop
+from process.runtime import FAILED, UNKNOWN, new_loop
 from remoting.address import parse_address
 from remoting.client import RemotingClient
 from remoting.request_code import RequestCode
@@ -49,14 +48,14 @@ from testbed.cluster.certificates import AUTHORITY
 from testbed.cluster.cluster_bed import ClusterBed
 from testbed.cluster.control.barriers import not_stable
 from testbed.cluster.control.starter import starter
-from testbed.crash.brokers import free_port
+from testbed.cluster.ports import free_port
+from testbed.cluster.rotation import Secrets
 from testbed.simulation.checks.leaks import LeakDetector, Margin
 from testbed.simulation.checks.process_usage import process_usage
+from testbed.soak.strangers import bother
+from testbed.soak.verdict import SoakVerdict, print_verdict
 from testbed.swarm.members import SwarmOptions
 from testbed.swarm.parts import ProcessPart
-from tests.process.soak.rotation import Secrets
-from tests.process.soak.strangers import bother
-from tests.process.soak.verdict import Verdict, print_verdict
 from traces.check.delivery import DeliveryCheck
 
 TOPIC = GROUP = "soak"
@@ -77,6 +76,7 @@ class ForkedPart(ProcessPart):
     """A part in a fork, whose standard input and output are one socket."""
 
     async def end_commands(self) -> None:
+        """See `RemotePart`."""
         assert isinstance(self.process.stdin, UNIXSocketStream), "a starter has forked it"
         await self.process.stdin.send_eof()
 
@@ -111,7 +111,7 @@ class Soak:
     """One run: `run` fills the verdict."""
 
     def __init__(self, options: SoakOptions, made: Secrets, servers: Start, clients: Start) -> None:
-        self.verdict = Verdict(options.seed)
+        self.verdict = SoakVerdict(options.seed)
         self._options = options
         self._secrets = made
         self._start_server = servers
@@ -195,7 +195,7 @@ class Soak:
     async def _part(self, **counts: Any) -> ProcessPart:
         """Start a part of the swarm: a member, or the producers."""
         self._joined += 1
-        module = "tests.process.soak.member" if "consumers" in counts else "testbed.swarm.worker"
+        module = "testbed.soak.member" if "consumers" in counts else "testbed.swarm.worker"
         process = await self._start_client([*MODULE, module])
         part = ForkedPart(self._joined, process, self._books)
         self._stack.push_async_callback(self._end, part)

@@ -1,6 +1,6 @@
 """The attack run: how late a well-behaved client of a real broker is answered, while others attack that broker.
 
-    python -m tests.process.attack --seconds 8        (`make attack`)
+    python -m testbed.attack.run --seconds 8        (`make attack`)
 
 A broker with access control in a process of its own, in turn without and with TLS, a client that sends a message every
 10 ms, and one kind of attack after another, from another process. It prints the 99th percentile of the client's sends
@@ -42,8 +42,8 @@ from remoting.command import REQUEST
 from remoting.request_code import RequestCode
 from remoting.security.key import Key
 from testbed.cluster.registered import wait_registered
+from testbed.cluster.rotation import Secrets
 from testbed.simulation.checks.process_usage import process_usage
-from tests.process.soak.rotation import Secrets
 
 TOPIC = "attacked"
 PERIOD_S = 0.01
@@ -194,7 +194,7 @@ class AttackRun:
 
     async def _one(self, name: str) -> None:
         quiet = await self._p99_ms(self._seconds / 2)
-        command = [*MODULE, "tests.process.attack", "--attacker", name, "--server", self._broker.address]
+        command = [*MODULE, "testbed.attack.run", "--attacker", name, "--server", self._broker.address]
         attacker = await spawn([*command, *(["--tls"] if self._tls else [])])
         try:
             await anyio.sleep(1.0)  # it is at work

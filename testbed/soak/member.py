@@ -23,6 +23,7 @@ class PromptBunch(Bunch):
     """Writes a line for each message as it comes."""
 
     def received(self, producer: int, number: int) -> None:
+        """See `SwarmSink`; returns when the line is written."""
         super().received(producer, number)
         line = self.take_line()
         while line:

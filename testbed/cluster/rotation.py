@@ -36,6 +36,7 @@ class Secrets:
         return Key(user, secrets.token_bytes(SECRET_BYTES))
 
     def key_file(self, user: str) -> Path:
+        """The file with the key of a user."""
         return self.folder / f"{user}.key"
 
     def act_as(self, user: str, *, tls: bool = True) -> None:

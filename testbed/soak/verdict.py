@@ -1,4 +1,4 @@
-"""What came of a soak: a document, or lines."""
+"""The result of a soak: a document, or lines."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass, field
 
 
 @dataclass(slots=True)
-class Verdict:
-    """What came of a run: the document of `--json`."""
+class SoakVerdict:
+    """The result of a run: the document of `--json`."""
 
     seed: int
     wrong: list[str] = field(default_factory=list)
@@ -27,8 +27,8 @@ class Verdict:
     levels: dict[str, list[float]] = field(default_factory=dict)
 
 
-def print_verdict(verdict: Verdict, *, as_json: bool) -> None:
-    """Print what came of it: one document, or lines."""
+def print_verdict(verdict: SoakVerdict, *, as_json: bool) -> None:
+    """Print the result: one document, or lines."""
     found = asdict(verdict)
     if as_json:
         sys.stdout.write(json.dumps(found) + "\n")
