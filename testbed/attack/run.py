@@ -6,7 +6,7 @@ A broker with access control in a process of its own, in turn without and with T
 10 ms, and one kind of attack after another, from another process. It prints the 99th percentile of the client's sends
 and the memory and descriptors of the broker, for each attack and for the quiet before it. It fails if a send of the
 client fails, if the broker stores something that its client did not send, if its memory after all attacks is beyond
-what it was after the first round of them, or if the lower percentile of an attack's two rounds is beyond 3 x the
+its memory after the first round of them, or if the lower percentile of an attack's two rounds is beyond 3 x the
 median of the quiet ones. The last depends on the machine; attackers run with the lowest priority, because on another
 machine they would not take the broker's cores.
 """
@@ -48,7 +48,7 @@ from testbed.simulation.checks.process_usage import process_usage
 TOPIC = "attacked"
 PERIOD_S = 0.01
 TIMES = 3.0
-"""So much later than without an attack may a client be answered."""
+"""Longest wait of a client for an answer, as a multiple of the wait without an attack."""
 MAX_GROWN_MIB = 8.0
 BLOCK_BYTES = 256 * 1024
 DRIPPING = 500
@@ -140,13 +140,13 @@ ATTACKS: dict[str, tuple[Callable[[Target, int], Awaitable[None]], int]] = {
 
 
 async def attack(target: Target, name: str) -> None:
-    """Attack until cancelled, or until nobody holds the other end of our input."""
+    """Attack until cancelled, or until the other end of our input is closed."""
     act, at_a_time = ATTACKS[name]
 
     async def over_and_over(first: int) -> None:
         number = first
         while True:
-            with suppress(OSError, RlabError):  # whatever ends it, the next one begins
+            with suppress(OSError, RlabError):  # after every end the next one begins
                 await act(target, number)
             number += at_a_time
             await anyio.sleep(0.001)
@@ -159,7 +159,7 @@ async def attack(target: Target, name: str) -> None:
 
 
 class AttackRun:
-    """All attacks, in two rounds, on one broker; `wrong` is what they did."""
+    """All attacks, in two rounds, on one broker; `wrong` lists the damage."""
 
     def __init__(self, client: RemotingClient, broker: Child, seconds: float, *, tls: bool) -> None:
         self.wrong: list[str] = []
@@ -225,7 +225,7 @@ class AttackRun:
 
 
 async def run(seconds: float, names: list[str], folder: Path, *, tls: bool) -> list[str]:
-    """Attack a broker of its own; returns what is wrong."""
+    """Attack a broker of its own; returns a line for each failed check."""
     made = Secrets(folder)
     made.act_as("servers", tls=tls)
     shared = ["--listen", "127.0.0.1:0", "--access", str(made.access), *DAEMON]

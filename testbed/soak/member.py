@@ -1,7 +1,7 @@
 """A member of the soak in a process of its own, which may be killed at any moment.
 
-It is a part of a swarm (`testbed/swarm/worker.py`) that reports each message before its listener returns. So what it
-may have committed is known when it is killed, and the books need no allowance for it.
+It is a part of a swarm (`testbed/swarm/worker.py`) that reports each message before its listener returns. So the
+messages that it may have committed are known when it is killed, and the books need no allowance for it.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ LOOK_S = 0.2
 DOWN_S = (0.1, 2.0)
 """How long a killed server stays away."""
 RSS_MARGIN, FD_MARGIN = Margin(1.1, 4, trend=False), Margin(1.2, 16, trend=False)
-"""MiB and descriptors. A server begins anew whenever it is killed, so both go up in steps and there is no trend."""
+"""MiB and descriptors. A killed server starts again with few of them, so both go up in steps and there is no trend."""
 
 BYTES_OF_MESSAGE = 400
 """Memory for a short message that is kept, at most."""
@@ -156,7 +156,7 @@ class Soak:
             await producers.quiet()
             verdict.seconds = anyio.current_time() - began
             await self._drain()
-            await self._until(self._old_secrets, "what was replaced is in use")
+            await self._until(self._old_secrets, "an old key or certificate is in use")
             await self._ask_rlab_check()
             for part in (producers, *self._members.values()):
                 await part.leave()
@@ -218,7 +218,7 @@ class Soak:
         part = await self._part(consumers=1)
         self._members[f"member {self._joined}"] = part
 
-    # --- what is done to them ----------------------------------------------------------------------------------------
+    # --- kills and new keys ------------------------------------------------------------------------------------------
 
     async def _torment(self, began: float) -> None:
         options, verdict = self._options, self.verdict
@@ -259,7 +259,7 @@ class Soak:
         if await self._converge():
             self.verdict.converged_s.append(round(anyio.current_time() - began, 2))
 
-    # --- what is looked at -------------------------------------------------------------------------------------------
+    # --- checks ------------------------------------------------------------------------------------------------------
 
     async def _until(self, missing: Callable[[], Any], otherwise: str) -> bool:
         """Wait until nothing is missing; if that takes too long, that is wrong."""

@@ -17,21 +17,21 @@ TIMEOUT_S = 120.0
 def bother(address: str, tls: ssl.SSLContext) -> None:
     """Connect, and go: at once, in the middle of a frame, or after nonsense; some make a TLS connection before.
 
-    The last ones wait until the server has ended the connection, too. It comes to strangers in turn, so it has done
-    with all of them then; one that is slow for a moment would still have some, and the next sample would count them.
+    The last ones wait until the server has ended the connection, too. It serves strangers in turn, so it has
+    finished all of them then; a slow one would still have some, and the next sample would count them.
     """
     for said in NONSENSE * 4:
         with _stranger(address) as stranger:
             stranger.sendall(said)
     for said in NONSENSE:
-        with _stranger(address) as stranger, suppress(ConnectionResetError):  # it need not read all that was said
+        with _stranger(address) as stranger, suppress(ConnectionResetError):  # it need not read everything
             stranger.sendall(said)
             stranger.shutdown(socket.SHUT_WR)
             while stranger.recv(4096):
                 pass
     with _stranger(address) as stranger, tls.wrap_socket(stranger) as secured:
         secured.sendall(NONSENSE[2])
-        while secured.recv(4096):  # what is wrong with a frame is said before the end
+        while secured.recv(4096):  # the error in a frame is reported before the end
             pass
 
 
