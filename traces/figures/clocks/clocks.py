@@ -23,7 +23,7 @@ from itertools import pairwise
 
 from model.events import Event
 from model.limits import RUN_SEQS
-from traces.figures.clocks.course import SET_BACK_MS, VAGUE_MS, Piece, course_of
+from traces.figures.clocks.course import SET_BACK_MS, VAGUE_MS, Piece, course_of, is_set, set_between_runs
 from traces.figures.clocks.pairs import Pair, PairFinder, Point
 from traces.figures.clocks.solve import Timeline, courses_of, is_consistent
 
@@ -193,6 +193,8 @@ class ClockReader:
                 courses[clock] = course_of(timeline[1], [])
         right = _right_times(timelines, courses, pairs, self._ledger)
         strays = _place_strays(timelines, courses, right)
+        begins_ms = [right.get(clock, times)[0] for clock, (_, times) in enumerate(timelines)]
+        were_set = set_between_runs(machines, courses, begins_ms)
         right.pop(-1 if self._ledger is None else self._ledger, None)
         for (node, run), clock in self._numbers.items():
             seqs, times = timelines[clock]
@@ -204,7 +206,8 @@ class ClockReader:
                     unsure_ms = max(unsure_ms, clocks._corrected.get(node, ("", 0.0))[1])
                     clocks._corrected[node] = (str(ClockFault(node=node, ahead_ms=farthest.ahead_ms)), unsure_ms)
             if clock in courses:
-                doubts = _doubts_of(node, courses[clock], right.get(clock, times), strays.get(clock, ()))
+                was_set = machines[clock] in were_set or is_set(courses[clock])
+                doubts = _doubts_of(node, courses[clock], right.get(clock, times), strays.get(clock, ()), was_set)
                 if doubts:
                     clocks._doubts.setdefault(node, []).extend(doubts)
         faults = [
@@ -332,11 +335,6 @@ def _delay(times: array[float], at: int, until_ms: float) -> None:
         at += 1
 
 
-def _is_set(pieces: Sequence[Piece]) -> bool:
-    """Whether a clock was set meanwhile."""
-    return any(abs(after.ahead_ms - before.ahead_ms) > SET_BACK_MS for before, after in pairwise(pieces))
-
-
 def _fault_of(node: str, pieces: Sequence[Piece]) -> ClockFault | None:
     """What is wrong with a clock that has this course; None if it is as good as right."""
     farthest = max(pieces, key=lambda piece: abs(piece.ahead_ms))
@@ -344,10 +342,12 @@ def _fault_of(node: str, pieces: Sequence[Piece]) -> ClockFault | None:
     is_vague = is_vague or not all(piece.is_placed for piece in pieces)
     if abs(farthest.ahead_ms) < REPORTED_MS and not is_vague:
         return None
-    return ClockFault(node=node, ahead_ms=farthest.ahead_ms, is_set=_is_set(pieces), is_corrected=not is_vague)
+    return ClockFault(node=node, ahead_ms=farthest.ahead_ms, is_set=is_set(pieces), is_corrected=not is_vague)
 
 
-def _unsure_places(pieces: Sequence[Piece], strays: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int, Piece]]:
+def _unsure_places(
+    pieces: Sequence[Piece], strays: Sequence[tuple[int, int]], was_set: bool
+) -> Iterator[tuple[int, int, Piece]]:
     """The places, and those behind them, of events whose right times are not sure; with the piece that is nearest."""
     for first, end in strays:
         yield first, end, pieces[0]
@@ -357,7 +357,7 @@ def _unsure_places(pieces: Sequence[Piece], strays: Sequence[tuple[int, int]]) -
         if piece.sure[0] <= piece.sure[1]:
             yield piece.begin, piece.sure[0], piece
             yield piece.sure[1] + 1, piece.end, piece
-    if _is_set(pieces):
+    if was_set:
         known = 0
         for piece in pieces:
             first, last = piece.known
@@ -368,16 +368,16 @@ def _unsure_places(pieces: Sequence[Piece], strays: Sequence[tuple[int, int]]) -
 
 
 def _doubts_of(
-    node: str, pieces: Sequence[Piece], right: Sequence[float], strays: Sequence[tuple[int, int]]
+    node: str, pieces: Sequence[Piece], right: Sequence[float], strays: Sequence[tuple[int, int]], was_set: bool
 ) -> list[_Doubt]:
     """The times at which the right times of a clock are not sure."""
     farthest = max(pieces, key=lambda piece: abs(piece.ahead_ms))
     found = []
-    for first, end, piece in _unsure_places(pieces, strays):
+    for first, end, piece in _unsure_places(pieces, strays, was_set):
         if first < end:
             shown = piece if abs(piece.ahead_ms) >= REPORTED_MS else farthest
-            why = str(ClockFault(node=node, ahead_ms=shown.ahead_ms, is_set=_is_set(pieces)))
+            why = str(ClockFault(node=node, ahead_ms=shown.ahead_ms, is_set=was_set))
             if abs(shown.ahead_ms) < REPORTED_MS:
-                why = f"the clock of {node} may have been set in a long pause"
+                why = f"the clock of {node} may have been set meanwhile"
             found.append(_Doubt(right[first], right[end - 1], why))
     return found

@@ -14,8 +14,9 @@ A piece begins where the clock went back, or at the longest pause of the node: a
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import NamedTuple
 
 SLACK_MS = 20.0
@@ -48,6 +49,7 @@ class Piece:
             clock that is never set are sure to have this offset.
         unsure_ms: how far `ahead_ms` may be from the right value, infinite if a bound is on one side only.
         sure: the places from and to which no long pause may hide that the clock was set forward.
+        bounds: those that the offset satisfies, by place.
     """
 
     begin: int
@@ -58,6 +60,22 @@ class Piece:
     known: tuple[int, int] = (0, -1)
     unsure_ms: float = math.inf
     sure: tuple[int, int] = (0, -1)
+    bounds: Sequence[Bound] = field(default=(), compare=False)
+
+    def known_beside(self, ahead_ms: float, *, is_next: bool) -> Piece:
+        """This piece, if the clock had another offset in the next run of its machine, or in the run before.
+
+        It was set in either run: behind the last bound that excludes the other offset, or before the first one.
+        """
+        excluding = [
+            bound.at
+            for bound in self.bounds
+            if (bound.ms > ahead_ms + SLACK_MS if bound.is_least else bound.ms < ahead_ms - SLACK_MS)
+        ]
+        first, last = self.known
+        if is_next:
+            return replace(self, known=(first, min(last, max(excluding, default=-1))))
+        return replace(self, known=(max(first, min(excluding, default=self.end)), last))
 
 
 @dataclass(slots=True)
@@ -146,6 +164,7 @@ def _section(times: Sequence[float], begin: int, end: int, bounds: Sequence[Boun
                 is_placed=is_placed,
                 known=(span.bounds[0].at, span.bounds[-1].at),
                 unsure_ms=SLACK_MS + max(span.most_ms - ahead_ms, ahead_ms - span.least_ms),
+                bounds=span.bounds,
             )
         )
         before_ms = ahead_ms
@@ -196,3 +215,27 @@ def _place(times: Sequence[float], first: int, last: int, step_ms: float) -> tup
     place = max(pauses, key=lambda at: (pauses[at], at))
     possible = [at for at, pause_ms in pauses.items() if pause_ms >= step_ms - SLACK_MS]
     return place, abs(step_ms) <= VAGUE_MS or len(possible) == 1 or len(pauses) == 1
+
+
+def is_set(pieces: Sequence[Piece]) -> bool:
+    """Whether a clock was set meanwhile."""
+    return any(abs(after.ahead_ms - before.ahead_ms) > SET_BACK_MS for before, after in pairwise(pieces))
+
+
+def set_between_runs(
+    machines: Sequence[str], courses: Mapping[int, list[Piece]], begins_ms: Sequence[float]
+) -> dict[str, None]:
+    """The machines whose clocks were set between two of their runs; which events are before that is not known."""
+    last: dict[str, int] = {}
+    found: dict[str, None] = {}
+    for clock in sorted(courses, key=lambda each: begins_ms[each]):
+        before = last.get(machines[clock])
+        last[machines[clock]] = clock
+        if before is None:
+            continue
+        end, begin = courses[before][-1], courses[clock][0]
+        if abs(begin.ahead_ms - end.ahead_ms) > SET_BACK_MS:
+            found[machines[clock]] = None
+            courses[before][-1] = end.known_beside(begin.ahead_ms, is_next=True)
+            courses[clock][0] = begin.known_beside(end.ahead_ms, is_next=False)
+    return found

@@ -5,9 +5,10 @@ from collections.abc import Callable
 import pytest
 
 from model.events import Event
+from model.limits import RUN_SEQS
 from model.message_queue import MessageQueue
 from tests.unit.traces.check.histories import LIMITS, clean, judge, numbered
-from tests.unit.traces.figures.group_events import E
+from tests.unit.traces.figures.group_events import E, Story
 from traces.check.check import HistoryCheck
 from traces.check.ledger import Sent, dispatched
 from traces.check.verdict import Answer, Rule, Verdict
@@ -133,6 +134,36 @@ def test_the_runs_of_a_broker_follow_each_other_though_its_clock_is_set_back_in_
     clocks = clocks_of(events)
     of_broker = sorted((clocks.correct(event) for event in events if event.node == "b"), key=order_of)
     assert [event.seq for event in of_broker] == sorted(event.seq for event in of_broker)
+
+
+def two_runs() -> list[Event]:
+    """Those of `clean`, whose last ten messages come a second later; then b is started again, and grants one lease."""
+    late = [event._replace(t_ms=event.t_ms + 1_000 * (event.t_ms > 209)) for event in clean().events]
+    story = Story()
+    story.events += late
+    story.tell(1_300, "b", E.BROKER_UP, broker="b")
+    lease = {"queue_id": 1, "version": 9, "offset": 0}
+    for t_ms, kind in ((1_310, E.LOCK_GRANTED), (1_311, E.QUEUE_ACQUIRED), (1_320, E.QUEUE_DROPPED)):
+        story.queue(t_ms, "c1", kind, **lease)  # type: ignore[arg-type]
+    place = {"topic": "t", "broker": "b", "queue_id": 1, "client": "c1", "version": 9}
+    story.tell(1_321, "b", E.QUEUE_RELEASED, detail="unlock", **place)  # type: ignore[arg-type]
+    return [
+        event._replace(seq=event.seq + RUN_SEQS) if event.node == "b" and event.t_ms >= 1_300 else event
+        for event in numbered(story)
+    ]
+
+
+def test_a_clock_that_was_set_at_the_end_of_a_run_accuses_nobody_if_the_next_run_shows_it() -> None:
+    """The commit of 1,251 ms has the time 251 ms: no pair shows that, and the messages came behind it."""
+    right = two_runs()
+    assert not judged(right).anomalies
+
+    def ahead_ms(event: Event) -> float:
+        return (event.node == "b") * (12_000 - 1_000 * (event.t_ms > 1_000))
+
+    found = judged([event._replace(t_ms=event.t_ms + ahead_ms(event)) for event in right]).anomalies
+    assert {anomaly.doubt for anomaly in found if anomaly.rule is Rule.DUPLICATE} == {"the clock of b was 12 s ahead"}
+    assert all(anomaly.doubt for anomaly in found)
 
 
 def judged(events: list[Event]) -> Verdict:
