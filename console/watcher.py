@@ -28,6 +28,8 @@ from model.errors import GroupNotExist, RlabError, ServiceNotAvailable
 from model.limits import MAX_CONSOLE_GROUPS
 from pictures.group_picture import GroupPicture
 from pictures.trace_pictures import TracePictures
+from traces.check.words import clock_text
+from traces.figures.clocks.live import LiveClocks
 
 logger = logging.getLogger(__name__)
 
@@ -78,7 +80,7 @@ class Watcher:
         self.admin = admin
         self.clock_ms = clock_ms
         self.pictures = TracePictures(clock_ms() - HISTORY_MS)
-        self.problem = ""  # why the trace cannot be read
+        self.problem = ""  # why the trace cannot be read, or which clocks are wrong
         self._tasks = tasks
         self._epoch = epoch
         self._made = 0
@@ -157,11 +159,11 @@ class Watcher:
     # --- the trace ---------------------------------------------------------------------------------------------------
 
     async def _follow_trace(self) -> None:
-        trace = self.admin.trace(self.pictures.base_ms)
+        loop, clocks, trace = asyncio.get_running_loop(), LiveClocks(), self.admin.trace(self.pictures.base_ms)
         while True:
             try:
-                self.pictures.take(await trace.read())
-                self.problem = ""
+                self.pictures.take(clocks.correct(await trace.read(), loop.time()))
+                self.problem = " ".join(map(clock_text, clocks.faults))
             except RlabError as error:
                 self.problem = f"the trace cannot be read: {error}"
                 logger.info("%s", self.problem)

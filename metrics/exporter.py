@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 
@@ -14,6 +15,8 @@ from metrics.exposition import add_table, histogram
 from metrics.families import GROUP_BALANCE
 from metrics.trace_counts import SETTLE_MS, TraceCounts
 from model.errors import NetworkError
+from traces.check.words import clock_text
+from traces.figures.clocks.live import LiveClocks
 from traces.figures.records import Rebalance
 
 logger = logging.getLogger(__name__)
@@ -54,11 +57,14 @@ async def follow_trace(
 
     Cancellation: harmless.
     """
+    loop, clocks = asyncio.get_running_loop(), LiveClocks()
     async with Admin(name_servers) as admin:
         trace = admin.trace(since_ms)
         while True:
             try:
-                counts.add(await trace.read())
+                counts.add(clocks.correct(await trace.read(), loop.time()))
+                for fault in clocks.news():
+                    logger.warning("%s", clock_text(fault))
                 missing = await trace.missing()
                 if missing.parts.keys() - counts.missing.parts.keys():
                     logger.warning("the figures of groups are incomplete: %s", missing)

@@ -149,6 +149,7 @@ async def watched(admin: Admin, group: str, since_ms: float, say: Callable[[str]
     Cancellation: harmless.
     """
     from cli.trace.events import check_trace, follow_topic
+    from traces.check.words import clock_text
     from traces.why.moves import MoveTracker
 
     await check_trace(admin)
@@ -160,7 +161,7 @@ async def watched(admin: Admin, group: str, since_ms: float, say: Callable[[str]
         if row.owner is not None:
             tracker.owned(row.queue, row.owner)
     before = True
-    async for known_ms, events in follow_topic(admin, since_ms):
+    async for known_ms, events in follow_topic(admin, since_ms, lambda fault: say(f"note: {clock_text(fault)}")):
         moves = [move for event in events for move in tracker.take(event)]
         if before:
             tracker.finish()  # what was under way is told by now, and is no news

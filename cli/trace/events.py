@@ -27,7 +27,8 @@ from process.output import print_line, print_note
 from remoting.client import RemotingClient
 from traces.check.reading import BadLine, Sorter, events_of, in_order
 from traces.check.words import clock_text
-from traces.figures.clocks.clocks import ClockReader, Clocks
+from traces.figures.clocks.clocks import ClockFault, ClockReader, Clocks
+from traces.figures.clocks.live import LiveClocks
 from traces.figures.records import order_of
 
 STDIN = Path("-")
@@ -184,25 +185,34 @@ async def read_topic(
         return await admin.missing_trace(silent, trace_s if math.isfinite(trace_s) else None)
 
 
-async def follow_topic(admin: Admin, since_ms: float) -> AsyncIterator[tuple[float, list[Event]]]:
+async def follow_topic(
+    admin: Admin, since_ms: float, know: Callable[[ClockFault], object] = lambda fault: None
+) -> AsyncIterator[tuple[float, list[Event]]]:
     """Read what SYS_TRACE has since a time, and then what comes, in order, until it is closed.
 
     The first list is all that is there, and those after it are what has come since, each with the time up to which the
-    events are known. Raises: see `TraceReader.read`. Cancellation: harmless.
+    events are known. They have their right times; `know` is called once with each clock that is wrong.
+    Raises: see `TraceReader.read`. Cancellation: harmless.
     """
     loop, reader, sorter, ahead_ms = asyncio.get_running_loop(), admin.trace(since_ms), Sorter(), -math.inf
+    clocks = LiveClocks()
     found = more = await reader.read()
     while len(more) >= MAX_EVENTS_PER_READ:  # not until nothing comes: on a busy trace, something always does
         more = await reader.read()
         found += more
-    yield -math.inf, sorted(found, key=order_of)
+    corrected = clocks.correct(found, loop.time())
+    for fault in clocks.news():
+        know(fault)
+    yield -math.inf, sorted(corrected, key=order_of)
     while True:
         await anyio.sleep(FOLLOW_S)
         now_ms = loop.time() * 1000
         due: list[Event] = []
-        for event in await reader.read():
+        for event in clocks.correct(await reader.read(), loop.time()):
             ahead_ms = max(ahead_ms, event.t_ms - now_ms)
             due += sorter.take(event)
+        for fault in clocks.news():
+            know(fault)
         known_ms = now_ms + ahead_ms - SETTLE_MS
         yield known_ms, due + sorter.older_than(known_ms)
 

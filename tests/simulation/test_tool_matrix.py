@@ -229,6 +229,16 @@ async def topic_made_again(cluster: SimulatedCluster) -> None:
 GONE = "broker broker-a at broker-a:10911 closed its connection"
 MISSING = "the part of the trace that is on broker-a is missing"
 
+COUNTED = tuple(
+    f'rlab_cluster_group_{figure}{{group="{GROUP}"}} {n}'
+    for figure, n in (
+        ("moves_total", 4.0 + 2.0 + 1.0 + 1.0),  # the first member gets four queues; a second, and a third that leaves
+        ("messages_handed_out_total", 40.0),
+        ("double_owner_seconds_total", 0.0),
+    )
+)
+"""What happens in `some_life`, as counted by an exporter that has all events."""
+
 MATRIX: dict[Callable[[SimulatedCluster], Awaitable[None]], tuple[Cell, ...]] = {
     all_well: (
         cell("check", 0, "Yes: ", "-missing", "-unknown"),
@@ -290,12 +300,16 @@ MATRIX: dict[Callable[[SimulatedCluster], Awaitable[None]], tuple[Cell, ...]] = 
         cell("group show", 0, "converged", "-not converged"),
         cell("report", 0, f"group {GROUP}"),
         cell("doctor", 1, "clocks-apart: client c1@1", "2 s ahead", "-group-restless", "1 findings"),
+        cell("exporter", 0, *COUNTED),
+        cell("console", 0, '"balanced": true', "The clock of c1@1 is 2 s ahead: its times are corrected."),
     ),
     client_a_day_ahead: (
         cell("check", 0, "Yes: ", "-double-owner:", "-poll-skip:", "-lost-write:"),
         cell("group show", 0, "converged", "-not converged"),
         cell("report", 0, f"group {GROUP}"),
         cell("doctor", 1, "clocks-apart: client c1@1", "-group-restless", "1 findings"),
+        cell("exporter", 0, *COUNTED),
+        cell("console", 0, '"balanced": true', "The clock of c1@1 is 24 h ahead: its times are corrected."),
     ),
     broker_clock_stepped: (
         cell("check", 0, "Yes: ", "-double-owner:", "-poll-skip:", "-lost-write:"),

@@ -9,6 +9,7 @@ milliseconds; the numbers of the events show where a clock was set back.
     course.py     the offset of one clock over time, from the bounds that its pairs give
     solve.py      which clocks are right, and the course of each other one
     clocks.py     reads the events of a trace, and answers with their right times
+    live.py       the same for a trace that grows
 
-Read `course.py`, then `clocks.py`. Others import `clocks.py` only.
+Read `course.py`, then `clocks.py`. Others import `clocks.py` and `live.py` only.
 """
