@@ -30,7 +30,7 @@ def test_a_clock_that_is_set_is_known_at_the_next_comparison() -> None:
     half = len(WRONG) // 2
     clocks.correct(TRUE[:half], 0.0)
     clocks.correct(WRONG[half:], 1.0)
-    assert clocks.faults == ()
+    assert clocks.news() == []
     clocks.correct(WRONG[-1:], COMPARE_S)
     assert [(fault.node, fault.is_set) for fault in clocks.faults] == [("c1", True)]
 
