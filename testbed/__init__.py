@@ -11,5 +11,7 @@ soak/        load and kills on real processes for half an hour
 attack/      how late a client is answered while others attack its broker
 runs/        what `rlab sim` and `rlab lab` run and report
 
+pytest_plugin.py  fixtures of a test cluster, which pytest loads by the name `pytest_rlab`
+
 The commands are in `cli/testbed`. Start with `simulation`.
 """

@@ -222,7 +222,6 @@ NOT_PLAIN_YET: tuple[str, ...] = (
     "pipeline/wire.py",
     "process/",
     "pyspark_rlab.py",
-    "pytest_rlab.py",
     "remoting/__init__.py",
     "remoting/address.py",
     "remoting/body.py",

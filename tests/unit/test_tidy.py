@@ -70,6 +70,8 @@ COVERED_ELSEWHERE: dict[str, str] = {
     "remoting/security/trust.py": "it needs real sockets: tests/tcp/test_tls.py",
     "testbed/simulation/cluster/access.py": "keys alone: tests/simulation/test_access.py",
     "testbed/cluster/control/http.py": "one table over plane.py: test_plane.py, tests/process/test_pytest_rlab.py",
+    "testbed/cluster/control/remote.py": "it asks a cluster: tests/process/test_pytest_rlab.py",
+    "testbed/cluster/control/verbs.py": "with a cluster of its own: test_virtual.py, tests/process/test_pytest_rlab.py",
     "process/orders.py": "what a broker answers: tests/unit/testbed/cluster/control/test_plane.py",
     "broker/groups/faults.py": "it joins two things: tests/simulation/test_connection_faults.py",
     "testbed/simulation/kernel/duplicate.py": "half-open connections: tests/simulation/test_connection_faults.py",

@@ -30,9 +30,9 @@ from client.admin.admin import Admin
 from namesrv.faults import NameServerFaults
 from namesrv.server import NameServer
 from process.orders import Orders
-from pytest_rlab import Barriers, FaultVerbs, took_s
 from testbed.cluster.cluster_bed import ClusterBed
 from testbed.cluster.control.plane import Plane
+from testbed.cluster.control.verbs import Barriers, FaultVerbs, took_s
 from testbed.simulation.cluster.cluster import SimulatedCluster
 from testbed.simulation.cluster.servers import SimulatedServer
 from testbed.simulation.kernel.network import Fault

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from model.errors import InvalidParameter
-from pytest_rlab import Barriers, FaultVerbs, NotReached, rlab_simulate
+from testbed.cluster.control.verbs import Barriers, FaultVerbs, NotReached
 from testbed.cluster.control.virtual import VirtualCluster
+from testbed.pytest_plugin import rlab_simulate
 
 __all__ = ["rlab_simulate"]
 pytestmark = pytest.mark.simulation

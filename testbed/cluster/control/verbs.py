@@ -1,0 +1,149 @@
+"""The faults and barriers of a test cluster by their names in docs/testing.md, whichever cluster carries them out.
+
+`remote.py` sends them to the control plane of a real cluster, `virtual.py` calls the control plane of a simulated one.
+The pytest plugin imports this module in every run of pytest, so it imports nothing of the project.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, Generic, TypeVar
+
+Took = TypeVar("Took")
+"""The result of a barrier: the seconds, or an awaitable that gives them."""
+
+
+class NotReached(AssertionError):
+    """A barrier was not reached in time; the text says what was missing."""
+
+
+class FaultVerbs(ABC):
+    """Faults of connections, by the names and with the columns of docs/testing.md."""
+
+    @abstractmethod
+    def begin(self, document: dict[str, Any]) -> dict[str, Any]:
+        """Begin a fault; returns its id, its cause, and to how many connections it was done at once."""
+
+    @abstractmethod
+    def end(self, fault: int) -> None:
+        """End one fault. Idempotent."""
+
+    @abstractmethod
+    def faults(self) -> list[dict[str, Any]]:
+        """The active faults."""
+
+    def fault(self, do: str, **columns: Any) -> BegunFault:
+        """Begin a fault, with the columns of docs/testing.md; it ends with the block of `with`, or by `heal`."""
+        return BegunFault(self, self.begin({"do": do, **columns}))
+
+    def drop(self, code: str = "", **columns: Any) -> BegunFault:
+        """Lose the requests of a code, or everything."""
+        return self.fault("drop", code=code, **columns)
+
+    def delay(self, by_s: float, code: str = "", **columns: Any) -> BegunFault:
+        """Delay the requests of a code, or everything."""
+        return self.fault("delay", by_s=by_s, code=code, **columns)
+
+    def duplicate(self, code: str = "", **columns: Any) -> BegunFault:
+        """Send or handle the requests of a code twice, or everything."""
+        return self.fault("duplicate", code=code, **columns)
+
+    def cut(self, code: str = "", **columns: Any) -> BegunFault:
+        """Reset connections now, or whenever a request of a code passes."""
+        return self.fault("cut", code=code, **columns)
+
+    def refuse(self, **columns: Any) -> BegunFault:
+        """Reset connections, and each new one."""
+        return self.fault("refuse", **columns)
+
+    def freeze(self, client: str, **columns: Any) -> BegunFault:
+        """Read nothing from a client and send it nothing, as if it hung."""
+        return self.fault("pause", client=client, **columns)
+
+    def half_open(self, **columns: Any) -> BegunFault:
+        """End connections at one end; the other end does not learn of it."""
+        return self.fault("half_open", **columns)
+
+    def slow_reader(self, rate: float, **columns: Any) -> BegunFault:
+        """Send at most so many bytes a second."""
+        return self.fault("slow_reader", rate=rate, **columns)
+
+
+class Barriers(ABC, Generic[Took]):
+    """Each waits until something is so of a group, and has as its result the seconds that it took.
+
+    Raises:
+        NotReached: not in time; the text says what was missing.
+    """
+
+    @abstractmethod
+    def _wait(self, group: str, barrier: str, timeout_s: float, given: dict[str, Any]) -> Took:
+        """Wait for one."""
+
+    def balanced(self, group: str, *, members: int | None = None, timeout_s: float = 10.0) -> Took:
+        """Wait until every queue has the owner that it should have, among so many members."""
+        return self._wait(group, "stable", timeout_s, {} if members is None else {"members": members})
+
+    def owns(self, group: str, client: str, queues: int | None = None, *, timeout_s: float = 10.0) -> Took:
+        """Wait until a member owns so many queues, or any."""
+        chosen = {} if queues is None else {"queues": queues}
+        return self._wait(group, "owns", timeout_s, {"client": client, **chosen})
+
+    def consumed(self, group: str, *, timeout_s: float = 10.0) -> Took:
+        """Wait until a group has committed all that is stored now."""
+        return self._wait(group, "consumed", timeout_s, {})
+
+    def gone(self, group: str, client: str, *, timeout_s: float = 30.0) -> Took:
+        """Wait until a member is none any more, and owns nothing."""
+        return self._wait(group, "gone", timeout_s, {"client": client})
+
+    def passes(self, group: str, n: int = 1, *, timeout_s: float = 30.0) -> Took:
+        """Wait until each member that makes passes has made so many."""
+        return self._wait(group, "passes", timeout_s, {"n": n})
+
+
+def took_s(answer: dict[str, Any], group: str, barrier: str, timeout_s: float) -> float:
+    """How long a barrier took, by the answer to its request.
+
+    Raises:
+        NotReached: it was not reached.
+    """
+    if not answer["ok"]:
+        lines = "".join(f"\n  {each}" for each in answer["missing"])
+        raise NotReached(f"{barrier} of {group} was not reached within {timeout_s:g} s:{lines}")
+    return float(answer["took_s"])
+
+
+class BegunFault:
+    """A fault that has begun; as a context manager it is healed at the end of the block.
+
+    Attributes:
+        cause: its id in the trace.
+        at_once: to how many connections it was done when it began.
+    """
+
+    def __init__(self, cluster: FaultVerbs, document: dict[str, Any]) -> None:
+        self._cluster = cluster
+        self._id = document["id"]
+        self.cause: str = document["cause"]
+        self.at_once: int = document["done"]
+
+    def __enter__(self) -> BegunFault:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.heal()
+
+    def heal(self) -> None:
+        """End it. Idempotent."""
+        self._cluster.end(self._id)
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it is not over yet; one with `n` or `for_s` ends by itself."""
+        return any(each["id"] == self._id for each in self._cluster.faults())
+
+    @property
+    def done(self) -> int:
+        """How often it was done, while it is active."""
+        return next((each["done"] for each in self._cluster.faults() if each["id"] == self._id), 0)
