@@ -39,7 +39,14 @@ OTHERS = (
 )
 """Variables that are no option of a command."""
 _OF_KUBERNETES = ("RLAB_PORT", "RLAB_SERVICE_")
-_UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_SIZES = {
+    "": 1,
+    **{f"{letter}ib": 1024**power for power, letter in enumerate("kmgt", 1)},
+    **{f"{letter}b": 1000**power for power, letter in enumerate("kmgt", 1)},
+}
+_TIMES_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_QUANTITY = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)", re.IGNORECASE)
+_MOST = 10**17  # bytes or milliseconds: beyond it a number is a mistake, and sums of several would not fit the wire
 
 
 def load_config(context: typer.Context, file: Path | None) -> Path | None:
@@ -129,10 +136,23 @@ def confirm(question: str, consequence: str, *, yes: bool) -> None:
     typer.confirm(question, abort=True)
 
 
+def size_bytes(text: str) -> int | None:
+    """Read a size such as 512MiB (a power of 1024), 10GB (of 1000) or 100 (bytes); None if it is not one."""
+    return _quantity(text, _SIZES)
+
+
 def age_ms(text: str) -> int | None:
-    """Read an age such as 90s, 10m, 1h or 2d; None if it is not one."""
-    match = re.fullmatch(r"(\d{1,9})([smhd])", text)
-    return int(match[1]) * _UNIT_MS[match[2]] if match else None
+    """Read a length of time such as 500ms, 90s, 10m, 1.5h or 2d; None if it is not one."""
+    return _quantity(text, _TIMES_MS)
+
+
+def _quantity(text: str, units: dict[str, int]) -> int | None:
+    match = _QUANTITY.fullmatch(text.strip())
+    factor = units.get(match[2].lower()) if match is not None else None
+    if match is None or factor is None:
+        return None
+    value = float(match[1]) * factor
+    return int(value) if value <= _MOST else None
 
 
 def moment_ms(text: str) -> int:

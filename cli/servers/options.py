@@ -5,12 +5,13 @@ Sizes and times are written as people write them: 512MiB, 10GiB, 72h, 7d, unlimi
 
 from __future__ import annotations
 
-import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cli.options import age_ms, size_bytes
 from model.errors import ConfigError
 from model.quirks import CLIENT_QUIRKS, Quirk
 from model.record import FlushMode
@@ -22,14 +23,6 @@ if TYPE_CHECKING:
     from broker.transactions.table import TransactionOptions
 
 UNLIMITED = "unlimited"
-
-_SIZES = {
-    "": 1,
-    **{f"{letter}ib": 1024**power for power, letter in enumerate("kmgt", 1)},
-    **{f"{letter}b": 1000**power for power, letter in enumerate("kmgt", 1)},
-}
-_TIMES_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 24 * 3_600_000}
-_QUANTITY = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)", re.IGNORECASE)
 
 ExitWithStdin = Annotated[
     bool,
@@ -160,31 +153,27 @@ def transactions_of(timeout_s: float, check_interval_s: float, max_checks: int, 
 
 
 def bytes_of(option: str, text: str) -> int | None:
-    """Read a size in bytes; None for "unlimited".
-
-    A number with KiB, MiB, GiB or TiB (powers of 1024), or KB, MB, GB or TB (powers of 1000); without a unit it means
-    bytes.
+    """Read a size in bytes, as `size_bytes` of `cli/options.py` does; None for "unlimited".
 
     Raises:
         ConfigError: it is not a size; the flag is named.
     """
-    return _parsed(option, text, _SIZES, "a size such as 512MiB or 10GiB")
+    return _or_unlimited(option, text, size_bytes, "a size such as 512MiB or 10GiB")
 
 
 def milliseconds_of(option: str, text: str) -> int | None:
-    """Read a time in milliseconds, a number with the unit ms, s, m, h or d; None for "unlimited".
+    """Read a time in milliseconds, as `age_ms` of `cli/options.py` does; None for "unlimited".
 
     Raises:
         ConfigError: it is not a time; the flag is named.
     """
-    return _parsed(option, text, _TIMES_MS, "a time such as 30m, 72h or 7d")
+    return _or_unlimited(option, text, age_ms, "a time such as 30m, 72h or 7d")
 
 
-def _parsed(option: str, text: str, units: dict[str, int], wanted: str) -> int | None:
+def _or_unlimited(option: str, text: str, read: Callable[[str], int | None], wanted: str) -> int | None:
     if text.strip().lower() == UNLIMITED:
         return None
-    match = _QUANTITY.fullmatch(text.strip())
-    factor = units.get(match[2].lower()) if match is not None else None
-    if match is None or factor is None:
+    value = read(text)
+    if value is None:
         raise ConfigError(f"{option} {text!r} must be {wanted}, or {UNLIMITED}")
-    return int(float(match[1]) * factor)
+    return value

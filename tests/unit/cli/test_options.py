@@ -130,7 +130,15 @@ def test_the_help_of_an_option_tells_its_variable_but_not_for_mere_switches() ->
 
 @pytest.mark.parametrize(
     ("text", "ms"),
-    [("90s", 90_000), ("10m", 600_000), ("1h", 3_600_000), ("2d", 172_800_000), ("10", None), ("-1h", None)],
+    [
+        ("90s", 90_000),
+        ("10m", 600_000),
+        ("1h", 3_600_000),
+        ("2d", 172_800_000),
+        ("1.5h", 5_400_000),
+        ("10", None),
+        ("-1h", None),
+    ],
 )
 def test_an_age_is_a_number_with_a_unit(text: str, ms: int | None) -> None:
     assert age_ms(text) == ms

@@ -35,13 +35,14 @@ def found(*messages: FoundMessage, is_complete: bool = True, unreachable: tuple[
 
 
 @pytest.mark.parametrize(
-    ("text", "ms"), [("0s", 0), ("90s", 90_000), ("10m", 600_000), ("1h", 3_600_000), ("2d", 172_800_000)]
+    ("text", "ms"),
+    [("0s", 0), ("90s", 90_000), ("10m", 600_000), ("1h", 3_600_000), ("2d", 172_800_000), ("1.5h", 5_400_000)],
 )
 def test_a_length_of_time_is_a_number_and_a_unit(text: str, ms: int) -> None:
     assert since_ms(text) == ms
 
 
-@pytest.mark.parametrize("text", ["", "1", "h", "-1h", "1.5h", "1 h", "1y", "yesterday", "9999999999d"])
+@pytest.mark.parametrize("text", ["", "1", "h", "-1h", "1.5", "1 2h", "1y", "yesterday", "9999999999d"])
 def test_what_is_no_length_of_time_is_refused_with_examples(text: str) -> None:
     with pytest.raises(typer.BadParameter, match="90s, 10m, 1h or 2d"):
         since_ms(text)
