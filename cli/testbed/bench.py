@@ -10,6 +10,7 @@ import typer
 
 from process.output import print_json, print_line, print_note, print_table
 from process.runtime import run
+from testbed.bench.catalog import BENCHMARKS, BY_NAME_ONLY, run_benchmarks
 
 if TYPE_CHECKING:
     from testbed.bench.kit.rounds import Progress, Sizes
@@ -17,45 +18,10 @@ if TYPE_CHECKING:
 Show = Callable[[float | None, bool], None]
 """Prints what was measured, with the part of the CPU time that the host withheld; as JSON or not."""
 
-NAMES = (
-    "send-64",
-    "send-1",
-    "pull-32",
-    "consume",
-    "order",
-    "pop",
-    "pop-memory",
-    "transactions",
-    "transactions-open",
-    "contrast",
-    "sticky",
-    "join-100",
-    "stalls",
-    "half-away",
-    "trace-cost",
-    "security-cost",
-    "twice",
-    "moves-100",
-    "consumers-2000",
-    "crowd",
-    "overload",
-    "width",
-    "store-async",
-    "store-sync",
-    "catch-up",
-    "recovery",
-    "store-memory",
-    "spark",
-)
-BY_NAME_ONLY = ("trace-cost", "security-cost", "twice", "crowd", "overload", "width", "store-memory", "spark")
-"""Left out by default, because they take long, need much disk space, or need Spark."""
-
-
 PEERS = ("redis", "nats", "kafka")
 RATES = ("latency-20000", "latency-40000", "latency-60000")
 PEER_NAMES = ("send-1", "send-64", "batches-32", "consume", "consume-32", *RATES)
 """The measurements that are compared with peers."""
-
 
 ROCKETMQ = "rocketmq"
 """Beside these, a comparison that runs by itself and prints tables of its own."""
@@ -73,7 +39,7 @@ def _chosen(names: list[str] | None, *, of_peers: bool, draws: bool) -> list[str
         return _checked(names, PEER_NAMES, PEER_NAMES)
     if draws:
         raise typer.BadParameter("only a comparison has a picture: say --peers as well")
-    return _checked(names, NAMES, [name for name in NAMES if name not in BY_NAME_ONLY])
+    return _checked(names, list(BENCHMARKS), [name for name in BENCHMARKS if name not in BY_NAME_ONLY])
 
 
 def _servers(peers: str | None) -> list[str] | None:
@@ -90,7 +56,7 @@ def bench(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            help=f"Benchmarks to run: {', '.join(NAMES)}; by default all but {', '.join(BY_NAME_ONLY)}. "
+            help=f"Benchmarks to run: {', '.join(BENCHMARKS)}; by default all but {', '.join(BY_NAME_ONLY)}. "
             f"With --peers: {', '.join(PEER_NAMES)}; by default all. Alone, {ROCKETMQ}: one life of a group on "
             "RocketMQ's servers and on these, with RocketMQ's client for Java and with ours.",
         ),
@@ -170,7 +136,6 @@ def _play_rocketmq(names: list[str] | None, home: Path | None, *, plain: bool) -
 
 
 def _measure(names: Sequence[str], sizes: Sizes, progress: Progress) -> Show:
-    from testbed.bench.catalog import run_benchmarks
     from testbed.bench.kit.report import COLUMNS, as_rows
 
     results = run(lambda: run_benchmarks(names, sizes, progress))

@@ -12,8 +12,17 @@ IN_FLIGHT = 64
 QUEUES = 4
 
 
-async def bench_send(sizes: Sizes, progress: Progress, in_flight: int) -> list[Result]:
-    """Measure sends, `in_flight` of them awaited at the same time."""
+async def bench_send_64(sizes: Sizes, progress: Progress) -> list[Result]:
+    """Measure sends, 64 of them awaited at the same time."""
+    return await _bench_send(sizes, progress, IN_FLIGHT)
+
+
+async def bench_send_1(sizes: Sizes, progress: Progress) -> list[Result]:
+    """Measure sends, one awaited after the other."""
+    return await _bench_send(sizes, progress, 1)
+
+
+async def _bench_send(sizes: Sizes, progress: Progress, in_flight: int) -> list[Result]:
     async with (
         echo_process() as echo,
         cluster_processes({TOPIC: QUEUES}) as cluster,

@@ -9,7 +9,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from cli.testbed.bench import NAMES, register
+from cli.testbed.bench import register
+from testbed.bench.catalog import BENCHMARKS
 
 app = typer.Typer()
 register(app)
@@ -36,7 +37,7 @@ def test_a_name_that_there_is_not_is_a_usage_error_that_tells_the_others() -> No
     result = CliRunner().invoke(app, ["send-65"], env={"TERMINAL_WIDTH": "200", **os.environ})
     assert result.exit_code == 2
     assert "send-65" in result.output
-    assert all(name in result.output for name in NAMES)
+    assert all(name in result.output for name in BENCHMARKS)
 
 
 def test_a_peer_that_there_is_not_is_a_usage_error_that_tells_the_others() -> None:
