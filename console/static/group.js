@@ -6,7 +6,7 @@ import { History, NONE, UNKNOWN, inNameOrder } from "/static/pictures/history.js
 import { swatchClass } from "/static/pictures/palette.js";
 import { Timeline } from "/static/pictures/timeline.js";
 import { waterfall } from "/static/pictures/waterfall.js";
-import { follow, getJson, remember } from "./app.js";
+import { follow, getJson, remember } from "./net.js";
 import { LiveList } from "./later.js";
 import { Matrix } from "./matrix.js";
 

@@ -1,7 +1,7 @@
 // The dead letters of a group, and the button that sends them again.
 
 import { fill, h, number } from "/static/pictures/dom.js";
-import { change, getJson, session } from "./app.js";
+import { change, getJson, session } from "./net.js";
 import { messageDetails } from "./topic.js";
 
 export function lettersView(view, group) {

@@ -1,7 +1,7 @@
 // The cluster with its brokers, the list of topics, the list of groups.
 
 import { duration, fill, h, number, table } from "/static/pictures/dom.js";
-import { follow, session } from "./app.js";
+import { follow, session } from "./net.js";
 
 function listView(view, title, draw) {
   const body = h("div", {}, h("p", { class: "soft" }, "Loading …"));

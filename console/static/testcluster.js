@@ -2,7 +2,7 @@
 // address has the group.
 
 import { fill, h, number, setText } from "/static/pictures/dom.js";
-import { change, follow, getJson, remember, session } from "./app.js";
+import { change, follow, getJson, remember, session } from "./net.js";
 import { groupBody } from "./group.js";
 import { LiveList } from "./later.js";
 

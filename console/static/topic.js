@@ -1,7 +1,7 @@
 // One topic: its queues, its messages by offset, time, key and id, and a form to publish one.
 
 import { dateAndClock, fill, h, number, setText, table } from "/static/pictures/dom.js";
-import { change, getJson, remember, session } from "./app.js";
+import { change, getJson, remember, session } from "./net.js";
 
 const FIELDS = ["by", "queue", "offset", "since", "key", "id"];
 

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
+from graphlib import CycleError, TopologicalSorter
 
 import pytest
 
@@ -13,6 +15,7 @@ PARSES_MARKUP = re.compile(
     r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|DOMParser|createContextualFragment|srcdoc|\beval\("
     r"|new Function"
 )
+IMPORTED = re.compile(r"""^import [^;]*? from ["']([^"']+)["']""", re.MULTILINE)
 FOREIGN = re.compile(r"(?:https?:)?//[\w-]+\.[\w.]+")
 
 
@@ -40,6 +43,25 @@ def test_a_bundle_has_all_that_its_scripts_have_and_neither_imports_nor_exports(
         assert name in text
     declared = re.findall(r"^(?:async )?(?:function|class|const|let) (\w+)", text, re.MULTILINE)
     assert len(declared) == len(set(declared)), "two scripts of one bundle declare one name"
+
+
+def circle(imports: Mapping[str, Iterable[str]]) -> list[str]:
+    """Scripts that import each other in a circle, or nothing."""
+    try:
+        list(TopologicalSorter(imports).static_order())
+    except CycleError as error:
+        return [str(name) for name in error.args[1]]
+    return []
+
+
+def test_no_scripts_import_each_other_in_a_circle() -> None:
+    imports = {
+        path.rpartition("/")[2]: [name.rpartition("/")[2] for name in IMPORTED.findall(text)]
+        for path, text in SCRIPTS.items()
+    }
+    assert "net.js" in imports["app.js"]
+    assert circle(imports) == []
+    assert circle({**imports, "net.js": ["app.js"]}) != []
 
 
 def test_the_files_are_beside_the_code() -> None:
