@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from html import escape
 
+from pipeline.report.charts import milliseconds
 from pipeline.report.data import Report, Totals
-from pipeline.report.svg import milliseconds
 
 _COUNTS = (
     ("rebalances", "rebalances that moved queues"),

@@ -17,13 +17,13 @@ from html import escape
 from typing import Any
 
 from pictures.assets import bundled
-from pipeline.report import svg
+from pipeline.report import charts
+from pipeline.report.charts import both, milliseconds, seconds
 from pipeline.report.compare import compared
 from pipeline.report.data import GroupSection, Report, Rows, queue_name
 from pipeline.report.ownerless import OwnerlessGroup
 from pipeline.report.picture import picture_of
 from pipeline.report.style import STYLE
-from pipeline.report.svg import milliseconds, seconds
 from pipeline.report.words import (
     counted,
     kind_of,
@@ -158,7 +158,7 @@ def _ownerless(group: OwnerlessGroup, span_ms: float) -> str:
     parts = [f'<h2>Group {escape(group.group)}</h2><p class="lead">{escape(ownerless(group))}</p>']
     if over_time:
         parts.append("<h3>Members</h3>")
-        parts.append(svg.both(lambda width: svg.lines([("lag", over_time)], [], span_ms, "members", width, steps=True)))
+        parts.append(both(lambda width: charts.lines([("lag", over_time)], [], span_ms, "members", width, steps=True)))
     if group.queues:
         parts.append("<h3>Messages that came again</h3>")
         parts.append(_table(("queue", "to whom", "*messages", "*batches"), cells))
@@ -260,7 +260,7 @@ def _balances(rows: Rows) -> str:
         groups: dict[str, list[float]] = {}
         for name, row in zip(names, rows, strict=True):
             groups.setdefault(name, []).append(float(row["balance_ms"]))
-        return svg.both(lambda width: svg.strip(sorted(groups.items()), label, width))
+        return both(lambda width: charts.strip(sorted(groups.items()), label, width))
 
     return (
         "<h3>How long it took to balance</h3>"
@@ -280,7 +280,7 @@ def _hazards(group: GroupSection) -> str:
     limits = [milliseconds(limit) for limit in _PAUSES_MS]
     names = [f"< {limits[0]}", *(f"{limit} +" for limit in limits)]
     counts = list(zip(names, classes, strict=True))
-    drawn = svg.both(lambda width: svg.bars(counts, "pauses of moves by their length", width))
+    drawn = both(lambda width: charts.bars(counts, "pauses of moves by their length", width))
     chart = drawn if group.pauses else ""
     moves = len(group.pauses)
     paused = (
@@ -325,14 +325,14 @@ def _delivery(rows: Rows, marks: Sequence[tuple[float, str]], span_ms: float) ->
     parts = [
         "<h3>Lag and latency</h3>",
         '<p class="hint">Lag of all queues of the group, as its brokers reported it with each commit.</p>',
-        svg.both(lambda width: svg.lines([("lag", lag)], marks, span_ms, "messages", width, steps=True)),
+        both(lambda width: charts.lines([("lag", lag)], marks, span_ms, "messages", width, steps=True)),
     ]
     if mean:
         parts += [
             '<p class="hint">Time from store to dispatch, reported with each commit of a member: '
             '<span class="key"><span><i class="k-line"></i>mean</span> '
             '<span><i class="k-orphan"></i>longest</span></span></p>',
-            svg.both(lambda width: svg.lines([("mean", mean), ("longest", longest)], marks, span_ms, "ms", width)),
+            both(lambda width: charts.lines([("mean", mean), ("longest", longest)], marks, span_ms, "ms", width)),
         ]
     return "".join(parts)
 
@@ -349,7 +349,7 @@ def _fairness(rows: Rows, span_ms: float) -> str:
         f"{min(row['jain'] for row in rows):.3f} at its lowest and {last['jain']:.3f} at the end, with "
         f"{counted(int(last['queues']), 'queue')} among {counted(int(last['members']), 'member')}. While rebalances "
         "overlap, queues between two owners do not count.</p>"
-        + svg.both(lambda width: svg.lines([("spread", spread)], [], span_ms, "queues", width, steps=True))
+        + both(lambda width: charts.lines([("spread", spread)], [], span_ms, "queues", width, steps=True))
     )
 
 

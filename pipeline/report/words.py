@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from model.events import EventKind
+from pipeline.report.charts import milliseconds
 from pipeline.report.data import Totals
 from pipeline.report.ownerless import OwnerlessGroup
-from pipeline.report.svg import milliseconds
 
 _LEFT = {
     "unregister": "left",

@@ -5,16 +5,17 @@ python -m testbed.bench.rebalance.width_chart > docs/width.svg
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from pictures.svg import Box, axis_end, linear, logarithmic, path, picture, text, value_axis
 from testbed.bench.kit.rounds import Sizes
 from testbed.bench.rebalance.width import ChangeCost, measure_group
 
 WIDTH, HEIGHT = 760, 320
-_LEFT, _RIGHT, _TOP, _BOTTOM, _GAP = 64, 16, 40, 44, 72
-_COLOURS = {"cold": "#1d4ed8", "join": "#c2410c", "leave": "#15803d", "crash": "#7e22ce"}
+_LEFT, _TOP, _EACH, _BELOW = 64, 40, 304, 44
+_GAP = 72
+_COLOURS = {"cold": "blue", "join": "orange", "leave": "green", "crash": "purple"}
 _LABELS = {"cold": "cold start", "join": "join", "leave": "leave", "crash": "crash"}
 _TICKS = 4
 
@@ -34,49 +35,27 @@ PANELS = (
 
 def chart(costs: Sequence[ChangeCost]) -> str:
     """Draw costs by the number of members, which goes to the right in powers of ten: a flat line is a fair price."""
-    each = (WIDTH - _LEFT - _RIGHT - _GAP) / len(PANELS)
-    parts = [f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#ffffff"/>']
+    parts: list[str] = []
     for number, panel in enumerate(PANELS):
-        parts += _panel(panel, costs, _LEFT + number * (each + _GAP), each)
-    for row, (change, colour) in enumerate(_COLOURS.items()):
-        parts.append(_text(_LEFT + 100 * row, 16, _LABELS[change], "start", colour))
-    start = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif"'
-    return "\n".join([f'{start} font-size="12">', *parts, "</svg>"]) + "\n"
+        left = _LEFT + number * (_EACH + _GAP)
+        parts += _panel(panel, costs, Box(left, left + _EACH, _TOP, HEIGHT - _BELOW))
+    parts += [text(_LEFT + 100 * row, 16, _LABELS[each], style=_COLOURS[each]) for row, each in enumerate(_COLOURS)]
+    return picture(WIDTH, HEIGHT, parts)
 
 
-def _panel(panel: Panel, costs: Sequence[ChangeCost], left: float, width: float) -> list[str]:
+def _panel(panel: Panel, costs: Sequence[ChangeCost], box: Box) -> list[str]:
     sizes = sorted({cost.members for cost in costs})
-    low, high = math.log10(sizes[0]), math.log10(sizes[-1])
-    most = _round_up(max(map(panel.value, costs)))
-
-    def x(members: int) -> float:
-        return left + (math.log10(members) - low) / (high - low or 1) * width
-
-    def y(value: float) -> float:
-        return HEIGHT - _BOTTOM - value / most * (HEIGHT - _TOP - _BOTTOM)
-
-    parts = []
-    for n in range(_TICKS + 1):
-        value = most * n / _TICKS
-        parts.append(f'<path d="M{left:.1f} {y(value):.1f}h{width:.1f}" stroke="#e5e7eb"/>')
-        parts.append(_text(left - 8, y(value) + 4, f"{value:,g}", "end"))
-    parts += [_text(x(members), HEIGHT - _BOTTOM + 18, f"{members:,}", "middle") for members in sizes]
-    parts.append(_text(left + width / 2, HEIGHT - 8, f"{panel.title}, by members of the group", "middle"))
+    most = axis_end(max(map(panel.value, costs)), _TICKS)
+    x = logarithmic(sizes[0], sizes[-1], box.left, box.right)
+    y = linear(0, most, box.bottom, box.top)
+    parts = value_axis(y, most, box, _TICKS)
+    parts += [text(x(members), box.bottom + 18, f"{members:,}", anchor="middle") for members in sizes]
+    below = f"{panel.title}, by members of the group"
+    parts.append(text((box.left + box.right) / 2, HEIGHT - 8, below, anchor="middle"))
     for change, colour in _COLOURS.items():
         line = sorted((cost for cost in costs if cost.change == change), key=lambda cost: cost.members)
-        points = " ".join(f"{x(cost.members):.1f},{y(panel.value(cost)):.1f}" for cost in line)
-        parts.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2"/>')
+        parts.append(path([(x(cost.members), y(panel.value(cost))) for cost in line], f"line {colour}"))
     return parts
-
-
-def _text(x: float, y: float, text: str, anchor: str, colour: str = "#374151") -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{colour}">{text}</text>'
-
-
-def _round_up(value: float) -> float:
-    """The next of 1, 2, 4 and 8 times a power of ten."""
-    power = 10.0 ** math.floor(math.log10(value))
-    return next(step * power for step in (1, 2, 4, 8, 10) if step * power >= value)
 
 
 def main() -> None:

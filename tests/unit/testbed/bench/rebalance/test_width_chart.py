@@ -4,6 +4,7 @@ from xml.etree import ElementTree
 
 from testbed.bench.rebalance.width import ChangeCost
 from testbed.bench.rebalance.width_chart import HEIGHT, PANELS, WIDTH, chart
+from tests.unit.testbed.bench.chart_lines import lines_of
 
 CHANGES = ("cold", "join", "leave", "crash")
 
@@ -17,9 +18,8 @@ def costs_of(members: int, share: float = 1.0) -> list[ChangeCost]:
 
 def test_each_change_is_a_line_in_both_panels_that_rises_with_its_cost() -> None:
     root = ElementTree.fromstring(chart([*costs_of(10), *costs_of(100), *costs_of(1000, 3.0)]))
-    lines = [element.attrib["points"] for element in root.iter() if element.tag.endswith("polyline")]
-    assert len(lines) == len(CHANGES) * len(PANELS)
-    points = [[tuple(map(float, point.split(","))) for point in line.split()] for line in lines]
+    points = lines_of(root)
+    assert len(points) == len(CHANGES) * len(PANELS)
     assert all(0 < x < WIDTH and 0 < y < HEIGHT for line in points for x, y in line)
     (x_10, y_10), (x_100, y_100), (x_1000, y_1000) = points[0]
     assert x_100 - x_10 == x_1000 - x_100, "ten times as many are as far to the right"
@@ -31,4 +31,4 @@ def test_each_change_is_a_line_in_both_panels_that_rises_with_its_cost() -> None
 
 
 def test_a_single_size_is_drawn_too() -> None:
-    assert chart(costs_of(30)).count("polyline") == len(CHANGES) * len(PANELS)
+    assert len(lines_of(ElementTree.fromstring(chart(costs_of(30))))) == len(CHANGES) * len(PANELS)

@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from pipeline.report import svg
+from pipeline.report import charts
 
 
 @pytest.mark.parametrize(
@@ -13,18 +13,7 @@ from pipeline.report import svg
     [(0, "0 ms"), (9.94, "9.9 ms"), (168.4, "168 ms"), (3_219.7, "3.22 s"), (63_000, "63 s"), (600_000, "10.0 min")],
 )
 def test_a_duration_has_three_digits_and_the_unit_that_fits(value: float, told: str) -> None:
-    assert svg.milliseconds(value) == told
-
-
-@pytest.mark.parametrize(("rough", "nice"), [(0.3, 0.5), (1, 1), (1.2, 2), (21, 50), (70, 100), (0, 1)])
-def test_steps_of_an_axis_are_round(rough: float, nice: float) -> None:
-    assert svg.nice_step(rough) == pytest.approx(nice)
-
-
-def test_scales_meet_their_ends_even_where_all_values_are_one() -> None:
-    assert [svg.linear(2, 4, 0, 100)(value) for value in (2, 3, 4)] == [0, 50, 100]
-    assert svg.linear(2, 2, 0, 100)(2) == 0
-    assert [round(svg.logarithmic(1, 100, 0, 10)(value)) for value in (0, 1, 10, 100)] == [0, 0, 5, 10]
+    assert charts.milliseconds(value) == told
 
 
 def interval(owner: str, from_ms: float, to_ms: float) -> dict[str, object]:
@@ -36,16 +25,18 @@ def titles(drawn: str) -> list[str]:
 
 
 def test_other_charts_are_sound_and_empty_ones_draw_nothing_wrong() -> None:
-    assert titles(svg.strip([("join", [3.0, 40.0, 5.0])], "x")) == [
+    assert titles(charts.strip([("join", [3.0, 40.0, 5.0])], "x")) == [
         "join: 3 ms",
         "join: 5 ms",
         "join: 40 ms",
         "median 5 ms",
     ]
-    assert svg.strip([("join", [])], "x") == ""
-    assert titles(svg.bars([("< 10 ms", 0), ("10 ms +", 3)], "x")) == ["< 10 ms: 0", "10 ms +: 3"]
-    ElementTree.fromstring(svg.lines([("lag", [(0.0, 1.0), (50.0, 2.0)]), ("mean", [])], [], 700_000, "ms", steps=True))
-    ElementTree.fromstring(svg.lines([("lag", [])], [], 0, "ms"))
+    assert charts.strip([("join", [])], "x") == ""
+    assert titles(charts.bars([("< 10 ms", 0), ("10 ms +", 3)], "x")) == ["< 10 ms: 0", "10 ms +: 3"]
+    ElementTree.fromstring(
+        charts.lines([("lag", [(0.0, 1.0), (50.0, 2.0)]), ("mean", [])], [], 700_000, "ms", steps=True)
+    )
+    ElementTree.fromstring(charts.lines([("lag", [])], [], 0, "ms"))
 
 
 LONG = (
@@ -55,15 +46,15 @@ LONG = (
 )
 
 
-@pytest.mark.parametrize("width", [svg.WIDE, svg.NARROW])
+@pytest.mark.parametrize("width", [charts.WIDE, charts.NARROW])
 def test_no_text_of_a_chart_is_outside_of_it_or_on_its_neighbour(width: float) -> None:
     strips, counted, series = LONG
-    charts = (
-        svg.strip(strips, "x", width),
-        svg.bars(counted, "x", width),
-        svg.lines(series, [], 90_000, "messages", width),
+    drawings = (
+        charts.strip(strips, "x", width),
+        charts.bars(counted, "x", width),
+        charts.lines(series, [], 90_000, "messages", width),
     )
-    for drawn in map(ElementTree.fromstring, charts):
+    for drawn in map(ElementTree.fromstring, drawings):
         spans: list[tuple[float, float, float]] = []
         for each in drawn.iter("text"):
             wide = 6.5 * len(str(each.text)) * (0.9 if each.get("class") == "small" else 1)

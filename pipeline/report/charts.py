@@ -9,23 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from html import escape
+
+from pictures.svg import Box, Scale, dot, line, linear, logarithmic, path, rect, text, ticks, value_axis
 
 WIDE, NARROW = 1000.0, 400.0
 RIGHT, TOP, BOTTOM = 12.0, 8.0, 26.0
-
-Scale = Callable[[float], float]
-
-
-@dataclass(frozen=True, slots=True)
-class Box:
-    """The inside of a chart, in its units."""
-
-    left: float
-    right: float
-    top: float
-    bottom: float
 
 
 def both(draw: Callable[[float], str]) -> str:
@@ -42,64 +31,6 @@ def chart(width: float, height: float, parts: Iterable[str], label: str) -> str:
     )
 
 
-def linear(low: float, high: float, start: float, end: float) -> Scale:
-    """A scale from values to units."""
-    span = (high - low) or 1.0
-    return lambda value: start + (value - low) / span * (end - start)
-
-
-def logarithmic(low: float, high: float, start: float, end: float) -> Scale:
-    """A scale from positive values to units; what is below `low` lies on it."""
-    inner = linear(math.log10(low), math.log10(high), start, end)
-    return lambda value: inner(math.log10(max(value, low)))
-
-
-def ticks(high: float, wanted: int) -> list[float]:
-    """Round values from 0 up to `high`."""
-    step = nice_step(high / max(1, wanted))
-    return [n * step for n in range(int(high / step + 1e-9) + 1)]
-
-
-def nice_step(rough: float) -> float:
-    """The next round number: 1, 2 or 5 with zeros."""
-    if rough <= 0:
-        return 1.0
-    power = 10.0 ** math.floor(math.log10(rough))
-    return next(n * power for n in (1, 2, 5, 10) if n * power >= rough * (1 - 1e-9))
-
-
-def text(x: float, y: float, what: str, *, style: str = "", anchor: str = "start") -> str:
-    """Some text."""
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" class="{style}">{escape(what)}</text>'
-
-
-def line(x1: float, y1: float, x2: float, y2: float, style: str, title: str = "") -> str:
-    """A straight line."""
-    return f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" class="{style}">{_title(title)}</line>'
-
-
-def rect(x: float, y: float, width: float, height: float, style: str, title: str = "") -> str:
-    """A rectangle."""
-    return (
-        f'<rect x="{x:.2f}" y="{y:.2f}" width="{max(width, 0.4):.2f}" height="{height:.2f}" class="{style}">'
-        f"{_title(title)}</rect>"
-    )
-
-
-def dot(x: float, y: float, style: str, title: str = "") -> str:
-    """A small disc."""
-    return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" class="{style}">{_title(title)}</circle>'
-
-
-def path(points: Sequence[tuple[float, float]], style: str, *, steps: bool = False) -> str:
-    """A line through points; with `steps` each value holds until the next."""
-    if not points:
-        return ""
-    drawn = [f"M{points[0][0]:.1f} {points[0][1]:.1f}"]
-    drawn += [f"H{x:.1f}V{y:.1f}" if steps else f"L{x:.1f} {y:.1f}" for x, y in points[1:]]
-    return f'<path d="{"".join(drawn)}" class="{style}"/>'
-
-
 def time_axis(x: Scale, span_ms: float, box: Box) -> list[str]:
     """Seconds, or minutes for long traces, with a thin line up from each."""
     unit, name = (1_000.0, "s") if span_ms < 600_000 else (60_000.0, "min")
@@ -109,17 +40,6 @@ def time_axis(x: Scale, span_ms: float, box: Box) -> list[str]:
         parts += [
             line(at, box.top, at, box.bottom, "grid"),
             text(at, box.bottom + 16, f"{value:g} {name}", anchor="middle"),
-        ]
-    return parts
-
-
-def value_axis(y: Scale, high: float, box: Box, unit: str) -> list[str]:
-    """Round values with thin lines, and the unit above them."""
-    parts = [text(0, TOP + 4, unit)]
-    for value in ticks(high, 4):
-        parts += [
-            line(box.left, y(value), box.right, y(value), "grid"),
-            text(box.left - 8, y(value) + 4, f"{value:,g}", anchor="end"),
         ]
     return parts
 
@@ -173,7 +93,7 @@ def lines(
     high = max((value for _, points in series for _, value in points), default=0.0) or 1.0
     box = Box(90 if width == WIDE else 52, width - RIGHT, TOP + 16, 186.0)
     x, y = linear(0, span_ms, box.left, box.right), linear(0, high * 1.05, box.bottom, box.top)
-    parts = [*time_axis(x, span_ms, box), *value_axis(y, high, box, unit)]
+    parts = [*time_axis(x, span_ms, box), text(0, TOP + 4, unit), *value_axis(y, high, box)]
     parts += [line(x(at), box.top, x(at), box.bottom, "mark", told) for at, told in marks]
     for style, points in series:
         parts.append(path([(x(at), y(value)) for at, value in points], f"line {style}", steps=steps))
@@ -221,7 +141,3 @@ def milliseconds(value: float) -> str:
 def seconds(value: float) -> str:
     """A moment of the trace, in seconds since its beginning."""
     return f"{value / 1_000:,.3f} s"
-
-
-def _title(what: str) -> str:
-    return f"<title>{escape(what)}</title>" if what else ""
