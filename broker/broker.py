@@ -22,7 +22,7 @@ from broker.config import BrokerConfig, Part
 from broker.durability.background_sync import sync_regularly
 from broker.durability.barrier import WriteBarrier
 from broker.durability.lock_watch import watch_lock
-from broker.durability.metadata import FILE_NAME, MetadataStore, metadata_exists
+from broker.durability.metadata import MetadataStore, metadata_exists
 from broker.feature import Core, Feature, Features, shares_of_broker
 from broker.groups.handlers import GroupHandlers
 from broker.groups.members import Groups
@@ -43,6 +43,7 @@ from broker.retry.delays import Delays
 from broker.retry.send_back import SendBack
 from broker.sink.handlers import SinkHandlers
 from broker.sink.service import Sink
+from broker.store.disk.directory import METADATA_NAME
 from broker.store.disk.options import MIB
 from broker.store.message_store import MessageStore
 from broker.topics.damage import DamageReports
@@ -383,7 +384,7 @@ def _open_metadata(config: BrokerConfig, store: MessageStore) -> MetadataStore:
         # Before an empty file is made in the place of the one that may be put back.
         lost = lost_topics(store.queues(), (), 0)
         if lost:
-            raise metadata_missing(config.data_dir / FILE_NAME, lost)
+            raise metadata_missing(config.data_dir / METADATA_NAME, lost)
     return MetadataStore(config.data_dir, flush=config.flush, files=config.files)
 
 

@@ -27,13 +27,12 @@ from typing import Any
 
 import msgpack
 
-from broker.store.disk.directory import to_store_error
+from broker.store.disk.directory import METADATA_NAME, to_store_error
 from broker.store.disk.errors import StoreError, StoreNotWritable
 from broker.store.disk.files import Files
 from model.errors import ConfigError, InvalidParameter, RlabError, ServiceNotAvailable, StorageFull, SystemError_
 from model.record import FlushMode
 
-FILE_NAME = "metadata.sqlite"
 _CHECKPOINT_PAGES = 4_000
 """Pages of 4 KiB in the write-ahead log before SQLite moves them to the file. It syncs then, and the loop waits: with
 its own 1,000, a group that pops at full speed would stand still four times as often."""
@@ -56,7 +55,7 @@ class MetadataStore:
     """
 
     def __init__(self, directory: Path, *, flush: FlushMode = FlushMode.ASYNC, files: Files | None = None) -> None:
-        path = directory / FILE_NAME
+        path = directory / METADATA_NAME
         self._files = files or Files()
         _check_writable(path, self._files)
         self.path = path
@@ -275,7 +274,7 @@ def _check_writable(path: Path, files: Files) -> None:
 
 def metadata_exists(directory: Path) -> bool:
     """Whether a data directory has a metadata file with anything in it."""
-    path = directory / FILE_NAME
+    path = directory / METADATA_NAME
     return path.exists() and path.stat().st_size > 0
 
 

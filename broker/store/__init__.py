@@ -3,7 +3,7 @@
 `message_store` is the face: append, flush, read, sync, trim. It extends `writer` and asks `reader`; `recovery` opens a
 log that a crash left; `ends` is the file that tells a lost end of the log; `syncing` decides what a sync that failed
 means. Below are three rooms: `disk` (files, the directory, errors, options), `segments` (the log, its files and their
-indexes), `keys` (search by key).
+indexes), `keys` (search by key); above, `upkeep`, which checks and copies a directory without its broker.
 
 Read `message_store`, `queue_state`, `writer`, `segments/index`, `segments/commit_log`, `recovery`, `ends`, in this
 order.

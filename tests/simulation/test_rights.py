@@ -13,7 +13,7 @@ import anyio
 import msgpack
 import pytest
 
-from broker.durability.metadata import FILE_NAME
+from broker.store.disk.directory import METADATA_NAME
 from client.push.consumer import PushConsumer
 from model.access_limits import CLAIM_KEPT_S
 from model.errors import ClientIdConflict, MessageIllegal, NoPermission
@@ -357,7 +357,7 @@ def test_a_member_and_a_query_of_an_earlier_version_belong_to_the_user_who_names
         async with RemotingClient(key=CLIENT_KEY) as etl:
             await etl.request(broker, RequestCode.SINK_COMMIT, batch, msgpack.packb([]))
         await cluster.brokers["broker-a"].stop()
-        with closing(sqlite3.connect(cluster.data_dir / "broker-a" / FILE_NAME)) as db:
+        with closing(sqlite3.connect(cluster.data_dir / "broker-a" / METADATA_NAME)) as db:
             db.executescript("drop table owners; drop table sink_owners")  # such a version has neither
         await cluster.brokers["broker-a"].start()
         await anyio.sleep(5)

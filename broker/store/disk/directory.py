@@ -4,6 +4,7 @@ STORE                        marker: one line with the format version
 LOCK                         locked by the process that has the store open, as the directory itself is
 ENDS                         where the log and its queues begin and end (`ends.py`)
 RESERVE                      room for when the disk is full (`reserve.py`)
+metadata.sqlite              topics, groups, offsets (`broker/durability/metadata.py`, which makes it)
 00000000000000000000.log     segments, named after the log position of their first byte
 00000000000000000000.index   their queue indexes (`segments/index.py`)
 00000000000000000000.keys    their indexes by key and message id, made by the first query (`keys/file.py`)
@@ -31,6 +32,7 @@ from broker.store.disk.files import TEMPORARY_SUFFIX, Files
 logger = logging.getLogger(__name__)
 
 MARKER_NAME = "STORE"
+METADATA_NAME = "metadata.sqlite"
 FORMAT_VERSION = 1
 _MARKER_PREFIX = "rebalance-lab message store, format "
 _MARKER_BYTES = 4096

@@ -1,55 +1,15 @@
-"""`rlab broker dump` and `restore`: a copy of a data directory that fits together, also of a broker that runs.
-
-A broker writes its log first, then its metadata, then `ENDS`. A copy fits together if it is what a loss of power could
-have left: a log that is newer than the other two. So the log is copied up to its length after the others were read:
-
-    ENDS -> metadata.sqlite -> length of the log -> segments up to there -> was a topic made, a segment deleted? again
-
-A topic is in the metadata before its first message is in the log, so whether the log has messages of a topic that the
-copied metadata does not know is seen by looking for new topics afterwards. Each file is listed with its SHA-256 in
-`DUMP`, which is written last: a copy without it is none.
-"""
+"""`rlab broker dump` and `restore`: a copy of a data directory, also of a broker that runs, and back."""
 
 from __future__ import annotations
 
-import hashlib
-import json as json_
-import os
-import shutil
-from collections.abc import Iterator
-from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from cli.options import Config, Json
-from model.errors import ConfigError, SystemError_
 from process.output import print_outcome
 from process.runtime import exit_with_error
-
-if TYPE_CHECKING:
-    import sqlite3
-
-MANIFEST_NAME = "DUMP"
-_ATTEMPTS = 20
-"""Topics are made and segments deleted now and then; a copy that meets one is begun again."""
-_CHUNK_BYTES = 1024 * 1024
-_FORMAT = 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Dumped:
-    """A copy: the document of `--json`."""
-
-    directory: str
-    segments: int
-    bytes: int
-
-
-class _Changed(Exception):
-    """The broker has made a topic, or deleted a segment, since the copy was begun."""
 
 
 def dump(
@@ -64,6 +24,8 @@ def dump(
 
     Example: rlab broker dump rlab-data/broker-a /backup/broker-a-monday
     """
+    from broker.store.upkeep.backup import dump_directory
+
     with exit_with_error():
         done = dump_directory(data, to)
     print_outcome(done, f"{done.segments} segments, {done.bytes:,} bytes: {to}", as_json=json)
@@ -81,189 +43,8 @@ def restore(
 
     Example: rlab broker restore /backup/broker-a-monday rlab-data/broker-a
     """
+    from broker.store.upkeep.backup import restore_directory
+
     with exit_with_error():
         done = restore_directory(dump, data)
     print_outcome(done, f"{done.segments} segments, {done.bytes:,} bytes are whole: {data}", as_json=json)
-
-
-def dump_directory(data: Path, to: Path) -> Dumped:
-    """Copy a data directory.
-
-    Raises:
-        ConfigError: it is none, or the target is there already.
-        SystemError_: a file cannot be read or written, or changes faster than it can be copied.
-    """
-    import sqlite3
-
-    from broker.durability.metadata import FILE_NAME
-    from broker.store.disk.directory import MARKER_NAME
-
-    if not (data / MARKER_NAME).is_file() or not (data / FILE_NAME).is_file():
-        raise ConfigError(f"{data} is not the data directory of a broker: it has no {MARKER_NAME} or no {FILE_NAME}")
-    part = _new_directory(to)
-    try:
-        for _ in range(_ATTEMPTS):
-            for left in part.iterdir():
-                left.unlink()
-            try:
-                files = _copy(data, part)
-            except (_Changed, FileNotFoundError):
-                continue
-            _seal(part, files)
-            part.rename(to)
-            return _done(to, files)
-        raise SystemError_(f"{data} changed {_ATTEMPTS} times while it was copied: try again")
-    except (OSError, sqlite3.Error) as error:
-        raise SystemError_(f"cannot copy {data} to {to}: {error}") from error
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
-
-
-def restore_directory(dump: Path, data: Path) -> Dumped:
-    """Copy a copy to where a broker is to find it.
-
-    Raises:
-        ConfigError: it is not whole, or the target is there already.
-        SystemError_: a file cannot be read or written.
-    """
-    files = _manifest_of(dump)
-    part = _new_directory(data)
-    try:
-        for name, (size, digest) in files.items():
-            if _copy_file(dump / name, part / name, size) != (size, digest):
-                raise ConfigError(f"{dump / name} is not as it was when it was dumped: use another copy")
-        _sync_directory(part)
-        part.rename(data)
-        _sync_directory(data.absolute().parent)
-    except OSError as error:
-        raise SystemError_(f"cannot copy {dump} to {data}: {error}") from error
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
-    return _done(data, files)
-
-
-Files = dict[str, tuple[int, str]]
-"""Name -> bytes, SHA-256."""
-
-
-def _new_directory(path: Path) -> Path:
-    """A directory beside the one that is to be made: that one is there as a whole, or not at all."""
-    if path.exists():
-        raise ConfigError(f"{path} is there already: name a directory that is not")
-    part = path.with_name(path.name + ".part")
-    try:
-        part.mkdir(mode=0o700, parents=True)
-    except OSError as error:
-        raise ConfigError(f"cannot make {part}: {error.strerror or error}") from error
-    return part
-
-
-def _copy(data: Path, to: Path) -> Files:
-    from broker.durability.metadata import FILE_NAME
-    from broker.store.disk.directory import MARKER_NAME
-    from broker.store.ends import FILE_NAME as ENDS_NAME
-
-    first = _segments(data)[:1]
-    files: Files = {}
-    for name in (MARKER_NAME, ENDS_NAME):
-        if (data / name).is_file():
-            files[name] = _copy_file(data / name, to / name, None)
-    known = _copy_database(data / FILE_NAME, to / FILE_NAME)
-    files[FILE_NAME] = _read_digest(to / FILE_NAME)
-    logs = _segments(data)
-    sizes = {name: (data / name).stat().st_size for name in logs}
-    if logs[:1] != first or known != _topics(data / FILE_NAME):
-        raise _Changed
-    for name, size in sizes.items():
-        files[name] = _copy_file(data / name, to / name, size)
-        index = name.removesuffix(".log") + ".index"
-        # The last segment may have got its index since, for more than what is copied of it.
-        if name != logs[-1] and (data / index).is_file():
-            files[index] = _copy_file(data / index, to / index, None)
-    return files
-
-
-def _segments(data: Path) -> list[str]:
-    return sorted(name for name in os.listdir(data) if name.endswith(".log"))
-
-
-def _connected(path: Path) -> sqlite3.Connection:
-    import sqlite3
-
-    return sqlite3.connect(f"file:{path.absolute()}?mode=ro", uri=True)
-
-
-def _topics(path: Path) -> list[Any]:
-    with closing(_connected(path)) as db:
-        return db.execute("select topic_id from topics order by topic_id").fetchall()
-
-
-def _copy_database(path: Path, to: Path) -> list[Any]:
-    """Copy the metadata as of one commit; returns the topics in it."""
-    import sqlite3
-
-    with closing(_connected(path)) as db, closing(sqlite3.connect(to)) as copy:
-        db.backup(copy)
-        copy.execute("pragma journal_mode = delete")
-    return _topics(to)
-
-
-def _chunks(path: Path, size: int | None) -> Iterator[bytes]:
-    left = size
-    with path.open("rb") as file:
-        while (data := file.read(_CHUNK_BYTES if left is None else min(_CHUNK_BYTES, left))) and left != 0:
-            if left is not None:
-                left -= len(data)
-            yield data
-
-
-def _copy_file(path: Path, to: Path, size: int | None) -> tuple[int, str]:
-    """Copy a file, or its beginning, and have it on the disk; returns its bytes and their SHA-256."""
-    digest, n_bytes = hashlib.sha256(), 0
-    with open(to, "wb", opener=lambda name, flags: os.open(name, flags, 0o600)) as out:
-        for data in _chunks(path, size):
-            digest.update(data)
-            n_bytes += len(data)
-            out.write(data)
-        out.flush()
-        os.fsync(out.fileno())
-    return n_bytes, digest.hexdigest()
-
-
-def _read_digest(path: Path) -> tuple[int, str]:
-    digest, n_bytes = hashlib.sha256(), 0
-    for data in _chunks(path, None):
-        digest.update(data)
-        n_bytes += len(data)
-    return n_bytes, digest.hexdigest()
-
-
-def _seal(part: Path, files: Files) -> None:
-    (part / MANIFEST_NAME).write_text(json_.dumps({"format": _FORMAT, "files": files}, indent=1), encoding="utf-8")
-    _sync_directory(part)
-
-
-def _manifest_of(dump: Path) -> Files:
-    try:
-        manifest: Any = json_.loads((dump / MANIFEST_NAME).read_text(encoding="utf-8"))
-        if manifest["format"] != _FORMAT:
-            raise ConfigError(f"{dump} has format {manifest['format']}: restore it with the version that dumped it")
-        files = {str(name): (int(size), str(digest)) for name, (size, digest) in manifest["files"].items()}
-    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-        raise ConfigError(f"{dump} is not a directory that `rlab broker dump` has finished: {error}") from error
-    if any(Path(name).name != name for name in files):
-        raise ConfigError(f"{dump / MANIFEST_NAME} names a file elsewhere: it is not what was dumped")
-    return files
-
-
-def _sync_directory(path: Path) -> None:
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
-def _done(directory: Path, files: Files) -> Dumped:
-    segments = sum(name.endswith(".log") for name in files)
-    return Dumped(directory=str(directory), segments=segments, bytes=sum(size for size, _ in files.values()))

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import anyio
 from anyio.abc import TaskGroup
 
-from broker.durability.metadata import FILE_NAME
+from broker.store.disk.directory import METADATA_NAME
 from model.errors import RlabError
 from model.events import Event, EventKind
 from remoting.request_code import RequestCode
@@ -323,7 +323,7 @@ class Acts:
         if not server.process:
             return False
         await server.stop()
-        files = [path for path in sorted((self._data_dir / step.who).glob("*.log")) if path.name != FILE_NAME]
+        files = [path for path in sorted((self._data_dir / step.who).glob("*.log")) if path.name != METADATA_NAME]
         damage_file(self._random.choice(files), self._random)
         await self._rest(step.for_s)
         await server.start()

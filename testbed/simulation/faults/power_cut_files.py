@@ -19,7 +19,7 @@ from __future__ import annotations
 from pathlib import Path
 from random import Random
 
-from broker.durability.metadata import FILE_NAME
+from broker.store.disk.directory import METADATA_NAME
 from broker.store.disk.files import Files
 
 _GAP_PROBABILITY = 0.25
@@ -132,7 +132,7 @@ class PowerCutFiles(Files):
 
     def open(self, path: Path, *, create: bool = False) -> int:
         """See `Files.open`."""
-        if path.name.startswith(FILE_NAME):
+        if path.name.startswith(METADATA_NAME):
             return super().open(path, create=create)
         is_new = not path.exists()
         fd = super().open(path, create=create)

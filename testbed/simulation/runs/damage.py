@@ -21,7 +21,7 @@ from random import Random
 
 import anyio
 
-from broker.durability.metadata import FILE_NAME
+from broker.store.disk.directory import METADATA_NAME
 from broker.store.disk.options import StoreOptions
 from client.admin.admin import Admin
 from client.admin.records import GroupInfo, TopicInfo
@@ -121,7 +121,7 @@ class _Trial:
             self._stored[place] = body
 
     def _damage(self) -> None:
-        files = [path for path in sorted(self._data.iterdir()) if not path.name.startswith(FILE_NAME)]
+        files = [path for path in sorted(self._data.iterdir()) if not path.name.startswith(METADATA_NAME)]
         logs = [path for path in files if path.suffix == ".log"]
         path = self._random.choice(logs if self._random.random() < 0.6 else files)
         self._result.done[path.suffix.lstrip(".") or path.name] += 1

@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from broker.durability.metadata import FILE_NAME
+from broker.store.disk.directory import METADATA_NAME
 from broker.store.disk.options import StoreOptions
 from model.errors import ConfigError, RlabError
 from model.events import EventKind
@@ -144,7 +144,7 @@ async def test_a_damaged_file_opens_no_transaction_again_and_loses_none(world: W
 async def test_a_flipped_byte_of_the_metadata_is_served_or_refused_with_the_name_of_the_file(world: World) -> None:
     await a_life(world)
     await world.stop_broker()
-    path, whole = world.data_dir / FILE_NAME, (world.data_dir / FILE_NAME).read_bytes()
+    path, whole = world.data_dir / METADATA_NAME, (world.data_dir / METADATA_NAME).read_bytes()
     texts = [
         at for word in (b"CLUSTERING", b"topic text", b"AVG") for at in range(whole.find(word), whole.find(word) + 3)
     ]

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from broker.broker import Broker
-from broker.durability.metadata import FILE_NAME
 from broker.retention.plan import RetentionOptions
+from broker.store.disk.directory import METADATA_NAME
 from broker.store.disk.options import StoreOptions
 from broker.store.message_store import MessageStore
 from broker.store.segments.scan import TOPIC_NAMED
@@ -20,18 +20,18 @@ from tests.unit.broker.harness import Peer, World, payload_of, records, simulate
 
 
 def remove_metadata(directory: Path) -> None:
-    for path in directory.glob(f"{FILE_NAME}*"):
+    for path in directory.glob(f"{METADATA_NAME}*"):
         path.unlink()
 
 
 def empty_metadata(directory: Path) -> None:
-    for path in directory.glob(f"{FILE_NAME}-*"):
+    for path in directory.glob(f"{METADATA_NAME}-*"):
         path.unlink()
-    (directory / FILE_NAME).write_bytes(b"")
+    (directory / METADATA_NAME).write_bytes(b"")
 
 
 def copy_of(world: World) -> Path:
-    return Path(f"{world.data_dir} {FILE_NAME}")
+    return Path(f"{world.data_dir} {METADATA_NAME}")
 
 
 async def start(world: World, **options: Any) -> Broker:
@@ -65,12 +65,12 @@ async def test_a_log_without_its_metadata_is_refused_and_with_the_file_back_ever
     world: World, lose: Any
 ) -> None:
     peer = await a_log(world)
-    shutil.copy(world.data_dir / FILE_NAME, copy_of(world))
+    shutil.copy(world.data_dir / METADATA_NAME, copy_of(world))
     lose(world.data_dir)
     for _ in range(2):
         with pytest.raises(ConfigError, match=r"missing or empty.* put it back, .* start once with --recover-topics"):
             await start(world)
-    shutil.copy(copy_of(world), world.data_dir / FILE_NAME)
+    shutil.copy(copy_of(world), world.data_dir / METADATA_NAME)
     await start(world)
     assert await messages(peer, queue_id=2) == payloads()
 
@@ -79,9 +79,9 @@ async def test_a_log_without_its_metadata_is_refused_and_with_the_file_back_ever
 async def test_metadata_from_before_a_topic_was_made_is_refused(world: World) -> None:
     await start(world)
     await world.stop_broker()
-    shutil.copy(world.data_dir / FILE_NAME, copy_of(world))
+    shutil.copy(world.data_dir / METADATA_NAME, copy_of(world))
     peer = await a_log(world)
-    shutil.copy(copy_of(world), world.data_dir / FILE_NAME)
+    shutil.copy(copy_of(world), world.data_dir / METADATA_NAME)
     with pytest.raises(ConfigError, match=r"older than the messages beside it.* put its newest copy back; or, "):
         await start(world)
     await start(world, recover_topics=True)

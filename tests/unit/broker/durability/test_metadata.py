@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from broker.durability.metadata import FILE_NAME, Journal, MetadataStore, Table
+from broker.durability.metadata import Journal, MetadataStore, Table
+from broker.store.disk.directory import METADATA_NAME
 from broker.store.disk.files import Files
 from model.errors import ConfigError, StorageFull, SystemError_
 from testbed.simulation.cluster.servers import UnsyncedFiles
@@ -62,7 +63,7 @@ def test_what_was_not_committed_is_not_there(offsets: Table, tmp_path: Path) -> 
 
 def test_a_directory_without_a_file_is_an_empty_one(tmp_path: Path) -> None:
     assert load(tmp_path) == []
-    assert (tmp_path / FILE_NAME).exists()
+    assert (tmp_path / METADATA_NAME).exists()
 
 
 def test_the_newest_of_several_changes_of_a_row_counts(store: MetadataStore, offsets: Table, tmp_path: Path) -> None:
@@ -212,7 +213,7 @@ def test_a_locked_file_is_an_error_that_says_so_and_is_tried_again(
 ) -> None:
     store._db.execute("pragma busy_timeout = 0")
     offsets.put("g", "t", 0, 42)
-    other = sqlite3.connect(tmp_path / FILE_NAME, isolation_level=None)
+    other = sqlite3.connect(tmp_path / METADATA_NAME, isolation_level=None)
     other.execute("begin immediate")
     with pytest.raises(SystemError_, match="metadata could not be written: database is locked"):
         store.commit()
@@ -227,7 +228,7 @@ def test_the_file_can_be_read_meanwhile_where_directories_are_shared(tmp_path: P
     files = Files() if is_shared else UnsyncedFiles()
     with (
         MetadataStore(tmp_path, files=files) as store,
-        closing(sqlite3.connect(tmp_path / FILE_NAME, timeout=0)) as other,
+        closing(sqlite3.connect(tmp_path / METADATA_NAME, timeout=0)) as other,
     ):
         store.save_number("n", 7)
         store.commit()
@@ -258,8 +259,8 @@ def test_a_commit_of_nothing_does_not_touch_the_file(store: MetadataStore) -> No
 
 
 def test_a_file_that_is_no_database_is_refused_with_its_name(tmp_path: Path) -> None:
-    (tmp_path / FILE_NAME).write_bytes(b"these are not the bytes of a database" * 100)
-    with pytest.raises(ConfigError, match=FILE_NAME):
+    (tmp_path / METADATA_NAME).write_bytes(b"these are not the bytes of a database" * 100)
+    with pytest.raises(ConfigError, match=METADATA_NAME):
         MetadataStore(tmp_path)
 
 

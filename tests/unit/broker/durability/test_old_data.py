@@ -8,8 +8,8 @@ from pathlib import Path
 
 import msgpack
 
-from broker.durability.metadata import FILE_NAME
 from broker.leases.table import QueueKey
+from broker.store.disk.directory import METADATA_NAME
 from model.assignment import RequestMode
 from model.topic_route import TopicConfig
 from tests.unit.broker.harness import World, consumer, simulated
@@ -104,7 +104,7 @@ async def test_a_new_file_has_every_table_of_an_old_one_to_the_letter(world: Wor
     # Tables that came later; an earlier version leaves them alone.
     later = {"group_settings", "clock_jumps", "open_transactions", "owners", "sink_owners"}
     later |= {"open_transaction_sharers", "topic_sharers", "group_sharers", "sink_sharers"}
-    now = tables_of(world.data_dir / FILE_NAME)
+    now = tables_of(world.data_dir / METADATA_NAME)
     assert later < now.keys()
     assert {name: sql for name, sql in now.items() if name not in later} == tables_of(world.data_dir / "old")
 
@@ -113,9 +113,9 @@ async def test_a_new_file_has_every_table_of_an_old_one_to_the_letter(world: Wor
 async def test_every_room_loads_what_an_old_broker_stored(world: World) -> None:
     await world.start_broker()
     await world.stop_broker()
-    for path in world.data_dir.glob(f"{FILE_NAME}*"):
+    for path in world.data_dir.glob(f"{METADATA_NAME}*"):
         path.unlink()
-    old_file(world.data_dir / FILE_NAME, topic_id=20)
+    old_file(world.data_dir / METADATA_NAME, topic_id=20)
     broker = await world.start_broker()
     assert broker.topics.table.existing("old").topic_id == 20
     assert broker.topics.table.existing("old").config.read_queue_nums == 2

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from broker.durability.metadata import FILE_NAME
+from broker.store.disk.directory import METADATA_NAME
 from broker.store.disk.options import StoreOptions
+from broker.store.upkeep import backup
+from broker.store.upkeep.backup import MANIFEST_NAME, dump_directory, restore_directory
+from broker.store.upkeep.verify import verify_directory
 from cli.main import app
-from cli.servers.upkeep import backup
-from cli.servers.upkeep.backup import MANIFEST_NAME, dump_directory, restore_directory
-from cli.servers.upkeep.verify import verify_directory
 from model.errors import ConfigError
 from tests.unit.broker.harness import World, simulated
 
@@ -84,7 +84,7 @@ def test_a_topic_that_is_made_meanwhile_is_in_the_copy_too(tmp_path: Path, monke
     monkeypatch.setattr(backup, "_copy_database", slowly)
     dump_directory(data, made)
     assert len(calls) == 2
-    with closing(sqlite3.connect(made / FILE_NAME)) as db:
+    with closing(sqlite3.connect(made / METADATA_NAME)) as db:
         assert (999,) in db.execute("select topic_id from topics").fetchall()
 
 
@@ -104,7 +104,7 @@ def test_a_directory_that_changes_all_the_time_is_given_up_and_nothing_is_left(
     assert not list(tmp_path.glob("new*"))
 
 
-@pytest.mark.parametrize("name", ["log", FILE_NAME, "ENDS", "STORE"])
+@pytest.mark.parametrize("name", ["log", METADATA_NAME, "ENDS", "STORE"])
 def test_a_copy_with_one_wrong_byte_is_refused_by_the_name_of_the_file(tmp_path: Path, name: str) -> None:
     copy = copied(tmp_path)
     path = next(path for path in sorted(copy.iterdir()) if path.name.endswith(name))
