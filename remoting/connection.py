@@ -8,15 +8,12 @@ also stops reading from that peer, so that a client which never reads cannot mak
 that it is owed already (held pulls, notifications) still go out, up to `MAX_UNSENT_BYTES`; beyond that the peer is cut
 off.
 
-Commands that arrive together are handled a few per iteration (`request_cost`), so that other connections have theirs.
+Commands that arrive together are handled a few per iteration (`overload/inbox.py`): other connections have their turn.
 And two processes that each handle everything before they write would take turns: one waits while the other works. With
 slices the answers to the first commands leave while the next ones are handled; measured with 64 sends outstanding, that
 is nearly twice the rate on two cores.
 
-Silence is no sign of a vanished peer (`remoting/overload/probe.py`), but within a frame it is. A frame that is not
-whole after `FRAME_TIMEOUT_S` is dropped with its connection, and the large ones of a server share a budget
-(`remoting/overload/frame_budget.py`): a peer that sends the first half of a frame, by mistake or on purpose, would
-otherwise hold its memory for ever.
+A peer that sends the first part of a frame and then nothing is dropped in time (`overload/frame_under_way.py`).
 """
 
 from __future__ import annotations
@@ -24,7 +21,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
@@ -32,13 +28,8 @@ import anyio
 
 from model.errors import ConnectionLost, InvalidParameter, ProtocolError, RequestTimeout, RlabError, SystemBusy
 from model.limits import (
-    COMMANDS_PER_ITERATION,
-    FRAME_TIMEOUT_S,
-    MAX_INBOX_BYTES,
-    MAX_INBOX_COMMANDS,
     MAX_REMARK_CHARS,
     MAX_UNANSWERED_BYTES_OF_ONE,
-    MAX_UNCOUNTED_FRAME_BYTES,
     MAX_UNSENT_BYTES,
     MAX_WAITING_OF_ONE,
     REQUEST_TIMEOUT_S,
@@ -48,8 +39,9 @@ from model.limits import (
 from model.log_lines import LogLines
 from remoting.address import format_address
 from remoting.codec import CODEC, Codec, Decoder, Dialect, FirstBytes
-from remoting.command import ONE_WAY, REQUEST, RESPONSE, Command, request_cost
-from remoting.overload.frame_budget import FrameBudget
+from remoting.command import ONE_WAY, REQUEST, RESPONSE, Command
+from remoting.overload.frame_under_way import FramesUnderWay, FrameUnderWay
+from remoting.overload.inbox import Inbox
 from remoting.overload.keepalive import keep_alive
 from remoting.overload.peer_memory import PeerMemory
 from remoting.request_code import RequestCode
@@ -58,8 +50,6 @@ from remoting.session import RequestSession, Waiter
 logger = logging.getLogger(__name__)
 
 _NO_HEADER: dict[str, Any] = {}
-_ASLEEP_S = 1.0
-"""A timer that fires this late was delayed by a process that did not run, and what has come meanwhile is not read."""
 _BUSY_S = 0.05
 """A timer that fires this late was delayed by a process with too much to do."""
 _READING_S = 0.005
@@ -90,7 +80,7 @@ class Connection(asyncio.Protocol):
         ready: whether it is open and the peer reads: a request would leave now.
         unanswered: requests of the peer that were accepted and not answered yet.
         unanswered_bytes: their bodies; above a limit no more are read.
-        aside: those of them that a late server has put aside; above a limit no more are read (kept by the server).
+        inbox: commands that have come and wait, with the number of those that a late server has put aside.
         reads: how often bytes have come.
         on_overdue: called when a request was not answered in time, if the connection is still open then.
     """
@@ -103,7 +93,7 @@ class Connection(asyncio.Protocol):
         on_opened: Callable[[Connection], None] | None = None,
         on_closed: Callable[[Connection, Exception | None], None] | None = None,
         pause_reads_when_blocked: bool,
-        frames: FrameBudget[Connection] | None = None,
+        frames: FramesUnderWay | None = None,
         memory: PeerMemory[Connection] | None = None,
         lines: LogLines | None = None,
         codec: Codec = CODEC,
@@ -116,7 +106,8 @@ class Connection(asyncio.Protocol):
         self.number = 0
         self.closed = False
         self.ready = False
-        self.unanswered = self.unanswered_bytes = self.aside = self.reads = 0
+        self.unanswered = self.unanswered_bytes = self.reads = 0
+        self.inbox = Inbox()
         self.on_overdue: Callable[[], None] | None = None
         self._loop = loop
         self._on_request = on_request
@@ -130,17 +121,10 @@ class Connection(asyncio.Protocol):
         self._session: RequestSession[Waiter] = RequestSession()
         self._transport: asyncio.Transport | None = None
         self._out: list[bytes] = []
-        self._inbox: deque[Command] = deque()
-        self._inbox_bytes = 0  # read since the inbox was empty
-        self._handling = False  # some of the inbox will be handled in the next iteration
         self._reading_paused = False
         self._memory: PeerMemory[Connection] = PeerMemory() if memory is None else memory
         self._lines = lines or LogLines()
-        self._frames = frames
-        self._frame_length = 0  # of the frame under way, 0 if there is none
-        self._frame_counted = False  # whether it is admitted by `_frames`, or waits for that
-        self._frame_waits, self._frame_due = False, 0.0
-        self._frame_timer: asyncio.TimerHandle | None = None
+        self._frame = FrameUnderWay(loop, frames, self._frame_changed, self._frame_overdue)
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = float("inf")
         self._writable: asyncio.Future[None] | None = None
@@ -253,7 +237,7 @@ class Connection(asyncio.Protocol):
     @property
     def has_frame_under_way(self) -> bool:
         """Whether a part of a frame has come."""
-        return self._frame_length > 0
+        return self._frame.length > 0
 
     @property
     def in_flight(self) -> int:
@@ -300,7 +284,7 @@ class Connection(asyncio.Protocol):
         A peer has nothing on the way at that moment: what came unsigned behind its proof is somebody else's.
         """
         self.flush()
-        if self._inbox or not self._decoder.at_frame_boundary():
+        if self.inbox or not self._decoder.at_frame_boundary():
             self.abort()
         self._sign, self._decoder = sign, decoder
 
@@ -369,7 +353,8 @@ class Connection(asyncio.Protocol):
             self._writable.set_result(None)
         self._writable = None
         self._memory.read(self)
-        self._give_up_frame()
+        if self._frame.give_up():
+            self._decoder = self._new_decoder()  # for its memory: the transport may take long to close
 
     # --- deadlines ---------------------------------------------------------------------------------------------------
 
@@ -423,16 +408,15 @@ class Connection(asyncio.Protocol):
         self.reads += 1
         commands = self._decoder.feed(data)
         length = self._decoder.under_way
-        if length or self._frame_length:
-            self._note_frame(length, is_new=bool(commands))
-        if self._inbox:
-            self._inbox.extend(commands)
-            self._inbox_bytes += len(data)
+        if (length or self._frame.length) and not self.closed:
+            self._frame.received(length, self.owner, is_new=bool(commands))
+        inbox = self.inbox
+        if inbox:
+            inbox.receive(commands, len(data))
             self._update_reading()
             return
         if len(commands) > 1:
-            self._inbox.extend(commands)
-            self._inbox_bytes = len(data)
+            inbox.receive(commands, len(data))
             self._handle_some()
             return
         for command in commands:
@@ -441,29 +425,24 @@ class Connection(asyncio.Protocol):
 
     def _handle_some(self) -> None:
         """Handle some of the commands that have come, and leave the rest for the next iteration."""
-        self._handling = False
-        inbox, budget = self._inbox, COMMANDS_PER_ITERATION
-        while inbox and budget > 0 and self.aside < MAX_WAITING_OF_ONE:
-            command = inbox.popleft()
-            if not self._handle(command):
-                budget -= request_cost(command)
+        inbox = self.inbox
+        inbox.hand_out(self._handle)
         if not inbox:
-            self._inbox_bytes = 0
             self._check_stream()
-        elif self.aside < MAX_WAITING_OF_ONE:
+        elif inbox.aside < MAX_WAITING_OF_ONE:
             self._handle_more()
         self._update_reading()
 
     def _handle_more(self) -> None:
-        if not self._handling:
-            self._handling = True
+        if not self.inbox.is_scheduled:
+            self.inbox.is_scheduled = True
             self._loop.call_soon(self._handle_some)
 
     def take_up(self) -> None:
         """Learn that one of the requests that were put aside is not any more."""
-        self.aside -= 1
-        if self.aside == MAX_WAITING_OF_ONE // 2 and not self.closed:
-            if self._inbox:
+        self.inbox.aside -= 1
+        if self.inbox.aside == MAX_WAITING_OF_ONE // 2 and not self.closed:
+            if self.inbox:
                 self._handle_more()
             self._update_reading()
 
@@ -494,8 +473,8 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by the loop."""
-        while self._inbox:  # an answer that did arrive must not be reported as lost
-            self._handle(self._inbox.popleft())
+        while self.inbox:  # an answer that did arrive must not be reported as lost
+            self._handle(self.inbox.popleft())
         self._shut()
         if not self._closed_future.done():
             self._closed_future.set_result(None)
@@ -525,9 +504,8 @@ class Connection(asyncio.Protocol):
     def _update_reading(self) -> None:
         """Read from the peer as long as it reads from us (if we are its server) and we keep up with it."""
         blocked = self._writable is not None and self._pause_reads_when_blocked
-        pause = blocked or self._frame_waits or len(self._inbox) > MAX_INBOX_COMMANDS
-        pause = pause or self.aside >= MAX_WAITING_OF_ONE
-        pause = pause or self._inbox_bytes > MAX_INBOX_BYTES or self.unanswered_bytes > MAX_UNANSWERED_BYTES_OF_ONE
+        pause = blocked or self._frame.waits or self.inbox.is_full
+        pause = pause or self.unanswered_bytes > MAX_UNANSWERED_BYTES_OF_ONE
         if pause is not self._reading_paused and self._transport is not None and not self.closed:
             self._reading_paused = pause
             if pause:
@@ -535,62 +513,15 @@ class Connection(asyncio.Protocol):
             else:
                 self._transport.resume_reading()
 
-    # --- the frame under way -----------------------------------------------------------------------------------------
+    def _frame_changed(self) -> None:
+        self._update_reading()  # that of the class which this object has now: it changes with faults (`faults/`)
 
-    def _note_frame(self, length: int, *, is_new: bool) -> None:
-        """Keep count of the frame of which a part has come; its length is 0 if there is none."""
-        if self.closed:
-            return
-        if is_new or not self._frame_length:
-            if self._frame_counted:
-                self._release_frame()
-            self._frame_due = self._loop.time() + FRAME_TIMEOUT_S
-            if length and self._frame_timer is None:
-                # One timer for many frames: when it fires, it looks when the frame of that moment is due.
-                self._frame_timer = self._loop.call_at(self._frame_due, self._frame_overdue)
-        self._frame_length = length
-        if length > MAX_UNCOUNTED_FRAME_BYTES and self._frames is not None and not self._frame_counted:
-            self._frame_counted = True
-            self._frame_waits = not self._frames.admit(self, length, self.owner)
-            self._update_reading()
-
-    def _release_frame(self) -> None:
-        self._frame_counted = self._frame_waits = False
-        assert self._frames is not None, "a frame is counted by a budget"
-        for connection in self._frames.release(self):
-            connection._frame_waits = False
-            connection._frame_due = connection._loop.time() + FRAME_TIMEOUT_S
-            connection._update_reading()
-        self._update_reading()
-
-    def _frame_overdue(self) -> None:
-        self._frame_timer = None
-        if not self._frame_length:
-            return
-        now = self._loop.time()
-        if self._frame_waits or now > self._frame_due + _ASLEEP_S:
-            self._frame_due = now + FRAME_TIMEOUT_S
-        if now + 1e-6 < self._frame_due:
-            self._frame_timer = self._loop.call_at(self._frame_due, self._frame_overdue)
-            return
-        error = ProtocolError(
-            f"a frame of {self._frame_length} bytes is not whole {FRAME_TIMEOUT_S:g} s after its first byte"
-        )
+    def _frame_overdue(self, error: ProtocolError) -> None:
         if self._writable is None:
             self._refuse(error)
         else:
-            self._lines.warning(logger, now, "cutting off %s, which reads nothing: %s", self.peer, error)
+            self._lines.warning(logger, self._loop.time(), "cutting off %s, which reads nothing: %s", self.peer, error)
             self.abort()
-
-    def _give_up_frame(self) -> None:
-        if self._frame_timer is not None:
-            self._frame_timer.cancel()
-            self._frame_timer = None
-        if self._frame_length:
-            self._frame_length = 0
-            self._decoder = self._new_decoder()  # for its memory: the transport may take long to close
-        if self._frame_counted:
-            self._release_frame()
 
     def _refuse(self, error: ProtocolError) -> None:
         """Answer a peer that sent garbage with one frame that gives the reason, then close."""

@@ -53,7 +53,7 @@ from remoting.command import Command, Reply
 from remoting.connection import Connection, close_all
 from remoting.overload.addresses import Addresses, network_of
 from remoting.overload.admission import WAITS, Admission, is_new_work
-from remoting.overload.frame_budget import FrameBudget
+from remoting.overload.frame_under_way import FramesUnderWay
 from remoting.overload.peer_memory import PeerMemory
 from remoting.request_code import RequestCode
 from remoting.security.access_file import AccessFile
@@ -104,7 +104,7 @@ class RemotingServer:
         self._lines = LogLines()  # of what connections say of their peers
         self._failures = LogLines()
         self._numbers = count(1)
-        self._frames: FrameBudget[Connection] = FrameBudget()
+        self._frames = FramesUnderWay()
         self._admission: Admission[tuple[Connection, Command]] = Admission()
         self._attentive = True  # the next request is the first of its iteration, or is put into the admission
         self._serving_taken = False
@@ -246,7 +246,7 @@ class RemotingServer:
         if retry_after_s != WAITS:
             self._refuse_busy(connection, request, retry_after_s)
         else:
-            connection.aside += 1
+            connection.inbox.aside += 1
         return True
 
     def _iterated(self) -> None:

@@ -132,7 +132,7 @@ class FaultyConnection(Connection):
             return
         kept, self._kept = self._kept, None
         if kept:
-            self._inbox.extendleft(reversed(kept))
+            self.inbox.extendleft(reversed(kept))
             self._handle_more()
         self._update_reading()
         self._let_go()

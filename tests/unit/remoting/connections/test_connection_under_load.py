@@ -39,7 +39,7 @@ async def test_a_peer_is_not_read_while_many_of_its_requests_are_put_aside() -> 
 
     def put_aside(connection: Connection, command: Command) -> bool:
         rig.requests.append(command)
-        connection.aside += 1
+        connection.inbox.aside += 1
         return True
 
     rig.connection._on_request = put_aside
@@ -52,7 +52,7 @@ async def test_a_peer_is_not_read_while_many_of_its_requests_are_put_aside() -> 
         await turn()
     assert len(rig.requests) == MAX_WAITING_OF_ONE * 3 // 2
     for _ in range(len(rig.requests) * 3):
-        if rig.connection.aside:
+        if rig.connection.inbox.aside:
             rig.connection.take_up()
         await turn()
     assert [command.opaque for command in rig.requests] == list(range(3 * MAX_WAITING_OF_ONE))

@@ -11,8 +11,7 @@ from remoting.address import parse_address
 from remoting.client import RemotingClient
 from remoting.codec import CODEC, LENGTH_BYTES
 from remoting.command import REQUEST
-from remoting.connection import Connection
-from remoting.overload.frame_budget import FrameBudget
+from remoting.overload.frame_under_way import FramesUnderWay
 from remoting.server import RemotingServer
 from testbed.simulation.kernel.run import Simulation
 from tests.unit.remoting.test_connection import Rig, on_virtual_loop
@@ -62,18 +61,18 @@ async def test_a_peer_that_neither_sends_the_rest_of_its_frame_nor_reads_is_cut_
 async def test_a_process_that_was_stopped_blames_no_peer_for_it() -> None:
     rig = Rig()
     rig.connection.data_received(LARGE[:10])
-    timer = rig.connection._frame_timer
+    timer = rig.connection._frame._timer
     assert timer is not None
     timer.cancel()
     await anyio.sleep(10 * FRAME_TIMEOUT_S)
-    rig.connection._frame_overdue()  # as if the process had not run when the timer was due
+    rig.connection._frame._look()  # as if the process had not run when the timer was due
     rig.connection.data_received(LARGE[10:])
     assert (len(rig.requests), rig.transport.ending) == (1, "")
 
 
 @on_virtual_loop
 async def test_a_large_frame_is_not_read_before_the_frames_under_way_leave_room_for_it() -> None:
-    frames: FrameBudget[Connection] = FrameBudget(2_500_000)
+    frames = FramesUnderWay(2_500_000)
     rigs = [Rig(frames=frames) for _ in range(4)]
     for rig in rigs:
         rig.connection.data_received(LARGE[:100])
@@ -92,7 +91,7 @@ async def test_a_large_frame_is_not_read_before_the_frames_under_way_leave_room_
 
 @on_virtual_loop
 async def test_a_connection_that_waits_for_room_is_not_late() -> None:
-    frames: FrameBudget[Connection] = FrameBudget(1_500_000)
+    frames = FramesUnderWay(1_500_000)
     first, second = Rig(frames=frames), Rig(frames=frames)
     first.connection.data_received(LARGE[:100])
     await anyio.sleep(1)

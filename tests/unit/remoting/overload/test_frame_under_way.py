@@ -1,0 +1,69 @@
+"""The frame of one connection by itself; `connections/test_frames_under_way.py` has it in connections."""
+
+from __future__ import annotations
+
+import asyncio
+
+import anyio
+
+from model.errors import ProtocolError
+from model.limits import FRAME_TIMEOUT_S, MAX_UNCOUNTED_FRAME_BYTES
+from remoting.overload.frame_under_way import FramesUnderWay, FrameUnderWay
+from testbed.simulation.kernel.run import Simulation, run_simulation
+
+LARGE = MAX_UNCOUNTED_FRAME_BYTES + 1
+
+
+class Watched:
+    """A frame, and what it reported."""
+
+    def __init__(self, budget: FramesUnderWay | None = None) -> None:
+        self.waits: list[bool] = []
+        self.overdue: list[ProtocolError] = []
+        loop = asyncio.get_running_loop()
+        self.frame = FrameUnderWay(loop, budget, lambda: self.waits.append(self.frame.waits), self.overdue.append)
+
+
+def test_a_frame_is_overdue_once_its_time_is_over_whatever_came_of_it_meanwhile() -> None:
+    async def main(_: Simulation) -> None:
+        watched = Watched()
+        watched.frame.received(7, "u", is_new=True)
+        await anyio.sleep(FRAME_TIMEOUT_S - 1)
+        watched.frame.received(7, "u", is_new=False)
+        assert watched.overdue == []
+        await anyio.sleep(1.1)
+        [error] = watched.overdue
+        assert "a frame of 7 bytes is not whole" in str(error)
+
+    run_simulation(main)
+
+
+def test_a_frame_that_is_whole_or_given_up_is_never_overdue() -> None:
+    async def main(_: Simulation) -> None:
+        whole, given_up = Watched(), Watched()
+        whole.frame.received(7, "u", is_new=True)
+        whole.frame.received(0, "u", is_new=True)
+        given_up.frame.received(7, "u", is_new=True)
+        assert (given_up.frame.give_up(), given_up.frame.give_up()) == (True, False)
+        await anyio.sleep(2 * FRAME_TIMEOUT_S)
+        assert whole.overdue == given_up.overdue == []
+
+    run_simulation(main)
+
+
+def test_the_time_of_a_frame_that_waits_for_room_begins_when_it_has_it() -> None:
+    async def main(_: Simulation) -> None:
+        budget = FramesUnderWay(LARGE)
+        first, second = Watched(budget), Watched(budget)
+        first.frame.received(LARGE, "u", is_new=True)
+        second.frame.received(LARGE, "v", is_new=True)
+        assert (first.waits, second.waits) == ([False], [True])
+        await anyio.sleep(FRAME_TIMEOUT_S - 1)
+        first.frame.give_up()
+        assert second.waits == [True, False]
+        await anyio.sleep(FRAME_TIMEOUT_S - 0.1)
+        assert second.overdue == []
+        await anyio.sleep(0.2)
+        assert len(second.overdue) == 1
+
+    run_simulation(main)
