@@ -1,7 +1,7 @@
 """AbsentBroker: a broker that left its name server without a goodbye, and the queues that are away with it. Pure.
 
-Routes never name it, because nobody can be sent there. Tools ask for it, because an answer about a cluster is wrong or
-incomplete without the part that an absent broker keeps.
+Routes never name it, because no client can connect to it. Tools ask for it, because an answer about a cluster is wrong
+or incomplete without the part that an absent broker keeps.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from model.topic_route import MASTER_ID, Perm, TopicConfig
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AbsentBroker:
-    """A broker that was registered, and is not any more although it did not unregister.
+    """A broker that was registered, and no longer is, although it did not unregister.
 
     Attributes:
         address: `host:port` of its last registration.
         away_s: seconds since it left, by the clock of the name server.
         reason: how the name server noticed that.
-        topics: its topics with their queue counts; without those that were deleted meanwhile.
+        topics: its topics with their queue counts; without those that were deleted since.
     """
 
     cluster: str
@@ -51,7 +51,7 @@ class AbsentBroker:
 
     @property
     def why(self) -> str:
-        """As `str`, without the time, which changes: for pages that are sent what has changed."""
+        """As `str`, without the time, which changes: for pages that receive only changes."""
         return f"broker {self.broker_name} at {self.address} {self.reason} without a goodbye"
 
     def __str__(self) -> str:
@@ -86,12 +86,12 @@ class AbsentBroker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Absence:
-    """The brokers that are absent, as far as the name servers of a cluster can report them.
+    """The absent brokers that the name servers of a cluster can report.
 
     Attributes:
         brokers: sorted by name; a broker that is absent at one name server and registered with another is not listed.
-        known_for_s: for so long a broker that leaves is remembered: since the start of the name server that runs
-            longest. None if no name server can report absent brokers.
+        known_for_s: how long absent brokers have been remembered: since the start of the name server that runs longest.
+            None if no name server can report absent brokers.
         unable: why a name server cannot report them, by its address.
     """
 
@@ -106,7 +106,7 @@ class Absence:
 
     @property
     def limit(self) -> str:
-        """What the list cannot have: brokers that left before a time, or any at all."""
+        """The brokers that the list cannot have: those that left before a time, or all of them."""
         if self.known_for_s is None:
             reasons = "; ".join(f"{address}: {reason}" for address, reason in self.unable.items())
             return f"no name server can report brokers that are away ({reasons})"

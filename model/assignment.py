@@ -1,7 +1,8 @@
 """The records of assignment by a broker: the query of a member and its answer. RocketMQ: QueryAssignment.
 
 A member sends the last answer that it has applied, and the routes of the group's topics as it sees them. So the broker
-needs nothing from others, and the next coordinator can go on from there (`broker/assignment/group_assignments.py`).
+needs nothing from other brokers, and the next coordinator continues from the last assignment
+(`broker/assignment/group_assignments.py`).
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class AssignmentQuery:
 
     Attributes:
         version: of the newest assignment that it has applied, 0 if there was none; `queues` is its target in that.
-        popped: topics that are popped in it -> of how many other members each member pops the queues too.
+        popped: topics that are popped in it -> the number of other members whose queues each member pops too.
         routes: topic -> its queues, for each topic that any member of the group subscribes to.
     """
 
@@ -68,7 +69,7 @@ class AssignmentQuery:
         """Read the form of a frame's body.
 
         Raises:
-            InvalidParameter: it is not one, or a name or count is illegal.
+            InvalidParameter: the form is not a query, or a name or count is illegal.
         """
         try:
             queues, popped, routes = wire
@@ -90,7 +91,7 @@ class MemberAssignment:
     """The target of one member in an assignment.
 
     Attributes:
-        queues: sorted; of topics that are popped, `ALL_QUEUES` may stand for the queues of a broker.
+        queues: sorted; for topics that are popped, `ALL_QUEUES` may stand for all queues on a broker.
         popped: topics of the member that are popped, with the number that was set; the others are pulled.
     """
 

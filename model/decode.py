@@ -3,9 +3,9 @@
 One msgpack unpacker walks over the whole body: it returns each record's binary header as bytes and decodes the payload
 after it in place. Slicing every payload out and decoding it by itself takes half as long again.
 
-A broker does not look into payloads, so any client can store one that is not a message. Its record is whole, and stays
-the same however often it is pulled; damaged bytes may be whole the next time. Only when a body does not decode are the
-two told apart: record by record, with checksums.
+A broker does not look into payloads, so any client can store one that is not a message. Its record is whole, and each
+pull returns the same bytes; damaged bytes may be whole in the next pull. Only when a body does not decode does this
+module distinguish the two: record by record, with checksums.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Undecodable(NamedTuple):
 
 
 def message_id_of(payload: bytes) -> str:
-    """The id of the message that a payload is; empty if it is none."""
+    """The id of the message in a payload; empty if the payload is not a message."""
     try:
         fields: Any = msgpack.unpackb(payload)
     except (ValueError, TypeError, OverflowError, msgpack.UnpackException):
@@ -59,8 +59,8 @@ def decode_messages(queue: MessageQueue, body: bytes, undecodable: list[Undecoda
 def decode_as(kind: type[M], queue: MessageQueue, body: bytes, undecodable: list[Undecodable] | None = None) -> list[M]:
     """Decode stored records of a queue, back to back in `body`, to messages of a kind, in offset order.
 
-    The list `undecodable` gets the whole records that are left out because their payloads are not messages; without a
-    list they count as damaged.
+    The list `undecodable` gets the whole records that the result leaves out because their payloads are not messages;
+    without a list they count as damaged.
 
     Raises:
         RecordCorrupt: the body is not whole records, or one has a payload that is not a message.
@@ -76,8 +76,8 @@ def decode_as(kind: type[M], queue: MessageQueue, body: bytes, undecodable: list
             length, offset, stored_ms, _, _, times = _unpack_header(read_bytes(HEADER_BYTES))
             topic, data, tags, keys, properties, born_ms, message_id = unpack()
             position += length
-            # After each record: a payload that goes on in the next one could forge that one's header. And each
-            # type by itself, which costs a twentieth of the whole; comparing with `_TYPES` costs a half.
+            # Checked after each record: a payload that runs into the next record could forge its header. Each type is
+            # checked by itself, which costs a twentieth of the whole; comparing with `_TYPES` costs a half.
             if not (
                 tell() == position
                 and topic.__class__ is tags.__class__ is message_id.__class__ is str
@@ -95,7 +95,7 @@ def decode_as(kind: type[M], queue: MessageQueue, body: bytes, undecodable: list
     except (ValueError, TypeError, struct.error, msgpack.UnpackException) as error:
         if undecodable is not None:
             return _decode_each(kind, queue, body, undecodable)
-        raise RecordCorrupt(f"{queue}: what was pulled is not whole records ({error})") from error
+        raise RecordCorrupt(f"{queue}: the pulled bytes are not whole records ({error})") from error
     return messages
 
 
@@ -103,7 +103,7 @@ def decode_or_keep(queue: MessageQueue, body: bytes) -> list[tuple[MessageExt, s
     """Decode stored records as `decode_messages` does, and keep each whole record whose payload is not a message.
 
     For tools that show what is stored. Such a record becomes a message without id, tag, keys and properties, whose body
-    is the payload; the text beside it says what is wrong with it, and is empty for a real message.
+    is the payload; the text beside it describes the defect, and is empty for a real message.
 
     Raises:
         RecordCorrupt: the body is not whole records.
@@ -138,7 +138,7 @@ def _decode_or_keep_each(kind: type[M], queue: MessageQueue, body: bytes) -> lis
             place = (queue, record.queue_offset, record.stored_ms, record.times_delivered)
             kept.append((_new_tuple(kind, place + fields), reason))
     except RecordCorrupt as error:
-        raise RecordCorrupt(f"{queue}: what was pulled is not whole records ({error})") from error
+        raise RecordCorrupt(f"{queue}: the pulled bytes are not whole records ({error})") from error
     return kept
 
 
@@ -150,6 +150,6 @@ def _fields_of(payload: bytes) -> tuple[Any, ...]:
         or tuple(map(type, fields)) != _TYPES
         or type(next(iter(fields[_KEYS]), "")) is not str
     ):
-        raise ValueError("its fields are not those of a message")
+        raise ValueError("its fields are not the fields of a message")
     topic, body, tags, keys, properties, born_ms, message_id = fields
     return topic, body, tags, keys, Properties(properties), born_ms, message_id

@@ -41,7 +41,7 @@ certainly had no effect; false means that it may have been carried out although 
         +-- ConnectFailed                 never connected: definite
         +-- ConnectionLost                closed while a request was outstanding: indefinite
         +-- RequestTimeout                no answer in time: indefinite
-        +-- ProtocolError                 the peer sent bytes that are no frame    PROTOCOL_ERROR
+        +-- ProtocolError                 the peer sent bytes that are not a frame PROTOCOL_ERROR
 
 `error_of(code, remark)` is the only place that turns a wire code into an exception.
 """
@@ -76,13 +76,13 @@ class InvalidParameter(UsageError):
 
 
 class MessageIllegal(UsageError):
-    """The message is too large, empty where it must not be, or names something it may not."""
+    """The message is too large, has an empty part that must not be empty, or names something that it may not name."""
 
     code = ResponseCode.MESSAGE_ILLEGAL
 
 
 class TopicNotExist(UsageError):
-    """No broker serves the topic, and it may not be created by sending to it."""
+    """No broker serves the topic, and a send may not create it."""
 
     code = ResponseCode.TOPIC_NOT_EXIST
 
@@ -100,7 +100,7 @@ class NoPermission(UsageError):
 
 
 class NotAuthenticated(UsageError):
-    """The server has access control, and the client proved no key that it knows; or the server proved none."""
+    """The server has access control, and the client proved no key that it knows; or the server proved no key."""
 
     code = ResponseCode.NOT_AUTHENTICATED
 
@@ -143,7 +143,7 @@ class SystemError_(ServerError):
 
 
 class SystemBusy(ServerError):
-    """A table or queue of the server is at its limit, or it is late; `retry_after_s` is the wait it asks for, or 0."""
+    """A table or queue of the server is at its limit, or the server is late; `retry_after_s` is the wait, or 0."""
 
     code = ResponseCode.SYSTEM_BUSY
     retry_after_s = 0.0
@@ -251,7 +251,7 @@ class OffsetRegression(NegativeAnswer):
 
 
 class ClientFailed(RlabError):
-    """A client has ended without a shutdown: a task of it failed or was cancelled by other code. Start a new one.
+    """A client has ended without a shutdown: a task of it failed or was cancelled by other code. Start a new client.
 
     Its cause is the exception of that task. A consumer has left its group, or is about to: see its log line of the
     level CRITICAL.

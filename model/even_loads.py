@@ -13,13 +13,13 @@ Members with the same topics are of one kind and get even numbers; so only the n
 kind has to be found. Kinds are few, two while a change of topics is rolled out; at worst each member is its own kind.
 
 Algorithm: kinds are levelled at their average, rounded up. A kind above it gives queues, along a shortest chain, to a
-kind below it. If some kinds are still above it then, they and all kinds that their queues can reach are above the
+kind below it. If some kinds are still above it after that, they and all kinds that their queues can reach are above the
 average and the others are below it, and no move between the two makes the loads more even: each part is levelled alone.
-If no kind is above it, the same is done from the other end: a kind below the average, rounded down, takes queues, and
-if some are still below it, they and all kinds whose queues can reach them are a part. Each split leaves smaller parts,
-so there are fewer than twice as many parts as kinds. Before all that, kinds give queues while they have more than their
-part of the total: among the even assignments this takes one without a kind at the upper and another at the lower end,
-so that fewer queues move when one member more or fewer shifts the average.
+If no kind is above it, the algorithm does the same from the other end: a kind below the average, rounded down, takes
+queues, and if some are still below it, they and all kinds whose queues can reach them are a part. Each split leaves
+smaller parts, so there are fewer than twice as many parts as kinds. Before all that, kinds give queues while they have
+more than their part of the total. Among the even assignments this selects one in which no kind has the highest and
+another the lowest load, so fewer queues move when one member more or fewer shifts the average.
 
 Reading: Harvey, Ladner, Lovasz, Tamir, "Semi-matchings for bipartite graphs and load balancing" (2006), for chains;
 Fujishige, "Lexicographically optimal base of a polymatroid with respect to a weight vector" (1980), for the parts.
@@ -36,10 +36,10 @@ Quotas = dict[str, dict[Kind, int]]
 
 
 def level(quotas: Mapping[str, Mapping[Kind, int]], sizes: Mapping[Kind, int]) -> Quotas:
-    """Even out first quotas with few changes, until they have the invariant of this module.
+    """Change given quotas as little as possible, until they have the invariant of this module.
 
-    Every kind that subscribes to a topic is in the first quotas, with 0 if it has no queue. Sizes are the members of
-    each kind, at least one.
+    Every kind that subscribes to a topic is in the given quotas, with 0 if it has no queue. `sizes` has the number of
+    members of each kind, at least one.
     """
     levelling = _Levelling(quotas, sizes)
     parts: list[Sequence[Kind]] = [list(sizes)]
@@ -55,7 +55,7 @@ _Step = tuple[str, Kind, Kind]
 
 
 class _Levelling:
-    """Quotas while they are changed; the load of each kind is kept up to date, not counted again."""
+    """Quotas while they change; the load of each kind is kept up to date instead of counted again."""
 
     def __init__(self, quotas: Mapping[str, Mapping[Kind, int]], sizes: Mapping[Kind, int]) -> None:
         self.quotas: Quotas = {topic: dict(of_topic) for topic, of_topic in quotas.items()}
@@ -68,7 +68,7 @@ class _Levelling:
                 self._topics_of[kind].append(topic)
 
     def level(self, part: Sequence[Kind]) -> Mapping[Kind, None]:
-        """Level some kinds at their average; return the part to be levelled alone, none if all are even."""
+        """Level some kinds at their average; return the part that has to be levelled alone; empty if all are even."""
         if len(part) < 2:
             return {}
         total, members = sum(map(self._loads.__getitem__, part)), sum(map(self._sizes.__getitem__, part))
@@ -79,7 +79,7 @@ class _Levelling:
         )
 
     def _move(self, goals: Mapping[Kind, int], *, giving: bool) -> Mapping[Kind, None]:
-        """Bring kinds above their goal down to it, or kinds below it up to it, as far as possible.
+        """Bring kinds above their goal down to it, or kinds below it up to it, where a chain exists.
 
         Returns the kinds that do not reach their goal, with all that a chain leads to from them (or from which one
         leads to them).
@@ -102,9 +102,9 @@ class _Levelling:
     def _chain(
         self, start: Kind, ahead: Mapping[Kind, int], closed: dict[Kind, None], giving: bool
     ) -> list[_Step] | None:
-        """Find a shortest chain from a kind to one below its goal, or, if it takes, from one above; the start is first.
+        """Find a shortest chain from a kind to one below its goal, or, if it takes, from one above; its start is first.
 
-        If there is none, all kinds that were reached are closed: whatever else is moved, no chain leads out of there.
+        If there is none, all kinds that were reached are closed: no other move opens a chain out of them.
         So each failing search is the only one in its part of the group.
         """
         if start in closed:

@@ -21,7 +21,7 @@ from model.limits import MAX_TRACE_BUFFER, RUN_SEQS
 EventSink = Callable[[Event], None]
 
 MAX_TEXT_CHARS = 500
-"""Longest cause or detail. Peers choose them: however long theirs are, a thousand events fit a frame."""
+"""Longest cause or detail. Peers choose these texts; cut at this length, a thousand events always fit a frame."""
 
 
 class EventLog:
@@ -103,7 +103,7 @@ class EventLog:
 def encode_events(events: Iterable[Event]) -> bytes:
     """Encode events as JSON Lines, one object a line with every column, as `json.dumps` writes it.
 
-    By hand, in a quarter of its time: a change of a large group is ten events a member, on each side.
+    Written by hand, in a quarter of its time: a change of a large group makes ten events for each member, on each side.
     """
     return "".join(map(_line, events)).encode()
 
@@ -119,9 +119,9 @@ def _line(event: Event) -> str:
 
 
 def decode_events(lines: bytes) -> tuple[list[Event], int]:
-    """Decode JSON Lines: the events, and how many lines are none.
+    """Decode JSON Lines: the events, and the number of lines that are not events.
 
-    Columns of a later version are ignored, and those that a line lacks have their defaults.
+    Columns of a later version are ignored, and columns that a line lacks have their defaults.
     """
     events: list[Event] = []
     bad = 0
@@ -145,4 +145,4 @@ def decode_events(lines: bytes) -> tuple[list[Event], int]:
 _HINTS = get_type_hints(Event)
 _TYPES: dict[str, Any] = {name: (int, float) if kind is float else kind for name, kind in _HINTS.items()}
 _USUAL = {tuple(time if kind is float else kind for kind in _HINTS.values()) for time in (int, float)}
-"""The types of the columns as we write them: to ask once for an event is quicker than to ask for each column."""
+"""The types of the columns as we write them: one comparison for an event is faster than one for each column."""

@@ -1,8 +1,8 @@
 """Event: one flat record of a state change that matters to a rebalance.
 
 Broker, client, simulation and the Spark pipeline share this schema. `cause` is the id of the root trigger: it is
-created where something first happens (a member joins, a route changes) and travels with heartbeats, notifications and
-requests, so that all events of one change have one id and nothing has to be guessed from times.
+created where a change starts (a member joins, a route changes) and travels with heartbeats, notifications and requests,
+so all events of one change have one id, and no reader has to infer the cause from times.
 
     cause = "<node>/<seq>" of the event that started it, for instance "10.0.0.5@1234#7f/17"
 """

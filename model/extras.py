@@ -1,4 +1,4 @@
-"""The packages that not everybody needs, each with the extra that installs it. Pure.
+"""The optional packages, each with the extra that installs it. Pure.
 
 A base installation has the client, the servers and the command, in a third of the space.
 """
@@ -17,5 +17,5 @@ EXTRA_OF = {
 
 
 def how_to_install(package: str) -> str:
-    """What to type where one of these packages is missing."""
+    """The command that installs one of these packages, for errors."""
     return f"{package} is missing: pip install 'rebalance-lab[{EXTRA_OF[package]}]'"

@@ -1,7 +1,7 @@
 """Finds settings that must be the same for all members of a group, and are not. Pure.
 
-Each member allocates and filters on its own, so some settings are right only if the others have the same. RocketMQ
-checks none of them: its users find queues that no member reads, and messages that are gone (#92, #1467).
+Each member allocates and filters on its own, so some settings are right only if all members have the same value.
+RocketMQ checks none of them: its users find queues that no member reads, and messages that are lost (#92, #1467).
 
     A: AVG, orders=*     B: AVG, orders=*     C: CONSISTENT_HASH, orders=red
 
@@ -23,16 +23,14 @@ STRATEGY, MODEL, DELIVERY = "strategy", "model", "delivery"
 _FILTER_OF = "filter of "
 
 _SHOWN_SUBJECTS, _SHOWN_VALUES, _SHOWN_MEMBERS, _SHOWN_CHARS = 3, 4, 3, 80
-"""People read a report, and it travels in the answers to heartbeats: it names a few of each kind."""
+"""A report names a few members and values of each kind: people read it, and answers to heartbeats carry it."""
 
 _CONSEQUENCES = {
-    STRATEGY: "some queues are consumed by nobody",
+    STRATEGY: "no member consumes some of the queues",
     MODEL: "the broadcasting members read what the others read, too",
     DELIVERY: "messages are delivered both ways, so twice",
 }
-_OF_BROKER = (
-    "the broker shares out all queues and its members get those that no other member holds, so loads are uneven"
-)
+_OF_BROKER = "the broker assigns all queues and its members get those that no other member holds, so loads are uneven"
 _OF_FILTERS = "a message that only some members want is skipped where another one has its queue"
 
 
@@ -113,13 +111,14 @@ def describe(found: Iterable[Disagreement]) -> str:
 class SettingsTally:
     """Counts the values of each setting in one group, so that a heartbeat need not look through thousands of members.
 
-    `split` changes when the differing settings or their values do, and not when one more member has a known value.
+    The result of `split` changes when the differing settings or their values change, not when one more member has a
+    known value.
     """
 
     def __init__(self) -> None:
         self._counts: dict[str, dict[str, int]] = {}
         self._split: dict[str, None] = {}
-        self._answer: tuple[tuple[str, tuple[str, ...]], ...] | None = ()  # of `split`; None if it is another one now
+        self._answer: tuple[tuple[str, tuple[str, ...]], ...] | None = ()  # of `split`; None if it has changed since
 
     def has(self, what: str, value: str) -> bool:
         """Return whether any member has a value of a setting."""
@@ -148,7 +147,7 @@ class SettingsTally:
                 del self._counts[what]
 
     def split(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
-        """Return each setting that differs, with all of its values; sorted."""
+        """Return each setting that differs, with all its values; sorted."""
         if self._answer is None:
             self._answer = tuple((what, tuple(sorted(self._counts[what]))) for what in sorted(self._split))
         return self._answer

@@ -25,10 +25,11 @@ class GroupSettings:
     Attributes:
         consume: whether its members get messages. RocketMQ: consumeEnable.
         broadcast: whether broadcasting members get messages. RocketMQ: consumeBroadcastEnable.
-        retry_queues: queues of its retry topic on each broker, so how many members share its failed messages.
+        retry_queues: queues of its retry topic on each broker: the number of members that share its failed messages.
             RocketMQ: retryQueueNums, where 0 drops failed messages in silence; here it is at least 1.
-        max_attempts: retries of a failed message before it goes to the DLQ, for all members whatever their own option
-            says; `OWN_ATTEMPTS` for that option. RocketMQ: retryMaxTimes, which the option of a member overrules.
+        max_attempts: retries of a failed message before it goes to the DLQ, for all members, in place of their own
+            option; with `OWN_ATTEMPTS` the members' own options apply. RocketMQ: retryMaxTimes, which the option of a
+            member overrules.
     """
 
     consume: bool = True
@@ -48,7 +49,7 @@ class GroupSettings:
             )
         if not OWN_ATTEMPTS <= self.max_attempts <= MAX_CONFIGURED_ATTEMPTS:
             raise InvalidParameter(
-                f"max_attempts must be 0 to {MAX_CONFIGURED_ATTEMPTS}, or -1 for that of each member; "
+                f"max_attempts must be 0 to {MAX_CONFIGURED_ATTEMPTS}, or -1 for the option of each member; "
                 f"got {self.max_attempts}"
             )
 

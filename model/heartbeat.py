@@ -45,7 +45,7 @@ class ConsumeFrom(StrEnum):
 
 
 MAX_NUMBER = 2**63 - 1
-"""The largest number that a table of SQLite holds: no value of a client may make a commit of a broker fail."""
+"""The largest number that a table of SQLite holds: a larger one from a client would make a broker's commit fail."""
 
 
 def _check_number(what: str, value: object) -> int:
@@ -79,7 +79,7 @@ def check_subscriptions(group: str, topics: Collection[str]) -> None:
     """Check how many topics a member of a group subscribes to.
 
     Raises:
-        InvalidParameter: too many; the retry topic of the group does not count, because no user has subscribed to it.
+        InvalidParameter: too many; the retry topic of the group does not count, because users do not subscribe to it.
     """
     n = len(topics) - (retry_topic(group) in topics)
     if n > MAX_SUBSCRIPTIONS_PER_MEMBER:
@@ -91,21 +91,21 @@ def check_subscriptions(group: str, topics: Collection[str]) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerData:
-    """One group of a heartbeat: this client's part in it. RocketMQ: ConsumerData.
+    """One group of a heartbeat, with this client's settings in it. RocketMQ: ConsumerData.
 
     The flat form keeps the length that the first clients and brokers know. A new field goes into the map of `added`,
-    under its name: an older reader does not look at it, and a reader of an older form takes the default.
+    under its name: an older reader ignores it, and a reader of an older form uses the default.
 
     Attributes:
         strategy: name of the allocation strategy, so that members that disagree can be reported.
         subscriptions: sorted by topic.
         session_timeout_s: how long the broker keeps this member without a heartbeat.
         consume_timestamp_ms: where `ConsumeFrom.TIMESTAMP` starts, wall clock in milliseconds.
-        group_created_ms: when the group was created, as far as this member knows, else 0. Brokers keep the earliest
-            time that they get, so that `LAST_OFFSET` is the same moment for all of them.
+        group_created_ms: when the group was created, 0 if this member does not know it. Brokers keep the earliest time
+            that they receive, so that `LAST_OFFSET` is the same moment for all of them.
         suspended: whether this member calls no listeners for now.
-        leaseless: whether this member asks for no leases, as RocketMQ's own clients: the broker takes them for it.
-        ordered: whether this member needs locks, because it consumes in order; said to servers of RocketMQ only.
+        leaseless: whether this member asks for no leases, like RocketMQ's own clients: the broker acquires them for it.
+        ordered: whether this member needs locks, because it consumes in order; sent to servers of RocketMQ only.
         rejoin_within_s: how long it stays a member after its process has ended, because the process comes back under
             the same client id; 0: not at all.
     """
@@ -166,11 +166,12 @@ class ConsumerData:
 
     @classmethod
     def from_wire(cls, wire: Any, added: Any = MappingProxyType({})) -> ConsumerData:
-        """Read the flat form, and the map of `added`; names in it that are not known here are of a newer client.
+        """Read the flat form, and the map of `added`; unknown names in it come from a newer client and are ignored.
 
         Raises:
             InvalidParameter: an illegal name, or a value out of range.
-            TypeError, ValueError: it has another form; `HeartbeatData.from_wire` turns that into `InvalidParameter`.
+            TypeError, ValueError: the value has another form; `HeartbeatData.from_wire` turns that into
+            `InvalidParameter`.
         """
         group, consume_type, model, consume_from, strategy, session_timeout_s, timestamp_ms, created_ms, topics = wire
         check_group(group)
@@ -210,10 +211,10 @@ class HeartbeatData:
 
     Attributes:
         cause: id of the event that led to this heartbeat; the notifications that follow carry it too.
-        epoch: the run id, drawn by the client instance when it starts. The same run id on a new connection is a client
-            that has reconnected; another one under the same client id is another process, which is refused while the
-            first lives. "" counts as either.
-        checkers: those of the producer groups for which this client answers checks of transactions.
+        epoch: the run id, drawn by the client instance when it starts. A heartbeat with the same run id on a new
+            connection is from a client that has reconnected. Another run id under the same client id means another
+            process, which is refused while the first one lives. "" matches any run id.
+        checkers: the producer groups for which this client answers checks of transactions.
     """
 
     client_id: str
@@ -268,7 +269,7 @@ class GroupView:
     A broker sends it whole (`to_wire`), or as its difference from an older version (`difference`, `changed`).
 
     Attributes:
-        version: grows with every change; a client that has it already gets `unchanged`.
+        version: grows with every change; a client that already has this version gets `unchanged`.
         members: client id -> topics it subscribes to, sorted by client id.
         copies: client id -> number of members with it, where that is more than one (`Quirk.DUPLICATE_MEMBERS`).
     """
@@ -283,7 +284,7 @@ class GroupView:
     def to_wire(self) -> list[Any]:
         """Form for a frame's body, encoded once per version: members with the same topics are grouped.
 
-        Mostly that is one group of all members, and each of them reads the whole list after every change.
+        Usually all members form one such group, and each of them reads the whole list after every change.
         """
         ids_of: dict[tuple[str, ...], list[str]] = {}
         for client_id, topics in self.members.items():
@@ -304,7 +305,7 @@ class GroupView:
         return cls(group=group, version=version, members=members, copies=copies)
 
     def difference(self, client_ids: Iterable[str]) -> list[Any]:
-        """Form for a frame's body of what these members are now, for a member that knows an older version.
+        """Form for a frame's body of these members as they are now, for a member that knows an older version.
 
         It has the number of all members as a check, then the members as in `to_wire`, then those that have left.
         """
@@ -319,7 +320,7 @@ class GroupView:
         return [self.version, len(self.members), [[list(topics), ids] for topics, ids in rows.items()], gone]
 
     def changed(self, wire: Any) -> GroupView | None:
-        """This list with a difference applied; None if the result is not what the broker has."""
+        """This list with a difference applied; None if the result differs from the broker's list."""
         version, n, rows, gone = wire
         members = dict(self.members)
         for client_id in gone:
@@ -336,7 +337,7 @@ class GroupView:
 
         RocketMQ lists the whole group, so that a member without the topic is assigned queues that it does not read.
         """
-        # Made once for each topic: a view stays the same over many passes, and a large group asks for it in each.
+        # Computed once for each topic: a view stays the same over many passes, and each pass of a large group needs it.
         members = self._members_of.get(topic)
         if members is None:
             members = [client_id for client_id, topics in self.members.items() if topic in topics]

@@ -12,28 +12,29 @@ MAX_FRAME_BYTES = 16 * 1024 * 1024
 MAX_BODY_BYTES = 4 * 1024 * 1024
 """Longest message body (RocketMQ: maxMessageSize)."""
 FRAME_TIMEOUT_S = 30.0
-"""How long a frame may take from its first byte to its last; the sender of a request has given up before that."""
+"""How long a frame may take from its first byte to its last; the sender of a request stops waiting before that."""
 MAX_FRAMES_UNDER_WAY_BYTES = 4 * MAX_FRAME_BYTES
-"""Frames of which a part has come, over all connections of a server, by the lengths that they announced."""
+"""Announced lengths of the frames that have partly arrived, over all connections of a server."""
 MAX_FRAMES_UNDER_WAY_BYTES_OF_ONE = MAX_FRAME_BYTES
-"""The same of one user, or without access control of one address: one who never ends his frames fills his part, and
-what is read of him in an iteration of the event loop keeps nobody else waiting for long."""
+"""The same for one user, or without access control for one address. A peer that never ends its frames fills only its
+own part, and the bytes read from it in one event-loop iteration do not delay others for long.
+"""
 MAX_UNCOUNTED_FRAME_BYTES = 64 * 1024
 """Frames up to this length do not count: a single read of a socket may bring more."""
 MAX_HEADER_FIELDS = 64
 """A header is a handful of named fields; more is a broken or hostile peer."""
 MAX_HEADER_ITEMS = 16_384
-"""Elements of one list or map inside a header; a length that was sent without them must not make us allocate room."""
+"""Elements of one list or map inside a header; an announced length without the elements must not make us allocate."""
 MAX_ROCKETMQ_HEADER_BYTES = 128 * 1024
-"""Longest header of a frame of RocketMQ's protocol: that of a send holds the properties, which have 32 KiB at most."""
+"""Longest header of a frame of RocketMQ's protocol: the header of a send holds the properties, up to 32 KiB."""
 MAX_ROCKETMQ_FIELDS = 256
 """Fields of such a header: a command has up to 20, and hooks of a client may add their own."""
 MAX_ROCKETMQ_BROKERS = 16_384
-"""Addresses of brokers of RocketMQ of which a client keeps the names: routes name them again."""
+"""Addresses of RocketMQ brokers whose names a client remembers; the next route names them again."""
 MAX_ROCKETMQ_HANDLES = 65_536
-"""Receipt handles of POP at brokers of RocketMQ that a client keeps: one for each batch of a queue."""
+"""POP receipt handles at RocketMQ brokers that a client remembers: one for each batch of a queue."""
 ROCKETMQ_LOCK_TRUST_S = 30.0
-"""How long a client counts on a lock of a broker of RocketMQ without a renewal; the broker keeps it for 60 s."""
+"""How long a client relies on a lock of a RocketMQ broker without a renewal; the broker keeps it for 60 s."""
 WRITE_HIGH_WATER_BYTES = 1024 * 1024
 """Unsent bytes above which a connection is paused: requests wait, and a server stops reading from that peer."""
 WRITE_LOW_WATER_BYTES = 256 * 1024
@@ -46,15 +47,19 @@ BODY_BYTES_AS_ONE_COMMAND = 512
 MAX_INBOX_COMMANDS = 4_096
 """Commands read and not handled yet, above which a connection is not read."""
 MAX_UNSENT_BYTES = 64 * 1024 * 1024
-"""A peer that does not read is cut off here: pushes and held answers may add up although we stopped reading from it."""
+"""Unsent bytes at which a peer that does not read is cut off: pushes and held answers may add up after we stopped
+reading from it.
+"""
 MAX_INBOX_BYTES = 4 * 1024 * 1024
-"""The same by what was read since the connection had none left: of 64 KiB each, the commands would be 256 MiB."""
+"""Bytes of those commands, above which a connection is not read: 4,096 commands of 64 KiB would take 256 MiB."""
 MAX_UNREAD_BYTES = 512 * 1024 * 1024
-"""Answers that all peers of a server together leave unread; beyond it the one that read longest ago is cut off."""
+"""Bytes of answers that all peers of a server together leave unread; beyond it the peer that read longest ago is cut
+off.
+"""
 MAX_IN_FLIGHT_REQUESTS = 65_536
 """Unanswered requests that one connection may have, on either side."""
 MAX_UNANSWERED_BYTES_OF_ONE = 64 * 1024 * 1024
-"""Bodies of those requests, above which a server does not read the connection: a disk may take seconds for them."""
+"""Bytes of their bodies, above which a server does not read the connection: a disk may take seconds for them."""
 MAX_UNANSWERED_BYTES = 256 * 1024 * 1024
 """The same over all connections of a server; beyond it new work is refused with SYSTEM_BUSY."""
 MAX_CONNECTIONS = 16_384
@@ -63,21 +68,25 @@ MAX_CONNECTIONS_OF_ADDRESS = 12_288
 """Connections from one address: a quarter of the places is left for others. Thousands of clients share the address of a
 test machine, or of a router."""
 FIRST_REQUEST_S = 30.0
-"""How long a connection may be open before its first request; a client of any make opens one because it has one."""
+"""How long a connection may be open before its first request; clients of any make open a connection because they have a
+request.
+"""
 ACCEPTED_AT_ONCE = 100
 """Connections that the system keeps for a server until it accepts them, all at once; fewer for a small server."""
 MAX_HTTP_CONNECTIONS = 512
-"""Connections of one HTTP port, that of metrics, the console or the control plane: every page that may follow a console
-(`MAX_CONSOLE_STREAMS`) has one more. One address has three quarters of them, as on the main port."""
+"""Connections of one HTTP port, which serves metrics, the console or the control plane. Every page that may follow a
+console (`MAX_CONSOLE_STREAMS`) needs a second one. One address may have three quarters of them, as on the main port.
+"""
 HTTP_PART_OF_DESCRIPTORS = 4
-"""An HTTP port has one of so many descriptors of its process at most; a server has fewer connections for that."""
+"""An HTTP port gets at most one in this many descriptors of its process; the server has that many fewer connections."""
 HTTP_IDLE_S = 75.0
 """How long an HTTP connection may be idle between two requests: scrapers ask once a minute."""
 RESERVED_DESCRIPTORS = 256
-"""Descriptors of a server that no connection gets, or half of what it has: 32 files for reading, some for writing and
-for the database, and those of the connections that it accepts at once before it refuses them."""
+"""Descriptors of a server that no connection gets, or half of all its descriptors if that is less: 32 files for
+reading, some for writing and for the database, and the connections that it accepts at once before it refuses them.
+"""
 MIN_DESCRIPTORS = 128
-"""With fewer a server does not start: 32 files for reading, the others, and a few connections."""
+"""With fewer descriptors a server does not start: 32 files for reading, the other files, and a few connections."""
 
 KEEPALIVE_IDLE_S = 5.0
 KEEPALIVE_INTERVAL_S = 2.0
@@ -85,7 +94,7 @@ KEEPALIVE_PROBES = 3
 """When the system probes the peer of an idle connection, how often, and how many unanswered ones close it. A router
 that has forgotten a connection drops its packets without a word, and clients have to be back within 15 s."""
 UNACKNOWLEDGED_S = 10.0
-"""How long the system of a client waits until the system of the server confirms what was sent, where it can be set
+"""How long the system of a client waits until the system of the server confirms sent bytes, where that can be set
 (Linux: TCP_USER_TIMEOUT). Linux would send it again for 15 minutes."""
 PING_TIMEOUT_S = 3.0
 """How long a client waits for a sign of life after a request was not answered in time; without one it leaves the
@@ -93,30 +102,32 @@ connection. A server that is late answers heartbeats and refusals long before.""
 
 # --- overload --------------------------------------------------------------------------------------------------------
 LATE_S = 0.05
-"""An event-loop iteration that handles requests for so long is late: others wait in sockets, unsorted."""
+"""A server is late when one event-loop iteration handles requests for this long: further requests wait unsorted in
+their sockets.
+"""
 SLICE_S = 0.01
-"""So long a late server serves before it reads again; the number of requests is adapted to it."""
+"""How long a late server serves before it reads again; the number of requests in a slice is adapted to this time."""
 MIN_SLICE_REQUESTS = 16
 MAX_SLICE_REQUESTS = 512
 """Requests in one slice."""
 STANDING_QUEUE_S = 1.0
-"""A queue that was not empty for so long is no burst (CoDel's interval): its requests wait only for each other."""
+"""A queue that was not empty for this long is not a burst (CoDel's interval): its requests wait only for each other."""
 MAX_WAITING_REQUESTS = 65_536
 MAX_WAITING_BYTES = 64 * 1024 * 1024
-"""Requests that a late server keeps, and the bytes of their bodies; those beyond are refused as they come."""
+"""Requests that a late server keeps, and the bytes of their bodies; requests beyond that are refused on arrival."""
 MAX_WAITING_OF_ONE = 96
 """Requests of one connection among them, above which it is not read: its peer has to wait, and is not refused. To read
 and refuse everything that a flood of small requests brings takes longer than to serve it."""
 MIN_RETRY_AFTER_S = 0.1
 MAX_RETRY_AFTER_S = 1.0
-"""Bounds of the time that a busy server asks to wait: a group has to be balanced within 5 s of the end of a load."""
+"""Bounds of the wait that a busy server asks for: a group has to converge within 5 s of the end of a load."""
 RETRY_PAUSE_S = 0.05
 MAX_RETRY_PAUSE_S = 1.0
 """First and longest pause of a client after a server has refused it; doubled in between."""
 RETRY_SPACING_S = 0.002
 """Between two requests of a client that waited for the end of a pause."""
 READ_FIRST_S = 0.1
-"""A server whose timer was late reads for so long what has come meanwhile, before it lets anything expire."""
+"""How long a server whose timer was late first reads the bytes that have arrived, before it lets anything expire."""
 MAX_READ_FIRST = 5
 """How often in a row: a server that is late for ever has to act at some time."""
 
@@ -129,15 +140,19 @@ RECONNECT_MAX_S = 5.0
 
 # --- name server -----------------------------------------------------------------------------------------------------
 NAME_SERVER_STARTING_S = 5.0
-"""How long after its start a name server says of no topic that it does not exist: brokers may not have registered."""
+"""How long after its start a name server does not answer that a topic does not exist: brokers may not have
+registered.
+"""
 REGISTER_RETRY_MAX_S = 2.0
-"""Longest wait of a broker before it tries a lost name server again: it has to be back within that time."""
+"""Longest wait of a broker before it tries a lost name server again, so that it registers again within that time."""
 ROUTE_RETRY_S = 0.1
 """Wait of a client before it asks again for a route that the name servers do not know yet."""
 BROKER_LOOK_INTERVAL_S = 1.0
 BROKER_LOOK_S = 60.0
 """How often a client asks a name server whether a route has changed while a broker cannot be reached, and for how long
-after the last loss: it may be back at another address, and is to be used within 3 s. Later only the polls find it."""
+after the last loss: the broker may return at another address, and has to be used within 3 s. Later only the polls find
+it.
+"""
 BROKER_REGISTER_INTERVAL_S = 30.0
 BROKER_EXPIRY_S = 120.0
 MAX_BROKER_EXPIRY_S = 24 * 3600.0
@@ -151,7 +166,8 @@ MEMBER_EXPIRY_S = 120.0
 LEASE_CLOSE_GRACE_S = 0.3
 """How long a member whose connection closed stays a member and keeps its leases. A client that lost a connection tries
 again after `RECONNECT_FIRST_S`, then after twice that, and sends a heartbeat once connected: two failed attempts and a
-third that succeeds fit. And a killed member's queues are consumed again well within a second."""
+third that succeeds fit. The queues of a killed member are still consumed again well within a second.
+"""
 NOTIFY_WINDOW_S = 0.1
 """At most one fan-out of a group per window; the first change of a quiet group goes out at once."""
 NOTIFY_WINDOW_MEMBERS = 100
@@ -159,11 +175,11 @@ NOTIFY_WINDOW_MEMBERS = 100
 MAX_NOTIFY_WINDOW_S = 2.0
 """Longest window: the queues of a member that leaves may wait that long for another owner."""
 MAX_PAUSE_S = 2.0
-"""So long without a join, and a group has stopped growing."""
+"""A group has stopped growing after this long without a join."""
 MAX_GROWTH_WAIT_S = 3.0
-"""A notification of members that joined waits so long at most while more join; Kafka waits so long in any new group."""
+"""Longest wait of a notification about joins while more members join; Kafka waits this long in any new group."""
 MAX_BIRTH_S = 10.0
-"""The same since the first member of a group: a thousand members that are started together take seconds."""
+"""The same for a new group, since its first member: a thousand members that start together take seconds."""
 MAX_MEMBER_CHANGES = 1_024
 """Changes of a group that a broker remembers; a member that knows an older list gets the whole list."""
 MAX_REJOIN_S = 3_600.0
@@ -185,58 +201,75 @@ MAX_REQUEST_MODES = 100_000
 """Groups times topics of which a broker knows whether they are pulled or popped."""
 
 MAX_SHARED_ROUTES = 256
-"""Routes that the clients of one process share; a process with more topics decodes some of them again."""
+"""Routes that the clients of one process share; a process with more topics decodes some routes again."""
 
 # --- client tasks ----------------------------------------------------------------------------------------------------
 ROUTE_POLL_INTERVAL_S = 30.0
 ABSENT_BROKER_KEPT_S = 30.0
-"""How long consumers keep the queues of a broker that is in no route any more, from the loss of the connection to it:
-a restart takes seconds, and a member that gave up its queues before others did would make them move twice."""
+"""How long consumers keep the queues of a broker that has left all routes, from the loss of the connection to it: a
+restart takes seconds, and a member that revoked these queues before the others did would make them move twice.
+"""
 ABSENT_BROKER_SPREAD_S = 1.0
-"""Over so much time clients that lost a broker at one moment ask for the routes that decide whether it is gone."""
+"""Time over which clients that lost a broker at one moment spread their requests for the routes that decide whether it
+is gone.
+"""
 OFFSET_PERSIST_INTERVAL_S = 5.0
 COMMIT_WAIT_S = 0.1
-"""How long a commit waits for a pull to go with. Where messages are frequent, so are pulls, and none is left over."""
+"""How long a commit waits for a pull that carries it. Where messages are frequent, pulls are too, and no commit needs a
+request of its own.
+"""
 COMMIT_STORE_S = 1.0
 """How long a broker waits to store the commits that came with pulls: one row and one event for many of them."""
 TAKEN_WAIT_S = 0.5
-"""How long the pull of a member without leases waits for a queue that another one has, before it is answered that there
-is nothing: a member whose allocation has changed since must not get the queue by a pull that it has forgotten."""
+"""How long the pull of a leaseless member waits for a queue that another member has, before the broker answers that
+there is nothing: a member whose allocation has changed since must not get the queue by an old pull.
+"""
 TAKEN_TENURE_S = 1.0
-"""How long the broker lets such a member have a queue at least, unless it leaves: its client rebalances within a second
-of a notification, and until then two members may want one queue."""
+"""Shortest time for which such a member keeps a queue, unless it leaves: its client rebalances within a second of a
+notification, and until then two members may want one queue.
+"""
 TAKEN_DRAIN_S = 0.2
-"""How long such a member's pull is held while another one wants its queue: each pull brings a commit."""
+"""How long such a member's pull is held while another member wants its queue: each pull brings a commit."""
 TAKEN_PULL_SILENCE_S = 1.0
-"""After so long without a pull, which flow control does not explain, such a member has given a queue up. It pulls
-again at once; after an error answer it waits 1 to 3 s."""
+"""Time without a pull, not explained by flow control, after which such a member counts as having released a queue. Its
+client pulls again at once; after an error answer it waits 1 to 3 s.
+"""
 TAKEN_COMMIT_SILENCE_S = 12.0
-"""The same without pulls and commits where flow control may be the reason: clients commit every 5 s, two miss."""
+"""The same without pulls and commits, where flow control may be the reason: clients commit every 5 s, and two commits
+may be missed.
+"""
 LOCK_HOLD_S = 0.6
-"""How long the broker holds a request of such a member for a lock after a change of its group, while another one has
-the queue: its client waits 1 s for the answer, and would not ask again for 1 s after a refusal."""
+"""How long the broker holds a lock request of such a member after a change of its group, while another member has the
+queue: its client waits 1 s for the answer, and would not ask again for 1 s after a refusal.
+"""
 MAX_HELD_LOCKS = 4_096
-"""A client asks for one lock at a time, so this is so many clients that join at once; others are refused at once."""
+"""Such lock requests that a broker holds. A client asks for one lock at a time, so this many clients may join at once;
+others are refused at once.
+"""
 STOCK_SETTLE_S = 0.05
-"""How long the members of a group in which such clients are wait for the notification of a change: a client of RocketMQ
-tells one broker after the other that it has joined, and those that are notified ask any broker for the list. One that
-asks a broker too early finds nothing new, and does not look again for 1 s."""
+"""How long the notification of a change is delayed in a group with such clients. A client of RocketMQ sends its
+heartbeat to one broker after the other when it joins, and notified members ask any broker for the list. A member that
+asks a broker too early finds nothing new, and does not ask again for 1 s.
+"""
 RELAY_TIMEOUT_S = 8.0
 """How long a broker waits for the answer of a member to an operator, whose tool waits 10 s or more for the broker."""
 RESET_FOLLOW_S = 15.0
-"""How long such a member may take to follow a notified reset of offsets, before its pulls are answered with the new
-offset: its client waits 10 s, and then asks for its queues again."""
+"""How long such a member may take to apply a notified reset of offsets, before its pulls are answered with the new
+offset: its client waits 10 s, and then asks for its queues again.
+"""
 REBALANCE_INTERVAL_S = 20.0
 REBALANCE_RETRY_S = 1.0
 """Wait before the next pass of a member that does not own its target yet."""
 SHUTDOWN_GRACE_S = 10.0
-"""How long a shutdown, or a revoked queue, may take to process the dispatched messages (RocketMQ's default is 0)."""
+"""How long a shutdown, or the revoke of a queue, waits until dispatched messages are processed (RocketMQ's default is
+0).
+"""
 
 # --- pull and flow control -------------------------------------------------------------------------------------------
 PULL_BATCH = 32
 MAX_PULL_BATCH = 1_024
 PULL_GROWTH = 4
-"""Times `pull_batch` that a pull may ask for while its queue lags: each message costs both sides half then."""
+"""Multiple of `pull_batch` that a pull may ask for while its queue lags: each message then costs both sides half."""
 MAX_PULL_BYTES = 256 * 1024
 PULL_SUSPEND_S = 15.0
 MAX_PULL_SUSPEND_S = 45.0  # of a queue that stays empty; with the time for the answer less than a minute
@@ -246,15 +279,17 @@ MAX_PROCESS_QUEUE_COUNT = 1_000
 MAX_PROCESS_QUEUE_BYTES = 100 * 1024 * 1024
 MAX_PROCESS_QUEUE_SPAN = 2_000
 RUN_MESSAGES = 64
-"""Messages that one worker takes of a queue at once, for a listener that does not wait; other queues wait meanwhile."""
+"""Messages of a queue that one worker passes to a listener that does not wait; other queues wait for it to return."""
 RUN_S = 0.01
-"""How long such listeners may keep the event loop from heartbeats and all else; one call may take longer."""
+"""How long such listeners may keep the event loop from heartbeats and other work; one call may take longer."""
 CONSUME_RETRY_S = 5.0
 """Wait before a failed message is dispatched again inside the same consumer."""
 CONSUME_TIMEOUT_S = 900.0
 """How long a listener may have a batch before it counts as failed (RocketMQ: consumeTimeout, 15 minutes)."""
 MAX_HUNG_CALLS = 1_000
-"""Plain listeners of a consumer that were given up, and still run. Each has a thread; beyond it none is replaced."""
+"""Plain listeners of a consumer that timed out and still run. Each has a thread; beyond this number no thread is
+replaced.
+"""
 SUSPEND_S = 1.0
 """How long an orderly queue, or key, is paused after a failure (RocketMQ: suspendCurrentQueueTimeMillis)."""
 MIN_SUSPEND_S = 0.01
@@ -265,7 +300,7 @@ POLL_TIMEOUT_S = 5.0
 POLL_BATCH = 32
 AUTO_COMMIT_INTERVAL_S = 5.0
 TOPIC_QUEUES_INTERVAL_S = 30.0
-"""How often name servers are asked whether the queues of a topic changed, while a listener waits for that."""
+"""How often a client asks name servers whether the queues of a topic changed, while a listener waits for that."""
 MAX_ATTEMPTS = 16
 """Retries of a failed message before it goes to the DLQ (RocketMQ: retryMaxTimes)."""
 MAX_CONFIGURED_ATTEMPTS = 65_000
@@ -277,10 +312,11 @@ MAX_RESENT_MARKS = 10_000
 MAX_DELAYED_MESSAGES = 1_000_000
 """Delayed messages on one broker; each costs it about 200 bytes of memory."""
 MAX_DELAY_MARKS = 100_000
-"""Marks of deliveries, one each, that a broker remembers behind a message that waits for long. Beyond it they are
-joined in pairs, and its next start reads some marks more than it has to."""
+"""Marks of deliveries that a broker remembers behind a message that waits for long. Beyond it pairs of marks are
+merged, and the next start reads some marks more than it needs.
+"""
 MAX_DELAYED_SENDS = 900_000
-"""Those of them that were sent with a delay: the other places are for failed messages that are tried again."""
+"""Delayed messages that producers sent with a delay; the other places are for retries of failed messages."""
 MAX_POP_WINDOW = 1_048_576
 """Offsets from the oldest message of a queue that a group has not acknowledged to the newest delivered by POP."""
 MAX_POP_MESSAGES = 4 * MAX_POP_WINDOW
@@ -290,13 +326,15 @@ MAX_POP_QUEUES = 100_000
 MAX_POP_BATCH = 32
 """Messages of one pop (RocketMQ: popBatchNums)."""
 MAX_POP_BACKLOG = 100_000
-"""Changes of invisible messages that wait for a disk that accepts no writes; beyond it pops are refused."""
+"""Changes of invisible messages that wait while the disk accepts no writes; beyond it pops are refused."""
 MAX_POP_JOURNAL_BYTES = 4 * 1024 * 1024
-"""Journal of invisible messages beyond which a snapshot replaces it, or beyond twice the last snapshot."""
+"""Size of the journal of invisible messages beyond which a snapshot replaces it; if larger, twice the last snapshot
+counts.
+"""
 MAX_LEASE_ROWS = 16_384
 """Queues in one request for leases or offsets: with the longest names, an answer about each still fits a frame."""
 MAX_EVENTS_PER_READ = 100_000
-"""Events after which a read of the trace returns, although there may be more; a message may hold a thousand."""
+"""Events after which a read of the trace returns although there may be more; a message may hold a thousand."""
 MAX_ACKED_OFFSETS = 65_536
 """Messages that one request may acknowledge."""
 MIN_INVISIBLE_MS = 100
@@ -312,9 +350,11 @@ MAX_ACK_BATCH = 4_096
 """Acknowledgements in one request."""
 MAX_HELD_PULLS = 100_000
 MAX_HELD_PULLS_PER_QUEUE = 4_096
-"""A quarter of them is one user's, whose group of a thousand members may wait at one queue."""
+"""One user may have a quarter of them; a group of a thousand members may wait at one queue."""
 SHARE_OF_ONE = 4
-"""One user, or without access control one address, may have one of so many parts of each table that all users fill."""
+"""One user, or without access control one address, may fill one part in this many of each table that all users
+share.
+"""
 
 # --- topics, queues, names -------------------------------------------------------------------------------------------
 MAX_TOPIC_CHARS = 127
@@ -322,19 +362,22 @@ MAX_GROUP_CHARS = 120
 MAX_NAME_CHARS = 255
 """Broker names, cluster names, client ids."""
 MAX_FIELD_CHARS = 1_024
-"""A text in the header of a request. Names have fewer, and whoever makes something of that name checks it; but servers
-also remember some thousands of names that they only compare, and count them without weighing them."""
+"""A text in the header of a request. Names are shorter, and code that creates something under a name checks it. But
+servers also remember some thousands of names that they only compare, and bound their number, not their length.
+"""
 MAX_REMARK_CHARS = 1_000
 """The text of a refusal, cut there: it quotes what the peer sent, and that may be as long as a frame."""
 MAX_SEARCHED_CHARS = 64 * 1024
-"""A key or message id that is searched for: one of a message may be as long as its payload has room for it."""
+"""A key or message id that is searched for: the key of a message may be as long as its payload allows."""
 MAX_QUEUES_PER_TOPIC = 65_536
 DEFAULT_TOPIC_QUEUES = 4
 TEMPLATE_TOPIC_QUEUES = 8
 MAX_BATCH_MESSAGES = 4_096
 MAX_BATCH_BYTES = 1024 * 1024
 ROWS_PER_REQUEST = 16
-"""With so many, sends of one iteration leave: client and broker work side by side, not in turns (docs/speed.md)."""
+"""Sends of one iteration that are written without waiting for more, so that client and broker work in parallel
+(docs/speed.md).
+"""
 MAX_PAYLOAD_BYTES = MAX_BODY_BYTES + 64 * 1024
 """A body with its topic, keys and properties."""
 MAX_KEYS = 64
@@ -344,25 +387,29 @@ MAX_PROPERTIES = 128
 RETENTION_INTERVAL_S = 10.0
 """How often a broker looks for old messages to delete (RocketMQ: cleanResourceInterval)."""
 RETENTION_CHECK_S = 1.0
-"""How often it checks whether a segment was finished; then it looks for old messages at once."""
+"""How often it checks whether a segment was finished; if so, it looks for old messages at once."""
 CLOCK_JUMP_MS = 10 * 60 * 1000
-"""A wall clock that is this far off between two looks of retention was set; no clock drifts so fast."""
+"""Difference between two checks of retention from which on the wall clock counts as set; no clock drifts this fast."""
 CLOCK_AWAY_MS = 24 * 3600 * 1000
-"""A broker that was away for longer cannot tell that from a clock that was set. A day is longer than most repairs."""
+"""A broker that was away for longer cannot distinguish that from a clock that was set. A day is longer than most
+repairs.
+"""
 CLOCK_SAVED_MS = 3600 * 1000
 """How often a broker stores what its clock shows, for the next start."""
 MAX_CLOCK_JUMPS = 16
 """Jumps that are remembered as long as messages from before them are there."""
 RESERVE_CHECK_S = 5.0
-"""How often a broker on a full disk looks whether there is room for its reserve, and so for messages, again."""
+"""How often a broker on a full disk checks whether there is space again for its reserve, and so for messages."""
 LOCK_CHECK_S = 1.0
-"""How often a broker looks whether its lock file is still there. For so long another broker may write beside it."""
+"""How often a broker checks that its lock file is still there. Without it, another broker may write beside it for this
+long.
+"""
 MAX_SEGMENTS_PER_TRIM = 16
 """Files that a broker deletes in one event-loop iteration; the others wait for the next check."""
 MAX_DAMAGE_OWNERS = 10_000
-"""Messages of one damaged range of delayed or half messages whose owners are looked up; the others are one sum."""
+"""Messages of one damaged range of delayed or half messages whose owners are looked up; the others are only counted."""
 MAX_DAMAGE_LINES = 20
-"""Log lines of a broker about the damage that one start or one read has found; the rest is one line."""
+"""Log lines of a broker about the damage that one start or one read has found; one more line counts the rest."""
 MAX_REPORTED_MOVES = 10_000
 """Size of the table that suppresses repeated OFFSET_MOVED events; evicted entries are reported again."""
 
@@ -370,9 +417,9 @@ MAX_REPORTED_MOVES = 10_000
 MAX_LOOKUPS = 4
 """Searches that wait or run on a broker; they run one after the other."""
 LOOKUP_SLICE_S = 1.0
-"""How long a broker searches before it answers with the messages found so far; the next request goes on from there."""
+"""How long a broker searches before it answers with the messages found so far; the next request continues there."""
 LOOKUP_GENTLE_S = 5.0
-"""How long a search yields to sends; then it hurries, so that the caller does not time out."""
+"""How long a search yields to sends; after that it hurries, so that the caller does not time out."""
 LOOKUP_TIMEOUT_S = 60.0
 MAX_LOOKUP_MESSAGES = 64
 MAX_LOOKUP_BYTES = 1024 * 1024
@@ -386,21 +433,23 @@ MAX_TRANSACTION_TIMEOUT_S = 3600.0
 TRANSACTION_CHECK_INTERVAL_S = 30.0
 """Between two checks of a half message (RocketMQ: transactionCheckInterval, 30 s in 5.x, 60 s in 4.x)."""
 MAX_TRANSACTION_CHECKS = 15
-"""Checks of a half message, after which it is given up (RocketMQ: transactionCheckMax)."""
+"""Checks of a half message, after which it is abandoned (RocketMQ: transactionCheckMax)."""
 TRANSACTION_KEEP_H = 72
 """Hours for which a half message is kept (RocketMQ: fileReservedTime)."""
 MAX_OPEN_TRANSACTIONS = 200_000
 """Half messages of a broker that are not ended; each costs it about 90 bytes beside its record."""
 TRANSACTIONS_PER_SNAPSHOT = 50_000
-"""Half messages that may arrive, and twice as many as are open, before a broker stores which are open: so many a
-restart reads at most."""
+"""Half messages that may arrive, and twice as many as are open, before a broker stores which are open: a restart reads
+at most this many.
+"""
 CHECKS_AT_ONCE = 256
 """Checks that a broker sends in one event-loop iteration; the others follow in the next ones."""
 CHECKED_BYTES_AT_ONCE = 8 * 1024 * 1024
-"""The same by the messages in them: a producer is cut off when more is sent to it than it may leave unread."""
+"""Bytes of the messages in these checks: a producer that is sent more than it may leave unread is cut off."""
 MAX_ENDED_BYTES = 64 * 1024 * 1024
 """Half messages that one request ends: all of them are in memory until they are published. A client of ours ends up to
-sixteen at once, which are published however long they are."""
+sixteen at once, which are published whatever their length.
+"""
 MAX_RUNNING_CHECKS = 32
 """Checks that a producer answers at the same time."""
 MAX_WAITING_CHECKS = 1_024
@@ -417,11 +466,11 @@ MAX_SPREAD_TOPICS = 1_000
 MAX_SPREAD_BROKERS = 1_000
 """Brokers in the set to which its rows for one topic are written."""
 STAGE_EXPIRY_S = 6 * 3600.0
-"""Age after which staged messages that were not committed are dropped; their driver is gone."""
+"""Age after which staged messages that were not committed are dropped: their driver has ended."""
 LAST_BATCH_KEPT_S = 30 * 24 * 3600.0
 """How long the last batch of a query is remembered; a query that resumes later could publish it twice."""
 ONLY_BATCH_KEPT_S = 3600.0
-"""The same for a write of one batch, which only repeats a commit whose answer was lost."""
+"""The same for a write of a single batch, which repeats only a commit whose answer was lost."""
 
 # --- producer --------------------------------------------------------------------------------------------------------
 SEND_TIMEOUT_S = 3.0
@@ -432,14 +481,17 @@ TRACE_FLUSH_INTERVAL_S = 1.0
 MAX_TRACE_BUFFER = 10_000
 """Events waiting to be sent; the oldest are dropped and counted beyond it."""
 MAX_KNOWN_CHANGES = 10_000
-"""Causes that the figures of a group remember, with what is known of them: far more than overlap."""
+"""Causes that the figures of a group remember, with their data: far more than can overlap."""
 MAX_CLOCK_PAIRS = 100_000
-"""Pairs of events that wait for their other half, and half of those that are kept, to compare the clocks of a trace:
-one pair in a minute of a node is enough, so beyond that those with the closest times stay."""
+"""Events that wait for their counterpart, and half of the pairs that are kept, to compare the clocks of a trace. One
+pair per minute and node is enough, so beyond this number the pairs with the closest times stay.
+"""
 MAX_STOPPED_MEMBERS = 1_000
-"""Members that have stopped and may be told of once more, by brokers that learn of it later."""
+"""Members that have stopped and that may be reported once more, by brokers that notice it later."""
 RUN_SEQS = 1_000_000_000
-"""Event numbers of one run of a node: a thousand a second for eleven days; further events use those of the next run."""
+"""Event numbers of one run of a node: a thousand a second for eleven days; further events use the numbers of the next
+run.
+"""
 MAX_CLIENT_RUN = 8_000_000
 """Runs of clients, chosen at random: numbers of all their events stay exact in tools that have only floats (2^53)."""
 
@@ -447,28 +499,30 @@ MAX_CLIENT_RUN = 8_000_000
 LINES_AT_ONCE = 20
 """Log lines of one kind about what peers can do as often as they like; the next one says how many were left out."""
 LINES_S = 60.0
-"""How long after the first of them there are so many again."""
+"""How long after the first of these lines as many again may be written."""
 
 # --- pictures and console --------------------------------------------------------------------------------------------
 MAX_PICTURES = 1_000
-"""Groups whose owners are drawn; of others the console shows what brokers say of them now."""
+"""Groups whose owners are drawn; for other groups the console shows the current answers of brokers."""
 MAX_PICTURE_CHANGES = 100_000
-"""Changes of hands of a group that can be scrubbed back to, some 20 MB: a thousand queues move fifty times an hour."""
+"""Changes of owners of a group that a page can scrub back to, some 20 MB: a thousand queues that move fifty times an
+hour.
+"""
 MAX_PICTURE_NAMES = 20_000
-"""Queues, and clients, that one picture names; members that come and go under new names for hours."""
+"""Queues, and clients, that one picture names; enough for members that come and go under new names for hours."""
 MAX_PICTURE_REBALANCES = 2_000
 """Rebalances of a group that are listed, and changes of its member count that are drawn."""
 MAX_PICTURE_MOVES = 5_000
 """Moves of a group whose stages are kept, some 3 kB each: five rebalances of a thousand queues."""
 MAX_HELD_EVENTS = 200_000
-"""Events that wait for those of other nodes; more are drawn as they come."""
+"""Events that wait for events of other nodes; further ones are drawn as they arrive."""
 
 MAX_CHANNEL_UPDATES = 2_000
 """Updates that a page of the console that was away can catch up with: eight minutes at four a second."""
 MAX_CHANNEL_BYTES = 8 * 2**20
 """Of one channel; a page that is further behind loads the whole again."""
 MAX_CONSOLE_GROUPS = 64
-"""Groups that are watched at a time; the one that nobody has looked at for the longest time makes room."""
+"""Groups that are watched at a time; a new one replaces the group that no page has shown for the longest time."""
 MAX_CONSOLE_STREAMS = 256
 """Pages that follow the console at a time."""
 MAX_BED_CONSUMERS = 32
@@ -491,7 +545,7 @@ MAX_CONTROL_EVENTS = 200_000
 FAULT_DRIP_S = 0.05
 """How often a slow reader takes bytes."""
 FAULT_TELL_S = 1.0
-"""How often the trace is told what faults did: one that drops every message would fill it."""
+"""How often a fault is recorded in the trace: a fault that drops every message would fill it."""
 
 # --- simulation ------------------------------------------------------------------------------------------------------
 MAX_SIM_S = 86_400.0
@@ -503,7 +557,7 @@ MAX_SIM_CLIENTS = 2_000
 MAX_SIM_BROKERS = 16
 MAX_SIM_QUEUES = 4_096
 MAX_SIM_MESSAGES = 1_000_000
-"""Messages of one simulated producer; each is kept until the end, because it may come again."""
+"""Messages of one simulated producer; each is kept until the end, because it may be redelivered."""
 MAX_SIM_FINDINGS = 20
 """Findings of a simulated run: one broken thing breaks more, and the first are worth reading."""
 
@@ -515,17 +569,21 @@ assert MAX_LISTED_TOPIC_BYTES + MAX_MEMBERS_PER_GROUP * (MAX_NAME_CHARS + 8) < M
 assert WRITE_LOW_WATER_BYTES < WRITE_HIGH_WATER_BYTES < MAX_UNSENT_BYTES
 assert MAX_FRAME_BYTES < MAX_UNSENT_BYTES, "one largest answer must not cut its own peer off"
 assert MAX_UNSENT_BYTES < MAX_UNREAD_BYTES, "one peer alone must not fill the sum"
-assert CHECKED_BYTES_AT_ONCE + 4 * MAX_PAYLOAD_BYTES < MAX_UNSENT_BYTES, "checks must not cut off whom they ask"
-assert MAX_FRAME_BYTES < MAX_UNANSWERED_BYTES_OF_ONE < MAX_UNANSWERED_BYTES, "one largest request must be taken"
+assert CHECKED_BYTES_AT_ONCE + 4 * MAX_PAYLOAD_BYTES < MAX_UNSENT_BYTES, (
+    "checks must not cut off the producer that they ask"
+)
+assert MAX_FRAME_BYTES < MAX_UNANSWERED_BYTES_OF_ONE < MAX_UNANSWERED_BYTES, "one largest request must be accepted"
 assert MAX_CONNECTIONS_OF_ADDRESS < MAX_CONNECTIONS, "one address must not have all places"
 assert MAX_CONSOLE_STREAMS < MAX_HTTP_CONNECTIONS * MAX_CONNECTIONS_OF_ADDRESS // MAX_CONNECTIONS, "all pages fit"
 assert FRAME_TIMEOUT_S <= FIRST_REQUEST_S < HTTP_IDLE_S
 assert RECONNECT_FIRST_S * (1 + 2) < LEASE_CLOSE_GRACE_S, "the third attempt to connect must come within the grace"
 assert HEARTBEAT_INTERVAL_S < MEMBER_EXPIRY_S / 3, "two lost heartbeats must not expire a member"
-assert REGISTER_RETRY_MAX_S + CONNECT_TIMEOUT_S <= NAME_SERVER_STARTING_S, "a broker has to be back within that time"
+assert REGISTER_RETRY_MAX_S + CONNECT_TIMEOUT_S <= NAME_SERVER_STARTING_S, (
+    "a broker has to register again within that time"
+)
 assert BROKER_REGISTER_INTERVAL_S < BROKER_EXPIRY_S / 3, "two lost registrations must not expire a broker"
 assert LOOKUP_SLICE_S < LOOKUP_GENTLE_S, "a slice that has finished a segment never has to hurry"
 assert MAX_LOOKUPS * 2 * LOOKUP_GENTLE_S < LOOKUP_TIMEOUT_S, "a slice ends with a segment, and others may be before it"
 assert MAX_LOOKUP_BYTES + MAX_PAYLOAD_BYTES < MAX_FRAME_BYTES, "the records found must fit a frame"
-assert COMMIT_WAIT_S < LEASE_CLOSE_GRACE_S, "a member that may have lost its connection only has committed by then"
+assert COMMIT_WAIT_S < LEASE_CLOSE_GRACE_S, "a member that may only have lost its connection has committed before that"
 assert PULL_SUSPEND_S < PULL_TIMEOUT_S, "the broker must answer a held pull before the client times out"

@@ -1,4 +1,4 @@
-"""Lines of a log about what peers can do as often as they like: so many, and then how many were left out. Pure.
+"""LogLines: limits log lines about things that a peer can do as often as it likes, and counts those left out. Pure.
 
     lines = LogLines(2, per_s=60.0)
     lines.warning(logger, 0.0, "%s sent garbage", "a")       True: written
@@ -6,7 +6,7 @@
     lines.warning(logger, 2.0, "%s sent garbage", "c")       False
     lines.warning(logger, 60.0, "%s sent garbage", "d")      True: "d sent garbage (1 such line was left out)"
 
-There is one of these for lines of one kind: garbage from one peer must not hide what is said of another thing.
+There is one `LogLines` for each kind of line: garbage from one peer must not suppress lines about something else.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from model.limits import LINES_AT_ONCE, LINES_S
 
 
 class LogLines:
-    """Lines of one kind: so many, then none until a time has passed since the first of them."""
+    """Log lines of one kind: `at_once` of them, then none until `per_s` seconds after the first."""
 
     __slots__ = ("_at_once", "_began", "_left_out", "_per_s", "_written")
 
@@ -37,7 +37,7 @@ class LogLines:
         return self._write(logger, logging.WARNING, now, text, values)
 
     def info(self, logger: logging.Logger, now: float, text: str, *values: object) -> bool:
-        """As `warning`, for a line that tells of nothing wrong."""
+        """As `warning`, for a line about something that is not wrong."""
         return self._write(logger, logging.INFO, now, text, values)
 
     def failure(self, logger: logging.Logger, now: float, text: str, *values: object, error: BaseException) -> bool:

@@ -6,9 +6,10 @@ never looks inside (`model/record.py`); only the consumer calls `decode_payload`
     payload = msgpack [topic, body, tags, keys, properties, born_ms, message_id]
 
 The topic inside is the one that the producer named. It stays when a record is moved to another topic (retry, dead
-letter), which is how a consumer sees where a message came from.
+letter), so a consumer sees the original topic of a message.
 
-A delay level says how long a message waits before it is delivered. RocketMQ: MessageStoreConfig.messageDelayLevel.
+A delay level determines how long a message waits before it is delivered. RocketMQ:
+MessageStoreConfig.messageDelayLevel.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class Message:
 
     Attributes:
         body: 1 byte to 4 MiB; opaque.
-        keys: names by which it can be found.
+        keys: names for searches.
         tags: one tag that consumers filter on, or an empty string.
     """
 
@@ -44,7 +45,7 @@ class Message:
 
 
 class Properties(dict[str, str]):
-    """The properties of a received message. They cannot be changed: it may be dispatched, or sent, again."""
+    """The properties of a received message. They are read-only: the message may be dispatched or sent again."""
 
     __slots__ = ()
 
@@ -59,7 +60,7 @@ class Properties(dict[str, str]):
 
 
 NO_PROPERTIES = Properties()
-"""Those of a message without any."""
+"""The properties of a message that has none."""
 
 
 class MessageExt(NamedTuple):
@@ -110,7 +111,7 @@ def encode_payload(message: Message, born_ms: int, message_id: str) -> bytes:
     """Encode a message, which `check_message` has accepted, for the wire and for the disk; see the module header.
 
     Raises:
-        MessageIllegal: a text of it is no Unicode, or it is too large with its keys and properties.
+        MessageIllegal: one of its texts is not Unicode, or it is too large with its keys and properties.
     """
     try:
         packed: bytes = _pack(
@@ -124,8 +125,8 @@ def encode_payload(message: Message, born_ms: int, message_id: str) -> bytes:
                 message_id,
             )
         )
-    except UnicodeEncodeError as error:  # found here at no cost, and by `check_message` at one for each text
-        raise MessageIllegal(f"{error.object!r:.200} is no text, as it has half of a surrogate pair") from None
+    except UnicodeEncodeError as error:  # free here; `check_message` would pay for each text
+        raise MessageIllegal(f"{error.object!r:.200} is not text: it has half of a surrogate pair") from None
     if len(packed) > MAX_PAYLOAD_BYTES:
         raise MessageIllegal(
             f"the message has {len(packed)} bytes with its keys and properties, more than {MAX_PAYLOAD_BYTES}: put "
@@ -136,12 +137,12 @@ def encode_payload(message: Message, born_ms: int, message_id: str) -> bytes:
 
 @lru_cache(maxsize=4096)
 def start_of_payloads(topic: str) -> bytes:
-    """How every payload begins that `encode_payload` makes of a message for a topic."""
+    """The first bytes of every payload that `encode_payload` makes of a message for a topic."""
     return msgpack.Packer().pack_array_header(_FIELDS) + _pack(topic)
 
 
 def topic_of_payload(payload: bytes) -> str | None:
-    """The topic inside a payload; None if no consumer would take it for a message."""
+    """The topic inside a payload; None if no consumer could decode it as a message."""
     try:
         fields: Any = msgpack.unpackb(payload, use_list=False)
     except (ValueError, TypeError, OverflowError, msgpack.UnpackException):
@@ -151,10 +152,10 @@ def topic_of_payload(payload: bytes) -> str | None:
 
 
 def check_sent_to(topic: str, payloads: Iterable[bytes]) -> None:
-    """Check that each payload is a message for this topic, or none at all.
+    """Check that each payload is a message for this topic, or not a message at all.
 
-    One for another topic would reach consumers of this one as a message of that one. Nearly every payload has the
-    beginning that is compared; only another form of it has to be decoded.
+    A message for another topic would reach consumers of this topic under the other name. Nearly every payload starts
+    with the bytes that are compared; only a payload of another form has to be decoded.
 
     Raises:
         MessageIllegal: one is a message for another topic.
@@ -171,10 +172,11 @@ def check_sent_to(topic: str, payloads: Iterable[bytes]) -> None:
 def check_message(message: Message, *, is_foreign: bool = False) -> None:
     """Refuse a message that a broker would refuse, before it costs a round trip.
 
-    One that is `is_foreign`, of a client of RocketMQ, may have spaces at the ends of its tag, as RocketMQ allows.
+    With `is_foreign`, for a message from a client of RocketMQ, the tag may have spaces at its ends, as RocketMQ allows.
 
     Raises:
-        InvalidParameter: the topic is no string, the tag has spaces at an end, or the items of the body are no bytes.
+        InvalidParameter: the topic is not a string, the tag has spaces at an end, or the items of the body are not
+            bytes.
         MessageIllegal: no message, empty or oversized body, or too many or wrongly typed keys, tags or properties. The
             topic's name is not checked, because its route is looked up anyway.
     """
@@ -189,12 +191,12 @@ def check_message(message: Message, *, is_foreign: bool = False) -> None:
         and tags == ""
         and not (message.keys or message.properties)
     ):
-        return  # the plain message, which is nearly every one; a producer calls this for each
+        return  # a plain message, as nearly all are; a producer calls this for each
     check_text("the topic of a message", message.topic)
     if not isinstance(body, bytes | bytearray | memoryview):
         raise MessageIllegal(f"the body must be bytes, not {type(body).__name__}: encode text first")
     if isinstance(body, memoryview) and (body.itemsize != 1 or body.ndim != 1 or not body.c_contiguous):
-        # Its length is the number of its items, and not what would be sent.
+        # Its length is the number of its items, not the number of bytes that a send would write.
         raise InvalidParameter(
             f"the body must be bytes one after another, got a memoryview of format {body.format!r} with shape "
             f"{body.shape}: pass its tobytes()"
@@ -247,17 +249,17 @@ DELAY_LEVELS_MS = tuple(
 """Delay levels 1 to 18: 1 s to 2 h."""
 
 FIRST_RETRY_LEVEL = 3
-"""Delay level of the first retry of a failed message (10 s); each further one has the next level."""
+"""Delay level of the first retry of a failed message (10 s); each further retry uses the next level."""
 
 MAX_DELAY_MS = 40 * 24 * 3600 * 1000
 """Longest delay of a message in milliseconds."""
 
 
 def delay_of_level(level: int) -> int:
-    """Return the milliseconds of a delay level; levels above 18 count as 18, and 0 is no delay."""
+    """Return the milliseconds of a delay level; levels above 18 count as 18, and 0 means no delay."""
     return DELAY_LEVELS_MS[min(level, len(DELAY_LEVELS_MS)) - 1] if level > 0 else 0
 
 
 def retry_delay_ms(times_delivered: int) -> int:
-    """Return the delay of the next retry after this many failed ones. RocketMQ: level 3 + reconsumeTimes."""
+    """Return the delay of the next retry after this many failed retries. RocketMQ: level 3 + reconsumeTimes."""
     return delay_of_level(FIRST_RETRY_LEVEL + times_delivered)

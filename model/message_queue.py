@@ -28,7 +28,7 @@ def check_queue(queue: MessageQueue) -> MessageQueue:
     """Return a queue that a user has named.
 
     Raises:
-        InvalidParameter: it is no `MessageQueue`, for instance a plain tuple.
+        InvalidParameter: the value is not a `MessageQueue`, for instance a plain tuple.
     """
     if not isinstance(queue, MessageQueue):
         raise InvalidParameter(

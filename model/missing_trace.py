@@ -1,8 +1,8 @@
 """MissingTrace: the parts of a trace that cannot be read, an argument of every verdict over that trace. Pure.
 
 Each broker keeps a part of the topic SYS_TRACE: its own events, and those that clients sent to it. While a broker is
-away, nobody knows what is in its part. So an answer "yes" becomes "unknown", an anomaly is in doubt, and a tool names
-what is missing:
+away, its part is unknown. So an answer "yes" becomes "unknown", an anomaly is in doubt, and a tool names the missing
+parts:
 
     MissingTrace(parts={"broker-b": "broker broker-b at 10.0.0.2:10911 closed its connection 6 s ago"})
 """
@@ -17,11 +17,11 @@ from model.absent_broker import Absence, in_time
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MissingTrace:
-    """What cannot be read of a trace.
+    """The parts of a trace that cannot be read.
 
     Attributes:
         parts: name of a broker -> why its part of the trace cannot be read.
-        limit: brokers that may be away without being in `parts`; "" if there can be none.
+        limit: brokers that may be away without being in `parts`; "" if there cannot be any.
     """
 
     parts: Mapping[str, str] = field(default_factory=dict)
@@ -41,7 +41,7 @@ NOTHING_MISSING = MissingTrace()
 
 
 def missing_of(absence: Absence, silent: Mapping[str, str], trace_s: float | None) -> MissingTrace:
-    """What is missing of a trace, whose brokers are absent or did not answer.
+    """The parts of a trace that are missing because their brokers are absent or did not answer.
 
     Args:
         absence: the absent brokers that have a part of the trace.

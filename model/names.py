@@ -20,7 +20,7 @@ STAGE_TOPIC = "SYS_STAGE"
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 """Where a broker keeps half messages and the marks of their ends; no client can read or write it."""
 GIVEN_UP_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
-"""Where operators find the messages of transactions that nobody ended; clients can read it. RocketMQ has it too."""
+"""Where operators find the messages of transactions that were never ended; clients can read it. RocketMQ has it too."""
 SYSTEM_TOPICS = (TEMPLATE_TOPIC, TRACE_TOPIC, SCHEDULE_TOPIC, STAGE_TOPIC, HALF_TOPIC, GIVEN_UP_TOPIC)
 
 _LEGAL = re.compile(r"[%|a-zA-Z0-9_-]+")
@@ -43,7 +43,7 @@ def is_retry_topic(topic: str) -> bool:
 
 
 def is_group_topic(topic: str) -> bool:
-    """Whether the topic belongs to some group: its retry topic, or that of its dead letters."""
+    """Whether the topic belongs to some group: its retry topic, or the topic of its dead-letter messages."""
     return topic.startswith((RETRY_PREFIX, DLQ_PREFIX))
 
 
@@ -53,7 +53,7 @@ def is_system_topic(topic: str) -> bool:
 
 
 def query_name(query_id: str) -> str:
-    """Name of a query of a sink among all ids that belong to a user: it may be called as a client is."""
+    """Name of a sink's query among the ids that belong to a user; the prefix keeps it apart from client ids."""
     return f"query {query_id}"
 
 
@@ -61,7 +61,7 @@ def check_topic(topic: str) -> str:
     """Return the topic if its name is legal.
 
     Raises:
-        InvalidParameter: no string, empty, too long, or with a character outside `%|a-zA-Z0-9_-`.
+        InvalidParameter: not a string, empty, too long, or with a character outside `%|a-zA-Z0-9_-`.
     """
     return _checked("topic", topic, MAX_TOPIC_CHARS)
 

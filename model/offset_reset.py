@@ -1,7 +1,7 @@
 """Computes the offset to which a reset sets a group on a queue. RocketMQ: ResetOffsetByTimeCommand.
 
 A queue has offsets from `low`, inclusive, to `high`, exclusive; a committed offset may be anywhere from `low` to
-`high`. A reset beyond either end goes to that end, and `QueueReset.clamped` says so.
+`high`. A reset beyond either end goes to that end, and `QueueReset.clamped` records that.
 
     low 10, high 50, committed 30     earliest 10   latest 50   offset 7 -> 10   shift -5 -> 25   shift +100 -> 50
 """
@@ -81,7 +81,7 @@ class ResetTo:
         return cls(ResetKind.SHIFT, by)
 
     def offset_in(self, low: int, high: int, committed: int | None, offset_at: Callable[[int], int]) -> int:
-        """Return the offset that this means on one queue with offsets [low, high); it may lie beyond its ends.
+        """Return the offset that the target means on one queue with offsets [low, high); it may be outside that range.
 
         `committed` is None if the group has committed nothing there; `offset_at` returns the first offset stored at or
         after a time in milliseconds, `high` if there is none.
@@ -109,7 +109,7 @@ class QueueReset:
     """The effect of a reset on one queue.
 
     Attributes:
-        before: the committed offset before; None without one; `after` is the one now.
+        before, after: the committed offsets before and after the reset; `before` is None if the group had none.
         clamped: whether the requested offset was beyond an end of the queue.
         owner: client id of the member that owned the queue; None without one.
     """

@@ -1,7 +1,7 @@
 """The names of this project's modules at run time: `client` in a checkout, `rlab.client` where it is installed. Pure.
 
-Modules import each other by the names of the repository, and a build writes the installed ones in their place. What is
-not an import, such as the name of a logger, asks here.
+Modules import each other by the names of the repository, and a build writes the installed ones in their place. Code
+that needs a name elsewhere, for instance of a logger, calls this module.
 
     package_of("rlab.client.push.consumer")    client, where it is installed
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 from pathlib import Path
 
 PREFIX = __name__.removesuffix("own_name").removesuffix("model.")
-"""Stands before the name of each module: "" or "rlab.". In two steps, because a build would rewrite the whole name."""
+"""Prefix of each module's name: "" or "rlab.". Computed in two steps, because a build would rewrite the whole name."""
 IMPORT_FOLDER = Path(__file__).resolve().parents[1 + PREFIX.count(".")]
 """The folder that other processes need on their import path."""
 

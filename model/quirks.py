@@ -1,7 +1,7 @@
-"""Defects of RocketMQ that can be switched on by name, so that people can study what users saw.
+"""Defects of RocketMQ that can be switched on by name, so that people can study what its users saw.
 
-The default everywhere is the sound behaviour. Each quirk is one small `if` at the place that it belongs to; search for
-its name to find it.
+The default everywhere is the sound behaviour. Each quirk is one small `if` where it belongs; search for its name to
+find it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def check_quirks(quirks: Iterable[Quirk], *, of_client: bool) -> None:
     """Refuse quirks of the other side, which would silently do nothing here.
 
     Raises:
-        ConfigError: naming the quirk and where it belongs.
+        ConfigError: a quirk belongs to the other side; the message names the quirk and its side.
     """
     for quirk in sorted(quirks):
         if (quirk in CLIENT_QUIRKS) is not of_client:

@@ -45,7 +45,7 @@ MAX_TIMES_DELIVERED = 0xFFFF
 
 _PREFIX = struct.Struct(">II")
 CONSUMED = struct.Struct(">I12xQQiHH")
-"""The six fields that a consumer needs: it asked for the topic and the queue, so it knows them."""
+"""The six fields that a consumer needs; it knows the topic and the queue, because it asked for them."""
 
 _pack_prefix = _PREFIX.pack
 _pack_after_crc = struct.Struct(">IIQQiHH").pack
@@ -108,7 +108,7 @@ def iter_records(buffer: bytes, *, check_crc: bool = False) -> Iterator[StoredRe
     """Decode the body of a pull: records back to back.
 
     `check_crc` verifies each record's checksum too, which nearly doubles the cost per record. A broker verifies the
-    records that it reads from its files, and TCP has a checksum of its own, so a consumer need not do it again.
+    records that it reads from its files, and TCP has a checksum of its own, so a consumer need not verify them again.
 
     Raises:
         RecordTruncated: while iterating: the buffer ends inside a record. Earlier records have been yielded.
@@ -128,7 +128,7 @@ def _iter_unchecked(buffer: bytes) -> Iterator[StoredRecord]:
         stop = start + length
         if length < HEADER_BYTES or stop > end:
             raise _bad_length(start, end, length)
-        # The constructor of a named tuple is Python code and costs as much as the rest of this loop together.
+        # The constructor of a named tuple is Python code and costs as much as all the rest of this loop.
         yield _new_tuple(
             StoredRecord, (queue_offset, stored_ms, tag_hash, flags, times, buffer[start + HEADER_BYTES : stop])
         )

@@ -1,6 +1,6 @@
 """Response codes of the wire, with RocketMQ's numbers and names where it has them.
 
-They live in `model` and not in `remoting` because every error class carries the one code it travels as
+They are in `model` and not in `remoting` because every error class has the one code that represents it on the wire
 (`model/errors.py`), and `model` imports nothing of ours. Codes from 90000 up are this project's own.
 """
 

@@ -19,8 +19,8 @@ class SubscriptionData:
 
     Attributes:
         expression: `*` for everything, or tags joined by `||`.
-        version: grows with every change of the expression by its member; compared per member only, never across
-            members (RocketMQ compares wall clocks of different machines, where the slower clock always loses).
+        version: grows with every change of the expression by its member; compared per member only, never across members
+            (RocketMQ compares the wall clocks of different machines, and the slower clock always loses).
     """
 
     topic: str
@@ -43,7 +43,7 @@ def parse_expression(expression: str) -> frozenset[str] | None:
     """Split a tag expression: `*` (or nothing) for all messages, which returns None, else `tagA || tagB`.
 
     Raises:
-        InvalidParameter: there is no tag in it.
+        InvalidParameter: the expression has no tag.
     """
     stripped = expression.strip()
     if stripped in ("", ALL):
@@ -75,6 +75,6 @@ def subscription_of(topic: str, expression: str, version: int) -> SubscriptionDa
         expression.encode()
     except UnicodeEncodeError:
         raise InvalidParameter(
-            f"the subscription {expression!r} is no text, as it has half of a surrogate pair"
+            f"the subscription {expression!r} is not text: it has half of a surrogate pair"
         ) from None
     return SubscriptionData(topic, expression.strip() or ALL, version)

@@ -1,12 +1,11 @@
-"""The number of a topic at a broker, by which a topic differs from an earlier one of the same name. Pure.
+"""The number of a topic at a broker, which distinguishes a topic from an earlier one of the same name. Pure.
 
-Offsets of a topic that was deleted mean nothing in the topic that was created again under its name, and those of a
-broker's old disk mean nothing on its new one. A broker never gives a topic id twice on one disk, and its data directory
-has a random number:
+Offsets of a deleted topic mean nothing in a new topic of the same name, and offsets of a broker's old disk mean nothing
+on its new one. A broker never assigns a topic id twice on one disk, and its data directory has a random number:
 
     (7, 99) and (9, 99)    the topic was deleted and created again
     (7, 99) and (7, 12)    the broker has a new disk
-    (7, 99) and (7, 0)     the same, as far as known: the second is of a broker that sends no number of its directory
+    (7, 99) and (7, 0)     taken as the same: the second broker sends no number of its directory
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ class TopicNumber(NamedTuple):
 
     @classmethod
     def from_header(cls, header: Mapping[str, Any]) -> TopicNumber | None:
-        """The number in a header of a request or an answer; None without one, as from servers of RocketMQ."""
+        """The number in a header of a request or an answer; None if there is none, as from servers of RocketMQ."""
         topic_id = header.get("topic_id")
         return cls(topic_id, header.get("data_id") or 0) if topic_id else None
 
     def to_header(self) -> dict[str, int]:
-        """The fields of a header that have this number."""
+        """The header fields that carry this number."""
         return {"topic_id": self.topic_id, "data_id": self.data_id}
 
     def differs(self, other: TopicNumber) -> bool:

@@ -91,9 +91,9 @@ class BrokerData:
 
 
 class SortedQueues(tuple[MessageQueue, ...]):
-    """Queues in order: whoever allocates them need not sort them again.
+    """Queues in order, so that a strategy need not sort them again.
 
-    A pass of each of a thousand members over four thousand queues would otherwise spend most of its time on that.
+    If each of a thousand members sorted four thousand queues, a pass would spend most of its time on that.
     """
 
     __slots__ = ()
@@ -109,7 +109,7 @@ class TopicRoute:
     topic: str
     queues: tuple[QueueData, ...]
     brokers: tuple[BrokerData, ...]
-    # Permission -> queue list, made once: the clients of one process share a route.
+    # Permission -> queue list, computed once: the clients of one process share a route.
     _made: dict[Perm, SortedQueues] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def subscribe_queues(self) -> SortedQueues:

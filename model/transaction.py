@@ -1,4 +1,4 @@
-"""The states of a transaction as they travel: what a producer says of one, and what a broker made of that.
+"""The states of a transaction on the wire: the state that a producer reports, and the outcome at the broker.
 
 RocketMQ: MessageSysFlag (TRANSACTION_COMMIT_TYPE, ...), LocalTransactionState.
 """
@@ -10,14 +10,14 @@ from typing import NamedTuple
 
 
 class TransactionState(IntEnum):
-    """What the local branch of a transaction came to; RocketMQ's numbers."""
+    """The result of the local branch of a transaction; RocketMQ's numbers."""
 
     UNKNOWN = 0
-    """Nobody can say yet: the broker asks again."""
+    """Not known yet: the broker asks again."""
     COMMIT = 8
     """It succeeded: consumers get the message."""
     ROLLBACK = 12
-    """It failed, and never will succeed: nobody gets the message."""
+    """It failed, and never will succeed: no consumer gets the message."""
 
 
 class EndOutcome(IntEnum):
@@ -26,20 +26,20 @@ class EndOutcome(IntEnum):
     DONE = 0
     """It is ended as asked, or stays open as asked."""
     ENDED_BEFORE = 1
-    """It was committed, rolled back or given up before; nothing changes."""
+    """It was committed, rolled back or abandoned before; nothing changes."""
     NOT_FOUND = 2
-    """This broker has no such half message of this group: it was lost with the end of its log, or never was here."""
+    """This broker has no such half message of this group: it was lost with the end of the log, or never stored here."""
 
 
 class HalfMessage(NamedTuple):
-    """A half message as a broker stores it, and as it asks about it."""
+    """A half message as a broker stores it, and as a check names it."""
 
     group: str  # producer group
     topic: str  # where a commit publishes it
     queue_id: int
     tag_hash: int
     check_after_ms: int  # first check, after the message was stored; -1 for the broker's own timeout
-    cause: str  # id of the event of its arrival, the cause of all that follow
+    cause: str  # id of the event of its arrival, the cause of all later events
     payload: bytes
 
 

@@ -42,7 +42,7 @@ def test_members_that_disagree_are_told_of_it_once_each_and_when_they_agree_agai
         assert cluster.events_of(EventKind.GROUP_INCONSISTENT) == []
         other = await cluster.start_consumer("g", "t", strategy=AllocateMessageQueueAveragelyByCircle())
         await anyio.sleep(100)
-        text = "strategy: AVG (c1@1, c2@2), AVG_BY_CIRCLE (c3@3): some queues are consumed by nobody"
+        text = "strategy: AVG (c1@1, c2@2), AVG_BY_CIRCLE (c3@3): no member consumes some of the queues"
         events = cluster.events_of(EventKind.GROUP_INCONSISTENT)
         assert [(event.node, event.group, event.n, event.detail) for event in events] == [
             ("broker-a", "g", 1, text),

@@ -233,7 +233,7 @@ def test_a_broker_that_is_away_is_named_and_what_it_lacks_is_shown(simulate: Sim
     [
         ({}, "nothing to set: name consume, broadcast, retry_queues or max_attempts"),
         ({"retry_queues": 0}, "retry_queues must be 1 to 1024, got 0; for no retries set max_attempts to 0"),
-        ({"max_attempts": 65_001}, "max_attempts must be 0 to 65000, or -1 for that of each member; got 65001"),
+        ({"max_attempts": 65_001}, "max_attempts must be 0 to 65000, or -1 for the option of each member; got 65001"),
     ],
 )
 def test_what_cannot_be_set_is_refused_before_any_broker_has_it(

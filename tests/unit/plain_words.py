@@ -203,7 +203,6 @@ NOT_PLAIN_YET: tuple[str, ...] = (
     "metrics/page.py",
     "metrics/requests.py",
     "metrics/trace_counts.py",
-    "model/",
     "namesrv/",
     "pictures/",
     "pipeline/__init__.py",

@@ -68,14 +68,14 @@ def test_a_line_tells_what_comes_of_it() -> None:
     both = {"A": member(t="*"), "B": member("CIRCLE", t="red")}
     assert describe(disagreements(both)) == (
         "filter of t: * (A), red (B): a message that only some members want is skipped where another one has its "
-        "queue; strategy: AVG (A), CIRCLE (B): some queues are consumed by nobody"
+        "queue; strategy: AVG (A), CIRCLE (B): no member consumes some of the queues"
     )
     assert describe([]) == ""
 
 
 def test_members_that_leave_it_to_a_broker_beside_others_leave_no_queue_lying() -> None:
     (mixed,) = disagreements({"A": member("BROKER"), "B": member("AVG"), "C": member("AVG")})
-    assert mixed.consequence.startswith("the broker shares out all queues and its members get those that no other")
+    assert mixed.consequence.startswith("the broker assigns all queues and its members get those that no other")
 
 
 def test_a_line_stays_short_however_much_is_wrong() -> None:

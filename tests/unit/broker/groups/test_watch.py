@@ -14,7 +14,7 @@ from remoting.request_code import RequestCode
 from tests.unit.broker.harness import World, consumer, simulated
 
 OTHER: dict[str, Any] = {"strategy": "CIRCLE"}
-TEXT = "strategy: AVG (a@1), CIRCLE (b@1): some queues are consumed by nobody"
+TEXT = "strategy: AVG (a@1), CIRCLE (b@1): no member consumes some of the queues"
 
 
 @simulated

@@ -134,13 +134,13 @@ def test_a_group_that_broadcasts_is_shown_without_owners_and_targets_as_it_has_n
 
 
 def test_what_members_disagree_about_is_said_below_them_with_their_labels(capsys: pytest.CaptureFixture[str]) -> None:
-    line = "members disagree about the strategy: AVG (c1), CIRCLE (c2): some queues are consumed by nobody"
+    line = "members disagree about the strategy: AVG (c1), CIRCLE (c2): no member consumes some of the queues"
     assert printed(SPLIT, capsys)[4] == line.split()
     assert group_document(SPLIT)["disagreements"] == [
         {
             "what": "strategy",
             "sides": [{"value": "AVG", "members": ["c@1"]}, {"value": "CIRCLE", "members": ["c@2"]}],
-            "consequence": "some queues are consumed by nobody",
+            "consequence": "no member consumes some of the queues",
         }
     ]
 

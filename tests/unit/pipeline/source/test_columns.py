@@ -224,7 +224,7 @@ def test_the_log_says_what_is_wrong_with_a_payload_and_not_where_it_failed_here(
     read(QUEUE, 3, pulled(stored), settings())
     nothing, number, key = (entry.getMessage() for entry in caplog.records)
     assert "NoneType" not in nothing
-    assert "its fields are not those of a message" in number
+    assert "its fields are not the fields of a message" in number
     assert "int found" in key
 
 
