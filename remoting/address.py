@@ -16,7 +16,7 @@ def parse_address(address: str) -> tuple[str, int]:
     """Split `host:port`; an IPv6 host is in brackets.
 
     Raises:
-        ConfigError: it is not of that form, or the port is not 0..65535.
+        ConfigError: the text has another form, or the port is not 0..65535.
     """
     host, _, port = address.strip().rpartition(":")
     bracketed = host.startswith("[") and host.endswith("]")
@@ -39,7 +39,7 @@ def _is_host(host: str) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches the host; a name other than `localhost` counts as one that others reach."""
+    """Whether only this machine reaches the host; a name other than `localhost` counts as reachable by others."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -55,7 +55,7 @@ def parse_addresses(addresses: str | Sequence[str]) -> tuple[str, ...]:
     """Read one or more name servers from a string (separated by `,` or `;`) or a list, in order, without repeats.
 
     Raises:
-        ConfigError: there is none, or one is malformed.
+        ConfigError: there is no address, or one is malformed.
     """
     several = isinstance(addresses, Sequence) and all(isinstance(address, str) for address in addresses)
     if not several:

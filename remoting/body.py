@@ -1,8 +1,8 @@
-"""Reads the body of a request: its rows, each checked against the schema, or whatever else it holds. Pure.
+"""Reads the body of a request: its rows, each checked against the schema, or its other values. Pure.
 
-A body comes from a peer, so a handler sees no value of another type than its schema says, none out of its bounds, and
-no more rows than it allows. The body of a send is not read here: the payload is not looked into at all, and a batch is
-checked and taken apart in one step (`broker/messages/send.py`).
+A body comes from a peer, so a handler gets only values of the types and within the bounds of the schema, and no more
+rows than it allows. The body of a send is not read here: no server decodes the payload, and a batch is checked and
+split in one step (`broker/messages/send.py`).
 
     >>> rows_of(Command(0, RequestCode.LOCK_BATCH_MQ, 1, {}, msgpack.packb([["orders", 0], ["orders", 1]])))
     (('orders', 0), ('orders', 1))
@@ -26,7 +26,7 @@ from remoting.wire.schema import SCHEMA, bounds_of, range_text
 
 
 class _Shape(NamedTuple):
-    """The schema of one body, taken apart: `bounded` and `lists` are the columns with more to check than the type."""
+    """The schema of one body, prepared for checks: `bounded` and `lists` are columns with checks beyond the type."""
 
     wanted: str
     columns: tuple[Field, ...]
@@ -56,7 +56,7 @@ def rows_of(request: Command) -> tuple[Any, ...]:
     """Return the rows of a body, as tuples; or its values, when the schema has one field instead of columns.
 
     Raises:
-        InvalidParameter: it is not an array of such rows, or has too many; the text names the row and the column.
+        InvalidParameter: the body is not an array of such rows, or has too many; the text names the row and the column.
     """
     shape = _SHAPES[request.code]
     try:
@@ -84,7 +84,7 @@ def _check_rows(shape: _Shape, rows: Sequence[Any]) -> None:
         for at, items in lists:
             values = row[at]
             n += len(values)
-            # A set of types: a check of each item would cost as much as the work on it.
+            # A set of types: checking each item would cost as much as handling it.
             if n > max_rows or (values and set(map(type, values)) != items):
                 raise InvalidParameter(f"{wanted}, and row {_number(rows, row)} is not, or is too long")
 
@@ -103,10 +103,10 @@ _SHOWN_VALUES = 8
 
 
 def unpacked(body: bytes | None) -> Any:
-    """Return the msgpack value that a body is, for a `from_wire` that checks it.
+    """Return the msgpack value of a body, for a `from_wire` that checks it.
 
     Raises:
-        InvalidParameter: it is not msgpack.
+        InvalidParameter: the body is not msgpack.
     """
     try:
         return msgpack.unpackb(body or b"")

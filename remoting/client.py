@@ -1,4 +1,4 @@
-"""The asyncio client: one connection per address, made when first needed, with a back-off when the peer is away."""
+"""The asyncio client: one connection per address, opened when first needed, with a back-off while the peer is away."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ logger = logging.getLogger(__name__)
 PushHandler = Callable[[str, Command], None]
 """Called with (address, command) for a request that the server pushes; must not block."""
 CodecOf = Callable[[Peer, str], Codec]
-"""Makes the codec of a new connection to an address."""
+"""Creates the codec of a new connection to an address."""
 
 
 def raise_for_code(response: Command) -> Command:
     """Return the response if its code is SUCCESS.
 
     Raises:
-        RlabError: the class that stands for the code, with the server's remark.
+        RlabError: the class of the code, with the server's remark.
     """
     if response.code:
         raise refusal_of(response)
@@ -49,7 +49,7 @@ def raise_for_code(response: Command) -> Command:
 
 
 def refusal_of(response: Command) -> RlabError:
-    """The error that a response stands for whose code is not SUCCESS; see `raise_for_code`."""
+    """The error for a response whose code is not SUCCESS; see `raise_for_code`."""
     error = error_of(response.code, str(response.header.get("remark", "no remark")))
     if isinstance(error, SystemBusy) and type(retry_after_ms := response.header.get("retry_after_ms")) is int:
         error.retry_after_s = retry_after_ms / 1000
@@ -81,16 +81,16 @@ class Backoff:
 
 
 class _CallerGone(Exception):
-    """The caller that made an attempt was cancelled; nobody knows whether the server is there."""
+    """The caller that made an attempt was cancelled; whether the server is there is unknown."""
 
 
 class RemotingClient:
     """Connections to many servers; an async context manager that closes them all.
 
     `handlers` are for requests that servers push. `on_lost` is called with the address when an established connection
-    is gone and the client was not closing it; `rng` is the jitter of the back-off. `key` is proved to every server;
-    without one, that of the environment is, if there is any (`remoting/security/login.py`). `codec_of` makes the codec
-    of each connection, for servers of another dialect, to which no key is proved.
+    is gone and the client was not closing it; `rng` is the jitter of the back-off. The client proves `key` to every
+    server, or the key of the environment if `key` is None (`remoting/security/login.py`). `codec_of` makes the codec of
+    each connection, for servers of another dialect, to which no key is proved.
 
     Raises:
         ConfigError: a key is given, and another dialect.
@@ -115,9 +115,9 @@ class RemotingClient:
         self._connections: dict[str, Connection] = {}
         self._dialling: dict[str, asyncio.Future[Connection]] = {}
         self._backoffs: dict[str, Backoff] = {}
-        self._budgets: dict[str, RetryBudget] = {}  # of servers that have refused or not answered; few, if any
+        self._budgets: dict[str, RetryBudget] = {}  # of servers that refused or did not answer: few, if any
         self._closing = False
-        self._home: Home | None = None  # known with the first connection
+        self._home: Home | None = None  # set by the first connection
 
     async def __aenter__(self) -> RemotingClient:
         return self
@@ -126,14 +126,14 @@ class RemotingClient:
         await self.aclose()
 
     def speak(self, codec_of: CodecOf | None) -> None:
-        """Use these codecs from now on, for connections that are made again; see `codec_of` of the class."""
+        """Use these codecs from now on, for connections that are opened later; see `codec_of` of the class."""
         self._codec_of = codec_of
         for address in list(self._connections):
             self.drop(address)
 
     @property
     def proves_key(self) -> bool:
-        """Whether it was given a key, which servers of this project know and no others."""
+        """Whether it was given a key, which only servers of this project know."""
         return self._key is not None
 
     def connected(self, address: str) -> Connection | None:
@@ -142,24 +142,26 @@ class RemotingClient:
         return None if connection is None or connection.closed else connection
 
     def backoff_s(self, address: str) -> float:
-        """Seconds until `connect` tries the address again; 0 when it would try now."""
+        """Seconds until `connect` tries the address again; 0 if it would try now."""
         backoff = self._backoffs.get(address)
         return 0.0 if backoff is None else backoff.wait_s(asyncio.get_running_loop().time())
 
     async def connect(self, address: str, timeout_s: float = CONNECT_TIMEOUT_S) -> Connection:
-        """Return the open connection to an address, making it if need be; callers at the same time share one attempt.
+        """Return the open connection to an address, opening it if needed; callers at the same time share one attempt.
 
         Raises:
             ConnectFailed: refused, unreachable, or no answer in `timeout_s`; at once while the back-off of an earlier
                 failure lasts, so that callers with a choice go elsewhere instead of waiting.
-            NotAuthenticated, ConfigError: the server refuses the key, or there is none that can be read.
+            NotAuthenticated, ConfigError: the server refuses the key, or no key can be read.
 
-        Cancellation: harmless; of callers that share the attempt of this one, one makes the next.
+        Cancellation: harmless; if others share this caller's attempt, one of them starts the next.
         """
         self._check_home()
         loop = asyncio.get_running_loop()
         left_s, until = timeout_s, loop.time() + timeout_s
         while (connection := self.connected(address)) is None and (shared := self._dialling.get(address)) is not None:
+            # Shielded: a cancelled caller must not cancel the attempt of others. If the caller that makes the attempt
+            # is cancelled itself, `_CallerGone` wakes the others, and the first of them makes the next attempt.
             with anyio.move_on_after(left_s), suppress(_CallerGone):
                 return await asyncio.shield(shared)
             left_s = round(until - loop.time(), 3)
@@ -187,7 +189,7 @@ class RemotingClient:
             connection = await self._open(address, timeout_s)
         except BaseException as error:
             shared.set_exception(error if isinstance(error, RlabError) else _CallerGone(address))
-            shared.exception()  # perhaps no caller waits: an unread exception would be logged
+            shared.exception()  # marks it as read: without a waiting caller asyncio would log it
             raise
         else:
             self._connections[address] = connection
@@ -219,7 +221,7 @@ class RemotingClient:
                 transport, connection = await loop.create_connection(make, host, port, **secured)
         except (OSError, TimeoutError) as error:
             self._backoffs.setdefault(address, Backoff()).failed(loop.time(), self._rng)
-            # anyio's TimeoutError has no errno; the one of the operating system has.
+            # anyio's TimeoutError has no errno; the operating system's has.
             reason = tls_reason(error) or getattr(error, "strerror", None) or f"no answer in {timeout_s} s"
             raise ConnectFailed(
                 f"cannot connect to {address}: {reason}; is it running, and is it the right one?"
@@ -229,12 +231,12 @@ class RemotingClient:
         if key is not None:
             try:
                 await log_in(connection, key, timeout_s)
-            except BaseException as error:  # a cancellation too: half a proof was sent, and no request may follow it
+            except BaseException as error:  # a cancellation too: no request may follow half a proof
                 connection.abort()
-                if isinstance(error, RlabError):  # a cancellation says nothing about the server
+                if isinstance(error, RlabError):  # a cancellation does not mean that the server is away
                     self._backoffs.setdefault(address, Backoff()).failed(loop.time(), self._rng)
                 raise
-        if self._closing:
+        if self._closing:  # `aclose` ran while this attempt waited, and closed only the connections that it knew
             connection.abort()
             raise ConnectFailed(f"the client was closed while connecting to {address}")
         Probe(connection)
@@ -248,11 +250,11 @@ class RemotingClient:
         body: bytes | None = None,
         timeout_s: float = REQUEST_TIMEOUT_S,
     ) -> Command:
-        """Send a request and wait for its answer; one that is refused because the server is late is sent again in time.
+        """Send a request and wait for its answer; if a late server refuses it, send it again while there is time.
 
         Raises:
-            RlabError: the class of the response code, or a `NetworkError`; `definite` says whether it is certain that
-                the request was not carried out.
+            RlabError: the class of the response code, or a `NetworkError`; `definite` means that the request was
+                certainly not carried out.
 
         Cancellation: the answer is ignored; the request may have been carried out.
         """
@@ -278,12 +280,12 @@ class RemotingClient:
             await anyio.sleep(wait_s)
 
     def retry_wait_s(self, address: str) -> float:
-        """Seconds that the next request to an address has to wait; each call takes its place in the row."""
+        """Seconds that the next request to an address has to wait; each call reserves the next slot."""
         budget = self._budgets.get(address)
         return 0.0 if budget is None else budget.wait_s(asyncio.get_running_loop().time())
 
     def refused(self, address: str, error: RlabError) -> None:
-        """Learn that a server that is late has refused a request, which the caller sent over the connection itself."""
+        """Record that a late server refused a request which the caller sent over the connection itself."""
         if isinstance(error, SystemBusy) and error.retry_after_s:
             budget = self._budgets.setdefault(address, RetryBudget())
             budget.refused(asyncio.get_running_loop().time(), error.retry_after_s, self._rng.random())
@@ -313,7 +315,7 @@ class RemotingClient:
         return connection is not None and connection.notify(code, header, body)
 
     def drop(self, address: str) -> None:
-        """Close the connection to an address that is not needed any more; `on_lost` is not called."""
+        """Close the connection to an address that is no longer needed; `on_lost` is not called."""
         connection = self._connections.pop(address, None)
         if connection is not None:
             connection.close()
@@ -321,7 +323,7 @@ class RemotingClient:
         self._budgets.pop(address, None)
 
     async def aclose(self) -> None:
-        """Close every connection and wait until they are gone; leave those of a parent process alone. Idempotent."""
+        """Close every connection and wait until all are gone; keep those of a parent process. Idempotent."""
         self._closing = True
         if self._home is not None and self._home.is_in_parent:
             return

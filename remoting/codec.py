@@ -9,11 +9,12 @@ A frame is a 4-byte big-endian length and one msgpack array `[version, flags, co
        c0                                       body nil
 
 Invariant: any bytes, whole or cut anywhere, either parse or give exactly one `ProtocolError`, after which the decoder
-takes no more. A declared length is checked before a byte of the frame is buffered, so a peer cannot make us allocate
-what it only claims to send.
+    accepts no more bytes. A declared length is checked before a byte of the frame is buffered, so a peer cannot make us
+    allocate memory for bytes that it only announces.
 
 The encoder and decoder are behind `Codec`, because a server may speak a second dialect on the same port: `FirstBytes`
-tells by the first bytes of a connection which one its client speaks, and is replaced then, so that no message pays.
+recognises the dialect by the first bytes of a connection and is then replaced, so that later messages cost nothing
+more.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _pack = msgpack.Packer(autoreset=True).pack
 
 
 class FrameTooLong(ValueError):
-    """What is to be sent does not fit a frame; nothing was sent."""
+    """The command does not fit a frame; nothing was sent."""
 
     def __init__(self, length: int) -> None:
         super().__init__(f"a frame of {length} bytes is longer than the {MAX_FRAME_BYTES} allowed")
@@ -50,7 +51,7 @@ class Decoder(Protocol):
 
     @property
     def error(self) -> ProtocolError | None:
-        """What has broken the stream, or None."""
+        """The error that broke the stream, or None."""
         ...
 
     @property
@@ -61,13 +62,13 @@ class Decoder(Protocol):
     def feed(self, data: bytes) -> list[Command]:
         """Decode the next bytes of the stream.
 
-        Returns the commands that are complete now. Look at `error` afterwards: when it is set, the stream was broken
-        after the last of them and the connection has to be closed.
+        Returns the commands that are complete now. Check `error` afterwards: when it is set, the stream broke after the
+        last of them and the connection has to be closed.
         """
         ...
 
     def at_frame_boundary(self) -> bool:
-        """Whether the stream may end here; a close inside a frame is a broken peer."""
+        """Whether the stream may end here; a peer that closes inside a frame is broken."""
         ...
 
 
@@ -78,7 +79,7 @@ class Codec(Protocol):
         """Return one whole frame.
 
         Raises:
-            FrameTooLong: callers check bodies before.
+            FrameTooLong: only if the caller did not check the body before.
         """
         ...
 
@@ -88,7 +89,7 @@ class Codec(Protocol):
 
 
 class Peer(Protocol):
-    """The connection that a codec of its own is made for."""
+    """A connection, as its codec uses it."""
 
     peer: str
     number: int
@@ -96,7 +97,7 @@ class Peer(Protocol):
     local_port: int
 
     def send_frame(self, frame: bytes) -> None:
-        """Send a frame that is encoded already."""
+        """Send an encoded frame."""
         ...
 
     def use(self, codec: Codec) -> Decoder:
@@ -105,10 +106,10 @@ class Peer(Protocol):
 
 
 class Dialect(Protocol):
-    """Another protocol for the same commands, which a server takes beside its own."""
+    """Another protocol for the same commands, which a server accepts beside its own."""
 
     def speaks(self, first: bytes) -> bool | None:
-        """Whether a stream that begins so is of this dialect; None while that takes more bytes."""
+        """Whether a stream with these first bytes has this dialect; None while more bytes are needed."""
         ...
 
     def codec(self, peer: Peer) -> Codec:
@@ -116,15 +117,15 @@ class Dialect(Protocol):
         ...
 
     def checked_by(self, check: Callable[[Any, str, str, tuple[bytes, ...]], None]) -> Dialect:
-        """Return the same for a server with access control: `check` refuses a request that is not signed.
+        """Return the dialect for a server with access control: `check` refuses a request that is not signed.
 
-        It is called with the connection, the name of the user, the signature, and what may have been signed.
+        It is called with the connection, the name of the user, the signature, and the texts that may have been signed.
         """
         ...
 
 
 class FirstBytes:
-    """The decoder of a connection whose client has not said yet which dialect it speaks."""
+    """The decoder of a connection whose dialect is not known yet."""
 
     __slots__ = ("_dialect", "_own", "_peer", "_seen", "error", "under_way")
 
@@ -137,7 +138,7 @@ class FirstBytes:
         self._seen = b""
 
     def feed(self, data: bytes) -> list[Command]:
-        """Choose the codec of the connection as soon as it can be told, and let it decode what has come."""
+        """Choose the codec of the connection as soon as the bytes decide it, and let it decode them."""
         self._seen += data
         is_spoken = self._dialect.speaks(self._seen)
         if is_spoken is None:
@@ -153,8 +154,8 @@ class FirstBytes:
 class FrameUnpacker:
     """One msgpack unpacker for many frames, which takes half the time of a new one for each.
 
-    The decoders of a codec share it: it weighs 40 KiB, and it is empty between two frames. It is replaced after a frame
-    that failed, and large frames do not go through it, because it never frees the memory of the largest one.
+    The decoders of a codec share it, because it takes 40 KiB and is empty between two frames. It is replaced after a
+    frame that failed. Large frames bypass it, because it never frees the memory of the largest frame.
     """
 
     __slots__ = ("_consumed", "_unpacker")
@@ -163,7 +164,7 @@ class FrameUnpacker:
         self.reset()
 
     def reset(self) -> None:
-        """Start again, after a frame that left something behind."""
+        """Start with an empty unpacker, after a frame that left bytes behind."""
         self._consumed = 0
         self._unpacker = msgpack.Unpacker(
             read_size=1024,
@@ -177,7 +178,8 @@ class FrameUnpacker:
         """Unpack one frame of at most 64 KiB.
 
         Raises:
-            ValueError, TypeError, OverflowError, msgpack.UnpackException: it is not one msgpack value; `reset` is next.
+            ValueError, TypeError, OverflowError, msgpack.UnpackException: the frame is not one msgpack value; call
+            `reset` next.
         """
         self._unpacker.feed(frame)
         fields = self._unpacker.unpack()
@@ -261,7 +263,7 @@ def decode_frame(frame: memoryview | bytes) -> Command:
     """Decode one frame without its length.
 
     Raises:
-        ProtocolError: it is not a frame of this version.
+        ProtocolError: the bytes are not a frame of this version.
     """
     try:
         return _command_of(
@@ -273,8 +275,8 @@ def decode_frame(frame: memoryview | bytes) -> Command:
 
 def _command_of(fields: Any) -> Command:
     version, flags, code, opaque, header, body = fields
-    # One expression for the good case, which is every frame of a well-behaved peer; `_explain` finds out what is wrong
-    # with the others. The look-ups take True and 1.0 for 1, and they do no harm.
+    # One expression for the good case, which is every frame of a well-behaved peer; `_explain` finds the error in other
+    # frames. The look-ups accept True and 1.0 as 1, which is harmless.
     if (
         version in _VERSIONS
         and flags in _FLAGS
@@ -285,7 +287,7 @@ def _command_of(fields: Any) -> Command:
         and len(header) <= MAX_HEADER_FIELDS
         and (body is None or type(body) is bytes)
     ):
-        # The constructor of a named tuple is Python code and costs more than all of the checks.
+        # The constructor of a named tuple is Python code and costs more than all these checks.
         return _new_tuple(Command, (flags, code, opaque, header, body))
     raise _explain(version, flags, code, opaque, header)
 
@@ -315,7 +317,7 @@ class MsgpackCodec:
     __slots__ = ("_max_frame_bytes", "_unpacker")
 
     def __init__(self, max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
-        self._max_frame_bytes = max_frame_bytes  # of what it decodes
+        self._max_frame_bytes = max_frame_bytes  # of a decoded frame
         self._unpacker = FrameUnpacker()
 
     def encode(self, flags: int, code: int, opaque: int, header: Mapping[str, Any], body: bytes | None) -> bytes:

@@ -1,8 +1,8 @@
 """Command: one frame, decoded. RocketMQ: RemotingCommand. Pure.
 
-A connection handles only some commands in an event-loop iteration (`connection.py` says why), but not one by one:
-requests that could share a write to the disk would not. So a command has a cost, of which an iteration takes
-`COMMANDS_PER_ITERATION`:
+A connection handles only some commands in an event-loop iteration (`connection.py` has the reason), but more than one:
+otherwise requests could not share a write to the disk. So a command has a cost, and an iteration handles commands of a
+total cost of `COMMANDS_PER_ITERATION`:
 
     a send, a heartbeat, an answer       1
     a batch of sends                     1, and 1 for each 512 bytes
@@ -43,10 +43,10 @@ class Reply(NamedTuple):
 
 
 def shown(value: object) -> str:
-    """Return the text of a value that a peer sent, for an error message: short, whatever it is.
+    """Return a short text for any value that a peer sent, for an error message.
 
-    Not `repr`: a string of megabytes would come back as an error longer than a frame may be, and a list nested a
-    thousand deep ends in a RecursionError.
+    Not `repr`: for a string of megabytes the error would be longer than a frame may be, and a list nested a thousand
+    deep would end in a RecursionError.
     """
     if isinstance(value, str | bytes):
         return repr(value[:_SHOWN_CHARS]) + ("..." if len(value) > _SHOWN_CHARS else "")
@@ -63,7 +63,8 @@ _BATCHES: dict[int, int] = dict.fromkeys(
 def request_cost(command: Command) -> int:
     """Return the cost of a command; see the module header."""
     if command.flags == RESPONSE:
-        # The answer to a pull only wakes its caller; with fewer per iteration a consumer got half as many messages.
+        # The answer to a pull only wakes its caller; with fewer of them per iteration a consumer got half as many
+        # messages.
         return 1
     cost = _BATCHES.get(command.code, 1)
     return cost + len(command.body) // BODY_BYTES_AS_ONE_COMMAND if command.body else cost

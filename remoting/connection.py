@@ -1,19 +1,17 @@
 """One TCP connection, either side: one write per event-loop iteration, requests matched to their responses.
 
-Why `asyncio.Protocol` and not streams: measured on 2 cores, a Protocol with one joined write per iteration answers
-about four times as many pipelined requests as StreamReader and StreamWriter do.
+It is an `asyncio.Protocol` and not a pair of streams: measured on 2 cores, a Protocol with one joined write per
+iteration answers about four times as many pipelined requests as StreamReader and StreamWriter do.
 
 Back-pressure has two directions. A side whose peer does not read stops sending requests (`wait_writable`); a server
 also stops reading from that peer, so that a client which never reads cannot make it queue answers without end. Answers
-that it is owed already (held pulls, notifications) still go out, up to `MAX_UNSENT_BYTES`; beyond that the peer is cut
-off.
+to held pulls and notifications still go out, up to `MAX_UNSENT_BYTES`; beyond that the peer is cut off.
 
-Commands that arrive together are handled a few per iteration (`overload/inbox.py`): other connections have their turn.
-And two processes that each handle everything before they write would take turns: one waits while the other works. With
-slices the answers to the first commands leave while the next ones are handled; measured with 64 sends outstanding, that
-is nearly twice the rate on two cores.
+A connection handles a few of its commands per iteration (`overload/inbox.py`), so that others get their turn. Two
+processes that each handle everything before they write would also wait for each other. With slices the first answers
+leave while the next commands are handled; with 64 sends outstanding, that nearly doubles the rate on two cores.
 
-A peer that sends the first part of a frame and then nothing is dropped in time (`overload/frame_under_way.py`).
+A peer that sends the first part of a frame and then nothing is dropped after a timeout (`overload/frame_under_way.py`).
 """
 
 from __future__ import annotations
@@ -51,9 +49,9 @@ logger = logging.getLogger(__name__)
 
 _NO_HEADER: dict[str, Any] = {}
 _BUSY_S = 0.05
-"""A timer that fires this late was delayed by a process with too much to do."""
+"""A timer that fires this late: the process had too much to do."""
 _READING_S = 0.005
-"""Time to read what has come; any time above zero makes the loop read before."""
+"""Time to read the bytes that have arrived; any time above zero makes the loop read first."""
 
 
 async def close_all(connections: Sequence[Connection], grace_s: float) -> None:
@@ -74,14 +72,14 @@ class Connection(asyncio.Protocol):
     Attributes:
         peer: `host:port` of the other side, for texts.
         local_host, local_port: our own address on it, as the peer's network sees it.
-        owner: whose frames share a part of the room for those under way, as the server says: the user or the address.
+        owner: user or address, set by the server; the incomplete frames of one owner share a part of the budget.
         number: unique among the connections of a server, which sets it.
         closed: whether the connection is closed or closing.
         ready: whether it is open and the peer reads: a request would leave now.
         unanswered: requests of the peer that were accepted and not answered yet.
-        unanswered_bytes: their bodies; above a limit no more are read.
+        unanswered_bytes: bytes of their bodies; above a limit no more requests are read.
         inbox: commands that have come and wait, with the number of those that a late server has put aside.
-        reads: how often bytes have come.
+        reads: how often bytes have arrived.
         on_overdue: called when a request was not answered in time, if the connection is still open then.
     """
 
@@ -148,7 +146,7 @@ class Connection(asyncio.Protocol):
         Raises:
             ConnectionLost: the connection is closed already (nothing was sent).
             FlowControl: too many requests are outstanding here.
-            InvalidParameter: a text of it is no Unicode, or a number has more than 64 bits; nothing was sent.
+            InvalidParameter: one of its texts is not Unicode, or a number has more than 64 bits; nothing was sent.
             ValueError: the frame would be longer than the limit; nothing was sent.
         """
         future: asyncio.Future[Command] = self._loop.create_future()
@@ -158,7 +156,7 @@ class Connection(asyncio.Protocol):
     def request_for(
         self, waiter: Waiter, code: int, header: Mapping[str, Any], body: bytes | None, timeout_s: float
     ) -> None:
-        """Send a request whose answer goes to a waiter of the caller's own, without the iteration that a future takes.
+        """Send a request whose answer goes to a waiter of the caller, one event-loop iteration sooner than by a future.
 
         The waiter gets the response or the failure; it must not raise.
 
@@ -172,13 +170,14 @@ class Connection(asyncio.Protocol):
         if deadline < self._timer_at:
             self._arm(deadline)
         if code != RequestCode.SEND_MESSAGE or timeout_s < REQUEST_TIMEOUT_S / 2:
-            # Most single sends do not pay for it: a late server refuses them before the usual time-out is half over.
+            # Most single sends are spared this cost: a late server refuses them before half of the usual timeout has
+            # passed.
             header = {**header, "wait_ms": int(timeout_s * 1000)}
         try:
             frame = self._encode(REQUEST, code, opaque, header, body)
         except (UnicodeEncodeError, OverflowError) as error:
             self._session.finish(opaque)
-            raise InvalidParameter(f"nothing was sent, for a text or number of it cannot be: {error}") from None
+            raise InvalidParameter(f"nothing was sent, because a text or number in it is illegal: {error}") from None
         except (TypeError, ValueError, RlabError):
             self._session.finish(opaque)
             raise
@@ -187,7 +186,7 @@ class Connection(asyncio.Protocol):
     def notify(self, code: int, header: Mapping[str, Any] = _NO_HEADER, body: bytes | None = None) -> bool:
         """Send a one-way request; False if it was not sent because the connection is closed or the peer does not read.
 
-        One-way requests are hints that a timer makes up for, so they are dropped rather than queued without end.
+        One-way requests are hints: a timer repairs the loss of one, so they are dropped rather than queued without end.
         """
         if self.closed or self._writable is not None:
             return False
@@ -225,7 +224,7 @@ class Connection(asyncio.Protocol):
                 self._update_reading()
 
     def forget(self, request: Command) -> None:
-        """Learn that a request of the peer is answered, or is not going to be because nobody waits for it any more."""
+        """Stop counting a request of the peer: it is answered, or will not be, because its sender no longer waits."""
         self.unanswered -= 1
         if request.body:
             n_bytes = len(request.body)
@@ -236,7 +235,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def has_frame_under_way(self) -> bool:
-        """Whether a part of a frame has come."""
+        """Whether a part of a frame has arrived."""
         return self._frame.length > 0
 
     @property
@@ -246,24 +245,24 @@ class Connection(asyncio.Protocol):
 
     @property
     def unsent_bytes(self) -> int:
-        """Bytes that the system has not taken yet, because the peer reads too slowly or not at all."""
+        """Bytes that the system has not accepted yet, because the peer reads too slowly or not at all."""
         return self._transport.get_write_buffer_size() if self._transport else 0
 
     async def wait_writable(self) -> None:
         """Wait until the peer reads again. Returns at once when it does.
 
         Raises:
-            ConnectionLost: it went away instead.
+            ConnectionLost: the connection closed instead.
 
         Cancellation: harmless.
         """
         if self._writable is not None:
-            await asyncio.shield(self._writable)
+            await asyncio.shield(self._writable)  # others wait for it too: one cancelled caller must not cancel it
         if self.closed:
             raise ConnectionLost(f"the connection to {self.peer} is closed; nothing was sent")
 
     def send_frame(self, frame: bytes) -> None:
-        """Send a frame that is encoded already, as the codec of a dialect does."""
+        """Send an encoded frame; for codecs of a dialect."""
         if not self.closed:
             self._send(frame)
 
@@ -275,13 +274,13 @@ class Connection(asyncio.Protocol):
         return self._decoder
 
     def serve_by(self, on_request: Callable[[Connection, Command], object]) -> None:
-        """Give the requests of the peer to another function from now on."""
+        """Pass the requests of the peer to another function from now on."""
         self._on_request = on_request
 
     def protect(self, sign: Callable[[bytes], bytes], decoder: Decoder) -> None:
-        """Sign all that is written from now on, and take only what the decoder finds signed.
+        """Sign all bytes that are written from now on, and accept only bytes that the decoder finds signed.
 
-        A peer has nothing on the way at that moment: what came unsigned behind its proof is somebody else's.
+        The peer sends nothing at that moment: bytes that follow its proof unsigned were sent by someone else.
         """
         self.flush()
         if self.inbox or not self._decoder.at_frame_boundary():
@@ -315,7 +314,7 @@ class Connection(asyncio.Protocol):
     # --- closing -----------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Send what is queued, then close. Idempotent."""
+        """Send the queued frames, then close. Idempotent."""
         if not self.closed:
             self.flush()
             self._shut()
@@ -323,13 +322,13 @@ class Connection(asyncio.Protocol):
                 self._transport.close()
 
     def abort(self) -> None:
-        """Close without sending what is queued. Idempotent."""
+        """Close without sending the queued frames. Idempotent."""
         self._shut()
         if self._transport is not None:
             self._transport.abort()
 
     def give_up(self, reason: str) -> None:
-        """Close without sending what is queued; the reason is in the errors of the requests that are unanswered."""
+        """Close without sending the queued frames; the errors of unanswered requests have the reason."""
         self._parting_words = f"; {reason}"
         self.abort()
 
@@ -354,7 +353,7 @@ class Connection(asyncio.Protocol):
         self._writable = None
         self._memory.read(self)
         if self._frame.give_up():
-            self._decoder = self._new_decoder()  # for its memory: the transport may take long to close
+            self._decoder = self._new_decoder()  # frees memory: the transport may take long to close
 
     # --- deadlines ---------------------------------------------------------------------------------------------------
 
@@ -366,13 +365,13 @@ class Connection(asyncio.Protocol):
     def _expire(self) -> None:
         now = self._loop.time()
         if now > self._timer_at + _BUSY_S:
-            # This process did not get to look at the time, nor at what has come: read first. Else a client that is late
-            # gives up, and repeats, what was answered in time. A loop may run its timers before it reads.
+            # This process was too busy to fire its timer in time, so it has not read either: read first. Otherwise a
+            # late client would repeat requests that were answered in time. A loop may run its timers before it reads.
             self._timer_at = now + _READING_S
             self._timer = self._loop.call_at(self._timer_at, self._expire)
             return
         self._timer, self._timer_at = None, float("inf")
-        # Timers may fire a clock resolution early; what is due at the armed time is due.
+        # Timers may fire a clock resolution early: requests that are due at the armed time are due now.
         expired = self._session.expire(now + 1e-6)
         for future in expired:
             if not future.done():
@@ -389,7 +388,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by the loop."""
-        # A cast and no assertion: uvloop's transports do not derive from asyncio's.
+        # A cast instead of an assertion: uvloop's transports do not derive from asyncio's.
         self._transport = transport = cast(asyncio.Transport, transport)
         transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES, low=WRITE_LOW_WATER_BYTES)
         keep_alive(transport)
@@ -411,7 +410,7 @@ class Connection(asyncio.Protocol):
         if (length or self._frame.length) and not self.closed:
             self._frame.received(length, self.owner, is_new=bool(commands))
         inbox = self.inbox
-        if inbox:
+        if inbox:  # commands that arrived earlier are not handled yet: these go behind them, in order
             inbox.receive(commands, len(data))
             self._update_reading()
             return
@@ -424,7 +423,7 @@ class Connection(asyncio.Protocol):
         self._check_stream()
 
     def _handle_some(self) -> None:
-        """Handle some of the commands that have come, and leave the rest for the next iteration."""
+        """Handle some of the commands that have arrived, and leave the rest for the next iteration."""
         inbox = self.inbox
         inbox.hand_out(self._handle)
         if not inbox:
@@ -439,7 +438,7 @@ class Connection(asyncio.Protocol):
             self._loop.call_soon(self._handle_some)
 
     def take_up(self) -> None:
-        """Learn that one of the requests that were put aside is not any more."""
+        """Record that a request is no longer put aside."""
         self.inbox.aside -= 1
         if self.inbox.aside == MAX_WAITING_OF_ONE // 2 and not self.closed:
             if self.inbox:
@@ -447,15 +446,15 @@ class Connection(asyncio.Protocol):
             self._update_reading()
 
     def _handle(self, command: Command) -> object:
-        """Handle a command; returns whether it was only put aside, which costs next to nothing."""
+        """Handle a command; returns whether it was only put aside, which costs almost nothing."""
         if command.flags == RESPONSE:
             future = self._session.finish(command.opaque)
             if future is not None:
                 if not future.done():
                     future.set_result(command)
             elif command.opaque == 0 and command.code:
-                # About the connection and not about a request: the peer says why it is going to close it.
-                self._parting_words = f"; it said: {str(command.header.get('remark'))[:MAX_REMARK_CHARS]}"
+                # Not about a request: the reason why the peer is about to close the connection.
+                self._parting_words = f"; its reason: {str(command.header.get('remark'))[:MAX_REMARK_CHARS]}"
         elif not self.closed:
             return self._on_request(self, command)
         return None
@@ -479,7 +478,7 @@ class Connection(asyncio.Protocol):
         if not self._closed_future.done():
             self._closed_future.set_result(None)
         self._memory.unanswered_bytes -= self.unanswered_bytes
-        self._memory = PeerMemory()  # for those that are answered yet
+        self._memory = PeerMemory()  # for requests that are answered later
         if self._on_closed is not None:
             self._on_closed(self, exc)
 
@@ -502,7 +501,7 @@ class Connection(asyncio.Protocol):
             self._update_reading()
 
     def _update_reading(self) -> None:
-        """Read from the peer as long as it reads from us (if we are its server) and we keep up with it."""
+        """Read from the peer while it reads from us (if we are its server) and we keep up with it."""
         blocked = self._writable is not None and self._pause_reads_when_blocked
         pause = blocked or self._frame.waits or self.inbox.is_full
         pause = pause or self.unanswered_bytes > MAX_UNANSWERED_BYTES_OF_ONE
@@ -514,7 +513,7 @@ class Connection(asyncio.Protocol):
                 self._transport.resume_reading()
 
     def _frame_changed(self) -> None:
-        self._update_reading()  # that of the class which this object has now: it changes with faults (`faults/`)
+        self._update_reading()  # looked up on each call: the class of this object changes with faults (`faults/`)
 
     def _frame_overdue(self, error: ProtocolError) -> None:
         if self._writable is None:

@@ -1,4 +1,4 @@
-"""The one timer of a pure core: waits for its next deadline or a wake-up, then lets it act.
+"""DeadlineDriver: the one timer of a pure core; it waits for the next deadline or a wake-up, then lets the core act.
 
 Example::
 
@@ -7,12 +7,12 @@ Example::
     table.add(...)
     driver.wake_by(deadline_of_what_was_added)
 
-A server whose process did not run for a while has heard nothing meanwhile; what its peers have sent is in its sockets.
-If it acted on its deadlines first, it would let members expire for its own lateness. So a driver with `reads_first`
-that is late by more than `LATE_S` waits a little, while the loop reads.
+A server whose process did not run for a while has read nothing in that time; the requests of its peers are still in its
+sockets. If it acted on its deadlines first, members would expire because of its own lateness. So a driver with
+`reads_first` that is late by more than `LATE_S` waits a little while the loop reads.
 
-A timer of the loop and not a task that waits for an event: thousands of wake-ups a second go through here in a busy
-group, and a task with a cancel scope costs ten times as much for each.
+It uses a timer of the loop and not a task that waits for an event: a busy group causes thousands of wake-ups a second,
+and a task with a cancel scope costs ten times as much for each.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class DeadlineDriver:
     """Drives one or several pure cores.
 
     `next_deadline` returns loop time in seconds, or None when nothing is pending; `act` gets the current loop time once
-    a deadline has come, and must not raise. With `reads_first` it comes later after a time without reading.
+    a deadline has passed, and must not raise. With `reads_first` it is called later after a time without reading.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class DeadlineDriver:
     def wake_by(self, deadline: float | None) -> None:
         """Make sure that the driver acts no later than this, if it is a time.
 
-        Cheap when it would anyway; does nothing while it does not run.
+        Cheap when the driver would act no later anyway; does nothing while it does not run.
         """
         if deadline is not None and deadline < self._waits_until and self._loop is not None:
             if self._timer is not None:
@@ -61,7 +61,7 @@ class DeadlineDriver:
     async def run(self) -> None:
         """Run until cancelled. Cancellation: harmless at any point."""
         self._loop = asyncio.get_running_loop()
-        # A caller of `wake_by` lends no part of its context to the work that the core starts.
+        # The work that the core starts must not run in the context of the caller of `wake_by`.
         self._context = contextvars.copy_context()
         try:
             self.wake_by(self._next_deadline())
@@ -73,7 +73,7 @@ class DeadlineDriver:
                 self._timer.cancel()
 
     def _fire(self) -> None:
-        self._timer, self._waits_until = None, float("inf")
+        self._timer, self._waits_until = None, float("inf")  # first: `act` may call `wake_by`
         if self._loop is not None:
             now = self._loop.time()
             if self._readings_left and now - self._armed_for > LATE_S:

@@ -2,17 +2,15 @@
 
 A handler is called as `handler(connection, request)` and returns one of
 - a `Reply`: sent at once;
-- None: the handler answers later, itself, through `connection.respond`. So a held pull waits without a task, and does
-  not block its connection;
-- a coroutine of a `Reply`: run in the server's task group, so that one connection's requests are answered
-  concurrently.
+- None: the handler itself answers later, through `connection.respond`, so a held pull needs no task and does not block
+  its connection;
+- a coroutine of a `Reply`: runs in the server's task group, so one connection's requests are answered concurrently.
 
-A server that is late does not call the handlers as requests come, but sorts them first, as
-`remoting/overload/admission.py` decides. Lateness is measured once per event-loop iteration with requests, and not for
-each of them.
+A late server sorts requests before it calls their handlers, as `remoting/overload/admission.py` decides. It measures
+lateness once per event-loop iteration with requests, not for each request.
 
-This module is one of the two supervisors that may catch `Exception`: a handler that fails unexpectedly answers its
-caller with SYSTEM_ERROR, and affects no other request.
+This module is one of the two supervisors that may catch `Exception`: if a handler fails unexpectedly, its caller gets
+SYSTEM_ERROR, and other requests are not affected.
 """
 
 from __future__ import annotations
@@ -101,17 +99,17 @@ class RemotingServer:
         self._addresses = Addresses(max_connections_of_address)
         self._newcomers = Newcomers(loop)
         self._memory: PeerMemory[Connection] = PeerMemory()
-        self._lines = LogLines()  # of what connections say of their peers
+        self._lines = LogLines()  # of connections about their peers
         self._failures = LogLines()
         self._numbers = count(1)
         self._frames = FramesUnderWay()
         self._admission: Admission[tuple[Connection, Command]] = Admission()
-        self._attentive = True  # the next request is the first of its iteration, or is put into the admission
+        self._attentive = True  # the next request is the first of its iteration, or goes to the admission
         self._serving_taken = False
         self._read_from: float | None = None  # when the first request of the iteration was read
-        self._refused = self._forgotten = 0  # since the last line about it
+        self._refused = self._forgotten = 0  # since the last log line about them
         self._told_at = float("-inf")
-        self._began: float | None = None  # when the iteration began, of whose end `_iterated` is told
+        self._began: float | None = None  # when the iteration began; `_iterated` is scheduled for its end
         self._running = 0
         self._idle = anyio.Event()
         self._stopping = False
@@ -123,7 +121,7 @@ class RemotingServer:
 
     @property
     def places(self) -> int:
-        """How many more connections it may have."""
+        """Number of further connections that it may have."""
         return self._max_connections - len(self._connections)
 
     @property
@@ -141,7 +139,7 @@ class RemotingServer:
         return self._connection_class
 
     def use_connections(self, connection_class: type[Connection]) -> None:
-        """Let the connections, those that are open too, be of another class, which may add to what they do."""
+        """Change the class of all connections, open ones included, to one that may extend their behaviour."""
         self._connection_class = connection_class
         for connection in self._connections.values():
             connection.__class__ = connection_class
@@ -188,7 +186,7 @@ class RemotingServer:
 
     def _closed(self, connection: Connection, error: Exception | None) -> None:
         if self._connections.pop(connection.number, None) is None:
-            return
+            return  # it was refused, and never counted
         self._addresses.gone(connection.peer)
         self._newcomers.closed(connection)
         if self._on_closed is not None:
@@ -227,7 +225,7 @@ class RemotingServer:
     # --- being late --------------------------------------------------------------------------------------------------
 
     def _put_aside(self, connection: Connection, request: Command) -> bool:
-        """Watch how long the iteration takes that begins with this request; and while late, sort it."""
+        """Measure the iteration that begins with this request; while the server is late, put the request aside."""
         now = self._loop.time()
         if self._began is None:
             self._began = now
@@ -253,7 +251,7 @@ class RemotingServer:
         """Called by the loop, once for each iteration with requests, and in each while requests wait."""
         assert self._began is not None, "an iteration was begun"
         now, admission = self._loop.time(), self._admission
-        # From the end of the slice on it has read. A loop may have one time for all that it does between two readings.
+        # Since the end of the slice the loop has read. Its clock may stand still between two reads.
         serving_s = (now if self._read_from is None else self._read_from) - self._began
         admission.iteration_took(now - self._began, now=now, serving_s=serving_s)
         self._read_from = None
@@ -271,8 +269,8 @@ class RemotingServer:
         try:
             for connection, request in taken.serve:
                 connection.take_up()
-                connection.forget(request)  # it is counted again
-                if not connection.closed:  # else a lease would be granted to a member that is known to be gone
+                connection.forget(request)  # `_dispatch` counts it again
+                if not connection.closed:  # else a lease would go to a member that is known to be gone
                     self._dispatch(connection, request)
         finally:
             self._serving_taken = False
@@ -297,7 +295,7 @@ class RemotingServer:
         connection.respond_error(request, error)
 
     def _memory_is_full(self) -> SystemBusy:
-        now, error = self._loop.time(), SystemBusy("this server keeps as many unanswered bytes as it may: try again")
+        now, error = self._loop.time(), SystemBusy("this server has as many unanswered bytes as it may have: try again")
         error.retry_after_s = MAX_RETRY_AFTER_S
         if now >= self._told_at + 1.0:
             self._told_at = now
@@ -315,7 +313,7 @@ class RemotingServer:
             self._running -= 1
             if self._running == 0:
                 self._idle.set()
-                self._idle = anyio.Event()
+                self._idle = anyio.Event()  # an event cannot be cleared; `stop` counts again after each
 
     def _answer_error(self, connection: Connection, request: Command, error: Exception) -> None:
         if isinstance(error, FrameTooLong):
@@ -323,7 +321,7 @@ class RemotingServer:
         elif not isinstance(error, RlabError):
             text, now = "request %d of %s failed", self._loop.time()
             self._failures.failure(logger, now, text, request.code, connection.peer, error=error)
-            # The peer gets no detail: a traceback may contain data that is not meant for it.
+            # The peer gets no detail: a traceback may contain data that the peer must not see.
             error = SystemError_(f"unexpected {type(error).__name__}; see the server's log")
         connection.respond_error(request, error if error.code is not None else SystemError_(str(error)))
 
@@ -354,10 +352,10 @@ async def serve(
     """Listen on `host:port` while the block runs; port 0 takes a free one, and `server.address` has it.
 
     `on_closed` is called once for each connection that is gone, whatever the reason. At the end of the block, handlers
-    and unsent answers get `grace_s`. Connections beyond `max_connections`, or those of one address, are refused with
-    SYSTEM_BUSY. Clients that speak `dialect` are served, too. Another `connection_class` watches what passes; then a
-    server that nobody watches pays nothing. With `access` only clients that prove a key are served, and only what their
-    rights include. `tls` encrypts what passes.
+    and unsent answers get `grace_s`. Connections beyond `max_connections`, or beyond the limit of one address, are
+    refused with SYSTEM_BUSY. Clients that speak `dialect` are served, too. Another `connection_class` can observe
+    frames; without one, frames cost nothing more. With `access` only clients that prove a key are served, within their
+    rights. `tls` encrypts all connections.
 
     Raises:
         ConfigError: the address cannot be listened on, or the access file or the certificates cannot be read.
@@ -369,7 +367,7 @@ async def serve(
         loop = asyncio.get_running_loop()
         gate = None if access is None else Gate(access)
         certificates = None if tls is None else ServerTls(tls)
-        # What is accepted at once has a descriptor each before it can be refused.
+        # Each accepted connection has a descriptor before it can be refused.
         backlog = max(1, min(ACCEPTED_AT_ONCE, max_connections // 4))
         server = RemotingServer(
             *(handlers, tasks, on_closed, max_connections, loop, dialect, connection_class, gate),

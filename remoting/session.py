@@ -1,9 +1,10 @@
-"""The outstanding requests of one connection: opaque numbers, deadlines, the limit of their number. Pure.
+"""The outstanding requests of one connection: opaque numbers, deadlines, and their maximum number. Pure.
 
 The connection keeps something per request (a future) and calls three methods: `start` before it sends, `finish` when a
 response arrives, `expire` when `next_deadline` has come. Deadlines cost nothing per request: `next_deadline` is a lower
-bound that only `expire` recomputes, over the requests outstanding at that moment. With one timeout for all requests
-that is one pass per timeout, where a heap would pay for every request and hold the finished ones until they are due.
+bound that only `expire` recomputes, over the requests outstanding at that moment. If all requests have one timeout,
+that is one recomputation per timeout; a heap would cost something for every request and keep finished ones until they
+are due.
 
     session.start(deadline=3.0, call=a) -> 1
     session.start(deadline=9.0, call=b) -> 2       next_deadline() == 3.0
@@ -26,7 +27,7 @@ class Waiter(Protocol):
     """The receiver of an answer: a future, or an object that passes it on."""
 
     def done(self) -> bool:
-        """Whether the answer is not wanted any more."""
+        """Whether the answer is no longer wanted."""
         ...
 
     def set_result(self, result: Command, /) -> None:
@@ -53,7 +54,7 @@ class RequestSession(Generic[Call]):
         return len(self._calls)
 
     def start(self, deadline: float, call: Call) -> int:
-        """Record a request that is about to be sent and fails at a loop time, and return the opaque to send it with.
+        """Record a request that is about to be sent and that fails at a loop time; return the opaque to send with it.
 
         Raises:
             FlowControl: too many requests are outstanding; nothing was recorded.
@@ -61,7 +62,7 @@ class RequestSession(Generic[Call]):
         calls = self._calls
         if len(calls) >= self._max_in_flight:
             raise FlowControl(f"{len(calls)} requests are unanswered on this connection: wait for some of them")
-        # 64 bits on the wire: at a million requests a second it takes half a million years to come round.
+        # 64 bits on the wire: at a million requests a second, numbers repeat after half a million years.
         opaque = self._opaque = self._opaque + 1
         calls[opaque] = (deadline, call)
         if deadline < self._earliest:  # noqa: PLR1730 - min() costs as much as the rest of this method
@@ -74,14 +75,14 @@ class RequestSession(Generic[Call]):
         return None if entry is None else entry[1]
 
     def expire(self, now: float) -> list[Call]:
-        """Remove and return every request whose deadline has come, oldest first."""
+        """Remove and return every request whose deadline has passed, oldest first."""
         due = [opaque for opaque, (deadline, _) in self._calls.items() if deadline <= now]
         expired = [self._calls.pop(opaque)[1] for opaque in due]
         self._earliest = min((deadline for deadline, _ in self._calls.values()), default=float("inf"))
         return expired
 
     def next_deadline(self) -> float | None:
-        """When to call `expire` next: never later than the earliest deadline; None when none is outstanding."""
+        """When to call `expire` next: never later than the earliest deadline; None if no request is outstanding."""
         return None if self._earliest == float("inf") else self._earliest
 
     def close(self) -> list[Call]:

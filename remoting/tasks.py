@@ -2,8 +2,8 @@
 
 `Home` keeps a client to the process and the event loop in which its tasks run.
 
-anyio wraps an error that leaves a task group in an ExceptionGroup, the error of the block included. A caller of a
-context manager that keeps its tasks to itself should not see that: `except ConfigError` around it has to work.
+anyio wraps an error that leaves a task group in an ExceptionGroup, even the error of the block. A caller of a context
+manager with internal tasks should not see that: `except ConfigError` around it has to work.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ async def background_tasks() -> AsyncIterator[TaskGroup]:
     """Open a task group whose tasks are cancelled when the block ends.
 
     Raises:
-        BaseException: the error of the block, or of the task that failed and thereby cancelled the block; a group of
-            them only if there are several.
+        BaseException: the error of the block, or of the task whose failure cancelled the block; a group only if there
+            are several.
 
     Cancellation: the tasks are cancelled with the block and waited for.
     """
@@ -46,7 +46,7 @@ async def background_tasks() -> AsyncIterator[TaskGroup]:
             raise
         failure = group.exceptions[0]
     if failure is not None:
-        # Not inside the handler, where it would get the group as its context.
+        # Raised outside the handler, where it would get the group as its context.
         raise failure
 
 
@@ -54,11 +54,11 @@ async def run_together(jobs: Sequence[Callable[[], Coroutine[Any, Any, object]]]
     """Run coroutine functions side by side until all have ended.
 
     They handle their own expected errors; one that fails cancels the others. A single one, which is the common case
-    (one broker to ask, one consumer), runs without the price of a task group, and the first of several without that of
-    a task.
+    (one broker to ask, one consumer), runs without the cost of a task group, and the first of several without the cost
+    of a task.
 
     Raises:
-        BaseException: what the only one raised; an ExceptionGroup if there were several.
+        BaseException: the error of the only one; an ExceptionGroup if there were several.
 
     Cancellation: all of them are cancelled and waited for.
     """
@@ -72,11 +72,12 @@ async def run_together(jobs: Sequence[Callable[[], Coroutine[Any, Any, object]]]
 
 
 class Home:
-    """The process and the event loop that a client belongs to: those that it is made in.
+    """The process and the event loop that a client belongs to: those in which it was created.
 
     A forked process shares the sockets of its parent, and its messages would have the ids of the parent's. In a second
-    event loop a request would be sent, and its answer would come in the first one. So both are refused before anything
-    is sent. The check runs for each message: a fork changes `_thread`, so that only threads have to be compared.
+    event loop a request would be sent, and its answer would arrive in the first one. So both are refused before
+    anything is sent. The check runs for each message: a fork changes `_thread`, so that only threads have to be
+    compared.
     """
 
     __slots__ = ("__weakref__", "_is_running", "_loop", "_pid", "_thread")
@@ -119,7 +120,7 @@ class Home:
                 "this client was started in another event loop: nothing was sent; make and start a client in each "
                 "event loop, or call this one with asyncio.run_coroutine_threadsafe"
             )
-        self._thread = get_ident()  # its loop runs in another thread than before
+        self._thread = get_ident()  # its loop now runs in another thread
 
 
 _homes: WeakSet[Home] = WeakSet()

@@ -1,6 +1,6 @@
-"""The connections that each address has to one server, so that none can take the places of all. Pure.
+"""Counts the connections of each address to one server, so that no address can take all places. Pure.
 
-An IPv6 host has a network of its own, of 2^64 addresses: there the network counts.
+An IPv6 host has a network of its own, with 2^64 addresses, so for IPv6 the network is counted.
 
     addresses = Addresses(2)
     addresses.admit("10.0.0.1:5000"), addresses.admit("10.0.0.1:5001") -> True, True
@@ -15,7 +15,7 @@ _NETWORK_BITS = 64
 
 
 def network_of(peer: str) -> str:
-    """Return what counts as one address, of a peer as `host:port` or `[host]:port`."""
+    """Return the address or network under which a peer is counted; the peer is `host:port` or `[host]:port`."""
     host = peer.rpartition(":")[0].strip("[]")
     if ":" not in host:
         return host
@@ -26,7 +26,7 @@ def network_of(peer: str) -> str:
 
 
 class Addresses:
-    """See the module header. There are at most as many entries as connections."""
+    """See the module header. It has at most as many entries as there are connections."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -36,7 +36,7 @@ class Addresses:
         return len(self._counts)
 
     def admit(self, peer: str) -> bool:
-        """Count a connection, unless its address has its share already; returns whether it is counted."""
+        """Count a connection, unless its address already has its share; returns whether it is counted."""
         network = network_of(peer)
         n = self._counts.get(network, 0)
         if n >= self.limit:
@@ -45,7 +45,7 @@ class Addresses:
         return True
 
     def gone(self, peer: str) -> None:
-        """Learn that a connection that was counted is closed."""
+        """Stop counting a connection, which is closed."""
         network = network_of(peer)
         self._counts[network] -= 1
         if not self._counts[network]:

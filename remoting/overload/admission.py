@@ -1,23 +1,24 @@
 """Admission: which requests a server that is late serves next, which it refuses, and which it forgets. Pure.
 
-A server of one thread has its queue in the sockets, where it cannot be sorted. So a server that is late reads first: it
-puts the requests here as they come, and serves a slice of them per event-loop iteration, just so many that the next
-reading is not late. While it is on time nothing is put here, and no request pays for any of this.
+The queue of a single-threaded server is in its sockets, where it cannot be sorted. So a late server reads first: it
+puts arriving requests here, and serves a slice of them per event-loop iteration, small enough that the next read is not
+late. While the server is on time nothing is put here, and no request pays for any of this.
 
-- Requests that keep a group alive (heartbeats, releases, commits) never wait: they are served as they are read. A
-  deadline of a session therefore counts from what the server has read.
-- Those that tell members where they stand (leases, lists, routes) go before what is new (sends, pulls), which still
-  has a quarter of each slice: a storm of one kind shall not starve the other.
-- A request whose sender does not wait any more is forgotten. The sender says so itself: the field `wait_ms`.
-- The others may wait for as long as the queue is a burst. If it has not been empty for an interval it is a standing
-  queue, which makes everybody late and nobody faster, and then what has waited longer than a small target is refused:
-  SYSTEM_BUSY, with the time to wait, which grows while the queue stands. This is CoDel (Nichols, Jacobson: Controlling
-  Queue Delay, ACM Queue 2012; RFC 8289) in the form for servers (Maurer: Fail at Scale, ACM Queue 2015).
+- Requests that keep a group alive (heartbeats, releases, commits; `Rank.KEEPS`) never wait: they are served when
+  they are read. So the deadline of a session counts from the last heartbeat that the server has read.
+- Requests for the state of a group (leases, lists, routes; `Rank.TELLS`) go before new work (sends, pulls;
+  `Rank.NEW`), which still has a quarter of each slice: a storm of one kind must not starve the other.
+- A request whose sender no longer waits is forgotten. The field `wait_ms` has the time for which the sender waits.
+- Other requests may wait as long as the queue is a burst. If the queue has not been empty for an interval it is a
+  standing queue, which delays every request and speeds up none. Then requests that have waited longer than a small
+  target are refused: SYSTEM_BUSY, with the time to wait, which grows while the queue stands. This is CoDel (Nichols,
+  Jacobson: Controlling Queue Delay, ACM Queue 2012; RFC 8289) in the form for servers (Maurer: Fail at Scale, ACM Queue
+  2015).
 
     admission.iteration_took(0.2, now=10.0)                      engaged: 0.2 s is late
     admission.arrive(10.0, HEART_BEAT, 3.0, 0, a) -> None        serve it at once
     admission.arrive(10.0, SEND_MESSAGE, None, 9, b) -> WAITS
-    admission.take(10.1) -> serve [b]                            nothing is left, so it is not engaged any more
+    admission.take(10.1) -> serve [b]                            nothing is left, so it is no longer engaged
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class Decided(NamedTuple, Generic[Item]):
     serve: list[Item]
     refuse: list[Item]
     forget: list[Item]
-    retry_after_s: float  # for those that are refused
+    retry_after_s: float  # for the refused requests
 
 
 @dataclass(slots=True)
@@ -74,16 +75,16 @@ class _Lane(Generic[Item]):
 
     target_s: float
     empty_at: float = 0.0
-    # arrival, when its sender gives up, bytes, the request
+    # arrival, end of the sender's wait, bytes, the request
     waiting: deque[tuple[float, float, int, Item]] = field(default_factory=deque)
 
 
 class Admission(Generic[Item]):
-    """The waiting requests of one server. `engaged` says whether requests are to be put here."""
+    """The waiting requests of one server. `engaged`: whether new requests have to be put here."""
 
     def __init__(self) -> None:
         self.engaged = False
-        # A member's pass is several requests one after the other; to refuse the last of them wastes the others.
+        # A member's pass is several requests, one after the other; refusing the last one wastes the others.
         self._lanes: dict[Rank, _Lane[Item]] = {Rank.TELLS: _Lane(0.25), Rank.NEW: _Lane(0.1)}
         self._slice = MAX_SLICE_REQUESTS
         self._n = 0
@@ -94,15 +95,15 @@ class Admission(Generic[Item]):
         return self._n
 
     def iteration_took(self, seconds: float, *, now: float, serving_s: float = 0.0) -> None:
-        """Learn how long the last event-loop iteration was busy with requests, and how long of it with a slice."""
-        # Once late, all that has come has to be read before it can be said that nothing waits.
+        """Record how long the last event-loop iteration handled requests, and how much of that was a slice."""
+        # After being late, the server has to read all that has arrived before it knows that nothing waits.
         self._on_time = seconds <= LATE_S
         if seconds > LATE_S and not self.engaged:
             self.engaged = True
-            self._slice = MIN_SLICE_REQUESTS  # what one of them costs is not known; short rounds find out soon
+            self._slice = MIN_SLICE_REQUESTS  # the cost of one is unknown: short rounds measure it soon
             for lane in self._lanes.values():
                 lane.empty_at = now
-        # At least as long as the reading: a server that only reads and refuses helps nobody.
+        # At least as long as the reading: a server that only reads and refuses does no work.
         goal_s = min(LATE_S, max(SLICE_S, seconds - serving_s))
         if serving_s > 2 * goal_s:
             self._slice = max(MIN_SLICE_REQUESTS, self._slice // 2)
@@ -115,12 +116,12 @@ class Admission(Generic[Item]):
         Args:
             now: the loop's time, seconds.
             code: its request code.
-            wait_s: how long its sender waits for the answer; None if it did not say.
+            wait_s: how long its sender waits for the answer; None if that is not known.
             size: bytes of its body.
             item: returned by `take`.
 
         Returns:
-            None: serve it at once. `WAITS`: a later `take` returns it. Else it is refused: the seconds to wait.
+            None: serve it at once. `WAITS`: a later `take` returns it. A number: refuse it, with these seconds to wait.
         """
         rank = rank_of(code)
         if rank is Rank.KEEPS:
@@ -153,7 +154,7 @@ class Admission(Generic[Item]):
             if gives_up_at <= now:
                 taken.forget.append(item)
             elif now - arrived > min(allowed_s, (gives_up_at - arrived) / 2):
-                # Half of its sender's time has to be left for the work itself, and for the answer's way.
+                # Half of the sender's time has to be left for the work itself and for the answer to arrive.
                 taken.refuse.append(item)
             elif len(serve) < up_to:
                 serve.append(item)
@@ -166,5 +167,5 @@ class Admission(Generic[Item]):
 
 
 def _retry_after_s(lane: _Lane[Item], now: float) -> float:
-    """As long as the queue has stood: half a minute of overload does not end within a tenth of a second."""
+    """As long as the queue has stood: an overload of half a minute does not end within a tenth of a second."""
     return min(MAX_RETRY_AFTER_S, max(MIN_RETRY_AFTER_S, now - lane.empty_at))

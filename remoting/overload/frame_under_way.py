@@ -1,6 +1,6 @@
-"""The frame of which one connection has received a part: when it is due, and whether there is room for it.
+"""FrameUnderWay: the incomplete frame of one connection, with its deadline and its place in the budget.
 
-Silence is no sign of a vanished peer (`probe.py`), but within a frame it is. A frame that is not whole
+A silent peer has not necessarily vanished (`probe.py`), except within a frame. A frame that is not complete
 `FRAME_TIMEOUT_S` after its first byte is overdue, and the large frames of a server share a budget (`frame_budget.py`):
 a peer that sends the first half of a frame, by mistake or on purpose, would otherwise hold its memory for ever.
 """
@@ -15,18 +15,18 @@ from model.limits import FRAME_TIMEOUT_S, MAX_UNCOUNTED_FRAME_BYTES
 from remoting.overload.frame_budget import FrameBudget
 
 _ASLEEP_S = 1.0
-"""A timer that fires this late was delayed by a process that did not run, and what has come meanwhile is not read."""
+"""A timer that fires this late: the process did not run, and has not read the bytes that arrived since."""
 
 
 class FrameUnderWay:
-    """The frame under way of one connection; there is none at first.
+    """The incomplete frame of one connection; there is none at first.
 
-    `on_change` is called when the frame begins or ceases to wait for room, `on_overdue` with the reason to close the
-    connection.
+    `on_change` is called when the frame starts or stops waiting for the budget, `on_overdue` with the reason to close
+    the connection.
 
     Attributes:
-        length: the bytes that the frame announced; 0 while there is none.
-        waits: whether it waits for room: its connection is not read.
+        length: the announced length of the frame; 0 while there is none.
+        waits: whether it waits for the budget; if so, its connection is not read.
     """
 
     __slots__ = ("_budget", "_due", "_is_counted", "_loop", "_on_change", "_on_overdue", "_timer", "length", "waits")
@@ -44,18 +44,18 @@ class FrameUnderWay:
         self._budget = budget
         self._on_change = on_change
         self._on_overdue = on_overdue
-        self._is_counted = False  # whether the budget has admitted it, or is asked to
+        self._is_counted = False  # whether the budget has admitted it, or makes it wait
         self._due = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
     def received(self, length: int, owner: str, *, is_new: bool) -> None:
-        """Record the frame of which a part has come, or with length 0 that there is none; `owner` is for the budget."""
+        """Record the incomplete frame, or with length 0 that there is none; `owner` is for the budget."""
         if is_new or not self.length:
             if self._is_counted:
                 self._release()
             self._due = self._loop.time() + FRAME_TIMEOUT_S
             if length and self._timer is None:
-                # One timer for many frames: when it fires, it looks when the frame of that moment is due.
+                # One timer for many frames: when it fires, it checks when the current frame is due.
                 self._timer = self._loop.call_at(self._due, self._look)
         self.length = length
         if length > MAX_UNCOUNTED_FRAME_BYTES and self._budget is not None and not self._is_counted:
@@ -64,7 +64,7 @@ class FrameUnderWay:
             self._on_change()
 
     def give_up(self) -> bool:
-        """Give back its room, and return whether there was one: the connection closes. Idempotent."""
+        """Leave the budget, because the connection closes; returns whether there was a frame. Idempotent."""
         was_under_way, self.length = self.length > 0, 0
         if self._timer is not None:
             self._timer.cancel()
@@ -78,6 +78,7 @@ class FrameUnderWay:
         self._is_counted = self.waits = False
         for admitted in self._budget.release(self):
             admitted.waits = False
+            # Its time begins now: while it waited for the budget, nothing was read.
             admitted._due = self._loop.time() + FRAME_TIMEOUT_S
             admitted._on_change()
         self._on_change()

@@ -1,10 +1,10 @@
-"""The commands of one connection that wait for a later iteration of the event loop. Pure.
+"""Inbox: the commands of one connection that wait for a later iteration of the event loop. Pure.
 
-Commands that arrive together are handled a few per iteration, so that other connections have theirs. A late server puts
-requests aside, and hands no more out while many of one connection are there.
+A connection handles a few of its commands per iteration, so that other connections get their turn. A late server puts
+requests aside, and takes no more from a connection that has many of them aside.
 
     receive([a, b, c], 900)     three commands of 900 bytes
-    hand_out(handle)            handles some of them, in order; the rest waits for the next call
+    hand_out(handle)            handles some of them, in order; the others wait for the next call
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Inbox(deque[Command]):
     """Commands in the order in which they arrived.
 
     Attributes:
-        aside: requests of the connection that a late server has put aside.
+        aside: number of requests of the connection that a late server has put aside.
         is_scheduled: whether `hand_out` will be called in the next iteration.
     """
 
@@ -38,7 +38,7 @@ class Inbox(deque[Command]):
         self._n_bytes += n_bytes
 
     def hand_out(self, handle: Callable[[Command], object]) -> None:
-        """Handle some commands; `handle` returns whether it only put one aside, which costs next to nothing."""
+        """Handle some commands; `handle` returns whether it only put one aside, which costs almost nothing."""
         self.is_scheduled = False
         budget = COMMANDS_PER_ITERATION
         while self and budget > 0 and self.aside < MAX_WAITING_OF_ONE:

@@ -1,14 +1,14 @@
 """Probes of connections by the system: they find peers that vanished without closing.
 
 A machine lost power, or a router forgot the connection. RocketMQ's servers close a connection that was silent for 120 s
-(serverChannelMaxIdleTimeSeconds). Here silence is not a sign: an administrator may think for an hour. So the system
-probes the peer's system (TCP keepalive), which answers as long as it knows the connection, however idle or busy the
-process is; after some seconds without an answer the connection is lost like any other. Otherwise vanished clients would
-fill a server up to `MAX_CONNECTIONS`, and a consumer would wait for the answer to a pull that never comes.
+(serverChannelMaxIdleTimeSeconds). Here silence means nothing: an administrator may think for an hour. So the system
+probes the peer's system (TCP keepalive), which answers as long as it knows the connection, whether the process is idle
+or busy; after some seconds without an answer the connection is lost like any other. Otherwise vanished clients would
+fill a server up to `MAX_CONNECTIONS`, and a consumer would wait for ever for the answer to a pull.
 
-Keepalive is for idle connections only. What was sent and not confirmed, Linux sends again for 15 minutes. Clients
-shorten that. Servers do not: the same timer runs while a peer reads nothing, and a reader that is slow on purpose, as
-one in Spark, is no vanished peer.
+Keepalive is for idle connections only. Linux resends unconfirmed bytes for 15 minutes. Clients shorten that. Servers do
+not: the same timer runs while a peer reads nothing, and a reader that is slow on purpose, as one in Spark, has not
+vanished.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Option = tuple[int, int, int]
 
 
 class OptionSocket(Protocol):
-    """A socket, or what a loop has in its place."""
+    """A socket, or the object that a loop has in its place."""
 
     def setsockopt(self, level: int, name: int, value: int, /) -> object:
         """See `socket.socket`."""
@@ -37,7 +37,7 @@ def _tcp(*names: str, value: float) -> list[Option]:
     return [(socket.IPPROTO_TCP, getattr(socket, known[0]), int(value))] if known else []
 
 
-# macOS has another name for the first one.
+# macOS has another name for the first option.
 _KEEPALIVE: list[Option] = [
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
     *_tcp("TCP_KEEPIDLE", "TCP_KEEPALIVE", value=KEEPALIVE_IDLE_S),
@@ -71,5 +71,5 @@ def _set(sock: OptionSocket, options: list[Option]) -> None:
         for option in options:
             sock.setsockopt(*option)
     except OSError:
-        # The peer was faster than we are: the connection is closed, and its end is reported as any other.
+        # The peer has already closed the connection; its end is reported like any other.
         return

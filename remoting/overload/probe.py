@@ -1,13 +1,13 @@
-"""Asks a server that does not answer for a sign of life, and leaves the connection if there is none.
+"""Probe: pings a server that does not answer, and closes the connection if no sign of life arrives.
 
-A router that has forgotten a connection drops its packets and closes nothing. The system notices that on most ways
+A router that has forgotten a connection drops its packets and closes nothing. The system notices that on most networks
 (`keepalive.py`), but not behind a proxy that confirms for the server, and not on a system without these options. So a
 request that was not answered in time is followed by a ping on the same connection: GET_SERVER_STATE, which every server
-answers, also with a refusal. Any byte that comes meanwhile is a sign of life, and so is progress with what is not sent
-yet, because an answer may wait behind a large frame. A server that hangs loses its clients in this way, too; they
+answers, also with a refusal. Any byte that arrives after the ping is a sign of life, and so is progress with unsent
+bytes, because an answer may wait behind a large frame. A server that hangs loses its clients in this way, too; they
 return when it answers again.
 
-    0 s   a send leaves          3 s   it fails, the ping leaves          6 s   nothing has come: the connection is left
+    0 s a send leaves 3 s it fails, the ping leaves 6 s nothing arrived: the connection is closed
 
 A held pull is not overdue while its server may hold it, and a connection whose requests are answered gets no ping.
 """
@@ -36,7 +36,7 @@ class Probed(Protocol):
 
     @property
     def unsent_bytes(self) -> int:
-        """Bytes that the system has not taken yet."""
+        """Bytes that the system has not accepted yet."""
         ...
 
     @property
@@ -61,11 +61,11 @@ class Probe:
     def __init__(self, connection: Probed) -> None:
         self._connection = connection
         self._is_under_way = False
-        self._reads = self._unsent_bytes = 0  # when the ping was sent
+        self._reads = self._unsent_bytes = 0  # at the time of the ping
         connection.on_overdue = self.overdue
 
     def overdue(self) -> None:
-        """Send a ping, unless one is under way: a request was not answered in time."""
+        """Send a ping, unless one is outstanding: a request was not answered in time."""
         if self._is_under_way:
             return
         connection = self._connection
@@ -73,7 +73,7 @@ class Probe:
         try:
             connection.request_for(self, RequestCode.GET_SERVER_STATE, {}, None, PING_TIMEOUT_S)
         except RlabError:
-            return  # too many requests are outstanding; the next of them that is overdue comes back here
+            return  # too many requests are outstanding; the next overdue one calls this again
         self._is_under_way = True
 
     def done(self) -> bool:
@@ -91,8 +91,8 @@ class Probe:
         silent = connection.reads == self._reads and connection.unsent_bytes >= self._unsent_bytes
         if silent and isinstance(exception, RequestTimeout):
             logger.warning(
-                "leaving the connection to %s: requests were not answered in time, and then nothing came for %g s; "
+                "leaving the connection to %s: requests were not answered in time, and then nothing arrived for %g s; "
                 "%d requests were unanswered",
                 *(connection.peer, PING_TIMEOUT_S, connection.in_flight),
             )
-            connection.give_up("it was left because nothing came over it, not even in answer to a ping")
+            connection.give_up("it was closed because nothing arrived over it, not even the answer to a ping")

@@ -1,7 +1,7 @@
-"""Shares: how much of each table of a server one user has, so that nobody fills a table for all. Pure.
+"""Shares: how much of each table of a server one user has, so that no user can fill a table. Pure.
 
 A user, or without access control an address, may have a quarter of a table. A share refuses additions and drops
-nothing: what is above it, because an earlier run took it, stays until its owner removes it.
+nothing: entries above it, added by an earlier run, stay until their owner removes them.
 
     book = ShareBook()
     topics = book.of("topics", 100, "delete some")
@@ -10,12 +10,12 @@ nothing: what is above it, because an earlier run took it, stays until its owner
     topics.check(alice)                                SystemBusy: user alice has 25 of the 100 topics ...
     topics.check(sharer_of("user bob"))                there is room
 
-Without access control the addresses of this machine have no share. Whoever reaches a server from its own machine is its
-operator: nobody there could be told apart from others. A server that listens on 127.0.0.1 has no other clients, so a
-share would protect no one and cost three quarters of each table; swarms and benchmarks of a thousand members run so.
-With access control users are told apart on any address, and each has a share.
+Without access control the addresses of this machine have no share. A client on the server's own machine is its
+operator, and cannot be distinguished from others there. A server that listens on 127.0.0.1 has no other clients, so a
+share would protect no one and cost three quarters of each table; swarms and benchmarks of a thousand members run this
+way. With access control users are distinguished on any address, and each has a share.
 
-A sharer has a number, which tables keep instead of a name and store with what they store: 31 bits of a hash, so that it
+A sharer has a number, which tables keep instead of a name and store with their entries: 31 bits of a hash, so that it
 is the same after a restart. Two users with one number would have one share together.
 """
 
@@ -33,18 +33,18 @@ from remoting.address import is_loopback
 _USER = "user "
 _MAX_KNOWN = 4_096
 _LOOPBACK_OF_IPV6 = "::/64"
-"""The network of ::1, which counts as one address as any other of so many bits does; nobody else has one in it."""
+"""The network of ::1. It counts as one address, like any network of this length; no other host has an address in it."""
 
 
 class Sharer(NamedTuple):
-    """A user or an address; its number is 0 if it has no share, but all of a table."""
+    """A user or an address; number 0 has no share and may use a whole table."""
 
     number: int
     name: str
 
 
 NO_SHARER = Sharer(0, "")
-"""The server itself, or somebody on its machine."""
+"""The server itself, or a client on its machine."""
 
 
 @lru_cache(_MAX_KNOWN)
@@ -57,7 +57,7 @@ def sharer_of(owner: str) -> Sharer:
 
 
 class Shares:
-    """What each sharer has of one table.
+    """The entries of each sharer in one table.
 
     Attributes:
         what: the entries of the table, in the plural.
@@ -79,19 +79,19 @@ class Shares:
         self._of: dict[int, int] = {}
 
     def of(self, number: int) -> int:
-        """How many entries a sharer has."""
+        """Number of entries of a sharer."""
         return self._of.get(number, 0)
 
     @property
     def largest(self) -> int:
-        """The most that one sharer has."""
+        """Number of entries of the largest sharer."""
         return max(self._of.values(), default=0)
 
     def check(self, sharer: Sharer, n: int = 1) -> None:
         """Check that a sharer may add entries.
 
         Raises:
-            SystemBusy: they would be more than its share.
+            SystemBusy: the sharer would have more than its share.
         """
         if sharer.number and self._of.get(sharer.number, 0) + n > self.share:
             raise SystemBusy(self.refuse(sharer, self.of(sharer.number), self._limit))
@@ -107,14 +107,14 @@ class Shares:
         return text
 
     def add(self, number: int, n: int = 1) -> None:
-        """Count entries of a sharer, also above its share."""
+        """Count entries of a sharer, even above its share."""
         if number and (has := self._of.get(number, 0) + n):
             self._of[number] = has
         elif number:
             self._of.pop(number, None)
 
     def remove(self, number: int, n: int = 1) -> None:
-        """Count entries no more."""
+        """Stop counting entries of a sharer."""
         self.add(number, -n)
 
 
@@ -126,6 +126,6 @@ class ShareBook:
         self.tables: dict[str, Shares] = {}
 
     def of(self, what: str, limit: int, advice: str) -> Shares:
-        """Make the shares of a table; `advice` says what one who has all of its share can do."""
+        """Create the shares of a table; `advice` is for a user with a full share."""
         shares = self.tables[what] = Shares(what, limit, advice, self._on_refused)
         return shares

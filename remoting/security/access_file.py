@@ -19,11 +19,11 @@ class AccessFile:
         self._is_open = False
 
     def changed(self) -> Policy | None:
-        """The policy if it is another one than last time.
+        """The policy if it has changed since the last call.
 
         Raises:
-            ConfigError: it cannot be read, is malformed, or everybody may write it. The next call tries again only if
-                it has changed.
+            ConfigError: the file cannot be read, is malformed, or any user of the machine may write it. The next call
+                tries again only if it has changed.
         """
         try:
             with self.path.open(encoding="utf-8") as file:
@@ -33,7 +33,7 @@ class AccessFile:
         was_open, self._is_open = self._is_open, stat.S_ISREG(mode) and bool(mode & stat.S_IWOTH)
         if self._is_open and not was_open:
             raise ConfigError(
-                f"everybody on this machine may write the access file {self.path}, and so make themselves any user: "
+                f"everybody on this machine may write the access file {self.path}, and so become any user: "
                 f"chmod o-w {self.path}"
             )
         if self._is_open or text == self._read:

@@ -1,15 +1,14 @@
-"""Arrivals: connections of a server with TLS are counted from the moment that they are accepted. Shell.
+"""TlsArrivals: counts the connections of a server with TLS from the moment that they are accepted. Shell.
 
-asyncio tells a server's protocol nothing before the handshake is over, and nothing at all of one that fails. So a
-connection is accepted without TLS, counted, and its socket handed to `connect_accepted_socket`, which returns when the
-handshake is over or has failed.
+asyncio does not call a server's protocol before the handshake has succeeded, and never if it fails. So a connection is
+accepted without TLS and counted, and its socket is passed to `connect_accepted_socket`, which returns when the
+handshake has succeeded or failed.
 
-Where there is no place for another handshake, the oldest is cut: that of a client takes milliseconds, so the oldest is
-that of somebody who only takes places.
+If there is no place for another handshake, the oldest one is closed: a real client needs milliseconds, so the oldest
+handshake most likely belongs to a peer that only occupies a place.
 
     accepted --place--> handshake --done--> Connection, which counts as any other from here on
-                            |
-                            +--failed, deadline, cut for a newer one--> closed
+                            | +--failed, deadline, closed for a newer one--> closed
 """
 
 from __future__ import annotations
@@ -33,14 +32,14 @@ logger = logging.getLogger(__name__)
 
 
 class TlsArrivals:
-    """The handshakes under way at one server.
+    """The handshakes in progress at one server.
 
     Args:
         loop: the running loop.
-        tasks: each handshake is one; those that are under way end with them.
+        tasks: each handshake is one task; those in progress end with the group.
         context: with the certificate.
-        make_connection: makes the protocol that the connection has after its handshake.
-        places: how many more connections the server may have; handshakes are within them.
+        make_connection: creates the protocol of a connection after its handshake.
+        places: number of further connections that the server may have; handshakes count as well.
     """
 
     def __init__(
@@ -56,7 +55,7 @@ class TlsArrivals:
         self._context = context
         self._make_connection = make_connection
         self._places = places
-        self._under_way: dict[anyio.CancelScope, str] = {}  # with its address; the oldest first
+        self._under_way: dict[anyio.CancelScope, str] = {}  # with its address, oldest first
 
     def __len__(self) -> int:
         return len(self._under_way)
@@ -69,10 +68,10 @@ class TlsArrivals:
         name = transport.get_extra_info("peername")
         network = network_of(format_address(str(name[0]), int(name[1]))) if name else ""
         if not self._make_room(network):
-            logger.info("a connection of %s is closed: this server has all that it may have", network)
+            logger.info("a connection of %s is closed: this server has as many connections as it may have", network)
             return
         scope = anyio.CancelScope()
-        # A copy, because the transport closes its own, and would read what is meant for TLS.
+        # A copy, because the transport closes its own socket, and would read the bytes meant for TLS.
         sock = socket.socket(fileno=os.dup(transport.get_extra_info("socket").fileno()))
         sock.setblocking(False)
         self._under_way[scope] = network
@@ -88,7 +87,7 @@ class TlsArrivals:
         return len(under_way) < places
 
     def _cut(self, scope: anyio.CancelScope) -> None:
-        logger.info("a TLS handshake of %s is cut: newer ones need its place", self._under_way.pop(scope))
+        logger.info("a TLS handshake of %s is closed: newer ones need its place", self._under_way.pop(scope))
         scope.cancel()
 
     async def _shake_hands(self, sock: socket.socket, scope: anyio.CancelScope) -> None:
@@ -97,14 +96,14 @@ class TlsArrivals:
                 await self._loop.connect_accepted_socket(
                     self._make_connection, sock, ssl=self._context, ssl_handshake_timeout=UNAUTHENTICATED_S
                 )
-        except OSError as error:  # the errors of TLS are some, too
+        except OSError as error:  # includes the errors of TLS
             logger.info("a TLS handshake failed: %s", error)
         finally:
             self._under_way.pop(scope, None)
 
 
 class _Accepted(asyncio.Protocol):
-    """A connection that was accepted; its transport ends here, its socket goes on."""
+    """An accepted connection; its transport ends here, and its socket stays open."""
 
     def __init__(self, arrived: Callable[[asyncio.BaseTransport], None]) -> None:
         self._arrived = arrived
@@ -113,7 +112,7 @@ class _Accepted(asyncio.Protocol):
         """Called by the loop."""
         try:
             self._arrived(transport)
-        except OSError as error:  # there is no descriptor for the copy
+        except OSError as error:  # no descriptor is left for the copy
             logger.warning("a connection is closed before its TLS handshake: %s", error)
         finally:
             cast(asyncio.Transport, transport).abort()

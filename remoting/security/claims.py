@@ -1,15 +1,15 @@
-"""Claims: whose a client id is, or the id of a query that writes through a sink. Pure.
+"""Claims: which user owns a client id, or the id of a query that writes through a sink. Pure.
 
-An id belongs to the user that used it first, for as long as a connection is open over which that user has used it, and
-then for as long as brokers might keep its members. Without that, whoever may be a member of a group could act for any
-other member of it, because client ids are no secret. A broker keeps the owners of members and queries beyond that, and
-over its restarts: the gate asks for them with `owner_of`.
+An id belongs to the user that used it first, as long as a connection is open over which that user has used it, and
+after that as long as brokers might keep its members. Without that, any user with the right to a group could act for
+each of its members, because client ids are not secret. A broker keeps the owners of members and queries beyond that
+time, and over its restarts: the gate asks for them with `owner_of`.
 
     first = IdsOfConnection(claims)
-    first.claim("c1", "billing", 0.0)       -> True     it is billing's now
+    first.claim("c1", "billing", 0.0)       -> True     billing owns it now
     second.claim("c1", "reports", 10_000.0) -> False    the first connection is open
     first.release_all(10_000.0)
-    second.claim("c1", "reports", 20_000.0) -> True     billing has been gone for hours
+    second.claim("c1", "reports", 20_000.0) -> True     billing has been away for hours
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from model.errors import SystemBusy
 
 
 class Claims:
-    """Ids and their users. Each is bounded for itself, so that no user can take the room of another."""
+    """Ids and their users. Each user has a limit of its own, so that no user can fill the table."""
 
     def __init__(self) -> None:
         self._users: dict[str, str] = {}  # id -> user
         self._n: dict[str, int] = {}  # user -> ids
-        # id -> what holds it: open connections that have used it, a dict as an ordered set.
+        # id -> open connections that have used it and so hold it; a dict as an ordered set.
         self._holders: dict[str, dict[object, None]] = {}
-        self._idle: dict[str, dict[str, float]] = {}  # user -> id that no connection holds -> since when, in that order
+        self._idle: dict[str, dict[str, float]] = {}  # user -> id that no connection holds -> since when, oldest first
 
     def __len__(self) -> int:
         return len(self._users)
@@ -35,7 +35,7 @@ class Claims:
         """Whether a user may use an id; if so, this connection holds it.
 
         Raises:
-            SystemBusy: the user has too many.
+            SystemBusy: the user has too many ids.
         """
         owner = self._users.get(name)
         if owner is not None and owner != user:
@@ -59,7 +59,7 @@ class Claims:
         return True
 
     def release(self, name: str, holder: object, now: float) -> None:
-        """A connection that holds an id is closed, or does not need it any more."""
+        """Release an id that a connection holds: it is closed, or no longer needs the id."""
         holders = self._holders.get(name, {})
         if holder not in holders:
             return  # it was forgotten with its user
@@ -97,7 +97,7 @@ class IdsOfConnection:
         self.names: dict[str, None] = {}
 
     def claim(self, name: str, user: str, now: float) -> bool:
-        """Whether a user may use an id over this connection, which holds it from now on; the oldest of many no longer.
+        """Whether a user may use an id over this connection, which then holds it; at a limit the oldest is released.
 
         Raises:
             SystemBusy: see `Claims.claim`.
@@ -114,7 +114,7 @@ class IdsOfConnection:
         return True
 
     def release_all(self, now: float) -> None:
-        """The connection is closed."""
+        """Release all ids of the connection, which is closed."""
         for name in self.names:
             self._claims.release(name, self, now)
         self.names.clear()

@@ -1,8 +1,8 @@
-"""The gate: access control of one server. Shell: it has the connections that have not proved a key yet, and reloads.
+"""Gate: access control of one server. Shell: it keeps the connections without a proved key, and reloads the policy.
 
-A connection is greeted first: the gate takes its requests, of which it answers those of the handshake and refuses all
-others, and closes it if the handshake is not over in time. Then every byte is signed both ways, requests go to the
-server, and each handler is behind `guard`. A server without access control has no gate, and nothing of this runs.
+The gate greets a connection first: it answers the requests of the handshake, refuses all others, and closes the
+connection if the handshake does not end in time. After that every byte is signed in both directions, requests go to the
+server, and `guard` wraps each handler. A server without access control has no gate, and none of this runs.
 
     greeted --GET_CHALLENGE, AUTHENTICATE--> logged in --key or user is gone from the access file--> closed
        |                                         |
@@ -78,17 +78,18 @@ class _Session:
     principal: Principal
     key: KeyHash | str
     ids: IdsOfConnection
-    permitted: set[object]  # that of the principal, which is never another one
+    permitted: set[object]  # the set of the principal, which never replaces it
 
 
 class Gate:
     """See the module header.
 
     Attributes:
-        refused: how often something was refused, by the name of the response code.
+        refused: number of refusals by the name of the response code.
         on_refused: called with peer, user and text of a refusal, at most `MAX_REFUSALS_TOLD_PER_S` times a second.
-        on_policy: called when another policy holds; the server ends what its users may not have any more.
-        owner_of: returns the owner of an id for as long as the server keeps something of it, as of a member; else None.
+        on_policy: called when the policy has changed; the server ends what its users may no longer have.
+        owner_of: returns the owner of an id as long as the server keeps data of it, for instance of a member; else
+            None.
     """
 
     def __init__(self, access: AccessFile | Policy) -> None:
@@ -107,7 +108,7 @@ class Gate:
         self._claims = Claims()
         self._told = 0
         self._told_at = 0.0
-        # For users that do not exist: the answer must take as long, and be as long, as for those that do.
+        # For users that do not exist: the answer must take as long, and be as long, as for existing users.
         self._nobody = KeyHash(secrets.token_bytes(32), secrets.token_bytes(32))
         if not isinstance(access, AccessFile):
             self.apply(access)
@@ -122,7 +123,7 @@ class Gate:
     # --- the policy --------------------------------------------------------------------------------------------------
 
     async def keep_current(self) -> None:
-        """Apply changes of the access file as they come; a wrong one changes nothing. Cancellation: harmless."""
+        """Apply each change of the access file; a file with an error changes nothing. Cancellation: harmless."""
         if self._file is None:
             return
         while True:
@@ -130,14 +131,14 @@ class Gate:
             try:
                 policy = self._file.changed()
             except ConfigError as error:
-                logger.error("the access file was not reloaded, what it said before goes on: %s", error)
+                logger.error("the access file was not reloaded, its last version stays in force: %s", error)
                 continue
             if policy is not None:
                 self.apply(policy)
                 logger.warning("%s: reloaded, %d users", self._file.path, len(policy))
 
     def apply(self, policy: Policy) -> None:
-        """Let a policy hold from now on: also for those who are logged in, and close connections whose key is gone."""
+        """Put a policy in force, for connections that are logged in as well; close those whose key has been removed."""
         self._policy = policy
         for name, principal in list(self._principals.items()):
             user = policy.get(name)
@@ -156,15 +157,15 @@ class Gate:
             self.on_policy()
 
     def allows(self, owner: str, right: Right, name: str) -> bool:
-        """Whether an owner, as connections have one, has a right now."""
+        """Whether the `owner` of a connection has a right now."""
         user = self._policy.get(owner.removeprefix(USER))
         return user is not None and user.rights.allow(right, name)
 
     def refusal(self, connection: Connection, request: Command) -> NoPermission | None:
-        """The refusal of a request that was allowed, and has not been answered yet; None if it is allowed now."""
+        """The refusal of a request that was allowed and is not answered yet; None if it is still allowed."""
         session = self._logged_in.get(connection)
         if session is None:
-            return None  # its connection is gone, and nobody gets an answer
+            return None  # its connection is closed, so no answer can arrive
         try:
             session.principal.check(RequestCode(request.code).name, wanted(request))
         except NoPermission as error:
@@ -177,7 +178,7 @@ class Gate:
         """Greet a new connection; its requests go to `serve` once it has proved a key.
 
         Raises:
-            SystemBusy: too many others have not yet.
+            SystemBusy: too many other connections have not proved a key yet.
         """
         if len(self._guests) >= MAX_UNAUTHENTICATED or not self._addresses.admit(connection.peer):
             self.refused["SYSTEM_BUSY"] += 1
@@ -221,7 +222,7 @@ class Gate:
     def _greet(self, connection: Connection, command: Command) -> None:
         guest = self._guests.get(connection)
         if guest is None:
-            return  # it is being closed
+            return  # expired or cut off: frames that it sent before may still arrive
         connection.accept(command)
         try:
             if command.code == RequestCode.GET_CHALLENGE:
@@ -247,9 +248,9 @@ class Gate:
         return nonce
 
     def _authenticate(self, connection: Connection, guest: _Guest, command: Command) -> None:
-        transcript, guest.challenge = guest.challenge, None  # one try for each challenge
+        transcript, guest.challenge = guest.challenge, None  # each challenge allows one try
         if transcript is None:
-            raise NotAuthenticated("a challenge has to be asked for first, and each is good for one proof")
+            raise NotAuthenticated("ask for a challenge first; each is good for one proof")
         text = command.header["proof"]
         try:
             proof = bytes.fromhex(text) if len(text) == PROOF_CHARS else b""
@@ -262,6 +263,7 @@ class Gate:
             session = checked_session(known, proof, transcript)
             if session is None or user is None:
                 continue
+            # Queued before `protect`, which writes it first: the proof is the last frame without a signature.
             connection.respond(command, {"proof": server_proof(known, transcript).hex()})
             decoder = RecordDecoder(session.to_server, MsgpackDecoder)
             connection.protect(RecordSigner(session.to_client).sign, decoder)
@@ -279,12 +281,12 @@ class Gate:
         connection.serve_by(guest.serve)
 
     def check_rocketmq(self, connection: Any, access_key: str, signature: str, contents: tuple[bytes, ...]) -> None:
-        """Check the signature of one request of RocketMQ's protocol; the first one that is right logs the client in.
+        """Check the signature of one request of RocketMQ's protocol; the first right one logs the client in.
 
-        RocketMQ: AclClientRPCHook. A signature is over one request and over nothing of the connection.
+        RocketMQ: AclClientRPCHook. A signature covers one request, and nothing of the connection.
 
         Raises:
-            NoPermission: it is wrong or missing, or of another user than the requests before.
+            NoPermission: the signature is wrong or missing, or of another user than the earlier requests.
         """
         user = self._policy.get(access_key)
         secret = user.rocketmq_secret if user is not None else ""
@@ -294,7 +296,7 @@ class Gate:
             text = "AccessKey and Signature are wrong" if access_key else "AccessKey and Signature are missing"
             error = NoPermission(f"{text}: this server has access control (AclClientRPCHook, docs/security.md)")
         elif known is not None and known.principal.user.name != user.name:
-            error = NoPermission("this connection is another user's")
+            error = NoPermission("this connection belongs to another user")
         else:
             guest = self._guests.get(connection)
             if guest is not None:
@@ -306,7 +308,7 @@ class Gate:
     # --- requests ----------------------------------------------------------------------------------------------------
 
     def user_of(self, connection: Connection) -> str:
-        """The name of the user of a connection; "" if it has proved none."""
+        """The name of the user of a connection; "" if no key was proved."""
         session = self._logged_in.get(connection)
         return "" if session is None else session.principal.user.name
 
@@ -320,7 +322,7 @@ class Gate:
             session, header = logged_in[connection], request.header
             if session.principal.has_quota:
                 self._spend(session.principal, connection, request)
-            # One tuple for all that the answer depends on; most requests are like one before.
+            # One tuple of everything that the decision depends on; most requests equal an earlier one.
             acts = "token" in header or "commit" in header
             client_id = header.get("client_id")
             key = (code, header.get("topic"), header.get("group"), client_id, acts)
@@ -347,8 +349,8 @@ class Gate:
                 is_kept = self.owner_of(claimed) not in (None, f"{USER}{name}")
                 if is_kept or not session.ids.claim(claimed, name, self._loop.time()):
                     raise ClientIdConflict(
-                        f"{shown(claimed)} belongs to another user, as long as that one is connected or a member with "
-                        "it, and some minutes after that: choose another one"
+                        f"{shown(claimed)} belongs to another user while that user is connected or a member with "
+                        "it, and some minutes longer: choose another one"
                     )
         except (NoPermission, ClientIdConflict, SystemBusy) as error:
             self._tell(connection, name, error)

@@ -1,13 +1,14 @@
-"""The handshake: a client proves its key to a server and the server that it knows it, and both get session keys. Pure.
+"""The handshake: client and server prove to each other that they know a key, and both get session keys. Pure.
 
     client -> server   GET_CHALLENGE   user, nonce of the client
     server -> client                   nonce of the server
     client -> server   AUTHENTICATE    proof of the client
-    server -> client                   proof of the server; from here on everything is signed (`records.py`)
+    server -> client                   proof of the server; all later bytes are signed (`records.py`)
 
-Both proofs and both session keys are over the *transcript*: the user and both nonces. So neither can be used on another
-connection, by whoever has recorded or relayed them. SCRAM-SHA-256 (RFC 7677) without its salt and its many rounds,
-which are for passwords. Somebody between the two can pass the handshake on, but gets no session key by that.
+Both proofs and both session keys are computed over the *transcript*: the user and both nonces. So an attacker who has
+recorded or relayed a proof cannot use it on another connection. This is SCRAM-SHA-256 (RFC 7677) without its salt and
+its many rounds, which are for passwords. A relay between the two can forward the handshake, but gets no session key
+from it.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class Session(NamedTuple):
 
 
 def transcript_of(user: str, client_nonce: str, server_nonce: str) -> bytes:
-    """What both sides prove their keys over."""
+    """The bytes over which both sides prove their keys."""
     return "\0".join(("rlab 1", user, client_nonce, server_nonce)).encode()
 
 

@@ -1,8 +1,8 @@
-"""Keys: the secret of a client, and the hash of it that servers keep. Pure.
+"""Keys: the secret of a client, and its hash that servers keep. Pure.
 
-A key is a user's name and 32 random bytes: a key is made, never thought up, so no slow hash has to protect it. From the
-secret follow two numbers, as in SCRAM (RFC 5802): a server that knows only their hashes can check a proof of the
-secret, and prove itself, but nobody can log in with what its file has.
+A key is a user's name and 32 random bytes. Because a program draws it at random, no slow hash has to protect it. Two
+numbers are derived from the secret, as in SCRAM (RFC 5802): a server that knows only their hashes can check a proof of
+the secret and prove itself, but the contents of its file are not enough to log in.
 
     key file of a client           orders-service:5f0c...           (name:64 hex digits)
     access file of the servers     key = "rlab1:9d41...:77aa..."    (two hashes)
@@ -25,10 +25,10 @@ _SCHEME = "rlab1"
 
 @dataclass(frozen=True, slots=True)
 class KeyHash:
-    """A server's part of a key."""
+    """The server's part of a key."""
 
     stored: bytes = field(repr=False)  # hash of the client key, which only the owner of the secret can compute
-    server: bytes = field(repr=False)  # with which the server proves that it knows this user
+    server: bytes = field(repr=False)  # proves that the server knows this user
 
     def __str__(self) -> str:
         """Form of an access file."""
@@ -39,7 +39,7 @@ class KeyHash:
         """Read the form of an access file.
 
         Raises:
-            ConfigError: it is not one; the text does not quote it, because a secret may stand there by mistake.
+            ConfigError: it has another form; the error does not quote it, because it may be a secret by mistake.
         """
         scheme, _, hashes = text.partition(":")
         stored, _, server = hashes.partition(":")
@@ -50,13 +50,13 @@ class KeyHash:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A client's key; its secret is shown nowhere."""
+    """A client's key; its secret is never shown."""
 
     user: str
     secret: bytes = field(repr=False)
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be a key.
+        """Refuse values that cannot be a key.
 
         Raises:
             ConfigError: the secret has another length.
@@ -68,7 +68,7 @@ class Key:
 
     @property
     def client_key(self) -> bytes:
-        """What its owner proves to know."""
+        """The value that the owner of the key proves to know."""
         return hmac.digest(self.secret, b"rlab client key", "sha256")
 
     def hash(self) -> KeyHash:
@@ -81,7 +81,7 @@ class Key:
 
     @classmethod
     def parse(cls, text: str, source: str) -> Key:
-        """Read the form of a key file; `source` names where it stands, for errors, which quote nothing of it.
+        """Read the form of a key file; `source` names its origin in errors, which never quote the key.
 
         Raises:
             ConfigError: it is not one.
@@ -93,9 +93,9 @@ class Key:
 
 
 def same_secret(given: str, secret: str) -> bool:
-    """Whether a text from a peer is the secret; the time that it takes says nothing about where they differ.
+    """Whether a text from a peer is the secret; the time it takes does not depend on where they differ.
 
-    A header of HTTP may hold any byte; what is no UTF-8 of it stands in the text as half a surrogate pair.
+    A header of HTTP may hold any byte; bytes that are not UTF-8 appear in the text as half a surrogate pair.
     """
     return hmac.compare_digest(given.encode("utf-8", "surrogatepass"), secret.encode())
 

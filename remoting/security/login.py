@@ -18,25 +18,26 @@ from remoting.security.key import Key
 from remoting.security.records import RecordDecoder, RecordSigner
 
 if TYPE_CHECKING:
-    from remoting.connection import Connection  # which needs anyio, and processes of Spark have none
+    from remoting.connection import Connection  # needs anyio, which processes of Spark do not have
 
 KEY_FILE, KEY = "RLAB_KEY_FILE", "RLAB_KEY"
 """Variables of the environment: the path of a key file, or the key itself."""
 HTTP_KEY_FILE, HTTP_KEY = "RLAB_HTTP_KEY_FILE", "RLAB_HTTP_KEY"
-"""The same of the key that the HTTP ports of this process ask for."""
+"""The same for the key that the HTTP ports of this process ask for."""
 CREDENTIALS = "CREDENTIALS_DIRECTORY"
-"""Variable of the environment: the directory in which systemd hands secrets to a service."""
+"""Variable of the environment: the directory in which systemd passes secrets to a service."""
 _NO_SECRET_BITS = 0o077
 _NO_CREDENTIAL_BITS = 0o037
-"""Of a credential. systemd lets the user of a service read it by an entry in its access list where the file system has
-such lists, and their mask is shown in the place of the group's rights."""
+"""The mode of a credential. Where the file system has access lists, systemd lets the user of a service read it by an
+entry in the list, and the mask of the list is shown in the place of the group's rights.
+"""
 
 
 def read_key(path: Path, environment: Mapping[str, str] = os.environ) -> Key:
-    """Read a key file; of a credential of systemd, the service that it was given to is its owner.
+    """Read a key file; a credential of systemd counts as owned by the service that received it.
 
     Raises:
-        ConfigError: it cannot be read, is no key, or others than its owner may read it.
+        ConfigError: the file cannot be read, is not a key, or can be read by others than its owner.
     """
     try:
         status = path.stat()
@@ -50,9 +51,9 @@ def read_key(path: Path, environment: Mapping[str, str] = os.environ) -> Key:
 
 
 def key_of(environment: Mapping[str, str] = os.environ) -> Key | None:
-    """The key that the environment gives this process; None if it gives none.
+    """The key in the environment of this process; None if there is none.
 
-    It is read anew for each connection, so that a key can be changed while a client runs.
+    It is read again for each connection, so that a key can be changed while a client runs.
 
     Raises:
         ConfigError: it cannot be read.
@@ -61,7 +62,7 @@ def key_of(environment: Mapping[str, str] = os.environ) -> Key | None:
 
 
 def http_key_of(environment: Mapping[str, str] = os.environ) -> Key | None:
-    """The key that HTTP ports of this process ask for; None if the environment gives none.
+    """The key that HTTP ports of this process ask for; None if the environment has none.
 
     Raises:
         ConfigError: it cannot be read.
@@ -82,7 +83,7 @@ def _is_credential(path: Path, environment: Mapping[str, str]) -> bool:
 
 
 class ClientHandshake:
-    """One handshake without I/O: the headers to send, and what follows from the answers."""
+    """One handshake without I/O: the headers to send, and the results of the answers."""
 
     def __init__(self, key: Key) -> None:
         self._key = key
@@ -108,7 +109,7 @@ class ClientHandshake:
         """The two ends of the signed connection, from the answer to the second request.
 
         Raises:
-            RlabError: the server refused, or does not know this user: it is not one of the cluster.
+            RlabError: the server refused, or does not know this user, so it does not belong to the cluster.
         """
         header = _accepted(answer)
         if header.get("proof") != server_proof(self._key.hash(), self._transcript).hex():
@@ -127,7 +128,7 @@ def _accepted(answer: Command) -> dict[str, object]:
 
 
 async def log_in(connection: Connection, key: Key, timeout_s: float) -> None:
-    """Prove a key over a new connection; from then on everything on it is signed.
+    """Prove a key over a new connection; all later bytes on it are signed.
 
     Raises:
         RlabError: the server refused, could not prove itself, or did not answer.

@@ -1,9 +1,9 @@
 """The rights that each request takes, looked up in its schema. Pure.
 
-The fields of `remoting/wire/` say which right is taken to what they name; here they are read out of a request. A
-request without any such field takes `admin`: one that is added is refused until somebody has thought of it. Most
-requests name their topic and group in the header, and a user's answer to such a pair is remembered by the gate. The
-rows of bodies, and what else names something there, are read each time.
+The fields of `remoting/wire/` declare which right a request takes to the thing that they name; this module reads these
+fields of a request. A request without any such field takes `admin`, so a new request is refused until its author has
+decided its rights. Most requests name their topic and group in the header, and the gate remembers the decision for each
+such pair of a user. The rows of bodies, and other names in bodies, are read each time.
 
     wanted(UPDATE_CONSUMER_OFFSET of group g, client c1, rows for orders)   groups g, consume orders
     ids_of(the same)                                                        c1
@@ -26,15 +26,15 @@ from remoting.wire.schema import SCHEMA
 Wanted = tuple[Right, str]
 """A right, and the name of the topic, group or broker; "" for the cluster."""
 Named = tuple[str, str]
-"""The name of a field of `RequestSchema.names`, and what it names."""
+"""The name of a field of `RequestSchema.names`, and the value that it names."""
 
 _OF_HEADER = frozenset({"topic", "group", "client_id"})
-"""The fields that the gate tells requests apart by when it remembers which were allowed."""
+"""The fields by which the gate distinguishes requests when it remembers which were allowed."""
 
 
 def _heartbeat(request: Command) -> Iterator[Named]:
     if not request.body:
-        return  # it repeats one that this connection has sent
+        return  # it repeats the last heartbeat of this connection
     data = HeartbeatData.from_wire(unpacked(request.body))
     yield "client_id", data.client_id
     for group in data.producer_groups:
@@ -48,7 +48,7 @@ def _heartbeat(request: Command) -> Iterator[Named]:
 
 
 def _copy_for_a_retry(request: Command) -> Iterator[Named]:
-    """The topic that a copy for a retry, or a dead letter, was sent to first: its listener gets the copy."""
+    """The original topic of a copy for a retry, or of a dead-letter message: its listener gets the copy."""
     if is_group_topic(request.header["topic"]):
         topic = topic_of_payload(request.body or b"")
         if topic is not None:
@@ -59,7 +59,7 @@ _READERS: dict[int, Callable[[Command], Iterator[Named]]] = {
     RequestCode.HEART_BEAT: _heartbeat,
     RequestCode.SEND_MESSAGE: _copy_for_a_retry,
 }
-"""Of bodies without rows, and with fields in `RequestSchema.names` that take a right."""
+"""Readers of bodies without rows whose fields in `RequestSchema.names` take a right."""
 
 
 class Needs(NamedTuple):
@@ -70,7 +70,7 @@ class Needs(NamedTuple):
         header, names: fields of the header, and names in the body.
         columns: (place, field) of the columns of the body.
         owned: fields of the header with an id that belongs to one user.
-        by_header: whether topic, group and client id of the header decide about all of it.
+        by_header: whether topic, group and client id of the header decide about the whole request.
     """
 
     cluster: Right | None
@@ -133,18 +133,18 @@ def wanted(request: Command) -> Iterator[Wanted]:
 
 
 def is_decided_by_header(request: Command) -> bool:
-    """Whether each request with this topic, group and client id, that acts or does not, takes the same rights."""
+    """Whether each such request with this topic, group and client id takes the same rights; see `acts`."""
     is_plain_send = request.code == RequestCode.SEND_MESSAGE and not is_group_topic(request.header["topic"])
     return NEEDS[request.code].by_header or is_plain_send
 
 
 def acts(header: dict[str, Any], when: tuple[str, ...]) -> bool:
-    """Whether one of these fields is there: a pull acts for a member, or only reads."""
+    """Whether one of these fields is present: a pull acts for a member, or only reads."""
     return any(header.get(name) is not None for name in when)
 
 
 def ids_of(request: Command) -> list[str]:
-    """The ids in a request that belong to one user only: client ids, and of sinks the id of the query."""
+    """The ids in a request that belong to one user only: client ids, and for sinks the id of the query."""
     need = NEEDS[request.code]
     ids = [id_name(field, request.header[field.name]) for field in need.owned if field.name in request.header]
     if need.names:

@@ -1,7 +1,7 @@
 """Newcomers: the connections of a server without access control that have not asked for anything yet. Shell.
 
-A client of any make connects because it has a request. Whoever only takes places is closed; a server with access
-control has the gate for that, which wants a key and waits for less.
+Clients of any make connect because they have a request. A peer that only occupies a place is closed. On a server with
+access control the gate does that: it asks for a key and waits for a shorter time.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Newcomers:
         self._timer: asyncio.TimerHandle | None = None
 
     def opened(self, connection: Connection, serve: Serve) -> None:
-        """Wait for the first request of a connection; it and all others go to `serve`."""
+        """Wait for the first request of a connection; it and all later ones go to `serve`."""
 
         def first(connection: Connection, request: Command) -> object:
             self._due.pop(connection, None)
@@ -57,10 +57,10 @@ class Newcomers:
         now = self._loop.time() + 1e-6
         for connection in [each for each, due in self._due.items() if due <= now]:
             del self._due[connection]
-            if connection.has_frame_under_way:  # which has a time of its own, and may wait for room
+            if connection.has_frame_under_way:  # it has a deadline of its own, and may wait for the budget
                 continue
             logger.info("closing the connection of %s, which has sent no request", connection.peer)
-            error = ServiceNotAvailable(f"no request came within {FIRST_REQUEST_S:g} s")
+            error = ServiceNotAvailable(f"no request arrived within {FIRST_REQUEST_S:g} s")
             connection.respond_error(Command(0, 0, 0, {}, None), error)
             connection.close()
         for due in islice(self._due.values(), 1):

@@ -1,4 +1,4 @@
-"""The policy: which users there are, and what each may do. Pure.
+"""The policy: the users, and what each of them may do. Pure.
 
 An access file is TOML, one table for each user:
 
@@ -15,11 +15,11 @@ An access file is TOML, one table for each user:
 
     [users.ops]
     key = "rlab1:..."
-    admin = true                           # all that is about the cluster as a whole, and `manage` of everything
+    admin = true                           # everything about the cluster as a whole, and `manage` of everything
 
-What is not allowed is refused. Topics that belong to a group (%RETRY%, %DLQ%) go with the group. A `*` alone takes in
-no topic of the system: the trace tells who consumes what from which address, so SYS_TRACE has to be named. Every user
-may send its own events to it.
+Anything that is not allowed is refused. The right to a group includes its topics (%RETRY%, %DLQ%). A `*` alone does not
+include topics of the system: the trace shows who consumes what from which address, so SYS_TRACE has to be named. Every
+user may send its own events to it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ EVERY_TOPIC = "*"
 
 
 class NamePatterns:
-    """NamePatterns and prefixes, as a list of an access file has them."""
+    """Names and prefixes, as in a list of an access file."""
 
     __slots__ = ("_names", "_prefixes")
 
@@ -56,7 +56,7 @@ class NamePatterns:
         return bool(self._names or self._prefixes)
 
     def names_itself(self, name: str) -> bool:
-        """Whether a name is listed as it is, and not by a prefix."""
+        """Whether a name itself is listed, not only a prefix of it."""
         return name in self._names
 
 
@@ -74,7 +74,7 @@ class Rights:
     bytes_per_s: float = 0.0
 
     def allow(self, right: Right, name: str = "") -> bool:
-        """Whether they include a right to what has this name."""
+        """Whether they include a right to the thing of this name."""
         if right is Right.ANYONE:
             return True
         if right is Right.ADMIN:
@@ -124,7 +124,7 @@ class Rights:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class User:
-    """One user; `rocketmq_secret` is for RocketMQ's clients, whose signatures need it plain."""
+    """One user; `rocketmq_secret` is for RocketMQ's clients, whose signatures need the plain secret."""
 
     name: str
     keys: tuple[KeyHash, ...]
@@ -144,7 +144,7 @@ def parse_policy(text: str) -> dict[str, User]:
     """Read an access file.
 
     Raises:
-        ConfigError: it is malformed; the text names the user and the option, and never a value.
+        ConfigError: it is malformed; the error names the user and the option, never a value.
     """
     try:
         wire = tomllib.loads(text)
@@ -194,5 +194,5 @@ def _patterns(option: str, patterns: Any) -> list[str]:
 
 def _quota(option: str, value: Any) -> float:
     if type(value) not in (int, float) or not 0 <= value < float("inf"):
-        raise ConfigError(f"{option} must be a number of at least 0; 0 is no quota")
+        raise ConfigError(f"{option} must be a number of at least 0; 0 means no quota")
     return float(value)

@@ -1,4 +1,4 @@
-"""A principal: a user whose key was proved, with its rights, its quotas, and what it was allowed before. Pure."""
+"""Principal: a user whose key was proved, with its rights, its quotas, and the requests allowed before. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ USER = "user "
 
 
 class Quota:
-    """A bucket that fills at a rate, and holds what comes in `QUOTA_BURST_S`: a burst passes, a flood does not."""
+    """A token bucket that fills at a rate and holds the tokens of `QUOTA_BURST_S`: a burst passes, a flood does not."""
 
     __slots__ = ("_at", "_left", "rate")
 
@@ -26,7 +26,7 @@ class Quota:
         self._at = -math.inf
 
     def take(self, n: float, now: float) -> float:
-        """Take n out; 0.0, or if there is not enough, the seconds to wait, and nothing was taken.
+        """Take `n` tokens and return 0.0; or, if there are too few, take none and return the seconds to wait.
 
         One request that is larger than the bucket passes when it is full, and leaves a debt.
         """
@@ -44,7 +44,8 @@ class Principal:
     """One user of a server, however many connections it has.
 
     Attributes:
-        permitted: requests that were allowed, by what the gate tells them apart by; cleared with each new policy.
+        permitted: requests that were allowed, by the key with which the gate distinguishes them; cleared with each new
+            policy.
     """
 
     def __init__(self, user: User) -> None:
@@ -56,7 +57,7 @@ class Principal:
         self.become(user)
 
     def become(self, user: User) -> None:
-        """Take over what an access file says now."""
+        """Apply the current entry of the access file."""
         self.user = user
         self.permitted.clear()
         rights = user.rights
@@ -65,17 +66,17 @@ class Principal:
         self.has_quota = self._requests is not None or self._bytes is not None
 
     def check(self, request: str, wanted: Iterable[Wanted]) -> None:
-        """Check that its rights include all that a request takes.
+        """Check that its rights include all rights that a request takes.
 
         Raises:
-            NoPermission: they do not; the text says which right is missing.
+            NoPermission: they do not; the error names the missing right.
         """
         for right, name in wanted:
             if not self.user.rights.allow(right, name):
                 what = f"{right.value} {shown(name)}" if name else right.value
                 raise NoPermission(
-                    f"user {self.user.name!r} may not {request}: it lacks the right: {what}. Whoever keeps the access "
-                    "file of the cluster can give it"
+                    f"user {self.user.name!r} may not {request}: it lacks the right: {what}. The administrator of the "
+                    "cluster's access file can grant it"
                 )
 
     def permit(self, key: object) -> None:
@@ -88,7 +89,7 @@ class Principal:
         """Count a request and its bytes against the quotas.
 
         Raises:
-            SystemBusy: a quota is used up; it says for how long.
+            SystemBusy: a quota is used up; the error has the time to wait.
         """
         wait_s = self._requests.take(1, now) if self._requests is not None else 0.0
         if not wait_s and self._bytes is not None:

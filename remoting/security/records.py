@@ -1,15 +1,15 @@
-"""Signed records: what passes over a connection after the handshake. Pure.
+"""Signed records: the bytes of a connection after the handshake. Pure.
 
-A record is all that one side writes at a time, whole frames or parts of them, with a signature in front:
+A record is everything that one side writes at a time, whole frames or parts of them, behind a signature:
 
     4 bytes   length of the payload
     16 bytes  HMAC-SHA256 of the number of the record and of the payload, cut to 128 bits, with the key of the direction
-    payload   the stream of frames goes on here
+    payload   the next bytes of the stream of frames
 
-Both sides count records, and the number is nowhere on the wire: a record that is repeated, left out, put elsewhere or
-sent over another connection is as wrong as a changed one, and ends the connection. One signature for each write, not
-for each frame, because a signature of a short text takes as long as the rest of a frame: with 64 sends under way that
-is one for sixteen of them. Nothing is encrypted here; that is for TLS.
+Both sides count records, and the number is not sent: a record that is repeated, left out, reordered or sent over
+another connection is as wrong as a changed one, and ends the connection. There is one signature for each write, not for
+each frame, because the signature of a short text takes as long as the rest of a frame: with 64 outstanding sends that
+is one signature for sixteen of them. Nothing is encrypted here; TLS does that.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class _Signatures:
     """HMAC-SHA256 of records under one key, in the order of their numbers.
 
     RFC 2104 hashes the padded key first, twice; copies of the two states save that for each record: 0.7 us instead of
-    1.8 us for a short one.
+    1.8 us for a short record.
     """
 
     __slots__ = ("_inner", "_number", "_outer")
@@ -58,7 +58,7 @@ class _Signatures:
 
 
 class RecordSigner:
-    """Signs what one side writes; it splits what is longer than a record."""
+    """Signs the bytes that one side writes, and splits them into records."""
 
     __slots__ = ("_signatures",)
 
@@ -77,7 +77,7 @@ class RecordSigner:
 
 
 class RecordDecoder:
-    """Checks the records of the other side, and decodes what is in them; nothing is decoded before it is checked."""
+    """Checks the records of the other side, and decodes their frames; nothing is decoded before it is checked."""
 
     __slots__ = ("_buffer", "_inner", "_signatures", "error", "under_way")
 
@@ -110,7 +110,9 @@ class RecordDecoder:
             position = start + length
             payload = stream[start:position]
             if not hmac.compare_digest(self._signatures.next(payload), mac):
-                self.error = ProtocolError("the signature of a record is wrong: it was changed, repeated or left out")
+                self.error = ProtocolError(
+                    "the signature of a record is wrong: a record was changed, repeated or left out"
+                )
                 break
             commands += self._inner.feed(payload)
             if self._inner.error is not None:

@@ -1,7 +1,7 @@
 """TLS of servers: certificate and key from files, read again when they change.
 
-With the certificate of an authority clients need one each, which that authority has signed. A context keeps its
-connections: new files are for those that come later.
+With `client_ca`, each client needs a certificate that this authority has signed. Open connections keep their context:
+new files apply to later connections.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class ServerTls:
         self._files = files
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.context.minimum_version = ssl.TLSVersion.TLSv1_2
-        # A session of TLS 1.3 that goes on would not show its certificate again.
+        # A resumed session of TLS 1.3 would not show its certificate again.
         self.context.num_tickets = 0
         if files.client_ca is not None:
             self.context.verify_mode = ssl.CERT_REQUIRED
@@ -43,12 +43,12 @@ class ServerTls:
         self._load()
 
     def reload(self) -> bool:
-        """Read the files again if they have changed; returns whether they have. Raises ConfigError: as when made."""
+        """Read the files again if they have changed; returns whether they have. Raises ConfigError as above."""
         stamp = self._stamps()
         if stamp == self._stamp:
             return False
         self._stamp = stamp
-        # In a context of its own first: half of a new pair must not replace half of the old one.
+        # In a separate context first: half of a new pair must not replace half of the old one.
         _load(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), self._files)
         self._load()
         return True
@@ -64,14 +64,14 @@ class ServerTls:
         return [(each.st_mtime_ns, each.st_size, each.st_ino) for each in found]
 
     async def keep_current(self) -> None:
-        """Reload as the files change; what cannot be read changes nothing. Cancellation: harmless."""
+        """Reload when the files change; files that cannot be read change nothing. Cancellation: harmless."""
         while True:
             await anyio.sleep(ACCESS_RELOAD_S)
             try:
                 if self.reload():
-                    logger.warning("%s: reloaded, for connections that come from now on", self._files.cert)
+                    logger.warning("%s: reloaded, for connections from now on", self._files.cert)
             except ConfigError as error:
-                logger.error("the certificates were not reloaded, those before go on: %s", error)
+                logger.error("the certificates were not reloaded, the previous ones stay in use: %s", error)
 
 
 def _paths(files: TlsFiles) -> list[Path]:

@@ -1,4 +1,4 @@
-"""TLS of clients: the authority whose servers they trust, and a certificate of their own if servers ask for one.
+"""TLS of clients: the authority that they trust, and a certificate of their own if servers ask for one.
 
 It needs nothing but the standard library, because processes of Spark have nothing else of ours.
 """
@@ -16,7 +16,7 @@ TLS_CA, TLS_CERT, TLS_KEY = "RLAB_TLS_CA", "RLAB_TLS_CERT", "RLAB_TLS_KEY"
 
 
 def client_context(environment: Mapping[str, str] = os.environ) -> ssl.SSLContext | None:
-    """The context of this process's clients; None without RLAB_TLS_CA. It is made anew for each connection.
+    """The context of this process's clients; None without RLAB_TLS_CA. It is created for each connection.
 
     Raises:
         ConfigError: a file cannot be used.
@@ -34,7 +34,7 @@ def client_context(environment: Mapping[str, str] = os.environ) -> ssl.SSLContex
 
 
 def tls_reason(error: BaseException) -> str:
-    """Why a handshake failed, for people; "" if that is not why."""
+    """The reason why a TLS handshake failed, for people; "" for other errors."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is refused: {error.verify_message}"
     return f"TLS failed: {error.reason or error}" if isinstance(error, ssl.SSLError) else ""

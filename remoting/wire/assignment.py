@@ -27,17 +27,17 @@ ASSIGNMENT_SCHEMA: dict[RequestCode, RequestSchema] = {
         "keep your queues and ask again; `unchanged` without a body: version and target are those of the request; "
         f"body: msgpack array of its target, as {_QUEUES}, and the topics in it that are popped, as [[topic, share], "
         "...]; there queue id -1 stands for all queues of that broker. "
-        "SUBSCRIPTION_GROUP_NOT_EXIST when the caller is no member",
+        "SUBSCRIPTION_GROUP_NOT_EXIST when the caller is not a member",
         names=(
             replace(TOPIC, name="routes").freely(
-                "only the topics count that members of the group subscribe to, and their heartbeats took the right"
+                "only topics count that members of the group subscribe to, and their heartbeats took the right"
             ),
         ),
     ),
     RequestCode.QUERY_TOPIC_ASSIGNMENT: RequestSchema(
         "consumer -> broker",
-        "The queues of one topic for one member, computed for this question alone, from the route that a name server "
-        "has. Clients of RocketMQ that leave the assignment to the broker ask for it.",
+        "The queues of one topic for one member, computed for this request alone, from the route that a name server "
+        "has. For clients of RocketMQ that leave the assignment to the broker.",
         (
             *_MEMBER,
             TOPIC.takes(Right.KNOW),
@@ -45,7 +45,7 @@ ASSIGNMENT_SCHEMA: dict[RequestCode, RequestSchema] = {
         ),
         answer="header `mode`: PULL or POP; body: msgpack array of [broker name, queue id]; queue id -1 stands for "
         "all queues of that broker. TOPIC_NOT_EXIST when there is no route, SUBSCRIPTION_GROUP_NOT_EXIST when the "
-        "caller is no member that wants the topic",
+        "caller is not a member that wants the topic",
     ),
     RequestCode.SET_MESSAGE_REQUEST_MODE: RequestSchema(
         "admin -> broker",

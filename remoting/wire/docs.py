@@ -3,7 +3,7 @@
     python -m remoting.wire.docs > docs/wire-protocol.md
 
 The example frames come from the real codec. To explain each byte, the parts of a frame are encoded one by one, and
-have to equal the frame when joined.
+joined they have to equal the frame.
 """
 
 from __future__ import annotations
@@ -50,15 +50,15 @@ is a 4-byte big-endian length and one [msgpack](https://msgpack.org) array:
   list, at most {MAX_FIELD_CHARS} characters where its range does not say otherwise.
 - Responses come in any order: a request that waits at the receiver does not delay later ones.
 - Anything but a frame of this version ends the connection, after one response with opaque 0, the code PROTOCOL_ERROR
-  and a `remark` that says why. A server that takes no more connections does the same with SYSTEM_BUSY or
+  and a `remark` with the reason. A server that accepts no more connections does the same with SYSTEM_BUSY or
   SERVICE_NOT_AVAILABLE.
 - A response whose code is an error has a `remark` in its header, for people to read. If a header field is missing, of
   another type or out of range, the code is INVALID_PARAMETER and the remark names the field. A request code that the
   server does not know gives REQUEST_CODE_NOT_SUPPORTED.
-- A request may say in `wait_ms` for how many milliseconds its sender waits for the answer. A server that is late
-  forgets it after that time. Without the field it is answered, however late. Single sends with the usual time-out
-  leave it out.
-- A server that is late may answer SYSTEM_BUSY, with `retry_after_ms` in the header: the sender is to wait so long.
+- `wait_ms` in a request is the number of milliseconds for which its sender waits for the answer. A late server
+  forgets the request after that time. Without the field the request is answered, however late. Single sends with the
+  usual timeout leave it out.
+- A late server may answer SYSTEM_BUSY, with `retry_after_ms` in the header: the time that the sender has to wait.
 - Request and response codes from 90000 to 99999 are this project's own; the others are RocketMQ's.
 """
 
@@ -101,7 +101,7 @@ def byte_rows(command: Command) -> list[tuple[bytes, str]]:
     frame = CODEC.encode(*command)
     code_name = (ResponseCode if command.flags == RESPONSE else RequestCode)(command.code).name
     rows = [
-        (frame[:LENGTH_BYTES], f"length of what follows: {len(frame) - LENGTH_BYTES}"),
+        (frame[:LENGTH_BYTES], f"length of the rest: {len(frame) - LENGTH_BYTES}"),
         (frame[LENGTH_BYTES : LENGTH_BYTES + 1], "msgpack array of 6"),
         (msgpack.packb(VERSION), f"version {VERSION}"),
         (msgpack.packb(command.flags), f"flags {command.flags}: {_KINDS[command.flags]}"),

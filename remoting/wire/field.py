@@ -1,11 +1,11 @@
 """The parts of a request's schema, and the fields that many requests share.
 
-A field that names a topic, a group, a client id, a query or a transaction says which right the request takes to what it
-names, or why it takes none. So the rights of a request follow from its schema, its body included
-(`remoting/security/needs.py`), and a test walks through all requests: no such field may say neither.
+A field that names a topic, a group, a client id, a query or a transaction declares which right the request takes to the
+named thing, or why it takes none. So the rights of a request follow from its schema, its body included
+(`remoting/security/needs.py`), and a test checks for all requests that each such field declares one of the two.
 
     TOPIC.takes(Right.CONSUME)       the topic in this field has to be one that the user may consume
-    TOPIC.freely("why")              no right to it is taken, for a reason
+    TOPIC.freely("why")              the request takes no right to it, for a reason
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class Right(StrEnum):
     PRODUCE = "produce"  # to a topic
     PRODUCE_ANY = "produce some topic"
     CONSUME = "consume"  # a topic
-    CONSUME_OR_MANAGE = "consume or manage"  # a topic: decide where a group is on it
+    CONSUME_OR_MANAGE = "consume or manage"  # a topic: set a group's offsets on it
     CONSUME_ALL = "consume every topic"
-    KNOW = "know"  # that a topic or a group is there, and how far: any other right to it suffices
+    KNOW = "know"  # that a topic or a group exists, and its progress: any other right to it suffices
     MEMBER = "groups"  # of a group
     MANAGE_TOPIC = "manage a topic"
     MANAGE_GROUP = "manage a group"
@@ -47,10 +47,10 @@ class Right(StrEnum):
 
 
 class Rank(IntEnum):
-    """What a late server serves first; see `overload/admission.py`."""
+    """The order in which a late server serves requests; see `overload/admission.py`."""
 
     KEEPS = 0  # keeps a group alive, or ends something
-    TELLS = 1  # tells members and operators where they stand
+    TELLS = 1  # asks for or sets the state of groups, topics and servers
     NEW = 2  # new work
 
 
@@ -66,10 +66,10 @@ class Field:
             the most characters, `MAX_FIELD_CHARS` without it.
         items: of a list, the type of everything in it.
         noun: what its text names, or each text of its list; None for any other field.
-        right: the right that the request takes to that.
+        right: the right that the request takes to the named thing.
         when: fields of the header, one of which has to be there for the right to be taken; empty for always.
         absent: the right to the whole cluster, or to all topics, that the request takes without the field.
-        why: the reason why no right is taken to what it names.
+        why: the reason why no right is taken to the named thing.
     """
 
     name: str
@@ -86,11 +86,11 @@ class Field:
     why: str = ""
 
     def takes(self, right: Right, *, when: tuple[str, ...] = (), absent: Right | None = None) -> Field:
-        """Return the field in a request that takes this right to what it names."""
+        """Return the field for a request that takes this right to the named thing."""
         return replace(self, right=right, when=when, absent=absent)
 
     def freely(self, why: str) -> Field:
-        """Return the field in a request that takes no right to what it names, for this reason."""
+        """Return the field for a request that takes no right to the named thing, for this reason."""
         return replace(self, why=why)
 
     @property
@@ -112,7 +112,7 @@ class RequestSchema:
         answer: "" for SUCCESS and nothing more.
         rank: when a late server serves it.
         right: the right that it takes to the cluster. Without it, and without a field that takes a right, ADMIN.
-        names: what a body that has no rows names; `security/needs.py` reads it.
+        names: the names in a body without rows; `security/needs.py` reads them.
     """
 
     sender: str
@@ -138,7 +138,7 @@ class RequestSchema:
 
     @property
     def all_fields(self) -> tuple[Field, ...]:
-        """The fields of its header, the columns of its body, and what else its body names."""
+        """The fields of its header, the columns of its body, and the other names in its body."""
         return (*self.fields, *self.columns, *self.names)
 
     def rows_text(self) -> str:
@@ -155,7 +155,7 @@ class RequestSchema:
 TOPIC = Field("topic", str, "topic name", noun=Noun.TOPIC)
 GROUP = Field("group", str, "consumer group", noun=Noun.GROUP)
 CLIENT = Field("client_id", str, "id of the client instance", noun=Noun.CLIENT)
-EPOCH = Field("epoch", str, "run id of the sender, which proves over a new connection who it is", required=False)
+EPOCH = Field("epoch", str, "run id of the sender, which identifies it over a new connection", required=False)
 QUEUE = Field("queue_id", int, "queue of the topic on this broker", minimum=0)
 OFFSET = Field("offset", int, "offset of the message", minimum=0)
 CAUSE = Field("cause", str, "id of the event that set this off", required=False)

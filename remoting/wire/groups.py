@@ -23,14 +23,14 @@ from remoting.wire.field import (
 
 _KNOWN = GROUP.takes(Right.KNOW_GROUP)
 _MANAGED = GROUP.takes(Right.MANAGE_GROUP)
-_ASKED = CLIENT.freely("it names the member of another user that is asked: the right to its group covers that")
+_ASKED = CLIENT.freely("it names the member to ask, which may be another user's: the right to its group covers that")
 _JOINED = (
     CLIENT.takes(Right.OWN),
     replace(GROUP, name="consumers").takes(Right.MEMBER),
     replace(TOPIC, name="subscriptions").takes(Right.CONSUME),
     replace(GROUP, name="checkers").takes(Right.MEMBER),
     replace(GROUP, name="producers").freely(
-        "a producer that answers no checks is asked nothing, and every client of Java says that it is one of "
+        "a producer that answers no checks gets none, and every Java client claims to be in the group "
         "CLIENT_INNER_PRODUCER"
     ),
 )
@@ -45,7 +45,16 @@ GROUP_SCHEMA: dict[RequestCode, RequestSchema] = {
     RequestCode.HEART_BEAT: RequestSchema(
         "client -> broker",
         "Join, stay in, or change the subscription of groups.",
-        (Field("fingerprint", int, "number for the body; the same as last time: no body", False, 0, 2**64 - 1),),
+        (
+            Field(
+                "fingerprint",
+                int,
+                "number for the body; if it is the same as last time, there is no body",
+                False,
+                0,
+                2**64 - 1,
+            ),
+        ),
         body="msgpack map of `model/heartbeat.py`: HeartbeatData; none if the last one over this connection had this "
         "fingerprint",
         answer="header `groups`: group -> [group version, time of the group's creation in wall clock ms, whether the "
@@ -68,7 +77,7 @@ GROUP_SCHEMA: dict[RequestCode, RequestSchema] = {
             Field("rejoin", bool, "keep the assignment for `rejoin_within_s` of its heartbeats", required=False),
         ),
         answer="CLIENT_ID_CONFLICT when another live process is in one of the groups under this client id; then the "
-        "sender has left none",
+        "sender has left no group",
         rank=Rank.KEEPS,
     ),
     RequestCode.GET_CONSUMER_LIST_BY_GROUP: RequestSchema(
@@ -103,11 +112,11 @@ GROUP_SCHEMA: dict[RequestCode, RequestSchema] = {
     ),
     RequestCode.GET_CONSUMER_RUNNING_INFO: RequestSchema(
         "admin -> broker",
-        "What a member that is a client of RocketMQ knows of itself: what it has fetched, its rates and options. The "
-        "broker asks the member with the same request.",
+        "The state of a member that is a client of RocketMQ: its fetched messages, rates and options. The broker asks "
+        "the member with the same request.",
         (_KNOWN, _ASKED, Field("stacks", bool, "with the stacks of its threads", required=False)),
         answer="body: ConsumerRunningInfo in JSON, as the member wrote it. CONSUMER_NOT_ONLINE when it is not "
-        "connected, ILLEGAL_OPERATION when it is no client of RocketMQ, SYSTEM_BUSY when it does not answer",
+        "connected, ILLEGAL_OPERATION when it is not a client of RocketMQ, SYSTEM_BUSY when it does not answer",
     ),
     RequestCode.CONSUME_MESSAGE_DIRECTLY: RequestSchema(
         "admin -> broker",
@@ -126,10 +135,10 @@ GROUP_SCHEMA: dict[RequestCode, RequestSchema] = {
             Field("consume", bool, "whether its members get messages", required=False),
             Field("broadcast", bool, "whether its broadcasting members get messages", required=False),
             Field("retry_queues", int, "queues of its retry topic that are written", False, 1, MAX_RETRY_QUEUES),
-            _attempts("retries of a failed message before it goes to the DLQ; -1 for those of each member", False),
+            _attempts("retries of a failed message before it goes to the DLQ; -1 for the option of each member", False),
             CAUSE,
         ),
-        answer=f"once they are stored: header `cause`, that of the event, empty if nothing changed; {_SETTINGS}",
+        answer=f"once they are stored: header `cause`: the cause of the event, empty if nothing changed; {_SETTINGS}",
     ),
     RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: RequestSchema(
         "admin -> broker",

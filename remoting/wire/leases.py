@@ -34,7 +34,7 @@ LEASE_SCHEMA: dict[RequestCode, RequestSchema] = {
         rows=(_CONSUMED, QUEUE),
         max_rows=MAX_LEASE_ROWS,
         answer="body: msgpack [granted, refused]; granted: [topic, queue id, token, offset to start from]; "
-        "refused: [topic, queue id, owner]. SUBSCRIPTION_GROUP_NOT_EXIST when the caller is no member: it has to "
+        "refused: [topic, queue id, owner]. SUBSCRIPTION_GROUP_NOT_EXIST when the caller is not a member: it has to "
         "send a heartbeat first",
     ),
     RequestCode.UNLOCK_BATCH_MQ: RequestSchema(
@@ -66,12 +66,12 @@ LEASE_SCHEMA: dict[RequestCode, RequestSchema] = {
             Field(
                 "client_id",
                 str,
-                "a member that wants to know where it starts, commit or not",
+                "a member that asks for its start offset even without a commit",
                 required=False,
                 noun=Noun.CLIENT,
             ).takes(Right.OWN),
         ),
-        answer="header `offset`; QUERY_NOT_FOUND when none is stored, and the caller is no member that starts at the "
+        answer="header `offset`; QUERY_NOT_FOUND when none is stored, unless the caller is a member that starts at the "
         "group's creation or at the first message",
     ),
     RequestCode.UPDATE_CONSUMER_OFFSET: RequestSchema(
@@ -83,21 +83,22 @@ LEASE_SCHEMA: dict[RequestCode, RequestSchema] = {
             Field(
                 "reset",
                 bool,
-                "offsets may go backwards: the owner went back, or the messages there were deleted",
+                "offsets may go backwards: the owner moved back, or the messages there were deleted",
                 required=False,
             ),
             Field(
                 "soon",
                 bool,
-                "they count at once, and are stored within a second, with those of pulls; a reset is stored at once",
+                "they count at once, and are stored within a second, with the commits of pulls; a reset is stored at "
+                "once",
                 required=False,
             ),
             CAUSE,
             Field(
                 "topic_ids",
                 list,
-                "of each row the number of its topic, 0 if it is not known: a row of a topic that was deleted and "
-                "created again is ignored, as one of a topic that was deleted",
+                "the number of the topic of each row, 0 if it is not known: a row for an earlier topic of that name is "
+                "ignored, like a row for a deleted topic",
                 required=False,
                 minimum=0,
                 items=int,
@@ -143,7 +144,7 @@ LEASE_SCHEMA: dict[RequestCode, RequestSchema] = {
     RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: RequestSchema(
         "admin -> broker",
         "Reset the offsets of a group on the queues of a topic, while it consumes: all of them or none. The owner of "
-        "such a queue loses its lease, and begins at the new offset with the next one.",
+        "such a queue loses its lease, and starts at the new offset with the next lease.",
         (
             GROUP.takes(Right.MANAGE_GROUP),
             TOPIC.takes(Right.CONSUME_OR_MANAGE),
@@ -161,18 +162,18 @@ LEASE_SCHEMA: dict[RequestCode, RequestSchema] = {
             CAUSE,
         ),
         answer="once it is stored: header `known`, whether the group has members or offsets here; body: msgpack array "
-        "of [queue id, offset before or -1, offset after, whether that is an end of the queue instead of what was "
-        "asked for, owner or empty]",
+        "of [queue id, offset before or -1, offset after, whether that is an end of the queue instead of the "
+        "requested offset, owner or empty]",
     ),
     RequestCode.RESET_CONSUMER_CLIENT_OFFSET: RequestSchema(
         "broker -> member, one-way",
-        "Queues of this member were reset: drop what was fetched of them and ask for them again.",
+        "Queues of this member were reset: drop their fetched messages and ask for them again.",
         (
             GROUP,
             BROKER,
             TOPIC,
             Field("queue_ids", list, "queues of this member", items=int),
-            Field("offsets", list, "where each of them is now", required=False, items=int),
+            Field("offsets", list, "current offset of each of them", required=False, items=int),
             Field("token", int, "leases up to this fencing token are no longer valid"),
             CAUSE,
         ),

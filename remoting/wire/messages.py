@@ -36,8 +36,8 @@ MESSAGE_SCHEMA: dict[RequestCode, RequestSchema] = {
             Field("delay_ms", int, "delay of its delivery; absent for none", False, 0, MAX_DELAY_MS),
             Field("times_delivered", int, "failed deliveries before, of a copy for a retry", False, 0, 65_535),
         ),
-        body="payload (see `model/message.py`). With access control its topic has to be `topic`, or the sender has to "
-        "have a right to it, of a copy for a retry",
+        body="payload (see `model/message.py`). With access control its topic has to be `topic`; for a copy for a "
+        "retry, the sender has to have a right to it",
         answer="header `offset`: offset in the queue, -1 for a delayed message, which has none yet",
         rank=Rank.NEW,
         names=(Field("payload", str, "topic of a copy for a retry", noun=Noun.TOPIC).takes(Right.CONSUME_OR_MANAGE),),
@@ -54,7 +54,7 @@ MESSAGE_SCHEMA: dict[RequestCode, RequestSchema] = {
         "consumer -> broker",
         "Read messages of one queue; held until there are some when `suspend_ms` is positive.",
         (
-            # To read, whoever may consume the topic need not be a member.
+            # A reader that may consume the topic need not be a member.
             GROUP.takes(Right.MEMBER, when=("client_id", "token", "commit")),
             _CONSUMED,
             QUEUE,
@@ -65,8 +65,9 @@ MESSAGE_SCHEMA: dict[RequestCode, RequestSchema] = {
             Field(
                 "client_id",
                 str,
-                "who pulls; with `token` it renews the lease of the queue. For a member that is `leaseless` "
-                "in its heartbeat the broker takes the lease, and the pull waits as long as another member has it",
+                "the member that pulls; with `token` it renews the lease of the queue. For a member that is "
+                "`leaseless` in its heartbeat the broker acquires the lease, and the pull waits while another "
+                "member has it",
                 required=False,
                 noun=Noun.CLIENT,
             ).takes(Right.OWN),
@@ -76,7 +77,8 @@ MESSAGE_SCHEMA: dict[RequestCode, RequestSchema] = {
             Field(
                 "commit",
                 int,
-                "offset to commit under the lease, as with `soon` of UPDATE_CONSUMER_OFFSET; ignored if it may not be",
+                "offset to commit under the lease, as with `soon` of UPDATE_CONSUMER_OFFSET; ignored if it is not "
+                "allowed",
                 required=False,
                 minimum=0,
             ),
@@ -97,7 +99,7 @@ MESSAGE_SCHEMA: dict[RequestCode, RequestSchema] = {
             _CONSUMED,
             Field("key", str, "one of the keys of the message", maximum=MAX_SEARCHED_CHARS),
             Field("max_n", int, "most messages", minimum=1, maximum=MAX_LOOKUP_MESSAGES),
-            Field("before", int, "only records before this log position: where to go on", False, minimum=0),
+            Field("before", int, "only records before this log position: where to continue", False, minimum=0),
             Field("begin_ms", int, "stored then or later, wall clock in milliseconds", False, minimum=0),
             Field("end_ms", int, "stored then or earlier", False, minimum=0),
             Field("halves", bool, "whether half messages are wanted too", required=False),
@@ -114,7 +116,7 @@ MESSAGE_SCHEMA: dict[RequestCode, RequestSchema] = {
         (
             Field("message_id", str, "id that the producer gave it", maximum=MAX_SEARCHED_CHARS),
             Field("max_n", int, "most messages", minimum=1, maximum=MAX_LOOKUP_MESSAGES),
-            Field("before", int, "only records before this log position: where to go on", False, minimum=0),
+            Field("before", int, "only records before this log position: where to continue", False, minimum=0),
             Field("halves", bool, "whether half messages are wanted too", required=False),
         ),
         answer="as of QUERY_MESSAGE",
@@ -136,19 +138,19 @@ MESSAGE_SCHEMA: dict[RequestCode, RequestSchema] = {
     ),
     RequestCode.MARK_DEAD_LETTERS: RequestSchema(
         "admin -> broker",
-        "Mark dead-letter messages of a group as re-sent, so that they are not re-sent again; or only ask.",
+        "Mark dead-letter messages of a group as re-sent, so that they are not re-sent again; or only ask which are.",
         (GROUP.takes(Right.MANAGE_GROUP), QUEUE),
         rows=Field("offset", int, "of a message in `%DLQ%group`", minimum=0),
         max_rows=MAX_PULL_BATCH,
-        body="no body to ask only",
+        body="none to only ask",
         answer="once it is stored: header `below`: all messages below this offset were re-sent, `min_offset`, "
-        "`max_offset`; body: msgpack array of those from there on that were re-sent, too",
+        "`max_offset`; body: msgpack array of the re-sent offsets from there on",
     ),
     RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: RequestSchema(
         "consumer, admin -> broker",
         "First offset stored at or after a time.",
         (_KNOWN, QUEUE, Field("timestamp_ms", int, "wall clock in milliseconds", minimum=0)),
-        answer="header `offset`; the end of the queue when nothing is that young",
+        answer="header `offset`; the end of the queue when no message is that young",
     ),
     RequestCode.GET_MAX_OFFSET: RequestSchema(
         "consumer, admin -> broker",

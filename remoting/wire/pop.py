@@ -29,7 +29,7 @@ from remoting.wire.field import (
 ANY_QUEUE = -1
 """Queue id of a pop that takes messages from any queue of the topic."""
 MAX_TOKEN = 2**64 - 1
-"""Largest delivery token; it is kept in files, where numbers have no sign, and not in SQLite."""
+"""Largest delivery token; files store it as an unsigned number, and SQLite never does."""
 
 _MEMBER = (GROUP.takes(Right.MEMBER), CLIENT.takes(Right.OWN))
 _DELIVERED = TOPIC.freely(
@@ -75,7 +75,7 @@ POP_SCHEMA: dict[RequestCode, RequestSchema] = {
                 "consume_from",
                 str,
                 "start of a group without a committed offset: `LAST_OFFSET`, `FIRST_OFFSET` or `TIMESTAMP`; absent "
-                "for what the member's heartbeat says, or the last",
+                "for the setting in the member's heartbeat, or the last",
                 required=False,
             ),
             Field("consume_timestamp_ms", int, "for `TIMESTAMP`, wall clock in milliseconds", False, minimum=0),

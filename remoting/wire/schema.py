@@ -1,8 +1,8 @@
-"""The one table of all requests, which the server checks headers with and the documentation is made from. Pure.
+"""The one table of all requests: the server checks headers with it, and the documentation is made from it. Pure.
 
-Each file beside this one has the requests of one feature; here they are joined. A field is named in the header's map.
-`check_header` runs before every handler, so handlers index the header without looking again. Rows of bodies are checked
-by `remoting/body.py`, other bodies by `from_wire` of the records in `model/`.
+Each file beside this one has the requests of one feature; here they are joined. A field is a key in the header's map.
+`check_header` runs before every handler, so handlers index the header without further checks. Rows of bodies are
+checked by `remoting/body.py`, other bodies by `from_wire` of the records in `model/`.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ SCHEMA: dict[RequestCode, RequestSchema] = {
     **TRANSACTION_SCHEMA,
 }
 
-_MIN, _MAX = -(2**63), 2**63 - 1  # what is stored has 64 bits with a sign, and msgpack takes larger numbers
+_MIN, _MAX = -(2**63), 2**63 - 1  # stored numbers are signed 64-bit numbers, and msgpack accepts larger ones
 _PLURAL: dict[type[object] | None, str] = {int: "whole numbers", str: "strings"}
 
 Bounds = tuple[int, int]
 
 
 def bounds_of(field: Field) -> Bounds | None:
-    """Return the bounds of a number, or of the numbers in a list; None for what is no number."""
+    """Return the bounds of a number, or of the numbers in a list; None for other fields."""
     if (field.items or field.type) is not int:
         return None
     return (_MIN if field.minimum is None else field.minimum, _MAX if field.maximum is None else field.maximum)
@@ -69,7 +69,7 @@ def check_header(request: Command) -> None:
     """Check the header of a request against the table.
 
     Raises:
-        InvalidParameter: a field is missing, of the wrong type or out of range; the text names it.
+        InvalidParameter: a field is missing, of the wrong type or out of range; the error names it.
     """
     header = request.header
     for name, kind, required, low, high in _CHECKS[request.code]:

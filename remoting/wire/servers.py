@@ -1,4 +1,4 @@
-"""The requests about servers as a whole: health, counters, which brokers there are and whether one can be written.
+"""The requests about servers as a whole: health, counters, the list of brokers and their write permissions.
 
 RocketMQ: RegisterBrokerRequestHeader.
 """
@@ -50,7 +50,7 @@ SERVER_SCHEMA: dict[RequestCode, RequestSchema] = {
     ),
     RequestCode.GET_ABSENT_BROKERS: RequestSchema(
         "admin -> name server",
-        "The brokers that left this name server without a goodbye, since it started, and have not returned.",
+        "The brokers that left this name server without a goodbye since it started, and have not returned.",
         (
             Field(
                 "topic", str, "only the brokers that have this topic, and only its queues", False, noun=Noun.TOPIC
@@ -94,7 +94,7 @@ SERVER_SCHEMA: dict[RequestCode, RequestSchema] = {
     ),
     RequestCode.GET_CHALLENGE: RequestSchema(
         "client -> any server's gate",
-        "Begin to prove a key: the first request to a server with access control, which takes no other before "
+        "Begin to prove a key: the first request to a server with access control, which accepts no other before "
         "AUTHENTICATE. `remoting/security/handshake.py` has the proofs. Brokers are clients of name servers.",
         (
             Field("user", str, "name of the user whose key it is"),

@@ -15,7 +15,7 @@ SINK_SCHEMA: dict[RequestCode, RequestSchema] = {
     RequestCode.SINK_STAGE: RequestSchema(
         "sink -> broker",
         "Stage messages, which are published when their batch is committed, and not before; a chunk that is sent "
-        "again is kept once. The answer follows once they are stored.",
+        "twice is kept once. The answer follows once they are stored.",
         (
             *_BATCH,
             Field("partition", int, "task of the batch", minimum=0),
@@ -28,26 +28,26 @@ SINK_SCHEMA: dict[RequestCode, RequestSchema] = {
             Field("tag_hash", int, "hash of the message's tag", minimum=-(2**31), maximum=2**31 - 1),
             Field("payload", bytes, "see `model/message.py`"),
         ),
-        body="with access control the topic of each payload has to be that of its row",
+        body="with access control the topic of each payload has to be the topic of its row",
         answer="header `n`: messages that the attempt has staged here",
         rank=Rank.NEW,
     ),
     RequestCode.SINK_COMMIT: RequestSchema(
         "sink -> broker",
-        "Publish a batch: the attempts named, all of them or none. A batch that is not above the last one of its "
+        "Publish a batch: the named attempts, all of them or none. A batch that is not above the last one of its "
         "query was published before, and changes nothing. The answer follows once it is published.",
         (*_BATCH, Field("is_only", bool, "whether the query has no other batch: it is soon forgotten", required=False)),
         rows=(
             Field("partition", int, "task of the batch"),
             Field("attempt", int, "which try of the task"),
-            Field("messages", int, "how many it has staged here"),
+            Field("messages", int, "number of messages that it has staged here"),
         ),
         answer="header `published`: false if it was before. STAGE_LOST when an attempt is not staged as named",
-        right=Right.PRODUCE_ANY,  # to its topics the rights were taken when it was staged
+        right=Right.PRODUCE_ANY,  # staging took the rights to its topics
     ),
     RequestCode.SINK_ABORT: RequestSchema(
         "sink -> broker",
-        "Drop what is staged of a batch, unless it is being published.",
+        "Drop the staged chunks of a batch, unless it is being published.",
         _BATCH,
         answer="header `dropped`: chunks dropped",
         right=Right.PRODUCE_ANY,

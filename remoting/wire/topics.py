@@ -23,7 +23,7 @@ TOPIC_SCHEMA: dict[RequestCode, RequestSchema] = {
         answer="header `version` of the table of all routes, in this run of the name server; if `known_version` is "
         "this one, `unchanged` true and no body; else body: msgpack map of `model/topic_route.py`: TopicRoute; "
         "TOPIC_NOT_EXIST when no broker serves it, SERVICE_NOT_AVAILABLE while the name server has just started and "
-        "cannot know",
+        "may not know it yet",
     ),
     RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: RequestSchema(
         "admin -> name server",
@@ -40,6 +40,6 @@ TOPIC_SCHEMA: dict[RequestCode, RequestSchema] = {
         "admin -> broker", "Delete a topic and its messages on one broker.", (_MANAGED, CAUSE)
     ),
     RequestCode.DELETE_TOPIC_IN_NAMESRV: RequestSchema(
-        "admin -> name server", "Forget a topic of every broker.", (_MANAGED,)
+        "admin -> name server", "Remove a topic from the routes of every broker.", (_MANAGED,)
     ),
 }

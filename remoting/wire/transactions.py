@@ -26,11 +26,13 @@ TRANSACTION_SCHEMA: dict[RequestCode, RequestSchema] = {
             Field(
                 "check_after_ms",
                 int,
-                "when its group is asked about it first; -1 for the broker's own time",
+                "time until the first check of it; -1 for the broker's own time",
                 minimum=-1,
                 maximum=int(MAX_TRANSACTION_TIMEOUT_S * 1000),
             ),
-            Field("payload", bytes, "see `model/message.py`; with access control its topic has to be that of its row"),
+            Field(
+                "payload", bytes, "see `model/message.py`; with access control its topic has to be the topic of its row"
+            ),
         ),
         max_rows=MAX_BATCH_MESSAGES,
         answer="once they are stored: header `offset` of the first, the others follow; END_TRANSACTION names it",
@@ -50,11 +52,12 @@ TRANSACTION_SCHEMA: dict[RequestCode, RequestSchema] = {
             _STATE,
         ),
         max_rows=MAX_BATCH_MESSAGES,
-        answer="once it is stored; body: msgpack array of what became of each: 0 done, 1 ended before, 2 not found",
+        answer="once it is stored; body: msgpack array of the outcome of each: 0 done, 1 ended before, 2 not found",
     ),
     RequestCode.CHECK_TRANSACTION_STATE: RequestSchema(
         "broker -> producer, one-way",
-        "Nobody has ended this half message in time: what came of its transaction? END_TRANSACTION tells it.",
+        "This half message was not ended in time: what became of its transaction? The producer answers by "
+        "END_TRANSACTION.",
         (_GROUP, TOPIC, QUEUE, _HALF, Field("n", int, "number of this check, from 1", minimum=1), CAUSE),
         body="payload (see `model/message.py`)",
     ),

@@ -273,7 +273,7 @@ async def test_what_the_peer_said_before_it_closed_is_in_the_error_of_those_who_
     waiting = rig.connection.request(10)
     rig.receive(Command(RESPONSE, SystemBusy.code, 0, {"remark": "16384 connections already"}, None))
     rig.connection.connection_lost(None)
-    with pytest.raises(ConnectionLost, match="before the answer came; it said: 16384 connections already"):
+    with pytest.raises(ConnectionLost, match="before the answer came; its reason: 16384 connections already"):
         await waiting
 
 

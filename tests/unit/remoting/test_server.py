@@ -243,7 +243,7 @@ def test_as_many_connections_as_the_limit_are_served_and_the_next_is_told_why_no
             RemotingClient() as second,
         ):
             await first.request(ADDRESS, STATE)
-            with pytest.raises(ConnectionLost, match="it said: this server has its 1 connections already"):
+            with pytest.raises(ConnectionLost, match="its reason: this server has its 1 connections already"):
                 await second.request(ADDRESS, STATE)
             await first.request(ADDRESS, STATE)
             await first.aclose()
@@ -328,7 +328,7 @@ async def test_stop_finishes_what_runs_refuses_what_comes_and_then_closes(
         assert caught.value.definite
         assert caught.value.retryable
         async with RemotingClient() as late:
-            with pytest.raises(ConnectionLost, match="it said: the server is shutting down"):
+            with pytest.raises(ConnectionLost, match="its reason: the server is shutting down"):
                 await late.request(ADDRESS, STATE)
         service.release.set()
         assert (await slow).code == 0

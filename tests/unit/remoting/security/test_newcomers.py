@@ -24,7 +24,7 @@ async def test_a_connection_that_asks_for_nothing_is_closed_and_one_that_has_ask
     await client.request(ADDRESS, STATE)
     [error] = CODEC.decoder().feed(await reader.read())
     writer.close()
-    assert error.header["remark"] == "no request came within 30 s"
+    assert error.header["remark"] == "no request arrived within 30 s"
     assert asyncio.get_running_loop().time() - started == pytest.approx(FIRST_REQUEST_S, abs=0.1)
     await anyio.sleep(10 * FIRST_REQUEST_S)
     assert len(server.connections) == 1
