@@ -20,7 +20,7 @@ MAX_TLS_HANDSHAKES_OF_ADDRESS = 768
 """The same from one address, so that it closes only its own handshakes, and other addresses keep theirs."""
 MAX_REFUSALS_OF_GUEST = 8
 """Refused requests of a client without a proved key, after which its connection is closed."""
-MAX_REFUSALS_TOLD_PER_S = 10
+MAX_REFUSALS_REPORTED_PER_S = 10
 """Refusals of a server that become a log line and an event; all are counted."""
 ACCESS_RELOAD_S = 2.0
 """How often a server checks whether its access file or its certificates have changed."""

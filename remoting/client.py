@@ -261,7 +261,7 @@ class RemotingClient:
         self._check_home()
         deadline = asyncio.get_running_loop().time() + timeout_s
         while True:
-            if address in self._budgets and rank_of(code) is not Rank.KEEPS:
+            if address in self._budgets and rank_of(code) is not Rank.KEEPALIVE:
                 await self._pause(address, deadline)
                 timeout_s = deadline - asyncio.get_running_loop().time()
             try:

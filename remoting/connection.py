@@ -437,7 +437,7 @@ class Connection(asyncio.Protocol):
             self.inbox.is_scheduled = True
             self._loop.call_soon(self._handle_some)
 
-    def take_up(self) -> None:
+    def leave_queue(self) -> None:
         """Record that a request is no longer put aside."""
         self.inbox.aside -= 1
         if self.inbox.aside == MAX_WAITING_OF_ONE // 2 and not self.closed:

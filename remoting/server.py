@@ -105,10 +105,10 @@ class RemotingServer:
         self._frames = FramesUnderWay()
         self._admission: Admission[tuple[Connection, Command]] = Admission()
         self._attentive = True  # the next request is the first of its iteration, or goes to the admission
-        self._serving_taken = False
+        self._serving_slice = False
         self._read_from: float | None = None  # when the first request of the iteration was read
         self._refused = self._forgotten = 0  # since the last log line about them
-        self._told_at = float("-inf")
+        self._logged_at = float("-inf")
         self._began: float | None = None  # when the iteration began; `_iterated` is scheduled for its end
         self._running = 0
         self._idle = anyio.Event()
@@ -230,10 +230,10 @@ class RemotingServer:
         if self._began is None:
             self._began = now
             self._loop.call_soon(self._iterated)
-        if self._read_from is None and not self._serving_taken:
+        if self._read_from is None and not self._serving_slice:
             self._read_from = now
         admission = self._admission
-        if not admission.engaged or self._serving_taken:
+        if not admission.engaged or self._serving_slice:
             self._attentive = admission.engaged
             return False
         wait_ms = request.header.get("wait_ms")
@@ -265,28 +265,28 @@ class RemotingServer:
 
     def _serve_slice(self, now: float) -> None:
         taken = self._admission.take(now)
-        self._serving_taken = True
+        self._serving_slice = True
         try:
             for connection, request in taken.serve:
-                connection.take_up()
+                connection.leave_queue()
                 connection.forget(request)  # `_dispatch` counts it again
                 if not connection.closed:  # else a lease would go to a member that is known to be gone
                     self._dispatch(connection, request)
         finally:
-            self._serving_taken = False
+            self._serving_slice = False
         for connection, request in taken.refuse:
-            connection.take_up()
+            connection.leave_queue()
             self._refuse_busy(connection, request, taken.retry_after_s)
         for connection, request in taken.forget:
-            connection.take_up()
+            connection.leave_queue()
             connection.forget(request)
         self._forgotten += len(taken.forget)
-        if (self._refused or self._forgotten) and now >= self._told_at + 1.0:
+        if (self._refused or self._forgotten) and now >= self._logged_at + 1.0:
             logger.warning(
                 "%s is late: %d requests were refused and %d forgotten since the last such line, %d wait",
                 *(self.address, self._refused, self._forgotten, len(self._admission)),
             )
-            self._refused, self._forgotten, self._told_at = 0, 0, now
+            self._refused, self._forgotten, self._logged_at = 0, 0, now
 
     def _refuse_busy(self, connection: Connection, request: Command, retry_after_s: float) -> None:
         self._refused += 1
@@ -297,8 +297,8 @@ class RemotingServer:
     def _memory_is_full(self) -> SystemBusy:
         now, error = self._loop.time(), SystemBusy("this server has as many unanswered bytes as it may have: try again")
         error.retry_after_s = MAX_RETRY_AFTER_S
-        if now >= self._told_at + 1.0:
-            self._told_at = now
+        if now >= self._logged_at + 1.0:
+            self._logged_at = now
             n_bytes = self._memory.unanswered_bytes
             logger.warning("%s refuses new work: %d bytes of requests are unanswered", self.address, n_bytes)
         return error

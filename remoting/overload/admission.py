@@ -4,10 +4,10 @@ The queue of a single-threaded server is in its sockets, where it cannot be sort
 puts arriving requests here, and serves a slice of them per event-loop iteration, small enough that the next read is not
 late. While the server is on time nothing is put here, and no request pays for any of this.
 
-- Requests that keep a group alive (heartbeats, releases, commits; `Rank.KEEPS`) never wait: they are served when
+- Requests that keep a group alive (heartbeats, releases, commits; `Rank.KEEPALIVE`) never wait: they are served when
   they are read. So the deadline of a session counts from the last heartbeat that the server has read.
-- Requests for the state of a group (leases, lists, routes; `Rank.TELLS`) go before new work (sends, pulls;
-  `Rank.NEW`), which still has a quarter of each slice: a storm of one kind must not starve the other.
+- Requests for the state of a group (leases, lists, routes; `Rank.CONTROL`) go before new work (sends, pulls;
+  `Rank.DATA`), which still has a quarter of each slice: a storm of one kind must not starve the other.
 - A request whose sender no longer waits is forgotten. The field `wait_ms` has the time for which the sender waits.
 - Other requests may wait as long as the queue is a burst. If the queue has not been empty for an interval it is a
   standing queue, which delays every request and speeds up none. Then requests that have waited longer than a small
@@ -52,12 +52,12 @@ _RANKS: dict[int, Rank] = {int(code): schema.rank for code, schema in SCHEMA.ite
 
 def rank_of(code: int) -> Rank:
     """Return the rank of a request code."""
-    return _RANKS.get(code, Rank.TELLS)
+    return _RANKS.get(code, Rank.CONTROL)
 
 
 def is_new_work(code: int) -> bool:
     """Whether a request is the first to be refused."""
-    return rank_of(code) is Rank.NEW
+    return rank_of(code) is Rank.DATA
 
 
 class Decided(NamedTuple, Generic[Item]):
@@ -85,7 +85,7 @@ class Admission(Generic[Item]):
     def __init__(self) -> None:
         self.engaged = False
         # A member's pass is several requests, one after the other; refusing the last one wastes the others.
-        self._lanes: dict[Rank, _Lane[Item]] = {Rank.TELLS: _Lane(0.25), Rank.NEW: _Lane(0.1)}
+        self._lanes: dict[Rank, _Lane[Item]] = {Rank.CONTROL: _Lane(0.25), Rank.DATA: _Lane(0.1)}
         self._slice = MAX_SLICE_REQUESTS
         self._n = 0
         self._bytes = 0
@@ -124,7 +124,7 @@ class Admission(Generic[Item]):
             None: serve it at once. `WAITS`: a later `take` returns it. A number: refuse it, with these seconds to wait.
         """
         rank = rank_of(code)
-        if rank is Rank.KEEPS:
+        if rank is Rank.KEEPALIVE:
             return None
         lane = self._lanes[rank]
         if self._n >= MAX_WAITING_REQUESTS or self._bytes + size > MAX_WAITING_BYTES:
@@ -136,11 +136,11 @@ class Admission(Generic[Item]):
 
     def take(self, now: float) -> Decided[Item]:
         """Remove the requests of the next slice, and all that are refused or forgotten instead."""
-        tells, new = self._lanes[Rank.TELLS], self._lanes[Rank.NEW]
-        taken: Decided[Item] = Decided([], [], [], max(_retry_after_s(tells, now), _retry_after_s(new, now)))
-        kept_for_new = min(len(new.waiting), self._slice // 4)
-        self._take(tells, now, self._slice - kept_for_new, taken)
-        self._take(new, now, self._slice, taken)
+        control, data = self._lanes[Rank.CONTROL], self._lanes[Rank.DATA]
+        taken: Decided[Item] = Decided([], [], [], max(_retry_after_s(control, now), _retry_after_s(data, now)))
+        kept_for_data = min(len(data.waiting), self._slice // 4)
+        self._take(control, now, self._slice - kept_for_data, taken)
+        self._take(data, now, self._slice, taken)
         if not self._n and self._on_time:
             self.engaged = False
         return taken

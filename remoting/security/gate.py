@@ -27,7 +27,7 @@ import anyio
 from model.access_limits import (
     ACCESS_RELOAD_S,
     MAX_REFUSALS_OF_GUEST,
-    MAX_REFUSALS_TOLD_PER_S,
+    MAX_REFUSALS_REPORTED_PER_S,
     MAX_UNAUTHENTICATED,
     MAX_UNAUTHENTICATED_OF_ADDRESS,
     UNAUTHENTICATED_S,
@@ -86,7 +86,7 @@ class Gate:
 
     Attributes:
         refused: number of refusals by the name of the response code.
-        on_refused: called with peer, user and text of a refusal, at most `MAX_REFUSALS_TOLD_PER_S` times a second.
+        on_refused: called with peer, user and text of a refusal, at most `MAX_REFUSALS_REPORTED_PER_S` times a second.
         on_policy: called when the policy has changed; the server ends what its users may no longer have.
         owner_of: returns the owner of an id as long as the server keeps data of it, for instance of a member; else
             None.
@@ -106,10 +106,10 @@ class Gate:
         self._principals: dict[str, Principal] = {}
         self._logged_in: dict[Connection, _Session] = {}
         self._claims = Claims()
-        self._told = 0
-        self._told_at = 0.0
+        self._reported = 0
+        self._reports_from = 0.0
         # For users that do not exist: the answer must take as long, and be as long, as for existing users.
-        self._nobody = KeyHash(secrets.token_bytes(32), secrets.token_bytes(32))
+        self._unknown_user = KeyHash(secrets.token_bytes(32), secrets.token_bytes(32))
         if not isinstance(access, AccessFile):
             self.apply(access)
         elif (policy := access.changed()) is not None:
@@ -213,7 +213,7 @@ class Gate:
         for connection in due:
             self._drop_guest(connection)
             error = NotAuthenticated(f"no key was proved within {UNAUTHENTICATED_S:g} s: {_WITHOUT_KEY}")
-            self._tell(connection, "", error)
+            self._report(connection, "", error)
             connection.respond_error(Command(0, 0, 0, {}, None), error)
             connection.close()
         for guest in islice(self._guests.values(), 1):
@@ -234,7 +234,7 @@ class Gate:
             else:
                 raise NotAuthenticated(_WITHOUT_KEY)
         except RlabError as error:
-            self._tell(connection, guest.user, error)
+            self._report(connection, guest.user, error)
             connection.respond_error(command, error)
             guest.refusals += 1
             if guest.refusals >= MAX_REFUSALS_OF_GUEST:
@@ -259,7 +259,7 @@ class Gate:
         if len(proof) * 2 != PROOF_CHARS:
             raise NotAuthenticated(_WRONG)
         user = self._policy.get(guest.user)
-        for known in (user.keys if user is not None else ()) or (self._nobody,):
+        for known in (user.keys if user is not None else ()) or (self._unknown_user,):
             session = checked_session(known, proof, transcript)
             if session is None or user is None:
                 continue
@@ -302,7 +302,7 @@ class Gate:
             if guest is not None:
                 self._log_in(connection, guest, user.name, secret)
             return
-        self._tell(connection, access_key, error)
+        self._report(connection, access_key, error)
         raise error
 
     # --- requests ----------------------------------------------------------------------------------------------------
@@ -338,7 +338,7 @@ class Gate:
         try:
             who.spend(len(request.body or b""), self._loop.time())
         except SystemBusy as error:
-            self._tell(connection, who.user.name, error)
+            self._report(connection, who.user.name, error)
             raise
 
     def _check(self, session: _Session, connection: Connection, request: Command) -> None:
@@ -353,17 +353,17 @@ class Gate:
                         "it, and some minutes longer: choose another one"
                     )
         except (NoPermission, ClientIdConflict, SystemBusy) as error:
-            self._tell(connection, name, error)
+            self._report(connection, name, error)
             raise
 
-    def _tell(self, connection: Connection, user: str, error: RlabError) -> None:
+    def _report(self, connection: Connection, user: str, error: RlabError) -> None:
         assert error.code is not None, "a refusal has a code"
         self.refused[error.code.name] += 1
         now = self._loop.time()
-        if now >= self._told_at + 1.0:
-            self._told, self._told_at = 0, now
-        self._told += 1
-        if self._told > MAX_REFUSALS_TOLD_PER_S:
+        if now >= self._reports_from + 1.0:
+            self._reported, self._reports_from = 0, now
+        self._reported += 1
+        if self._reported > MAX_REFUSALS_REPORTED_PER_S:
             return
         logger.warning("refused %s, user %s: %s", connection.peer, shown(user), error)
         if self.on_refused is not None:

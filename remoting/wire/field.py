@@ -49,9 +49,9 @@ class Right(StrEnum):
 class Rank(IntEnum):
     """The order in which a late server serves requests; see `overload/admission.py`."""
 
-    KEEPS = 0  # keeps a group alive, or ends something
-    TELLS = 1  # asks for or sets the state of groups, topics and servers
-    NEW = 2  # new work
+    KEEPALIVE = 0  # keeps a group alive, or ends something
+    CONTROL = 1  # asks for or sets the state of groups, topics and servers
+    DATA = 2  # new work
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ class RequestSchema:
     max_rows: int = 0
     body: str = ""
     answer: str = ""
-    rank: Rank = Rank.TELLS
+    rank: Rank = Rank.CONTROL
     right: Right | None = None
     names: tuple[Field, ...] = ()
 

@@ -63,7 +63,7 @@ GROUP_SCHEMA: dict[RequestCode, RequestSchema] = {
         "the setting of that name, where operators have set it; and `takes_fingerprints` true. With `unknown` true "
         "the fingerprint is not known, and the body has to be sent. CLIENT_ID_CONFLICT when another live "
         "process is in one of the groups under this client id; then the sender has joined no group",
-        rank=Rank.KEEPS,
+        rank=Rank.KEEPALIVE,
         names=_JOINED,
     ),
     RequestCode.UNREGISTER_CLIENT: RequestSchema(
@@ -78,7 +78,7 @@ GROUP_SCHEMA: dict[RequestCode, RequestSchema] = {
         ),
         answer="CLIENT_ID_CONFLICT when another live process is in one of the groups under this client id; then the "
         "sender has left no group",
-        rank=Rank.KEEPS,
+        rank=Rank.KEEPALIVE,
     ),
     RequestCode.GET_CONSUMER_LIST_BY_GROUP: RequestSchema(
         "client, admin -> broker",

@@ -49,7 +49,7 @@ LEASE_SCHEMA: dict[RequestCode, RequestSchema] = {
         ),
         max_rows=MAX_LEASE_ROWS,
         answer="body as of UPDATE_CONSUMER_OFFSET, and CLIENT_ID_CONFLICT as there",
-        rank=Rank.KEEPS,
+        rank=Rank.KEEPALIVE,
     ),
     RequestCode.NOTIFY_QUEUES_RELEASED: RequestSchema(
         "broker -> refused member, one-way",
@@ -114,7 +114,7 @@ LEASE_SCHEMA: dict[RequestCode, RequestSchema] = {
         max_rows=MAX_LEASE_ROWS,
         answer="body: msgpack array of [topic, queue id, response code, remark], the refused ones only. "
         "CLIENT_ID_CONFLICT when the client id is that of a live member over another connection, with another run id",
-        rank=Rank.KEEPS,
+        rank=Rank.KEEPALIVE,
     ),
     RequestCode.GET_CONSUME_STATS: RequestSchema(
         "admin -> broker",

@@ -39,7 +39,7 @@ MESSAGE_SCHEMA: dict[RequestCode, RequestSchema] = {
         body="payload (see `model/message.py`). With access control its topic has to be `topic`; for a copy for a "
         "retry, the sender has to have a right to it",
         answer="header `offset`: offset in the queue, -1 for a delayed message, which has none yet",
-        rank=Rank.NEW,
+        rank=Rank.DATA,
         names=(Field("payload", str, "topic of a copy for a retry", noun=Noun.TOPIC).takes(Right.CONSUME_OR_MANAGE),),
     ),
     RequestCode.SEND_BATCH_MESSAGE: RequestSchema(
@@ -48,7 +48,7 @@ MESSAGE_SCHEMA: dict[RequestCode, RequestSchema] = {
         (_PRODUCED, QUEUE),
         body="msgpack array of [tag hash, payload]; with access control the topic of each payload has to be `topic`",
         answer="header `offset`: offset of the first; the others follow",
-        rank=Rank.NEW,
+        rank=Rank.DATA,
     ),
     RequestCode.PULL_MESSAGE: RequestSchema(
         "consumer -> broker",
@@ -90,7 +90,7 @@ MESSAGE_SCHEMA: dict[RequestCode, RequestSchema] = {
         "`damaged`, only where it is not 0: how many messages from `offset` to `next_offset` are damaged or missing. "
         "PULL_OFFSET_MOVED with `topic_id` and `data_id`: the topic that has this name now has another number than the "
         "request, so that the offset means nothing in it",
-        rank=Rank.NEW,
+        rank=Rank.DATA,
     ),
     RequestCode.QUERY_MESSAGE: RequestSchema(
         "admin -> broker",
@@ -108,7 +108,7 @@ MESSAGE_SCHEMA: dict[RequestCode, RequestSchema] = {
         "body: msgpack array of [topic, queue id, when it is delivered in wall clock ms or -1, stored record], the "
         "newest first; a half message has one value more: [checks, seconds to the next or -1 while it waits for a "
         "producer], or nil once it is ended",
-        rank=Rank.NEW,
+        rank=Rank.DATA,
     ),
     RequestCode.VIEW_MESSAGE_BY_ID: RequestSchema(
         "admin -> broker",
@@ -120,7 +120,7 @@ MESSAGE_SCHEMA: dict[RequestCode, RequestSchema] = {
             Field("halves", bool, "whether half messages are wanted too", required=False),
         ),
         answer="as of QUERY_MESSAGE",
-        rank=Rank.NEW,
+        rank=Rank.DATA,
         right=Right.CONSUME_ALL,
     ),
     RequestCode.CONSUMER_SEND_MSG_BACK: RequestSchema(

@@ -49,7 +49,7 @@ _ACK = RequestSchema(
     max_rows=MAX_ACKED_OFFSETS,
     answer="once it is stored: body: msgpack array of [topic, queue id, offset] of the messages whose handles were "
     "dead: acknowledged or redelivered before, or their invisible time was changed. The others are acknowledged",
-    rank=Rank.KEEPS,
+    rank=Rank.KEEPALIVE,
 )
 
 POP_SCHEMA: dict[RequestCode, RequestSchema] = {
@@ -90,7 +90,7 @@ POP_SCHEMA: dict[RequestCode, RequestSchema] = {
         "in wall clock ms, [deliveries of each message, this one included, ...], stored records back to back]. "
         "PULL_NOT_FOUND when nothing came, or, before `suspend_ms` has passed, when the filter excluded so much that "
         "other requests should be served; POLLING_FULL when too many pops are held",
-        rank=Rank.NEW,
+        rank=Rank.DATA,
     ),
     RequestCode.ACK_MESSAGE: _ACK,
     RequestCode.BATCH_ACK_MESSAGE: replace(_ACK, purpose="The same as ACK_MESSAGE."),
@@ -109,7 +109,7 @@ POP_SCHEMA: dict[RequestCode, RequestSchema] = {
         ),
         answer="once it is stored: header `token`: of the new handle, because the old one is dead; `visible_ms`: "
         "end of the invisible time, wall clock in milliseconds. NO_MESSAGE when the handle is dead",
-        rank=Rank.KEEPS,
+        rank=Rank.KEEPALIVE,
     ),
     RequestCode.GET_POP_STATS: RequestSchema(
         "admin -> broker",

@@ -29,7 +29,7 @@ SERVER_SCHEMA: dict[RequestCode, RequestSchema] = {
         ),
         rows=(TOPIC.freely("a broker announces whatever topics it serves"), *TOPIC_CONFIG),
         max_rows=MAX_TOPICS,
-        rank=Rank.KEEPS,
+        rank=Rank.KEEPALIVE,
         answer="header `changed`: whether any route changed. BROKER_NAME_TAKEN while another broker has the name",
     ),
     RequestCode.UNREGISTER_BROKER: RequestSchema(
@@ -40,7 +40,7 @@ SERVER_SCHEMA: dict[RequestCode, RequestSchema] = {
             Field("broker_id", int, "0 for the master", minimum=0),
             Field("address", str, "host:port"),
         ),
-        rank=Rank.KEEPS,
+        rank=Rank.KEEPALIVE,
     ),
     RequestCode.GET_BROKER_CLUSTER_INFO: RequestSchema(
         "admin -> name server",

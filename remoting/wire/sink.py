@@ -30,7 +30,7 @@ SINK_SCHEMA: dict[RequestCode, RequestSchema] = {
         ),
         body="with access control the topic of each payload has to be the topic of its row",
         answer="header `n`: messages that the attempt has staged here",
-        rank=Rank.NEW,
+        rank=Rank.DATA,
     ),
     RequestCode.SINK_COMMIT: RequestSchema(
         "sink -> broker",

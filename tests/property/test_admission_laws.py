@@ -29,7 +29,7 @@ def test_each_request_gets_one_decision_in_order_of_arrival_and_none_that_its_se
             n = len(arrived)
             arrived[n], gives_up[n], ranks[n] = now, now + (100 if wait_s is None else wait_s), rank_of(code)
             answer = admission.arrive(now, code, wait_s, size, n)
-            assert (answer is None) == (ranks[n] is Rank.KEEPS)
+            assert (answer is None) == (ranks[n] is Rank.KEEPALIVE)
             if answer == WAITS:
                 open_ones[n] = None
         taken = admission.take(now)

@@ -48,12 +48,12 @@ async def test_a_peer_is_not_read_while_many_of_its_requests_are_put_aside() -> 
     assert (len(rig.requests), rig.transport.reading) == (MAX_WAITING_OF_ONE, False)
     for n in range(MAX_WAITING_OF_ONE // 2):
         assert (len(rig.requests), rig.transport.reading) == (MAX_WAITING_OF_ONE, False), n
-        rig.connection.take_up()
+        rig.connection.leave_queue()
         await turn()
     assert len(rig.requests) == MAX_WAITING_OF_ONE * 3 // 2
     for _ in range(len(rig.requests) * 3):
         if rig.connection.inbox.aside:
-            rig.connection.take_up()
+            rig.connection.leave_queue()
         await turn()
     assert [command.opaque for command in rig.requests] == list(range(3 * MAX_WAITING_OF_ONE))
     assert rig.transport.reading

@@ -50,8 +50,8 @@ def test_what_keeps_a_group_alive_is_served_as_it_is_read_however_much_waits() -
     for n in range(MAX_WAITING_REQUESTS):
         put(admission, 0.0, SEND, str(n))
     assert put(admission, 9.0, HEARTBEAT, "heartbeat") is None
-    assert {rank_of(code) for code in (RequestCode.UNREGISTER_CLIENT, RequestCode.UNLOCK_BATCH_MQ)} == {Rank.KEEPS}
-    assert rank_of(RequestCode.UPDATE_CONSUMER_OFFSET) == rank_of(RequestCode.BATCH_ACK_MESSAGE) == Rank.KEEPS
+    assert {rank_of(code) for code in (RequestCode.UNREGISTER_CLIENT, RequestCode.UNLOCK_BATCH_MQ)} == {Rank.KEEPALIVE}
+    assert rank_of(RequestCode.UPDATE_CONSUMER_OFFSET) == rank_of(RequestCode.BATCH_ACK_MESSAGE) == Rank.KEEPALIVE
 
 
 def test_leases_go_before_sends_that_came_before_them() -> None:
