@@ -1,9 +1,9 @@
 """The name server: brokers register their topics here, and clients poll the routes. RocketMQ: namesrv.
 
 `route_table` decides: which broker serves which topic, and when a broker is gone; `absent` remembers the brokers that
-left without a goodbye; `registration` checks what a broker sends; `beginning` decides when a topic that nobody has
-registered does not exist. `handlers` answers requests from them, `server` joins all with a port and the one timer,
-`config` has the options, `faults` breaks connections in clusters for tests. Read them in this order: registration,
+left without a goodbye; `registration` checks what a broker sends; `beginning` decides when a topic without a
+registration does not exist. `handlers` answers requests from these tables, `server` joins them with a port and the one
+timer, `config` has the options, `faults` breaks connections in test clusters. Read them in this order: registration,
 route_table, absent, beginning, handlers, server. Name servers do not know each other, and keep nothing on disk: after a
-restart the table is whole again once every broker has registered. Others import `server` and `config`.
+restart the table is complete again once every broker has registered. Others import `server` and `config`.
 """

@@ -2,11 +2,11 @@
 
     absent.left(<broker-a, id 0, topics orders 4/4>, "closed its connection", now=10.0)
     absent.listed(now=15.0)                  -> [broker-a, away for 5 s, with its queues of orders]
-    absent.returned(("broker-a", 0))         -> it is registered again, or has said goodbye: nothing is listed
+    absent.returned(("broker-a", 0))         -> it has registered again, or unregistered: nothing is listed
 
-The table is in memory: a name server that was restarted knows nobody who left before. It holds as many brokers as the
-route table, and as many topics; the broker that left first is forgotten, or loses its topics, for the one that left
-last. RocketMQ's name server forgets a broker at once, so its tools cannot show that a part of the cluster is missing.
+The table is in memory: a restarted name server does not know brokers that left before. It holds as many brokers as the
+route table, and as many topics; when it is full, the broker that left first is forgotten, or loses its topics.
+RocketMQ's name server forgets a broker at once, so its tools cannot show that a part of the cluster is missing.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ class AbsentBrokers:
     def __init__(self, max_topics: int, max_brokers: int) -> None:
         self._max_topics = max_topics
         self._max_brokers = max_brokers
-        self._absent: dict[BrokerKey, _Absent] = {}  # the one that left first is first
+        self._absent: dict[BrokerKey, _Absent] = {}  # oldest absence first
 
     def __len__(self) -> int:
         return len(self._absent)
 
     def left(self, registration: BrokerRegistration, topics: Iterable[TopicConfig], reason: str, now: float) -> None:
-        """Remember a broker that is gone without a goodbye, with the topics that it still had."""
+        """Remember a broker that left without a goodbye, with the topics that it still had."""
         self._absent.pop(registration.key, None)
         kept = {config.topic: config for config in topics}
         self._absent[registration.key] = _Absent(registration, reason, now, kept)
@@ -55,28 +55,28 @@ class AbsentBrokers:
             each.topics = {}
 
     def returned(self, key: BrokerKey) -> None:
-        """Forget a broker that has registered again, or has said goodbye; harmless for any other."""
+        """Forget a broker that has registered again, or has unregistered; harmless for any other broker."""
         self._absent.pop(key, None)
 
     def forget(self, broker_name: str) -> int:
-        """Forget a broker name; returns how many brokers of it were absent."""
+        """Forget a broker name; returns how many of its brokers were absent."""
         keys = [key for key in self._absent if key.broker_name == broker_name]
         for key in keys:
             del self._absent[key]
         return len(keys)
 
     def delete_topic(self, topic: str) -> None:
-        """Forget a topic of every absent broker."""
+        """Remove a topic from every absent broker."""
         for each in self._absent.values():
             each.topics.pop(topic, None)
 
     def address_of(self, key: BrokerKey) -> str | None:
-        """The address where an absent broker was, or None if it is not absent."""
+        """The last address of an absent broker, or None if it is not absent."""
         each = self._absent.get(key)
         return None if each is None else each.registration.address
 
     def listed(self, now: float, topic: str | None = None) -> list[AbsentBroker]:
-        """The absent brokers, sorted; with a topic, only those that have it, and of their topics only that one."""
+        """The absent brokers, sorted; with a topic, only brokers that have it, and only that one of their topics."""
         return [
             AbsentBroker(
                 cluster=each.registration.cluster,

@@ -1,9 +1,9 @@
-"""Beginning: the first seconds of a name server, in which it cannot tell that a topic does not exist. Pure.
+"""Beginning: the first seconds of a name server, in which it does not know yet that a topic does not exist. Pure.
 
 Its table is empty at the start, and clients may ask before brokers have registered. The answer "does not exist" is
-definite, so it has to wait until all brokers had the time to come, except in a cluster that is new itself:
+definite, so it has to wait until all brokers have had time to register, except in a new cluster:
 
-    started at 0.0, broker-a registers again at 0.2      knows_all(1.0) False    broker-b may be on its way
+    started at 0.0, broker-a registers again at 0.2      knows_all(1.0) False    broker-b may still register
                                                          knows_all(5.0) True
     started at 0.0, broker-a registers as a newcomer     knows_all(0.3) True     no topic can be missing
 
@@ -22,11 +22,11 @@ class Beginning:
 
     def __init__(self, started: float) -> None:
         self._until = started + NAME_SERVER_STARTING_S
-        self._newcomers: dict[BrokerKey, None] = {}  # none is kept after the beginning
-        self._returned = False  # whether a broker has registered that is not new
+        self._newcomers: dict[BrokerKey, None] = {}  # empty after the beginning
+        self._returned = False  # whether a broker that is not new has registered
 
     def registered(self, key: BrokerKey, *, newcomer: bool, now: float) -> None:
-        """Learn of a registration; a newcomer that registers again, because its topics changed, stays one."""
+        """Record a registration; a newcomer that registers again, because its topics changed, is still a newcomer."""
         if now >= self._until:
             self._newcomers.clear()
         elif newcomer:

@@ -19,13 +19,13 @@ class NameServerConfig:
     Attributes:
         listen: `host:port`; port 0 takes a free one.
         name: its name in the answers to health checks; its address when empty.
-        max_connections: the connection after that is refused.
-        max_connections_of_address: the same for those that come from one address.
+        max_connections: the connection after the last of these is refused.
+        max_connections_of_address: the same for connections from one address.
         rocketmq: whether RocketMQ's own clients are served, too.
-        connection_class: made for each connection; another one watches what passes.
-        access: users and their rights; without it whoever reaches the port may do anything.
-        tls: certificate and key, to encrypt what passes.
-        grace_s: seconds for which the end waits for pending answers.
+        connection_class: the class of its connections; a subclass can observe their frames.
+        access: users and their rights; without it any client that reaches the port may do anything.
+        tls: certificate and key, to encrypt connections.
+        grace_s: seconds for which a shutdown waits for pending answers.
 
     Raises:
         ConfigError: a number is out of its range.

@@ -1,4 +1,4 @@
-"""Faults of the connections of a name server that is a child process in a cluster for tests."""
+"""Faults of the connections of a name server that is a child process in a test cluster."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from remoting.server import RemotingServer
 
 
 class NameServerFaults:
-    """The faults of its connections. It has no trace: brokers record its faults."""
+    """The faults of its connections. A name server has no trace: brokers record its faults."""
 
     def __init__(self, server: RemotingServer) -> None:
         self._server = server
 
     def hook(self, rng: Random) -> FaultHook:
-        """What makes the faults of its connections."""
+        """Create the hook that makes the faults of its connections."""
         return FaultHook(self._server, lambda what, active, client, n: active.cause, rng=rng)
 
     def record(self, kind: EventKind, process: str, done: str, cause: str) -> str:
-        """Record nothing; returns the id of no event."""
+        """Record nothing; returns an empty id."""
         return ""

@@ -1,7 +1,7 @@
 """The handlers of a name server: one method per request code, all of them instant.
 
-A poll of a route, which thousands of clients send every 30 s, costs two dictionary lookups and one frame; one that asks
-whether any route has changed costs a comparison.
+A poll of a route, which thousands of clients send every 30 s, costs two dictionary lookups and one frame; a poll that
+asks whether any route has changed costs a comparison.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 
 class NameServerHandlers:
-    """The handlers of one name server; made in its running loop.
+    """The handlers of one name server; created in its running loop.
 
     `name` returns the name for health checks; `wake_by` gets the deadline of each registration, loop time in seconds.
     """
@@ -90,9 +90,9 @@ class NameServerHandlers:
         return Reply({})
 
     def get_route(self, connection: Connection, request: Command) -> Reply:
-        """Answer with the route of a topic, or that no route at all has changed since the caller asked for all.
+        """Answer with the route of a topic, or that no route has changed since the caller fetched all of them.
 
-        ServiceNotAvailable: it is not known yet, because this name server has just started; ask again.
+        ServiceNotAvailable: the topic is not known yet, because this name server has just started; ask again.
         """
         version = self._table.version
         if request.header.get("known_version") == version:
@@ -126,7 +126,7 @@ class NameServerHandlers:
         name = check_id("broker name", request.header["broker_name"])
         forgotten = self._table.absent.forget(name)
         if forgotten:
-            logger.info("broker %s is forgotten: it is not listed as absent any more", name)
+            logger.info("broker %s is forgotten: it is no longer listed as absent", name)
         return Reply({"n": forgotten})
 
     def get_all_topics(self, connection: Connection, request: Command) -> Reply:

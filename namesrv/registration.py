@@ -32,7 +32,7 @@ class BrokerRegistration:
     expiry_s: float
     topics: tuple[TopicConfig, ...]
     newcomer: bool = False  # no name server has known this broker before
-    data_id: int = 0  # number of its data directory; 0 if it does not say
+    data_id: int = 0  # number of its data directory; 0 if it sends none
 
     @property
     def key(self) -> BrokerKey:
@@ -66,10 +66,10 @@ def registration_of(request: Command) -> BrokerRegistration:
 
 
 def checked_address(address: str) -> str:
-    """Return a broker's address in its one spelling.
+    """Return a broker's address in its canonical spelling.
 
     Raises:
-        InvalidParameter: it is not an address, or one without a port to connect to.
+        InvalidParameter: the text is not an address, or has no port to connect to.
     """
     try:
         host, port = parse_address(address)

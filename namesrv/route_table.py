@@ -1,7 +1,7 @@
-"""RouteTable: the topics of each broker, as far as they are registered with one name server. Pure.
+"""RouteTable: the topics of each broker that are registered with one name server. Pure.
 
 Brokers register all of their topics, on a timer and at every change; a broker that does not is removed. Name servers
-never talk to each other, so each table is right as soon as every broker has registered with it once.
+never exchange data, so each table is right as soon as every broker has registered with it once.
 
     table.register_broker(<broker-a, id 0, 10.0.0.1:10911, version 1, topics orders 4/4>, 17, 0.0)   -> ("orders",)
     table.route("orders")                                              queues broker-a 4/4, brokers broker-a {0: ...}
@@ -13,16 +13,16 @@ never talk to each other, so each table is right as soon as every broker has reg
 Invariants:
 - a topic has a route exactly when some broker name lists it; a broker name is known exactly when some broker id of it
   has an address; one address belongs to one broker (name and id);
-- a broker (name and id) is registered, or absent, or unknown; `absent` has those that left without unregistering, and
-  no route names one;
+- a broker (name and id) is registered, or absent, or unknown; `absent` has the brokers that left without unregistering,
+  and no route names them;
 - a change returns, sorted, exactly the topics whose route differs from before;
-- an encoded route is dropped at the moment its topic changes, so polls are served from bytes made once per change;
+- an encoded route is dropped when its topic changes, so polls are served from bytes that are encoded once per change;
 - `version` differs from every earlier one if any route does.
 
-RocketMQ: RouteInfoManager. Sound here, and not in RocketMQ: a broker whose first registration lists a single topic
-is accepted (RocketMQ takes it for an increment and refuses it); a topic that a newer registration of its broker does
-not list any more is removed (RocketMQ keeps it until it is deleted); adding write permission again restores the
-permission that the broker registered (RocketMQ sets read and write, whatever was there before).
+RocketMQ: RouteInfoManager. Sound here, and not in RocketMQ: a broker whose first registration lists a single topic is
+    accepted (RocketMQ treats it as an increment and refuses it); a topic that a newer registration of its broker no
+    longer lists is removed (RocketMQ keeps it until it is deleted); adding write permission again restores the
+    permission that the broker registered (RocketMQ always sets read and write).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from namesrv.absent import AbsentBrokers
 from namesrv.registration import BrokerKey, BrokerRegistration
 
 CLOSED = "closed its connection"
-"""Why a broker is gone; its process has ended, or the network to it was cut."""
+"""Reason of an absence: the process of the broker has ended, or the network to it is cut."""
 SILENT = "was silent for too long"
 REPLACED = "lost its address to another broker"
 
@@ -47,7 +47,7 @@ _NEVER = float("inf")
 
 
 class BrokerGone(NamedTuple):
-    """A broker that left the table without unregistering; `connection` is the one that it last registered on."""
+    """A broker that left the table without unregistering; `connection` is the connection of its last registration."""
 
     broker_name: str
     broker_id: int
@@ -71,7 +71,7 @@ class _Broker:
 
     cluster: str
     addresses: dict[int, str] = field(default_factory=dict)  # by broker id; never empty
-    topics: dict[str, TopicConfig] = field(default_factory=dict)  # as the master registered, without those deleted here
+    topics: dict[str, TopicConfig] = field(default_factory=dict)  # as the master registered, without deleted ones
     wiped: bool = False  # no topic has write permission, until the next changed registration
 
 
@@ -79,7 +79,7 @@ class RouteTable:
     """See the module header. The limits count the topics of all brokers together, and broker processes."""
 
     def __init__(self, max_topics: int = MAX_TOPICS, max_brokers: int = MAX_BROKERS) -> None:
-        self.version = 0  # counts the changes of all routes together
+        self.version = 0  # counts the changes of all routes
         self.absent = AbsentBrokers(max_topics, max_brokers)
         self._max_topics = max_topics
         self._max_brokers = max_brokers
@@ -87,11 +87,11 @@ class RouteTable:
         self._brokers: dict[str, _Broker] = {}
         self._by_address: dict[str, BrokerKey] = {}
         self._by_connection: dict[int, dict[BrokerKey, None]] = {}
-        # topic -> names of the brokers that list it, an ordered set.
+        # topic -> names of the brokers that list it; a dict as an ordered set.
         self._topics: dict[str, dict[str, None]] = {}
         self._encoded: dict[str, bytes] = {}
         self._changed: dict[str, None] = {}
-        # A lower bound of every deadline, made exact by `expire` alone: a registration then costs no search.
+        # A lower bound of all deadlines, which only `expire` makes exact, so a registration needs no search.
         self._earliest = _NEVER
 
     # --- requests of brokers -----------------------------------------------------------------------------------------
@@ -99,9 +99,9 @@ class RouteTable:
     def register_broker(self, registration: BrokerRegistration, connection: int, now: float) -> tuple[str, ...]:
         """Add or renew a registration; the broker is alive until `now` + its expiry.
 
-        A registration that repeats the known version and topics moves the deadline and nothing else; topics deleted
-        and permissions wiped here stay so. Any other rewrites the topics of the broker name. An address that was
-        another broker's is taken from it: one port has one process. When the connection closes, the broker is gone.
+        A registration that repeats the known version and topics only moves the deadline; topics deleted and permissions
+        wiped here stay so. Any other registration rewrites the topics of the broker name. If another broker had the
+        address, it loses it: one port has one process. When the connection closes, the broker is absent.
 
         Raises:
             BrokerNameTaken: a live broker of this name has another data directory; nothing changed.
@@ -113,7 +113,7 @@ class RouteTable:
         if known is not None and _is_another_broker(known.registration, registration):
             raise BrokerNameTaken(
                 f"a broker named {key.broker_name!r} with id {key.broker_id} runs at {known.registration.address}, "
-                f"with another data directory than that at {registration.address}: give one another name, or stop one"
+                f"with another data directory than the one at {registration.address}: rename one of them, or stop one"
             )
         if known is not None and registration.version < known.registration.version:
             raise StaleRegistration(
@@ -132,7 +132,8 @@ class RouteTable:
         self._by_connection.setdefault(connection, {})[key] = None
         self._place(registration)
         if previous is not None and previous != key:
-            # After `_place`: a master that comes back as a replica keeps the name alive, and with it the queues.
+            # After `_place`: if a master returns as a replica, the name is never without a broker, and keeps its
+            # queues.
             if previous.broker_name != key.broker_name:
                 self._remember(previous, REPLACED, now)
             self._forget(previous)
@@ -148,8 +149,7 @@ class RouteTable:
     def unregister_broker(self, broker_name: str, broker_id: int, address: str) -> tuple[str, ...]:
         """Remove a broker that unregisters.
 
-        Nothing happens unless it is registered with this address: a request that arrives late must not remove the
-        successor.
+        Nothing happens unless it is registered with this address: a late request must not remove a successor.
         """
         key = BrokerKey(broker_name, broker_id)
         if self._by_address.get(address) == key:
@@ -159,11 +159,11 @@ class RouteTable:
         return self._take_changed()
 
     def connection_closed(self, connection: int, now: float) -> list[BrokerGone]:
-        """Remove the brokers whose latest registration came on a connection that is gone now."""
+        """Remove the brokers whose latest registration arrived on a connection that has closed."""
         return [self._lose(key, CLOSED, now) for key in list(self._by_connection.get(connection, ()))]
 
     def expire(self, now: float) -> list[BrokerGone]:
-        """Remove every broker whose deadline has come, in the order of their first registration."""
+        """Remove every broker whose deadline has passed, in the order of their first registration."""
         if now < self._earliest:
             return []
         gone = [
@@ -173,7 +173,7 @@ class RouteTable:
         return gone
 
     def next_deadline(self) -> float | None:
-        """When to call `expire` next: never later than the earliest deadline; None when no broker is known."""
+        """When to call `expire` next: never later than the earliest deadline; None if no broker is known."""
         return None if self._earliest == _NEVER else self._earliest
 
     # --- requests of administrators ----------------------------------------------------------------------------------
@@ -194,7 +194,7 @@ class RouteTable:
         return self._take_changed()
 
     def delete_topic(self, topic: str) -> tuple[str, ...]:
-        """Forget a topic of every broker, until the next changed registration of a broker that still has it."""
+        """Remove a topic from every broker, until the next changed registration of a broker that still has it."""
         self.absent.delete_topic(topic)
         for broker_name in self._topics.pop(topic, {}):
             del self._brokers[broker_name].topics[topic]
@@ -212,7 +212,7 @@ class RouteTable:
         names = self._topics.get(topic)
         if names is None:
             raise TopicNotExist(
-                f"topic {topic!r} is served by no broker registered here: create it, or check its name and the "
+                f"no broker registered here serves topic {topic!r}: create it, or check its name and the "
                 "name server's address"
             )
         brokers = [(name, self._brokers[name]) for name in sorted(names)]
@@ -298,7 +298,7 @@ class RouteTable:
         return BrokerGone(*key, live.registration.address, live.connection, self._take_changed())
 
     def _forget(self, key: BrokerKey) -> None:
-        """Remove one broker; its name and queues go with the last address, so that replicas can still be read."""
+        """Remove one broker; its name and queues stay until the last address is gone, so replicas can still be read."""
         self._unlink(self._live.pop(key))
         broker = self._brokers[key.broker_name]
         del broker.addresses[key.broker_id]
@@ -336,7 +336,7 @@ class RouteTable:
 
 
 def _is_another_broker(known: BrokerRegistration, new: BrokerRegistration) -> bool:
-    """Whether the two are no lives of one broker: at one address it is one, and so it is with one data directory."""
+    """Whether the two registrations are of different brokers: both the address and the data directory differ."""
     return known.address != new.address and 0 != known.data_id != new.data_id != 0
 
 

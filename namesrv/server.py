@@ -44,7 +44,7 @@ async def run_name_server(config: NameServerConfig) -> AsyncIterator[NameServer]
     def expire(now: float) -> None:
         for gone in table.expire(now):
             tell(gone, SILENT)
-            # It hangs, or the network to it is cut. If it is alive it has to notice that it is not registered any more.
+            # It hangs, or the network to it is cut. If it is alive it has to notice that it is no longer registered.
             connection = server.connection(gone.connection)
             if connection is not None:
                 connection.abort()

@@ -1,7 +1,7 @@
-"""Translates what operators ask brokers with `mqadmin`: topics, groups, progress, members, resets, messages. Pure.
+"""Translates the requests of `mqadmin` to brokers: topics, groups, progress, members, resets, messages. Pure.
 
 RocketMQ: AdminBrokerProcessor, QueryMessageProcessor. Java writes a table by queue as an object whose keys are queues
-as JSON text, which is how it is answered here. What a broker does not know here is left out: rates, for instance.
+    as JSON text, and so do the answers here. Values that a broker does not know here are left out, for instance rates.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from rocketmq.message import physical_of, place_of
 from rocketmq.pulling import stored_messages
 
 TOOLS = "TOOLS_CONSUMER"
-"""The group that a look at a single message counts for; nobody is a member of it."""
+"""The group in whose name a single message is viewed; it has no members."""
 _TIMES = {"begin_ms": "beginTimestamp", "end_ms": "endTimestamp"}
 _LATEST = -1
-"""The time with which a reset means the end of the queues."""
+"""The time that means the end of the queues in a reset."""
 _NO_POOLS = (
     *("sendThreadPoolQueueSize", "pullThreadPoolQueueSize", "pageCacheLockTimeMills"),
     *("sendThreadPoolQueueHeadWaitTimeMills", "pullThreadPoolQueueHeadWaitTimeMills"),
 )
-"""What waits for threads in a broker of RocketMQ; nothing does here."""
+"""The thread pool queues of a RocketMQ broker; here they are always empty."""
 _NOT_THERE = "no message has the offset {} here"
 
 
@@ -59,13 +59,13 @@ def delete_topic(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> A
     """Delete a topic on this broker."""
     topic = fields.text("topic")
     if is_retry_topic(topic) or caller.facts.topic_id(topic) == 0:
-        # The tool deletes the topics of a group that is gone, and they went with it.
+        # The tool deletes the topics of a group after the group, which has already removed them.
         return StockAnswer()
     return Asked(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": topic}, None, nothing)
 
 
 def _of_topic(topic: str, translate: Callable[[list[Any]], dict[str, object]]) -> Asked:
-    """What a broker knows of a topic: [topic, read queues, write queues, perm, [[first, end, last time], ...]]."""
+    """The state of a topic at a broker: [topic, read queues, write queues, perm, [[first, end, last time], ...]]."""
 
     def answer(answered: dict[str, Any], found: bytes | None, code: int) -> StockAnswer:
         info: Any = msgpack.unpackb(found or b"\x80")
@@ -99,7 +99,7 @@ def topic_stats(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> As
 
 
 def runtime_info(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
-    """The counters of a broker under the names that the tool looks for, and under those that they have here."""
+    """The counters of a broker under the names that the tool reads, and under the names that they have here."""
 
     def answer(answered: dict[str, Any], found: bytes | None, code: int) -> StockAnswer:
         info: Any = msgpack.unpackb(found or b"\x80")
@@ -147,7 +147,7 @@ def groups_of_topic(caller: Caller, fields: Fields, body: bytes, frame: Frame) -
 
 
 def consume_stats(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
-    """How far a group is on each queue."""
+    """The progress of a group on each queue."""
     header: dict[str, Any] = {"group": fields.text("consumerGroup"), "times": True}
     if topic := fields.text("topic", ""):
         header["topic"] = topic
@@ -160,7 +160,7 @@ def consume_stats(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> 
 
 
 def _stats(broker: str, rows: list[Any], more: Mapping[str, Any]) -> tuple[dict[str, object], int]:
-    """The progress of one group, and by how many messages it is behind."""
+    """The progress of one group, and its lag in messages."""
     starts = {(topic, queue_id): offset for topic, queue_id, offset in more.get("starts", ())}
     times = {(topic, queue_id): at for topic, queue_id, at in more.get("times", ())}
     table, behind = [], 0
@@ -174,7 +174,7 @@ def _stats(broker: str, rows: list[Any], more: Mapping[str, Any]) -> tuple[dict[
 
 
 def all_consume_stats(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked | StockAnswer:
-    """How far every group is on each queue of this broker. For order, as the tool may ask, no topic is here."""
+    """The progress of every group on each queue of this broker. The tool may ask for ordered topics only: none."""
     if fields.flag("isOrder"):
         return StockAnswer({}, json_bytes({"consumeStatsList": [], "totalDiff": 0}))
 
@@ -189,7 +189,7 @@ def all_consume_stats(caller: Caller, fields: Fields, body: bytes, frame: Frame)
 
 
 def _language(is_stock: bool) -> dict[str, object]:
-    # A broker does not keep what a stock client is written in.
+    # A broker does not keep the language of a stock client.
     return {"language": "OTHER" if is_stock else "PYTHON", "version": OUR_VERSION}
 
 
@@ -251,27 +251,27 @@ def producers(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Aske
 
 
 def running_info(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
-    """What a member knows of itself."""
+    """The running info of a member."""
     header: dict[str, Any] = {"group": fields.text("consumerGroup"), "client_id": fields.text("clientId")}
     header["stacks"] = fields.flag("jstackEnable")
     return Asked(RequestCode.GET_CONSUMER_RUNNING_INFO, header, None, _as_it_is)
 
 
 def _as_it_is(answered: dict[str, Any], found: bytes | None, code: int) -> StockAnswer:
-    """What a member has answered, in RocketMQ's form already."""
+    """The answer of a member, which already has RocketMQ's form."""
     return StockAnswer({}, found)
 
 
 def ask_running_info(
     caller: Caller, header: Mapping[str, Any], body: bytes | None
 ) -> tuple[int, Mapping[str, object], bytes | None]:
-    """The same request to the member."""
+    """The same request, sent to the member."""
     asked = {"consumerGroup": header["group"], "clientId": header["client_id"], "jstackEnable": header["stacks"]}
     return RequestCode.GET_CONSUMER_RUNNING_INFO, asked, None
 
 
 def consume_directly(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
-    """A message that a member has to consume now, named by the id that its broker gave it."""
+    """A message that a member has to consume now, named by the id that its broker assigned."""
     group, client_id, message_id = fields.text("consumerGroup"), fields.text("clientId"), fields.text("msgId")
     topic, queue_id, offset = _place(caller, physical_of(message_id))
     header = {"group": group, "client_id": client_id, "topic": topic, "queue_id": queue_id, "offset": offset}
@@ -281,7 +281,7 @@ def consume_directly(caller: Caller, fields: Fields, body: bytes, frame: Frame) 
 def ask_to_consume(
     caller: Caller, header: Mapping[str, Any], body: bytes | None
 ) -> tuple[int, Mapping[str, object], bytes | None]:
-    """The same request to the member, with the message."""
+    """The same request, sent to the member with the message."""
     asked = {"consumerGroup": header["group"], "clientId": header["client_id"], "topic": header["topic"]}
     asked["brokerName"] = caller.facts.broker_name()
     message = stored_messages(caller, header["topic"], header["queue_id"], body or b"")
@@ -289,7 +289,7 @@ def ask_to_consume(
 
 
 def no_rates(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> StockAnswer:
-    """Rates of a topic or group: none are kept, which the tool shows as 0. `/metrics` has what brokers count."""
+    """Rates of a topic or group: brokers here keep none, and the tool shows 0. `/metrics` has the broker's counters."""
     remark = f"The stats <{fields.text('statsName', '')}> not exist"
     return StockAnswer(code=ResponseCode.SYSTEM_ERROR, remark=remark)
 
@@ -301,7 +301,7 @@ def reset_offsets(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> 
     """Reset the offsets of a group on a topic."""
     topic, timestamp = fields.text("topic"), fields.number("timestamp")
     if not fields.flag("isForce"):
-        raise InvalidParameter("a reset only of queues that would go back is not there: use force (-f true)")
+        raise InvalidParameter("a reset of only the queues that would go back is not supported: use force (-f true)")
     header: dict[str, Any] = {"group": fields.text("group"), "topic": topic}
     offset = fields.number("offset", -1)
     if offset >= 0:
@@ -325,7 +325,7 @@ def reset_offsets(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> 
 def offsets_reset(
     caller: Caller, header: Mapping[str, Any], body: bytes | None
 ) -> tuple[int, Mapping[str, object], bytes | None]:
-    """A notification of queues that were reset: a client drops what it has of them, and goes on there after 10 s."""
+    """A notification of reset queues: a client drops their messages, and continues at the new offset after 10 s."""
     rows = [
         (_queue(header["broker_name"], header["topic"], queue_id), offset)
         for queue_id, offset in zip(header["queue_ids"], header["offsets"], strict=True)
@@ -334,7 +334,7 @@ def offsets_reset(
     if caller.language == "CPP":
         table = [{**queue, "offset": offset} for queue, offset in rows]
     elif caller.language == "GO":
-        table = rows  # it takes no keys in quotation marks
+        table = rows  # it does not accept keys in quotation marks
     said = {"topic": header["topic"], "group": header["group"], "timestamp": 0, "isForce": True}
     return RequestCode.RESET_CONSUMER_CLIENT_OFFSET, said, json_bytes({"offsetTable": table})
 
@@ -343,7 +343,7 @@ def offsets_reset(
 
 
 def view_message(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
-    """The message with an id that a broker gave it, which says where it is."""
+    """The message with an id that a broker assigned; the id has the place of the message."""
     physical = fields.number("offset")
     topic, queue_id, offset = _place(caller, physical)
 
@@ -369,7 +369,7 @@ def _place(caller: Caller, physical: int) -> tuple[str, int, int]:
 
 
 def query_message(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
-    """Messages of a topic by key, or by the id that their client gave them."""
+    """Messages of a topic by key, or by the id that their client assigned."""
     topic, key = fields.text("topic"), fields.text("key")
     n = min(max(1, fields.number("maxNum")), MAX_LOOKUP_MESSAGES)
     begin_ms, end_ms = fields.number("beginTimestamp", 0), fields.number("endTimestamp", 2**62)

@@ -1,4 +1,4 @@
-"""The dialects of a name server and of a broker: which request is translated by whom. Pure."""
+"""The dialects of a name server and of a broker: the translator of each request. Pure."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ _OF_BROKER: dict[int, Translator] = {
     RequestCode.QUERY_MESSAGE: admin.query_message,
 }
 _OF_BROKER |= {code & 0xFFFF: translator for code, translator in _OF_BROKER.items() if code > _MAX_BINARY_CODE}
-"""A binary header has 16 bits for the code: clients cut those of POP, and no other has one of the cut ones."""
+"""A binary header has 16 bits for the code: clients truncate the codes of POP, and the truncated codes are unique."""
 _SAID_BY_BROKER: dict[int, Notifier] = {
     RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: joining.members_changed,
     RequestCode.NOTIFY_QUEUES_RELEASED: joining.members_changed,
@@ -81,10 +81,10 @@ _SAID_BY_BROKER: dict[int, Notifier] = {
 
 
 def name_server_dialect() -> RocketmqDialect:
-    """RocketMQ's protocol as a name server takes it."""
+    """RocketMQ's protocol as a name server accepts it."""
     return RocketmqDialect(Facts(), _OF_NAME_SERVER, {})
 
 
 def broker_dialect(facts: Facts) -> RocketmqDialect:
-    """RocketMQ's protocol as a broker takes it."""
+    """RocketMQ's protocol as a broker accepts it."""
     return RocketmqDialect(facts, _OF_BROKER, _SAID_BY_BROKER)

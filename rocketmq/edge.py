@@ -1,12 +1,12 @@
-"""The edge: one connection of a RocketMQ client, of which the handlers see the commands that they know.
+"""Edge: one connection of a RocketMQ client; handlers get the commands of this project.
 
-An edge is a codec of one connection. It decodes RocketMQ's frames, has each request translated to a command of this
-project, and translates the answer back. What it knows of its client, it learned from that client's heartbeats: its id,
-and what it subscribes to. Our own clients say that in each request.
+An edge is the codec of one connection. It decodes RocketMQ's frames, has each request translated to a command of this
+project, and translates the answer back. It knows the client's id and subscriptions from that client's heartbeats. Our
+own clients send them in each request.
 
-A request goes through as a `Question`: the opaque number of the command remembers the frame and who translates the
-answer. So an edge keeps no table of outstanding requests, and a request that is never answered leaves nothing behind.
-What the edge can answer by itself, it does: a code that nobody serves, or a question about the client only.
+A request passes as a `Question`: the opaque number of the command keeps the frame and the translator of the answer. So
+an edge has no table of outstanding requests, and a request that is never answered leaves nothing behind. The edge
+itself answers codes that no handler serves, and questions about the client only.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from rocketmq.signing import Check, check_signature
 logger = logging.getLogger(__name__)
 
 _OWN_CODES = 90_000
-"""Response codes from here on are this project's: RocketMQ's clients do not know them."""
+"""Response codes from this number on are this project's: RocketMQ's clients do not know them."""
 _FIRST_NOTIFICATION = 2**30
-"""Notifications count from here on: a client that answers one does not answer a request of the session then."""
+"""First opaque of notifications: if a client answers one, it is not mistaken for the answer of a request."""
 _LIKE_OURS: dict[int, int] = {ResponseCode.STORAGE_FULL: ResponseCode.SERVICE_NOT_AVAILABLE}
 
 
@@ -46,11 +46,11 @@ class StockAnswer(NamedTuple):
 
 
 Answerer = Callable[[dict[str, Any], bytes | None, int], StockAnswer]
-"""Translates the answer of a handler: header, body, code. Refusals do not come here, except those it lists."""
+"""Translates the answer of a handler: header, body, code. It gets no refusals, except those in `outcomes`."""
 
 
 class Asked(NamedTuple):
-    """A request in the words of this project, and who translates its answer; `outcomes` are codes that are answers."""
+    """A request of this project and the translator of its answer; `outcomes` are error codes that count as answers."""
 
     code: RequestCode
     header: dict[str, Any]
@@ -60,12 +60,12 @@ class Asked(NamedTuple):
 
 
 def nothing(answered: dict[str, Any], body: bytes | None, code: int) -> StockAnswer:
-    """An answer that says only that it is done."""
+    """An answer without a result."""
     return StockAnswer()
 
 
 class Facts:
-    """The server behind an edge, as far as translations need it: of a name server, nothing."""
+    """The facts about the server that translators need; for a name server there are none."""
 
     def now_ms(self) -> int:
         """The wall clock in milliseconds."""
@@ -84,7 +84,7 @@ class Facts:
         return ""
 
     def write_queues(self, topic: str) -> int:
-        """How many queues of a topic are written; 0 if it is not known."""
+        """Number of write queues of a topic; 0 if it is not known."""
         return 0
 
 
@@ -98,7 +98,7 @@ class Subscribed:
 
 @dataclass(slots=True)
 class Caller:
-    """The client of one connection; `groups` has what its last heartbeat said."""
+    """The client of one connection; `groups` is from its last heartbeat."""
 
     facts: Facts
     peer: Peer
@@ -130,12 +130,12 @@ Notifier = Callable[[Caller, Mapping[str, Any], bytes | None], "tuple[int, Mappi
 
 @dataclass(frozen=True, slots=True)
 class RocketmqDialect:
-    """RocketMQ's protocol for one server: translators by request code, and of what the server says by itself."""
+    """RocketMQ's protocol for one server: translators of requests, and of the server's own notifications, by code."""
 
     facts: Facts
     translators: Mapping[int, Translator]
     notifiers: Mapping[int, Notifier]
-    check: Check | None = None  # of a server with access control, that each request is signed
+    check: Check | None = None  # with access control: checks that each request is signed
 
     def checked_by(self, check: Check) -> RocketmqDialect:
         """See `remoting.codec.Dialect`."""
@@ -151,14 +151,14 @@ class RocketmqDialect:
 
 
 class Question(int):
-    """The opaque number of a request that is under way, with its frame and the translator of its answer."""
+    """The opaque number of an outstanding request, with its frame and the translator of its answer."""
 
     frame: Frame
     asked: Asked
 
 
 class Edge(FrameReader):
-    """The codec of one connection; see the module header. It decodes as well."""
+    """The codec and decoder of one connection; see the module header."""
 
     def __init__(self, dialect: RocketmqDialect, peer: Peer) -> None:
         self._dialect = dialect
@@ -209,11 +209,11 @@ class Edge(FrameReader):
     # --- encoding ----------------------------------------------------------------------------------------------------
 
     def encode(self, flags: int, code: int, opaque: int, header: Mapping[str, Any], body: bytes | None) -> bytes:
-        """See `remoting.codec.Codec`. What a client of RocketMQ has no words for is no bytes."""
+        """See `remoting.codec.Codec`. A command without a RocketMQ form becomes zero bytes."""
         if flags != RESPONSE:
             return self._said(flags, code, opaque, header, body)
         if not isinstance(opaque, Question):
-            # About the connection: why it is closed.
+            # About the connection: the reason why it is closed.
             refused = Frame(ResponseCode.SYSTEM_ERROR, RESPONSE_BIT, 0, {}, None, str(header.get("remark")))
             return encode_frame(refused._replace(binary=self._binary))
         asked = opaque.asked
@@ -222,7 +222,7 @@ class Edge(FrameReader):
         return _answer(opaque.frame, asked.answer(dict(header), body, code))
 
     def _said(self, flags: int, code: int, opaque: int, header: Mapping[str, Any], body: bytes | None) -> bytes:
-        """What the server says or asks by itself: a notification, or a request whose answer its session knows."""
+        """Encode a command that the server starts: a notification, or a request whose answer its session expects."""
         notifier = self._dialect.notifiers.get(code)
         said = None if notifier is None else notifier(self._caller, header, body)
         if said is None:

@@ -1,6 +1,6 @@
 """Reads the header fields of a request and the parts of a JSON body, which clients write in several ways. Pure.
 
-Numbers come as text or as numbers, enumerations by name or by number, empty lists are left out.
+Numbers arrive as text or as numbers, enumerations by name or by number, and empty lists are left out.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from remoting.command import shown
 from rocketmq.frame import read_json
 
 OURS = "ofRebalanceLab"
-"""Header field in which a name server of this project says that it is none of RocketMQ's, whose clients skip it."""
+"""Header field that marks a name server as one of this project; RocketMQ's clients ignore it."""
 _MAX_NUMBER = 2**63 - 1
 
 
@@ -33,7 +33,7 @@ class Fields:
         """A text; `default` where it is absent or empty.
 
         Raises:
-            FieldError: it is absent, and there is no default.
+            FieldError: the field is absent, and there is no default.
         """
         value = self._fields.get(name)
         if value is None or value == "":
@@ -46,12 +46,12 @@ class Fields:
         """A whole number of 64 bits.
 
         Raises:
-            FieldError: it is no such number, or it is absent and there is no default.
+            FieldError: the value is not such a number, or the field is absent and there is no default.
         """
         return number_of(name, self._fields.get(name), default)
 
     def flag(self, name: str) -> bool:
-        """A boolean, false where it is absent; C++ writes 0 and 1."""
+        """A boolean, false if it is absent; C++ writes 0 and 1."""
         return str(self._fields.get(name)).lower() in ("true", "1")
 
 
@@ -92,10 +92,10 @@ def json_object(body: bytes) -> dict[str, Any]:
 
 
 def objects(value: object, what: str) -> list[dict[str, Any]]:
-    """A list of objects; absent ones are an empty list, as C++ leaves those out.
+    """A list of objects; an absent one counts as empty, because C++ leaves out empty lists.
 
     Raises:
-        FieldError: it is something else.
+        FieldError: the value is something else.
     """
     if value is None:
         return []
@@ -108,7 +108,7 @@ def choice(what: str, value: object, names: Sequence[str], default: str) -> str:
     """A name of an enumeration, given by name, by number, or not at all.
 
     Raises:
-        FieldError: it is none of them.
+        FieldError: the value is not one of them.
     """
     if value is None:
         return default

@@ -2,18 +2,18 @@
 
 RocketMQ: RemotingCommand, RocketMQSerializable. A frame, all numbers big-endian:
 
-    00 00 00 7f      length of what follows
+    00 00 00 7f      length of the rest
     00               form of the header: 0 JSON, 1 binary
     00 00 7b         length of the header
     {"code":105,"extFields":{"topic":"T"},"flag":0,"language":"JAVA","opaque":7,"version":463}
     ...              the body, up to the end
 
-Clients differ in what they put into a JSON header: Java writes every value of `extFields` as text, C++ and Node.js
-write numbers and booleans, some write nulls. `Frame.fields` has texts only. An answer goes out in the form of its
-request, with text values only, because the Go client refuses a frame with others.
+Clients write JSON headers in different ways: Java writes every value of `extFields` as text, C++ and Node.js write
+numbers and booleans, some write nulls. `Frame.fields` has only texts. An answer has the form of its request, with text
+values only, because the Go client refuses a frame with other values.
 
 Invariant: any bytes, whole or cut anywhere, either parse or give exactly one `ProtocolError`; every length is checked
-before what it announces is kept.
+    before the announced bytes are buffered.
 """
 
 from __future__ import annotations
@@ -59,10 +59,11 @@ class Frame(NamedTuple):
 
 
 def is_first_of_rocketmq(first: bytes) -> bool | None:
-    """Whether a stream that begins so is RocketMQ's; None while that takes more bytes.
+    """Whether a stream with these first bytes is RocketMQ's; None while more bytes are needed.
 
-    The fifth byte decides: it is 0 or 1 there, and begins a msgpack array in our own frames. The first four are the
-    length, which has room for the length of the header: nothing but zero bytes is garbage of neither.
+    The fifth byte decides: it is 0 or 1 in RocketMQ's frames, and the start of a msgpack array in our own. The first
+    four bytes are the length, which is at least the length of the header field: a stream of zero bytes is garbage in
+    both.
     """
     if len(first) < _MARK_BYTES:
         return None
@@ -70,7 +71,7 @@ def is_first_of_rocketmq(first: bytes) -> bool | None:
 
 
 class FrameDecoder:
-    """Takes a stream apart. One per connection."""
+    """Splits a stream into frames. One per connection."""
 
     __slots__ = ("_buffer", "error", "under_way")
 
@@ -170,10 +171,10 @@ def _decode_json(header: bytes, body: bytes | None) -> Frame:
 
 
 def read_json(text: bytes) -> Any:
-    """Read JSON, without the half of a surrogate pair in any text: no answer could repeat it in UTF-8.
+    """Read JSON, and refuse half a surrogate pair in any text, because no answer could repeat it in UTF-8.
 
     Raises:
-        ValueError: it is no JSON, or has such a half.
+        ValueError: the text is not JSON, or has such a half.
         RecursionError: it is nested too deep.
     """
     decoded = text.decode()
@@ -219,7 +220,7 @@ def _decode_binary(header: bytes, body: bytes | None) -> Frame:
         name, at = _take(extra, at + 2, length)
         (length,) = struct.unpack_from(">i", extra, at)
         value, at = _take(extra, at + 4, length)
-        if value:  # Java writes no nulls, and reads an empty value as one
+        if value:  # Java writes no nulls, and reads an empty value as null
             fields[name.decode()] = value.decode()
     known = LANGUAGES[language] if 0 <= language < len(LANGUAGES) else "OTHER"
     return Frame(code, flag, opaque, fields, body, remark.decode() or None, known, version, binary=True)
@@ -246,7 +247,7 @@ def encode_frame(frame: Frame) -> bytes:
 
 
 def _encode_json(frame: Frame) -> bytes:
-    # extFields are always there: Java looks into them without asking.
+    # extFields are always present: Java reads them without a check.
     header: dict[str, object] = {"code": frame.code, "extFields": frame.fields}
     header |= {"flag": frame.flag, "language": frame.language, "opaque": frame.opaque}
     if frame.remark is not None:
@@ -262,7 +263,7 @@ def _encode_binary(frame: Frame) -> bytes:
     remark = (frame.remark or "").encode()
     extra = _encode_fields(frame.fields)
     language = LANGUAGES.index(frame.language) if frame.language in LANGUAGES else LANGUAGES.index("OTHER")
-    code = (frame.code + 0x8000) % 0x1_0000 - 0x8000  # Java cuts it to 16 bits, too
+    code = (frame.code + 0x8000) % 0x1_0000 - 0x8000  # Java truncates it to 16 bits, too
     fixed = _FIXED.pack(code, language, frame.version, frame.opaque, frame.flag, len(remark))
     return b"".join((fixed, remark, struct.pack(">i", len(extra)), extra))
 
@@ -277,7 +278,7 @@ def _encode_fields(fields: Mapping[str, str]) -> bytes:
 
 
 class FrameReader:
-    """The half of a decoder that is the same at both edges: what is said of frames that are under way."""
+    """The part of a decoder that both edges share: the error and the incomplete frame."""
 
     def __init__(self) -> None:
         self._frames = FrameDecoder()

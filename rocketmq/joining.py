@@ -32,9 +32,9 @@ _STARTS = {
     "CONSUME_FROM_TIMESTAMP": ConsumeFrom.TIMESTAMP,
 }
 _STRATEGY = "AVG"
-"""A heartbeat does not say it; this is the default of every client."""
+"""A heartbeat does not contain it; this is the default of every client."""
 _INNER_PRODUCER = "CLIENT_INNER_PRODUCER"
-"""The producer that every client of Java has for messages that its consumers send back."""
+"""The producer of every Java client for messages that its consumers send back."""
 
 
 def heartbeat(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
@@ -55,7 +55,8 @@ def heartbeat(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Aske
         client_id=client_id,
         consumers=tuple(consumers),
         producer_groups=tuple(producers),
-        # A heartbeat does not say which producers answer checks: one that cannot keeps silent, and another is next.
+        # A heartbeat does not show which producers answer checks: if one cannot, it does not answer, and the next is
+        # asked.
         checkers=tuple(group for group in producers if group != _INNER_PRODUCER),
     )
 
@@ -73,7 +74,7 @@ def _consumer(data: dict[str, Any]) -> ConsumerData:
     kind = choice("consumeType", data.get("consumeType"), _CONSUME_TYPES, _CONSUME_TYPES[1])
     start = choice("consumeFromWhere", data.get("consumeFromWhere"), _FROM, _FROM[-1])
     if kind == _CONSUME_TYPES[0]:
-        start = _FROM[-1]  # a lite pull consumer says LAST_OFFSET whatever its option is, and decides by itself
+        start = _FROM[-1]  # lite pull consumers always send LAST_OFFSET, and decide themselves
     subscriptions = []
     for each in objects(data.get("subscriptionDataSet"), "subscriptionDataSet"):
         one = Fields(each)
@@ -129,7 +130,7 @@ def lock(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
 
 
 def unlock(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
-    """Queues whose locks end."""
+    """Queues to unlock."""
     group, client_id, queues, _ = _queues(body)
     header = {"group": group, "client_id": client_id}
     rows = [[topic, queue_id, -1, -1] for topic, queue_id in queues]
@@ -146,7 +147,7 @@ def _queues(body: bytes) -> tuple[str, str, list[tuple[str, int]], str]:
 
 
 def check_config(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> StockAnswer:
-    """Whether a filter can be used, which a client asks at its start unless it filters by tags."""
+    """Whether a filter can be used; a client asks at its start unless it filters by tags."""
     data = json_object(body).get("subscriptionData")
     if not isinstance(data, dict):
         raise FieldError("subscriptionData is missing")
@@ -158,8 +159,8 @@ def check_config(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> S
 def members_changed(
     caller: Caller, header: Mapping[str, Any], body: bytes | None
 ) -> tuple[int, Mapping[str, object], bytes | None]:
-    """A notification that a group has changed, or that a queue is free whose lock was refused.
+    """A notification that a group has changed, or that a queue is free after its lock was refused.
 
-    Both make a client rebalance at once. It would ask for the lock again in 20 s otherwise, or in 0.5 s since 5.0.
+    Both make a client rebalance at once. Otherwise it would ask for the lock again in 20 s, or in 0.5 s since 5.0.
     """
     return RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, {"consumerGroup": header["group"]}, None

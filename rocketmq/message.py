@@ -8,7 +8,7 @@ RocketMQ: MessageDecoder. Properties are a text, `name \x01 value \x02` repeated
 It is written in its first version, with IPv4 hosts, because that is what every client reads.
 
 A broker here has no physical offsets that clients could use: `physical_offset` packs topic number, queue and offset
-into 63 bits, so that it says which message it is, after a restart as well.
+into 63 bits, so it identifies the message, after a restart as well.
 
     >>> physical_offset(1, 2, 3), place_of(physical_offset(1, 2, 3))
     (562949953421315, (1, 2, 3))
@@ -43,7 +43,7 @@ MAX_PROPERTIES_BYTES = 32_767
 """Their length is a signed number of 16 bits. RocketMQ: putMsg checks for Short.MAX_VALUE."""
 
 _MAGIC, _MAGIC_2 = 0xDAA320A7, 0xDAA320AB
-"""Of a stored message, with one and with two bytes for the length of its topic."""
+"""Magic numbers of a stored message, with one and with two bytes for the length of its topic."""
 _BORN_IPV6, _STORE_IPV6 = 0x10, 0x20
 _BEFORE_HOSTS = struct.Struct(">IIIIIQQIQ")
 _FIXED = struct.Struct(">IIIIIQQIQ4sIQ4sIIQI")
@@ -51,14 +51,14 @@ _BATCH_ENTRY = struct.Struct(">IIIII")
 _BETWEEN, _AFTER = "\x01", "\x02"
 _OFFSET_BITS, _QUEUE_BITS, _TOPIC_BITS = 36, 13, 14
 _PHYSICAL_DIGITS = 16
-"""At the end of the id that a broker gives a message, after its address."""
+"""Format of the end of a message id assigned by a broker, after the broker's address."""
 
 
 # --- properties ------------------------------------------------------------------------------------------------------
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Take a text of properties apart; the last separator may be missing, as Java 4 leaves it out."""
+    """Split a text of properties; the last separator may be missing, because Java 4 leaves it out."""
     properties: dict[str, str] = {}
     for pair in text.split(_AFTER):
         name, separator, value = pair.partition(_BETWEEN)
@@ -68,7 +68,7 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def properties_text(properties: Mapping[str, str]) -> str:
-    """Put properties together; those that the form cannot hold are left out: nothing, or with a separator in them."""
+    """Join properties; those that the form cannot hold are left out: empty ones, and those with a separator in them."""
     return "".join(
         f"{name}{_BETWEEN}{value}{_AFTER}"
         for name, value in properties.items()
@@ -87,7 +87,7 @@ def plain_body(body: bytes, sys_flag: int) -> bytes:
     """The body as its producer gave it to the client, which compresses a long one.
 
     Raises:
-        MessageIllegal: it is not zlib, or it is too long.
+        MessageIllegal: the body is not zlib, or it is too long.
     """
     if not sys_flag & COMPRESSED:
         return body
@@ -114,10 +114,10 @@ class BatchEntry(NamedTuple):
 
 
 def batch_entries(body: bytes) -> Iterator[BatchEntry]:
-    """Take the body of a batch apart.
+    """Split the body of a batch.
 
     Raises:
-        MessageIllegal: while iterating: it is malformed, or has too many messages.
+        MessageIllegal: while iterating: the batch is malformed, or has too many messages.
     """
     at, n = 0, 0
     while at < len(body):
@@ -149,7 +149,7 @@ def batch_entry(body: bytes, properties: Mapping[str, str]) -> bytes:
 
 
 def physical_offset(topic_id: int, queue_id: int, offset: int) -> int:
-    """A number of 63 bits that says which message it is; 0 for one that does not fit."""
+    """A number of 63 bits that identifies a message; 0 if the parts do not fit."""
     if topic_id >> _TOPIC_BITS or queue_id >> _QUEUE_BITS or offset < 0 or offset >> _OFFSET_BITS:
         return 0
     return (topic_id << _QUEUE_BITS | queue_id) << _OFFSET_BITS | offset
@@ -169,7 +169,7 @@ class Host(NamedTuple):
 
     @classmethod
     def of(cls, host: str, port: int) -> Host:
-        """The address; 0.0.0.0 stands for a name and for IPv6, which not every client can read."""
+        """The address; 0.0.0.0 stands for names and for IPv6 addresses, which not every client can read."""
         try:
             return cls(IPv4Address(host).packed, port)
         except AddressValueError:
@@ -177,27 +177,27 @@ class Host(NamedTuple):
 
 
 def offset_message_id(store: Host, physical: int) -> str:
-    """The id that a broker gives a message: where it is. RocketMQ: createMessageId."""
+    """The id that a broker assigns to a message: its place. RocketMQ: createMessageId."""
     return (store.address + struct.pack(">IQ", store.port, physical)).hex().upper()
 
 
 def physical_of(message_id: str) -> int:
-    """The physical offset in the id that a broker gave a message.
+    """The physical offset in a message id that a broker assigned.
 
     Raises:
-        InvalidParameter: it is no such id.
+        InvalidParameter: the text is not such an id.
     """
     try:
         return int(message_id[-_PHYSICAL_DIGITS:], 16)
     except ValueError:
-        raise InvalidParameter(f"{shown(message_id)} is no id that a broker gives a message") from None
+        raise InvalidParameter(f"{shown(message_id)} is not a message id that a broker assigns") from None
 
 
 NOWHERE = Host(bytes(4), 0)
 
 
 class StoredMessage(NamedTuple):
-    """A message as it is answered to a pull."""
+    """A message in the answer to a pull."""
 
     topic: str
     queue_id: int
@@ -238,7 +238,7 @@ def encode_message(message: StoredMessage) -> bytes:
 
 
 def _fitting(properties: Mapping[str, str]) -> bytes:
-    """The text of the properties, without those that go beyond what its length can say; our own have more room."""
+    """The text of the properties, without those beyond its longest length; our own properties may be longer."""
     encoded = properties_text(properties).encode(errors="replace")
     if len(encoded) <= MAX_PROPERTIES_BYTES:
         return encoded
@@ -246,10 +246,10 @@ def _fitting(properties: Mapping[str, str]) -> bytes:
 
 
 def decode_messages(data: bytes) -> Iterator[StoredMessage]:
-    """Read stored messages, as servers of RocketMQ answer them; bodies as they were before they were compressed.
+    """Read stored messages from answers of RocketMQ's servers; bodies are decompressed.
 
     Raises:
-        MessageIllegal: while iterating: a message is malformed, or compressed by something else than zlib.
+        MessageIllegal: while iterating: a message is malformed, or not compressed by zlib.
     """
     at = 0
     while at < len(data):
@@ -276,7 +276,7 @@ def decode_messages(data: bytes) -> Iterator[StoredMessage]:
 
 
 def _host(data: bytes, at: int, is_ipv6: bool) -> tuple[Host, int]:
-    """A host and the place behind it; one with IPv6 has no form here."""
+    """A host and the position after it; an IPv6 host has no form here."""
     length = 16 if is_ipv6 else 4
     (port,) = struct.unpack_from(">I", data, at + length)
     return Host(bytes(4) if is_ipv6 else data[at : at + 4], port), at + length + 4

@@ -2,18 +2,17 @@
 
 RocketMQ: PopMessageProcessor, AckMessageProcessor, ChangeInvisibleTimeProcessor, QueryAssignmentProcessor.
 
-A receipt handle is a text that clients take apart and put together, eight words:
+A receipt handle is a text of eight words, which clients split and join:
 
     check point, pop time, invisible time, revive queue, retry flag, broker, queue, offset
 
-The random number that a handle is worth here stands where the check point is. A client makes the handle of a message
-whose invisible time it changed by itself, and puts the offset there: then it stands where the pop time is, and the
-revive queue says so.
+The delivery token is in the place of the check point. After a change of the invisible time the client itself builds the
+new handle, with the offset in that place: then the token is in the place of the pop time, and the revive queue is 1.
 
     -8612 1700000000000 60000 0 0 broker-a 3 101     as delivered
     101 -5410 30000 1 0 broker-a 3 101               after a change
 
-Messages that were given up come through the retry topic of their group, which a client of RocketMQ pulls.
+Messages that failed are delivered through the retry topic of their group, which a client of RocketMQ pulls.
 """
 
 from __future__ import annotations
@@ -34,11 +33,11 @@ from rocketmq.frame import Frame
 from rocketmq.pulling import MAX_SUSPEND_MS, stored_message, topic_id_of
 
 POP_CK = "POP_CK"
-"""The property of a message that has its handle."""
+"""The property of a message that contains its handle."""
 POLLING_TIMEOUT = 210
-"""The code with which a pop ends that found nothing."""
+"""The response code of a pop that found nothing."""
 _IN_CHECK_POINT, _IN_POP_TIME = 0, 1
-"""The revive queue of a handle: where its token is."""
+"""The revive queue of a handle: it shows the place of the token."""
 _HANDLE_WORDS = 8
 _FROM_NEWEST = 1
 _NOTHING = {"popTime": 0, "invisibleTime": 0, "reviveQid": _IN_CHECK_POINT, "restNum": 0}
@@ -47,7 +46,7 @@ _NOTHING = {"popTime": 0, "invisibleTime": 0, "reviveQid": _IN_CHECK_POINT, "res
 def pop(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked | StockAnswer:
     """A pop of one queue or of all of them, held as long as its client wants."""
     if fields.text("expType", "TAG") != "TAG":
-        return StockAnswer(code=ResponseCode.SYSTEM_ERROR, remark="only tags filter here: SQL92 does not")
+        return StockAnswer(code=ResponseCode.SYSTEM_ERROR, remark="only filters by tags are supported here, not SQL92")
     topic = fields.text("topic")
     invisible_ms = min(max(MIN_INVISIBLE_MS, fields.number("invisibleTime")), MAX_INVISIBLE_MS)
     is_newest = fields.number("initMode", _FROM_NEWEST) == _FROM_NEWEST
@@ -69,7 +68,7 @@ def pop(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked | St
 
     def answer(answered: dict[str, Any], batches: bytes | None, code: int) -> StockAnswer:
         if code:
-            return StockAnswer(_NOTHING, None, POLLING_TIMEOUT, "no message has come")
+            return StockAnswer(_NOTHING, None, POLLING_TIMEOUT, "no message has arrived")
         rows: Any = msgpack.unpackb(batches or b"\x90")
         return _delivered(caller, invisible_ms, rows)
 
@@ -100,7 +99,7 @@ def _delivered(caller: Caller, invisible_ms: int, batches: list[Any]) -> StockAn
 
 
 def acknowledge(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
-    """A message that is done."""
+    """Acknowledge a message."""
     topic, offset = fields.text("topic"), fields.number("offset")
     header = {"group": fields.text("consumerGroup"), "client_id": caller.id_or_peer}
     rows = [[topic, fields.number("queueId"), token_of(fields.text("extraInfo")), [offset]]]
@@ -138,7 +137,7 @@ def token_of(handle: str) -> int:
     """The token in a handle.
 
     Raises:
-        FieldError: it is no handle that was made from an answer of `pop` or of `change_invisible_time`.
+        FieldError: the text is not a handle from an answer of `pop` or `change_invisible_time`.
     """
     words = handle.split(" ")
     try:
@@ -146,12 +145,12 @@ def token_of(handle: str) -> int:
             raise ValueError
         token = int(words[1 if int(words[3]) == _IN_POP_TIME else 0])
     except ValueError:
-        raise FieldError(f"the field extraInfo is no receipt handle: {handle[:100]!r}") from None
+        raise FieldError(f"the field extraInfo is not a receipt handle: {handle[:100]!r}") from None
     return token % 2**64 or 1
 
 
 def _signed(token: int) -> int:
-    """The token as a number that Java reads."""
+    """The token as a signed number, as Java reads it."""
     return token - 2**64 if token >= 2**63 else token
 
 
@@ -171,7 +170,7 @@ def query_assignment(caller: Caller, fields: Fields, body: bytes, frame: Frame) 
 
     def answer(answered: dict[str, Any], queues: bytes | None, code: int) -> StockAnswer:
         if code:
-            return StockAnswer({}, b"{}")  # that keeps what the client has
+            return StockAnswer({}, b"{}")  # the client keeps its queues
         mode = answered["mode"]
         rows: Any = msgpack.unpackb(queues or b"\x90")
         listed = [

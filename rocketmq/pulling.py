@@ -1,4 +1,4 @@
-"""Translates pulls, messages that are sent back, and questions about the offsets of a queue. Pure.
+"""Translates pulls, messages that are sent back, and requests for the offsets of a queue. Pure.
 
 RocketMQ: PullMessageProcessor, ConsumerManageProcessor, AdminBrokerProcessor.
 """
@@ -44,7 +44,9 @@ def pull(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked | S
     """A pull of a queue, held as long as its client wants."""
     group, topic, flags = fields.text("consumerGroup"), fields.text("topic"), fields.number("sysFlag", 0)
     if flags & _CLASS_FILTER or fields.text("expressionType", "TAG") != "TAG":
-        return StockAnswer(code=ResponseCode.SYSTEM_ERROR, remark="only tags filter here: neither SQL92 nor classes do")
+        return StockAnswer(
+            code=ResponseCode.SYSTEM_ERROR, remark="only filters by tags are supported here, not SQL92 or classes"
+        )
     if flags & _HAS_SUBSCRIPTION:
         expression = fields.text("subscription", "*")
     else:
@@ -70,7 +72,7 @@ def pull(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked | S
     if hashes is not None:
         header["tag_hashes"] = list(hashes)
     if caller.client_id and topic in (caller.groups[group].topics if group in caller.groups else ()):
-        # Others only look at a queue: they are no members, or assign queues to themselves.
+        # Other callers only read a queue: they are not members, or assign queues to themselves.
         header["client_id"] = caller.client_id
         if flags & _HAS_COMMIT and (commit := fields.number("commitOffset", 0)) > 0:
             header["commit"] = commit
@@ -109,10 +111,10 @@ def stored_message(
     more: Mapping[str, str] | None = None,
     times_delivered: int | None = None,
 ) -> bytes:
-    """Translate one record; what is not a message of ours is delivered as a body, so that nothing is passed over.
+    """Translate one record; a payload that is not one of our messages is delivered as a body, so nothing is skipped.
 
     `place` is topic, number of the topic and queue id. `more` are properties that only this delivery has, and
-    `times_delivered` the deliveries before it, where the record does not say them.
+    `times_delivered` the deliveries before it, where the record does not contain them.
     """
     topic, topic_id, queue_id = place
     body, properties, flag, born_ms = message_of(record.payload, topic) or (record.payload, {}, 0, record.stored_ms)
@@ -134,7 +136,7 @@ def stored_message(
 
 
 def message_of(payload: bytes, topic: str) -> tuple[bytes, dict[str, str], int, int] | None:
-    """Body, properties, flag and born time of a payload, which a broker stores without a look; None if it is none."""
+    """Body, properties, flag and born time of a payload, which a broker stores unread; None if it is not a message."""
     try:
         fields: Any = msgpack.unpackb(payload)
         sent_to, body, tags, keys, others, born_ms, message_id = fields
@@ -193,7 +195,7 @@ def search_offset(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> 
 
 
 def query_offset(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
-    """The committed offset of a group; 22 says that there is none."""
+    """The committed offset of a group; code 22 means that there is none."""
     header = {"group": fields.text("consumerGroup"), **_queue(fields)}
     if caller.client_id:
         header["client_id"] = caller.client_id

@@ -1,4 +1,4 @@
-"""Translates what clients ask name servers: routes, brokers, topics. Pure. RocketMQ: ClientRequestProcessor."""
+"""Translates requests to name servers: routes, brokers, topics. Pure. RocketMQ: ClientRequestProcessor."""
 
 from __future__ import annotations
 
@@ -58,17 +58,17 @@ def _topics(answered: dict[str, Any], body: bytes | None, code: int) -> StockAns
 
 
 def delete_topic(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
-    """Forget a topic of every broker."""
+    """Remove a topic from the routes of every broker."""
     return Asked(RequestCode.DELETE_TOPIC_IN_NAMESRV, {"topic": fields.text("topic")}, None, nothing)
 
 
 def wipe_write_perm(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
-    """Let producers leave a broker."""
+    """Make producers leave a broker."""
     return _write_perm(RequestCode.WIPE_WRITE_PERM_OF_BROKER, "wipeTopicCount", fields)
 
 
 def add_write_perm(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
-    """Let producers come back to a broker."""
+    """Let producers use a broker again."""
     return _write_perm(RequestCode.ADD_WRITE_PERM_OF_BROKER, "addTopicCount", fields)
 
 
@@ -80,10 +80,10 @@ def _write_perm(code: RequestCode, count: str, fields: Fields) -> Asked:
 
 
 def no_settings(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> StockAnswer:
-    """The settings that name servers of RocketMQ keep for others: there are none here."""
+    """The settings that RocketMQ's name servers keep for other servers: there are none here."""
     return StockAnswer(code=ResponseCode.QUERY_NOT_FOUND, remark="no settings are kept here")
 
 
 def no_settings_left(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> StockAnswer:
-    """A setting is deleted, which was never there."""
+    """Delete a setting: succeeds, because there never is one."""
     return StockAnswer()

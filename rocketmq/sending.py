@@ -1,8 +1,8 @@
 """Translates sends: SEND_MESSAGE, its short form, batches, and half messages. Pure. RocketMQ: SendMessageProcessor.
 
-A message gets the form that all messages here have, so that clients of both kinds read it: its body as it was before
-its client compressed it, its tag, keys and id in their places, and the other properties as they are. What only
-RocketMQ's clients know, the user's flag, is a property of its own.
+A message gets the form of all messages here, so that clients of both kinds can read it: its body decompressed, its tag,
+keys and id in their fields, and the other properties unchanged. The user's flag, which only RocketMQ's clients know,
+becomes a property.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _SHORT = {
 
 
 def send(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
-    """One message, or a batch that says so in its header."""
+    """One message, or a batch that its header marks as such."""
     if frame.code != RequestCode.SEND_MESSAGE:
         fields = Fields({name: frame.fields.get(short) for name, short in _SHORT.items()})
     if frame.code == RequestCode.SEND_BATCH_MESSAGE or fields.flag("batch"):
@@ -61,7 +61,7 @@ def send(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
     header: dict[str, Any] = {}
     delay_ms = _delay_ms(properties, caller.facts.now_ms())
     if is_retry_topic(topic) and times:
-        # A failed message that its client could not send back: it publishes a copy.
+        # A failed message that its client could not send back, so it publishes a copy.
         header["times_delivered"] = times
         if times > fields.number("maxReconsumeTimes", times):
             topic, delay_ms = dlq_topic(topic.partition("%RETRY%")[2]), 0
@@ -77,7 +77,7 @@ def _send_half(caller: Caller, fields: Fields, body: bytes, properties: dict[str
     topic, group = fields.text("topic"), fields.text("producerGroup")
     if is_retry_topic(topic) or _delay_ms(properties, caller.facts.now_ms()):
         raise MessageIllegal(
-            "a retry or a delayed message has no transaction: its time comes whatever becomes of the local branch; "
+            "a retry or a delayed message has no transaction: it is delivered whatever the local branch does; "
             "send it without one"
         )
     properties.pop(TRANSACTION_PREPARED, None)
@@ -116,9 +116,9 @@ def _send_batch(caller: Caller, fields: Fields, body: bytes) -> Asked:
 
 
 def _message(topic: str, body: bytes, properties: dict[str, str], flag: int) -> Message:
-    """The message; a copy of a failed one keeps the topic that it was sent to first.
+    """The message; a copy of a failed message keeps its original topic.
 
-    A message that was received as such a copy and is sent elsewhere still has the property of that topic.
+    If a consumer sends such a copy to another topic, it still has the property with the original topic.
     """
     others = {name: value for name, value in properties.items() if name not in (TAGS, KEYS, UNIQ_KEY, RETRY_TOPIC)}
     if flag:
@@ -135,7 +135,7 @@ def _message(topic: str, body: bytes, properties: dict[str, str], flag: int) -> 
 
 
 def _delay_ms(properties: dict[str, str], now_ms: int) -> int:
-    """The delay that properties ask for; that of a level is not delivered, as by RocketMQ's brokers."""
+    """The delay that properties ask for; the property of a delay level is removed, as RocketMQ's brokers do."""
     level = number_of(DELAY, properties.pop(DELAY, None), 0)
     if level:
         return delay_of_level(level)
@@ -156,7 +156,7 @@ def _queue_id(caller: Caller, fields: Fields, topic: str) -> int:
 
 
 def _new_id(caller: Caller, fields: Fields) -> str:
-    """An id for a message whose client gives none: server, connection, time and a number, as 32 hex digits."""
+    """An id for a message without one: server, connection, time and a number, as 32 hex digits."""
     caller.made_ids += 1
     low = (caller.peer.number, fields.number("bornTimestamp", 0), caller.made_ids)
     return (caller.store.address.hex() + "".join(f"{number & 0xFFFFFFFF:08x}" for number in low)).upper()
@@ -165,7 +165,7 @@ def _new_id(caller: Caller, fields: Fields) -> str:
 def _answerer(
     caller: Caller, header: Mapping[str, Any], ids: list[str], stored_in: tuple[str, int] | None = None
 ) -> Answerer:
-    """Translate the answer of a send; `stored_in` is where the ids point to, unless it is where the message goes."""
+    """Translate the answer of a send; `stored_in` is the place that ids name, if it is not the message's own queue."""
 
     def answer(answered: dict[str, Any], body: bytes | None, code: int) -> StockAnswer:
         topic, queue_id = stored_in or (header["topic"], header["queue_id"])

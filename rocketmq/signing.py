@@ -1,7 +1,7 @@
 """Signatures of RocketMQ's clients, over the values of all header fields and the body. Pure.
 
-RocketMQ: AclClientRPCHook, AclUtils. The signature is over one request and nothing of its connection, so whoever sees a
-request can repeat it: use it over TLS or on a network that keeps others out, and keys of this project elsewhere.
+RocketMQ: AclClientRPCHook, AclUtils. The signature covers one request and nothing of its connection, so anyone who sees
+    a request can repeat it: use it over TLS or on a closed network, and keys of this project elsewhere.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ _UNSIGNED_BY_SOME = "_UNIQUE_KEY_QUERY"
 """A field of QUERY_MESSAGE that some versions add after they have signed."""
 
 Check = Callable[[Any, str, str, tuple[bytes, ...]], None]
-"""Called with the connection, the access key, the signature, and what may have been signed; it raises a refusal."""
+"""Called with connection, access key, signature, and the texts that may have been signed; raises a refusal."""
 
 
 def check_signature(check: Check, peer: Any, frame: Frame) -> None:
-    """Have the signature of a request checked.
+    """Check the signature of a request.
 
     Raises:
-        RlabError: it is refused.
+        RlabError: the request is refused.
     """
     fields = frame.fields
     contents = [_content(frame, (SIGNATURE,))]

@@ -1,8 +1,8 @@
-"""Translates the ends of transactions, and the checks of those that nobody has ended. Pure.
+"""Translates the ends of transactions, and the checks of transactions that were not ended. Pure.
 
 RocketMQ: EndTransactionProcessor, AbstractTransactionalMessageCheckListener. A half message arrives as a send
-(`sending.py`), whose answer says where it is: queue 0 of the half topic. The end of its transaction names that place.
-An end is one-way; only the Go client leaves that bit out, and drops the answer.
+    (`sending.py`), whose answer has its place: queue 0 of the half topic. The end of its transaction names that place.
+    An end is one-way; only the Go client leaves that bit out, and drops the answer.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from rocketmq.pulling import message_of
 
 
 def end(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
-    """What a producer says of one transaction, by itself or because it was asked."""
+    """The end of one transaction, from a producer that ends it or answers a check."""
     offset = fields.number("tranStateTableOffset")
     message_id = fields.text("msgId", "") or fields.text("transactionId")
     header = {"group": fields.text("producerGroup"), "from_check": fields.flag("fromTransactionCheck")}
@@ -51,10 +51,10 @@ def end(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
 def check(
     caller: Caller, header: Mapping[str, Any], body: bytes | None
 ) -> tuple[int, Mapping[str, object], bytes | None] | None:
-    """A question about a transaction of the group, with its message as a consumer would get it.
+    """A check of a transaction of the group, with its message as a consumer would get it.
 
-    It names the producer group in the message, where clients look for it. A payload that is no message is not asked
-    about, because a client could not read it.
+    It names the producer group in the message, where clients look for it. There is no check of a payload that is not a
+    message, because a client could not read it.
     """
     topic, offset, store = header["topic"], header["offset"], caller.store
     message = message_of(body or b"", topic)

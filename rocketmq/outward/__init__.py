@@ -1,6 +1,6 @@
-"""Our client at servers of RocketMQ: the dialect the other way round. Pure.
+"""Our client at servers of RocketMQ: the dialect in the other direction. Pure.
 
 `edge` is one connection, `routes`, `members`, `queues`, `messages`, `pops`, `transactions` and `admin` translate the
-requests, `answers` reads what comes back, `dialect` says which is whose. Read `edge`, then `queues`. Clients import
-only `dialect`.
+requests, `answers` reads the answers, `dialect` has the translator of each request. Read `edge`, then `queues`. Clients
+import only `dialect`.
 """

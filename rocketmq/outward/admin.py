@@ -1,7 +1,7 @@
 """Administration by our client at RocketMQ's brokers: topics, groups, progress, resets, messages by key or id. Pure.
 
-The other direction of `rocketmq/admin.py`. Brokers of RocketMQ do not know who owns a queue: members are asked for
-theirs. A group there has no settings that differ from member to member.
+The other direction of `rocketmq/admin.py`. Brokers of RocketMQ do not know the owners of queues, so each member is
+asked for its queues. A group there has no settings that differ between members.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _TOPIC_STATS = 202
 _NOT_ONLINE = 206
 _LAST_TIME_MS = 2**63 - 1
 _STRATEGY = "AVG"
-"""What members of RocketMQ choose if they say nothing; a broker is not told."""
+"""The default strategy of RocketMQ's members; a broker does not know their strategy."""
 
 
 def _settings(answer: Frame) -> dict[str, GroupSettings]:
-    """The groups that a broker has settings of: all that ever were there, as it makes them for each."""
+    """The groups of which a broker has settings: all groups that it ever had, because it creates settings for each."""
     return {
         name: GroupSettings(
             consume=bool(each.get("consumeEnable", True)),
@@ -57,7 +57,7 @@ def _uptime_s(text: str) -> int:
 
 
 def broker_info(server: Server, header: dict[str, Any], body: bytes) -> Steps:
-    """The topics of a broker with the offsets of their queues; the counters of ours are not known there, and are 0."""
+    """The topics of a broker with the offsets of their queues; our brokers' counters are unknown there, and are 0."""
     runtime, configs, groups = yield [
         StockCall(RequestCode.GET_BROKER_RUNTIME_INFO),
         StockCall(_GET_ALL_TOPICS),
@@ -107,7 +107,7 @@ def settings(server: Server, header: dict[str, Any], body: bytes) -> Steps:
 
 
 def connections(server: Server, header: dict[str, Any], body: bytes) -> Steps:
-    """The members of a group; RocketMQ says once for all of them what they subscribe to."""
+    """The members of a group; RocketMQ has one list of subscriptions for all of them."""
     [answer] = yield [StockCall(RequestCode.GET_CONSUMER_CONNECTION_LIST, {"consumerGroup": header["group"]})]
     if answer.code == _NOT_ONLINE:
         raise GroupNotExist(f"group {header['group']!r} has no members here")
@@ -148,7 +148,7 @@ def progress(server: Server, header: dict[str, Any], body: bytes) -> Steps:
 
 
 def _owners(group: str) -> Calls[dict[tuple[str, int], str]]:
-    """Who says that it has which queues of a group; a member that does not answer, or cannot say it, has none."""
+    """The queues of a group by the members that report them; a member that cannot answer counts as having none."""
     [answer] = yield [StockCall(RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": group})]
     ids = [] if answer.code else json_of(answer)["consumerIdList"]
     if not ids:
@@ -190,7 +190,7 @@ def _ranges(group: str, queues: list[tuple[str, int]]) -> Calls[list[tuple[tuple
 def reset(server: Server, header: dict[str, Any], body: bytes) -> Steps:
     """A reset of a group that has no members. RocketMQ: ResetOffsetByTimeOldCommand.
 
-    Of a group with members, RocketMQ resets by time only, and stops it for 10 s: its own tool does that.
+    A group with members can be reset by time only, and RocketMQ stops it for 10 s: its own tool does that.
     """
     group, topic, to = header["group"], header["topic"], ResetTo(ResetKind(header["to"]), header.get("value", 0))
     [online] = yield [StockCall(RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": group})]
@@ -241,7 +241,7 @@ def query_message(server: Server, header: dict[str, Any], body: bytes) -> Steps:
 
 
 def view_message(server: Server, header: dict[str, Any], body: bytes) -> Steps:
-    """Every copy of a message by the id that its client gave it: a broker has an index of them for each topic."""
+    """Every copy of a message by the id that its client assigned: a broker has an index of these ids for each topic."""
     [configs] = yield [StockCall(_GET_ALL_TOPICS)]
     topics = [name for name in sorted(json_of(configs)["topicConfigTable"]) if not is_system_topic(name)]
     wanted, n = header["message_id"], header["max_n"]
@@ -267,14 +267,14 @@ def _copies(messages: list[StoredMessage], n: int) -> Answered:
 
 
 def delete_topic(server: Server, header: dict[str, Any], body: bytes) -> Steps:
-    """The end of a topic at a broker."""
+    """Delete a topic at a broker."""
     [answer] = yield [StockCall(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": header["topic"]})]
     good(answer)
     return Answered({})
 
 
 def forget_topic(server: Server, header: dict[str, Any], body: bytes) -> Steps:
-    """The end of a topic at a name server."""
+    """Delete a topic at a name server."""
     [answer] = yield [StockCall(RequestCode.DELETE_TOPIC_IN_NAMESRV, {"topic": header["topic"]})]
     good(answer)
     return Answered({})

@@ -1,4 +1,4 @@
-"""Reads the answers of RocketMQ's servers, and packs what our client gets instead. Pure."""
+"""Reads the answers of RocketMQ's servers, and packs our client's form of them. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rocketmq.outward.edge import Calls, Refused, StockCall
 
 _NUMBER_AS_KEY = re.compile(r"([{,])(-?\d+):")
 _TOGETHER = 256
-"""Far fewer than may be in flight on a connection."""
+"""Calls at a time; far fewer than may be outstanding on a connection."""
 _OBJECT_AS_KEY = re.compile(r"([{,])(\{[^{}]*\}):")
 
 
@@ -25,7 +25,7 @@ def good(frame: Frame, *others: int) -> Frame:
 
 
 def in_turns(calls: list[StockCall]) -> Calls[list[Frame]]:
-    """Make many calls, some at a time: a broker with thousands of topics is asked about each."""
+    """Make many calls, a limited number at a time: a broker with thousands of topics is asked about each."""
     answers: list[Frame] = []
     for first in range(0, len(calls), _TOGETHER):
         answers += yield calls[first : first + _TOGETHER]
@@ -33,7 +33,7 @@ def in_turns(calls: list[StockCall]) -> Calls[list[Frame]]:
 
 
 def json_of(frame: Frame) -> Any:
-    """The body of an answer, in which keys may have no quotation marks.
+    """The body of an answer, whose keys may lack quotation marks.
 
     Servers write {"brokerAddrs":{0:"h:1"}} and {"offsetTable":{{"brokerName":"b","queueId":0,"topic":"t"}:{...}}}.
     """
@@ -52,11 +52,11 @@ def by_queue(table: dict[str, Any]) -> dict[tuple[str, int], Any]:
 
 
 def packed(value: object) -> bytes:
-    """A body of ours."""
+    """A body in our form."""
     written: bytes = msgpack.packb(value)
     return written
 
 
 def unpacked(body: bytes) -> Any:
-    """What a body of ours holds."""
+    """The value in a body of our form."""
     return msgpack.unpackb(body)

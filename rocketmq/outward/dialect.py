@@ -1,4 +1,4 @@
-"""The dialect of our client at servers of RocketMQ: which request is translated by whom. Pure."""
+"""The dialect of our client at servers of RocketMQ: the translator of each request. Pure."""
 
 from __future__ import annotations
 

@@ -1,16 +1,16 @@
-"""The other side's edge: one connection of our client to a server of RocketMQ, of which the client sees our commands.
+"""ClientEdge: one connection of our client to a server of RocketMQ; the client sees only our commands.
 
-It is a codec of one connection, as `rocketmq/edge.py` is for a server. A request of ours may take several of
-RocketMQ's, one after another or together: a lease is a committed offset, and where there is none the end of the queue.
-So each request is a generator (`queues.py`), which yields the calls to make and is given their answers. What it returns
-is the answer that the client waits for.
+It is the codec of one connection, as `rocketmq/edge.py` is for a server. One of our requests may take several of
+RocketMQ's, one after another or together: a lease needs the committed offset, and without one the end of the queue. So
+each request is a generator (`queues.py`), which yields the calls to make and receives their answers. It returns the
+answer that the client waits for.
 
     LOCK_BATCH_MQ [["t", 0]]   ->   14 QUERY_CONSUMER_OFFSET   <-  22, there is none
                                     30 GET_MAX_OFFSET          <-  offset 7
                                <-   granted: [["t", 0, token, 7]]
 
-A server that answers what cannot be read is told apart from one that refuses: the client gets an error that says so,
-and the connection is closed only for bytes that are no frames.
+An unreadable answer is distinguished from a refusal: the client gets an error with that reason, and the connection is
+closed only for bytes that are not frames.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from rocketmq.frame import ONE_WAY_BIT, RESPONSE_BIT, Frame, FrameReader, encode
 _KNOWN_CODES = frozenset(map(int, ResponseCode))
 _MAX_OPAQUE = 2**31
 _UNREADABLE = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError, struct.error)
-"""What reading an answer raises that has another form than it should: a hostile server chooses every byte of it."""
+"""The errors of reading a malformed answer: a hostile server chooses every byte of it."""
 
 
 class StockCall(NamedTuple):
@@ -53,12 +53,12 @@ class Answered(NamedTuple):
 
 T = TypeVar("T")
 Calls = Generator[list[StockCall], list[Frame], T]
-"""Yields the calls that are made together; is given their answers, in their order."""
+"""Yields calls that are made together; receives their answers in the same order."""
 Steps = Calls[Answered]
 
 
 class Cluster:
-    """What the connections of one client know together, also after one of them was lost."""
+    """The knowledge that the connections of one client share, also after one of them was lost."""
 
     def __init__(self) -> None:
         self._topics: dict[str, dict[str, int]] = {}  # topic -> broker name -> queues that can be read
@@ -68,7 +68,7 @@ class Cluster:
         self._commits: dict[str, dict[tuple[str, str, int], int]] = {}  # by address; group, topic, queue id -> offset
 
     def keep(self, handle: tuple[str, ...]) -> int:
-        """Keep the words of a receipt handle of POP; returns the number under which they are."""
+        """Keep the words of a POP receipt handle; returns the number under which they are kept."""
         self._n_handles += 1
         self._handles[self._n_handles] = handle
         if len(self._handles) > MAX_ROCKETMQ_HANDLES:
@@ -76,58 +76,58 @@ class Cluster:
         return self._n_handles
 
     def handle(self, number: int) -> tuple[str, ...] | None:
-        """The words of a receipt handle; None if they are not kept any more."""
+        """The words of a receipt handle; None if they are no longer kept."""
         return self._handles.get(number)
 
     def know(self, names: Mapping[str, str]) -> None:
-        """Learn the names of brokers by address. Routes say them again and again, so a full table begins anew."""
+        """Record the names of brokers by address. Each route repeats them, so a full table is cleared."""
         if len(self._names) > MAX_ROCKETMQ_BROKERS:
             self._names.clear()
         self._names.update(names)
 
     def has_topic(self, topic: str, queues: Mapping[str, int]) -> None:
-        """Learn how many queues of a topic can be read at each broker, by name."""
+        """Record how many queues of a topic can be read at each broker, by broker name."""
         if len(self._topics) > MAX_ROCKETMQ_BROKERS:
             self._topics.clear()
         self._topics[topic] = dict(queues)
 
     def queues_of(self, address: str, topic: str) -> int:
-        """How many queues of a topic can be read at the broker of an address, by the last route."""
+        """Number of read queues of a topic at the broker of an address, by the last route."""
         return self._topics[topic].get(self.name_of(address), 0)
 
     def name_of(self, address: str) -> str:
-        """The name of the broker at an address, which a route has said before anybody asks the broker."""
+        """The name of the broker at an address; a route has named it before the first request to that broker."""
         return self._names[address]
 
     def commits(self, address: str, queue: tuple[str, str, int], offset: int, *, is_reset: bool = False) -> None:
-        """Learn that an offset of a queue that this client has is sent to its broker."""
+        """Record the offset of one of this client's queues that is sent to its broker."""
         offsets = self._commits.setdefault(address, {})
         offsets[queue] = offset if is_reset else max(offset, offsets.get(queue, 0))
 
     def committed(self, address: str, *queue: *tuple[str, str, int]) -> int:
-        """The offset of a queue that was sent last since this client has it; 0 if there is none."""
+        """The offset that this client sent last for a queue that it has; 0 if there is none."""
         return self._commits.get(address, {}).get(queue, 0)
 
     def forget(self, address: str, *queue: *tuple[str, str, int]) -> None:
-        """Learn that this client has given a queue up."""
+        """Forget the offset of a queue that this client has released."""
         self._commits.get(address, {}).pop(queue, None)
 
 
 @dataclass(slots=True)
 class Server:
-    """What a connection knows: of the server by its answers, of our client by its requests.
+    """The state of a connection: of the server from its answers, of our client from its requests.
 
     Attributes:
-        cluster: what all connections of the client know.
+        cluster: the state that all connections of the client share.
         address: of the server, as routes have it.
-        version: of the server, as the answers say it; 0 before the first one.
+        version: of the server, from its answers; 0 before the first one.
         subscribed: group -> topic -> expression, of the last heartbeat.
-        starts: group -> where it begins without a committed offset, and at which time in ms.
+        starts: group -> its start without a committed offset, and the time of that start in ms.
         client_id: of the last heartbeat.
         producer_group: of the last heartbeat.
-        leases: how many were granted.
-        locked: of each group that consumes in order, the queues that it has locks of.
-        held: of each group, the queues that the client consumes.
+        leases: number of granted leases.
+        locked: for each group that consumes in order, the queues whose locks it has.
+        held: for each group, the queues that the client consumes.
     """
 
     cluster: Cluster
@@ -144,13 +144,13 @@ class Server:
 
 OutwardTranslator = Callable[[Server, dict[str, Any], bytes], Steps]
 Listener = Callable[[Server, Frame], tuple[int, dict[str, Any], bytes | None]]
-"""Translates what a server says by itself: our code, its header and its body."""
+"""Translates a notification of a server: our code, its header and its body."""
 Teller = Callable[[Server, Frame], bytes]
-"""Answers what a server asks our client for somebody else: the body."""
+"""Answers a request that a server forwards to our client, for instance from a tool: the body."""
 
 
 class Refused(Exception):
-    """A server has answered with a code that is an error."""
+    """A server has answered with an error code."""
 
     def __init__(self, frame: Frame) -> None:
         super().__init__(frame.remark or f"code {frame.code}")
@@ -158,7 +158,7 @@ class Refused(Exception):
 
 
 class _Pending:
-    """A request of our client that is under way; `missing` answers of its last calls have not come."""
+    """An outstanding request of our client; `missing` is the number of answers that its last calls still lack."""
 
     __slots__ = ("answers", "asked", "missing", "steps")
 
@@ -196,10 +196,10 @@ class ClientEdge(FrameReader):
 
         Raises:
             RequestCodeNotSupported: RocketMQ's servers have no request like it.
-            MessageIllegal: they cannot keep a message like it.
+            MessageIllegal: they cannot store such a message.
         """
         if flags == RESPONSE:
-            return b""  # whatever a server asks a client is answered by the edge
+            return b""  # the edge itself answers all requests of servers
         translator = self._translators.get(code)
         if translator is None:
             raise RequestCodeNotSupported(f"servers of RocketMQ have no request like {RequestCode(code).name}")
@@ -212,7 +212,7 @@ class ClientEdge(FrameReader):
         for place, call in enumerate(calls):
             self._opaque = self._opaque % (_MAX_OPAQUE - 1) + 1
             if len(self._waiting) >= MAX_IN_FLIGHT_REQUESTS:
-                del self._waiting[next(iter(self._waiting))]  # its client has given up long ago
+                del self._waiting[next(iter(self._waiting))]  # its client stopped waiting long ago
             self._waiting[self._opaque] = pending, place
             fields = {name: text_of(value) for name, value in call.fields.items()}
             frames.append(encode_frame(Frame(call.code, 0, self._opaque, fields, call.body, language="PYTHON")))
@@ -237,7 +237,7 @@ class ClientEdge(FrameReader):
         self._server.version = frame.version or self._server.version
         pending, place = self._waiting.pop(frame.opaque, (None, 0))
         if pending is None or pending.answers[place] is not None:
-            return None  # an answer to nothing, or to a request that its client has given up
+            return None  # an answer to an unknown request, or one whose client no longer waits
         pending.answers[place] = frame
         pending.missing -= 1
         if pending.missing:

@@ -1,7 +1,7 @@
-"""The membership of our client in groups of RocketMQ's brokers: heartbeats, leaving, and who else is there. Pure.
+"""The membership of our client in groups of RocketMQ's brokers: heartbeats, leaving, and the other members. Pure.
 
-The other direction of `rocketmq/joining.py`. A server of RocketMQ knows of members only their ids, so all of them count
-as subscribers of what this member subscribes to.
+The other direction of `rocketmq/joining.py`. A server of RocketMQ reports only the ids of members, so all members count
+as subscribers of this member's topics.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _MAX_VERSION = 2**31
 
 
 def heartbeat(server: Server, header: dict[str, Any], body: bytes) -> Steps:
-    """All groups of a client, joined one after another by whoever listens; the locks that it has are renewed.
+    """The heartbeat of a client, with all its groups; its locks are renewed.
 
-    A lock that is gone ends the session of its group, as on our brokers: the client asks for its queues again.
+    A lost lock ends the session of its group, as on our brokers: the client asks for its queues again.
     """
     beat = HeartbeatData.from_wire(unpacked(body))
     server.client_id = beat.client_id
@@ -98,7 +98,7 @@ def leave(server: Server, header: dict[str, Any], body: bytes) -> Steps:
 
 
 def members(server: Server, header: dict[str, Any], body: bytes) -> Steps:
-    """The members of a group. Their ids make the version: whoever asks, equal lists have equal versions."""
+    """The members of a group. The version is a hash of their ids and topics, so equal lists have equal versions."""
     group = header["group"]
     [answer] = yield [StockCall(RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": group})]
     ids = sorted(json_of(answer)["consumerIdList"])
@@ -108,13 +108,13 @@ def members(server: Server, header: dict[str, Any], body: bytes) -> Steps:
 
 
 def members_changed(server: Server, frame: Frame) -> tuple[int, dict[str, Any], None]:
-    """A notification that a group has changed, which does not say to what."""
+    """A notification that a group has changed; it does not contain the new state."""
     header = {"group": Fields(frame.fields).text("consumerGroup"), "version": -1, "cause": ""}
     return RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, header, None
 
 
 def running_info(server: Server, frame: Frame) -> bytes:
-    """What this client has of a group at this broker: its queues and what it subscribes to, as the tools show it."""
+    """The queues and subscriptions of this client in a group at this broker, as the tools show them."""
     group = Fields(frame.fields).text("consumerGroup")
     locks = server.locked.get(group, {})
     queues = sorted(server.held.get(group, {}))

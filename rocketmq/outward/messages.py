@@ -1,7 +1,7 @@
-"""Messages of our client at servers of RocketMQ: sends, pulls, and what could not be processed. Pure.
+"""Messages of our client at servers of RocketMQ: sends, pulls, and failed messages sent back. Pure.
 
-The other direction of `sending` and `pulling`. A payload of ours becomes a body with properties, and a stored message
-becomes the record that a broker here would have.
+The other direction of `sending` and `pulling`. Our payload becomes a body with properties, and a stored message becomes
+the record that a broker here would have.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from rocketmq.outward.edge import Answered, Server, Steps, StockCall
 
 _SEND = 310
 _TIMERS_SINCE = 413
-"""Version of a server from which on it delays by any time: RocketMQ 5.0."""
+"""First version of a server that delays by any time: RocketMQ 5.0."""
 _PULL_OUTCOMES = (
     *(ResponseCode.SUCCESS, ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY),
     ResponseCode.PULL_OFFSET_MOVED,
@@ -46,7 +46,7 @@ _COMMITS, _MAY_SUSPEND, _HAS_SUBSCRIPTION = 0x1, 0x2, 0x4
 
 
 def message_parts(payload: bytes) -> tuple[bytes, dict[str, str], int]:
-    """Body, properties and born time of a payload of ours."""
+    """Body, properties and born time of our payload."""
     _, body, tags, keys, others, born_ms, message_id = unpacked(payload)
     named = {TAGS: tags, KEYS: " ".join(keys), UNIQ_KEY: message_id, "WAIT": "true"}
     return body, {**others, **{name: value for name, value in named.items() if value}}, born_ms
@@ -73,7 +73,7 @@ def send_call(
 
 
 def _stored(answer: Frame) -> Answered:
-    """The answer of a send; a copy that is late on a disk or a slave is stored all the same."""
+    """The answer of a send; a message whose copy on a disk or slave is late counts as stored."""
     late = (ResponseCode.FLUSH_DISK_TIMEOUT, 11, 12)
     return Answered({"offset": Fields(good(answer, *late).fields).number("queueOffset")})
 
@@ -115,7 +115,7 @@ def _pull(server: Server, group: str, queue: tuple[str, int], offset: int, max_n
 
 
 def pull(server: Server, header: dict[str, Any], body: bytes) -> Steps:
-    """A pull of a queue; what has come is written as a broker of ours would store it."""
+    """A pull of a queue; the messages are returned as records of our brokers."""
     queue, flags = (header["topic"], header["queue_id"]), _HAS_SUBSCRIPTION
     if header["suspend_ms"]:
         flags |= _MAY_SUSPEND
@@ -152,7 +152,7 @@ def record_of(message: StoredMessage) -> bytes:
 
 
 def send_back(server: Server, header: dict[str, Any], body: bytes) -> Steps:
-    """A message that could not be processed. RocketMQ names it by a place in its log, which a pull of it says."""
+    """A message that could not be processed. RocketMQ names it by a place in its log, which a pull returns."""
     queue, offset = (header["topic"], header["queue_id"]), header["offset"]
     [found] = yield [_pull(server, header["group"], queue, offset, 1, subscription="*")]
     messages = [each for each in decode_messages(good(found).body or b"") if each.offset == offset]

@@ -1,8 +1,8 @@
 """POP of our client at RocketMQ's brokers: pops, acknowledgements, and changes of the invisible time. Pure.
 
-The other direction of `rocketmq/popping.py`, whose header has the form of a receipt handle. A handle of ours is a
-number, so the words that RocketMQ wants back are kept under it, for all connections of a client: a message may be
-acknowledged over another one than it came by. RocketMQ: DefaultMQPushConsumerImpl.popMessage, ExtraInfoUtil.
+The other direction of `rocketmq/popping.py`, whose header has the form of a receipt handle. Our handle is a number, so
+the words that RocketMQ needs are kept under it, for all connections of a client: a message may be acknowledged over
+another connection than the one that delivered it. RocketMQ: DefaultMQPushConsumerImpl.popMessage, ExtraInfoUtil.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from rocketmq.popping import POLLING_TIMEOUT, POP_CK
 _OLDEST, _NEWEST = 0, 1
 _HANDLE_WORDS = 8
 _JOINTS = {"1": "_", "2": "+"}
-"""Retry flag -> what stands between group and topic in the name of a retry topic of POP."""
+"""Retry flag -> separator of group and topic in the name of a POP retry topic."""
 
 
 class Delivered(NamedTuple):
-    """A message of a pop, where it can be acknowledged, and the words of its handle before the broker's name."""
+    """A message of a pop, the place to acknowledge it, and the words of its handle before the broker's name."""
 
     topic: str
     queue_id: int
@@ -61,7 +61,7 @@ def pop(server: Server, header: dict[str, Any], body: bytes) -> Steps:
 
 
 def _rows(text: str) -> list[list[str]]:
-    """The rows of what an answer says of queues: `0 3 100;0 4 7`."""
+    """The rows about queues in an answer: `0 3 100;0 4 7`."""
     rows = [each.split(" ") for each in text.split(";") if each]
     if any(len(row) != 3 for row in rows):
         raise FieldError(f"{text!r} has not three words in each row")
@@ -71,7 +71,7 @@ def _rows(text: str) -> list[list[str]]:
 def _delivered(
     group: str, topic: str, terms: tuple[int, int, int], said: Fields, messages: Iterable[StoredMessage]
 ) -> list[Delivered]:
-    """The messages with their handles: that which a message brings, or one of what the answer says of its queue."""
+    """The messages with their handles: the handle in the message, or one made of the answer's data for its queue."""
     begins = {(flag, int(queue_id)): begin for flag, queue_id, begin in _rows(said.text("startOffsetInfo", ""))}
     firsts: dict[tuple[str, int], str] = {}
     pop_ms, invisible_ms, revive = map(str, terms)
@@ -99,7 +99,7 @@ def _flag_of(topic: str, group: str) -> str:
 
 
 def _batches(server: Server, delivered: list[Delivered], counts: Mapping[str, int]) -> list[list[Any]]:
-    """The batches of our answer: messages of one queue and one handle together."""
+    """The batches of our answer: each has the messages of one queue with one handle."""
     batches: dict[tuple[str, int, tuple[str, ...]], tuple[list[int], list[bytes]]] = {}
     for topic, queue_id, offset, handle, message in delivered:
         attempts, records = batches.setdefault((topic, queue_id, handle), ([], []))
@@ -122,7 +122,7 @@ def _ended(server: Server, group: str, handle: tuple[str, ...], place: tuple[str
 
 
 def acknowledge(server: Server, header: dict[str, Any], body: bytes) -> Steps:
-    """Acknowledgements; those whose handles are dead are answered."""
+    """Acknowledgements; the answer names the messages whose handles are dead."""
     dead: list[list[Any]] = []
     places: list[tuple[str, int, int]] = []
     calls: list[StockCall] = []
@@ -140,16 +140,16 @@ def acknowledge(server: Server, header: dict[str, Any], body: bytes) -> Steps:
         for place, answer in zip(places, answers, strict=True):
             if good(answer, ResponseCode.NO_MESSAGE).code:
                 dead.append(list(place))
-    else:  # an answer is expected: a cheap question brings one
+    else:  # an answer is expected: make a cheap request
         yield [StockCall(RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": header["group"]})]
     return Answered({}, packed(dead))
 
 
 def change_invisible_time(server: Server, header: dict[str, Any], body: bytes) -> Steps:
-    """A change of the invisible time, by which a message gets another handle."""
+    """A change of the invisible time, which gives a message another handle."""
     handle = server.cluster.handle(header["token"])
     if handle is None:
-        raise ReceiptHandleDead("the connection that popped this message is gone, and its handle with it")
+        raise ReceiptHandleDead("the connection that popped this message is closed, and its handle is no longer known")
     place = header["topic"], header["queue_id"], header["offset"]
     fields = {**_ended(server, header["group"], handle, place), "invisibleTime": header["invisible_ms"]}
     [answer] = yield [StockCall(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, fields)]

@@ -1,7 +1,7 @@
 """Queues of our client at RocketMQ's brokers: locks, committed offsets, and questions about offsets. Pure.
 
-A broker of RocketMQ grants no leases. A member that consumes in order gets its locks instead, which last 60 s, and are
-renewed with each heartbeat; any other gets the queues that it asks for. RocketMQ: RebalanceImpl.lock,
+A broker of RocketMQ grants no leases. A member that consumes in order gets locks instead, which last 60 s and are
+renewed with each heartbeat; any other member gets the queues that it asks for. RocketMQ: RebalanceImpl.lock,
 RebalancePushImpl.
 """
 
@@ -45,9 +45,9 @@ def locked_in(answer: Frame) -> set[tuple[str, int]]:
 
 
 def lock(server: Server, header: dict[str, Any], body: bytes) -> Steps:
-    """The queues that are asked for, from the committed offset of each, or from where the group begins.
+    """Grant the requested queues, each from its committed offset, or from the group's start offset.
 
-    A group that consumes in order locks them first; the others get what they ask for.
+    A group that consumes in order locks them first; other groups get all that they ask for.
     """
     group, rows = header["group"], [(topic, queue_id) for topic, queue_id in unpacked(body)]
     refused: list[tuple[str, int]] = []
@@ -58,7 +58,7 @@ def lock(server: Server, header: dict[str, Any], body: bytes) -> Steps:
         rows = [queue for queue in rows if queue in granted]
         server.locked.setdefault(group, {}).update(dict.fromkeys(rows))
         for queue in refused:
-            server.cluster.forget(server.address, group, *queue)  # another member goes on with it
+            server.cluster.forget(server.address, group, *queue)  # another member continues with it
             server.held.get(group, {}).pop(queue, None)
     offsets: dict[tuple[str, int], int] = {}
     if rows:
@@ -75,7 +75,7 @@ def lock(server: Server, header: dict[str, Any], body: bytes) -> Steps:
     leases: list[list[Any]] = []
     for topic, queue_id in rows:
         server.leases += 1
-        # A broker that was killed has forgotten the commits of its last seconds, which this client has not.
+        # A broker that was killed has lost the commits of its last seconds; this client still has them.
         offset = max(offsets[topic, queue_id], server.cluster.committed(server.address, group, topic, queue_id))
         leases.append([topic, queue_id, server.leases, offset])
     return Answered({}, packed([leases, [[*queue, ""] for queue in refused]]))
@@ -86,7 +86,7 @@ def _offset_call(group: str, topic: str, queue_id: int) -> StockCall:
 
 
 def _start(server: Server, group: str, topic: str, queue_id: int) -> StockCall:
-    """The question for the offset at which a group begins. RocketMQ: RebalancePushImpl.computePullFromWhere."""
+    """The call for the start offset of a group. RocketMQ: RebalancePushImpl.computePullFromWhere."""
     start, timestamp_ms = server.starts.get(group, (ConsumeFrom.LAST_OFFSET.value, 0))
     if is_retry_topic(topic) or start == ConsumeFrom.FIRST_OFFSET.value:
         return StockCall(RequestCode.GET_MIN_OFFSET, queue_fields(topic, queue_id))
@@ -101,13 +101,13 @@ def commit(server: Server, header: dict[str, Any], body: bytes) -> Steps:
     group, rows = header["group"], unpacked(body)
     refused = yield from _commits(server, group, rows, is_reset=bool(header.get("reset")))
     if refused is None:
-        # Nothing to say, but an answer is expected: a cheap question brings one.
+        # Nothing to commit, but an answer is expected: make a cheap request.
         yield [StockCall(RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": group})]
     return Answered({}, packed(refused or []))
 
 
 def unlock(server: Server, header: dict[str, Any], body: bytes) -> Steps:
-    """Queues that are given up: the last commit of each, and then the end of its lock, if there is one."""
+    """Release queues: the last commit of each, and then the end of its lock, if there is one."""
     group, rows = header["group"], unpacked(body)
     held = server.locked.get(group, {})
     ended = [(topic, queue_id) for topic, queue_id, *_ in rows if held.pop((topic, queue_id), 0) is None]
@@ -124,7 +124,7 @@ def unlock(server: Server, header: dict[str, Any], body: bytes) -> Steps:
 
 
 def _commits(server: Server, group: str, rows: list[list[Any]], *, is_reset: bool) -> Calls[list[list[Any]] | None]:
-    """Commit what there is; returns the refused rows, or None if there was nothing."""
+    """Commit the rows with an offset; returns the refused ones, or None if no row had an offset."""
     rows = [row for row in rows if row[2] >= 0]
     if not rows:
         return None
@@ -142,7 +142,7 @@ def _commits(server: Server, group: str, rows: list[list[Any]], *, is_reset: boo
 
 
 def _offset(call: StockCall, **more: int) -> Steps:
-    """The offset that a call is answered with."""
+    """The offset in the answer of a call."""
     [answer] = yield [call]
     return Answered({"offset": Fields(good(answer).fields).number("offset"), **more})
 

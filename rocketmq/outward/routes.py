@@ -1,4 +1,4 @@
-"""Routes, brokers and topics: the questions of our client to name servers as calls of RocketMQ's. Pure.
+"""Routes, brokers and topics: our client's requests to name servers as calls of RocketMQ. Pure.
 
 The other direction of `rocketmq/routes.py`.
 """
@@ -24,7 +24,7 @@ def _broker(server: Server, data: dict[str, Any]) -> list[Any]:
 
 
 def queue_count(value: object) -> int:
-    """A number of queues, for each of which our client will have an object."""
+    """A number of queues, checked because our client creates an object for each."""
     n = number_of("queues", value)
     if not 0 <= n <= MAX_QUEUES_PER_TOPIC:
         raise FieldError(f"a topic with {n} queues on a broker: at most {MAX_QUEUES_PER_TOPIC} are allowed")
@@ -32,14 +32,14 @@ def queue_count(value: object) -> int:
 
 
 def state(server: Server, header: dict[str, Any], body: bytes) -> Steps:
-    """Whether a server is a name server: only those know the brokers. Those of this project say that they are."""
+    """Whether a server is a name server: only name servers know the brokers. Ours mark themselves as such."""
     [answer] = yield [StockCall(RequestCode.GET_BROKER_CLUSTER_INFO)]
     kind = "broker" if answer.code else "namesrv"
     return Answered({"kind": kind, "name": "of RocketMQ", "ours": OURS in answer.fields})
 
 
 def route(server: Server, header: dict[str, Any], body: bytes) -> Steps:
-    """The route of a topic. Every broker here has that of the trace, and every one there the template of topics."""
+    """The route of a topic. Our brokers all have the topic of the trace, RocketMQ's the template of topics."""
     asked = TEMPLATE_TOPIC if header["topic"] == TRACE_TOPIC else header["topic"]
     [answer] = yield [StockCall(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": asked, **_STANDARD_JSON})]
     found = json_of(answer)

@@ -1,7 +1,7 @@
-"""Transactions of our client at brokers of RocketMQ: half messages, their ends, and what brokers ask. Pure.
+"""Transactions of our client at brokers of RocketMQ: half messages, their ends, and checks. Pure.
 
 The other direction of `rocketmq/transactions.py`. RocketMQ names a half message by its offset in the half topic and its
-place in the log; our client gets one number that stands for both (`Cluster.keep`). RocketMQ: EndTransactionProcessor.
+place in the log; our client gets one number for both (`Cluster.keep`). RocketMQ: EndTransactionProcessor.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from rocketmq.outward.queues import queue_fields
 
 _PREPARED = 0x4
 _PLACE_DIGITS = 16
-"""Of the id that a broker gives a message, the last ones: its place in the log."""
+"""The last characters of a message id that a broker assigned: its place in the log."""
 _CHECK_TIMES = "TRANSACTION_CHECK_TIMES"
 
 
 def half(server: Server, header: dict[str, Any], body: bytes) -> Steps:
-    """Half messages, each a send of its own; the answer has the first of their numbers."""
+    """Half messages, each with a send of its own; the answer has the first of their numbers."""
     calls = []
     for topic, queue_id, _, check_after_ms, payload in unpacked(body):
         content, properties, born_ms = message_parts(payload)
@@ -54,7 +54,8 @@ def half(server: Server, header: dict[str, Any], body: bytes) -> Steps:
 def end(server: Server, header: dict[str, Any], body: bytes) -> Steps:
     """Ends of transactions.
 
-    A broker answers none that stays open, so that one is only asked for something: each call here needs an answer.
+    A broker does not answer an end that leaves a transaction open, so a cheap request is sent instead: each call here
+    needs an answer.
     """
     rows = unpacked(body)
     calls = []
@@ -74,13 +75,14 @@ def end(server: Server, header: dict[str, Any], body: bytes) -> Steps:
     for (number, *_), call, answer in zip(rows, calls, answers, strict=True):
         is_lost = server.cluster.handle(number) is None
         if call.code == RequestCode.END_TRANSACTION and not is_lost:
-            is_lost = bool(good(answer, ResponseCode.SYSTEM_ERROR).code)  # it says this of all that it does not find
+            # SYSTEM_ERROR is its answer for anything that it does not find.
+            is_lost = bool(good(answer, ResponseCode.SYSTEM_ERROR).code)
         outcomes.append(int(EndOutcome.NOT_FOUND if is_lost else EndOutcome.DONE))
     return Answered({}, packed(outcomes))
 
 
 def check(server: Server, frame: Frame) -> tuple[int, dict[str, Any], bytes | None]:
-    """What a broker asks about a half message that nobody has ended."""
+    """The check of a half message that was not ended."""
     fields = Fields(frame.fields)
     [message] = decode_messages(frame.body or b"")
     place = (fields.text("tranStateTableOffset"), fields.text("commitLogOffset"))

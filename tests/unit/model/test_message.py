@@ -116,7 +116,7 @@ def test_a_plain_message_passes() -> None:
 
 @pytest.mark.parametrize("where", [{"keys": ["\ud800"]}, {"tags": "\ud800"}, {"properties": {"a": "\ud800"}}])
 def test_half_of_a_surrogate_pair_is_refused_as_no_text(where: dict[str, Any]) -> None:
-    with pytest.raises(MessageIllegal, match=r"'\\ud800' is no text"):
+    with pytest.raises(MessageIllegal, match=r"'\\ud800' is not text"):
         encode_payload(Message("t", b"x", **where), 0, "id")
 
 

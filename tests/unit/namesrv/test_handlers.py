@@ -94,7 +94,7 @@ async def test_a_registered_topic_has_a_route_and_an_unknown_one_an_error(caller
     assert (len(route.subscribe_queues()), len(route.publish_queues())) == (8, 4)
     assert route.brokers[0].master == "broker-a-0:10911"
     await anyio.sleep(NAME_SERVER_STARTING_S)
-    with pytest.raises(TopicNotExist, match="topic 'other' is served by no broker"):
+    with pytest.raises(TopicNotExist, match="no broker registered here serves topic 'other'"):
         await caller.route("other")
 
 

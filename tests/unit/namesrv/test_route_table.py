@@ -33,7 +33,7 @@ def test_the_table_goes_through_the_example_of_its_header() -> None:
     assert table.expire(120.0) == []
     assert table.next_deadline() == 150.0
     assert table.connection_closed(17, 60.0) == [BrokerGone("broker-a", 0, "broker-a-0:10911", 17, ("orders",))]
-    with pytest.raises(TopicNotExist, match="topic 'orders' is served by no broker"):
+    with pytest.raises(TopicNotExist, match="no broker registered here serves topic 'orders'"):
         table.route("orders")
 
 
@@ -88,7 +88,7 @@ def test_a_second_broker_of_a_live_name_is_refused_until_the_first_is_gone() -> 
     table.register_broker(broker("broker-a", "orders", version=1, data_id=7), 1, 0.0)
     twin = broker("broker-a", "other", version=2, address="twin:1", data_id=8)
     with pytest.raises(
-        BrokerNameTaken, match=r"runs at broker-a-0:10911, with another data directory than that at twin:1"
+        BrokerNameTaken, match=r"runs at broker-a-0:10911, with another data directory than the one at twin:1"
     ):
         table.register_broker(twin, 2, 1.0)
     assert table.topics() == ["orders"]
