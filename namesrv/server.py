@@ -43,7 +43,7 @@ async def run_name_server(config: NameServerConfig) -> AsyncIterator[NameServer]
 
     def expire(now: float) -> None:
         for gone in table.expire(now):
-            tell(gone, SILENT)
+            report(gone, SILENT)
             # It hangs, or the network to it is cut. If it is alive it has to notice that it is no longer registered.
             connection = server.connection(gone.connection)
             if connection is not None:
@@ -51,9 +51,9 @@ async def run_name_server(config: NameServerConfig) -> AsyncIterator[NameServer]
 
     def closed(connection: Connection) -> None:
         for gone in table.connection_closed(connection.number, loop.time()):
-            tell(gone, CLOSED)
+            report(gone, CLOSED)
 
-    def tell(gone: BrokerGone, reason: str) -> None:
+    def report(gone: BrokerGone, reason: str) -> None:
         text = "broker %s id %d at %s %s, %d routes changed"
         lines.warning(logger, loop.time(), text, *gone[:3], reason, len(gone.changed))
 

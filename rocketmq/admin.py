@@ -288,7 +288,7 @@ def ask_to_consume(
     return RequestCode.CONSUME_MESSAGE_DIRECTLY, asked, message
 
 
-def no_rates(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> StockAnswer:
+def view_broker_stats(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> StockAnswer:
     """Rates of a topic or group: brokers here keep none, and the tool shows 0. `/metrics` has the broker's counters."""
     remark = f"The stats <{fields.text('statsName', '')}> not exist"
     return StockAnswer(code=ResponseCode.SYSTEM_ERROR, remark=remark)

@@ -14,18 +14,18 @@ GET_TOPIC_STATS_INFO, GET_TOPIC_CONFIG = 202, 351
 QUERY_TOPIC_CONSUME_BY_WHO, VIEW_BROKER_STATS_DATA = 300, 315
 GET_KV_CONFIG, DELETE_KV_CONFIG, GET_KVLIST_BY_NAMESPACE = 101, 102, 219
 
-_OF_NAME_SERVER: dict[int, Translator] = {
+_NAME_SERVER_TRANSLATORS: dict[int, Translator] = {
     RequestCode.GET_ROUTEINFO_BY_TOPIC: routes.route,
     RequestCode.GET_BROKER_CLUSTER_INFO: routes.cluster_info,
     RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: routes.topics,
     RequestCode.DELETE_TOPIC_IN_NAMESRV: routes.delete_topic,
     RequestCode.WIPE_WRITE_PERM_OF_BROKER: routes.wipe_write_perm,
     RequestCode.ADD_WRITE_PERM_OF_BROKER: routes.add_write_perm,
-    GET_KV_CONFIG: routes.no_settings,
-    DELETE_KV_CONFIG: routes.no_settings_left,
-    GET_KVLIST_BY_NAMESPACE: routes.no_settings,
+    GET_KV_CONFIG: routes.get_kv_config,
+    DELETE_KV_CONFIG: routes.delete_kv_config,
+    GET_KVLIST_BY_NAMESPACE: routes.get_kv_config,
 }
-_OF_BROKER: dict[int, Translator] = {
+_BROKER_TRANSLATORS: dict[int, Translator] = {
     RequestCode.SEND_MESSAGE: sending.send,
     SEND_MESSAGE_V2: sending.send,
     RequestCode.SEND_BATCH_MESSAGE: sending.send,
@@ -63,14 +63,16 @@ _OF_BROKER: dict[int, Translator] = {
     RequestCode.GET_CONSUMER_RUNNING_INFO: admin.running_info,
     RequestCode.CONSUME_MESSAGE_DIRECTLY: admin.consume_directly,
     RequestCode.GET_PRODUCER_CONNECTION_LIST: admin.producers,
-    VIEW_BROKER_STATS_DATA: admin.no_rates,
+    VIEW_BROKER_STATS_DATA: admin.view_broker_stats,
     RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: admin.reset_offsets,
     RequestCode.VIEW_MESSAGE_BY_ID: admin.view_message,
     RequestCode.QUERY_MESSAGE: admin.query_message,
 }
-_OF_BROKER |= {code & 0xFFFF: translator for code, translator in _OF_BROKER.items() if code > _MAX_BINARY_CODE}
+_BROKER_TRANSLATORS |= {
+    code & 0xFFFF: translator for code, translator in _BROKER_TRANSLATORS.items() if code > _MAX_BINARY_CODE
+}
 """A binary header has 16 bits for the code: clients truncate the codes of POP, and the truncated codes are unique."""
-_SAID_BY_BROKER: dict[int, Notifier] = {
+_BROKER_NOTIFIERS: dict[int, Notifier] = {
     RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: joining.members_changed,
     RequestCode.NOTIFY_QUEUES_RELEASED: joining.members_changed,
     RequestCode.CHECK_TRANSACTION_STATE: transactions.check,
@@ -82,9 +84,9 @@ _SAID_BY_BROKER: dict[int, Notifier] = {
 
 def name_server_dialect() -> RocketmqDialect:
     """RocketMQ's protocol as a name server accepts it."""
-    return RocketmqDialect(Facts(), _OF_NAME_SERVER, {})
+    return RocketmqDialect(Facts(), _NAME_SERVER_TRANSLATORS, {})
 
 
 def broker_dialect(facts: Facts) -> RocketmqDialect:
     """RocketMQ's protocol as a broker accepts it."""
-    return RocketmqDialect(facts, _OF_BROKER, _SAID_BY_BROKER)
+    return RocketmqDialect(facts, _BROKER_TRANSLATORS, _BROKER_NOTIFIERS)

@@ -211,7 +211,7 @@ class Edge(FrameReader):
     def encode(self, flags: int, code: int, opaque: int, header: Mapping[str, Any], body: bytes | None) -> bytes:
         """See `remoting.codec.Codec`. A command without a RocketMQ form becomes zero bytes."""
         if flags != RESPONSE:
-            return self._said(flags, code, opaque, header, body)
+            return self._encode_pushed(flags, code, opaque, header, body)
         if not isinstance(opaque, Question):
             # About the connection: the reason why it is closed.
             refused = Frame(ResponseCode.SYSTEM_ERROR, RESPONSE_BIT, 0, {}, None, str(header.get("remark")))
@@ -221,7 +221,9 @@ class Edge(FrameReader):
             return _answer(opaque.frame, StockAnswer(code=code, remark=str(header.get("remark") or "")))
         return _answer(opaque.frame, asked.answer(dict(header), body, code))
 
-    def _said(self, flags: int, code: int, opaque: int, header: Mapping[str, Any], body: bytes | None) -> bytes:
+    def _encode_pushed(
+        self, flags: int, code: int, opaque: int, header: Mapping[str, Any], body: bytes | None
+    ) -> bytes:
         """Encode a command that the server starts: a notification, or a request whose answer its session expects."""
         notifier = self._dialect.notifiers.get(code)
         said = None if notifier is None else notifier(self._caller, header, body)

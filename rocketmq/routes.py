@@ -79,11 +79,11 @@ def _write_perm(code: RequestCode, count: str, fields: Fields) -> Asked:
     return Asked(code, {"broker_name": fields.text("brokerName")}, None, answer)
 
 
-def no_settings(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> StockAnswer:
+def get_kv_config(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> StockAnswer:
     """The settings that RocketMQ's name servers keep for other servers: there are none here."""
     return StockAnswer(code=ResponseCode.QUERY_NOT_FOUND, remark="no settings are kept here")
 
 
-def no_settings_left(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> StockAnswer:
+def delete_kv_config(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> StockAnswer:
     """Delete a setting: succeeds, because there never is one."""
     return StockAnswer()

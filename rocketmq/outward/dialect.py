@@ -7,7 +7,7 @@ from remoting.request_code import RequestCode
 from rocketmq.outward import admin, members, messages, pops, queues, routes, transactions
 from rocketmq.outward.edge import ClientEdge, Cluster, Listener, OutwardTranslator, Server, Teller
 
-_OF_CLIENT: dict[int, OutwardTranslator] = {
+_TRANSLATORS: dict[int, OutwardTranslator] = {
     RequestCode.GET_SERVER_STATE: routes.state,
     RequestCode.GET_ROUTEINFO_BY_TOPIC: routes.route,
     RequestCode.GET_BROKER_CLUSTER_INFO: routes.brokers,
@@ -44,11 +44,11 @@ _OF_CLIENT: dict[int, OutwardTranslator] = {
     RequestCode.BATCH_ACK_MESSAGE: pops.acknowledge,
     RequestCode.CHANGE_MESSAGE_INVISIBLETIME: pops.change_invisible_time,
 }
-_OF_BROKER: dict[int, Listener] = {
+_LISTENERS: dict[int, Listener] = {
     RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: members.members_changed,
     RequestCode.CHECK_TRANSACTION_STATE: transactions.check,
 }
-_TOLD_BY_CLIENT: dict[int, Teller] = {RequestCode.GET_CONSUMER_RUNNING_INFO: members.running_info}
+_ANSWERED_BY_CLIENT: dict[int, Teller] = {RequestCode.GET_CONSUMER_RUNNING_INFO: members.running_info}
 
 
 class OutwardDialect:
@@ -59,4 +59,4 @@ class OutwardDialect:
 
     def codec(self, peer: Peer, address: str) -> ClientEdge:
         """The codec of a new connection to an address."""
-        return ClientEdge(_OF_CLIENT, _OF_BROKER, _TOLD_BY_CLIENT, peer, Server(self._cluster, address))
+        return ClientEdge(_TRANSLATORS, _LISTENERS, _ANSWERED_BY_CLIENT, peer, Server(self._cluster, address))

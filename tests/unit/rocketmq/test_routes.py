@@ -14,9 +14,9 @@ from rocketmq.frame import Frame
 from rocketmq.routes import (
     add_write_perm,
     cluster_info,
+    delete_kv_config,
     delete_topic,
-    no_settings,
-    no_settings_left,
+    get_kv_config,
     route,
     topics,
     wipe_write_perm,
@@ -70,5 +70,5 @@ def test_operators_delete_topics_and_let_producers_leave_a_broker() -> None:
 def test_a_name_server_has_no_settings_of_others() -> None:
     caller = Caller(Facts(), None)  # type: ignore[arg-type]  # unused
     assert [
-        translate(caller, Fields({}), b"", Frame(0, 0, 0, {})).code for translate in (no_settings, no_settings_left)
+        translate(caller, Fields({}), b"", Frame(0, 0, 0, {})).code for translate in (get_kv_config, delete_kv_config)
     ] == [22, 0]
