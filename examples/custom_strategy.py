@@ -2,10 +2,10 @@
 
     python examples/custom_strategy.py
 
-A strategy is a pure function of all queues, all members and the caller's client id. Each member runs it by itself, so
-all members must use the same one. It is correct if the results of all members cover every queue exactly once, for any
-number of queues and members. Check that first, as `check` does here, and then try it in a group, here in virtual time.
-In a real cluster it is `PushConsumer(..., strategy=AllocateMessageQueueByWeight())`; for `rlab consume --strategy
+A strategy is a pure function of all queues, all members and the caller's client id. Each member runs it on its own, so
+all members must use the same strategy. It is correct if the results of all members cover every queue exactly once, for
+any number of queues and members. Check that first, as `check` does here, and then try it in a group, here in virtual
+time. In a real cluster it is `PushConsumer(..., strategy=AllocateMessageQueueByWeight())`; for `rlab consume --strategy
 BY_WEIGHT`, and for `rlab group show` to know the targets of its members, its package registers it as an entry point
 (`docs/strategies.md`).
 """
@@ -34,7 +34,7 @@ class AllocateMessageQueueByWeight:
         index = position_of(consumer_group, current_cid, mq_all, cid_all)
         if index is None:
             return []
-        # Each block ends where the next one begins, so every queue is in exactly one block, whatever the weights.
+        # Each block ends where the next one begins, so every queue is in exactly one block, for any weights.
         weights = [weight_of(client_id) for client_id in cid_all]
         before = sum(weights[:index])
         begin = len(mq_all) * before // sum(weights)

@@ -3,9 +3,9 @@
     python examples/key_order.py
 
 Each message has the new balance of an account, and the listener takes some time to report it to the account's owner.
-Balances of one account must not overtake each other; those of different accounts may. Without an order they do; with
-order="queue" each message waits for all before it; with order="key" (the account) only for those of its account. It
-runs in virtual time, and the last line shows the gain. `docs/ordering.md` explains it.
+Balances of one account must not overtake each other; balances of different accounts may. Without an order they do; with
+order="queue" each message waits for all messages before it; with order="key" (the account) only for earlier messages of
+its account. The example runs in virtual time, and the last line shows the gain. `docs/ordering.md` explains it.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
     python examples/one_message.py
 
 A broker, a producer and a consumer run in virtual time; a wiretap between the broker and the others forwards every byte
-and keeps the frames. Printed are the bytes on the wire and in the broker's file. `docs/one-message.md` explains them.
+and keeps the frames. The example prints the bytes on the wire and in the broker's file. `docs/one-message.md` explains
+them.
 
     python examples/one_message.py docs      updates that page
 """
@@ -98,7 +99,7 @@ async def follow(simulation: Simulation, data_dir: Path) -> dict[str, Rows]:
         commit = tap.request(RequestCode.UPDATE_CONSUMER_OFFSET)
         record = tap.response(pull).body or b""
         assert record in b"".join(path.read_bytes() for path in sorted((data_dir / "broker-a").rglob("*.log")))
-        assert record[HEADER_BYTES:] == send.body, "the broker stores the producer's bytes as they are"
+        assert record[HEADER_BYTES:] == send.body, "the broker stores the producer's bytes unchanged"
         return {
             "send": list(_frame(send)),
             "sent": list(_frame(tap.response(send))),

@@ -84,7 +84,7 @@ async def close(cluster: SimulatedCluster) -> Began:
 
 
 async def expiry(cluster: SimulatedCluster) -> Began:
-    """The process of c2 hangs: its connections stay open, and nothing comes over them."""
+    """The process of c2 hangs: its connections stay open, and nothing arrives over them."""
     await two_members(cluster)
     began = now(cluster)
     cluster.consumers[1].hang()

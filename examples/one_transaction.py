@@ -26,7 +26,7 @@ GROUP, TOPIC = "shop", "payments"
 
 
 class Shop:
-    """A service of two processes with one database, which has the ids of the orders that were written."""
+    """A service of two processes with one database, which has the ids of the written orders."""
 
     def __init__(self, cluster: SimulatedCluster) -> None:
         self.cluster = cluster
@@ -37,11 +37,11 @@ class Shop:
         return await self.cluster.start_transaction_producer(GROUP, self.check, host=name, instance_name=name)
 
     def check(self, message: MessageExt) -> TransactionState:
-        """What became of a transaction, whoever began it."""
+        """The state of a transaction of any process."""
         return TransactionState.COMMIT if message.message_id in self.orders else TransactionState.ROLLBACK
 
     async def order(self, process: SimulatedTransactionProducer, until_the_end_s: float = 0.0) -> None:
-        """Write an order and send the message about it, in one transaction; the block ends so much later."""
+        """Write an order and send the message about it, in one transaction; the block ends `until_the_end_s` later."""
         with self.cluster.simulation.on_host(process.host):
             async with process.producer.transaction(Message(TOPIC, b"order 1")) as tx:
                 self.orders.add(tx.message_id)
@@ -94,7 +94,7 @@ async def killed(shop: Shop, process: SimulatedTransactionProducer) -> None:
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(shop.order, process, 10)
         await anyio.sleep(0.04)
-        tasks.cancel_scope.cancel()  # a process that dies runs no line more
+        tasks.cancel_scope.cancel()  # a process that dies runs no further line
     await process.crash()
 
 

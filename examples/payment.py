@@ -5,8 +5,9 @@
 
 The shop enters an order in `orders.sqlite` and sends a message about it, in one transaction; the cashier enters a
 payment in `payments.sqlite` for each message. Both run in processes of their own, which are killed (kill -9) at random
-moments and started again. What a shop has left open is ended by the next one: the broker asks it, and it looks into its
-book. In the end the two books are compared. The last line says how many orders and payments there are.
+moments and started again. Transactions that a killed shop has left open are ended by the next shop: the broker sends it
+checks, and it looks into its book. In the end the two books are compared. The last line has the number of orders and
+payments.
 """
 
 from __future__ import annotations
@@ -51,9 +52,9 @@ async def shop(folder: Path, name_server: str) -> None:
     orders = book(folder / "orders.sqlite", ORDERS)
 
     def check(message: MessageExt) -> TransactionState:
-        """Say what became of an order, of this process or of one that was killed; runs in a thread."""
+        """Return the state of an order of this process or of a killed one; runs in a thread."""
         with closing(book(folder / "orders.sqlite", ORDERS)) as db:
-            # No such order yet, then there will never be one: whoever is about to enter it finds this row.
+            # If there is no such order yet, there must never be one: a shop that is about to enter it finds this row.
             db.execute("insert or ignore into orders values (?, null, 'rolled back')", (message.message_id,))
             (state,) = db.execute("select state from orders where message_id = ?", (message.message_id,)).fetchone()
         return TransactionState.COMMIT if state == "ordered" else TransactionState.ROLLBACK
@@ -71,7 +72,7 @@ async def shop(folder: Path, name_server: str) -> None:
 
 
 async def cashier(folder: Path, name_server: str) -> None:
-    """Enter a payment for each order; a message that comes twice is entered once."""
+    """Enter a payment for each order; a message that is received twice is entered once."""
     payments = book(folder / "payments.sqlite", PAYMENTS)
 
     async def on_orders(messages: Sequence[MessageExt]) -> None:
@@ -109,7 +110,7 @@ async def cluster(data_dir: Path) -> AsyncIterator[str]:
 
 
 def open_service(role: str, folder: Path, name_server: str) -> subprocess.Popen[bytes]:
-    """Start the process of a service; what it logs while it is killed is of no use to anybody."""
+    """Start the process of a service; its log lines while it is killed are dropped, because they are of no use."""
     (folder / f"{role}.open").unlink(missing_ok=True)
     command = [sys.executable, __file__, "--role", role, "--folder", str(folder), "--name-server", name_server]
     return subprocess.Popen(command, stderr=subprocess.DEVNULL)
@@ -144,7 +145,7 @@ async def street(kills: int) -> None:
 
 
 def books(folder: Path) -> tuple[dict[str, int], dict[str, int]]:
-    """Message id -> cents, as the shop and as the cashier has it."""
+    """Message id -> cents, in the shop's book and in the cashier's."""
     with (
         closing(book(folder / "orders.sqlite", ORDERS)) as orders,
         closing(book(folder / "payments.sqlite", PAYMENTS)) as payments,

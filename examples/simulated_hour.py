@@ -2,9 +2,9 @@
 
     python examples/simulated_hour.py
 
-The name servers, brokers, producer and consumers are the ones that ship. The clock is simulated: it jumps to
-the next timer whenever nothing is left to do. So is the network, with the faults that are caused here. One seed decides
-every random choice, so a run that shows something odd can be repeated until it is understood.
+The name servers, brokers, producer and consumers are the shipped ones. The clock is simulated: it jumps to the next
+timer whenever nothing is left to do. The network is simulated too, with the faults that are injected here. One seed
+decides every random choice, so a run that shows something odd can be repeated until it is understood.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SESSION_TIMEOUT_S = 10.0
 
 
 async def produce(producer: SimulatedProducer, check: DeliveryCheck, until_s: float) -> None:
-    """Send a message every ten seconds, and note which of them were acknowledged."""
+    """Send a message every ten seconds, and record which were acknowledged."""
     number = 0
     while producer.simulation.loop.time() < until_s:
         try:

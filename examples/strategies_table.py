@@ -3,7 +3,7 @@
     python examples/strategies_table.py
 
 A history begins with a number of members and queues; then members join and leave at random, and now and then the topic
-gets more queues. After each step the assignments of all members are computed as the members do it.
+gets more queues. After each step the assignments of all members are computed as the members compute them.
 `docs/strategies.md` explains the strategies.
 
     python examples/strategies_table.py docs      updates the tables of that page
@@ -52,7 +52,7 @@ SIZES = (Size(16, 4, 50), Size(64, 8, 40), Size(300, 30, 20), Size(1000, 100, 10
 
 
 class Rooms:
-    """Brokers are named by their room, and the second number of a member's IP is its room's."""
+    """A broker's name has its machine room, and the second number of a member's IP is the number of its room."""
 
     def broker_room(self, queue: MessageQueue) -> str:
         """See `MachineRoomResolver`."""

@@ -1,8 +1,8 @@
 """The one name under which all of rebalance-lab is imported: `from rlab.client import Producer`.
 
-What is installed lies below this name. In a checkout the packages lie beside this folder, and `rlab.client` is the
-module `client`: one module under two names, so its classes are the same whichever name they came by. The stubs in
-this folder tell editors and mypy the same.
+An installation has all packages below this name. In a checkout the packages are beside this folder, and `rlab.client`
+is the module `client`: one module under two names, so its classes are the same under both. The stubs in this folder
+give editors and mypy the same names.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class _Alias(InspectLoader):
         return importlib.import_module(self._real.name)
 
     def exec_module(self, module: ModuleType) -> None:
-        """Undo what the import system did to a module that it takes for a new one."""
+        """Restore attributes that the import system changed because it treats the module as new."""
         module.__spec__ = self._real
 
     def is_package(self, fullname: str) -> bool:
@@ -50,8 +50,8 @@ class _Alias(InspectLoader):
         return self._file().get_code(self._real.name)
 
     def _file(self) -> SourceFileLoader:
-        # Not the loader of the module: pytest's, for one, shows no code.
-        assert self._real.origin is not None, "all of the packages are plain files"
+        # Not the loader of the module: pytest's loader, for example, returns no code.
+        assert self._real.origin is not None, "all packages are plain files"
         return SourceFileLoader(self._real.name, self._real.origin)
 
 
@@ -66,7 +66,7 @@ class _Beside(MetaPathFinder):
         name = fullname.removeprefix(_PREFIX)
         top = name.partition(".")[0]
         if top == "tools" or not (_FOLDER / top / "__init__.py").exists():
-            return None  # not a package, or not one that is installed
+            return None  # not a package, or not an installed one
         real = find_spec(name)
         if real is None or real.origin is None:
             return None
@@ -76,6 +76,6 @@ class _Beside(MetaPathFinder):
         return ModuleSpec(fullname, _Alias(real), origin=real.origin, is_package=is_package)
 
 
-# First, because the folder of this package has none of them.
+# First in the list, because the folder of this package has none of these modules.
 sys.meta_path.insert(0, _Beside())
 install()

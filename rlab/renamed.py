@@ -22,11 +22,11 @@ RENAMED = {
     "rlab.simulation.swarm": "rlab.testbed.swarm",
     "rlab.simulation.swarm.swarm": "rlab.testbed.swarm.members",
 }
-"""New names by old ones, each with the modules below it, where no longer name is listed. Removed in version 0.2."""
+"""Old name -> new name, for the module and all below it; the longest listed name wins. Removed in version 0.2."""
 
 
 def new_name(name: str) -> str:
-    """The name that a module has now; empty if it was not renamed."""
+    """The new name of a module; empty if it was not renamed."""
     parts = name.split(".")
     for end in range(len(parts), 0, -1):
         found = RENAMED.get(".".join(parts[:end]))
@@ -48,7 +48,7 @@ class _SameModule(Loader):
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        """Restore the spec, which the import system has replaced by the one of the old name."""
+        """Restore the spec, which the import system has replaced by the spec of the old name."""
         module.__spec__ = self._spec
 
 
@@ -69,5 +69,5 @@ class RenamedModules(MetaPathFinder):
 
 
 def install() -> None:
-    """Let the import system find old names. First, or it finds a module once more in the folder of its package."""
+    """Let the import system find old names. It is first; else a module would be loaded twice, by its folder too."""
     sys.meta_path.insert(0, RenamedModules())

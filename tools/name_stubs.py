@@ -1,7 +1,7 @@
 """Writes the stubs by which editors and mypy know `rlab.client` in a checkout: `python -m tools.name_stubs`.
 
-There is one for each module that an example or a page imports below `rlab`, and for the packages above it. It says that
-the module has all names of the real one, so there is nothing in it that could be wrong later.
+There is one for each module that an example or a page imports below `rlab`, and for the packages above it. It imports
+all names of the real module, so it cannot become wrong later.
 """
 
 from __future__ import annotations

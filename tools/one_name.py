@@ -1,13 +1,13 @@
-"""Moves the packages below one name: `client/` of the repository is installed as `rlab/client/`, its imports with it.
+"""Moves the packages below one name: `client/` of the repository is installed as `rlab/client/`, with new imports.
 
     from model.errors import ConfigError         from rlab.model.errors import ConfigError
     import client.allocate                       import rlab.client.allocate; from rlab import client
     [*MODULE, "cli.main", "broker"]              [*MODULE, "rlab.cli.main", "broker"]
 
-Nothing else changes: each line keeps its number, so that a traceback of what is installed points into the repository.
-What is written down is the name of a module that exists, so a text like "broker.port" stays as it is, and so does a
-name without a dot, which could be any word: model/own_name.py has those at run time. A text that is itself a programme
-with such imports, as tests have them, is rewritten like a file.
+Nothing else changes: each line keeps its number, so that a traceback of an installation points into the repository.
+Only names of existing modules are rewritten, so a text like "broker.port" is unchanged, and so is a name without a dot,
+which could be any word: model/own_name.py has such names at run time. A text that is itself a program with such
+imports, as in tests, is rewritten like a file.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class _Edit(NamedTuple):
 
 
 def write_installed(folder: Path) -> None:
-    """Write what is installed into a folder: `rlab/`, and the modules beside it that others find by their names."""
+    """Write the installed files into a folder: `rlab/`, and the modules beside it that others find by their names."""
     project: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]
     settings = project["setuptools"]
     packages: list[str] = settings["packages"]
@@ -82,7 +82,7 @@ def rewritten(text: str, modules: Set[str]) -> str:
     """A file with the names of these modules below `rlab`.
 
     Raises:
-        SyntaxError: it is not Python.
+        SyntaxError: the text is not Python.
     """
     source = text.encode()
     for edit in sorted(_Rewriting(text, modules).edits(), reverse=True):
@@ -91,7 +91,7 @@ def rewritten(text: str, modules: Set[str]) -> str:
 
 
 def modules_of(packages: Set[str], root: Path = ROOT) -> frozenset[str]:
-    """The modules in folders of the repository, packages among them."""
+    """The modules in folders of the repository, packages included."""
     found = set(packages)
     for package in packages:
         found.update(f"{package}.{file.stem}" for file in (root / package.replace(".", "/")).glob("*.py"))
@@ -110,7 +110,7 @@ class _Rewriting:
         self._tree = ast.parse(text)
 
     def edits(self) -> Iterator[_Edit]:
-        """All of them, in no order."""
+        """All edits, unordered."""
         nodes = list(ast.walk(self._tree))
         left = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}  # docstrings
         left.update(id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values)
@@ -128,8 +128,8 @@ class _Rewriting:
         return name.partition(".")[0] in self._tops
 
     def _at(self, line: int | None, column: int | None) -> int:
-        assert line is not None, "ast.parse gives each node its place"
-        assert column is not None, "ast.parse gives each node its place"
+        assert line is not None, "ast.parse gives each node its position"
+        assert column is not None, "ast.parse gives each node its position"
         return self._line_starts[line - 1] + column
 
     def _prefix(self, node: ast.stmt | ast.expr, name: str, after: int) -> _Edit:
@@ -137,10 +137,10 @@ class _Rewriting:
         return _Edit(start, start, f"{NAME}.")
 
     def _import(self, alias: ast.alias, statement: ast.Import) -> _Edit:
-        """`import a.b` binds `a`, so what is below the name is imported, and then `a` is bound.
+        """`import a.b` binds `a`, so the edit imports the name below `rlab`, and then binds `a`.
 
         Raises:
-            SyntaxError: it stands in a list of several, where there is no place for the second.
+            SyntaxError: the statement imports several modules, which leaves no place for the second statement.
         """
         start = self._at(alias.lineno, alias.col_offset)
         if alias.asname:
@@ -163,7 +163,7 @@ class _Rewriting:
 
 
 def _programme(text: str, modules: Set[str]) -> str:
-    """A text that is given to Python; any other one stays as it is."""
+    """A text that is a program for Python, rewritten; any other text unchanged."""
     try:
         return rewritten(text, modules)
     except SyntaxError:

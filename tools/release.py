@@ -1,6 +1,6 @@
 """Makes a release of the version in pyproject.toml: `make release`, or `python -m tools.release`.
 
-    dist/rebalance_lab-0.1.0-py3-none-any.whl    the wheel; it is installed into an empty folder, and says its version
+    dist/rebalance_lab-0.1.0-py3-none-any.whl    the wheel; it is installed into an empty folder, and prints its version
     dist/rebalance_lab-0.1.0.tar.gz              the source archive
     dist/rebalance-lab-0.1.0.image.tar.gz        the image of the Dockerfile, if a docker daemon answers
     dist/NOTES.md                                the section of CHANGELOG.md
@@ -30,14 +30,14 @@ CHUNK_BYTES = 1024 * 1024
 
 
 class NotReleasable(Exception):
-    """Why there is no release; the text says what to do."""
+    """The release cannot be made; the error says what to do."""
 
 
 def notes_of(changelog: str, version: str) -> str:
     """The section of a version.
 
     Raises:
-        NotReleasable: there is none, or nothing is in it.
+        NotReleasable: there is no such section, or it is empty.
     """
     found = re.search(rf"^## {re.escape(version)}(?: [^\n]*)?\n(.*?)(?=^## |\Z)", changelog, re.MULTILINE | re.DOTALL)
     notes = found[1].strip() if found else ""
@@ -84,15 +84,15 @@ def _build(number: str) -> None:
     [wheel] = DIST.glob("*.whl")
     with tempfile.TemporaryDirectory() as folder:
         _run(sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", folder, wheel)
-        # -P: of this tree nothing is found; what the wheel depends on is that of this environment.
+        # -P: no module of this tree is found; the wheel's dependencies are those of this environment.
         said = _run(sys.executable, "-P", "-m", "rlab", "--version", PYTHONPATH=folder)
     if number not in said:
-        raise NotReleasable(f"the wheel says that it is {said!r}, not {number}")
+        raise NotReleasable(f"the version of the wheel is {said!r}, not {number}")
     shutil.rmtree(ROOT / "build" / "lib", ignore_errors=True)
 
 
 def _image(number: str) -> str:
-    """Build and save the image; returns why there is none, or ""."""
+    """Build and save the image; returns the reason why that failed, or ""."""
     docker = shutil.which("docker")
     if docker is None:
         return "there is no docker on this machine"
@@ -113,7 +113,7 @@ def main() -> int:
     try:
         notes = notes_of((ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), number)
         if changed := _run("git", "status", "--porcelain"):
-            raise NotReleasable(f"commit first, a release is of a commit:\n{changed}")
+            raise NotReleasable(f"commit first, a release is made from a commit:\n{changed}")
         shutil.rmtree(DIST, ignore_errors=True)
         _build(number)
         missing = _image(number)

@@ -3,8 +3,8 @@
     python -m tools.rocketmq_names > docs/rocketmq-names.md
 
 A docstring names its counterpart after "RocketMQ:", and each name in that sentence becomes a row.
-`rocketmq_names.toml` has the names that no docstring has: those of a field or an argument, and those that have no
-place here, with the reason.
+`rocketmq_names.toml` has the names that no docstring has: names of fields and arguments, and names without a place
+here, with the reason.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _noted_in(node: ast.AST, path: str, owner: str) -> Iterator[tuple[str, str]]
 
 
 def names_in(note: str) -> Iterator[str]:
-    """The names of code in a sentence; of `RebalanceImpl.lock` both parts."""
+    """The names of code in a sentence; for `RebalanceImpl.lock` both parts."""
     for found in _NAME.findall(note):
         if _LIKE_CODE.search(found):
             yield from found.split(".")

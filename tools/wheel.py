@@ -1,7 +1,7 @@
-"""Builds the wheel: the packages of pyproject.toml, moved below the name `rlab`, with what they say of each other.
+"""Builds the wheel: the packages of pyproject.toml, moved below the name `rlab`, with their imports rewritten.
 
 setuptools loads this file by its path, in an environment that has only setuptools. An editable installation is the
-checkout as it is, whose folder `rlab/` has the name.
+checkout itself, whose folder `rlab/` has the name.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ class BuildPy(build_py):  # type: ignore[misc] # mypy does not follow it: not ev
     """Copies the packages into the wheel, below the name."""
 
     def run(self) -> None:
-        """Write them, unless the checkout itself is installed."""
+        """Write the packages, unless the checkout itself is installed."""
         if not self.editable_mode:
-            shutil.rmtree(self.build_lib, ignore_errors=True)  # what an earlier build left would be installed too
+            shutil.rmtree(self.build_lib, ignore_errors=True)  # files of an earlier build would be installed too
             write_installed(Path(self.build_lib))
 
     def get_source_files(self) -> list[str]:
-        """What the source archive has: these tools too, and what is installed beside the packages."""
+        """The files of the source archive: these tools too, and the files that are installed beside the packages."""
         own = [*(ROOT / NAME).rglob("*.py"), *(ROOT / NAME).rglob("*.pyi"), *(ROOT / "tools").glob("*.py")]
         own += shown_files()
         files = [path.relative_to(ROOT).as_posix() for path in own]
@@ -36,7 +36,7 @@ class BuildPy(build_py):  # type: ignore[misc] # mypy does not follow it: not ev
 
 
 class EggInfo(egg_info):  # type: ignore[misc] # as above
-    """Lists the names that are installed, by which `importlib.metadata` finds whose a module is."""
+    """Lists the installed top-level names, by which `importlib.metadata` finds the distribution of a module."""
 
     def run(self) -> None:
         """Write the metadata."""

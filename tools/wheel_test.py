@@ -1,12 +1,12 @@
-"""Tests what is installed, as `make test` tests the checkout: `make wheel-test`.
+"""Tests an installation, as `make test` tests the checkout: `make wheel-test`.
 
-    1. Build wheel and source archive, and let twine check what they say of themselves.
-    2. Install the wheel alone, without extras, and measure what it brings.
-    3. Use it, the same installed from the source archive, and by pipx, in a project with packages broker, client,
+    1. Build wheel and source archive, and let twine check their metadata.
+    2. Install the wheel alone, without extras, and measure its size with its dependencies.
+    3. Use it, installed from the wheel, from the source archive and by pipx, in a project with packages broker, client,
        model and cli of its own (`tests/process/of_a_user.py`).
-    4. Run the tests, their names moved as the packages are, where only the wheel is found, and not this checkout.
+    4. Run the tests, with their names moved like the packages, where only the wheel is found, not this checkout.
 
-Left out are the tests of the repository itself: its style, its pages, its history.
+The tests of the repository itself are left out: its style, its pages, its history.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ _TOOLS = ("pip", "setuptools")
 
 
 class Broken(Exception):
-    """What is wrong with the wheel."""
+    """The wheel is wrong; the error says how."""
 
 
 def write_tests(folder: Path, tests: Sequence[str] = ("tests",)) -> None:
-    """Write tests, which are files or folders of the repository, below the name into a folder, with what they read."""
+    """Write tests (files or folders of the repository), moved below the name, into a folder, with the files they read."""
     packages = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]["packages"]
     modules = modules_of(frozenset(packages))
     folder.mkdir(parents=True, exist_ok=True)
@@ -74,7 +74,7 @@ def _say(text: str) -> None:
 
 
 def _environment(name: str, *, pip: bool = True) -> Path:
-    """Make an environment; returns its Python."""
+    """Create an environment; returns its Python."""
     folder = FOLDER / name
     venv.create(folder, with_pip=pip, symlinks=True)
     return folder / "bin" / "python"
@@ -89,7 +89,7 @@ def _packages_of(python: Path) -> Path:
 
 
 def installed_bytes(packages: Path) -> int:
-    """The size of all that is installed in a folder, with its bytecode, but for what every environment has."""
+    """The size of all files installed in a folder, with bytecode, except the packages of every environment."""
     files = [
         file.locate()
         for each in distributions(path=[str(packages)])
@@ -100,7 +100,7 @@ def installed_bytes(packages: Path) -> int:
 
 
 FOR_THE_PLUGIN = ("aiohttp", "pytest")
-"""What a base installation lacks for a test with a cluster."""
+"""Packages that a test with a cluster needs beyond a base installation."""
 
 
 def _check_project(python: Path) -> None:
@@ -109,7 +109,7 @@ def _check_project(python: Path) -> None:
 
 
 def _check_installs() -> Path:
-    """Build, and use what is built in each way of installing it; returns the wheel."""
+    """Build, and use the result after each way of installing it; returns the wheel."""
     _run(sys.executable, "-m", "build", "--outdir", FOLDER / "dist")
     [wheel], [archive] = (FOLDER / "dist").glob("*.whl"), (FOLDER / "dist").glob("*.tar.gz")
     _run(sys.executable, "-m", "twine", "check", "--strict", wheel, archive)
@@ -117,7 +117,7 @@ def _check_installs() -> Path:
     base = _environment("base")
     _install(base, *pins, wheel)
     size = installed_bytes(_packages_of(base))
-    _say(f"the wheel and what it needs have {size / 1e6:.1f} MB")
+    _say(f"the wheel and its dependencies have {size / 1e6:.1f} MB")
     if size > MAX_BASE_BYTES:
         raise Broken(f"a base installation has {size / 1e6:.1f} MB, over {MAX_BASE_BYTES / 1e6:.0f} MB")
     from_archive = _environment("from-archive")
@@ -136,11 +136,12 @@ def _check_installs() -> Path:
 
 
 def _environment_of_tests(wheel: Path) -> Path:
-    """An environment with the wheel, and with all packages of this one but for the checkout."""
+    """An environment with the wheel, and with all packages of this one except the checkout."""
     python = _environment("tests-python", pip=False)
     packages = _packages_of(python)
     _run(sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", packages, wheel)
-    # A path in a file .pth is added as it is: the files .pth in it, by which the checkout is found, are not read.
+    # A path in a .pth file is added as it is: the .pth files in that path, by which the checkout is found, are not
+    # read.
     (packages / "others.pth").write_text(f"{sysconfig.get_path('purelib')}\n", encoding="utf-8")
     return python
 

@@ -2,8 +2,8 @@
 
     python -m examples.core
 
-Prints who has which queue after each step, and in the end which messages came twice: because two members had one queue
-for a moment, or because a member was killed before it had stored its offsets.
+It prints the owner of each queue after each step, and in the end the number of messages that were received twice:
+because two members had one queue for a moment, or because a member was killed before it had stored its offsets.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ async def serve(handler: Handler, closed: Callable[[Connection], Any] | None = N
 
 
 class Process:
-    """A member with tasks of its own: killed, it leaves its connections to the operating system."""
+    """A member with tasks of its own; when it is killed, the operating system closes its connections."""
 
     def __init__(self, client_id: str, received: Counter[str]) -> None:
         def listener(client_id: str, queue: MessageQueue, body: str) -> None:
@@ -64,12 +64,12 @@ class Process:
             await self.member.start(self.tasks, name_server)
 
     def kill(self) -> None:
-        """End at once. Messages whose offset was not persisted come again."""
+        """End at once. Messages whose offset was not persisted are redelivered."""
         self.tasks.cancel_scope.cancel()
 
 
 async def produce(brokers: list[Broker], sent: Counter[str], enough: anyio.Event) -> None:
-    """Send to all queues in turn until it is enough."""
+    """Send to all queues in turn until `enough` is set."""
     while not enough.is_set():
         for broker in brokers:
             for queue_id in range(broker.topics[TOPIC]):
@@ -89,7 +89,7 @@ def has_unstored(member: Member, brokers: list[Broker]) -> bool:
 
 
 async def show(step: str, members: dict[str, Process]) -> None:
-    """Wait until the group is quiet, and print who has what."""
+    """Wait until the group is quiet, and print the queues of each member."""
     await anyio.sleep(0.8)
     parts = []
     for client_id, process in sorted(members.items()):

@@ -2,7 +2,7 @@
 
     4 queues, members a, b and c:   a: 0 1   b: 2   c: 3
 
-No member asks another one. They agree because they sort the same lists, and disagree for as long as the lists differ.
+No member asks another one. They agree because they sort the same lists, and disagree as long as the lists differ.
 """
 
 from __future__ import annotations

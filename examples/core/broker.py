@@ -2,7 +2,7 @@
 
     heartbeat -> register_consumer -> update_channel, update_subscription -> changed? -> notify_consumer_ids_changed
 
-It does not decide who has which queue, and lets anybody pull any queue.
+It does not assign queues, and any client may pull any queue.
 """
 
 from __future__ import annotations
@@ -84,12 +84,12 @@ class Broker:
             await self.notify_consumer_ids_changed(group)
 
     async def do_channel_close_event(self, channel: Connection) -> None:
-        """A connection is closed, as when a process dies. RocketMQ: ConsumerManager.doChannelCloseEvent."""
+        """A connection closes, as when a process dies. RocketMQ: ConsumerManager.doChannelCloseEvent."""
         for group in self.consumer_table:
             await self.unregister_consumer(group, channel)
 
     async def notify_consumer_ids_changed(self, group: str) -> None:
-        """Notify each member; nobody confirms. RocketMQ: DefaultConsumerIdsChangeListener, Broker2Client."""
+        """Notify each member; no answer is expected. RocketMQ: DefaultConsumerIdsChangeListener, Broker2Client."""
         for channel in list(self.consumer_table[group].channel_info_table):
             await channel.invoke_oneway("NOTIFY_CONSUMER_IDS_CHANGED", group=group)
 

@@ -3,8 +3,8 @@
     start, a notification of a broker, another number of queues, or 20 s
         -> wakeup -> do_rebalance -> rebalance_by_topic -> update_process_queue_table_in_rebalance
 
-Nothing keeps two members from the same queue: a member that has not computed again yet goes on to pull it. Offsets are
-stored from time to time, so the next owner begins a little before the place where this one stopped.
+Nothing prevents two members from pulling the same queue: a member that has not computed its queues again still pulls
+it. Offsets are stored from time to time, so the next owner begins a little before the place where this one stopped.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Member:
     """RocketMQ: DefaultMQPushConsumerImpl with its RebalanceImpl, and the MQClientInstance below them.
 
     Args:
-        connect: opens a connection to a port; the handler answers what comes from there.
+        connect: opens a connection to a port; the handler answers requests from there.
         listener: called with a client id, a queue and a message.
     """
 
@@ -68,7 +68,7 @@ class Member:
             tasks.start_soon(self._schedule, interval_s, act)
 
     async def shutdown(self) -> None:
-        """Leave in good order: nothing comes twice. RocketMQ: DefaultMQPushConsumerImpl.shutdown."""
+        """Leave in good order: no message is received twice. RocketMQ: DefaultMQPushConsumerImpl.shutdown."""
         for process_queue in self.process_queue_table.values():
             process_queue.set_dropped()
         await self.persist_all_consumer_offset()
@@ -84,12 +84,12 @@ class Member:
     # --- the rebalance -----------------------------------------------------------------------------------------------
 
     async def process_request(self, connection: Connection, code: str, header: dict[str, Any]) -> None:
-        """A broker calls. RocketMQ: ClientRemotingProcessor.processRequest, notifyConsumerIdsChanged."""
+        """Handle a request of a broker. RocketMQ: ClientRemotingProcessor.processRequest, notifyConsumerIdsChanged."""
         if code == "NOTIFY_CONSUMER_IDS_CHANGED":
             self.rebalance_immediately()
 
     def rebalance_immediately(self) -> None:
-        """Wake the loop; many calls are one pass. RocketMQ: MQClientInstance.rebalanceImmediately."""
+        """Wake the loop; many calls make one pass. RocketMQ: MQClientInstance.rebalanceImmediately."""
         self._wakeup.set()
 
     async def rebalance_service(self) -> None:

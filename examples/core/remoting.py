@@ -47,7 +47,7 @@ class Connection:
         return answer[0]
 
     async def invoke_oneway(self, code: str, **header: Any) -> None:
-        """Send a command that has no answer; nobody finds out if it is lost. RocketMQ: invokeOneway."""
+        """Send a command that has no answer; its loss is not noticed. RocketMQ: invokeOneway."""
         with contextlib.suppress(ConnectionError):
             await self._send(code, 0, ONEWAY, header)
 

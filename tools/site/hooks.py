@@ -1,6 +1,6 @@
-"""What mkdocs calls when it builds the site; `mkdocs.yml` names this file.
+"""The functions that mkdocs calls when it builds the site; `mkdocs.yml` names this file.
 
-Adds the pages that are made from the code, those of the top folder, and the files of the source that pages link to.
+They add the pages that are made from the code, the pages of the top folder, and the source files that pages link to.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _REPOSITORY = {site: path for path, site in OUTSIDE.items()}
 
 
 def on_config(config: Any) -> Any:
-    """Anchors are those of GitHub, where the same pages are read, and mermaid draws its diagrams."""
+    """Make anchors as GitHub does, where the same pages are read, and let mermaid draw its diagrams."""
     extensions = config["mdx_configs"]
     extensions.setdefault("toc", {})["slugify"] = lambda heading, _separator: slug(heading)
     mermaid = {"name": "mermaid", "class": "mermaid", "format": fence_code_format}
@@ -30,7 +30,7 @@ def on_config(config: Any) -> Any:
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Add what is not in docs/."""
+    """Add the files that are not in docs/."""
     texts = {path: (ROOT / path).read_text(encoding="utf-8") for path in pages()}
     for path, site in OUTSIDE.items():
         files.append(File.generated(config, site, content=texts[path]))
@@ -42,6 +42,6 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Turn the links of the repository into those of the site."""
+    """Turn the links of the repository into links of the site."""
     site = page.file.src_uri
     return with_site_links(_REPOSITORY.get(site, f"docs/{site}"), markdown)[0]

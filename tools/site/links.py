@@ -1,4 +1,4 @@
-"""Links between files of the repository, and where they lead on the site.
+"""Links between files of the repository, and their targets on the site.
 
 docs/pop.md         [CONTRIBUTING](../CONTRIBUTING.md#tests)    (contributing.md#tests)
 docs/howto/x.md     [an example](../../examples/hello.py)       (../source/examples/hello.py)
@@ -18,13 +18,13 @@ OUTSIDE = {
     "CHANGELOG.md": "changelog.md",
     "examples/java/README.md": "java.md",
 }
-"""Pages that are not in docs/, and where they are on the site."""
+"""Pages that are not in docs/, and their paths on the site."""
 
 _LINK = re.compile(r"(?<=\]\()(?![a-z]+://|#)([^)#\s]+)(#[^)\s]*)?(?=\))")
 
 
 def site_path(path: str) -> str:
-    """Where a file of the repository is on the site; files of the source are there as they are."""
+    """The path of a file of the repository on the site; source files are copied unchanged."""
     if path in OUTSIDE:
         return OUTSIDE[path]
     inside = path.removeprefix("docs/")

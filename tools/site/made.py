@@ -1,4 +1,4 @@
-"""The pages of the site that are made from the code when it is built, so that no file of them can be old."""
+"""The pages of the site that are made from the code when it is built, so that they are never stale."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PYTHON: dict[str, tuple[str, ...]] = {
     "Pop single messages": ("PopConsumer", "PopMessage"),
     "Operate": ("Admin",),
 }
-"""Every name of `client`, by what it is for."""
+"""Every name of `client`, by its purpose."""
 MORE_PYTHON: dict[str, tuple[str, ...]] = {
     "Options": ("client.config.ClientConfig", "client.options.ConsumerOptions", "client.options.LitePullOptions"),
     "Metrics": ("metrics.client.ClientMetrics",),
@@ -99,7 +99,7 @@ def _row(name: str, parameter: Any) -> str:
 
 
 def python_page() -> str:
-    """What applications import, with directives that mkdocstrings fills from the docstrings."""
+    """The names that applications import, with directives that mkdocstrings fills from the docstrings."""
     lines = ["# Python API", "", "The names that applications import, from their docstrings.", ""]
     parts = {title: tuple(f"client.{name}" for name in names) for title, names in PYTHON.items()}
     for title, names in {**parts, **MORE_PYTHON}.items():
@@ -111,7 +111,7 @@ def python_page() -> str:
 
 
 def errors_page() -> str:
-    """Every error: its branch of the tree, and its answers to the questions of a caller."""
+    """Every error: its branch of the tree, and its answers to a caller's questions."""
     lines = [
         *("# Errors", ""),
         "Every error that the cluster raises on purpose (`model/errors.py`). *Retry*: the same call may succeed later.",
