@@ -12,7 +12,7 @@ from tests.docs.pages import table_of
 UNITS = {"MiB": 2**20, "s": 1, "bytes": 1}
 ROWS = [
     row
-    for heading in ("Connections", "Requests and bytes", "What is kept")
+    for heading in ("Connections", "Requests and bytes", "Stored and remembered")
     for row in table_of("docs/limits.md", heading)
     if row["name"]
 ]

@@ -126,7 +126,9 @@ def test_the_error_of_a_request_says_that_its_connection_was_left(simulate: Simu
                 later = connection.request(RequestCode.GET_GROUP_LIST, timeout_s=60.0)
                 with pytest.raises(RequestTimeout):
                     await soon
-                with pytest.raises(RlabError, match="closed because nothing arrived over it, not even the answer to a ping"):
+                with pytest.raises(
+                    RlabError, match="closed because nothing arrived over it, not even the answer to a ping"
+                ):
                     await later
                 assert client.connected(address) is None
 

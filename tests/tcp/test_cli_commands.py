@@ -178,7 +178,7 @@ def test_a_message_is_found_by_its_key_and_shown_by_its_id(terminal: Terminal) -
         ("topic create wrong!name", "topic name 'wrong!name' may only have", 2),
         ("topic create t --broker nope", "broker 'nope' is not registered; registered brokers: broker-a", 2),
         ("topic create SYS_TRACE", "is a system topic", 1),
-        ("produce SYS_TRACE --count 1 --key \udcff", "'\\udcff' is no text", 2),
+        ("produce SYS_TRACE --count 1 --key \udcff", "'\\udcff' is not text", 2),
         ("message find SYS_TRACE --key \udcff", "nothing was sent, because a text", 2),
         ("produce nowhere --count 1", "no broker creates topics automatically: create it with 'rlab topic create'", 1),
         ("consume nowhere --group g", "'nowhere' does not exist: create it", 1),

@@ -119,7 +119,7 @@ def test_what_is_no_handle_is_refused() -> None:
     assert token_of("-1 17 60000 0 0 broker-a 3 101") == 2**64 - 1
     assert token_of("101 5 60000 1 0 broker-a 3 101") == 5
     for handle in ("", "1 2 3", "x 17 60000 0 0 broker-a 3 101", "1 17 60000 x 0 broker-a 3 101"):
-        with pytest.raises(FieldError, match="extraInfo is no receipt handle"):
+        with pytest.raises(FieldError, match="extraInfo is not a receipt handle"):
             token_of(handle)
 
 

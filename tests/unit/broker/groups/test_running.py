@@ -58,7 +58,10 @@ async def test_a_stock_member_consumes_a_message_at_once_that_the_tool_names_by_
     said = b'{"consumeResult":"CR_SUCCESS"}'
     client.write(encode_frame(Frame(0, RESPONSE_BIT, question.opaque, {}, said)))
     assert ((await told).code, (await told).body) == (0, said)
-    for wrong, remark in (("no id", "is not a message id that a broker assigns"), (sent.fields["msgId"][:-1] + "9", "no message 9")):
+    for wrong, remark in (
+        ("no id", "is not a message id that a broker assigns"),
+        (sent.fields["msgId"][:-1] + "9", "no message 9"),
+    ):
         refused = await tool.call(309, {**asked, "msgId": wrong})
         assert (refused.code != 0, remark in (refused.remark or "")) == (True, True), refused.remark
     assert (await tool.call(309, {**asked, "clientId": "nobody"})).code == ResponseCode.CONSUMER_NOT_ONLINE

@@ -61,7 +61,7 @@ def test_a_connection_over_which_nothing_comes_is_left_with_a_warning(
     connection.overdue()
     connection.pings.pop().set_exception(NO_ANSWER)
     [reason] = connection.left
-    assert "not even in answer to a ping" in reason
+    assert "not even the answer to a ping" in reason
     assert "broker-a:10911" in caplog.text
     assert "7 requests were unanswered" in caplog.text
 
