@@ -34,9 +34,7 @@ def check_number(what: str, value: object, low: float, high: float) -> None:
 
 
 def check_several(what: str, values: object) -> None:
-    """Raise InvalidParameter, with the argument's name, for a single string and for values that are not a
-    collection.
-    """
+    """Raise InvalidParameter, with the argument's name, for a single string or a value that is not iterable."""
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
         raise InvalidParameter(f"{what} must be a list, got {shown(values)}")
 

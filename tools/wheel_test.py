@@ -46,7 +46,7 @@ class Broken(Exception):
 
 
 def write_tests(folder: Path, tests: Sequence[str] = ("tests",)) -> None:
-    """Write tests (files or folders of the repository), moved below the name, into a folder, with the files they read."""
+    """Write tests (files or folders of the repository), moved below the name, into a folder, with their data."""
     packages = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]["packages"]
     modules = modules_of(frozenset(packages))
     folder.mkdir(parents=True, exist_ok=True)
