@@ -8,5 +8,5 @@ first, which is also an order to read them in:
 state. `topics`, `groups` and `leases` are what a rebalance needs: which queues there are, who is a member, who owns a
 queue and how far its group has come; `assignment` is for groups that let the broker assign. `messages` serves sends,
 pulls and searches, `retry` delays, `pop` serves message by message, `sink` publishes the batches of a Spark query, and
-`retention` deletes what is old. No room imports one of a higher floor.
+`retention` deletes old segments. No room imports one of a higher floor.
 """

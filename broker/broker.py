@@ -142,7 +142,7 @@ class Broker(Feature):
         if Part.SINK in config.parts:
             self.sink = add(Sink(core, topics))
             add(SinkHandlers(core, topics, self.sink))
-        # Groups whose offsets are lost need every message, and nobody knows that of them.
+        # Groups whose offsets are lost may need any message, and the broker cannot know which.
         self.retention = None
         if Part.RETENTION in config.parts and not topics.made_again:
             self.retention = add(Retention(core, topics, groups, leases, config.retention, config.files))
@@ -222,7 +222,7 @@ class Broker(Feature):
         return Reply({}, msgpack.packb(info))
 
     def _disk(self) -> dict[str, Any]:
-        """The file system that holds the data directory, as far as it tells, and what holds back old segments."""
+        """The file system that holds the data directory, if it has figures, and the reasons that keep old segments."""
         found: dict[str, Any] = {"disk_full": self.store.reserve.is_missing}
         if self.retention is not None and (held := self.retention.held).segments:
             found |= {"log_held_bytes": held.size_bytes, "log_held_by": f"{held.text}; {held.remedy}"}
@@ -339,7 +339,7 @@ async def run_broker(config: BrokerConfig) -> AsyncIterator[RunningBroker]:
             async with _serve(broker, closed) as server, background_tasks() as tasks:
                 broker.features.guarded_by(server.gate, broker.events, config.name)
                 broker.events.emit(EventKind.BROKER_UP, broker=config.name, detail=server.address)
-                broker.damage.tell_start()
+                broker.damage.report_start()
                 tasks.start_soon(broker.driver.run)
                 tasks.start_soon(watch_lock, store, metadata)
                 if config.flush is FlushMode.ASYNC:

@@ -10,10 +10,10 @@ that from the members alone.
 - **Versions.** An assignment that differs from the one before has a greater version, also if another coordinator made
   it: it starts from the wall clock, and above every version that members know. Members act on the newest only.
 - **Taking over.** A coordinator that has just started, or has become the first by name, knows no assignment; and one
-  that hears of a newer version than its own has been replaced in between, and forgets its own. It assigns nothing until
-  every member has reported its last assignment, and continues from the newest of them. Members keep their queues.
-  A member that cannot report, because it is dead, is removed from the group when its session expires; until then nobody
-  could have its queues anyway.
+  that receives a newer version than its own has been replaced in between, and forgets its own. It assigns nothing until
+  every member has reported its last assignment, and continues from the newest of them. Members keep their queues. A
+  member that cannot report, because it is dead, is removed from the group when its session expires; until then no other
+  member could have its queues anyway.
 
     A asks, knows nothing                    A is the only member   version 1000: A has everything
     B joins and asks                                                version 1001: B has half of it; notify A
@@ -66,7 +66,7 @@ class _Group:
 
     version: int = 0  # of the assignment; 0 while there is none
     owners: dict[MessageQueue, str] = field(default_factory=dict)  # of the queues that are pulled
-    assignments: dict[str, MemberAssignment] = field(default_factory=dict)  # client id -> what it pulls and pops
+    assignments: dict[str, MemberAssignment] = field(default_factory=dict)  # client id -> its queues to pull and to pop
     reports: dict[str, AssignmentQuery] = field(default_factory=dict)  # client id -> its last query
     # Topic -> the queues that members report, and how many members report them.
     seen: dict[str, dict[TopicQueues, int]] = field(default_factory=dict)

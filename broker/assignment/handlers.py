@@ -113,7 +113,7 @@ class Assignment(Feature):
         each = {} if info is None else info.members
         members = sorted(client for client, member in each.items() if topic in member.subscriptions)
         if client_id not in members:
-            raise GroupNotExist(f"{client_id!r} is no member of group {group!r} that wants {topic!r} here")
+            raise GroupNotExist(f"{client_id!r} is not a member of group {group!r} that subscribes to {topic!r} here")
         mode, queues = self.assignments.mode_of(group, topic), route.subscribe_queues()
         if mode.mode is RequestMode.POP:
             mine: Sequence[MessageQueue] = queues_to_pop(client_id, queues, members, mode.pop_share_queue_num)
@@ -130,7 +130,7 @@ class Assignment(Feature):
         except ValueError as error:
             raise InvalidParameter(f"mode must be PULL or POP, got {header['mode']!r}") from error
         if is_retry_topic(topic):
-            raise IllegalOperation(f"{topic!r} is a retry topic: its group pulls it, or pops it with what it pops")
+            raise IllegalOperation(f"{topic!r} is a retry topic: its group pulls it, or pops it with its other topics")
         chosen = TopicMode(mode=mode, pop_share_queue_num=header["pop_share_queue_num"])
         if self.assignments.mode_of(group, topic) != chosen:
             self.assignments.set_mode(group, topic, chosen)

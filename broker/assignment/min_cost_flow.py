@@ -1,8 +1,8 @@
 """The cheapest way to send surplus through a network to where it is missing. Pure.
 
 Arcs have a capacity and a cost for each unit; a flow that is there already may be sent back, which costs the opposite.
-The caller begins with a flow that is cheapest for what it balances so far (no cycle would save anything); every round
-sends along the shortest paths only, and that keeps it so: at the end it is cheapest for all of it.
+The caller begins with a flow that is cheapest for the part that it balances so far (no cycle would save anything);
+every round sends along the shortest paths only, which keeps it cheapest: at the end it is cheapest for the whole.
 
 Reading: Ahuja, Magnanti, Orlin, "Network Flows" (1993), chapter 9: successive shortest paths, primal-dual.
 """
@@ -50,7 +50,7 @@ class MinCostFlow:
             for source in [node for node, units in enumerate(surplus) if units > 0]:
                 while surplus[source] > 0 and (path := self._path(source, surplus, distance, next_arc)):
                     sent += self._send(source, path, surplus)
-            assert sent, "what is missing cannot be reached"
+            assert sent, "no path leads to a node with a deficit"
 
     def _distances(self, surplus: list[int]) -> list[int]:
         """Cost of the cheapest way to each node from whichever node has too much."""
@@ -74,8 +74,8 @@ class MinCostFlow:
     def _path(self, source: int, surplus: list[int], distance: list[int], next_arc: list[int]) -> list[int]:
         """Arcs of a shortest way from the source to a node that misses something; empty if none is left.
 
-        Nodes that lead nowhere are not tried again: `next_arc` has come to their end. One that was given up because it
-        led back into this very path is wrong to be; then the next round finds it, at the same distance.
+        Nodes that lead nowhere are not tried again: `next_arc` has come to their end. A node that was left only because
+        it led back into this very path may be missed; then the next round finds it, at the same distance.
         """
         target, room, cost = self._target, self._room, self._cost
         path: list[int] = []

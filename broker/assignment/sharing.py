@@ -4,7 +4,7 @@ Invariant: loads are as even as the subscriptions allow (`model/even_loads.py`):
 at most one queue, over all topics together. Of all assignments that are so even, this is one that leaves the most
 queues with their owners. It needs the previous assignment, which the coordinator of the group keeps.
 
-    before   A 1 2 3 4     B joins    A 1 2, B 3 4           two moves; nobody could be even with fewer
+    before   A 1 2 3 4     B joins    A 1 2, B 3 4           two moves; fewer could not make it even
              A 1 2, B 3 4  C joins    A 1 2, B 3, C 4        one move: 2, 1, 1 is even, and A need not move any
              A 1 2, B 3 4  A leaves   B 3 4 1 2              only the queues without an owner
 
@@ -42,7 +42,7 @@ def assign(
         topics_of: client id -> topics it subscribes to.
 
     Returns:
-        queue -> client id, sorted by queue. Queues of topics that nobody subscribes to are not in it.
+        queue -> client id, sorted by queue. Queues of topics without a subscriber are not in it.
     """
     kinds = _kinds(queues_of, topics_of)
     kept, free = _before(previous, queues_of, kinds)
@@ -155,7 +155,7 @@ def _least_reached(even: Mapping[str, Mapping[str, int]], sizes: Mapping[str, in
 
 
 def _share_among_equals(one_level: _Level, kept: _Kept, free: _Free, owners: dict[MessageQueue, str]) -> None:
-    """Give all members the same, and one more to those that have most now, as far as the queues go round."""
+    """Give all members the same number, and one more to those that have most now, until no queue is left."""
     [members] = one_level.kinds.values()
     mine: dict[str, list[MessageQueue]] = {member: [] for member in members}
     spare: list[MessageQueue] = []
@@ -176,7 +176,7 @@ def _share_by_flow(one_level: _Level, kept: _Kept, free: _Free, owners: dict[Mes
     """Move as few queues as possible; see the module header.
 
     Each topic sends its queues to members: those that are kept straight, the others through the kind of the member.
-    Each member needs `least` of them; it may pass one more on to the last node, which needs what is left over.
+    Each member needs `least` of them; it may pass one more on to the last node, which needs the remainder.
     """
     kinds = list(one_level.kinds)
     members = [member for of_kind in one_level.kinds.values() for member in of_kind]

@@ -2,7 +2,7 @@
 
 A group that pulls has one member for each queue, by one of two strategies. POP delivers a message to one member only,
 so several members may pop the same queue. `pop_share_queue_num`, N below, is set per group and topic: a member pops
-the queues that AVG assigns to it and those of the next N members in the sorted member list, which continues at its
+the queues that AVG assigns to it and to the next N members in the sorted member list, which continues at its
 start.
 
     members A B C D, queues 0 1 2 3

@@ -18,7 +18,7 @@ SYNC_INTERVAL_S = 0.2
 
 
 async def sync_regularly(store: MessageStore, barrier: WriteBarrier, name: str) -> None:
-    """Sync what is written until the store is read-only. Cancellation: the sync that runs ends by itself."""
+    """Sync written records until the store is read-only. Cancellation: the sync that runs ends by itself."""
     while True:
         # An idle broker has nothing to wake up for.
         await barrier.wait_written()

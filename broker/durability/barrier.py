@@ -98,7 +98,7 @@ class WriteBarrier:
         self._scheduled = self._loop.call_soon(self._flush)
 
     def close(self) -> None:
-        """Store what is left, now, and answer what waits for it: the connections or the files are closed next."""
+        """Write all pending records now, and answer the requests that wait for them: connections are closed next."""
         if self._scheduled is not None:
             self._scheduled.cancel()
         self._flush()
@@ -188,7 +188,7 @@ def answer(
     header: Mapping[str, Any] = _NO_HEADER,
     body: bytes | None = None,
 ) -> None:
-    """Answer a request with what it asked for, or with the error of the write."""
+    """Answer a request with its reply, or with the error of the write."""
     if failure is None:
         connection.respond(request, header, body)
     else:

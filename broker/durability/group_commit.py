@@ -7,9 +7,9 @@ One sync runs at a time, in a thread. A write that arrives while it runs waits f
     sync 1 ends: a is called back; b and c wait for a's next message, or half as long as sync 1 took; sync 2 begins
     sync 2 fails: b and c get the error, and so does every write since: nothing is durable any more
 
-Beginning sync 2 at once would split the producers into two halves for ever, which take turns: each half sends what it
-has while the other's sync runs, so each sync serves half of them, and all wait for two. The wait is for the producers
-that were answered last, and ends when they have sent again. A lone producer never waits.
+Beginning sync 2 at once would split the producers into two halves for ever, which take turns: each half sends its
+messages while the other's sync runs, so each sync serves half of them, and all wait for two. The wait is for the
+producers that were answered last, and ends when they have sent again. A lone producer never waits.
 
 The number of waiting writes is bounded by the unanswered requests of all connections (`MAX_IN_FLIGHT_REQUESTS`).
 """
@@ -32,7 +32,7 @@ Written = Callable[[RlabError | None], None]
 
 
 class GroupCommit:
-    """Syncs the store; nobody else begins a sync job while there is one of these.
+    """Syncs the store; while it exists, no other object begins a sync job.
 
     Invariant: a job runs, or a timer does, or nothing waits.
     """

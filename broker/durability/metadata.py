@@ -13,7 +13,7 @@ A room declares its tables by their schema, and changes them row by row:
     offsets.put("g", "t", 0, 42)            # takes effect at the next commit, as do the next two
     offsets.delete("g", "t", 0)
     offsets.delete_where("topic", "t")
-    offsets.rows()                          # what is committed
+    offsets.rows()                          # the committed rows
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class MetadataStore:
 
     @contextmanager
     def loading(self) -> Iterator[None]:
-        """Read what is stored in the block. Only the types of its rows are checked by SQLite, which has no checksums.
+        """Read the stored rows in the block. SQLite checks only the types of its rows; it has no checksums.
 
         Raises:
             ConfigError: a row has a value that cannot be one; the text names file and table, and says what to do.
@@ -239,7 +239,7 @@ class Table:
 
 
 class Journal:
-    """Entries in the order in which they were appended; those of one commit are one row of a table (seq, data)."""
+    """Entries in the order in which they were appended; all entries of a commit are one row of a table (seq, data)."""
 
     def __init__(self, metadata: MetadataStore, table: str) -> None:
         self.table = table

@@ -4,9 +4,9 @@
 subscriptions there is room, when a member has left, and when its group is to be notified. `members.py` acts: it stores
 groups and members, and sends the notifications. `handlers.py` serves members, and operators who delete a group;
 `settings.py` has what operators set for a group; `watch.py` reports groups whose members disagree, and `running.py`
-asks members that are clients of RocketMQ what they know of themselves.
+asks members that are clients of RocketMQ for their running state.
 
 Read `table.py`, `notifications.py`, then `members.py` and `handlers.py`. Other rooms are given `Groups`: they look
-members up in `Groups.table` and reach them through `connection_of`. They learn of changes by the hooks `member_left`,
+members up in `Groups.table` and reach them through `connection_of`. Changes reach them by the hooks `member_left`,
 `client_unregistered`, `group_settings_changed` and `group_deleted`.
 """

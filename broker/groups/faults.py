@@ -1,4 +1,4 @@
-"""Faults of the live connections of a broker: who is behind them, and the events that tell of faults.
+"""Faults of the live connections of a broker: the process behind each, and the events that record faults.
 
 Only for test clusters: nothing on the wire reaches this.
 """
@@ -63,7 +63,7 @@ class BrokerFaults:
         return faults_of(self._server, self._groups, self._events, rng)
 
     def record(self, kind: EventKind, process: str, done: str, cause: str) -> str:
-        """Record what is done to a process of the cluster; returns the id of the event."""
+        """Record a fault that is done to a process of the cluster; returns the id of the event."""
         event = self._events.emit(kind, cause=cause, broker=process, detail=f"{done} {process}")
         # At once, because the process may be this one, and be killed next.
         self._store_trace()

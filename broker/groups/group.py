@@ -45,7 +45,7 @@ class Member:
 
     @property
     def connected(self) -> bool:
-        """Whether its connection is open, as far as this side can tell."""
+        """Whether its connection is open, seen from this side."""
         return self.connection != RESTORED and self.gone_at == NEVER
 
 
@@ -62,17 +62,17 @@ class ConsumerGroupInfo:
     members: dict[str, Member] = field(default_factory=dict)
     cause: str = ""  # id of the root trigger of the newest change
     changed_at: float = -NEVER  # loop time in seconds of the newest change
-    notify_at: float = NEVER  # loop time in seconds of the notification that is owed, or NEVER
+    notify_at: float = NEVER  # loop time in seconds of the notification that is due, or NEVER
     born_at: float = -NEVER  # loop time in seconds when it got its first member
     joined_at: float = -NEVER  # when the newest member joined
     growth: int = 0  # members that joined in a row, with no other change and no pause of `MAX_PAUSE_S` between them
     longest_gap_s: float = 0.0  # between two of them
     told_version: int = -1  # of the last notification, -1 if there was none
     quiet_until: float = 0.0  # end of the current window, in which no second notification goes out
-    # What the members say that all have to say the same of.
+    # The settings that all members have to agree on.
     settings: SettingsTally = field(default_factory=SettingsTally)
     leaseless: int = 0  # members that ask for no leases, as clients of RocketMQ
-    # Topics -> how many members want just these, and the bytes of all these names; see `broker/groups/room.py`.
+    # Topics -> how many members want just these, and the bytes of all these names; see `broker/groups/capacity.py`.
     topic_sets: dict[tuple[str, ...], int] = field(default_factory=dict)
     listed_bytes: int = 0
     # The disagreement that was reported last; `disagreement` is its text, "" while they agree.

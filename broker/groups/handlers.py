@@ -162,7 +162,7 @@ class GroupHandlers(Feature):
         return outcome
 
     def unregister(self, connection: Connection, request: Command) -> Reply:
-        """Leave groups. If nothing was removed, nobody is notified; RocketMQ notifies all the same."""
+        """Leave groups. If no member was removed, no member is notified; RocketMQ notifies them all the same."""
         core, groups, header = self._core, self._groups, request.header
         client_id, epoch = header["client_id"], header.get("epoch") or ""
         for group in header["groups"]:

@@ -41,7 +41,7 @@ class Client(NamedTuple):
     connection: Connection
     client_id: str
     producer_groups: tuple[str, ...]
-    checkers: tuple[str, ...] = ()  # those of them for which it answers checks of transactions
+    checkers: tuple[str, ...] = ()  # the producer groups for which it answers checks of transactions
     heartbeat: HeartbeatData | None = None
     fingerprint: int | None = None  # of that heartbeat, if the client named one: the next one may be this alone
 
@@ -131,7 +131,7 @@ class Groups(Feature):
         self.watch.report_disagreement(info, cause)
 
     def heard(self, client: Client) -> None:
-        """Learn from a heartbeat which groups of producers are behind a connection."""
+        """Record from a heartbeat which groups of producers are behind a connection."""
         number = client.connection.number
         known = self.clients.get(number)
         self.clients[number] = client
@@ -159,7 +159,7 @@ class Groups(Feature):
         """Close the connection that a member had before this one, if it is the same process.
 
         A client has one connection to a server, so it has left the old one: a router may have forgotten it, and then
-        the system here notices nothing for minutes. Pops that wait on it would take messages that nobody gets.
+        the system here notices nothing for minutes. Pops that wait on it would take messages that no member receives.
         """
         member = self.table.find(group, client_id)
         if member is None or not epoch or member.epoch != epoch or member.connection == connection.number:
@@ -226,7 +226,7 @@ class Groups(Feature):
         return None if client is None else client.connection
 
     def notify_members(self, now: float) -> None:
-        """Notify the members of each group that changed, as far as its window allows. RocketMQ: ConsumerIdsChange."""
+        """Notify the members of each group that changed and whose window is over. RocketMQ: ConsumerIdsChange."""
         core = self._core
         for info in self.table.take_notifications(now):
             header: dict[str, object] = {"group": info.group, "version": info.version, "cause": info.cause}

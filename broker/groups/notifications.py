@@ -5,8 +5,8 @@ longer in proportion in a group of more than a hundred, and longer when the brok
 sets off a pass of every member.
 
 While a group grows, which is when a quarter of its members joined in a row, a notification of nothing but joins waits
-until they pause: for half a window, or twice the longest gap between those joins. So a group that is being born settles
-once, and not once for each member. Nothing is missed meanwhile, because others own the queues; so a leave does not
+until they pause: for half a window, or twice the longest gap between those joins. So a new group converges
+once, and not once for each member. No message waits for that, because other members own the queues. A leave does not
 wait.
 
     t=0.00  A joins   version 1, notify at 0.00
@@ -34,17 +34,17 @@ from model.limits import (
 )
 
 _WINDOWS_PER_DELAY = 4
-"""A window is at least so many times as long as the delay of the broker: it notifies in a small part of its time."""
+"""A window is at least this many times as long as the delay of the broker: it notifies in a small part of its time."""
 _GAPS_PER_PAUSE = 2
-"""Joins have paused when none came for so many times their longest gap."""
+"""Joins have paused when none came for this many times their longest gap."""
 
 
 class Notifications:
-    """The groups of one broker with a notification that is owed."""
+    """The groups of one broker with a notification that is due."""
 
     def __init__(self, window_s: float = NOTIFY_WINDOW_S) -> None:
         self._owed: dict[str, ConsumerGroupInfo] = {}
-        self._earliest: float | None = NEVER  # of their times; None once that one is another, until somebody asks
+        self._earliest: float | None = NEVER  # of their times; None when it has to be computed
         self._base_window_s = window_s
 
     def owe(self, info: ConsumerGroupInfo, now: float, joined: bool) -> None:
@@ -66,7 +66,7 @@ class Notifications:
             self._earliest = min(self._earliest, info.notify_at)
 
     def forget(self, info: ConsumerGroupInfo) -> None:
-        """Notify nobody of this group after all."""
+        """Cancel the notification of this group."""
         self._passes_by(info)
         info.notify_at = NEVER
         self._owed.pop(info.group, None)

@@ -32,7 +32,7 @@ class MemberOwners:
             self._owners[client_id] = self._stored[client_id]
 
     def all_restored(self) -> None:
-        """Forget the owners of those that are no members any more."""
+        """Forget the owners of clients that are no longer members."""
         for client_id in self._stored.keys() - self._owners.keys():
             self._rows.delete(client_id)
         self._stored.clear()
@@ -59,7 +59,7 @@ class MemberOwners:
             self._rows.delete(client_id)
 
     def owner_of(self, client_id: str) -> str | None:
-        """The owner of a client id; None if it is no member, or one that an earlier version of the broker stored."""
+        """The owner of a client id; None if it is not a member, or if an earlier version of the broker stored it."""
         return self._owners.get(client_id)
 
     def members(self) -> list[tuple[str, str, str]]:

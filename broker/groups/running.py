@@ -1,8 +1,8 @@
 """Requests of operators that a broker relays to a member: GET_CONSUMER_RUNNING_INFO and CONSUME_MESSAGE_DIRECTLY.
 
-Clients of RocketMQ answer both: with their queues, what they have fetched of each, rates and options; and with what
-their listener said of a message that it got at once, whatever the offsets of the group are. The answer goes back byte
-for byte, because nobody here reads it. Members of this project are not asked: what a broker knows of them is in
+Clients of RocketMQ answer both: with their queues, the messages fetched of each, rates and options; and with the
+result of their listener for a message that it gets at once, whatever the offsets of the group are. The broker passes
+the answer on byte for byte, without reading it. Members of this project are not asked: their state at the broker is in
 GET_CONSUMER_CONNECTION_LIST and GET_CONSUME_STATS, and the rest in the trace.
 
 RocketMQ: AdminBrokerProcessor.callConsumer.
@@ -38,7 +38,7 @@ class MemberQuestions(Feature):
         }
 
     def running_info(self, connection: Connection, request: Command) -> None:
-        """Ask the member what it knows of itself."""
+        """Ask the member for its running state."""
         self._relay(connection, request, None)
 
     def consume_directly(self, connection: Connection, request: Command) -> None:
@@ -74,7 +74,7 @@ class _Relayed:
         self._client_id = client_id
 
     def done(self) -> bool:
-        """See `remoting.session.Waiter`, as what follows; an answer to somebody who is gone is nothing."""
+        """See `remoting.session.Waiter`, as for the methods below; an answer for a closed connection is dropped."""
         return False
 
     def set_result(self, result: Command, /) -> None:

@@ -1,13 +1,13 @@
-"""The settings that operators give a group on this broker: stored, told to members, and asked by the rooms above.
+"""The settings that operators give a group on this broker: stored, sent to members, and read by the rooms above.
 
 UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, GET_SUBSCRIPTIONGROUP_CONFIG. RocketMQ: SubscriptionGroupManager.
 
     consume, broadcast   pulls and pops of members are refused while it is off; those that are parked, at the change
     retry_queues         not stored: it is the number of queues that the retry topic of the group can be written
-    max_attempts         counts at once where the broker decides, and members that decide in order are told
+    max_attempts         counts at once where the broker decides; members that decide in order receive it
 
-Leases, commits and acknowledgements go on while a group is switched off: its members stay where they are, and what
-they have processed is not processed again.
+Leases, commits and acknowledgements go on while a group is switched off: its members stay, and the messages
+that they have processed are not processed again.
 """
 
 from __future__ import annotations

@@ -23,10 +23,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from broker.groups.capacity import GroupCapacity
 from broker.groups.group import NEVER, RESTORED, ConsumerGroupInfo, Member, update_subscription
 from broker.groups.notifications import Notifications
 from broker.groups.outcomes import HeartbeatOutcome, Leave, LeaveReason
-from broker.groups.room import GroupRoom
 from model.errors import ClientIdConflict, GroupNotExist, SystemBusy
 from model.group_agreement import MODEL
 from model.heartbeat import ConsumerData, MessageModel
@@ -38,7 +38,7 @@ from remoting.overload.shares import NO_SHARER, ShareBook, Sharer
 class GroupTable:
     """All groups of one broker.
 
-    Use: call a method, emit events for what it returns, then notify the members of the groups that
+    Use: call a method, emit an event for each change that it returns, then notify the members of the groups that
     `take_notifications(now)` returns; wait for `next_deadline()`, then call `expire(now)` and `take_notifications`.
     """
 
@@ -54,7 +54,7 @@ class GroupTable:
         # connection -> (group, key) of the members that use it, so that its end does not scan every group.
         self._by_connection: dict[int, dict[tuple[str, str], None]] = {}
         self._notifications = Notifications(notify_window_s)
-        self._room = GroupRoom(shares)
+        self._capacity = GroupCapacity(shares)
         self._quirks = quirks
         self._close_grace_s = close_grace_s
         self._earliest_expiry = NEVER
@@ -104,11 +104,11 @@ class GroupTable:
     def check_speaker(self, group: str, client_id: str, connection: int, epoch: str) -> None:
         """Check who acts in the name of a live member: its own connection, or its process over a new one.
 
-        The new one may be faster than the heartbeat that tells of it, and than the news that the old one is gone. Of a
-        member that is not connected nothing is checked: what it was given, such as a fencing token, has to suffice.
+        The new connection may be faster than the heartbeat that announces it, and than the close of the old one.
+        Nothing is checked of a member that is not connected: its fencing token has to suffice.
 
         Raises:
-            ClientIdConflict: it is somebody else.
+            ClientIdConflict: it is another client.
         """
         member = self.find(group, client_id)
         if (
@@ -136,14 +136,14 @@ class GroupTable:
     def restore(self, group: str, version: int, created_ms: int, sharer: int = 0) -> ConsumerGroupInfo:
         """Restore a group that an earlier run of the broker has stored."""
         info = self._groups[group] = self._new_group(group, version, created_ms)
-        self._room.add_group(info, sharer)
+        self._capacity.add_group(info, sharer)
         return info
 
     def check_new(self, group: str, sharer: Sharer) -> bool:
         """Whether the first member of a group would make it. Raises: SystemBusy, if there is no room for it."""
         if group in self._groups:
             return False
-        self._room.check_group(len(self._groups), sharer)
+        self._capacity.check_group(len(self._groups), sharer)
         return True
 
     def _new_group(self, group: str, version: int, created_ms: int) -> ConsumerGroupInfo:
@@ -159,7 +159,7 @@ class GroupTable:
         subscriptions = {s.topic: s for s in data.subscriptions}
         info = self._groups[data.group]
         info.members[client_id] = Member(client_id, RESTORED, data, subscriptions, expires_at, epoch=epoch)
-        self._room.add(info, data)
+        self._capacity.add(info, data)
         self._earliest_expiry = min(self._earliest_expiry, expires_at)
 
     def heartbeat(
@@ -186,15 +186,15 @@ class GroupTable:
         key = self._key(info, client_id, connection)
         old = info.members.get(key)
         old_data, old_sharer = (None, 0) if old is None else (old.data, old.sharer)
-        self._room.check(info, old_data, data, sharer, old_sharer)
+        self._capacity.check(info, old_data, data, sharer, old_sharer)
         member, joined = self._update_channel(info, key, client_id, data, connection, now)
         if is_new:
-            self._room.add_group(info, sharer.number)
+            self._capacity.add_group(info, sharer.number)
         data_changed, member.epoch = old_data != data or member.epoch != epoch, epoch
         if old_data != data or old_sharer != sharer.number:
             if old_data is not None:
-                self._room.remove(info, old_data, old_sharer)
-            self._room.add(info, data, sharer.number)
+                self._capacity.remove(info, old_data, old_sharer)
+            self._capacity.add(info, data, sharer.number)
             member.sharer = sharer.number
         topics_changed, expression_changed = update_subscription(member, data)
         if Quirk.GROUP_WIDE_SUBSCRIPTION in self._quirks:
@@ -335,7 +335,7 @@ class GroupTable:
         if info is None or member is None:
             return None
         self._forget_connection(member.connection, group, key)
-        self._room.remove(info, member.data, member.sharer)
+        self._capacity.remove(info, member.data, member.sharer)
         silent = reason is LeaveReason.EXPIRY and Quirk.SILENT_EXPIRY in self._quirks
         self.changed(info, cause, now, member.client_id, notify=not silent)
         return Leave(group=info, member=member, reason=reason)
@@ -353,7 +353,7 @@ class GroupTable:
         assert info is None or not info.members, f"group {group!r} is deleted while it has members"
         if info is not None:
             self._notifications.forget(info)
-            self._room.remove_group(info)
+            self._capacity.remove_group(info)
 
     # --- notifications -----------------------------------------------------------------------------------------------
 

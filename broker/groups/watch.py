@@ -67,8 +67,8 @@ class GroupWatch:
                 )
         return ClientIdConflict(
             f"client id {client_id!r} is taken: a live member of group {group!r}, at {member_at}, has it: {_REMEDY}. "
-            f"If that process is dead, the id is free in {max(0.0, member.expires_at - now):.0f} s at the latest, when "
-            "its session ends"
+            f"If that process is dead, the id is free within {max(0.0, member.expires_at - now):.0f} s, when its "
+            "session ends"
         )
 
     @staticmethod

@@ -132,7 +132,7 @@ class ParkedRequests(Generic[One]):
         return sorted(found, key=_number)
 
     def all(self) -> list[One]:
-        """All requests, oldest first; a walk over everything, for what happens hardly ever."""
+        """All requests, oldest first; a walk over everything, for rare events only."""
         return sorted((one for mine in self._of.values() for one in mine), key=_number)
 
     def of_connection(self, connection: object) -> list[One]:

@@ -1,8 +1,8 @@
 """Finding stored messages by key and by id. RocketMQ: QueryMessageProcessor.
 
 A search may have to read gigabytes once, and must not slow down sends or pulls. So searches run one at a time, in short
-steps in a worker thread (`broker/store/keys/search.py`). Each request is answered after about a second with what was
-found so far, and with the log position from which the client can have the search go on.
+steps in a worker thread (`broker/store/keys/search.py`). Each request is answered after about a second with the
+messages found so far, and with the log position from which the client can continue the search.
 """
 
 from __future__ import annotations

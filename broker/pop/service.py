@@ -230,7 +230,7 @@ class Pop(Feature):
         self._compact_if_long()
 
     def pop_stats(self, connection: Connection, request: Command) -> Reply:
-        """The invisible messages of a group, for each queue that has some."""
+        """The invisible messages of a group, one row for each queue with some."""
         only, now = request.header.get("topic"), self._core.loop.time()
         queues = self.ledger.of_group(request.header["group"])
         wanted = (one for one in queues if only in (None, one.key.topic) and not one.window.is_idle)
@@ -343,7 +343,7 @@ class Pop(Feature):
                 self._wake(queue.key)
 
     def client_unregistered(self, connection: Connection, group: str, client_id: str) -> None:
-        """Answer the parked pops of a client that leaves: what they got now would be invisible for nothing."""
+        """Answer the parked pops of a client that leaves: messages that they got now would be invisible for nothing."""
         mine = self._parked.of_connection(connection)
         leaving = [each for each in mine if (each.pop.group, each.pop.client_id) == (group, client_id)]
         self._answer_nothing(leaving)
@@ -357,7 +357,7 @@ class Pop(Feature):
         refuse_parked(self._parked, rights)
 
     def group_settings_changed(self, group: str) -> None:
-        """Answer the parked pops of a group: they come again with its new settings."""
+        """Answer the parked pops of a group: its members pop again, with the new settings."""
         self._answer_nothing([parked for parked in self._parked.all() if parked.pop.group == group])
 
     def group_deleted(self, group: str, cause: str) -> None:

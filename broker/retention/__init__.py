@@ -1,6 +1,6 @@
-"""Retention: deletes old segments of the log, as far as no group and no other feature still needs them.
+"""Retention: deletes old segments of the log that no group and no other feature still needs.
 
-`plan.py` decides (pure): which segments are old enough, and which of them are needed. `clock.py` tells jumps of the
+`plan.py` decides (pure): which segments are old enough, and which of them are needed. `clock.py` separates jumps of the
 wall clock from age (pure). `needs.py` looks up the offset from which each queue is still needed by a group.
 `service.py` is the feature: every few seconds, and when a segment is finished, it deletes what the plan says, and names
 the group that holds segments back.

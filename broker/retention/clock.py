@@ -1,8 +1,8 @@
 """Jumps of the wall clock, which make no message older. Pure.
 
 Messages have the time of the wall clock at which they were stored. If that clock jumps ahead by 90 days, all of them
-look 90 days older, and retention would delete them. So the clock is compared with one that nobody sets; the difference
-is a jump, and a message that was stored before it is that much younger than it looks:
+look 90 days older, and retention would delete them. So the clock is compared with one that cannot be set; the
+difference is a jump, and a message that was stored before it is younger than it looks by that difference:
 
     wall clock   8:00  8:10  +90 d 8:20  +90 d 8:30     a jump of 90 d before +90 d 8:20
     stored at    8:05          looks 90 d old, is 25 minutes old
@@ -40,7 +40,7 @@ class WallClock:
         return self._moved(now_ms - seen_ms, now_ms, CLOCK_AWAY_MS)
 
     def look(self, now_ms: int, elapsed_ms: float) -> int:
-        """Compare the wall clock with one that nobody sets, both in milliseconds.
+        """Compare the wall clock with one that cannot be set, both in milliseconds.
 
         Returns:
             How far the wall clock has jumped since the last look: 0 mostly, negative if it was set back.
@@ -62,7 +62,7 @@ class WallClock:
         if difference_ms > limit_ms:
             self.jumps.append(Jump(now_ms - difference_ms, difference_ms))
             if len(self.jumps) > MAX_CLOCK_JUMPS:
-                # As one at the later moment: what was stored between them is kept for longer, and not for less.
+                # As one at the later moment: messages stored between them are kept for longer, not for less.
                 first, second, *others = self.jumps
                 self.jumps = [Jump(second.before_ms, first.size_ms + second.size_ms), *others]
             return difference_ms

@@ -10,7 +10,7 @@ the log then, as long as that frees more than it writes (`broker/store/segments/
     segments          A 100 MiB, 5 days    B 100 MiB, 4 days    C 100 MiB, 1 day    D, being written
     keep 72 h         A and B go
     a group is in B   A goes; B is held back, which is logged
-    hard limit 150 M  A and B go, then C as well: 100 MiB and what is in D are left
+    hard limit 150 M  A and B go, then C as well: 100 MiB and the messages in D remain
 
 Only the oldest segments go, never one from the middle, and never the one that is being written.
 """
@@ -84,17 +84,17 @@ class RetentionOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrimPlan:
-    """What is deleted now."""
+    """The segments to delete now."""
 
     to_position: int  # log position; segments that end at or before it go
     reasons: tuple[TrimReason, ...]  # why, one for each segment that goes, oldest first
-    held: int  # how many more segments the soft limits would take if nobody had to read them
+    held: int  # how many more segments the soft limits would delete if no group had to read them
     held_bytes: int  # their bytes
     hard_position: int  # log position up to which the hard limit takes segments; 0 if it takes none
 
 
 def soft_end(segments: Sequence[SegmentSpan], now_ms: int, options: RetentionOptions) -> int:
-    """Return the log position up to which the soft limits would take segments if nobody had to read them."""
+    """Return the log position up to which the soft limits would delete segments if no group had to read them."""
     end = segments[0].base_position
     for segment in segments[:-1]:
         if _soft_reason(segment, segments[-1].end_position, now_ms, options) is None:

@@ -36,7 +36,7 @@ _HOUR_MS = 3_600_000
 
 
 class Held(NamedTuple):
-    """Segments that the limits would take, and that are kept because somebody needs a message in them."""
+    """Segments that the limits would delete, and that are kept because a message in them is still needed."""
 
     segments: int
     size_bytes: int
@@ -149,7 +149,7 @@ class Retention(Feature):
         self._report()
         is_beyond = kept is not None and wanted.hard_position > plan.to_position
         if kept is not None and is_beyond and self._core.features.copy_forward(kept, wanted.hard_position):
-            self._next_at = self._core.loop.time()  # go on, or delete what is free then, with the next look
+            self._next_at = self._core.loop.time()  # the next check goes on, or deletes the segments that are free then
         if plan.reasons:
             self._trim(plan, spans)
 
@@ -200,7 +200,7 @@ class Retention(Feature):
         elif need is not None and plan.held:
             where = f"topic {need.topic!r} from offset {need.offset} on"
             what = f"group {need.group!r} has still to read {where}, and holds back"
-            remedy = f"if nobody needs it any more: rlab group delete {need.group}"
+            remedy = f"if the group is no longer needed: rlab group delete {need.group}"
             return Held(plan.held, plan.held_bytes, (need.group, need.topic), what, remedy)
         return NOTHING_HELD
 

@@ -8,8 +8,8 @@ the two numbers kept here say from which offsets on they have to be read:
     at 10    deliver 1, mark 0 names it        low water: delayed 0, marks 0
     at 50    deliver 2, then 0                 low water: delayed 3, marks 3
 
-Messages that were sent with a delay have fewer places than all, so that failed messages always have some: nobody's
-delayed messages stop the retries of others.
+Messages that were sent with a delay may fill only a part of the table, so that failed messages always find a place:
+delayed messages of one user do not stop the retries of others.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from remoting.overload.shares import NO_SHARER, ShareBook, Sharer
 _AT_ONCE = 0
 """The due time of a message that is let go."""
 _SLACK = 1_000
-"""Entries of messages that are done, before the lists are made anew."""
+"""Entries of finished messages, before the lists are rebuilt."""
 
 
 class LowWater(NamedTuple):
@@ -52,7 +52,7 @@ NOBODYS = Sharing(0, False)
 
 
 class DelayedEntry(NamedTuple):
-    """What is known of a message that waits; the topic is None if it was deleted, and the message goes with it."""
+    """A message that waits; the topic is None if it was deleted, and the message goes with it."""
 
     topic: str | None
     sharing: Sharing
@@ -86,7 +86,7 @@ class DelayTable:
         self._heap: list[tuple[int, int]] = []
         self._order: deque[int] = deque()  # pending offsets in order of arrival; done ones leave at the head
         self._pending: dict[int, DelayedEntry] = {}
-        self._marks: deque[tuple[int, int]] = deque()  # (mark, what it marks), from the first that still matters
+        self._marks: deque[tuple[int, int]] = deque()  # (mark, marked offset), from the first that still matters
         self._end = low
 
     def __len__(self) -> int:
@@ -149,7 +149,7 @@ class DelayTable:
         return len(gone)
 
     def waiting(self) -> Iterator[int]:
-        """The offsets of the pending messages, ascending; nothing may be added or removed meanwhile."""
+        """The offsets of the pending messages, ascending; nothing may be added or removed during the iteration."""
         return iter(self._pending)
 
     def due_times(self, offsets: Collection[int]) -> dict[int, int]:

@@ -15,9 +15,9 @@ makes them due.
     delayed message  msgpack [due_ms, topic, queue id, tag hash, times delivered, payload]
     mark             msgpack [offset of the delayed message], or of several that went with their topic
 
-The record of a delayed message has the number of its sharer in the place of the tag hash, which nobody filters by
-here: the array has a fixed length, which brokers of earlier commits unpack. That of a failed message is its complement,
-so 0 and -1 have no sharer.
+The record of a delayed message has the number of its sharer in the place of the tag hash, by which nothing filters
+here: the array has a fixed length, which brokers of earlier commits unpack. A failed message has the complement of the
+number, so 0 and -1 mean no sharer.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ DELAYED, MARKS = 0, 1
 """Queues of the schedule topic."""
 _AT_ONCE = 256
 _BYTES_AT_ONCE = 16 * 1024 * 1024
-"""Messages are delivered until they have so many bytes, and the others in the next event-loop iteration."""
+"""Messages are delivered until they exceed this many bytes, and the others in the next event-loop iteration."""
 _RETRY_MS = 1_000
 _LAST_DATE_S = 253_402_300_799
 """The end of the year 9999, beyond which no date is written."""

@@ -22,7 +22,7 @@ create table if not exists sink_owners (
 ) without rowid;
 """
 _NOTED_MS = 3_600_000
-"""A use is stored so much later than the one before, because it would cost a row for each chunk that is staged."""
+"""Least time between two stored uses, because each use would otherwise cost a row for each chunk that is staged."""
 
 
 class QueryOwners:

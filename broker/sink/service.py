@@ -303,7 +303,7 @@ class Sink(Feature):
         return self._next_scan if self._retry_at is None else min(self._retry_at, self._next_scan)
 
     def expire(self, now: float) -> None:
-        """Go on with what could not be written, and drop what is too old."""
+        """Retry the batches that could not be written, and drop stages that are too old."""
         if self._retry_at is not None and now >= self._retry_at:
             self._retry_at = None
             if self._queue and not self._is_writing:

@@ -3,7 +3,7 @@
     sink_chunks      staged chunks, and their offsets in the log
     sink_publishing  the batch that is being published: its chunks, and the end of each target queue before it
     sink_queries     the last batch of each query
-    sink_sharers     whose query each is, as far as that is anybody
+    sink_sharers     the sharer of each query that has one
 
 A change is written with the next commit of the metadata, together with all others of that event-loop iteration.
 """

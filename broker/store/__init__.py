@@ -1,7 +1,7 @@
 """The message store: append-only segments of records that are never re-encoded. RocketMQ: DefaultMessageStore.
 
 `message_store` is the face: append, flush, read, sync, trim. It extends `writer` and asks `reader`; `recovery` opens a
-log that a crash left; `ends` is the file that tells a lost end of the log; `syncing` decides what a sync that failed
+log that a crash left; `ends` is the file that shows a lost end of the log; `syncing` decides what a sync that failed
 means. Below are three rooms: `disk` (files, the directory, errors, options), `segments` (the log, its files and their
 indexes), `keys` (search by key); above, `upkeep`, which checks and copies a directory without its broker.
 

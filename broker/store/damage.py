@@ -2,7 +2,7 @@
 
 note("0.log", (1, 0), 5, 7)     the queue 0 of topic 1 has lost the messages 5 and 6, which were in 0.log
 count((1, 0), 6, 20)            1: of the messages 6 to 19, one is lost
-take_new()                      what was noted since the last call, once
+take_new()                      the damage noted since the last call, once
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class DamageLog:
         return bool(self._new)
 
     def take_new(self) -> list[Damage]:
-        """Return what was noted since the last call, sorted, in ranges as long as possible."""
+        """Return the damage noted since the last call, sorted, in ranges as long as possible."""
         if not self._new:
             return []
         new, self._new = sorted(self._new), []
@@ -114,7 +114,7 @@ class DamageLog:
         return sum(end - first for first, end, _ in ranges) if ranges else 0
 
     def forget_before(self, key: LogKey, offset: int) -> None:
-        """Forget what is below an offset of a queue: it was deleted, as everything around it was."""
+        """Forget the damage below an offset of a queue: those messages were deleted."""
         known = self._ranges.pop(key, [])
         left = [(max(first, offset), end, segment) for first, end, segment in known if end > offset]
         self._count -= len(known) - len(left)

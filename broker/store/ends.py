@@ -1,6 +1,6 @@
-"""The file `ENDS`: both limits of the log and of its queues, which tell a lost end from one that never was.
+"""The file `ENDS`: both limits of the log and of its queues, which make a lost end visible.
 
-The log cannot know by itself that its last bytes are gone, or its first file: what is left looks like a log that ends
+The log alone cannot show that its last bytes are gone, or its first file: the rest looks like a log that ends
 earlier, or that retention has shortened. So this file has the limits. It is a small journal:
 
     magic       8 bytes
@@ -11,12 +11,13 @@ earlier, or that retention has shortened. So this file has the limits. It is a s
     ENDS        the position up to which readers may see the log, and the ends of queues that have grown to there
     DROPPED     queues of a deleted topic
 
-A batch of sends appends one block behind its write to the log and before its answers. So whatever a producer was told
-is stored is in both files, and a crash in between leaves only records more than the ends say, which are kept. It is
-never synced for a send: a loss of power may leave an older end, and then hides a loss that happens in the same moment.
+A batch of sends appends one block behind its write to the log and before its answers. So every
+message that was acknowledged to its producer is in both files, and a crash in between leaves only records beyond the
+stored ends, which are kept. The file is never synced for a send: a loss of power may leave an older end, and then hides
+a loss that happens in the same moment.
 With `flush = sync` a block is written when its messages are durable, so it never claims what the disk did not have.
 
-The file is written anew, with everything in it, when the store is opened or begins a segment, or when it has grown.
+The whole file is rewritten when the store is opened or begins a segment, or when the file has grown.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from broker.store.segments.index import LogKey
 
 FILE_NAME = "ENDS"
 GROWN_BYTES = 1024 * 1024
-"""The file is written anew when it has grown by this much; so it costs the start of a broker a few milliseconds."""
+"""The file is rewritten when it has grown by this much; so it costs the start of a broker a few milliseconds."""
 
 _MAGIC = b"rlabend1"
 _BLOCK = struct.Struct(">BIQ")
@@ -94,12 +95,12 @@ def _block(kind: int, position: int, rows: Iterable[tuple[int, int, int]]) -> by
 class EndsFile:
     """The file of one store. Only `load` may raise `OSError`.
 
-    What cannot be written is written with the next block, because the whole file is written anew then: a send that is
-    stored is not refused for it.
+    A block that cannot be written is written with the next one, because the whole file is rewritten then: a send that
+    is stored is not refused for it.
     """
 
     def __init__(self, directory: Path, files: Files) -> None:
-        self.is_stale = True  # whether it has to be written anew: it does not say all, or it has grown
+        self.is_stale = True  # whether it has to be rewritten: it is incomplete, or it has grown
         self._directory = directory
         self._path = directory / FILE_NAME
         self._files = files
@@ -131,7 +132,7 @@ class EndsFile:
         *,
         durable: bool = False,
     ) -> None:
-        """Write the whole file anew."""
+        """Rewrite the whole file."""
         parts = [
             _MAGIC,
             _block(_FIRSTS, min_position, ((*key, first) for key, first in firsts.items())),

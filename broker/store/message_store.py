@@ -4,11 +4,11 @@ Everything is synchronous and belongs to one thread, the broker's event loop; on
 elsewhere.
 
     append    wraps the payload, gives it the queue's next offset, buffers it: not visible yet
-    flush     writes all that is buffered with one system call, then shows it to readers: now it survives the process
-    sync      makes what is written durable: now it survives a loss of power
+    flush     writes all buffered records with one system call, then shows them to readers: now they survive the process
+    sync      makes all written records durable: now they survive a loss of power
 
 Invariants:
-- Readers see only what is in the file. A flush that fails undoes the whole batch, offsets included.
+- Readers see only records that are in the file. A flush that fails undoes the whole batch, offsets included.
 - Offsets of a queue have no gaps, other than by damage, which is noted (`damage`).
 - Stored times never decrease along the log, even if the wall clock does, so that a time can be searched for.
 - Memory is bounded by the options, whatever is stored (`disk/options.py`).

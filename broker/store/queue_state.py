@@ -5,7 +5,7 @@ min_offset <= end_offset <= flushed_offset <= next_offset, and tail_base <= flus
 [min_offset, tail_base)         only in the files
 [tail_base, flushed_offset)     in the files and in `tail`
 [end_offset, flushed_offset)    in the files, and held back until they are synced; mostly empty
-[flushed_offset, next_offset)   appended but not flushed: in `tail`, visible to nobody
+[flushed_offset, next_offset)   appended but not flushed: in `tail`, not visible to readers
 
 The newest records leave memory first in, first out, over all queues, under one budget of bytes. A read finds them at
 their queue, with one slice. The order is kept in generations of a fraction of the budget, not per record: one
@@ -30,7 +30,7 @@ RECORD_OVERHEAD_BYTES = 48
 
 
 class QueueState:
-    """Offsets, recent records and current index row of one queue; the module header says how the offsets relate.
+    """Offsets, recent records and current index row of one queue; the module's docstring has the order of the offsets.
 
     A plain record: only `MessageStore` changes it.
     """

@@ -51,8 +51,8 @@ class LogReader:
         """Read records of one queue in [offset, end_offset) from one segment, the first one however long it is.
 
         Returns:
-            The records back to back, their number, and the offset to go on from. There may be none, because everything
-            looked at was filtered or damaged; the offset has moved on then.
+            The records back to back, their number, and the offset to go on from. There may be no record, because all
+            that were examined were filtered or damaged; the offset has moved on then.
         """
         budget = self._scan_records
         while offset < end_offset and budget > 0:

@@ -6,7 +6,7 @@ is begun, which replaces the last one if that holds nothing but its head; an old
 file can be out of date.
 
 Damage is noted by segment and offset range, and the rest is served. In the middle of the log the segments themselves
-tell it; at its ends the file of ends does (`ends.py`):
+show it; at its ends the file of ends does (`ends.py`):
 
     |0: r0 r1 r2|100: r3 r4 r5|200: r6 r7|        the file of ends: the queue holds 0 to 7, the log ends at 260
     |100: r3 r4 r5|200: r6 ...                    0 to 2 are lost with a file, 7 with the end of one
@@ -45,7 +45,7 @@ class RecoveryReport:
     damaged_bytes: int
     cut_bytes: int  # torn tail that was cut off: the write that a crash interrupted, or the damaged end of the log
     damaged_messages: int  # acknowledged messages that were found to be damaged or missing
-    ends_flaw: str  # why a loss at the ends of the log could not be told; "" if it could
+    ends_flaw: str  # why a loss at the ends of the log could not be detected; "" if it could
 
 
 class Recovery:
@@ -126,7 +126,7 @@ class Recovery:
             self._note_lost_end(previous, segment)
 
     def _use_index(self, segment: Segment, next_base: int | None) -> bool:
-        """Trust the index file, if it describes at least what the segment has and at most what it had room for."""
+        """Trust the index file, if it covers the records of the segment and does not go beyond the segment's size."""
         log = self._log
         header = log.load_index(segment)
         if header is None or header.covered_bytes < segment.size:
@@ -160,7 +160,7 @@ class Recovery:
             self._note_lost_records(segment)
 
     def _compare_ends(self, bases: list[int]) -> str:
-        """Compare what was found with the file of ends; returns why that cannot be done in full, or ""."""
+        """Compare the recovered queues with the file of ends; returns why that cannot be done in full, or ""."""
         known, log = self._known, self._log
         self.min_position = bases[0] if bases else 0
         if known is None:

@@ -25,7 +25,7 @@ class Durability:
         self._lost: StoreLockLost | None = None
         self._job: SyncJob | None = None
         self._error: OSError | None = None
-        # The end of each queue that readers may see once what was flushed since the last job began is durable.
+        # The end of each queue that readers may see once the records flushed since the last job began are durable.
         self.held_back: dict[QueueState, int] = {}
         self._held_by_job: dict[QueueState, int] = {}
         self.on_shown: Callable[[Iterable[QueueState]], None] | None = (
@@ -84,8 +84,8 @@ class Durability:
                     self.on_shown(self._held_by_job)
         if job.error is not None:
             raise StoreSyncFailed(
-                f"sync of {self._log.directory} failed ({job.error.strerror}): what was written after position "
-                f"{self._log.synced_position} is perhaps not durable; check the disk, then restart the broker"
+                f"sync of {self._log.directory} failed ({job.error.strerror}): records after position "
+                f"{self._log.synced_position} are perhaps not durable; check the disk, then restart the broker"
             ) from job.error
 
     def sync(self, *, finish_active: bool = False) -> None:

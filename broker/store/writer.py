@@ -53,7 +53,7 @@ class StoreWriter:
         self._log = log
         self._durability = durability
         self._ends = EndsFile(log.directory, log.files)
-        self.damage = DamageLog()  # what is known to be lost, of every queue
+        self.damage = DamageLog()  # the messages of every queue that are known to be lost
         self._min_position = 0  # where the log begins, if no file is missing there
         self._options = options
         self._clock_ms = clock_ms
@@ -155,7 +155,7 @@ class StoreWriter:
             self._append_names({topic_id: name})
 
     def topic_names(self, wanted: Collection[int]) -> dict[int, bytes]:
-        """Return what earlier runs have named topic numbers, as far as the newest segments say it; it may take seconds.
+        """Return the names of topic numbers that the newest segments hold from earlier runs; it may take seconds.
 
         Raises:
             StoreReadFailed: an I/O error.
@@ -247,7 +247,7 @@ class StoreWriter:
             self._begin_next_segment()
 
     def _note_ends(self, queues: Iterable[QueueState]) -> None:
-        """Write down where queues end for their readers, and so for everybody who was told that a message is stored."""
+        """Write down where queues end for their readers, and so for every producer with an acknowledged message."""
         known = self._queues
         rows = [(*queue.key, queue.end_offset) for queue in queues if known.get(queue.key) is queue]
         self._ends.note_ends(self._shown_position, rows)

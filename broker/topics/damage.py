@@ -1,8 +1,8 @@
-"""Tells of damage to the log, at the start and when a read comes upon it: which messages nobody can get any more.
+"""Reports damage to the log, at the start and when a read finds it: which messages can no longer be read.
 
-A loss that is not told looks like a group that has consumed everything. So each range that the store finds damaged or
-missing is a warning and an event once in the life of a broker, and is counted until retention deletes it.
-Delayed and half messages are in topics of the broker's own; they are reported under the topics that they are for.
+A loss that is not reported looks like a group that has consumed everything. So each range that the store finds damaged
+or missing is a warning and an event once in the life of a broker, and is counted until retention deletes it. Delayed
+and half messages are in topics of the broker's own; they are reported under the topics that they are for.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ logger = logging.getLogger(__name__)
 
 
 class DamageReports(Feature):
-    """What one broker says of the damage in its data directory."""
+    """The reports of one broker on the damage in its data directory."""
 
     def __init__(self, core: Core, topics: Topics, data_dir: Path) -> None:
         self._core = core
         self._topics = topics.table
         self._data_dir = data_dir
         self._has_started = False
-        core.store.on_damage = self.tell
+        core.store.on_damage = self.report
 
-    def tell(self) -> None:
-        """Log, and record as events, what was found since the last call; at the start all at once (`tell_start`)."""
+    def report(self) -> None:
+        """Log, and record as events, the damage found since the last call; `report_start` does so at the start."""
         if not self._has_started:
             return  # the features that know whose messages these were are not all there
         core, names = self._core, self._topics.names()
-        # Messages of a topic that is not known are no loss: they were deleted with it.
+        # Messages of an unknown topic are not lost: they were deleted with it.
         found = [damage for damage in core.store.damage.take_new() if damage.topic_id in names]
         for number, damage in enumerate(found):
             topic = names[damage.topic_id]
@@ -86,16 +86,16 @@ class DamageReports(Feature):
                 )
         return counts.total()
 
-    def tell_start(self) -> None:
+    def report_start(self) -> None:
         """Say what opening the store found."""
         self._has_started = True
         if flaw := self._core.store.recovery.ends_flaw:
             logger.warning(
-                "broker %s: in %s, %s, and was made again: if messages were lost at the begin or the end of the log "
-                "as well, that cannot be told",
+                "broker %s: in %s, %s, and was made again: if messages were lost at the start or the end of the log "
+                "as well, that cannot be detected",
                 *(self._core.name, self._data_dir, flaw),
             )
-        self.tell()
+        self.report()
 
     def of_topic(self, config: TopicConfig) -> dict[int, int]:
         """Queue id -> messages that are damaged or missing, for the queues of a topic that have some."""

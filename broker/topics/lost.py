@@ -4,7 +4,7 @@ A topic is stored before its first message, and its deletion before its messages
 highest that the metadata knows was deleted, and the crash came between the two. A greater number was never deleted: the
 metadata is missing, or it is older than the log, and dropping the messages would lose them.
 
-    the metadata knows numbers up to 6, and the log has 2, 4, 7     4 is no topic: dropped; 7: the metadata is too old
+    the metadata knows numbers up to 6, and the log has 2, 4, 7     4 was deleted: dropped; 7: the metadata is too old
 
 A topic that is made again has the name and the options that the log has stored for it, or the name that its first
 message has, or one like `recovered-7`.
@@ -65,8 +65,8 @@ def made_again(
     Args:
         lost: number -> queues, at least.
         stored: what the log has stored of some of them.
-        seen: the topics that messages of some of them say they were sent to.
-        taken: names of topics that the metadata knows: their groups have offsets, which are not those of a lost one.
+        seen: topic number -> the topic that its messages name.
+        taken: names of topics that the metadata knows: the offsets of their groups do not belong to a lost topic.
     """
     names = set(taken)
     configs: dict[int, TopicConfig] = {}

@@ -1,7 +1,7 @@
 """Registers a broker with every name server: on a timer, at once on a change, at once after a lost connection.
 
-RocketMQ: BrokerController.registerBrokerAll, BrokerOuterAPI. Each name server has a task of its own, so that one that
-is away delays nobody.
+RocketMQ: BrokerController.registerBrokerAll, BrokerOuterAPI. Each name server has a task of its own, so that an
+absent one does not delay the others.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class Registration:
         advertised = broker.advertise or _seen_from(connection.local_host, listen)
         if address not in self._announced and _is_local_only(advertised, connection.local_host):
             logger.warning(
-                "%s: name server %s is on another machine, and tells clients that this broker is at %s, where only "
+                "%s: name server %s is on another machine, and sends clients to this broker at %s, where only "
                 "this machine reaches it: use --listen 0.0.0.0:%d or another address of this machine, or --advertise",
                 *(broker.name, address, advertised, parse_address(advertised)[1]),
             )

@@ -37,7 +37,7 @@ _LAST_ID = "last_topic_id"
 
 
 class Topics(Feature):
-    """The topics of one broker: `table` to look them up, and methods that store and announce what they make."""
+    """The topics of one broker: `table` to look them up, and methods that change, store and announce them."""
 
     def __init__(
         self, core: Core, announcement: Announcement, *, auto_create: bool, recover_topics: bool = False
@@ -49,8 +49,8 @@ class Topics(Feature):
         self._metadata = metadata = core.metadata
         metadata.add_tables(_SCHEMA)
         self._rows = Table(metadata, "topics")
-        # A table of its own: the files of earlier commits have no column for them. Those write none, so what they made
-        # has no sharer, and a row of what they deleted is known by its number.
+        # A table of its own: the files of earlier commits have no column for them. Those write none, so topics that
+        # they made have no sharer, and the topic number shows a row whose topic they deleted.
         self._sharers = Table(metadata, "topic_sharers")
         sharers = {topic_id: sharer for _, topic_id, sharer in self._sharers.rows()}
         for _, topic_id, config in self._rows.rows("topic_id"):
@@ -69,9 +69,9 @@ class Topics(Feature):
     def _drop_unknown(self) -> None:
         """Drop the queues of topics that are not known.
 
-        They were deleted: the metadata is another file than the log, and is written first. Nobody could read such
-        queues, and a new topic with the number of an old one would begin with its messages. A full disk leaves them as
-        they are, for the next start.
+        They were deleted: the metadata is another file than the log, and is written first. Consumers could not read
+        such queues, and a new topic with the number of an old one would begin with its messages. A full disk leaves
+        them as they are, for the next start.
         """
         store = self._core.store
         unknown = sorted({topic_id for topic_id, _ in store.queues()} - self.table.names().keys())
@@ -183,7 +183,7 @@ class Topics(Feature):
         return self._stored(*self.table.ensure(dlq_topic(group), sharer=sharer))
 
     def ensure_given_up(self) -> TopicEntry:
-        """The topic of messages whose transactions nobody ended, made if it is missing; clients can only read it."""
+        """The topic of messages whose transactions were abandoned, made if it is missing; clients can only read it."""
         return self._stored(*self.table.ensure(GIVEN_UP_TOPIC, Perm.READ))
 
     def ensure_own(self, topic: str) -> TopicEntry:

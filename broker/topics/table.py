@@ -28,8 +28,8 @@ class TopicEntry:
     accepts_below: int = field(init=False)
     serves_below: int = field(init=False)  # queues with a smaller id can be read; 0 when the topic is not readable
     payload_start: bytes = field(init=False)  # how payloads of its messages begin; see `check_sent_to`
-    # Number of the one who made it, 0 if that was the broker, or is not known. It says in whose share the topic counts,
-    # and nothing of the topic: one that is made again from the log has none.
+    # Number of the sharer that made it; 0 if the broker made it, or if that is unknown. It decides in whose share the
+    # topic counts; a topic that is restored from the log has none.
     sharer: int = field(default=0, compare=False)
 
     def __post_init__(self) -> None:
@@ -68,7 +68,7 @@ class TopicTable:
         self._last_topic_id = max(self._last_topic_id, topic_id)
 
     def restore_last_topic_id(self, topic_id: int) -> None:
-        """Never give an id up to this one again: an earlier run gave it to a topic that is deleted now."""
+        """Never assign this id or a lower one again: an earlier run assigned it to a topic that is deleted now."""
         self._last_topic_id = max(self._last_topic_id, topic_id)
 
     def add_system_topics(self) -> list[TopicEntry]:

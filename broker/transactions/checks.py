@@ -1,4 +1,4 @@
-"""Asks producer groups about half messages that nobody has ended, gives up those that nobody ends, and tells of both.
+"""Asks producer groups about open half messages, abandons those that stay open, and reports both.
 
 RocketMQ: TransactionalMessageCheckService, AbstractTransactionalMessageCheckListener. A check goes, one-way, to one
 producer of the group: to the sender first, if it lives, and to another one each time. A group without a producer that
@@ -66,13 +66,13 @@ class TransactionChecks(Feature):
         return self._table.next_due()
 
     def producer_came(self, group: str) -> None:
-        """Ask a producer at once about what has waited for one."""
+        """Ask a producer at once about the half messages that have waited for one."""
         now = self._core.loop.time()
         if self._table.producer_came(group, now):
             self._core.driver.wake_by(now)
 
     def expire(self, now: float) -> None:
-        """Ask about what is due, or give it up; some at a time."""
+        """Ask about half messages that are due, or abandon them; some at a time."""
         due = self._table.take_due(now, CHECKS_AT_ONCE)
         if not due:
             return
@@ -136,14 +136,14 @@ class TransactionChecks(Feature):
         return False
 
     def _give_up(self, due: Sequence[DueHalf], found: Mapping[int, HalfMessage], now: float) -> None:
-        """Move messages to where an operator finds them; one that is damaged is only counted and told."""
+        """Move messages to the topic where an operator finds them; a damaged one is only counted and logged."""
         if not due:
             return
         try:
             entry = self._topics.ensure_given_up()
         except RlabError as error:
             self._given_up.warning(
-                logger, now, "broker %s: transactions cannot be given up: %s", self._core.name, error
+                logger, now, "broker %s: transactions cannot be abandoned: %s", self._core.name, error
             )
             self._table.later([each.offset for each in due], now + _RETRY_S)
             return
@@ -151,7 +151,7 @@ class TransactionChecks(Feature):
             message = found.get(offset)
             reason = {Why.CHECKS: f"{half.checks} checks", Why.AGE: "age"}.get(why, "damaged")
             fate = f"goes to topic {GIVEN_UP_TOPIC}" if message is not None else "cannot be read"
-            text = "broker %s: the transaction at %d of producer group %r is given up (%s); its message %s"
+            text = "broker %s: the transaction at %d of producer group %r is abandoned (%s); its message %s"
             values = (self._core.name, offset, half.group, reason, fate)
             self._given_up.warning(logger, now, text, *values)
             if message is None:

@@ -1,8 +1,8 @@
-"""Stores half messages and their ends in the log, publishes what is committed, and finds again what is open.
+"""Stores half messages and their ends in the log, publishes committed ones, and finds the open ones after a restart.
 
-The half topic has the half messages and the marks (`records.py`). A restart begins with the last snapshot of what was
-open, which is in the broker's metadata, and reads both queues from there on. So it reads little, however long a single
-half message stays open. A snapshot is stored once the log that it sums up is on the disk.
+The half topic has the half messages and the marks (`records.py`). A restart begins with the last snapshot of the open
+half messages, which is in the broker's metadata, and reads both queues from there on. So it reads little, however long
+a single half message stays open. A snapshot is stored once the log that it sums up is on the disk.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Published(NamedTuple):
 
 
 class _Snapshot(NamedTuple):
-    """What was open, and the first offsets of both queues that it does not sum up."""
+    """The half messages that were open, and the first offsets of both queues that it does not sum up."""
 
     halves: int
     marks: int
@@ -90,8 +90,8 @@ class HalfLog:
     def append_halves(self, halves: Sequence[HalfMessage], sharer: int = 0) -> int:
         """Buffer half messages of a sharer; returns the offset of the first. The barrier writes them.
 
-        Its number stands in the place of the tag hash, which nobody filters by here: the fields of a half message are
-        those that brokers of earlier commits unpack.
+        Its number is stored in the place of the tag hash, by which nothing filters here: the fields of a half message
+        are those that brokers of earlier commits unpack.
         """
         return self._store.append_batch(self.topic_id, HALVES, [(encode_half(half), sharer) for half in halves])
 
@@ -152,9 +152,9 @@ class HalfLog:
     def read_some(
         self, offsets: Sequence[int], *, max_bytes: int, at_a_time: int
     ) -> tuple[dict[int, HalfMessage], Sequence[int]]:
-        """As `read`, until the messages have so many bytes; the second value is the offsets that were not read.
+        """As `read`, until the messages exceed this many bytes; the second value is the offsets that were not read.
 
-        So many messages are read before their bytes are counted; each may have 4 MiB.
+        This many messages are read before their bytes are counted; each may have 4 MiB.
         """
         found: dict[int, HalfMessage] = {}
         n_bytes = 0
@@ -169,7 +169,7 @@ class HalfLog:
     # --- snapshots ---------------------------------------------------------------------------------------------------
 
     def progressed(self) -> None:
-        """Store what is open, if a restart would have to read too much otherwise."""
+        """Store a snapshot, if a restart would have to read too much otherwise."""
         if self.end - self._from <= TRANSACTIONS_PER_SNAPSHOT + 2 * len(self._table):
             return
         if self._noted is None:
@@ -178,7 +178,7 @@ class HalfLog:
             self._save(self._noted[0])
 
     def close(self) -> None:
-        """Store what is open, for the next start."""
+        """Store a snapshot for the next start."""
         self._save(self._snapshot())
 
     def _snapshot(self) -> _State:
@@ -255,7 +255,7 @@ class HalfLog:
                 self._table.add(offset, half)
 
     def _sharers_of(self, snapshot: _Snapshot, n: int) -> Sequence[int]:
-        """The sharers of the half messages of a snapshot; nobody's, if a broker of an earlier commit has stored it."""
+        """The sharers of the half messages of a snapshot; none, if a broker of an earlier commit has stored it."""
         for _, data in self._sharers.rows():
             stored: Any = msgpack.unpackb(data, use_list=False)
             halves, marks, sharers = stored

@@ -38,7 +38,7 @@ class MarkKind(IntEnum):
 
 
 class Mark(NamedTuple):
-    """A mark; `targets` are (topic id, queue id, offset) of what it published, one for each offset, or none."""
+    """A mark; `targets` are (topic id, queue id, offset) of the published messages, one for each offset, or none."""
 
     kind: MarkKind
     offsets: tuple[int, ...]

@@ -206,7 +206,7 @@ class Transactions(Feature):
         for offset, message_id, state in rows:
             half = found.get(offset)
             is_open = self.table.get(offset) is not None
-            # The id is the last field of a payload, which nobody has to decode for that.
+            # The id is the last field of a payload, so this needs no decoding.
             if half is not None and not (half.group == group and half.payload.endswith(message_id.encode())):
                 outcomes.append(EndOutcome.NOT_FOUND)
             elif half is None:
@@ -241,7 +241,7 @@ class Transactions(Feature):
         return {offset: None for offset, _, _ in rows if offset < end}
 
     def _commit(self, committed: Mapping[int, HalfMessage], reason: str, client: str) -> frozenset[int]:
-        """Publish committed messages; returns those whose topic was deleted, which are given up."""
+        """Publish committed messages; returns those whose topic was deleted, which are abandoned."""
         known = self._topics.table.get
         entries = {topic: known(topic) for topic in {half.topic: None for half in committed.values()}}
         lost = [(offset, half) for offset, half in committed.items() if entries[half.topic] is None]
@@ -277,7 +277,7 @@ class Transactions(Feature):
         self._core.barrier.after_append(written, *first)
 
     def _ending(self, kind: MarkKind, ended: Sequence[Ended], reason: str, client: str) -> Written:
-        """Begin the end of open half messages; call what it returns once that is written."""
+        """Begin the end of open half messages; call the returned function once that is written."""
         table, offsets = self.table, [offset for offset, _ in ended]
         counts: dict[tuple[str, str, str], int] = {}
         for offset, half in ended:

@@ -6,11 +6,11 @@ together, so the heap has one entry for a batch and not for a message.
     t=0    halves 0 and 1 arrive      open, due at 6
     t=2    0 is committed             `begin_end`, the log is written, `ended`
     t=6    1 is due                   CHECK; `checked` makes it due at 36
-    t=36   nobody has ended it        CHECK again, up to 15 times; then GIVE_UP
+    t=36   it is still open           CHECK again, up to 15 times; then GIVE_UP
     t=36   its group has no producer  `wait`: not counted; due at 66, or as soon as one comes
 
 The end of a half message is not final until the log has it: between `begin_end` and `ended` it is neither open, so that
-nobody asks about it, nor forgotten, because a failed write puts it back. Whoever ends it a second time changes nothing.
+no producer is asked about it, nor forgotten, because a failed write puts it back. A second end changes nothing.
 
 RocketMQ: TransactionalMessageServiceImpl, which reads all open half messages in each check, and writes each one that it
 has asked about again at the end of the queue.
@@ -37,13 +37,13 @@ from remoting.overload.shares import NO_SHARER, ShareBook, Sharer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionOptions:
-    """When a broker asks about transactions, and when it gives them up.
+    """When a broker asks about transactions, and when it abandons them.
 
     Attributes:
         timeout_s: time after which a half message is asked about first, unless it has one of its own.
         check_interval_s: time until it is asked about again.
         max_checks: how often it is asked about.
-        keep_h: hours after which it is given up, asked about or not.
+        keep_h: hours after which it is abandoned, asked about or not.
 
     Raises:
         ConfigError: a value that is not positive.
@@ -62,7 +62,7 @@ class TransactionOptions:
 
 
 class Why(StrEnum):
-    """Why a half message that is due is given up; `NOT_YET` is one that is asked about."""
+    """Why a half message that is due is abandoned; `NOT_YET` is one that is asked about."""
 
     NOT_YET = ""
     CHECKS = "checks"
@@ -95,7 +95,7 @@ def whom_to_ask(producers: Sequence[int], half: OpenHalf, offset: int) -> list[i
 
 
 class DueHalf(NamedTuple):
-    """A half message whose time has come: to be asked about, or given up."""
+    """A half message whose time has come: to be asked about, or abandoned."""
 
     offset: int
     half: OpenHalf
@@ -196,9 +196,9 @@ class TransactionTable:
         return self._heap[0][0] if self._heap else None
 
     def take_due(self, now: float, limit: int) -> list[DueHalf]:
-        """Return half messages that are due, at most so many.
+        """Return half messages that are due, at most `limit`.
 
-        Each is then `checked`, told to `wait`, or ended; those behind the limit stay due.
+        Each is then `checked`, ended, or passed to `wait`; those behind the limit stay due.
         """
         due: list[DueHalf] = []
         while len(due) < limit and self._heap and self._heap[0][0] <= now:

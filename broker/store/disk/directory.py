@@ -43,7 +43,7 @@ def claim_directory(directory: Path, files: Files) -> DirectoryLock:
     """Create or check the directory of a store, and lock it; the caller has to release the lock.
 
     Raises:
-        StoreUnusable: a subclass of it says why; the directory is unchanged.
+        StoreUnusable: the subclass is the reason; the directory is unchanged.
     """
     try:
         files.make_directory(directory)
@@ -119,7 +119,7 @@ class DirectoryLock:
     The lock is an `flock` on the directory itself and one on the file `LOCK`, which earlier versions lock alone. That
     the file exists means nothing. The system releases both however the process ends, so a crash leaves nothing to clean
     up. The file has the holder's process id, only for the error message. The broker never removes it, because a process
-    that has it open would then lock a file without a name. When somebody else removes it, the lock of the directory
+    that has it open would then lock a file without a name. When an operator removes it, the lock of the directory
     still keeps other brokers out, except those of earlier versions, or on a file system that locks no directories
     (NFS), or when the whole directory was moved away. So the holder calls `check` regularly.
     """

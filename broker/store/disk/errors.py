@@ -1,4 +1,4 @@
-"""The errors of the message store: who has to act, and what is true of the records afterwards.
+"""The errors of the message store: who has to act, and which state the records are in afterwards.
 
 StoreError
 +-- StoreUnusable            (ConfigError)          the directory cannot be used: change something, start again
@@ -68,7 +68,7 @@ class StoreSyncFailed(StoreError, FlushDiskTimeout):
 
 
 class StoreReadOnly(StoreError, ServiceNotAvailable):
-    """A sync failed earlier. The system forgets what it could not write, so a later success proves nothing."""
+    """A sync failed earlier. The system drops pages that it could not write, so a later success proves nothing."""
 
 
 class StoreLockLost(StoreReadOnly):

@@ -1,7 +1,7 @@
 """Every file operation of the message store, in one small class, so that a test can replace it with a failing disk.
 
-The store calls nothing of `os` itself. A subclass that raises ENOSPC or EIO, writes less than it was given, or
-forgets what was not synced, is all that a crash test needs.
+The store calls nothing of `os` itself. A subclass that raises ENOSPC or EIO, writes fewer bytes than it was given,
+or forgets unsynced writes, is all that a crash test needs.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """A file that keeps room on the disk for when there is no other.
 
-A broker on a full disk has nothing left to start with: recovery begins a segment, and the metadata needs its log. So
-it gives the reserve up at its start, and takes it again when everything is open. While it cannot, it stores no
-messages, and what is left is for commits; every few seconds it tries to take the reserve again, which succeeds once
-retention, or somebody else, has made room.
+A broker on a full disk has no space to start with: recovery begins a segment, and the metadata needs its log. So it
+frees the reserve at its start, and allocates it again when everything is open. While it cannot, it stores no messages,
+and the rest of the disk is for commits; every few seconds it tries to allocate the reserve again, which succeeds once
+retention, or an operator, has freed space.
 
     started     give up, open the files, take                    a disk with room: the file is there again
     killed on a full disk, and started      give up, open, take fails       sends are refused, reads and commits go on
@@ -32,7 +32,7 @@ class Reserve:
 
     def __init__(self, directory: Path, files: Files, size_bytes: int) -> None:
         self.size_bytes = size_bytes
-        self.is_missing = False  # there was no room for it, so nothing but commits may use what is left
+        self.is_missing = False  # the disk had no space for it, so only commits may use the rest
         self.on_missing: Callable[[], None] | None = None  # called when it is missing from now on
         self._path = directory / RESERVE_NAME
         self._files = files

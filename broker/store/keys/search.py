@@ -1,8 +1,8 @@
 """Finds records by a term, segment by segment, the newest first. RocketMQ: IndexService.
 
-Sending pays nothing for this: no key is looked at before somebody searches. The first search that comes to a finished
-segment reads all of it and leaves a file beside it (`file.py`); later ones read a few KiB of that. The table of the
-segment that is being written is kept in memory, and each search adds what was stored since the last one.
+Sends cost nothing more for this: keys are read by the first search. The first search that comes to a finished segment
+reads all of it and leaves a file beside it (`file.py`); later ones read a few KiB of that. The table of the segment
+that is being written is kept in memory, and each search adds the messages stored since the last one.
 
 A search is an iterator, each step of which is about a millisecond of work for a worker thread; in between the event
 loop runs, so neither the lock of the interpreter nor a slow disk keeps it from its clients. What the loop does in the

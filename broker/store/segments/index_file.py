@@ -4,10 +4,10 @@
                rows u32, holes u32, CRC of the directory u32, CRC of the header so far u32             48 bytes
     directory  per queue, sorted: topic_id u32, queue_id u32, first offset u64, entries u32,
                index of its first entry u32, CRC of its entries u32                                    28 bytes
-    entries    see `index.py`;         those of one queue are together                                 20 bytes
+    entries    see `index.py`;         the entries of a queue adjoin                                 20 bytes
 
 Opening reads the header only. Directory and rows are loaded when a read asks for them and kept in one cache with a
-byte budget over all segments, so memory does not grow with what is stored. Each part is loaded under its own
+byte budget over all segments, so memory does not grow with the log. Each part is loaded under its own
 checksum; damage raises `IndexFileCorrupt`, and the caller rebuilds the index from the log, which is the truth.
 """
 

@@ -1,4 +1,4 @@
-"""Reads what is left of a damaged record, to find out whose message it was: its checksum does not match."""
+"""Reads the rest of a damaged record, whose checksum does not match, to find the queue and offset of its message."""
 
 from __future__ import annotations
 

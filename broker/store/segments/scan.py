@@ -82,7 +82,7 @@ class Scan:
 
     Attributes:
         valid_bytes: end of the last whole record.
-        record_count: records found, those of the store itself not counted.
+        record_count: records found, without the control records of the store.
         first_stored_ms, last_stored_ms: of the records found, 0 without any.
         damaged_bytes: bytes before `valid_bytes` that are not records.
     """

@@ -7,7 +7,7 @@ have left: a log that is newer than the other two. So the log is copied up to it
 
 A topic is in the metadata before its first message is in the log, so whether the log has messages of a topic that the
 copied metadata does not know is seen by looking for new topics afterwards. Each file is listed with its SHA-256 in
-`DUMP`, which is written last: a copy without it is none.
+`DUMP`, which is written last: a copy without it is not a dump.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def dump_directory(data: Path, to: Path) -> Dumped:
     """Copy a data directory.
 
     Raises:
-        ConfigError: it is none, or the target is there already.
+        ConfigError: it is not a dump, or the target exists already.
         SystemError_: a file cannot be read or written, or changes faster than it can be copied.
     """
     if not (data / MARKER_NAME).is_file() or not (data / METADATA_NAME).is_file():
@@ -131,7 +131,7 @@ def _copy(data: Path, to: Path) -> Files:
     for name, size in sizes.items():
         files[name] = _copy_file(data / name, to / name, size)
         index = name.removesuffix(".log") + ".index"
-        # The last segment may have got its index since, for more than what is copied of it.
+        # The last segment may have got its index since, for more records than were copied.
         if name != logs[-1] and (data / index).is_file():
             files[index] = _copy_file(data / index, to / index, None)
     return files
@@ -202,7 +202,7 @@ def _manifest_of(dump: Path) -> Files:
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise ConfigError(f"{dump} is not a directory that `rlab broker dump` has finished: {error}") from error
     if any(Path(name).name != name for name in files):
-        raise ConfigError(f"{dump / MANIFEST_NAME} names a file elsewhere: it is not what was dumped")
+        raise ConfigError(f"{dump / MANIFEST_NAME} names a file elsewhere: it is not the file that was dumped")
     return files
 
 

@@ -36,7 +36,7 @@ class MissingRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verification:
-    """What was found: the document of `rlab broker verify --json`."""
+    """The findings: the document of `rlab broker verify --json`."""
 
     ok: bool
     segments: int
@@ -50,7 +50,7 @@ def verify_directory(data: Path, progress: Callable[[int], None]) -> Verificatio
     """Read all of a data directory; `progress` is called with the number of messages read so far.
 
     Raises:
-        ConfigError: it is no data directory of a broker, or its broker runs.
+        ConfigError: it is not the data directory of a broker, or its broker runs.
         RlabError: a file of it cannot be read.
     """
     if not (data / MARKER_NAME).is_file():

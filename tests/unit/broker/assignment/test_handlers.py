@@ -223,7 +223,7 @@ async def test_the_queues_of_one_topic_are_computed_from_the_route_for_members_t
     assert await of_topic(b, strategy="AVG_BY_CIRCLE") == ("PULL", [1, 3])
     await set_mode(a, "POP")
     assert await of_topic(b) == ("POP", [ALL_QUEUES])
-    with pytest.raises(GroupNotExist, match="no member of group 'g' that wants 't'"):
+    with pytest.raises(GroupNotExist, match="not a member of group 'g' that subscribes to 't'"):
         await of_topic(other)
     with pytest.raises(TopicNotExist):
         await of_topic(other, "another")

@@ -251,7 +251,7 @@ async def test_the_groups_before_a_refused_one_are_told_all_the_same(world: Worl
     [a] = await group_of(world, "a")
     b = world.peer("b")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("broker.groups.room.MAX_GROUPS", 1)
+        patch.setattr("broker.groups.capacity.MAX_GROUPS", 1)
         with pytest.raises(SystemBusy, match="1 groups"):
             await b.heartbeat(consumer("g"), consumer("h"))
     await world.sleep(1)

@@ -327,7 +327,7 @@ def test_a_refused_member_leaves_nothing_behind_on_its_connection(monkeypatch: p
 
 
 def test_a_broker_takes_its_limit_of_groups_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("broker.groups.room.MAX_GROUPS", 2)
+    monkeypatch.setattr("broker.groups.capacity.MAX_GROUPS", 2)
     table = GroupTable()
     beat(table, "A", consumer("g"))
     beat(table, "A", consumer("h"))

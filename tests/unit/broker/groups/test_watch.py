@@ -89,7 +89,7 @@ async def test_the_second_process_with_a_client_id_joins_nothing_and_the_first_i
     world.events.clear()
     for _ in range(3):
         with pytest.raises(
-            ClientIdConflict, match=r"client id 'a@1' is taken: .* at a:\d+, has it: give one .* in 30 s"
+            ClientIdConflict, match=r"client id 'a@1' is taken: .* at a:\d+, has it: give one .* within 30 s"
         ):
             await twin.heartbeat(consumer("other"), consumer(), epoch="2")
     assert [(event.kind, event.group, event.client) for event in world.events] == [

@@ -132,7 +132,7 @@ async def test_transactions_that_are_given_up_together_are_events_and_fill_no_lo
     await half(a, *(f"{n}" for n in range(3 * LINES_AT_ONCE)))
     await world.sleep(120)
     assert sum(event.n for event in world.of_kind(EventKind.TRANSACTION_GIVEN_UP)) == 3 * LINES_AT_ONCE
-    assert caplog.text.count("is given up (age)") == LINES_AT_ONCE
+    assert caplog.text.count("is abandoned (age)") == LINES_AT_ONCE
 
 
 @simulated

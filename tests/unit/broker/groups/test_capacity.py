@@ -1,10 +1,10 @@
-"""The room that subscriptions take: up to the limit, one past it, and free again with the member."""
+"""The capacity for subscriptions: up to the limit, one past it, and free again with the member."""
 
 from __future__ import annotations
 
 import pytest
 
-from broker.groups import room
+from broker.groups import capacity
 from broker.groups.table import GroupTable
 from model.errors import SystemBusy
 from model.heartbeat import ConsumerData, HeartbeatData
@@ -17,13 +17,13 @@ from tests.unit.broker.harness import World, consumer, simulated
 @pytest.fixture
 def three(monkeypatch: pytest.MonkeyPatch) -> None:
     """Room for three subscriptions to a topic with a name of five characters."""
-    monkeypatch.setattr(room, "MAX_SUBSCRIPTION_BYTES", 3 * 206)
+    monkeypatch.setattr(capacity, "MAX_SUBSCRIPTION_BYTES", 3 * 206)
 
 
 def test_a_list_takes_as_many_names_as_the_limit_and_members_with_the_same_share_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(room, "MAX_LISTED_TOPIC_BYTES", 14)
+    monkeypatch.setattr(capacity, "MAX_LISTED_TOPIC_BYTES", 14)
     table = GroupTable()
     for client_id, topic in (("A", "one-1"), ("B", "one-1"), ("C", "two-2")):
         beat(table, client_id, consumer("g", topic))
@@ -63,7 +63,7 @@ async def test_one_client_with_many_names_cannot_make_a_list_longer_than_a_frame
     await world.start_broker()
     patch = pytest.MonkeyPatch()
     patch.setattr(codec, "MAX_FRAME_BYTES", 16_000)
-    patch.setattr(room, "MAX_LISTED_TOPIC_BYTES", 8_000)
+    patch.setattr(capacity, "MAX_LISTED_TOPIC_BYTES", 8_000)
     try:
         good, bad = world.peer("good"), world.peer("bad")
         await good.heartbeat(consumer())
@@ -90,7 +90,7 @@ def topics_of(number: int) -> ConsumerData:
 async def test_of_a_heartbeat_that_was_refused_nothing_is_kept(world: World) -> None:
     await world.start_broker()
     patch = pytest.MonkeyPatch()
-    patch.setattr(room, "MAX_SUBSCRIPTION_BYTES", 1_000)
+    patch.setattr(capacity, "MAX_SUBSCRIPTION_BYTES", 1_000)
     try:
         a = world.peer("a")
         heartbeat = HeartbeatData(client_id="a@1", consumers=(topics_of(0),)).to_wire()

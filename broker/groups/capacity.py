@@ -1,10 +1,10 @@
-"""The room that groups and subscriptions take: a member may have a thousand topics, ten thousand members may not. Pure.
+"""Limits of groups and subscriptions: a member may have a thousand topics, ten thousand members may not. Pure.
 
-Two sums, of what peers choose:
+Two sums of sizes that peers choose:
 
-- of all members, the bytes of their subscriptions in memory, about. They are rows of the metadata, too.
-- of one group, the bytes of names of topics, where members with the same topics count once. That is its member list,
-  which has to fit a frame: else no member would get it, and a notification could not even be sent.
+- over all members, the approximate bytes of their subscriptions in memory. They are rows of the metadata, too.
+- over one group, the bytes of names of topics, where members with the same topics count once. They are its member list,
+  which has to fit a frame: otherwise no member would receive it, and a notification could not even be sent.
 
     a: orders, bills     b: orders, bills     c: orders       one group: 6 + 5 + 6, and 2 for each of three names
 """
@@ -18,13 +18,13 @@ from model.limits import MAX_GROUPS, MAX_LISTED_TOPIC_BYTES, MAX_SUBSCRIPTION_BY
 from remoting.overload.shares import NO_SHARER, ShareBook, Sharer
 
 _PER_NAME_BYTES = 2
-"""What a name takes in a list beyond its characters."""
+"""Bytes of a name in a list beyond its characters."""
 _PER_SUBSCRIPTION_BYTES = 200
-"""What a subscription takes in memory beyond its texts."""
+"""Bytes of a subscription in memory beyond its texts."""
 
 
-class GroupRoom:
-    """The room of one broker; counts groups, and what members say when it begins and ends to be so."""
+class GroupCapacity:
+    """The capacity of one broker: counts its groups, and the subscriptions of their members."""
 
     def __init__(self, shares: ShareBook | None = None) -> None:
         book = shares or ShareBook()
@@ -35,17 +35,17 @@ class GroupRoom:
     # --- groups ------------------------------------------------------------------------------------------------------
 
     def check_group(self, n_groups: int, sharer: Sharer = NO_SHARER) -> None:
-        """Check that there is room for one more group.
+        """Check that one more group is within the limits.
 
         Raises:
-            SystemBusy: there is none, in all or of this sharer.
+            SystemBusy: it is not, for the broker or for this sharer.
         """
         if n_groups >= MAX_GROUPS:
             raise SystemBusy(f"this broker has {MAX_GROUPS} groups already")
         self._groups.check(sharer)
 
     def add_group(self, info: ConsumerGroupInfo, sharer: int) -> None:
-        """Count a group that begins to be, as its sharer's."""
+        """Count a new group for its sharer."""
         info.sharer = sharer
         self._groups.add(sharer)
 
@@ -63,10 +63,10 @@ class GroupRoom:
         sharer: Sharer = NO_SHARER,
         old_sharer: int = 0,
     ) -> None:
-        """Check that there is room for what a member says now, instead of what it said before.
+        """Check that the subscriptions of a member, in place of its old ones, are within the limits.
 
         Raises:
-            SystemBusy: there is none; nothing has changed.
+            SystemBusy: they are not; nothing has changed.
         """
         if old is not None and old.subscriptions == new.subscriptions:
             return
@@ -87,7 +87,7 @@ class GroupRoom:
             )
 
     def add(self, info: ConsumerGroupInfo, data: ConsumerData, sharer: int = 0) -> None:
-        """Count what a new member says, or an old one from now on, as its sharer's."""
+        """Count the subscriptions of a member for its sharer; those that it had before are removed first."""
         self._bytes += _bytes_of(data)
         self._of_one.add(sharer, _bytes_of(data))
         topics = _topics(data)
