@@ -58,7 +58,8 @@ check: $(STAMP) ## format, lint, types, import rules, and the style that no lint
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo --no-cache
 	$(BIN)/lint-imports --no-logo --no-cache --config rooms.toml
-	$(BIN)/python -m pytest -q tests/unit/test_tidy.py tests/unit/test_rooms.py tests/unit/test_prose.py
+	$(BIN)/python -m pytest -q tests/unit/test_tidy.py tests/unit/test_rooms.py tests/unit/test_prose.py \
+	  tests/unit/test_stale_words.py
 
 bench: $(STAMP) ## measure throughput, latency and convergence (BENCH_ARGS=--json for a document)
 	@$(BIN)/rlab bench $(BENCH_ARGS)

@@ -1,7 +1,7 @@
 """Messages as a producer sends them and as a consumer gets them, the payload bytes between, and delay levels.
 
 The producer encodes a message once, with `encode_payload`; the broker stores those bytes behind a binary header and
-never looks inside (`model/record.py`); only the consumer calls `decode_payload`.
+never looks inside (`model/record.py`); only the consumer decodes it (`model/decode.py`).
 
     payload = msgpack [topic, body, tags, keys, properties, born_ms, message_id]
 

@@ -157,7 +157,7 @@ class Sink(Feature):
             Whether this commit, or an earlier one that is still in progress, publishes the batch.
 
         Raises:
-            StageLost: see `StageTable.named`.
+            StageLost: see `StageTable.chunks_to_publish`.
         """
         for publishing in self._queue:
             if (publishing.intent.query_id, publishing.intent.batch_id) == (query_id, batch_id):

@@ -5,7 +5,7 @@ and a million queues that would take days. The functions here compute the owner 
 members, and are proven equal to the originals on small groups (`tests/unit/pipeline/strategies/test_allocate_all.py`).
 A strategy without a function here is asked for each member, which is fast enough for thousands of queues.
 
-Queues are those of one topic on some brokers, `queues_per_broker` each, in RocketMQ's order: by broker, then by number.
+Queues are those of one topic on some brokers, `per_broker` each, in RocketMQ's order: by broker, then by number.
 Members are client ids, sorted, each once.
 """
 

@@ -1,7 +1,7 @@
 """`rlab bench rocketmq`: one life of a group on RocketMQ's servers and on ours, with Java's client and with ours.
 
-What plays it (`tests/interop/life.py`, `rates.py`) compiles programs in Java and needs RocketMQ's jars, so it is no
-part of the package: it is started in the checkout that this file stands in.
+What plays it (`tests/interop/life.py`, `tests/interop/rates.py`) compiles programs in Java and needs RocketMQ's jars,
+so it is no part of the package: it is started in the checkout that this file stands in.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ everything that happens at once, so a swarm may be observed in its process, or b
         await swarm.fall_quiet()                       # outstanding sends are answered or have failed
                                                        # its consumers have left
 
-Each message begins with (run, producer, number), see `testbed/simulation/checks/delivery.py`; messages of other runs in
+Each message begins with (run, producer, number), see `traces/check/delivery.py`; messages of other runs in
 the topic are ignored.
 """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -106,7 +107,10 @@ def test_the_notes_of_a_release_are_its_section_of_the_changelog() -> None:
 
 
 def test_the_version_that_would_be_released_has_notes_and_upgrade_notes() -> None:
-    assert "### New" in notes_of(text_of("CHANGELOG.md"), version())
+    notes = notes_of(text_of("CHANGELOG.md"), version())
+    features = re.findall(r"^\*\*(\w.*?)\.\*\* ", notes, re.MULTILINE)
+    assert {"Cluster", "Clients", "Rebalance", "Spark"} <= set(features)
+    assert len(notes.splitlines()) <= 60, "a screen: what else is worth knowing belongs into the pages"
     assert f"\n| {version()} | " in text_of("docs/releasing.md")
 
 

@@ -1,7 +1,7 @@
 """Every callback of the API, and ten kinds of exceptions out of each: the client lives, and the log names the callback.
 
 Not here: blocks of the user (the local branch of a transaction) and functions that a call of the user runs
-(`progress` of `DeadLetters.resend_all`). Their exceptions reach the user as they are.
+(`progress` of `DeadLetterAdmin.resend_all`). Their exceptions reach the user as they are.
 """
 
 from __future__ import annotations

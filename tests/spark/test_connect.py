@@ -49,7 +49,8 @@ def test_a_topic_is_read_and_written_and_the_progress_of_a_stream_is_committed(
 def test_a_wrong_option_is_named_in_the_last_line_with_connect_and_without(
     remote: SparkSession, spark: SparkSession
 ) -> None:
-    # By default every fourth, in one way each: `test_data_source.py` asks what refuses them all, in every way.
+    # By default every fourth, in one way each: `tests/unit/pipeline/test_data_source.py` asks what refuses them all, in
+    # every way.
     ways: list[tuple[str, Callable[[], DataFrameReader | DataStreamReader]]] = [
         ("batch", lambda: spark.read),
         ("stream of Connect", lambda: remote.readStream),

@@ -5,7 +5,7 @@ project does not wait, and a broker that a test has killed is back at once. Only
 fork has the command line of its parent, by which people tell the brokers of a plain `rlab cluster` apart.
 
     with starter() as start:                      before a loop runs and before there is any thread: both end in a fork
-        process = await start([*MODULE, "rlab", "broker", ...])     as `spawn` of `children.py`
+        process = await start([*MODULE, "rlab", "broker", ...])     as `spawn` of `process/children.py`
 
 The starter is a process between us and its forks, in which no loop ever runs. With each request it gets the
 descriptors of the fork: of its standard input and output, and of a pipe into which the starter writes its process id,
