@@ -81,7 +81,7 @@ function show() {
 }
 
 document.addEventListener("click", (event) => {
-  const link = event.target.closest && event.target.closest("a[href^='/']");
+  const link = event.target.closest?.("a[href^='/']");
   if (!link || event.ctrlKey || event.metaKey || event.shiftKey || event.button !== 0) return;
   event.preventDefault();
   go(link.getAttribute("href"));

@@ -82,7 +82,7 @@ class GroupView {
     const path = `/api/groups/${encodeURIComponent(this.name)}`;
     const stop = follow(path, this.name, (document) => this.load(document), (news) => this.update(news));
     const timer = setInterval(() => {
-      if (this.timeline && this.timeline.live && !document.hidden) this.timeline.redraw();
+      if (this.timeline?.live && !document.hidden) this.timeline.redraw();
     }, REDRAW_MS);
     const theme = () => {
       if (this.timeline) this.timeline.redraw();
@@ -143,7 +143,7 @@ class GroupView {
       for (const client of news.clients || []) this.places.set(client, this.places.size);
       this.history.add(news);
       if (news.rebalances) this.drawRebalances();
-      if (news.rebalances && news.rebalances.some((each) => each.cause === this.chosen)) this.loadMoves();
+      if (news.rebalances?.some((each) => each.cause === this.chosen)) this.loadMoves();
     }
     for (const row of news.rows || []) this.rows.set(row[0], row);
     for (const name of news.gone || []) this.rows.delete(name);

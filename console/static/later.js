@@ -53,7 +53,7 @@ export class LiveList {
     let last = null;
     for (const [name, stamp, make] of items) {
       const known = this.shown.get(name);
-      let node = known && known.node;
+      let node = known?.node;
       if (!known || known.stamp !== stamp) {
         node = make();
         if (known) replace(known.node, node);

@@ -37,7 +37,7 @@ export function clusterView(view) {
       ]),
       "Brokers",
     ),
-    found.brokers.some((each) => each.quirks && each.quirks.length) &&
+    found.brokers.some((each) => each.quirks?.length) &&
       h("p", { class: "warn" }, `Quirks on purpose: ${found.brokers.map((each) => `${each.name}: ${(each.quirks || []).join(", ") || "none"}`).join("; ")}`),
     found.brokers.filter((each) => each.log_held_by).map((each) => h("p", { class: "warn" }, `Broker ${each.name}: ${each.log_held_by}`)),
     h("h2", {}, "Groups"),

@@ -207,7 +207,7 @@ class GroupPictures {
     context.strokeStyle = palette.accent;
     context.lineWidth = 2;
     context.beginPath();
-    members.forEach((value, n) => (n ? context.lineTo(x(n), y(value)) : context.moveTo(x(n), y(value))));
+    for (const [n, value] of members.entries()) context[n ? "lineTo" : "moveTo"](x(n), y(value));
     context.stroke();
     context.fillStyle = palette.ink;
     context.font = "12px system-ui, sans-serif";

@@ -180,7 +180,7 @@ export class Timeline {
     });
     this.scroller.addEventListener("pointermove", (event) => {
       if (drag && Math.abs(event.clientX - drag.x) > 4) drag.moved = true;
-      if (drag && drag.moved) {
+      if (drag?.moved) {
         this.live = false;
         this.to = drag.to - ((event.clientX - drag.x) * this.span) / this.plotWidth();
         this.redraw();

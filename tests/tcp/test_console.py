@@ -141,15 +141,17 @@ def test_a_group_is_shown_with_its_owners_and_a_page_that_was_away_reads_on(tmp_
                     assert owners["t@b:0"] == owners["t@b:1"] == consumer.client_id
                     first_id = found["id"]
                     async with browser.stream(f"group=g&after={first_id}") as events:
-                        changes = 0
+                        changes, clients = 0, []
                         async for event in events:
                             if "data" in event:
                                 news = json.loads(event["data"])
                                 changes += len(news.get("changes", ())) // 4
+                                # The queues may come in two parts, and the second does not repeat the name.
+                                clients += news.get("clients", [])
                                 if changes == 2:
-                                    assert news["clients"] == [consumer.client_id]
                                     break
                         last_id = event["id"]
+                    assert clients == [consumer.client_id]
                     whole = await browser.json("/api/groups/g")
                     assert [whole["changes"][n + 2] for n in (0, 4)] == [0, 0]
                     assert whole["rebalances"][0]["because"] == f"{consumer.client_id} started"

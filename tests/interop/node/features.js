@@ -1,4 +1,5 @@
 // Runs features of the Node.js client with its default settings, and prints a line "feature NAME OUTCOME" for each.
+// biome-ignore lint/suspicious/noRedundantUseStrict: Node.js runs it as a script of CommonJS, not as a module
 'use strict';
 
 const { Producer, Consumer, Message } = require('ali-ons');
