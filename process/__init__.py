@@ -1,4 +1,4 @@
-"""Runs a process of this project: its event loop, its signals, its children, and what it prints.
+"""Runs a process of this project: its event loop, its signals, its children, and its output.
 
 children.py        starts a child process, waits for its announcement, and stops it
 cluster_folder.py  the temporary data folder of a cluster

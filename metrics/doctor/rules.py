@@ -1,6 +1,6 @@
 """Diagnoses a cluster: derives problems from a snapshot, one rule for each kind of subject. Pure.
 
-A rule reports only what it has evidence for, and names the evidence. A group that is just rebalancing is not ill: a
+A rule reports only problems with evidence, and names the evidence. A group that is just rebalancing is not ill: a
 condition that disappears by itself within seconds counts only if both observations have it.
 """
 
@@ -29,7 +29,7 @@ _SHOWN = 5
 
 
 def diagnose(seen: Snapshot) -> list[Diagnosis]:
-    """Return all problems, those of servers before those of groups; the list is empty for a healthy cluster."""
+    """Return all problems, first of servers, then of groups; the list is empty for a healthy cluster."""
     return [finding for rule in _RULES for finding in rule(seen)]
 
 
@@ -138,7 +138,7 @@ def _clocks(seen: Snapshot) -> Iterator[Diagnosis]:
             yield _found(
                 Trouble.CLOCKS_APART,
                 f"client {fault.node}",
-                f"{fault} by its events of the last {seen.minutes:g} minutes, compared with those of other nodes",
+                f"{fault} by its events of the last {seen.minutes:g} minutes, compared with events of other nodes",
             )
 
 

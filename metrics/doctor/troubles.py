@@ -112,7 +112,7 @@ _REMEDIES: dict[Trouble, tuple[str, str]] = {
     ),
     Trouble.LISTENER_HANGS: (
         "listeners",
-        "find what it waits for; a listener counts as hanging after consume_timeout_s",
+        "find out why it waits; a listener counts as hanging after consume_timeout_s",
     ),
     Trouble.GROUP_OFF: ("operating-groups", "rlab group set {group} --consume switches it on"),
     Trouble.MEMBER_SUSPENDED: ("listeners", "its application called suspend(); it has to call resume(), or to stop"),

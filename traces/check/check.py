@@ -1,4 +1,4 @@
-"""Checks a history: takes events and lines of a ledger in order, and answers yes, unknown or no. Pure.
+"""Checks a history: reads events and lines of a ledger in order, and answers yes, unknown or no. Pure.
 
     check = HistoryCheck(HistoryLimits(complete=True, drained=True))
     for event in in_order(events):         # events of nodes, and lines of `ledger.py`
@@ -6,8 +6,8 @@
     verdict = check.finish()
     verdict.answer, verdict.anomalies
 
-Memory follows what is open (owned queues, running passes, messages that nobody has processed), not the history. A
-verdict is taken once, at the end; `anomalies` shows at any time what was found so far.
+Memory grows with the open entries (owned queues, running passes, unprocessed messages), not with the history. `finish`
+is called once, at the end; `anomalies` returns the findings so far at any time.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ from traces.figures.uses import OWNER_KINDS as MEASURED
 _Take = Callable[[Event], object]
 _NO_LEASE = -1
 _DELETED = "deleted"
-"""Detail of the event with which a broker reports that it has deleted a topic."""
+"""Detail of the event that a broker emits when it has deleted a topic."""
 _ENDS = frozenset({EventKind.BROKER_DOWN, EventKind.CLIENT_STOP})
 _OF_TOPICS = frozenset({EventKind.MEMBER_JOIN, EventKind.SUBSCRIPTION_CHANGE})
 
 
 class _Group:
-    """The rules of one group; what an event concerns is found by its kind, once, because a trace has millions."""
+    """The rules of one group; the steps for a kind of event are looked up once, because a trace has millions."""
 
     def __init__(
         self, name: str, changes: Changes, limits: HistoryLimits, evidence: Evidence, faults: FaultHistory
@@ -53,7 +53,7 @@ class _Group:
         self.owners = OwnerRules(self.figures, limits, evidence, faults)
         self.offsets = OffsetRules(evidence)
         self.passes = PassRules(limits, evidence)
-        self.leased = True  # False for members that read without leases: broadcasting, or queues that they chose
+        self.leased = True  # False if members read without leases: broadcasting, or queues chosen by assign()
         self._steps: dict[str, tuple[_Take, ...]] = {}
 
     def take(self, event: Event) -> None:
@@ -68,7 +68,7 @@ class _Group:
 
     def _steps_of(self, kind: str) -> Iterator[_Take]:
         if kind in MEASURED:
-            yield self.figures.feed  # who owns what; how far the owners are, the offset rules know themselves
+            yield self.figures.feed  # the owners of queues; the offset rules follow the progress of owners themselves
         if kind in CHANGE_KINDS:
             yield self.owners.changed
         elif kind == EventKind.REBALANCE_BEGIN:
@@ -94,7 +94,7 @@ class _Group:
                 self.offsets.filtered[topic] = None
 
     def world_changed(self, event: Event) -> None:
-        """An event without a group: routes, brokers, damaged messages."""
+        """Process an event without a group: routes, brokers, damaged messages."""
         if event.kind in MEASURED:
             self.figures.feed(event)
         if event.kind in CHANGE_KINDS:
@@ -108,9 +108,9 @@ class _Group:
 
 
 class HistoryCheck:
-    """One history; see the module header.
+    """Checks one history; see the module header.
 
-    `only` is the group that is checked, all if it is None.
+    `only` is the group to check; None checks all groups.
     """
 
     def __init__(self, limits: HistoryLimits | None = None, only: str | None = None) -> None:
@@ -124,15 +124,19 @@ class HistoryCheck:
         self._faults = FaultHistory()
         self._first_ms = 0.0
         self._now_ms = 0.0
-        self._routes: dict[tuple[str, str], Event] = {}  # topic and broker -> how many queues can be read there
-        self._world: deque[Event] = deque(maxlen=100)  # events without a group, for groups that are heard of later
+        self._routes: dict[
+            tuple[str, str], Event
+        ] = {}  # topic and broker -> its route, with the number of readable queues
+        self._world: deque[Event] = deque(
+            maxlen=100
+        )  # events without a group, for groups whose first event comes later
 
     def use(self, clocks: Clocks) -> None:
-        """Know the clocks that have corrected the events; call it before the first one."""
+        """Set the clocks that have corrected the events; call it before the first event."""
         self._evidence.clocks = clocks
 
     def feed(self, event: Event) -> None:
-        """Take an event, or a line of a ledger; in the order of `in_order`."""
+        """Process an event or a line of a ledger, in the order of `in_order`."""
         if not self.events:
             self._first_ms = event.t_ms
         self.events += 1
@@ -141,7 +145,7 @@ class HistoryCheck:
             self._feed_ledger(event)
             return
         if not self._evidence.number(event):
-            return  # a node that got no answer has sent it twice
+            return  # sent twice, by a node that received no answer
         if event.kind in _ENDS and is_end_of_node(event):
             self._evidence.stopped(event)
         elif event.kind in FAULT_KINDS:
@@ -189,20 +193,20 @@ class HistoryCheck:
         found = self._groups.get(group)
         return (-1, None) if found is None else (found.offsets.committed(queue), found.offsets.last_commit(queue))
 
-    # --- looking -----------------------------------------------------------------------------------------------------
+    # --- results -----------------------------------------------------------------------------------------------------
 
     @property
     def anomalies(self) -> list[Anomaly]:
-        """What was found so far."""
+        """The anomalies found so far."""
         return self._evidence.anomalies
 
     @property
     def groups(self) -> list[str]:
-        """The groups that were judged so far."""
+        """The groups that were checked so far."""
         return list(self._groups)
 
     def messages(self, group: str) -> GroupMessages:
-        """The messages of a ledger in one group, up to now."""
+        """Return the counts of a ledger's messages in one group so far."""
         return self._messages.counts(group)
 
     # --- the end -----------------------------------------------------------------------------------------------------
@@ -210,7 +214,8 @@ class HistoryCheck:
     def finish(self, end_ms: float | None = None, missing: MissingTrace = NOTHING_MISSING) -> Verdict:
         """End the history at a time, by default at its last event, and return the verdict.
 
-        With a part of the trace missing, nothing is certain: every rule answers unknown, and anomalies are in doubt.
+        If a part of the trace is missing, no result is certain: every rule answers unknown, and all anomalies are in
+        doubt.
         """
         now_ms = max(self._now_ms, end_ms or 0.0)
         for name, group in self._groups.items():
@@ -239,7 +244,7 @@ class HistoryCheck:
         )
 
     def _find_unread(self, name: str, group: _Group, now_ms: float) -> None:
-        """Find queues that nobody has ever owned, of topics of which the group owns others."""
+        """Find queues that never had an owner, in topics of which the group owns other queues."""
         if not group.leased:
             return
         for topic, since_ms in group.figures.wanted_topics().items():

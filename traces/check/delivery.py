@@ -1,16 +1,17 @@
-"""Counts lost and duplicate messages: acknowledged ones against received ones. Pure.
+"""Counts lost and duplicate messages by comparing acknowledged with received messages. Pure.
 
-Each message carries the number of its producer and its own number, counted from 0 without a gap. So memory stays small
-however long a run lasts: only a message that waits for something has an entry; a number below the highest without an
-entry is done.
+Each message has the number of its producer and its own number, counted from 0 without a gap. So memory stays small in
+long runs: only a message that still waits for an event has an entry; a number below the highest one that has no entry
+is complete.
 
-    acknowledged(0, 0)    received(0, 0)    done: acknowledged and received, the entry goes
-    received(0, 1)                          received before its acknowledgement: an entry until that comes
-    failed(0, 2)                            the send failed: the message may be stored or not, so it is never lost
+    acknowledged(0, 0)    received(0, 0)    complete: acknowledged and received, the entry is removed
+    received(0, 1)                          received before its acknowledgement: an entry until it is acknowledged
+    failed(0, 2)                            the send failed: the message may be stored or not, so it cannot be lost
     received(0, 0)                          seen before and without an entry: a duplicate
     acknowledged(0, 3)                      lost, if it is not received by the end
 
-Invariant: `lost` counts exactly the messages that were acknowledged and not received; during a run that is the lag.
+Invariant: `lost` is exactly the number of messages that were acknowledged and not received; during a run this is the
+lag.
 """
 
 from __future__ import annotations
@@ -20,16 +21,16 @@ from enum import Enum
 
 
 class _Waiting(Enum):
-    """What a message that is not done waits for."""
+    """The event that an incomplete message waits for."""
 
-    ANYTHING = "only a later one was seen so far"
+    ANYTHING = "only a later message was seen so far"
     RECEIPT = "acknowledged, not received"
     ACKNOWLEDGEMENT = "received, not acknowledged"
     NOTHING = "its send failed, and it was not received so far"
 
 
 class _Producer:
-    """Messages of one producer: `next_number` is above every number seen, `waiting` has those that are not done."""
+    """Messages of one producer: `next_number` is above every number seen, `waiting` has the incomplete messages."""
 
     __slots__ = ("next_number", "waiting")
 
@@ -38,7 +39,7 @@ class _Producer:
         self.waiting: dict[int, _Waiting] = {}
 
     def take(self, number: int) -> _Waiting | None:
-        """Remove and return the state of a message; None if it is done."""
+        """Remove and return the state of a message; None if it is complete."""
         while self.next_number <= number:
             self.waiting[self.next_number] = _Waiting.ANYTHING
             self.next_number += 1
@@ -49,7 +50,7 @@ class DeliveryCheck:
     """Counts the messages of any number of producers. Calls for one message may come in any order.
 
     Attributes:
-        received_unique: messages received, each counted once; those of `failed_sends` that were stored count too.
+        received_unique: messages received, each counted once, including stored messages of failed sends.
     """
 
     def __init__(self) -> None:
@@ -61,7 +62,7 @@ class DeliveryCheck:
         self._producers: defaultdict[int, _Producer] = defaultdict(_Producer)
 
     def acknowledged(self, producer: int, number: int) -> None:
-        """Record that a broker acknowledged a message; every number from 0 on is acknowledged or failed once."""
+        """Record that a broker acknowledged a message; every number from 0 on is acknowledged or fails exactly once."""
         of_producer = self._producers[producer]
         self.sent += 1
         if of_producer.take(number) is not _Waiting.ACKNOWLEDGEMENT:
@@ -69,14 +70,14 @@ class DeliveryCheck:
             self.lost += 1
 
     def failed(self, producer: int, number: int) -> None:
-        """Record that a send failed: its message was never promised, so it cannot be lost."""
+        """Record that a send failed: its message was not acknowledged, so it cannot be lost."""
         of_producer = self._producers[producer]
         self.failed_sends += 1
         if of_producer.take(number) is not _Waiting.ACKNOWLEDGEMENT:
             of_producer.waiting[number] = _Waiting.NOTHING
 
     def received(self, producer: int, number: int) -> bool:
-        """Record that a consumer got the message; returns whether it is the first time."""
+        """Record that a consumer received the message; returns whether this is the first time."""
         of_producer = self._producers[producer]
         state = of_producer.take(number)
         if state is None or state is _Waiting.ACKNOWLEDGEMENT:
@@ -97,11 +98,11 @@ class DeliveryCheck:
         return of_producer is not None and of_producer.waiting.get(number) is _Waiting.RECEIPT
 
     def unsent(self, limit: int) -> list[tuple[int, int]]:
-        """The first messages that were received and never acknowledged, nor failed, as (producer, number)."""
+        """Return the first messages that were received and never acknowledged or failed, as (producer, number)."""
         return self._waiting_for(_Waiting.ACKNOWLEDGEMENT, limit)
 
     def missing(self, limit: int) -> list[tuple[int, int]]:
-        """The first messages that were acknowledged and not received, as (producer, number), `limit` at the most."""
+        """Return the first messages that were acknowledged and not received, as (producer, number), at most `limit`."""
         return self._waiting_for(_Waiting.RECEIPT, limit)
 
     def _waiting_for(self, what: _Waiting, limit: int) -> list[tuple[int, int]]:

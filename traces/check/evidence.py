@@ -1,10 +1,10 @@
-"""Collects what the rules of a history check find, and what is missing from the history. Pure.
+"""Collects the anomalies of a history check, and the gaps of the history. Pure.
 
-Each node numbers its events, so a hole in the numbers of one node is a lost event, and a new run of a broker means that
-its last events may never have been sent. An anomaly that rests on a node with such a hole shortly before is in doubt.
-So is one that rests on an event whose right time is unknown.
+Each node numbers its events. So a gap in the numbers of a node means lost events, and a new run of a broker means that
+the last events of the run before may never have been sent. An anomaly is in doubt if a node of its witness has such a
+gap shortly before or after it, or if the right time of one of its events is unknown.
 
-    broker-a 1 2 3 7      three events are lost: what is found of broker-a there is in doubt
+    broker-a 1 2 3 7      three events are lost: anomalies of broker-a near that time are in doubt
 """
 
 from __future__ import annotations
@@ -22,40 +22,40 @@ from traces.figures.clocks.clocks import RIGHT_CLOCKS
 from traces.figures.records import order_of
 
 MAX_HOLES = 100
-"""Holes that are remembered; they only cast doubt on what is found near them."""
+"""Maximum number of remembered gaps; a gap concerns only the anomalies near it."""
 HOLE_REACH_MS = 60_000.0
-"""For how long after a hole what is missing may matter: two intervals in which clients poll routes and beat hearts."""
+"""How long missing events can matter: two intervals of route polls and heartbeats."""
 
 
 class _Hole(NamedTuple):
     node: str
     t_ms: float
-    lost: int  # 0 if nobody knows whether there were any
+    lost: int  # 0 if it is unknown whether events were lost
 
 
 class Evidence:
-    """Anomalies and holes of one history."""
+    """Anomalies and gaps of one history."""
 
     def __init__(self, *, complete: bool) -> None:
         self.checked: Counter[Rule] = Counter()
         self.anomalies: list[Anomaly] = []
         self.lost_events = 0
-        self._doubt = ""  # of everything
+        self._doubt = ""  # a doubt that concerns all results
         self._complete = complete
         self.clocks = RIGHT_CLOCKS
         self._found: Counter[tuple[Rule, bool]] = Counter()
         self._numbers: dict[tuple[str, int], int] = {}  # node and run -> number of its newest event
         self._runs: dict[str, int] = {}  # node -> its newest run
-        self._stopped: dict[str, None] = {}  # brokers that said that they stop
+        self._stopped: dict[str, None] = {}  # nodes that reported their stop
         self._holes: deque[_Hole] = deque(maxlen=MAX_HOLES)
 
     @property
     def nodes(self) -> int:
-        """Nodes that told something."""
+        """The number of nodes with events."""
         return len(self._runs)
 
     def number(self, event: Event) -> bool:
-        """Take the number of an event; whether it is new, and not one that was sent twice."""
+        """Record the number of an event; returns whether the event is new, and not a repeated send."""
         node, seq = event.node, event.seq
         run = seq // RUN_SEQS
         newest = self._numbers.get((node, run))
@@ -77,11 +77,11 @@ class Evidence:
         self._stopped.pop(event.node, None)
 
     def stopped(self, event: Event) -> None:
-        """Take a BROKER_DOWN or CLIENT_STOP: the last event of its node is not lost."""
+        """Record a BROKER_DOWN or CLIENT_STOP: the last event of its node is not lost."""
         self._stopped[event.node] = None
 
     def doubt_at(self, t_ms: float, nodes: Iterable[str]) -> str:
-        """Why what rests on these nodes may be nothing; "" if nothing is missing of them shortly before."""
+        """Return why an anomaly of these nodes is in doubt; "" if none of their events is missing near that time."""
         if self._complete:
             return ""
         involved = dict.fromkeys(nodes)
@@ -103,12 +103,12 @@ class Evidence:
         order_doubt: str = "",
         t_ms: float | None = None,
     ) -> None:
-        """Add an anomaly about the group and queue of an event, seen at its time.
+        """Add an anomaly about the group and queue of an event, observed at the time of the event.
 
-        `doubt` counts unless the history is complete, `order_doubt` always: it is a `ledger_doubt` of the clocks.
+        `doubt` applies only to an incomplete history; `order_doubt`, a `ledger_doubt` of the clocks, always applies.
         """
         seen_ms = event.t_ms if t_ms is None else t_ms
-        # What two rules remember may be one event, and each is shown once.
+        # Two rules may have kept the same event; each is shown once.
         shown = sorted({id(each): each for each in witness if each is not None}.values(), key=order_of)[-MAX_WITNESS:]
         involved = [each.node for each in shown] + [each.broker for each in shown]
         doubt = doubt if not self._complete else ""
@@ -126,14 +126,14 @@ class Evidence:
         )
 
     def doubt_all(self, doubt: str) -> None:
-        """Cast doubt on the whole history, whose missing part may hold anything, also what would explain an anomaly."""
+        """Mark all anomalies as in doubt, because the missing part of the trace may contain their explanation."""
         self._doubt = doubt
         self.anomalies = [each if each.doubt else replace(each, doubt=doubt) for each in self.anomalies]
         for rule in Rule:
             self._found[rule, True] += self._found.pop((rule, False), 0)
 
     def was_reset(self, event: Event) -> None:
-        """Take a reset of an offset: a line of a ledger that seems to be shortly before it may be behind it."""
+        """Record a reset of an offset: a line of a ledger that seems to be shortly before it may be after it."""
         queue = MessageQueue(event.topic, event.broker, event.queue_id)
         for place, each in enumerate(self.anomalies):
             if each.rule is Rule.DUPLICATE and not each.doubt and (each.group, each.queue) == (event.group, queue):
@@ -144,7 +144,7 @@ class Evidence:
                     self._found[each.rule, True] += 1
 
     def verdicts(self) -> tuple[RuleVerdict, ...]:
-        """The answer of every rule."""
+        """Return the verdict of every rule."""
         return tuple(self._verdict(rule) for rule in Rule)
 
     def _verdict(self, rule: Rule) -> RuleVerdict:
@@ -169,7 +169,7 @@ class Evidence:
 
 
 def is_end_of_node(event: Event) -> bool:
-    """Whether a node says that it stops."""
+    """Whether an event reports the stop of its node."""
     if event.kind == EventKind.BROKER_DOWN:
         return event.detail == "stop"
     return event.kind == EventKind.CLIENT_STOP

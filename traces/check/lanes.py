@@ -1,20 +1,20 @@
-"""Order in one group, from a ledger: messages of one lane are processed one after another. Pure.
+"""Checks the order in one group, from a ledger: messages of one lane are processed one after another. Pure.
 
 A *lane* is a sequence that has to stay in order: a whole queue, or the messages of a queue with one key. A message is
-*settled* when it is processed or dead. Whatever members join, leave, crash or are cut off:
+*settled* when it is processed or dead. The rules hold in spite of joins, leaves, crashes and partitions:
 
     owner     a message is dispatched by the member that holds the lease, never while another member does
-    overlap   it starts only when no other message of its lane is with a listener of a live owner
+    overlap   it starts only when no listener of a live owner has another message of its lane
     order     it starts only when every message before it is settled
-    repeat    an owner repeats messages from some point on, one after the other: it leaves none out, and goes back to
-              none once a later one has started
+    repeat    an owner that repeats messages does so from one offset on, in order: it skips none, and does not go back
+              once a later message has started
 
-The first processing counts, and the others have to repeat a suffix in order. A listener cannot be stopped from outside,
-so a message dispatched when the broker ended the lease of its member (session expired, connection lost) does not hold
-up the next owner; one dispatched when a member *releases* a queue does.
+The first processing counts, and later ones have to repeat a suffix in order. A listener cannot be stopped from outside.
+So a message that was dispatched when the broker ended the lease of its member (session expired, connection lost) does
+not block the next owner; a message dispatched when a member *releases* a queue does.
 
     granted(q0, c1)   started(c1, q0, "a", 0)   started(c1, q0, "b", 1)     two lanes
-    started(c1, q0, "a", 4)      overlap: 0 of lane a is with the listener
+    started(c1, q0, "a", 4)      overlap: the listener still has 0 of lane a
     started(c2, q0, "b", 5)      owner: c1 holds q0
 """
 
@@ -31,7 +31,7 @@ from traces.check.limits import Keeps
 from traces.check.verdict import Rule
 
 MAX_SETTLED = 256
-"""Settled messages of a lane that are remembered before its first unsettled one: more than an owner repeats."""
+"""Settled messages of a lane that are kept before its first unsettled one: more than an owner repeats."""
 LANE_KINDS = frozenset(
     {EventKind.LOCK_GRANTED, EventKind.QUEUE_RELEASED, EventKind.LOCK_EXPIRED, EventKind.QUEUE_ACQUIRED}
 )
@@ -42,23 +42,24 @@ class _Lane:
     """One sequence of messages.
 
     Attributes:
-        known: offsets that exist, ascending, above `floor`.
-        unsettled: index in `known` of the first that may be unsettled.
-        running: (client id, offset) of a dispatched message -> its dispatch, and whether the next owner waits for it.
-        last: client id -> what it started last since it acquired the queue.
+        known: existing offsets above `floor`, ascending.
+        unsettled: index in `known` of the first offset that may be unsettled.
+        running: (client id, offset) of a dispatched message -> its dispatch, and whether the next owner has to wait for
+            it.
+        last: client id -> the message that it started last since it acquired the queue.
     """
 
     known: list[int] = field(default_factory=list)
     settled: dict[int, None] = field(default_factory=dict)
     unsettled: int = 0
-    floor: int = -1  # everything up to here is settled and forgotten
+    floor: int = -1  # all offsets up to here are settled and removed
     running: dict[tuple[str, int], tuple[Event, bool]] = field(default_factory=dict)
     last: dict[str, Event] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class _Queue:
-    """One queue: who holds its lease, and its lanes by key."""
+    """One queue: the grant of its lease, and its lanes by key."""
 
     granted: Event | None = None
     lanes: defaultdict[str, _Lane] = field(default_factory=lambda: defaultdict(_Lane))
@@ -74,7 +75,7 @@ class Lanes:
         self._queues: defaultdict[MessageQueue, _Queue] = defaultdict(_Queue)
 
     def watch(self, event: Event) -> None:
-        """Take an event about leases or acquired queues."""
+        """Process an event about leases or acquired queues."""
         queue = self._queues[MessageQueue(event.topic, event.broker, event.queue_id)]
         client = event.client
         if event.kind == EventKind.LOCK_GRANTED:
@@ -92,12 +93,12 @@ class Lanes:
                 lane.last.pop(client, None)
 
     def sent(self, line: Event, queue: MessageQueue, key: str) -> None:
-        """A broker acknowledged a message: it is one of its lane."""
+        """Record that a broker acknowledged a message, which belongs to a lane."""
         if self._keeps is not Keeps.NOTHING:
             self._know(self._lane(self._queues[queue], key), line)
 
     def started(self, line: Event, queue: MessageQueue, key: str) -> None:
-        """A listener is called with a message."""
+        """Record that a listener is called with a message, and check the rules."""
         if self._keeps is Keeps.NOTHING:
             return
         self._evidence.checked[Rule.OUT_OF_ORDER] += 1
@@ -126,16 +127,16 @@ class Lanes:
         if last is None or last.offset <= lane.floor:
             return
         following = _next(lane, last.offset)
-        doubt = self._evidence.clocks.ledger_doubt(line.client)  # it may have acquired the queue just before
+        doubt = self._evidence.clocks.ledger_doubt(line.client)  # the member may have acquired the queue just before
         if line.offset < last.offset:
-            text = f"{what} after offset {last.offset:,}, without having acquired the queue anew."
+            text = f"{what} after offset {last.offset:,}, without having acquired the queue again."
             self._evidence.add(Rule.NONMONOTONIC_POLL, line, text, [last, line], order_doubt=doubt)
         elif line.offset > following:
             text = f"{what} after offset {last.offset:,}, and left out offset {following:,} of the same lane."
             self._evidence.add(Rule.POLL_SKIP, line, text, [last, line], order_doubt=doubt)
 
     def ended(self, line: Event, queue: MessageQueue, key: str, *, settled: bool) -> None:
-        """A listener is done with a message; `settled` says that it need not come again."""
+        """Record that a listener has ended a message; `settled` means that no redelivery is needed."""
         if self._keeps is Keeps.NOTHING:
             return
         lane = self._lane(self._queues[queue], key)
@@ -165,7 +166,8 @@ class Lanes:
             return
         insort(lane.known, offset)
         if place < lane.unsettled:
-            # A message settled behind it has overtaken it; if this one were settled, it would be known already.
+            # A settled message with a higher offset has overtaken it; if this one were settled, it would be known
+            # already.
             text = (
                 f"Offset {offset:,} of {line.topic}@{line.broker}:{line.queue_id} was acknowledged, and offset "
                 f"{lane.known[place + 1]:,} of the same lane was processed before it."
@@ -175,6 +177,6 @@ class Lanes:
 
 
 def _next(lane: _Lane, offset: int) -> int:
-    """The first known offset after `offset`, or `offset` itself if there is none."""
+    """Return the first known offset after `offset`, or `offset` itself if there is none."""
     place = bisect_right(lane.known, offset)
     return lane.known[place] if place < len(lane.known) else offset

@@ -1,15 +1,15 @@
-"""The ledger of a run: what producers were told and what listeners got, as lines with the columns of events. Pure.
+"""The ledger of a run: acknowledged sends and dispatched messages, as lines with the columns of events. Pure.
 
-The events of a trace count messages; a ledger has each of them. Who runs a load knows it, and writes one line for each:
+The events of a trace only count messages; a ledger has a line for each. The process that runs the load writes them:
 
     sent(...)         a broker acknowledged the message
     send_failed(...)  the send failed for good: the message may be stored or not
     dispatched(...)   a listener is called with it, or a poll returns it
-    ended(...)        the listener is done with it: `processed`, `failed`, or `dead` for its last failure
+    ended(...)        the listener has ended it: `processed`, `failed`, or `dead` for its last failure
 
-A message has the number of its lane (what sends one message after another, for instance a producer) and its own number
-there, counted from 0 without a gap: `version` and `n` of the line. So a check needs no memory for those that are done.
-`detail` has the key for those that stay in order, `key=K`, and how it ended.
+A message has the number of its lane (a sequence of sends, for instance of one producer) and its own number there,
+counted from 0 without a gap: `version` and `n` of the line. So a check needs no memory for complete messages. `detail`
+has the key of an ordered message, `key=K`, and the result of the listener.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ class LedgerKind(StrEnum):
 
 
 class Ending(StrEnum):
-    """How a listener was done with a message."""
+    """The result of a listener for a message."""
 
     PROCESSED = "processed"
-    FAILED = "failed"  # it comes again
-    DEAD = "dead"  # its last attempt failed, or it is among the dead-letter messages
+    FAILED = "failed"  # it will be redelivered
+    DEAD = "dead"  # its last attempt failed, or it is in the dead-letter queue
 
 
 LEDGER_KINDS = frozenset(LedgerKind)
 LEDGER_NODE = "ledger"
 
 NOWHERE = MessageQueue("", "", -1)
-"""The queue of a message of which the run knows only that it came."""
+"""The queue of a message if the run only knows that the message arrived."""
 
 
 class Sent(NamedTuple):
@@ -53,19 +53,19 @@ class Sent(NamedTuple):
 
 
 def sent(t_ms: float, message: Sent, queue: MessageQueue = NOWHERE, offset: int = -1, key: str = "") -> Event:
-    """A broker acknowledged a message, with its place if that is known."""
+    """Make the line of an acknowledged send, with queue and offset if they are known."""
     return _line(t_ms, LedgerKind.SEND_ACKNOWLEDGED, "", "", message, queue, offset, _key(key))
 
 
 def send_failed(t_ms: float, message: Sent) -> Event:
-    """A send failed for good."""
+    """Make the line of a send that failed for good."""
     return _line(t_ms, LedgerKind.SEND_FAILED, "", "", message, NOWHERE, -1, "")
 
 
 def dispatched(
     t_ms: float, group: str, client: str, message: Sent, queue: MessageQueue, offset: int, key: str = ""
 ) -> Event:
-    """A listener of a group is called with a message."""
+    """Make the line of a message with which a listener of a group is called."""
     return _line(t_ms, LedgerKind.MESSAGE_DISPATCHED, group, client, message, queue, offset, _key(key))
 
 
@@ -79,18 +79,18 @@ def ended(
     key: str = "",
     how: Ending = Ending.PROCESSED,
 ) -> Event:
-    """A listener is done with a message."""
+    """Make the line of a message that a listener has ended."""
     detail = f"{how} {_key(key)}" if key else how.value
     return _line(t_ms, LedgerKind.MESSAGE_ENDED, group, client, message, queue, offset, detail)
 
 
 def message_of(line: Event) -> Sent:
-    """The message that a line of a ledger is about."""
+    """Return the message of a line."""
     return Sent(line.version, line.n)
 
 
 def key_of(line: Event) -> str:
-    """The key of the message of a line; "" without one."""
+    """Return the key of the message of a line; "" without one."""
     return line.detail.partition("key=")[2]
 
 

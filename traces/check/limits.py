@@ -1,4 +1,4 @@
-"""The bounds of a history check: what is normal, declared beforehand. Pure."""
+"""The bounds of normal behaviour for a history check, set in advance. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import StrEnum
 
 
 class Keeps(StrEnum):
-    """What a group keeps in order."""
+    """The sequences that a group keeps in order."""
 
     NOTHING = "none"
     QUEUES = "queue"
@@ -17,21 +17,22 @@ class Keeps(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryLimits:
-    """What a history may have; times are in milliseconds.
+    """The bounds of a history; times are in milliseconds.
 
     Attributes:
-        complete: every event of every node is there, as in a simulation. Else the last events of a node that was killed
-            may be missing, and what rests on them is in doubt.
-        drained: the history goes on until the groups had nothing left to consume, so a message that was not processed
-            by its end is lost.
-        double_owner_ms: how long a queue may have two owners: clocks of two machines differ.
-        orphan_ms: how long it may have none. A lost notification takes 20 s, and a handover up to 10 s more.
-        notify_ms: from a change of a group to its notification. Brokers hold it for up to 10 s while a group is new.
-        stale_ms: how long a member may go on with an old member list; its timer gets a new one every 20 s.
-        explained_ms: how old the change may be that explains a move which no pass names as its cause.
-        flap_moves, flap_ms: a queue flaps if it moves so often within that time between members that stayed.
-        thundering_passes: passes for nothing within a minute, of one group, beyond what its changes explain.
-        order: group -> what it keeps in order. Only a ledger shows whether it does.
+        complete: every event of every node is present, as in a simulation. Otherwise the last events of a killed node
+        may be missing, and anomalies that depend on them are in doubt.
+        drained: the history lasts until the groups had consumed all messages, so a message that was not processed by
+            its end is lost.
+        double_owner_ms: how long a queue may have two owners, because the clocks of two machines differ.
+        orphan_ms: how long a queue may have no owner. A lost notification costs 20 s, and a handover up to 10 s more.
+        notify_ms: time from a change of a group to its notification. Brokers delay it by up to 10 s while a group is
+            new.
+        stale_ms: how long a member may use an old member list; its timer fetches a new one every 20 s.
+        explained_ms: maximum age of a change that explains a move, if no pass names the change as its cause.
+        flap_moves, flap_ms: a queue flaps if it moves `flap_moves` times within `flap_ms` between members that stayed.
+        thundering_passes: allowed needless passes of one group within a minute, besides those that its changes explain.
+        order: group -> the sequences that it keeps in order. Only a ledger allows this check.
     """
 
     complete: bool = False

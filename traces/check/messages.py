@@ -1,7 +1,7 @@
 """Rules about single messages, from a ledger: lost, never sent, skipped, repeated, out of order. Pure.
 
-Every group has to get every message of the topics that it consumes. A message that comes twice is no anomaly: that is
-what at-least-once delivery means, and it is counted. One that comes again below the committed offset is.
+Every group has to receive every message of the topics that it consumes. A duplicate message is not an anomaly, because
+delivery is at least once; duplicates are counted. A redelivery below the committed offset is an anomaly.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from traces.check.limits import HistoryLimits, Keeps
 from traces.check.verdict import GroupMessages, Rule
 
 MAX_UNREAD = 100_000
-"""Acknowledged messages of one queue that some group has not been given yet, and offsets that a group passed."""
+"""Maximum number of acknowledged messages of one queue that a group has not received, and of offsets that it passed."""
 
 
 class _Reader:
@@ -40,16 +40,16 @@ class _QueueReaders:
 
     def __init__(self) -> None:
         self.of: defaultdict[str, _Reader] = defaultdict(_Reader)
-        self.unread: dict[int, Event] = {}  # offset -> its send; those that every reader has passed are gone
+        self.unread: dict[int, Event] = {}  # offset -> its send, until every reader has passed it
 
     def read(self, offset: int) -> None:
-        """Forget a send once every reader is beyond it."""
+        """Remove a send once every reader has passed it."""
         if all(reader.expected > offset for reader in self.of.values()):
             self.unread.pop(offset, None)
 
 
 class MessageRules:
-    """The rules for the whole ledger; `committed` looks a committed offset of a group up, and its last commit."""
+    """The rules for the whole ledger; `committed` returns a committed offset of a group, and its last commit."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class MessageRules:
         self._limits = limits
         self._evidence = evidence
         self._committed = committed
-        self._everyone = DeliveryCheck()  # the sends, for groups that are heard of later
+        self._everyone = DeliveryCheck()  # the sends, for groups that appear later
         self._groups: dict[str, DeliveryCheck] = {}
         self._lanes = {group: Lanes(group, keeps, evidence) for group, keeps in limits.order.items()}
         self._readers: defaultdict[MessageQueue, _QueueReaders] = defaultdict(_QueueReaders)
@@ -71,7 +71,7 @@ class MessageRules:
     # --- sends -------------------------------------------------------------------------------------------------------
 
     def sent(self, line: Event) -> None:
-        """A broker acknowledged a message."""
+        """Process an acknowledged send."""
         message = message_of(line)
         self._evidence.checked[Rule.LOST_WRITE] += 1
         for check in (self._everyone, *self._groups.values()):
@@ -104,7 +104,7 @@ class MessageRules:
                 del readers.unread[next(iter(readers.unread))]
 
     def failed(self, line: Event) -> None:
-        """A send failed for good."""
+        """Process a send that failed for good."""
         self._unsent.pop(message_of(line), None)
         for check in (self._everyone, *self._groups.values()):
             check.failed(*message_of(line))
@@ -112,7 +112,7 @@ class MessageRules:
     # --- listeners ---------------------------------------------------------------------------------------------------
 
     def dispatched(self, line: Event) -> None:
-        """A listener is called with a message."""
+        """Process the dispatch of a message to a listener."""
         self._of_group(line.group)
         if line.queue_id < 0 or line.offset < 0:
             return
@@ -127,7 +127,9 @@ class MessageRules:
             apart_ms = 0.0 if commit is None else line.t_ms - commit.t_ms
             doubt = self._evidence.clocks.ledger_doubt(line.broker, apart_ms)
             self._evidence.add(Rule.DUPLICATE, line, text, [commit, line], order_doubt=doubt)
-        if self._limits.order.get(line.group) is not Keeps.KEYS:  # there a key that has to wait is overtaken
+        if (
+            self._limits.order.get(line.group) is not Keeps.KEYS
+        ):  # with ordered keys, other keys may overtake a key that has to wait
             self._read(line, queue)
         lanes = self._lanes.get(line.group)
         if lanes is not None:
@@ -154,13 +156,13 @@ class MessageRules:
     def _skip(self, group: str, line: Event, passed: Event) -> None:
         queue = MessageQueue(line.topic, line.broker, line.queue_id)
         text = (
-            f"{passed.client} of {group} was given offset {passed.offset:,} of {queue} before anybody was given offset "
-            f"{line.offset:,}, which is an acknowledged message: the group skipped it."
+            f"{passed.client} of {group} was given offset {passed.offset:,} of {queue} before any member was given "
+            f"offset {line.offset:,}, which is an acknowledged message: the group skipped it."
         )
         self._evidence.add(Rule.POLL_SKIP, passed, text, [line, passed])
 
     def ended(self, line: Event) -> None:
-        """A listener is done with a message."""
+        """Process the end of a message at a listener."""
         how = line.detail.partition(" ")[0]
         queue = MessageQueue(line.topic, line.broker, line.queue_id)
         lanes = self._lanes.get(line.group)
@@ -186,36 +188,38 @@ class MessageRules:
             self._open.pop(message, None)
 
     def watch(self, event: Event) -> None:
-        """An event about the lease of a queue, in a group that keeps an order."""
+        """Process an event about the lease of a queue, in a group that keeps an order."""
         self._lanes[event.group].watch(event)
 
-    # --- the end and looking -----------------------------------------------------------------------------------------
+    # --- results -----------------------------------------------------------------------------------------------------
 
     def finish(self, now_ms: float) -> None:
-        """Judge what is still open at the end."""
+        """Judge the messages that are still open at the end."""
         for group, check in self._groups.items():
             for lane, number in check.missing(MAX_UNREAD):
-                known = self._open.get(Sent(lane, number))  # None if the group was heard of when others had it
+                known = self._open.get(
+                    Sent(lane, number)
+                )  # None if the group appeared after all other groups had processed it
                 line = (known or sent(now_ms, Sent(lane, number)))._replace(group=group)
                 queue = MessageQueue(line.topic, line.broker, line.queue_id)
                 committed, commit = self._committed(group, queue)
                 passed = 0 <= line.offset < committed
                 if not passed and not self._limits.drained:
-                    continue  # it may still come
+                    continue  # it may still be processed
                 text = f"{_message(line)} was acknowledged to its producer, and {group} never processed it" + (
                     f", although it has committed {committed:,}." if passed else "."
                 )
                 self._evidence.add(Rule.LOST_WRITE, line, text, [known, commit if passed else None], t_ms=now_ms)
             if not self._everyone.sent:
-                continue  # the ledger is of consumers only
+                continue  # the ledger has lines of consumers only
             for lane, number in check.unsent(MAX_UNREAD):
                 got = self._unsent.get(Sent(lane, number))
                 if got is not None:
-                    text = f"{got.client} of {group} was given {_message(got)}, which nobody has sent."
+                    text = f"{got.client} of {group} was given {_message(got)}, which no producer has sent."
                     self._evidence.add(Rule.PHANTOM, got, text, [got], t_ms=now_ms)
 
     def counts(self, group: str) -> GroupMessages:
-        """The counts of one group."""
+        """Return the counts of one group."""
         check = self._groups.get(group, self._everyone)
         return GroupMessages(
             group=group,
@@ -227,7 +231,7 @@ class MessageRules:
         )
 
     def groups(self) -> tuple[GroupMessages, ...]:
-        """The counts of each group that was given messages."""
+        """Return the counts of each group that received messages."""
         return tuple(self.counts(group) for group in self._groups)
 
 

@@ -1,12 +1,12 @@
-"""Rules about offsets, from what members and brokers tell of each queue: commits, and where owners read. Pure.
+"""Rules about offsets, from the events of each queue: commits, and the offsets that owners read. Pure.
 
-committed   how far the group's broker knows that everything is processed; it goes back only by a reset or a seek
-reach       how far any owner has told that it dispatched: no commit passes it, and no owner starts beyond it
+committed   the group's committed offset at the broker; it goes back only by a reset or a seek
+    reach       the highest offset that an owner reported as dispatched: no commit and no start of an owner is beyond it
 
-c1 dispatches to 60, commits 55, drops; c2 starts at 55       as it should be
-                                ... c2 starts at 70           poll-skip: nobody was given 60 to 69
-                                ... c2 starts at 40           duplicate: 40 to 54 are committed, and come again
-c1 has told of 60, and 80 is committed                        lost-write: nobody was given 60 to 79
+c1 dispatches to 60, commits 55, drops; c2 starts at 55       correct
+                                ... c2 starts at 70           poll-skip: no member was given 60 to 69
+                                    ... c2 starts at 40           duplicate: 40 to 54 are committed, and redelivered
+c1 has reported 60, and 80 is committed                       lost-write: no member was given 60 to 79
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from traces.check.evidence import Evidence
 from traces.check.verdict import Rule
 
 SEEK = "seek"
-"""Detail of a commit, and last word of that of a dispatch, of a member that has chosen the offset itself."""
+"""Detail of a commit, and last word of the detail of a dispatch, if the member has chosen the offset by seek."""
 
 
 @dataclass(slots=True)
 class _Offsets:
-    """One queue in one group; -1 is not known."""
+    """One queue in one group; -1 means unknown."""
 
     committed: int = -1
     commit: Event | None = None
     reach: int = -1
     reached: Event | None = None
     owners: dict[str, Event] = field(default_factory=dict)  # client -> its acquisition, or its last dispatch
-    beyond: Event | None = None  # a commit that passes what was told so far
+    beyond: Event | None = None  # a commit beyond the reported dispatches
 
 
 class OffsetRules:
-    """The rules for one group; `filtered` has the topics of which its members want some messages only."""
+    """The rules for one group; `filtered` has the topics whose messages its members filter."""
 
     def __init__(self, evidence: Evidence) -> None:
         self.filtered: dict[str, None] = {}
@@ -44,21 +44,21 @@ class OffsetRules:
         self._queues: dict[tuple[object, ...], _Offsets] = {}  # by topic, broker and queue id
 
     def committed(self, queue: MessageQueue) -> int:
-        """The committed offset of a queue, -1 if it is not known."""
+        """Return the committed offset of a queue, -1 if it is unknown."""
         offsets = self._queues.get(queue)
         return -1 if offsets is None else offsets.committed
 
     def last_commit(self, queue: MessageQueue) -> Event | None:
-        """The last commit of a queue."""
+        """Return the last commit of a queue."""
         offsets = self._queues.get(queue)
         return None if offsets is None else offsets.commit
 
     def take(self, event: Event) -> None:
-        """Take an event about an offset of a queue."""
+        """Process an event about an offset of a queue."""
         self.step_of(event.kind)(event)
 
     def step_of(self, kind: str) -> Callable[[Event], None]:
-        """What takes events of a kind."""
+        """Return the function that processes events of a kind."""
         queues, step = self._queues, _STEPS[kind].__get__(self)
 
         def take(event: Event) -> None:
@@ -80,14 +80,14 @@ class OffsetRules:
         start, known = event.offset, max(offsets.reach, offsets.committed)
         if 0 <= known < start:
             text = (
-                f"{event.client} began {_named(event)} at offset {start:,}, and nobody had been given "
+                f"{event.client} began {_named(event)} at offset {start:,}, and no member had been given "
                 f"{_span(known, start)}."
             )
             self._evidence.add(Rule.POLL_SKIP, event, text, [offsets.reached, offsets.commit, event])
         elif 0 <= start < offsets.committed:
             text = (
                 f"{event.client} began {_named(event)} at offset {start:,}, although the group had committed "
-                f"{offsets.committed:,}: {_span(start, offsets.committed)} came again."
+                f"{offsets.committed:,}: redelivery of {_span(start, offsets.committed)}."
             )
             self._evidence.add(Rule.DUPLICATE, event, text, [offsets.commit, event])
         offsets.owners[event.client] = event
@@ -125,7 +125,7 @@ class OffsetRules:
         elif event.offset < offsets.committed:
             text = (
                 f"The committed offset of {_named(event)} went back from {offsets.committed:,} to "
-                f"{event.offset:,}, and nobody had reset it: what lies between will come again."
+                f"{event.offset:,}, without a reset: the messages in between will be redelivered."
             )
             self._evidence.add(Rule.NONMONOTONIC_COMMIT, event, text, [offsets.commit, event])
         elif event.client in offsets.owners and event.topic not in self.filtered:
@@ -137,15 +137,15 @@ class OffsetRules:
     def _lost(self, offsets: _Offsets, commit: Event, event: Event) -> None:
         offsets.beyond = None
         text = (
-            f"{commit.client} committed {_named(commit)} up to offset {commit.offset:,}, and nobody was given "
-            f"{_span(offsets.reach, commit.offset)}: the group has passed them and never gets them."
+            f"{commit.client} committed {_named(commit)} up to offset {commit.offset:,}, and no member was given "
+            f"{_span(offsets.reach, commit.offset)}: the group has passed them and will not receive them."
         )
         self._evidence.add(Rule.LOST_WRITE, event, text, [offsets.reached, commit, event])
 
-    # --- what changes the rules of a queue ---------------------------------------------------------------------------
+    # --- events that change the rules of a queue ---------------------------------------------------------------------
 
     def deleted(self, event: Event) -> None:
-        """Forget the queues of a topic that its broker has deleted: if it is created again, it begins at 0."""
+        """Remove the queues of a topic that its broker has deleted: if the topic is created again, it begins at 0."""
         for place in [place for place in self._queues if place[:2] == (event.topic, event.broker)]:
             del self._queues[place]
 
@@ -156,7 +156,7 @@ class OffsetRules:
         offsets.beyond = None
 
     def _skipped(self, offsets: _Offsets, event: Event) -> None:
-        """Messages are deleted, damaged or beyond the end: their owner goes on elsewhere."""
+        """Process a skip over deleted or damaged messages, or over an offset beyond the end."""
         if event.kind == EventKind.OFFSET_MOVED:
             if event.offset < offsets.committed:
                 offsets.committed, offsets.commit = event.offset, event
@@ -167,15 +167,15 @@ class OffsetRules:
         offsets.beyond = None
 
     def _expired(self, offsets: _Offsets, event: Event) -> None:
-        """LOCK_EXPIRED, or QUEUE_RELEASED without a drop before it: the member was killed.
+        """Process LOCK_EXPIRED, or QUEUE_RELEASED without a drop before it: the member was killed.
 
-        It reports no more what it dispatched before its last commit, so nothing can be said of that.
+        The member can no longer report its dispatches before its last commit, so that commit cannot be judged.
         """
         if offsets.owners.pop(event.client, None) is not None:
             offsets.beyond = None
 
     def damaged(self, event: Event) -> None:
-        """MESSAGES_DAMAGED, which is about the queue in every group."""
+        """Process MESSAGES_DAMAGED, which concerns the queue in every group."""
         offsets = self._queues.get((event.topic, event.broker, event.queue_id))
         if offsets is not None:
             self._skipped(offsets, event)

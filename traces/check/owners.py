@@ -1,8 +1,8 @@
-"""Rules about the owners of queues: two of them, none, moves without a cause, queues that flap. Pure.
+"""Rules about the owners of queues: two owners, no owner, moves without a cause, queues that flap. Pure.
 
-Who owns a queue, and since when it has no owner, is what `traces/figures/queue.py` says. A broker's own leases are
-stricter: one that is granted while another member holds it is wrong at once, whatever the clocks of the members say.
-The time in which the path of its owners to its broker was closed on purpose does not count as time without one.
+`traces/figures/queue.py` defines who owns a queue, and since when it has no owner. The leases of a broker are checked
+more strictly: a grant while another member holds the lease is wrong at once, whatever the clocks of the members show.
+Time in which an injected fault cut the owners off from the broker does not count as time without an owner.
 
     c1 QUEUE_ACQUIRED q0, c2 QUEUE_ACQUIRED q0 90 ms later, c1 QUEUE_DROPPED q0 250 ms later      double-owner, 160 ms
     c1 QUEUE_DROPPED q0, 40 s pass, c2 QUEUE_ACQUIRED q0                                          orphan, 40 s
@@ -28,9 +28,9 @@ from traces.figures.group import GroupFigures
 from traces.figures.queue import Tenure
 
 ONE_CHANGE_MS = 5_000.0
-"""Within so long each broker reports that one client has come, or has gone."""
+"""All brokers report the join or the leave of one client within this time."""
 MAX_ACTS = 12
-"""Events about the owners of a queue that are kept as witnesses."""
+"""Maximum number of events about the owners of a queue that are kept as witnesses."""
 
 OWNER_KINDS = frozenset(
     {
@@ -59,7 +59,7 @@ CHANGE_KINDS = frozenset(
         EventKind.BROKER_DOWN,
     }
 )
-"""Kinds that tell of a change of the world, which may explain a move."""
+"""Kinds of events that report a change of the world, which may explain a move."""
 _ARRIVALS = frozenset({EventKind.CLIENT_START, EventKind.MEMBER_JOIN})
 _DEPARTURES = frozenset({EventKind.CLIENT_STOP, EventKind.MEMBER_LEAVE})
 
@@ -69,19 +69,21 @@ class _Queue:
     """One queue in one group."""
 
     acts: deque[Event] = field(default_factory=lambda: deque(maxlen=MAX_ACTS))
-    holder: str = ""  # who has the lease at the broker
+    holder: str = ""  # the member that has the lease at the broker
     granted: Event | None = None
-    acquired: dict[str, Event] = field(default_factory=dict)  # client -> how it got the queue, until it drops it
+    acquired: dict[str, Event] = field(
+        default_factory=dict
+    )  # client -> its acquisition of the queue, until it drops it
     last: Event | None = None  # the last acquisition
-    ended: Event | None = None  # how the last ownership ended
+    ended: Event | None = None  # the event that ended the last ownership
     newest: Tenure | None = None  # the ownership that began last
-    double_ms: float | None = None  # since when it has two owners
-    told: bool = False  # an anomaly about the present state was added
+    double_ms: float | None = None  # the time since which it has two owners
+    reported: bool = False  # an anomaly about the present state was added
     restless: deque[Event] = field(default_factory=lambda: deque(maxlen=MAX_ACTS))
 
 
 class OwnerRules:
-    """The rules for one group; `take` gets each event after the figures have."""
+    """The rules for one group; `take` is called with each event after the figures have processed it."""
 
     def __init__(self, figures: GroupFigures, limits: HistoryLimits, evidence: Evidence, faults: FaultHistory) -> None:
         self._figures = figures
@@ -90,20 +92,20 @@ class OwnerRules:
         self._evidence = evidence
         self._queues: dict[MessageQueue, _Queue] = {}
         self._changed: deque[Event] = deque(maxlen=MAX_ACTS)  # the latest changes of the world
-        # client -> when it came (True) or went, to know one that does so again and again
+        # client -> the times at which it came (True) or left, to detect a client that keeps doing so
         self._arrived: dict[str, deque[tuple[float, bool]]] = {}
         self._began: dict[str, Event] = {}  # cause -> the event that began it
 
     # --- changes of the world ----------------------------------------------------------------------------------------
 
     def changed(self, event: Event) -> None:
-        """Take a change of the world that may explain moves."""
+        """Record a change of the world that may explain moves."""
         self._changed.append(event)
         if event.id == event.cause:
             self._remember(event)
 
     def passed(self, event: Event) -> None:
-        """REBALANCE_BEGIN."""
+        """Process REBALANCE_BEGIN."""
         if event.id == event.cause:
             self._remember(event)
 
@@ -115,7 +117,7 @@ class OwnerRules:
     # --- queues ------------------------------------------------------------------------------------------------------
 
     def take(self, event: Event) -> None:
-        """Take an event about an owner."""
+        """Process an event about an owner."""
         if is_retry_topic(event.topic) or event.queue_id < 0:
             return
         name = MessageQueue(event.topic, event.broker, event.queue_id)
@@ -127,14 +129,14 @@ class OwnerRules:
         self._count_owners(queue, name, event)
 
     def dispatched(self, event: Event) -> None:
-        """MESSAGES_HANDED_OUT: only one process with a client id owns a queue."""
+        """Process MESSAGES_HANDED_OUT: only one process with a client id may own a queue."""
         queue = self._queues.get(MessageQueue(event.topic, event.broker, event.queue_id))
         acquired = None if queue is None else queue.acquired.get(event.client)
         if acquired is None or event.seq // RUN_SEQS == acquired.seq // RUN_SEQS or event.n <= 0:
             return
         assert queue is not None, "it has an owner"
-        if not queue.told:
-            queue.told = True
+        if not queue.reported:
+            queue.reported = True
             text = (
                 f"Two processes with the client id {event.client} owned {_named(event)}: one of them dispatched "
                 f"messages of it after the other had acquired it."
@@ -175,8 +177,8 @@ class OwnerRules:
         root = self.root_of(queue, event)
         if root is None:
             text = (
-                f"{_named(event)} moved from {before.client} to {event.client}, and nothing explains it: in the "
-                f"{_seconds(self._limits.explained_ms)} before, no member came or went, and no route changed."
+                f"{_named(event)} moved from {before.client} to {event.client}, and no change explains it: in the "
+                f"{_seconds(self._limits.explained_ms)} before, no member joined or left, and no route changed."
             )
             self._evidence.add(Rule.UNCAUSED_MOVE, event, text, [before, queue.ended, event])
         self._check_flap(queue, event, root)
@@ -186,7 +188,7 @@ class OwnerRules:
             queue.ended = event
 
     def root_of(self, queue: _Queue, event: Event) -> Event | None:
-        """The event that explains a move: its cause, that of the drop before it, or the latest change of the group."""
+        """Find the event that explains a move: its cause, the cause of the drop before, or the latest change."""
         for each in (event, queue.ended):
             root = None if each is None else self._began.get(each.cause)
             if root is not None and root.kind != EventKind.REBALANCE_BEGIN:
@@ -198,7 +200,7 @@ class OwnerRules:
         return None
 
     def _check_flap(self, queue: _Queue, event: Event, root: Event | None) -> None:
-        """A move is restless if it is due to nothing, or to a client that comes and goes again and again."""
+        """Count a move as restless if it has no cause, or if its cause is a client that keeps leaving and joining."""
         if root is not None and root.kind in _ARRIVALS | _DEPARTURES and self._is_news(root):
             return
         queue.restless.append(event)
@@ -207,13 +209,13 @@ class OwnerRules:
         if len(recent) >= self._limits.flap_moves and len(owners) < len(recent):
             queue.restless.clear()
             text = (
-                f"{_named(event)} moved {len(recent)} times within {_seconds(event.t_ms - recent[0].t_ms)}, to and fro "
-                f"between {', '.join(owners)}, although no member was new and none had left for good."
+                f"{_named(event)} moved {len(recent)} times within {_seconds(event.t_ms - recent[0].t_ms)}, back and "
+                f"forth between {', '.join(owners)}, although no member was new and none had left for good."
             )
             self._evidence.add(Rule.FLAP, event, text, [*recent, *list(self._changed)[-4:]])
 
     def _is_news(self, root: Event) -> bool:
-        """Whether a client comes or goes for the first time within a while, or comes back: it was restarted."""
+        """Whether a client joins or leaves for the first time within `flap_ms`, or comes back after a restart."""
         changes = self._arrived.get(root.client)
         if changes is None:
             changes = self._arrived[root.client] = deque(maxlen=MAX_ACTS)
@@ -235,11 +237,11 @@ class OwnerRules:
             self._two_owners(queue, event, event.t_ms)
             queue.double_ms = None
         if owners and owners[-1] is not queue.newest and owners[-1].owner == event.client:
-            queue.newest = newest = owners[-1]  # acquired, or granted again to a member that never dropped it
+            queue.newest = newest = owners[-1]  # acquired, or granted again to a member that never dropped the queue
             if self._is_orphan(queue, event, newest.orphan_ms, newest.from_ms):
                 text = f"{_named(event)} had no owner for {_seconds(newest.orphan_ms)}, until {newest.owner} got it."
                 self._evidence.add(Rule.ORPHAN, event, text, [*self._before(queue, event), event])
-        queue.told = queue.told and len(owners) > 1
+        queue.reported = queue.reported and len(owners) > 1
 
     def _is_orphan(self, queue: _Queue, event: Event, orphan_ms: float, now_ms: float) -> bool:
         if orphan_ms <= self._limits.orphan_ms:
@@ -266,7 +268,7 @@ class OwnerRules:
     # --- the end -----------------------------------------------------------------------------------------------------
 
     def finish(self, now_ms: float) -> None:
-        """Judge what is still open at the end."""
+        """Judge the queues that still have two owners or no owner at the end."""
         for name, queue in self._queues.items():
             found, last = self._figures.queue(name), queue.last or queue.ended
             if found is None or last is None:

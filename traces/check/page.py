@@ -1,4 +1,4 @@
-"""A verdict as one HTML page: the rules, and for each anomaly its events on the lines of their nodes. Pure."""
+"""A verdict as an HTML page: the rules, and for each anomaly a drawing of its events, with a line per node. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ svg { width: 100%; height: auto } .yes { color: #2e7d32 } .unknown { color: #b26
 
 
 def page_of(verdict: Verdict, title: str) -> str:
-    """The page; it needs no other file."""
+    """Return the page; it needs no other file."""
     rows = "\n".join(
         f"<tr><td class={each.answer.name.lower()}>{each.answer.value}</td><td>{each.rule.value}</td>"
         f"<td>{escape(asked(each.rule))}</td><td>{escape(rule_text(each))}</td></tr>"
@@ -34,7 +34,7 @@ def page_of(verdict: Verdict, title: str) -> str:
         f"<p>{escape(summary(verdict))}</p>\n"
         f"<table><tr><th></th><th>rule</th><th>asks that</th><th></th></tr>\n{rows}\n</table>\n"
         + (f"<h2>Wrong clocks</h2><ul>\n{clocks}</ul>\n" if clocks else "")
-        + (f"<h2>Done on purpose</h2><ul>\n{faults}</ul>\n" if faults else "")
+        + (f"<h2>Injected faults</h2><ul>\n{faults}</ul>\n" if faults else "")
         + f"{anomalies}\n</html>\n"
     )
 
@@ -48,10 +48,10 @@ def _section(number: int, anomaly: Anomaly) -> str:
 
 
 def picture_of(anomaly: Anomaly) -> str:
-    """The witness as a drawing: a line for each node, time to the right, and each event a numbered dot.
+    """Draw the witness: a line for each node, time to the right, and each event as a numbered dot.
 
-    Events are drawn in equal steps, because what matters is their order: most lie within a millisecond, one is a minute
-    away.
+    Events are drawn at equal distances, because only their order matters: most are within a millisecond, one is a
+    minute away.
     """
     witness = anomaly.witness
     nodes = list(dict.fromkeys(event.node for event in witness))

@@ -1,10 +1,10 @@
-"""Rules about member lists and passes: old member lists, changes that nobody is told of, passes for nothing. Pure.
+"""Rules about member lists and passes: old member lists, changes without notifications, needless passes. Pure.
 
-Each broker counts versions of its own for a group, so a version belongs to the broker that told of it. A member may
-plan with the list of any broker; it is old if that broker had a newer one long before the pass began.
+Each broker counts its own group versions, so a version belongs to the broker that reported it. A member may plan with
+the list of any broker; the list is old if that broker had a newer one long before the pass began.
 
-    MEMBER_LEAVE version 7 at t, NOTIFY_SENT version 7 at t + 0.1 s      as it should be
-                               , no NOTIFY_SENT by t + 15 s              stale-view: the members were not told
+    MEMBER_LEAVE version 7 at t, NOTIFY_SENT version 7 at t + 0.1 s      correct
+                               , no NOTIFY_SENT by t + 15 s              stale-view: the members were not notified
     a pass that begins at t + 50 s and plans with version 6              stale-view
     c1 runs no pass by t + 50 s, and dispatches messages                 stale-view
 """
@@ -21,9 +21,9 @@ from traces.check.limits import HistoryLimits
 from traces.check.verdict import Rule
 
 WINDOW_MS = 60_000.0
-"""Passes for nothing are counted over so long a time: three intervals of the timer."""
+"""Needless passes are counted over this time: three intervals of the timer."""
 MAX_PASSES = 10_000
-"""Passes of a window that are remembered; a group of a thousand that runs ten each is thundering."""
+"""Maximum number of remembered passes of a window; a thousand members with ten needless passes each are thundering."""
 _CHANGES = frozenset({EventKind.MEMBER_JOIN, EventKind.MEMBER_LEAVE, EventKind.SUBSCRIPTION_CHANGE})
 PASS_KINDS = _CHANGES | {
     EventKind.NOTIFY_SENT,
@@ -35,11 +35,11 @@ PASS_KINDS = _CHANGES | {
 
 @dataclass(slots=True)
 class _Member:
-    """What a member knows."""
+    """The last passes of a member."""
 
     begun: Event | None = None  # its last pass
     planned: Event | None = None  # the end of its last pass that planned with a member list
-    told: bool = False
+    reported: bool = False  # an anomaly about its present list was added
 
 
 class PassRules:
@@ -50,22 +50,22 @@ class PassRules:
         self._evidence = evidence
         self._newest: dict[str, Event] = {}  # broker -> its last change of the group
         self._replaced: dict[int, Event] = {}  # version -> the change of the same broker that made it old
-        self._untold: dict[str, Event] = {}  # broker -> the first change that it has notified nobody of
+        self._unnotified: dict[str, Event] = {}  # broker -> the first change that it has not notified yet
         self._members: dict[str, _Member] = {}
         self._last_change: Event | None = None
         self._needless: deque[Event] = deque(maxlen=MAX_PASSES)
         self._causes: deque[tuple[float, str]] = deque()
-        self._recent: Counter[str] = Counter()  # how many of `_causes` are of one change
-        self._notified: dict[str, Event] = {}  # client -> the last notification that it got
+        self._recent: Counter[str] = Counter()  # number of entries in `_causes` for each change
+        self._notified: dict[str, Event] = {}  # client -> the last notification that it received
 
     def take(self, event: Event) -> None:
-        """Take an event about members or passes."""
-        self._check_untold(event)
+        """Process an event about members or passes."""
+        self._check_unnotified(event)
         kind = event.kind
         if kind in _CHANGES:
             self._changed(event)
         elif kind == EventKind.NOTIFY_SENT:
-            self._untold.pop(event.broker or event.node, None)
+            self._unnotified.pop(event.broker or event.node, None)
         elif kind == EventKind.NOTIFY_RECEIVED:
             self._notified[event.client] = event
         elif kind == EventKind.REBALANCE_BEGIN:
@@ -94,11 +94,11 @@ class PassRules:
             self._forget_cause()
         if event.kind == EventKind.MEMBER_LEAVE:
             if all(each.n == 0 for each in self._newest.values()) or event.n == 0:
-                self._untold.pop(broker, None)
+                self._unnotified.pop(broker, None)
             self._members.pop(event.client, None)
             self._notified.pop(event.client, None)
         if event.n != 0:
-            self._untold.setdefault(broker, event)
+            self._unnotified.setdefault(broker, event)
 
     def _forget_cause(self) -> None:
         _, cause = self._causes.popleft()
@@ -107,17 +107,17 @@ class PassRules:
             del self._recent[cause]
 
     def broker_gone(self, broker: str) -> None:
-        """A broker is up or down: what it owed is over, and its members find out by their connections."""
-        self._untold.pop(broker, None)
+        """Drop the pending notification of a broker that starts or stops, which members see by their connections."""
+        self._unnotified.pop(broker, None)
 
-    def _check_untold(self, event: Event) -> None:
-        for broker, change in list(self._untold.items()):
+    def _check_unnotified(self, event: Event) -> None:
+        for broker, change in list(self._unnotified.items()):
             if event.t_ms - change.t_ms <= self._limits.notify_ms:
                 continue
-            del self._untold[broker]
+            del self._unnotified[broker]
             text = (
                 f"The group changed at broker {broker} ({_change(change)}), and its members were not notified within "
-                f"{self._limits.notify_ms / 1000:g} s: they learn of it only by their timers."
+                f"{self._limits.notify_ms / 1000:g} s: only their timers find out."
             )
             self._evidence.add(Rule.STALE_VIEW, change, text, [change, event], t_ms=event.t_ms)
 
@@ -130,60 +130,60 @@ class PassRules:
         self._evidence.checked[Rule.THUNDERING] += 1
         replaced = self._replaced.get(event.version)
         if any(each.version == event.version for each in self._newest.values()):
-            replaced = None  # brokers that started together count alike: it is what another one has now
+            replaced = None  # brokers that started together count alike: this is the present version of another broker
         if replaced is not None and begun is not None:
             late_ms = begun.t_ms - replaced.t_ms
-            if late_ms > self._limits.stale_ms and not member.told:
-                member.told = True
+            if late_ms > self._limits.stale_ms and not member.reported:
+                member.reported = True
                 text = (
                     f"{event.client} planned with group version {event.version}, which broker {replaced.broker} had "
                     f"replaced {late_ms / 1000:,.1f} s before ({_change(replaced)})."
                 )
                 self._evidence.add(Rule.STALE_VIEW, event, text, [replaced, begun, event])
         else:
-            member.told = False
+            member.reported = False
         member.planned = event
         needless = event.n == 0 and before is not None and before.version == event.version
         if needless and event.detail.partition(" ")[0] == "NOTIFY":
             self._needless_pass(event)
 
     def _needless_pass(self, event: Event) -> None:
-        """A notification set off a pass, and the member list was the one that the member had."""
+        """Record a pass that a notification triggered, although the member list had not changed."""
         since_ms = event.t_ms - WINDOW_MS
         self._needless.append(event)
         while self._needless[0].t_ms < since_ms:
             self._needless.popleft()
-        # A pass at the begin of the window follows a change that may be as much older as a notification may be late.
+        # A pass at the beginning of the window may follow an older change: its notification may be `notify_ms` late.
         while self._causes and self._causes[0][0] < since_ms - self._limits.notify_ms:
             self._forget_cause()
-        # A member asks one broker for its list, so the notification of each other one may set off a pass for nothing.
+        # A member asks one broker for its list, so the notification of each other broker may trigger a needless pass.
         changes = len(self._recent)
         notified = self._notified.get(event.client)
         unversioned = notified is not None and notified.version < 0
         allowed = self._limits.thundering_passes + (0 if unversioned else changes * max(1, len(self._members)))
         if len(self._needless) > allowed:
             n = len(self._needless)
-            why = "Its notifications do not say the group version." if unversioned else ""
+            why = "Its notifications have no group version." if unversioned else ""
             text = (
-                f"Members ran {n:,} passes within a minute that notifications set off and that changed nothing; the "
-                f"group changed {changes:,} times meanwhile. {why}"
+                f"Members ran {n:,} passes within a minute that notifications triggered and that changed nothing; the "
+                f"group changed {changes:,} times in that minute. {why}"
             ).rstrip()
             witness = [notified, *list(self._needless)[-8:]]
             self._needless.clear()
             self._evidence.add(Rule.THUNDERING, event, text, witness)
 
     def dispatched(self, event: Event) -> None:
-        """MESSAGES_HANDED_OUT: a member that consumes also runs its passes."""
+        """Process MESSAGES_HANDED_OUT: a member that consumes must also run its passes."""
         change = self._last_change
         if change is None or event.t_ms - change.t_ms <= self._limits.stale_ms:
             return
         member = self._members.get(event.client)
-        if member is None or member.told or member.begun is None or member.begun.t_ms >= change.t_ms:
+        if member is None or member.reported or member.begun is None or member.begun.t_ms >= change.t_ms:
             return
-        member.told = True
+        member.reported = True
         text = (
-            f"{event.client} goes on with what it knew {(event.t_ms - change.t_ms) / 1000:,.1f} s after the group "
-            f"changed ({_change(change)}): it has run no pass since."
+            f"{event.client} still used its old member list {(event.t_ms - change.t_ms) / 1000:,.1f} s after the group "
+            f"changed ({_change(change)}): it had run no pass since."
         )
         self._evidence.add(Rule.STALE_VIEW, event, text, [member.begun, change, event])
 

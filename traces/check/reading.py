@@ -1,7 +1,7 @@
-"""Reads events and lines of a ledger from JSON Lines, and puts those that come late in order. Pure.
+"""Reads events and lines of a ledger from JSON Lines, and sorts them by time. Pure.
 
-Nodes send their events once a second, so those of one moment come in bunches, and a topic has several queues. What is
-held to be sorted is bounded; an event that comes later than that counts at the newest time seen.
+Nodes send their events once a second, in batches, and a topic has several queues, so events arrive out of order. The
+number of events held for sorting is bounded; an event that arrives too late for it counts at the newest time seen.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from model.events import Event
 from traces.figures.records import order_of
 
 SORT_AHEAD = 20_000
-"""Events that are held to be sorted."""
+"""Number of events that are held for sorting."""
 
 _COLUMNS = Event._fields
 
 
 class BadLine(ValueError):
-    """A line is no event."""
+    """A line is not an event."""
 
 
 def event_of(line: bytes | str) -> Event:
-    """The event of one line; columns that it lacks have their defaults, and those that nobody knows are left out.
+    """Decode the event of one line; missing columns get their defaults, and unknown columns are ignored.
 
     Raises:
-        BadLine: it is not a JSON object with a time, a node, a number and a kind.
+        BadLine: the line is not a JSON object with a time, a node, a number and a kind.
     """
     try:
         return _event(json.loads(line))
@@ -36,9 +36,10 @@ def event_of(line: bytes | str) -> Event:
 
 
 def events_of(lines: Sequence[bytes], bad: Callable[[BadLine], object]) -> list[Event]:
-    """The events of several lines, without empty ones; `bad` is called for those that are none.
+    """Decode the events of several lines; skips empty lines, and calls `bad` for lines that are not events.
 
-    They are decoded together, which takes two thirds of the time. If one of them is bad, all are decoded one by one.
+    The lines are decoded together, which takes two thirds of the time. If one of them is bad, they are decoded one by
+    one.
     """
     lines = [line for line in lines if not line.isspace() and line]
     try:
@@ -62,7 +63,7 @@ def _event(columns: dict[str, Any]) -> Event:
     else:
         event = Event(**{name: columns[name] for name in _COLUMNS if name in columns})
     t_ms, node, seq, kind, cause, group, topic, broker, queue_id, client, version, offset, n, detail = event
-    # Adding is the cheapest way to find out that numbers are numbers and texts are texts.
+    # Addition is the cheapest check that numbers are numbers and texts are texts.
     t_ms + seq + queue_id + version + offset + n
     node + kind + cause + group + topic + broker + client + detail
     return event
@@ -76,7 +77,7 @@ class Sorter:
         self._held: list[Event] = []
 
     def take(self, event: Event) -> list[Event]:
-        """Take an event; returns those that are due, often none."""
+        """Add an event; returns the events that are due, often none."""
         held = self._held
         held.append(event)
         if len(held) < 2 * self._ahead:
@@ -87,12 +88,12 @@ class Sorter:
         return due
 
     def rest(self) -> list[Event]:
-        """Return all that is held, in order."""
+        """Return all held events, in order."""
         held, self._held = sorted(self._held, key=order_of), []
         return held
 
     def older_than(self, t_ms: float) -> list[Event]:
-        """Return what is older than a time: for a trace that is followed while it grows."""
+        """Return the held events that are older than a time: for a trace that is followed while it grows."""
         self._held.sort(key=order_of)
         n = sum(event.t_ms < t_ms for event in self._held)
         due = self._held[:n]
@@ -101,7 +102,7 @@ class Sorter:
 
 
 def in_order(events: Iterable[Event], ahead: int = SORT_AHEAD) -> Iterator[Event]:
-    """The events in the order of their times, as far as none comes more than `ahead` events too late."""
+    """Yield the events in the order of their times, provided that no event is more than `ahead` events late."""
     sorter = Sorter(ahead)
     for event in events:
         yield from sorter.take(event)

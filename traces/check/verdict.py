@@ -1,7 +1,7 @@
-"""The answer of a history check: a verdict for each rule, and what speaks against it. Pure.
+"""The answer of a history check: a verdict for each rule, and the anomalies. Pure.
 
-An `Anomaly` names what is wrong as Jepsen does where Jepsen has a name for it, says it in words, and has the events
-that show it: its witness. A rule whose anomalies rest on events that may be missing answers `unknown`, and never `no`.
+An `Anomaly` has the name of Jepsen for the fault where Jepsen has one, a description, and the events that show it: its
+witness. If all anomalies of a rule depend on events that may be missing, the rule answers `unknown`, not `no`.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from traces.figures.clocks.clocks import ClockFault
 from traces.figures.faults import FaultRow
 
 MAX_WITNESS = 20
-"""Most events of a witness: more than that nobody reads."""
+"""Maximum number of events of a witness: people do not read more."""
 MAX_ANOMALIES = 20
-"""Most anomalies of one rule that are kept; further ones are counted. One broken thing breaks more."""
+"""Maximum number of kept anomalies of one rule; further ones are only counted, because one fault often causes many."""
 
 
 class Rule(StrEnum):
-    """What a history is checked for; an anomaly has the name of the rule that it breaks."""
+    """The rules of a history check; an anomaly has the name of the rule that it breaks."""
 
     DOUBLE_OWNER = "double-owner"
     ORPHAN = "orphan"
@@ -41,19 +41,19 @@ class Rule(StrEnum):
 MEANING = {
     Rule.DOUBLE_OWNER: "two members owned one queue at a time",
     Rule.ORPHAN: "a queue had no owner although a member wanted its topic",
-    Rule.STALE_VIEW: "a member went on with an old member list",
+    Rule.STALE_VIEW: "a member kept using an old member list",
     Rule.UNCAUSED_MOVE: "a queue moved, and no change of the world explains it",
-    Rule.FLAP: "a queue went to and fro between members that stayed",
-    Rule.THUNDERING: "members ran passes again and again that changed nothing",
-    Rule.NONMONOTONIC_COMMIT: "a committed offset went back although nobody reset it",
+    Rule.FLAP: "a queue moved back and forth between members that stayed",
+    Rule.THUNDERING: "members ran many passes that changed nothing",
+    Rule.NONMONOTONIC_COMMIT: "a committed offset went back without a reset",
     Rule.POLL_SKIP: "messages of a queue were left out",
     Rule.NONMONOTONIC_POLL: "an owner went back within a queue that it kept",
     Rule.LOST_WRITE: "an acknowledged message was never processed",
-    Rule.DUPLICATE: "a message came again although its group had committed it",
-    Rule.PHANTOM: "a message came that nobody had sent",
+    Rule.DUPLICATE: "a message was redelivered although its group had committed it",
+    Rule.PHANTOM: "a message was delivered that no producer had sent",
     Rule.OUT_OF_ORDER: "messages of one queue or key overtook each other",
 }
-"""Each rule -> what it says of a history that breaks it."""
+"""Each rule -> the fault of a history that breaks it."""
 
 
 class Answer(StrEnum):
@@ -63,19 +63,19 @@ class Answer(StrEnum):
     UNKNOWN = "unknown"
     NO = "no"
     NOTHING = "-"
-    """Of one rule: the history has nothing that the rule could judge."""
+    """Of one rule: the history has no event that the rule could judge."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Anomaly:
-    """One thing that must not have happened, or may not have.
+    """A fault that happened, or possibly happened.
 
     Attributes:
-        t_ms: when it could first be seen.
-        queue: None if it is about no single queue.
-        text: what happened, with times and names.
-        witness: the events that show it, in their order; `MAX_WITNESS` at the most.
-        doubt: why it may be nothing; "" if it is certain.
+        t_ms: the first time at which it could be detected.
+        queue: None if it does not concern a single queue.
+        text: a description, with times and names.
+        witness: the events that show it, in order; at most `MAX_WITNESS`.
+        doubt: why it may be a false alarm; "" if it is certain.
     """
 
     rule: Rule
@@ -92,9 +92,9 @@ class RuleVerdict:
     """The answer for one rule.
 
     Attributes:
-        checked: how many things it was asked of, for instance commits; 0 if the history has none.
-        found: anomalies that are certain, all counted.
-        doubtful: those that are not.
+        checked: the number of checked items, for instance commits; 0 if the history has none.
+        found: the number of certain anomalies.
+        doubtful: the number of anomalies in doubt.
         reason: why the answer is unknown; "" otherwise.
     """
 
@@ -108,13 +108,13 @@ class RuleVerdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupMessages:
-    """The messages of a ledger in one group, each counted once unless it says otherwise."""
+    """The messages of a ledger in one group; each message counts once, except in `duplicates`."""
 
     group: str
     sent: int  # acknowledged to their producers
     failed_sends: int  # some of their messages may be stored
-    received: int  # processed, or among the dead-letter messages
-    lost: int  # acknowledged and not received: the lag, while a run goes on
+    received: int  # processed, or in the dead-letter queue
+    lost: int  # acknowledged and not received; during a run, this is the lag
     duplicates: int  # receipts beyond the first of each message
 
 
@@ -123,14 +123,14 @@ class Verdict:
     """The answer for a whole history.
 
     Attributes:
-        answer: `no` if a rule says so, else `unknown` if one does.
-        anomalies: in the order in which they were seen, `MAX_ANOMALIES` of each rule.
-        lost_events: numbers of events that are missing between others of their node.
-        messages: of each group, if the history has a ledger.
+        answer: `no` if the answer of a rule is no, else `unknown` if the answer of a rule is unknown.
+        anomalies: in the order of their times, at most `MAX_ANOMALIES` of each rule.
+        lost_events: the number of events that are missing between other events of their node.
+        messages: the counts of each group, if the history has a ledger.
         began_ms: wall clock of the first event.
-        faults: what was done on purpose, `MAX_ROWS` at the most.
+        faults: the injected faults, at most `MAX_ROWS`.
         missing: the part of the trace that could not be read; "" if nothing is known to be missing.
-        clocks: those that were wrong; the times of the verdict are the right ones, as far as they could be corrected.
+        clocks: the clocks that were wrong; times in the verdict are corrected where that was possible.
     """
 
     answer: Answer
@@ -148,9 +148,9 @@ class Verdict:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing speaks against it."""
+        """Whether the answer is yes."""
         return self.answer is Answer.YES
 
     def of(self, rule: Rule) -> RuleVerdict:
-        """The answer for one rule."""
+        """Return the verdict of one rule."""
         return next(each for each in self.rules if each.rule is rule)

@@ -1,4 +1,4 @@
-"""A verdict in words, for people who see a trace for the first time. Pure."""
+"""A verdict in words, for people who read a trace for the first time. Pure."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from traces.figures.clocks.clocks import ClockFault
 _ASKED = {
     Rule.DOUBLE_OWNER: "each queue had one owner at a time",
     Rule.ORPHAN: "each wanted queue had an owner",
-    Rule.STALE_VIEW: "members learned of every change",
+    Rule.STALE_VIEW: "members noticed every change",
     Rule.UNCAUSED_MOVE: "a change explains every move",
     Rule.FLAP: "queues stayed where they were",
-    Rule.THUNDERING: "passes were for something",
+    Rule.THUNDERING: "passes had a purpose",
     Rule.NONMONOTONIC_COMMIT: "commits only went forward",
-    Rule.POLL_SKIP: "owners left nothing out",
+    Rule.POLL_SKIP: "owners skipped no message",
     Rule.NONMONOTONIC_POLL: "owners only went forward",
     Rule.LOST_WRITE: "no acknowledged message was lost",
-    Rule.DUPLICATE: "nothing came again once it was committed",
-    Rule.PHANTOM: "nothing came that nobody sent",
+    Rule.DUPLICATE: "no committed message was redelivered",
+    Rule.PHANTOM: "every delivered message was sent",
     Rule.OUT_OF_ORDER: "messages stayed in order",
 }
-"""Each rule -> what it asks, as a statement that a good history makes true."""
+"""Each rule -> its condition, as a statement that is true of a correct history."""
 
 
 def asked(rule: Rule) -> str:
-    """What a rule asks."""
+    """Return the condition of a rule."""
     return _ASKED[rule]
 
 
 def rule_text(verdict: RuleVerdict) -> str:
-    """The answer of one rule in a few words."""
+    """Return the verdict of one rule in a few words."""
     if verdict.answer is Answer.NO:
         more = f", {verdict.doubtful:,} more in doubt" if verdict.doubtful else ""
         times = "once" if verdict.found == 1 else f"{verdict.found:,} times"
@@ -42,7 +42,7 @@ def rule_text(verdict: RuleVerdict) -> str:
 
 
 def summary(verdict: Verdict) -> str:
-    """The whole verdict in a sentence or two."""
+    """Return the whole verdict in a sentence or two."""
     size = f"{verdict.events:,} events of {verdict.nodes:,} nodes in {verdict.span_ms / 1000:,.1f} s"
     if not verdict.events:
         return "There is nothing to judge: the history is empty." + (f" {verdict.missing}." if verdict.missing else "")
@@ -59,19 +59,19 @@ def summary(verdict: Verdict) -> str:
 
 
 def clock_text(fault: ClockFault) -> str:
-    """A clock that was wrong, and what became of it."""
+    """Describe a clock that was wrong, and whether its times are corrected."""
     text = str(fault)
     after = "its times are corrected" if fault.is_corrected else "its times cannot be corrected"
     return f"{text[0].upper()}{text[1:]}: {after}."
 
 
 def headline(anomaly: Anomaly) -> str:
-    """The first line about an anomaly."""
+    """Return the first line about an anomaly."""
     return f"{anomaly.rule.value}: {anomaly.text}" + (f" In doubt: {anomaly.doubt}." if anomaly.doubt else "")
 
 
 def event_text(event: Event) -> str:
-    """The columns of an event that are filled, without its time, node and kind."""
+    """Return the non-empty columns of an event, without its time, node and kind."""
     queue = f"{event.topic}@{event.broker}:{event.queue_id}" if event.queue_id >= 0 else event.topic
     parts = [
         queue,
@@ -85,7 +85,7 @@ def event_text(event: Event) -> str:
 
 
 def witness_lines(anomaly: Anomaly) -> list[str]:
-    """The events that show an anomaly, a line each, with the milliseconds since the first."""
+    """Return the witness of an anomaly, a line for each event, with the milliseconds since the first."""
     if not anomaly.witness:
         return []
     began = anomaly.witness[0].t_ms
@@ -97,5 +97,5 @@ def witness_lines(anomaly: Anomaly) -> list[str]:
 
 
 def queue_name(queue: MessageQueue | None) -> str:
-    """A queue for a table."""
+    """Return the name of a queue for a table."""
     return "" if queue is None else str(queue)

@@ -1,21 +1,22 @@
-"""The figures of a group: what its rebalances did and cost, computed from events. Pure.
+"""The figures of a group: the effects and costs of its rebalances, computed from events. Pure.
 
-One definition of each figure, for everything that prints one: swarm, demo, report, what-if. It imports nothing but
-`model`, so that any part of the project may use it.
+Each figure has one definition, which all tools use: swarm, demo, report, what-if. This room imports only `model`, so
+that any part of the project can use it.
 
-    records.py  the words: an ownership, a rebalance, totals, each field with its definition
-    queue.py    one queue: who owned it when, moves, orphan time, double owners, what came twice
+    records.py  the records: an ownership, a rebalance, totals, with the definition of each field
+    queue.py    one queue: its owners over time, moves, orphan time, double owners, duplicates
     loads.py    how many queues each member has, and the moves that a change of loads needs
-    members.py  who is a member, and which topics somebody wants
-    changes.py  changes of the world: which causes are one
-    causes.py   one rebalance while it runs
+    members.py  the members of a group, and the topics that they want
+    changes.py  changes of the world, and which causes are the same change
+    causes.py   one running rebalance
     uses.py     the uses of events of each kind
-    group.py    one group: takes its events in order, and returns what is over
+    group.py    one group: reads its events in order, and returns finished rows
     trace.py    all groups of a trace
     over_time.py  dispatched messages, latency and lag of a trace
-    transactions.py  what became of the transactions of producer groups
-    faults.py   what was done on purpose, and when
-    clocks/     how far the clocks of the nodes are off, and the events in right times
+    transactions.py  the outcomes of the transactions of producer groups
+    faults.py   injected faults, and their times
+    clocks/     the errors of the nodes' clocks, and the events with corrected times
 
-Read `records.py`, then `group.py`. Memory follows what is open (owned queues, running rebalances), not the history.
+Read `records.py`, then `group.py`. Memory grows with the open entries (owned queues, running rebalances), not with the
+history.
 """

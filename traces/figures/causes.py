@@ -1,7 +1,7 @@
-"""One rebalance while it runs: what has its cause is collected until nothing more can come. Pure.
+"""One running rebalance: collects all events of its cause until no further ones can come. Pure.
 
-It is *silent* once nothing has named its cause for `SILENT_MS`, no queue that was dropped because of it waits for an
-owner, and no ownership that it began is open: the costs of those are known only at their end.
+It is *silent* once no event has named its cause for `SILENT_MS`, no queue that was dropped because of it waits for an
+owner, and no ownership that it began is open, because the costs of an ownership are known only at its end.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from traces.figures.queue import Tenure
 from traces.figures.records import Ownership, Rebalance, TopicLoads
 
 SILENT_MS = 60_000.0
-"""Three times the interval in which a member runs a pass by itself, so the longest way of a lost notification."""
+"""Three times the interval of the pass timer: the longest delay that a lost notification causes."""
 
 
 @dataclass(slots=True)
@@ -44,7 +44,7 @@ class _Costs:
 
 @dataclass(slots=True)
 class _TopicMoves:
-    """Moves of one topic: of each member that took part, what it gained, and its load at its last move."""
+    """Moves of one topic: the queues that each member gained or lost, and its load at its last move."""
 
     net: dict[str, int] = field(default_factory=dict)
     after: dict[str, int] = field(default_factory=dict)
@@ -65,19 +65,21 @@ class Running:
     members: int = -1
     triggers: dict[str, None] = field(default_factory=dict)
     begun: int = 0  # passes
-    passes: int = 0  # of them, how many ended
+    passes: int = 0  # ended passes
     changed: int = 0  # queues acquired or dropped
     moves: int = 0
     changed_ms: float | None = None
     passed_ms: float | None = None
-    waiting: int = 0  # queues that were dropped because of it and have no owner
-    tenures: dict[Tenure, None] = field(default_factory=dict)  # that it began, and that were not added to the costs
-    left: dict[str, None] = field(default_factory=dict)  # owners of its queues that were no members any more
+    waiting: int = 0  # queues that it dropped and that have no owner
+    tenures: dict[Tenure, None] = field(
+        default_factory=dict
+    )  # ownerships that it began, and that are not in the costs yet
+    left: dict[str, None] = field(default_factory=dict)  # owners of its queues that were no longer members
     _costs: _Costs = field(default_factory=_Costs)
     _topics: dict[str, _TopicMoves] = field(default_factory=dict)
 
     def take(self, event: Event) -> None:
-        """Take an event of its cause."""
+        """Process an event of its cause."""
         self.last_ms = event.t_ms
         match event.kind:
             case EventKind.REBALANCE_BEGIN:
@@ -91,7 +93,7 @@ class Running:
                 self.changed_ms = event.t_ms
 
     def moved(self, tenure: Tenure, topic: str, loads: Loads, members: int) -> None:
-        """Count a move; `loads` are those after it."""
+        """Count a move; `loads` are the loads after it."""
         self.moves += 1
         moves = self._topics.setdefault(topic, _TopicMoves())
         for client, by in ((tenure.from_client, -1), (tenure.owner, 1)):
@@ -103,13 +105,13 @@ class Running:
         moves.jain, moves.spread = loads.jain(moves.members), loads.spread(moves.members)
 
     def close(self, tenure: Tenure, row: Ownership) -> None:
-        """Add the costs of an ownership of which nothing more can be told."""
+        """Add the costs of an ownership to which no further events belong."""
         self.tenures.pop(tenure, None)
         self._costs.add(row)
 
     @property
     def is_idle(self) -> bool:
-        """Whether it is a pass by timer that changed nothing, or nothing at all."""
+        """Whether it is a pass by timer that changed nothing, or has neither a pass nor a changed queue."""
         periodic = self.change.kind in ("", EventKind.REBALANCE_BEGIN) and not self.changed
         return periodic or not (self.passes or self.changed)
 
@@ -120,12 +122,12 @@ class Running:
 
     def _needed(self, moves: _TopicMoves) -> int:
         stayed = [client for client in moves.after if client not in self.left]
-        # What another rebalance took from a member in the meantime, this one did not have to bring.
+        # If another rebalance took a queue from the member in between, this one did not have to move it.
         before = [max(0, moves.after[client] - moves.net[client]) for client in stayed]
         return needed_moves(before, [moves.after[client] for client in stayed])
 
     def record(self, group: str) -> Rebalance:
-        """The rebalance as far as it is known now."""
+        """Return the rebalance with all events up to now."""
         change, costs = self.change, _Costs()
         for name in _Costs.__slots__:
             setattr(costs, name, getattr(self._costs, name))

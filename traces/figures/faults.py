@@ -1,12 +1,12 @@
-"""The faults of a trace: what a test did to its cluster on purpose, when, and to how many frames or clients. Pure.
+"""The faults of a trace: the faults that a test injected, their times, and the affected frames and clients. Pure.
 
     faults = FaultHistory()
     for event in in_order(events):
         faults.feed(event)
     faults.rows            kill broker-a, at broker-a, from 12.0 s to 14.5 s
-    faults.closed_ms("broker-a", ("c1",), 10_000, 20_000)     2,500: so long c1 could not reach it, on purpose
+    faults.closed_ms("", "broker-a", ("c1",), 10_000, 20_000)     2,500: for this long a fault cut c1 off from broker-a
 
-Each server at which a fault is begun tells of it, with the first one as its cause: that is one fault here.
+Each server at which a fault begins reports it, with the first report as the cause: here they are one fault.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from model.events import Event, EventKind
 
 KINDS = frozenset({EventKind.FAULT_BEGAN, EventKind.FAULT_DONE, EventKind.FAULT_HEALED})
 _CLOSING = ("drop", "half_open", "kill", "partition", "pause", "refuse", "stop")
-"""What closes a path between a client and a broker for as long as it lasts, unless it is done to one request only."""
+"""Faults that close the path between a client and a broker while they last, unless they concern one request code."""
 MAX_ROWS = 1_000
-"""FaultHistory that are kept: whoever reads such a list reads less. Further ones are counted."""
+"""Maximum number of kept faults; further ones are only counted, because people do not read longer lists."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -29,11 +29,11 @@ class FaultRow:
 
     Attributes:
         fault: as in FAULT_BEGAN, for instance "drop code=HEART_BEAT client=c3" or "kill broker-a".
-        cause: the id of the event that began it, which is the cause of all else that is told of it.
-        at: the brokers that told of it, or the process to which it was done.
-        began_ms, over_ms: its time; `over_ms` is None if the trace does not tell of its end.
-        done: to how many frames, and to how many connections as a whole.
-        clients: those to which it was done, and the one that was chosen.
+        cause: the id of the event that began it, which is the cause of all later events about it.
+        at: the brokers that reported it, or the affected process.
+        began_ms, over_ms: its time; `over_ms` is None if the trace does not have its end.
+        done: the number of affected frames and whole connections.
+        clients: the affected clients, and the client that the fault chose.
     """
 
     fault: str
@@ -53,10 +53,10 @@ class FaultHistory:
         self.rows: list[FaultRow] = []
         self.left_out = 0
         self._by_id: dict[str, FaultRow] = {}
-        self._running: dict[str, dict[str, None]] = {}  # by cause: the servers at which it is not over yet
+        self._running: dict[str, dict[str, None]] = {}  # cause -> the servers at which it has not ended yet
 
     def feed(self, event: Event) -> None:
-        """Take an event; one of another kind is nothing."""
+        """Process an event; other kinds are ignored."""
         if event.kind == EventKind.FAULT_BEGAN:
             self._begun(event)
         elif event.kind in KINDS:
@@ -71,7 +71,7 @@ class FaultHistory:
                 self._over(row, event.broker, event.t_ms)
 
     def closed_ms(self, group: str, broker: str, clients: Collection[str], from_ms: float, to_ms: float) -> float:
-        """For how much of this time the path of one of these members to a broker was closed on purpose."""
+        """Return for how much of this time a fault closed the path of one of these members to a broker."""
         spans = sorted(
             (max(from_ms, row.began_ms), to_ms if row.over_ms is None else min(to_ms, row.over_ms))
             for row in self.rows
@@ -91,7 +91,7 @@ class FaultHistory:
             self._running[row.cause][event.broker] = None
             return
         if event.detail in (f"kill {event.broker}", f"stop {event.broker}"):
-            for other in self.rows:  # no process, no fault of its connections
+            for other in self.rows:  # a process that is gone has no connections with faults
                 self._over(other, event.broker, event.t_ms)
         if len(self.rows) == MAX_ROWS:
             self.left_out += 1
@@ -117,7 +117,7 @@ class FaultHistory:
 
 
 def _closes(row: FaultRow, clients: Collection[str]) -> bool:
-    """Whether a fault closes the path of one of these clients; one that chooses none is done to all."""
+    """Whether a fault closes the path of one of these clients; a fault without a chosen client affects all."""
     words = row.fault.split(" ")
     if words[0] not in _CLOSING or any(word.startswith("code=") for word in words):
         return False
@@ -126,7 +126,7 @@ def _closes(row: FaultRow, clients: Collection[str]) -> bool:
 
 
 def in_words(row: FaultRow, began_ms: float) -> str:
-    """A fault as a line of a list, with its times since the begin of the history."""
+    """Describe a fault in a line, with its times since the beginning of the history."""
     over = "the end" if row.over_ms is None else f"{(row.over_ms - began_ms) / 1000:,.1f} s"
     times = "once" if row.done == 1 else f"{row.done:,} times"
     done = f", done {times} to {', '.join(row.clients)}" if row.done else ""

@@ -1,14 +1,14 @@
-"""The figures of one group: takes events in order, returns what is over. Pure.
+"""The figures of one group: reads events in order, and returns finished rows. Pure.
 
     figures = GroupFigures("billing")
     for event in sorted(events, key=order_of):
-        for row in figures.feed(event):      # ownerships and rebalances of which nothing more can be told
+        for row in figures.feed(event):      # finished ownerships and rebalances
             ...
-    rows = figures.finish(end_ms)            # all others, as far as they are known
-    figures.totals()                         # at any time, with what is open
+    rows = figures.finish(end_ms)            # all others, with the events up to now
+    figures.totals()                         # at any time, including open rows
 
-Events of other groups are not to be passed; those without a group (routes, brokers) are, because they may be causes. A
-late event counts at the newest time seen.
+Pass the events of this group, and events without a group (routes, brokers), which may be causes; do not pass events of
+other groups. A late event counts at the newest time seen.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ class _Topic:
     queues: dict[tuple[str, int], QueueOwners] = field(default_factory=dict)
     loads: Loads = field(default_factory=Loads)
     wanted: bool = False
-    since_ms: float = 0.0  # when the first of them had an owner
-    readable: dict[str, int] = field(default_factory=dict)  # broker -> queues that it said it has
+    since_ms: float = 0.0  # the time of the first owner of one of them
+    readable: dict[str, int] = field(default_factory=dict)  # broker -> the number of readable queues that it reported
 
 
 @dataclass(slots=True)
 class _Sums:
-    """Figures of what is over."""
+    """Figures of finished rows."""
 
     rebalances: int = 0
     needed: int = 0
@@ -72,7 +72,7 @@ class _Sums:
 
 
 class GroupFigures:
-    """One group; see the module header. Groups of one trace may share the `changes` that they know of."""
+    """One group; see the module header. The groups of one trace may share their known `changes`."""
 
     def __init__(self, group: str, changes: Changes | None = None) -> None:
         self.group = group
@@ -80,17 +80,17 @@ class GroupFigures:
         self.members = GroupMembers()
         self._topics: dict[str, _Topic] = {}
         self._changes = Changes() if changes is None else changes
-        # By the first cause of their change, in the order of their last events; `_held` are those that something open
-        # keeps.
+        # By the first cause of their change, in the order of their last events; `_held` has the rebalances that are
+        # silent but still have an open ownership or a queue without an owner.
         self._running: dict[str, Running] = {}
         self._held: dict[str, Running] = {}
-        self._ended: dict[str, None] = {}  # causes that were returned; what names them later begins another row
+        self._ended: dict[str, None] = {}  # causes of returned rows; later events with them begin another row
         self._sums = _Sums()
 
     # --- events ------------------------------------------------------------------------------------------------------
 
     def feed(self, event: Event) -> list[Row]:
-        """Take an event, and return what is over; see the module header."""
+        """Process an event, and return the finished rows; see the module header."""
         t_ms, group = event.t_ms, event.group
         use = USES.get(event.kind)
         if t_ms >= self.now_ms:
@@ -105,11 +105,11 @@ class GroupFigures:
         rows: list[Row] = []
         running = None
         if not group:
-            self._changes.of(event)  # a cause, maybe
+            self._changes.of(event)  # it may be a cause
         else:
             if use.is_of_cause:
                 running = self._running_of(event)
-            # Most acquisitions are of members that are known already.
+            # Most acquisitions are by known members.
             if use.is_of_members and (use.step is None or event.client not in self.members):
                 self._take_member(event)
         if use.is_route and event.broker and event.broker == event.node:
@@ -122,7 +122,7 @@ class GroupFigures:
         return rows
 
     def finish(self, end_ms: float | None = None) -> list[Row]:
-        """End at `end_ms`, by default now: return everything that was not returned yet. `totals` still answers."""
+        """End at `end_ms`, by default now: return all rows that were not returned yet. `totals` can still be called."""
         self.advance(self.now_ms if end_ms is None else end_ms)
         rows: list[Row] = []
         for queue in self._queues():
@@ -134,7 +134,7 @@ class GroupFigures:
         return rows
 
     def advance(self, now_ms: float) -> None:
-        """Let time pass without an event."""
+        """Advance the time without an event."""
         self.now_ms = max(self.now_ms, now_ms)
         for queue in self._queues():
             queue.advance(self.now_ms)
@@ -156,7 +156,7 @@ class GroupFigures:
                 queue.want(wanted, self.now_ms)
 
     def _take_route(self, event: Event) -> Iterator[Row]:
-        """A broker has fewer queues of a topic: those that nobody owns are not missed."""
+        """Process a route: if a broker has fewer queues of a topic, remove those without an owner."""
         topic = self._topics.get(event.topic)
         if topic is None or event.n < 0:
             return
@@ -166,7 +166,7 @@ class GroupFigures:
                 yield from self._remove_if_gone(topic, queue)
 
     def _remove_if_gone(self, topic: _Topic, queue: QueueOwners) -> Iterator[Row]:
-        """Remove a queue that its broker has no more, once its owner has heard of that."""
+        """Remove a queue that its broker no longer has, once its owner has dropped it."""
         if not queue.owners and queue.queue_id >= topic.readable.get(queue.broker, queue.queue_id + 1):
             yield from self._remove(topic, queue)
 
@@ -201,7 +201,7 @@ class GroupFigures:
             rows += self._remove_if_gone(topic, queue)
 
     def _progress(self, event: Event, take: Callable[[QueueOwners, Event], None]) -> None:
-        """An owner tells how far it is: most events of a long trace, which change no owner and no rebalance."""
+        """Process a progress report of an owner. Most events are such, and change no owner or rebalance."""
         if event.queue_id < 0:
             return
         topic = self._topics.get(event.topic)
@@ -239,7 +239,7 @@ class GroupFigures:
             running.moved(tenure, queue.topic, topic.loads, len(self.members))
 
     def _wait_no_more(self, queue: QueueOwners) -> None:
-        """The queue has an owner again, or is gone: the rebalance that took it from the last one need not wait."""
+        """Record that a queue has an owner again, or is gone: the rebalance that took it stops waiting."""
         ender = self._named(queue.ended_by)
         if ender is not None:
             ender.waiting -= 1
@@ -262,7 +262,7 @@ class GroupFigures:
         return self._running.get(cause) or self._held.get(cause)
 
     def _running_of(self, event: Event) -> Running:
-        """The rebalance that an event of the group belongs to, which may begin with it."""
+        """Return the rebalance that an event of the group belongs to; the event may begin it."""
         change = self._changes.of(event)
         running = self._named(change.cause)
         if running is None:
@@ -276,7 +276,7 @@ class GroupFigures:
         cause = running.change.cause
         if self._running.pop(cause, None) is not None:
             done = event.kind == EventKind.REBALANCE_END and event.n == 0 and running.begun <= running.passes
-            if not (done and running.is_idle):  # of most passes by timer nothing is to be kept
+            if not (done and running.is_idle):  # most passes by timer change nothing and are dropped
                 self._running[cause] = running
 
     def _take_silent(self, rows: list[Row]) -> None:
@@ -291,7 +291,7 @@ class GroupFigures:
                 rows += self._end(running)
 
     def _let_go(self, running: Running) -> None:
-        """Let a rebalance that nothing open keeps any more become silent."""
+        """Return a held rebalance to the running ones once it has no open ownership and no waiting queue."""
         cause = running.change.cause
         if cause in self._held and not running.tenures and not running.waiting:
             del self._held[cause]
@@ -308,41 +308,41 @@ class GroupFigures:
                 self._sums.needed += running.needed
             yield running.record(self.group)
 
-    # --- looking -----------------------------------------------------------------------------------------------------
+    # --- results -----------------------------------------------------------------------------------------------------
 
     def _queues(self) -> Iterator[QueueOwners]:
         for topic in self._topics.values():
             yield from topic.queues.values()
 
     def owners(self) -> dict[MessageQueue, tuple[str, ...]]:
-        """Queue -> its owners, in the order in which they acquired it; those without one have none."""
+        """Return the owners of each queue, in the order in which they acquired it; maybe an empty tuple."""
         return {
             MessageQueue(queue.topic, queue.broker, queue.queue_id): tuple(tenure.owner for tenure in queue.owners)
             for queue in self._queues()
         }
 
     def queue(self, queue: MessageQueue) -> QueueOwners | None:
-        """What is known of one queue; None if no member has owned it."""
+        """Return the owners of one queue; None if no member has owned it."""
         topic = self._topics.get(queue.topic)
         return None if topic is None else topic.queues.get((queue.broker_name, queue.queue_id))
 
     def wanted_topics(self) -> dict[str, float]:
-        """The topics of which the group has owned queues and wants messages -> since when it has owned one."""
+        """Return the topics that the group wants and has owned queues of, each with the time of its first owner."""
         return {name: topic.since_ms for name, topic in self._topics.items() if topic.wanted}
 
     def owners_of(self, queue: MessageQueue) -> tuple[str, ...]:
-        """The owners of one queue, in the order in which they acquired it."""
+        """Return the owners of one queue, in the order in which they acquired it."""
         found = self.queue(queue)
         return () if found is None else tuple(tenure.owner for tenure in found.owners)
 
     def rebalances(self) -> list[Rebalance]:
-        """Those that were not returned yet, as far as they are known, in the order of their begin."""
+        """Return the rebalances that are not finished, with the events up to now, in the order of their beginning."""
         running = [*self._running.values(), *self._held.values()]
         found = [each.record(self.group) for each in running if not each.is_idle]
         return sorted(found, key=lambda rebalance: rebalance.began_ms)
 
     def totals(self) -> GroupTotals:
-        """Everything up to now."""
+        """Return all figures up to now."""
         sums = replace(self._sums)
         orphans = 0
         for queue in self._queues():

@@ -1,15 +1,14 @@
-"""Loads of the members of a group, by topic, and how many moves a change of loads needs. Pure.
+"""Loads of the members of a group, by topic, and the number of moves that a change of loads needs. Pure.
 
 A member's load is the number of queues that it was the last to acquire, so a queue between two owners counts for the
-old one. Loads change by moves alone: those after a rebalance, less its own moves, are exactly those before it, whatever
-other rebalances did at the same time.
+old owner. Only moves change loads: the loads after a rebalance, less its own moves, are exactly the loads before it,
+whatever other rebalances did at the same time.
 
     c1 has 3 queues, c2 and c3 have 2, and c4 joins
     sticky: one queue goes from c1 to c4                          3 2 2 0 -> 2 2 2 1   1 move, 1 needed
     in blocks: c4 takes 2, c1 and c3 give 1, two others swap      3 2 2 0 -> 2 2 2 1   4 moves, 1 needed
 
-Only members that a rebalance took queues from or gave queues to are looked at, and of those that have left, nothing can
-stay with them.
+Only members that lost or gained queues in a rebalance are considered, and a member that has left keeps no queue.
 """
 
 from __future__ import annotations
@@ -19,23 +18,23 @@ from collections.abc import Iterable
 
 
 class Loads:
-    """The loads of one topic: of each member, and as counts, so that their evenness is known at once."""
+    """The loads of one topic, by member, and as counts, from which the evenness is computed directly."""
 
     def __init__(self) -> None:
-        self.of: dict[str, int] = {}  # client -> its queues, without those who have none
-        self.queues = 0  # that present members have
+        self.of: dict[str, int] = {}  # client -> its number of queues, without clients that have no queue
+        self.queues = 0  # queues of present members
         self._absent: dict[str, None] = {}
-        self._members_with: Counter[int] = Counter()  # load -> present members with it
+        self._members_with: Counter[int] = Counter()  # load -> number of present members with it
         self._squares = 0
 
     def move(self, source: str | None, target: str) -> None:
-        """A queue goes from one member, or from nobody, to another."""
+        """Move a queue from a member, or from no owner, to another member."""
         if source is not None:
             self.change(source, -1)
         self.change(target, 1)
 
     def change(self, client: str, by: int) -> None:
-        """A member has more or fewer queues."""
+        """Change the load of a member."""
         before = self.of.get(client, 0)
         after = max(0, before + by)
         if client not in self._absent:
@@ -48,7 +47,7 @@ class Loads:
             self._absent.pop(client, None)
 
     def set_present(self, client: str, present: bool) -> None:
-        """Count the queues of a client, or not: it is not a member."""
+        """Set whether a client is a member: only then its queues count."""
         load = self.of.get(client, 0)
         if load and present == (client in self._absent):
             self._count(load, 1 if present else -1)
@@ -67,25 +66,25 @@ class Loads:
 
     @property
     def holders(self) -> int:
-        """Present members with a queue."""
+        """The number of present members with a queue."""
         return self._members_with.total()
 
     def jain(self, members: int) -> float:
-        """Jain's index of fairness: 1 if all `members` have the same load, 1/members if one has everything."""
+        """Return Jain's index of fairness: 1 if all `members` have the same load, 1/members if one has all queues."""
         return self.queues**2 / (members * self._squares) if self._squares and members else 1.0
 
     def spread(self, members: int) -> int:
-        """The largest load less the smallest, among so many members."""
+        """Return the largest load less the smallest, among this number of members."""
         if not self._members_with:
             return 0
         return max(self._members_with) - (min(self._members_with) if members <= self.holders else 0)
 
 
 def needed_moves(before: Iterable[int], after: Iterable[int]) -> int:
-    """The fewest moves from some loads to others, whoever has which; `before` without those who have left.
+    """Return the fewest moves between loads, whichever member has which; `before` lacks the members that left.
 
-    Queues in `after` that nobody had before are moves as well. The larger loads stay with those who had larger ones:
-    no other pairing keeps more.
+    Queues in `after` without an owner before are moves as well. The larger loads stay with the members that had larger
+    ones: no other pairing keeps more queues.
     """
     wanted = sorted(after, reverse=True)
     kept = sum(map(min, sorted(before, reverse=True), wanted))

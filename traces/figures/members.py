@@ -1,11 +1,11 @@
-"""Members of a group, and the topics that they want, from what clients and brokers tell. Pure.
+"""Members of a group, and the topics that they want, from the events of clients and brokers. Pure.
 
-A client becomes a member with its CLIENT_START or the first MEMBER_JOIN, and ceases to be one with its CLIENT_STOP, or
-when every broker that knew it has removed it (MEMBER_LEAVE). Either side alone is enough: a swarm sees only clients,
-and the trace of a broker only the broker.
+A client becomes a member with its CLIENT_START or the first MEMBER_JOIN, and stops being one with its CLIENT_STOP, or
+when every broker that knew it has removed it (MEMBER_LEAVE). Events of one side are enough: a swarm has only events of
+clients, and the trace of a broker only its own.
 
     c1 CLIENT_START, b1 and b2 MEMBER_JOIN c1, b1 MEMBER_LEAVE c1 (expiry)    c1 is still a member, of b2
-    b2 MEMBER_LEAVE c1 (expiry)                                               it is gone
+    b2 MEMBER_LEAVE c1 (expiry)                                               c1 is no longer a member
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class GroupMembers:
         self.left = 0
         self.version = 0  # grows with every change of members or of their topics
         self._members: dict[str, _Member] = {}
-        self._stopped: dict[str, None] = {}  # they may be told of once more, and are no members
+        self._stopped: dict[str, None] = {}  # clients that stopped; late events about them do not make them members
 
     def __len__(self) -> int:
         return len(self._members)
@@ -39,25 +39,25 @@ class GroupMembers:
         return client in self._members
 
     def wants(self, topic: str) -> bool:
-        """Whether a member subscribes to a topic, or may do so as far as is known."""
+        """Whether a member subscribes to a topic, or may do so because its topics are unknown."""
         return any(member.topics is None or topic in member.topics for member in self._members.values())
 
     def take(self, event: Event) -> None:
-        """Take an event that tells of a member; others change nothing."""
+        """Process an event about a member; other events change nothing."""
         client = event.client
         match event.kind:
             case EventKind.CLIENT_START:
                 self._stopped.pop(client, None)
-                self._enter(client, told=True)
+                self._enter(client, joins=True)
             case EventKind.MEMBER_JOIN | EventKind.SUBSCRIPTION_CHANGE:
-                member = self._enter(client, told=True)
+                member = self._enter(client, joins=True)
                 if member is not None:
                     member.brokers[event.broker] = None
                     member.topics = frozenset(part.partition("=")[0] for part in event.detail.split(" ") if "=" in part)
                     self.version += 1
             case EventKind.QUEUE_ACQUIRED:
                 if client not in self._members:
-                    self._enter(client, told=False)  # the trace begins after it joined
+                    self._enter(client, joins=False)  # the trace begins after it joined
             case EventKind.CLIENT_STOP:
                 self._stopped[client] = None
                 if len(self._stopped) > MAX_STOPPED_MEMBERS:
@@ -70,13 +70,13 @@ class GroupMembers:
                     if not member.brokers:
                         self._leave(client)
 
-    def _enter(self, client: str, *, told: bool) -> _Member | None:
+    def _enter(self, client: str, *, joins: bool) -> _Member | None:
         if client in self._stopped:
             return None
         member = self._members.get(client)
         if member is None:
             member = self._members[client] = _Member()
-            self.joined += told
+            self.joined += joins
             self.version += 1
         return member
 

@@ -1,8 +1,8 @@
-"""Dispatched messages of a trace, their latency and the lag, over time. Pure.
+"""Dispatched messages, their latency and the lag over time, from a trace. Pure.
 
-Members report dispatched messages with each commit of their offsets, so a row is as exact as commits are frequent
+Members report dispatched messages with each commit of their offsets, so a row is as exact as the interval of commits
 (`offset_persist_interval_s`). Brokers report the lag at each grant of a lease and at each commit that moves an offset;
-in between it is taken to be unchanged.
+in between the lag is assumed to be unchanged.
 
     bucket 0    two commits, of 60 and 3 messages; the lag of one queue is 45   -> 63 dispatched, lag 45
     bucket 5    another queue has a lag of 7                                     -> 0 dispatched, lag 52
@@ -19,12 +19,12 @@ from model.events import Event, EventKind
 from model.names import RETRY_PREFIX
 
 MOST_BUCKETS = 600
-"""Most rows for each topic and group."""
+"""Maximum number of rows for each topic and group."""
 SHORTEST_BUCKET_MS = 1_000.0
 _LAGS = (EventKind.OFFSET_COMMITTED.value, EventKind.LOCK_GRANTED.value)
 _HANDED_OUT = EventKind.MESSAGES_HANDED_OUT.value
 KINDS = frozenset({*_LAGS, _HANDED_OUT})
-"""Kinds of events that count, as plain texts."""
+"""The kinds of events that are used, as plain texts."""
 _NUMBERS = {name: re.compile(rf"\b{name}=([0-9.]+)") for name in ("waited_ms", "max_ms")}
 
 
@@ -33,7 +33,7 @@ class DeliveryBucket:
     """One group and topic in one bucket of time.
 
     Attributes:
-        t_ms: begin of the bucket.
+        t_ms: beginning of the bucket.
         handed_out: messages dispatched to listeners.
         latency_ms: mean time from store to dispatch; None without a dispatched message.
         lag: at the end of the bucket, of all queues together.
@@ -61,12 +61,12 @@ class _Bucket:
 
 
 def bucket_of(span_ms: float) -> float:
-    """Length of the buckets: the fewest whole seconds that give at most `MOST_BUCKETS` of them."""
+    """Return the length of buckets: the fewest whole seconds that give at most `MOST_BUCKETS` buckets."""
     return SHORTEST_BUCKET_MS * (span_ms // (MOST_BUCKETS * SHORTEST_BUCKET_MS) + 1)
 
 
 class Deliveries:
-    """The rows of one group, from its events in order of time; a bucket without a report has none."""
+    """The rows of one group, from its events in order of time; a bucket without a report has no row."""
 
     def __init__(self, group: str, start_ms: float, bucket_ms: float) -> None:
         self._group = group
@@ -76,7 +76,7 @@ class Deliveries:
         self._lags: dict[tuple[str, str, int], int] = {}
 
     def feed(self, event: Event) -> None:
-        """Take an event; those of other kinds than `KINDS` count for nothing."""
+        """Process an event; kinds outside of `KINDS` are ignored."""
         is_report = event.kind == _HANDED_OUT
         topic, n = event.topic, event.n
         if event.queue_id < 0 or topic.startswith(RETRY_PREFIX) or not (is_report or (event.kind in _LAGS and n >= 0)):
@@ -98,7 +98,7 @@ class Deliveries:
             bucket.longest_ms = longest_ms
 
     def rows(self) -> Iterator[DeliveryBucket]:
-        """The rows by topic and time."""
+        """Yield the rows, by topic and time."""
         lags: dict[str, int] = {}
         for (topic, number), bucket in sorted(self._buckets.items()):
             lag = lags[topic] = lags.get(topic, 0) + bucket.change

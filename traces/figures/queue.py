@@ -1,16 +1,16 @@
-"""One queue of a group: who owned it when, and what each change of hands cost. Pure.
+"""One queue of a group: its owners over time, and the costs of each change of the owner. Pure.
 
-The rules are those of `Ownership`. A *tenure* is one ownership while it is open, and afterwards until nothing more can
-be told of it: its member may report what it dispatched after its lease has ended.
+`Ownership` defines the rules. A *tenure* is an ownership while it is open, and afterwards until no further events about
+it can come: a member may report its dispatched messages after its lease has ended.
 
     c1 acquires at 100, drops at 150, c2 acquires at 160, pulls at 162     pause 12 ms, orphan 10 ms
     c1's lease ends at 300, c2 acquires at 290                             double 10 ms
-    c1 told that it dispatched up to 60, c2 starts at 55, tells 58         5 redelivered, 3 duplicates
-    c1 dies; the broker had served it up to 80, committed 55               and at most 20 more, once c2 got there
+    c1 reported dispatches up to 60, c2 starts at 55, reports 58           5 redelivered, 3 duplicates
+    c1 dies; the broker had served it up to 80, committed 55               and at most 20 more, once c2 reaches 80
     c1 releases at 150, and is killed before it can report its drop        the ownership ends at 150
 
-An ownership lies within the lease that the broker granted and ended. Events of the member may make it shorter, and
-never longer: a member that was killed sends no more events, and the clock of its machine may be wrong.
+An ownership lies within the lease that the broker granted and ended. Events of the member can make it shorter, but
+never longer: a killed member sends no more events, and the clock of its machine may be wrong.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from model.events import Event
 from traces.figures.records import Ownership
 
 MAX_SILENT_CLAIMS = 8
-"""Members that were told to have lost a queue and have not said so; of more, the oldest have died."""
+"""Maximum number of members whose lease ended and that did not report the loss: the oldest of more are dead."""
 
 _UNKNOWN_TOKEN = -2
-"""Below every token, also that of a queue without leases (-1)."""
+"""Less than every token, also less than the token of a queue without leases (-1)."""
 
 
 @dataclass(slots=True, eq=False)
 class Tenure:
-    """An ownership, as far as it is known."""
+    """An ownership, with the events up to now."""
 
     owner: str
     token: int
@@ -41,18 +41,18 @@ class Tenure:
     reach: int
     from_client: str | None
     moved: bool
-    is_first: bool  # nobody is known to have owned the queue before
+    is_first: bool  # no earlier owner of the queue is known
     orphan_ms: float
-    shared: bool  # earlier owners are still there
-    clear_ms: float  # since when no earlier one is
-    told: int  # offset up to which earlier owners said that they dispatched
-    served: int  # and up to which they may have
+    shared: bool  # an earlier ownership has not ended
+    clear_ms: float  # the time at which the last earlier ownership ended
+    reported: int  # offset up to which earlier owners reported dispatches
+    served: int  # offset up to which earlier owners may have dispatched
     reset_token: int
     backlog: int | None = None
     first_pull_ms: float | None = None
     first_message_ms: float | None = None
     handed_out: int = 0
-    own_served: int = -1  # offset up to which it may have dispatched itself
+    own_served: int = -1  # offset up to which this owner may have dispatched
     double_ms: float = 0.0
     to_ms: float | None = None
     ended: str = "open"
@@ -69,25 +69,25 @@ class Tenure:
     @property
     def redelivered(self) -> int:
         """See `Ownership`."""
-        return max(0, self.told - self.start_offset) if self.began == "acquired" else 0
+        return max(0, self.reported - self.start_offset) if self.began == "acquired" else 0
 
     @property
     def duplicates(self) -> int:
         """See `Ownership`."""
-        return max(0, min(self.told, self.reach) - self.start_offset) if self.began == "acquired" else 0
+        return max(0, min(self.reported, self.reach) - self.start_offset) if self.began == "acquired" else 0
 
     @property
     def possible_duplicates(self) -> int:
         """See `Ownership`."""
         if self.began != "acquired":
             return 0
-        most = min(max(self.told, self.served), max(self.reach, self.own_served))
+        most = min(max(self.reported, self.served), max(self.reach, self.own_served))
         return max(0, most - self.start_offset) - self.duplicates
 
 
 @dataclass(slots=True)
 class _Claim:
-    """A member that has acquired the queue and not dropped it; without a lease it does not own it."""
+    """A member that has acquired the queue and not dropped it; without a lease it is not the owner."""
 
     token: int
     leased: bool
@@ -95,7 +95,7 @@ class _Claim:
 
 
 class QueueOwners:
-    """One queue; times are those of `advance`, and each event is passed after it."""
+    """One queue; `advance` is called before each event, and sets the time."""
 
     def __init__(self, group: str, topic: str, broker: str, queue_id: int) -> None:
         self.topic = topic
@@ -103,15 +103,15 @@ class QueueOwners:
         self.queue_id = queue_id
         self.owners: list[Tenure] = []  # in the order in which they began
         self.last_owner: str | None = None
-        self.orphan_since: float | None = None  # since when it has no owner although it should
+        self.orphan_since: float | None = None  # the time since which it has no owner although a member wants it
         self.orphan_ms = 0.0  # time without an owner before that, since the last owner's end
         self.ended_by = ""  # cause of the last end
         self._group = group
         self._claims: dict[str, _Claim] = {}
-        # client -> its tenure, until that is handed over to the caller; in the order in which they began
+        # client -> its tenure, until it is returned to the caller; in the order in which they began
         self._latest: dict[str, Tenure] = {}
         self._since_ms = 0.0
-        self._told = self._served = -1
+        self._reported = self._served = -1
         self._reset_token = _UNKNOWN_TOKEN
         self._grant: tuple[str, int, int] | None = None  # client, token and lag of the last grant
         self._ended_token = _UNKNOWN_TOKEN  # newest token of the leases that the broker has ended
@@ -119,13 +119,13 @@ class QueueOwners:
     # --- time --------------------------------------------------------------------------------------------------------
 
     def advance(self, now_ms: float) -> None:
-        """Count the time since the last call for those who own the queue."""
+        """Count the time since the last call for the owners of the queue."""
         if len(self.owners) > 1:
             self.owners[1].double_ms += now_ms - self._since_ms
         self._since_ms = now_ms
 
     def want(self, wanted: bool, now_ms: float) -> None:
-        """Begin or end to count the time without an owner: whether some member wants the topic."""
+        """Start or stop counting the time without an owner; `wanted` is whether a member wants the topic."""
         if self.orphan_since is not None and not wanted:
             self.orphan_ms += now_ms - self.orphan_since
             self.orphan_since = None
@@ -133,15 +133,15 @@ class QueueOwners:
             self.orphan_since = now_ms
 
     def orphaned_ms(self, now_ms: float) -> float:
-        """Time without an owner since the last owner's end."""
+        """Return the time without an owner since the last ownership ended."""
         return self.orphan_ms + (0.0 if self.orphan_since is None else now_ms - self.orphan_since)
 
-    # --- what members and brokers tell -------------------------------------------------------------------------------
+    # --- events of members and brokers -------------------------------------------------------------------------------
 
     def acquired(self, event: Event) -> Sequence[Tenure]:
-        """QUEUE_ACQUIRED; returns the tenures of which nothing more can be told."""
+        """Process QUEUE_ACQUIRED; returns the finished tenures."""
         if 0 <= event.version <= self._ended_token:
-            return ()  # its lease is over, and it owns nothing without one
+            return ()  # its lease has ended, and without a lease it does not own the queue
         claim = self._claims.get(event.client)
         if claim is not None and claim.leased:
             claim.token = event.version
@@ -153,11 +153,11 @@ class QueueOwners:
         return [*over, *self._forget_silent()] if len(self._claims) > MAX_SILENT_CLAIMS else over
 
     def granted(self, event: Event) -> Sequence[Tenure]:
-        """LOCK_GRANTED: a member that had lost its lease may own the queue again."""
+        """Process LOCK_GRANTED: a member that had lost its lease may own the queue again."""
         if event.n >= 0:
             self._grant = (event.client, event.version, event.n)
         if event.version <= self._ended_token:
-            self._ended_token = event.version - 1  # the broker lost its data, and counts anew
+            self._ended_token = event.version - 1  # the broker lost its data, and restarted its count
         claim = self._claims.get(event.client)
         if claim is None:
             return ()
@@ -171,21 +171,21 @@ class QueueOwners:
         return over
 
     def expired(self, event: Event) -> None:
-        """LOCK_EXPIRED: a lease ended; `n` messages beyond `offset` had been served under it, if that is known."""
+        """Process LOCK_EXPIRED: a lease ended; `n` messages beyond `offset` had been served under it, if known."""
         self._ended_token = max(self._ended_token, event.version)
         claim = self._claims.get(event.client)
         if claim is None or claim.token != event.version:
             return
         if event.n >= 0 and event.offset >= 0:
             claim.tenure.own_served = max(claim.tenure.own_served, event.offset + event.n)
-            self._spread(claim.tenure, -1, claim.tenure.own_served)
+            self._record_progress(claim.tenure, -1, claim.tenure.own_served)
         if claim.leased:
             claim.leased = False
-            # After a reset the broker usually ends the lease before the member learns of it.
+            # After a reset the broker usually ends the lease before the member notices.
             self._end(claim.tenure, event, "reset" if event.detail == "reset" else "expired")
 
     def released(self, event: Event) -> Sequence[Tenure]:
-        """QUEUE_RELEASED: usually after the drop, unless the member was killed before it could send that event."""
+        """Process QUEUE_RELEASED: it follows the drop, unless the member was killed before it could send that event."""
         self._ended_token = max(self._ended_token, event.version)
         claim = self._claims.get(event.client)
         if claim is None or claim.token != event.version:
@@ -196,7 +196,7 @@ class QueueOwners:
         return self._over(event.client)
 
     def dropped(self, event: Event) -> Sequence[Tenure]:
-        """QUEUE_DROPPED."""
+        """Process QUEUE_DROPPED."""
         claim = self._claims.pop(event.client, None)
         if claim is None:
             return ()
@@ -205,31 +205,31 @@ class QueueOwners:
         return self._over(event.client)
 
     def pulled(self, event: Event) -> None:
-        """FIRST_PULL."""
+        """Process FIRST_PULL."""
         tenure = self._latest.get(event.client)
         if tenure is not None and tenure.first_pull_ms is None:
             tenure.first_pull_ms = event.t_ms
 
     def messaged(self, event: Event) -> None:
-        """FIRST_MESSAGE."""
+        """Process FIRST_MESSAGE."""
         tenure = self._latest.get(event.client)
         if tenure is not None and tenure.first_message_ms is None:
             tenure.first_message_ms = event.t_ms
 
     def handed_out(self, event: Event) -> None:
-        """MESSAGES_HANDED_OUT."""
+        """Process MESSAGES_HANDED_OUT."""
         tenure = self._latest.get(event.client)
         if tenure is not None:
             tenure.handed_out += event.n
             tenure.reach = max(tenure.reach, event.offset)
-            self._spread(tenure, tenure.reach, -1)
+            self._record_progress(tenure, tenure.reach, -1)
 
     def reset(self, event: Event) -> None:
-        """OFFSET_RESET: what was dispatched under earlier leases is wanted again."""
+        """Process OFFSET_RESET: repetitions of earlier dispatches are wanted, and do not count as duplicates."""
         self._reset_token = max(self._reset_token, event.version)
-        self._told = self._served = -1
+        self._reported = self._served = -1
 
-    # --- tenures ----------------------------------------------------------------------------------------------------
+    # --- tenures -----------------------------------------------------------------------------------------------------
 
     def _begin(self, event: Event, began: str) -> Tenure:
         now_ms, is_acquired = event.t_ms, began == "acquired"
@@ -247,7 +247,7 @@ class QueueOwners:
             orphan_ms=self.orphaned_ms(now_ms),
             shared=bool(self.owners),
             clear_ms=now_ms,
-            told=self._told,
+            reported=self._reported,
             served=self._served,
             reset_token=self._reset_token,
         )
@@ -267,16 +267,16 @@ class QueueOwners:
         if self.owners and self.owners[0].shared:
             self.owners[0].shared, self.owners[0].clear_ms = False, event.t_ms
 
-    def _spread(self, tenure: Tenure, told: int, served: int) -> None:
-        """Count for later owners how far a member has got, however late that is told."""
+    def _record_progress(self, tenure: Tenure, reported: int, served: int) -> None:
+        """Record the progress of a member for later owners, also if it is reported late."""
         if tenure.token > self._reset_token:
-            self._told, self._served = max(self._told, told), max(self._served, served)
+            self._reported, self._served = max(self._reported, reported), max(self._served, served)
         if len(self._latest) == 1:
             return
         is_later = False
         for other in self._latest.values():
             if is_later and tenure.token > other.reset_token:
-                other.told, other.served = max(other.told, told), max(other.served, served)
+                other.reported, other.served = max(other.reported, reported), max(other.served, served)
             is_later = is_later or other is tenure
 
     def _over(self, client: str) -> Sequence[Tenure]:
@@ -290,17 +290,17 @@ class QueueOwners:
             yield from self._over(client)
 
     def close(self) -> Iterator[Tenure]:
-        """End: yield every tenure that was not yielded yet."""
+        """End the queue: yield every tenure that was not returned yet."""
         for client in list(self._latest):
             yield from self._over(client)
 
     @property
     def tenures(self) -> Iterator[Tenure]:
-        """The tenures that were not yielded yet."""
+        """The tenures that were not returned yet."""
         return iter(self._latest.values())
 
     def row(self, tenure: Tenure, end_ms: float) -> Ownership:
-        """The record of a tenure; one that has not ended lasts until `end_ms`."""
+        """Return the record of a tenure; an open tenure lasts until `end_ms`."""
         return Ownership(
             group=self._group,
             topic=self.topic,

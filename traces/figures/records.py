@@ -1,7 +1,7 @@
-"""The figures by name: an ownership, a rebalance, the totals of a group. Pure.
+"""The records of the figures: an ownership, a rebalance, the totals of a group. Pure.
 
-Times are wall clock in milliseconds, as in the events. A difference between times of two nodes is as exact as their
-clocks agree. Queues of retry topics are left out everywhere.
+Times are wall clock in milliseconds, as in the events. A difference between times of two nodes is only as exact as
+their clocks. Queues of retry topics are not counted.
 """
 
 from __future__ import annotations
@@ -12,35 +12,35 @@ from model.events import Event
 
 
 def order_of(event: Event) -> tuple[float, bool, str, int]:
-    """Sort key of events: by time; at equal times brokers first, because a lease is granted before a member has it."""
+    """Sort key of events: time; at equal times brokers first, because the grant of a lease precedes its use."""
     return (event.t_ms, event.node == event.client, event.node, event.seq)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ownership:
-    """A time for which one member owned one queue, and what it cost that the queue came to it.
+    """A time for which one member owned one queue, and the costs of its move to that member.
 
-    A member owns a queue from QUEUE_ACQUIRED to QUEUE_DROPPED, as long as its lease lasts: until QUEUE_RELEASED, and
-    not from LOCK_EXPIRED to its next LOCK_GRANTED. So a member that hangs owns its queues until its leases end, and one
-    that was killed right after a release does not own the queue any more, although it could not send QUEUE_DROPPED.
+    A member owns a queue from QUEUE_ACQUIRED to QUEUE_DROPPED, while its lease lasts: until QUEUE_RELEASED, and not
+    from LOCK_EXPIRED to its next LOCK_GRANTED. So a member that hangs owns its queues until its leases end, and a
+    member that was killed right after a release no longer owns the queue, although it could not send QUEUE_DROPPED.
 
     Attributes:
         began: `acquired`, or `resumed` after the lease had ended.
-        ended: `revoked`, `shutdown`, `lost`, `reset`, `expired`, `released` (and no drop was reported), or `open` if it
+        ended: `revoked`, `shutdown`, `lost`, `reset`, `expired`, `released` (without a reported drop), or `open` if it
             had not ended.
-        reach: offset behind the last message that it dispatched.
-        from_client: the member that acquired the queue last before; None for the first owner.
-        moved: whether the queue was acquired, and `from_client` is another member or None.
-        orphan_ms: time before it in which the queue had no owner although some member wanted its topic; none before
-            the first owner, because events do not say since when the queue was there.
-        pause_ms: the orphan time, and then until the first pull of this owner. Where earlier owners were still there,
-            from the end of the last of them to the first pull.
-        double_ms: time for which this owner and exactly one earlier one owned the queue.
-        redelivered: messages that earlier owners dispatched, as far as they told, and that this owner starts before.
-        duplicates: how many of them it dispatched as well. Both are 0 for an owner that resumes, which still has its
-            messages, and after a reset by an operator, who wants them again.
-        possible_duplicates: at most so many more: served to owners that died before they could tell what they
-            dispatched, as brokers say at the end of their leases.
+        reach: offset after the last message that it dispatched.
+        from_client: the member that acquired the queue before this one; None for the first owner.
+        moved: whether the queue was acquired, and `from_client` is not this owner.
+        orphan_ms: time before it in which the queue had no owner although some member wanted its topic; 0 for the first
+            owner, because events do not show when the queue was created.
+        pause_ms: the orphan time, plus the time until the first pull of this owner. If earlier ownerships had not
+            ended, the time from the end of the last of them to the first pull.
+        double_ms: time for which this owner and exactly one earlier owner owned the queue.
+        redelivered: messages after the start offset of this owner that earlier owners reported as dispatched.
+        duplicates: the part of them that this owner dispatched as well. Both are 0 for an owner that resumes, because
+            it still has its messages, and after a reset by an operator, because repetition is wanted then.
+        possible_duplicates: upper bound of further duplicates: messages served to owners that died before they could
+        report their dispatches, as brokers report at the end of the leases.
     """
 
     group: str
@@ -52,7 +52,7 @@ class Ownership:
     to_ms: float
     began: str
     ended: str
-    cause: str  # of the rebalance that it belongs to
+    cause: str  # cause of its rebalance
     end_cause: str
     token: int
     start_offset: int
@@ -81,7 +81,7 @@ class TopicLoads:
     topic: str
     t_ms: float  # of the last move
     members: int
-    queues: int  # that some member has
+    queues: int  # queues with an owner
     needed: int  # see `Rebalance`
     jain: float  # Jain's index of the loads, 1 if all are equal
     spread: int  # largest load less smallest
@@ -89,21 +89,21 @@ class TopicLoads:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rebalance:
-    """One change of the world and all that it set off: everything that names it as its cause.
+    """One change of the world and all its effects: every event that names it as its cause.
 
     Attributes:
-        cause: id of its first event. Where several nodes tell of one change, for instance two brokers of an expanded
-            topic, or of a member that died, the first one's cause stands for all.
-        kind, detail, client, broker: of that event, or of the first one known if that one is not in the trace.
-        trigger: of its passes, in alphabetical order, joined by `+`.
-        members: of the group at its end; -1 if no event told of any.
+        cause: id of its first event. If several nodes report one change, for instance both brokers of an expanded topic
+        or of a dead member, the cause of the first report is used for all.
+        kind, detail, client, broker: columns of that event, or of the first known event if it is not in the trace.
+        trigger: the triggers of its passes, in alphabetical order, joined by `+`.
+        members: members of the group at its end; -1 if unknown.
         began_ms: time of the cause.
         ended_ms: when the last queue was acquired or dropped, or else the last pass ended.
-        passes: how many ended.
-        moves: acquired queues that it moved, see `Ownership.moved`.
-        needed: fewest moves from the loads before to loads as even as those after it, whoever has which; see
-            `traces/figures/loads.py`. Never more than `moves`.
-        backlog, pause_ms and so forth: of the ownerships that it began, summed.
+        passes: the number of passes that ended.
+        moves: the number of queues that moved, see `Ownership.moved`.
+        needed: fewest moves from the loads before to loads as even as after it, whichever member has which; see
+        `traces/figures/loads.py`. Never more than `moves`. backlog, pause_ms and so forth: sums over the ownerships
+        that it began.
     """
 
     group: str
@@ -131,7 +131,7 @@ class Rebalance:
 
     @property
     def balance_ms(self) -> float:
-        """The time to balance: from the cause to the last queue that changed hands because of it."""
+        """The time to balance: from the cause to the last queue that was acquired or dropped because of it."""
         return self.ended_ms - self.began_ms
 
 
@@ -140,12 +140,12 @@ class GroupTotals:
     """The figures of a group up to now.
 
     Attributes:
-        members_joined, members_left: how often a client became a member, and ceased to be one.
-        rebalances: those that moved a queue.
-        needed: of these rebalances, summed.
-        acquisitions: times that a member acquired a queue, even one that it had owned last.
-        handed_out: messages dispatched to listeners, as far as members told.
-        orphan_ms: as in `Ownership`, with the queues that have no owner now.
+        members_joined, members_left: how often a client became a member, and stopped being one.
+        rebalances: the number of rebalances that moved a queue.
+        needed: the sum over these rebalances.
+        acquisitions: how often a member acquired a queue, including a queue that it had owned last.
+        handed_out: messages that members reported as dispatched to listeners.
+        orphan_ms: as in `Ownership`, including the queues that have no owner now.
         orphans: queues without an owner now, although some member wants their topic.
     """
 

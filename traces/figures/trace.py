@@ -19,15 +19,15 @@ from traces.figures.uses import KINDS
 
 
 class TraceFigures:
-    """Figures by group; with `only`, those of one group."""
+    """Figures by group; with `only`, of that group alone."""
 
     def __init__(self, only: str | None = None) -> None:
         self.groups: dict[str, GroupFigures] = {}
         self._only = only
-        self._changes = Changes()  # of all groups: routes and brokers change for all of them
+        self._changes = Changes()  # shared by all groups, because routes and brokers change for all of them
 
     def feed(self, event: Event) -> list[Row]:
-        """Take an event, in the order of `order_of`, and return what is over; see `GroupFigures`."""
+        """Process an event, in the order of `order_of`, and return the finished rows; see `GroupFigures`."""
         if event.kind not in KINDS:
             return []
         if event.group:
@@ -46,7 +46,7 @@ class TraceFigures:
 
 
 def figures_of(events: Iterable[Event], group: str) -> GroupFigures:
-    """The figures of one group after all events, in any order; nothing of it is over."""
+    """Return the figures of one group after all events, given in any order, without ending its open rows."""
     figures = GroupFigures(group)
     for event in sorted(events, key=order_of):
         figures.feed(event)

@@ -1,7 +1,7 @@
-"""Transactions of a trace by producer group: how many there were, and what became of them. Pure.
+"""Transactions of a trace by producer group: their number, and their outcomes. Pure.
 
-Brokers tell of several transactions in one event, and of each check in one of its own. What a trace begins or ends in
-the middle of is counted as far as it tells: more may have been committed than half messages were stored.
+Brokers report several transactions in one event, but each check in its own event. A trace may begin or end in the
+middle of transactions, so it may show more commits than half messages.
 
     HALF_STORED n=3, TRANSACTION_CHECKED n=1, TRANSACTION_COMMITTED n=2    ->  half 3, checks 1, committed 2
 """
@@ -20,8 +20,8 @@ class TransactionTotals:
 
     Attributes:
         half: half messages that were stored.
-        checks: how often the group was asked about one.
-        given_up: those that nobody ended.
+        checks: the number of checks that brokers sent to the group.
+        given_up: transactions that were never ended.
     """
 
     group: str
@@ -41,11 +41,11 @@ COUNTED = {
 }
 """Kind of an event -> the figure that it counts for."""
 SINGLE = EventKind.TRANSACTION_CHECKED.value
-"""An event of this kind is one check: its `n` is the number of the check, while that of others says how many."""
+"""An event of this kind is one check: its `n` is the number of the check, while `n` of other kinds is a count."""
 
 
 def transactions_of(events: Iterable[Event]) -> list[TransactionTotals]:
-    """The totals of each producer group, sorted by name; the order of the events does not matter."""
+    """Return the totals of each producer group, sorted by name; the order of the events does not matter."""
     found: dict[str, TransactionTotals] = {}
     for event in events:
         name = COUNTED.get(event.kind)

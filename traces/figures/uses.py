@@ -1,6 +1,7 @@
 """The uses of events of each kind for the figures of a group. Pure.
 
-A kind may tell of a member, of a rebalance, of the owners of a queue, or of how far an owner is; most tell of several.
+An event may concern a member, a rebalance, the owners of a queue, or the progress of an owner; most kinds concern
+several.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from model.events import Event, EventKind
 from traces.figures.queue import QueueOwners, Tenure
 
 Step = Callable[[QueueOwners, Event], "Sequence[Tenure] | None"]
-"""Takes an event of a queue, and returns the ownerships of which nothing more can be told."""
+"""Processes an event of a queue, and returns the finished ownerships."""
 
 _OF_MEMBERS = frozenset(
     {
@@ -47,14 +48,14 @@ _PROGRESS: dict[EventKind, Callable[[QueueOwners, Event], None]] = {
     EventKind.FIRST_MESSAGE: QueueOwners.messaged,
     EventKind.MESSAGES_HANDED_OUT: QueueOwners.handed_out,
 }
-OWNER_KINDS = _OF_CAUSES | _STEPS.keys()  # from these the owners of queues are known
+OWNER_KINDS = _OF_CAUSES | _STEPS.keys()  # these determine the owners of queues
 KINDS = OWNER_KINDS | _PROGRESS.keys()
-"""Kinds of events that the figures are computed from."""
+"""Kinds of events from which the figures are computed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Use:
-    """How an event of one kind is used."""
+    """The use of an event of one kind."""
 
     progress: Callable[[QueueOwners, Event], None] | None  # it changes no owner and no rebalance
     step: Step | None
@@ -64,7 +65,7 @@ class Use:
 
 
 USES = {
-    # By plain text: looking up the member of an enumeration takes three times as long.
+    # By plain text, because looking up a member of an enumeration takes three times as long.
     kind.value: Use(
         progress=_PROGRESS.get(kind),
         step=_STEPS.get(kind),

@@ -1,12 +1,13 @@
-"""Explains a group: why a queue moved, and why a message came twice, or never, from the events of a trace.
+"""Explains a group from the events of a trace: why a queue moved, and why a message was delivered twice, or never.
 
-Everything here decides. A cause travels with all that it sets off, so an explanation follows it and guesses nothing;
-only where a member was not notified, and its timer found out, the change that it had missed has to be looked up.
+All modules are pure. Every event carries the cause that triggered it, so an explanation follows the cause without
+guessing. Only if a member was not notified, and its timer detected the change, the missed change has to be searched
+for.
 
-    causes.py     which change of the world a pass is due to, and how its member learned of it
-    moves.py      the way of a queue from one owner to the next, stage by stage
-    messages.py   the deliveries of one message, and what speaks for its never having come
+    causes.py     the change of the world that caused a pass, and how its member noticed it
+    moves.py      the move of a queue from one owner to the next, stage by stage
+    messages.py   the deliveries of one message, or why there was none
     words.py      both, and their causes, in words
 
-Read `moves.py`, then `causes.py`. Which owner a queue has, and which causes are one change, is what the figures say.
+Read `moves.py`, then `causes.py`. The figures define the owner of a queue, and the causes that are the same change.
 """

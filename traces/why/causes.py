@@ -1,12 +1,12 @@
-"""The change of the world that a pass is due to, and how its member learned of it. Pure.
+"""The change of the world that caused a pass, and how its member noticed it. Pure.
 
-A pass that was notified names the change as its cause. One that the timer began is a cause of its own: then the change
-is the first one that the group has seen since the member's pass before, and that member was notified of it or not.
+A pass that followed a notification names the change as its cause. A pass that the timer began is its own cause: then
+the change is the first one of the group since the member's previous pass, whether that member was notified or not.
 
     c1 runs a pass; c2 joins, NOTIFY_SENT; c1 runs a pass by TIMER 18 s later, without a NOTIFY_RECEIVED
-        due to: c2 joins; learned: lost, and rescued by the timer
+        caused by: c2 joins; noticed: the notification was lost, and the timer detected the change
     c1 runs a pass; c2 expires, no NOTIFY_SENT; c1 runs a pass by TIMER
-        due to: c2 expires; learned: nobody was notified, and the timer found out
+        caused by: c2 expires; noticed: no member was notified, and the timer detected the change
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from model.limits import MAX_KNOWN_CHANGES
 from traces.figures.changes import Change, Changes
 
 MAX_RECENT = 200
-"""Changes of a group that are looked through for one that a member has missed."""
+"""Number of changes of a group that are searched for a change that a member has missed."""
 MISSED_MS = 60_000.0
-"""How old a change may be that a timer finds out: three intervals."""
+"""Maximum age of a change that a timer detects: three intervals."""
 STEPS = frozenset(
     {
         EventKind.MEMBER_JOIN,
@@ -59,17 +59,17 @@ _WORLD_CHANGES = _GROUP_CHANGES | {
 
 
 class Learned(StrEnum):
-    """How a member learned of a change."""
+    """How a member noticed a change."""
 
     NOTIFIED = "notified"
     LOST = "its notification was lost, and its timer found out"
-    SILENT = "nobody was notified, and its timer found out"
+    SILENT = "no member was notified, and its timer found out"
     ITSELF = "by itself"
 
 
 @dataclass(slots=True)
 class KnownChange:
-    """What set off one change, as far as it was seen; the first event of each kind."""
+    """The events of one change up to now; the first event of each kind."""
 
     root: Event | None = None
     version: Event | None = None  # the group's new version, at the first broker that has it
@@ -80,7 +80,7 @@ class KnownChange:
 @dataclass(slots=True)
 class _Pass:
     begun: Event
-    before_ms: float  # when the pass before it began
+    before_ms: float  # the time at which the previous pass began
 
 
 class Causes:
@@ -91,10 +91,10 @@ class Causes:
         self._known: dict[str, KnownChange] = {}
         self._recent: deque[Event] = deque(maxlen=MAX_RECENT)
         self._passes: dict[str, _Pass] = {}  # client -> its last pass
-        self._fixed: dict[str, Event] = {}  # id of a pass by timer -> the change that it found out
+        self._fixed: dict[str, Event] = {}  # id of a pass by timer -> the change that it detected
 
     def take(self, event: Event) -> None:
-        """Take an event of the group, or one without a group, in order."""
+        """Process an event of the group, or an event without a group, in order."""
         kind = event.kind
         if kind not in STEPS:
             return
@@ -113,7 +113,7 @@ class Causes:
             self._recent.append(event)
 
     def of(self, event: Event) -> KnownChange:
-        """What is known of the change that an event belongs to."""
+        """Return the events of the change that an event belongs to."""
         cause = self._changes.of(event).cause
         known = self._known.get(cause)
         if known is None:
@@ -123,11 +123,11 @@ class Causes:
         return known
 
     def change_of(self, event: Event) -> Change:
-        """The change that an event belongs to."""
+        """Return the change that an event belongs to."""
         return self._changes.of(event)
 
     def pass_of(self, client: str) -> Event | None:
-        """The last pass of a member."""
+        """Return the last pass of a member."""
         found = self._passes.get(client)
         return None if found is None else found.begun
 
@@ -143,20 +143,20 @@ class Causes:
                     del self._fixed[next(iter(self._fixed))]
 
     def _missed(self, begun: Event, since_ms: float) -> Event | None:
-        """The first change since the pass before, of which this member was not notified."""
+        """Find the first change since the previous pass of which this member was not notified."""
         missed = [
             change
             for change in self._recent
             if change.t_ms >= since_ms and begun.client not in self.of(change).received
         ]
-        # Of members it is notified; what else changes it finds out by itself, and mostly not in this pass.
+        # Brokers notify changes of members; other changes a member detects itself, and mostly not in this pass.
         return next((change for change in missed if change.kind in _GROUP_CHANGES), missed[0] if missed else None)
 
     def root_of(self, event: Event, ended: Event | None) -> tuple[Event | None, Learned]:
-        """The first event of the change that an acquired queue is due to, and how that was learned.
+        """Return the first event of the change that caused the acquisition of a queue, and how it was noticed.
 
-        `ended` is how the last ownership of the queue ended, whose cause stands in where the pass is one by timer that
-        found out nothing: it asked again for what it had been refused.
+        `ended` is the event that ended the last ownership of the queue. Its cause is used if the pass was by timer and
+        detected no change: then the member requested a queue again that it had been refused.
         """
         found: Event | None = None
         for each in (event, ended):

@@ -1,15 +1,15 @@
-"""The deliveries of one message to a group, and why it came twice, or never. Pure.
+"""The deliveries of one message to a group, and why it was delivered twice, or never. Pure.
 
     tracker = MessageTracker("billing", MessageQueue("orders", "broker-a", 3), 4711)
     for event in in_order(events):
         tracker.take(event)
     story = tracker.story()
 
-An owner tells with MESSAGES_HANDED_OUT how far it has dispatched, so the message was in the first such stretch that
-passes its offset. An owner that dies tells nothing of its last stretch: then its broker says up to where it had served
-it, and the message may have been dispatched.
+An owner reports its dispatches with MESSAGES_HANDED_OUT, so the message was in the first reported range that passes its
+offset. An owner that dies does not report its last range: then the broker's LOCK_EXPIRED has the offset up to which it
+had served the owner, and the message may have been dispatched.
 
-    c2 starts at 40, tells of 60, commits 55, its lease ends; the broker had served it up to 80
+    c2 starts at 40, reports 60, commits 55, its lease ends; the broker had served it up to 80
         offset 50: once, to c2        offset 57: twice, to c2 and its successor        offset 70: maybe twice
 """
 
@@ -22,7 +22,7 @@ from model.events import Event, EventKind
 from model.message_queue import MessageQueue
 
 MAX_DELIVERIES = 100
-"""Deliveries of one message that are remembered: a message that comes more often has a listener that always fails."""
+"""Maximum number of kept deliveries of one message: with more, its listener always fails."""
 
 _KINDS = frozenset(
     {
@@ -43,7 +43,7 @@ _KINDS = frozenset(
 
 
 class TimesGiven(StrEnum):
-    """How often a message came."""
+    """How often a message was dispatched."""
 
     NEVER = "never"
     ONCE = "once"
@@ -56,33 +56,33 @@ class Handout:
     """One delivery of the message to a member.
 
     Attributes:
-        acquired: how the member got the queue; None if the trace begins later.
-        told: the event that tells of the stretch with the message; None if its member died before it could.
+        acquired: the member's acquisition of the queue; None if the trace begins later.
+        reported: the event whose range has the message; None if its member died before it could report it.
         commit: the last commit of the queue before this ownership ended.
-        ended: how the ownership ended; None if it has not.
+        ended: the event that ended the ownership; None if it is open.
     """
 
     client: str
     acquired: Event | None
-    told: Event | None
+    reported: Event | None
     commit: Event | None = None
     ended: Event | None = None
 
     @property
     def events(self) -> list[Event]:
-        """What shows it, in order."""
-        found = (self.acquired, self.told, self.commit, self.ended)
+        """The events of the delivery, in order."""
+        found = (self.acquired, self.reported, self.commit, self.ended)
         return [event for event in found if event is not None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageStory:
-    """What a trace tells of one message.
+    """The deliveries of one message, and its end.
 
     Attributes:
-        passed: the first event after which the group does not get it any more; None if there is none.
-        skipped: what moved the group past it although it had not come.
-        owner: who has the queue at the end, with how far it has got.
+        passed: the first event after which the group no longer receives it; None if there is none.
+        skipped: the event that moved the group past it although it had not been delivered.
+        owner, position: the owner of the queue at the end, and the offset that it has reached.
     """
 
     group: str
@@ -102,8 +102,8 @@ class _Owner:
 
     def __init__(self, acquired: Event | None, position: int) -> None:
         self.acquired = acquired
-        self.position = position  # the first offset that it did not tell to have dispatched
-        self.handout: Handout | None = None  # of this message, under this ownership
+        self.position = position  # the first offset that it has not reported as dispatched
+        self.handout: Handout | None = None  # the delivery of this message under this ownership
 
 
 class MessageTracker:
@@ -119,7 +119,7 @@ class MessageTracker:
         self._dead: Event | None = None
 
     def take(self, event: Event) -> None:
-        """Take an event, in order."""
+        """Process an event, in order."""
         if event.kind not in _KINDS or (event.topic, event.broker, event.queue_id) != self._queue:
             return
         if event.group not in ("", self._group):
@@ -151,7 +151,7 @@ class MessageTracker:
         owner = self._owners.get(event.client)
         if owner is None:
             owner = self._owners[event.client] = _Owner(None, max(0, event.offset - event.n))
-        # A member that goes back, because a listener failed, tells a lower offset, and dispatches the rest once more.
+        # A member that goes back, because a listener failed, reports a lower offset, and dispatches the rest once more.
         first = (
             min(owner.position, event.offset - event.n) if event.n > event.offset - owner.position else owner.position
         )
@@ -199,11 +199,11 @@ class MessageTracker:
         if passes and not self._handouts:
             self._skipped = self._passed = event
         elif not passes and event.kind == EventKind.OFFSET_RESET:
-            self._passed = self._skipped = None  # it comes again
+            self._passed = self._skipped = None  # it will be redelivered
 
     def story(self) -> MessageStory:
-        """Everything up to now."""
-        sure = sum(handout.told is not None for handout in self._handouts)
+        """Return all deliveries up to now."""
+        sure = sum(handout.reported is not None for handout in self._handouts)
         outcome = TimesGiven.NEVER
         if sure >= 2:
             outcome = TimesGiven.TWICE

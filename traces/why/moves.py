@@ -1,13 +1,14 @@
-"""The way of a queue from one owner to the next, stage by stage. Pure.
+"""The move of a queue from one owner to the next, stage by stage. Pure.
 
     moves = MoveTracker("billing")
     for event in in_order(events):
-        for move in moves.take(event):      # each once its new owner has a message, or the queue moves on
+        for move in moves.take(event):      # moves whose new owner has a message, or whose queue moves on
             ...
     moves.finish(), moves.last(queue)
 
-A stage is the time from the event before it to its own, in the order of time, so the stages of a move add up to its
-whole time exactly: from the change of the world to the first message, or to the first pull if no message was there.
+A stage is the time from the previous event to its own event, in the order of time. So the stages of a move add up
+exactly to its whole time: from the change of the world to the first message, or to the first pull if the queue is
+empty.
 
     root cause 0   group version 4   notification 0   notified 1   pass of c1 1   dropped 1   released 1   lease 1 ...
 """
@@ -26,7 +27,7 @@ from traces.figures.changes import Changes
 from traces.why.causes import STEPS, Causes, Learned
 
 MAX_QUEUES = 100_000
-"""Queues of a group whose last move is remembered: ten times the largest group that is measured."""
+"""Maximum number of queues of a group whose last move is kept: ten times the largest measured group."""
 _QUEUE_KINDS = frozenset(
     {
         EventKind.QUEUE_ACQUIRED,
@@ -42,7 +43,7 @@ MOVE_KINDS = STEPS | _QUEUE_KINDS
 
 
 class MoveStep(StrEnum):
-    """What ends a stage."""
+    """The events that end stages."""
 
     CHANGE = "change"
     VERSION = "group version"
@@ -64,7 +65,7 @@ _PLACES = {step: place for place, step in enumerate(MoveStep)}
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One stage: `took_ms` after the one before, `event` happened."""
+    """One stage: `event` happened `took_ms` after the event of the previous stage."""
 
     step: MoveStep
     event: Event
@@ -73,13 +74,13 @@ class Stage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueMove:
-    """A queue that went to a new owner.
+    """A queue that moved to a new owner.
 
     Attributes:
-        root: the event that began it all; None if the trace does not have it.
-        learned: how the member that began the move learned of the change.
+        root: the first event of the change; None if the trace does not have it.
+        learned: how the member that began the move noticed the change.
         stages: in the order of time, from the change on.
-        missing: steps that every such move has and that the trace has no event of.
+        missing: steps of every such move for which the trace has no event.
     """
 
     group: str
@@ -98,12 +99,12 @@ class QueueMove:
 
     @property
     def took_ms(self) -> float:
-        """From its first event to its last, as the stages add up."""
+        """The time from its first event to its last, which is the sum of its stages."""
         return sum(stage.took_ms for stage in self.stages)
 
     @property
     def gap_ms(self) -> float:
-        """For how long nobody read the queue: from the end of the last ownership to the first pull."""
+        """The time in which the queue was not read: from the end of the last ownership to the first pull."""
         at = {stage.step: stage.event.t_ms for stage in self.stages}
         ended = at.get(MoveStep.DROPPED, at.get(MoveStep.ENDED))
         pulled = at.get(MoveStep.PULL, at.get(MoveStep.ACQUIRED))
@@ -111,7 +112,7 @@ class QueueMove:
 
 
 class _Queue:
-    """What is known of one queue since its last owner was there."""
+    """The events of one queue since its last ownership."""
 
     __slots__ = (
         "acquired",
@@ -133,7 +134,7 @@ class _Queue:
         self.released: Event | None = None
         self.ended: Event | None = None
         self.granted: Event | None = None
-        self.acquired: Event | None = None  # of a move that is not told yet
+        self.acquired: Event | None = None  # of a move that is not returned yet
         self.pull: Event | None = None
         self.message: Event | None = None
         self.passes: dict[MoveStep, Event] = {}
@@ -149,11 +150,11 @@ class MoveTracker:
         self._last: OrderedDict[MessageQueue, QueueMove] = OrderedDict()
 
     def owned(self, queue: MessageQueue, client: str) -> None:
-        """Know who owns a queue before the first event of it."""
+        """Set the owner of a queue before its first event."""
         self._queues.setdefault(queue, _Queue()).owner = client
 
     def take(self, event: Event) -> list[QueueMove]:
-        """Take an event in order; returns the moves of which nothing more can be told."""
+        """Process an event, in order; returns the finished moves."""
         if event.kind not in MOVE_KINDS or event.group not in ("", self._group):
             return []
         self.causes.take(event)
@@ -166,9 +167,9 @@ class MoveTracker:
         return [move for move in (self._step(name, queue, event),) if move is not None]
 
     def _step(self, name: MessageQueue, queue: _Queue, event: Event) -> QueueMove | None:
-        kind, told = event.kind, None
+        kind, finished = event.kind, None
         if kind == EventKind.QUEUE_ACQUIRED:
-            told = self._acquired(name, queue, event)
+            finished = self._acquired(name, queue, event)
         elif kind == EventKind.LOCK_GRANTED:
             queue.granted = event
         elif kind == EventKind.FIRST_PULL:
@@ -177,14 +178,14 @@ class MoveTracker:
         elif kind == EventKind.FIRST_MESSAGE:
             if queue.acquired is not None and event.client == queue.owner:
                 queue.message = event
-                told = self._tell(name, queue)
+                finished = self._finish(name, queue)
         elif event.client == queue.owner:
-            told = self._ended(name, queue, event)
-        return told
+            finished = self._ended(name, queue, event)
+        return finished
 
     def _ended(self, name: MessageQueue, queue: _Queue, event: Event) -> QueueMove | None:
-        """An owner ends: what it took to become one is told now, if it is not yet."""
-        told = self._tell(name, queue) if queue.acquired is not None else None
+        """Process the end of an ownership; returns the move to this owner, if it is not returned yet."""
+        finished = self._finish(name, queue) if queue.acquired is not None else None
         if event.kind == EventKind.QUEUE_DROPPED:
             queue.dropped = queue.dropped or event
             begun = self.causes.pass_of(event.client)
@@ -194,24 +195,24 @@ class MoveTracker:
             queue.released = event
         else:
             queue.ended = event
-        return told
+        return finished
 
     def _acquired(self, name: MessageQueue, queue: _Queue, event: Event) -> QueueMove | None:
-        told = self._tell(name, queue) if queue.acquired is not None else None
+        finished = self._finish(name, queue) if queue.acquired is not None else None
         if queue.owner == event.client:
-            self._forget_end(queue)  # it got back what it had: no move
-            return told
+            self._forget_end(queue)  # its last owner acquired it again: this is not a move
+            return finished
         queue.from_client, queue.owner, queue.acquired = queue.owner, event.client, event
         begun = self.causes.pass_of(event.client)
         if begun is not None:
             queue.passes[MoveStep.PASS] = begun
-        return told
+        return finished
 
     def _forget_end(self, queue: _Queue) -> None:
         queue.dropped = queue.released = queue.ended = queue.acquired = queue.pull = queue.message = None
         queue.passes = {}
 
-    def _tell(self, name: MessageQueue, queue: _Queue) -> QueueMove:
+    def _finish(self, name: MessageQueue, queue: _Queue) -> QueueMove:
         move = self._move(name, queue)
         self._forget_end(queue)
         self._last.pop(name, None)
@@ -222,7 +223,7 @@ class MoveTracker:
 
     def _move(self, name: MessageQueue, queue: _Queue) -> QueueMove:
         acquired = queue.acquired
-        assert acquired is not None, "only a move is told"
+        assert acquired is not None, "there is a move"
         ended = queue.dropped or queue.ended
         root, learned = self.causes.root_of(acquired, ended)
         steps = self._steps(queue, root)
@@ -248,7 +249,7 @@ class MoveTracker:
 
     def _steps(self, queue: _Queue, root: Event | None) -> dict[MoveStep, Event]:
         acquired = queue.acquired
-        assert acquired is not None, "only a move is told"
+        assert acquired is not None, "there is a move"
         known = self.causes.of(root) if root is not None else None
         first = queue.passes.get(MoveStep.PASS_BEFORE) or queue.passes.get(MoveStep.PASS)
         notified = None if known is None or first is None else known.received.get(first.client)
@@ -266,32 +267,32 @@ class MoveTracker:
             MoveStep.LEASE: granted,
             MoveStep.ACQUIRED: acquired,
             MoveStep.PULL: queue.pull,
-            # Without messages in the queue the owner is idle then, which is no part of the move.
+            # If the queue is empty, the owner is idle after the first pull, which does not belong to the move.
             MoveStep.MESSAGE: None if granted is not None and granted.n == 0 else queue.message,
         }
         if root is not None and found[MoveStep.VERSION] is root:
-            found[MoveStep.VERSION] = None  # the change is that of the group itself
+            found[MoveStep.VERSION] = None  # the change is a change of the group itself
         return {step: event for step, event in found.items() if event is not None}
 
     def finish(self, until_ms: float = math.inf) -> list[QueueMove]:
-        """Return the moves up to a time that were not told yet, as far as they are known."""
+        """Return the unfinished moves up to a time, with the events up to now."""
         return [
-            self._tell(name, queue)
+            self._finish(name, queue)
             for name, queue in self._queues.items()
             if queue.acquired is not None and queue.acquired.t_ms <= until_ms
         ]
 
     def under_way(self) -> list[QueueMove]:
-        """The moves whose new owner has no message yet, as far as they are known; they are told once more later."""
+        """Return the unfinished moves, with the events up to now; `take` returns them again at their end."""
         return [self._move(name, queue) for name, queue in self._queues.items() if queue.acquired is not None]
 
     def last(self, queue: MessageQueue) -> QueueMove | None:
-        """The last move of a queue that was told."""
+        """Return the last finished move of a queue."""
         return self._last.get(queue)
 
 
 def _missing(steps: dict[MoveStep, Event], *, first: bool) -> tuple[MoveStep, ...]:
-    """The steps that such a move has in any case, and that the trace lacks."""
+    """Return the necessary steps of such a move that the trace lacks."""
     wanted = [MoveStep.CHANGE, MoveStep.PASS, MoveStep.LEASE, MoveStep.ACQUIRED, MoveStep.PULL]
     found = [step for step in wanted if step not in steps]
     if not first:

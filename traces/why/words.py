@@ -1,4 +1,4 @@
-"""Explanations in words: of a change, of a stage, of a move, of a message. Pure."""
+"""Texts that explain a change, a stage, a move, and a message. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from traces.why.moves import MoveStep, QueueMove, Stage
 
 _LEFT = {"unregister": "left", "close": "lost its connection", "expiry": "was silent too long", "right": "lost a right"}
 _ENDED = {
-    "revoked": "a pass of its own gave the queue up",
+    "revoked": "its own pass revoked the queue",
     "shutdown": "it shut down",
     "lost": "it lost the lease",
     "reset": "an operator reset the offset",
@@ -21,40 +21,40 @@ _ENDED = {
     "unregister": "it left the group",
     "right": "its user lost a right to the group or to a topic",
     "unlock": "it released the lease",
-    "given up": "the broker did not wait for its acknowledgements any longer",
+    "given up": "the broker stopped waiting for its acknowledgements",
     "restart": "it had left before the broker was restarted",
     "replaced": "a new process took its place",
 }
 _LEARNED = {
     Learned.NOTIFIED: "",
     Learned.ITSELF: "",
-    Learned.LOST: "The notification was sent and never arrived: the timer of the member found out.",
-    Learned.SILENT: "No broker notified the members of this change: the timer of the member found out.",
+    Learned.LOST: "The notification was sent and never arrived: the member's timer detected the change.",
+    Learned.SILENT: "No broker notified the members of this change: the member's timer detected it.",
 }
 
 
 def clock(t_ms: float) -> str:
-    """The time of day, UTC, to the millisecond."""
+    """Format the time of day, UTC, to the millisecond."""
     return datetime.fromtimestamp(t_ms / 1000, UTC).strftime("%H:%M:%S.%f")[:-3]
 
 
 def time_of(ms: float) -> str:
-    """A time for people."""
+    """Format a time span for people."""
     return f"{ms:,.1f} ms" if ms < 10 else f"{ms:,.0f} ms" if ms < 10_000 else f"{ms / 1000:,.1f} s"
 
 
 def happened(event: Event | None) -> str:
-    """The change of the world that an event tells of, as a sentence without its full stop."""
+    """Describe the change of the world that an event reports, as a sentence without its full stop."""
     if event is None:
-        return "something happened that is not in the trace"
+        return "an event happened that is not in the trace"
     client = event.client or event.node
     simple = {
         EventKind.CLIENT_START: f"{client} started",
         EventKind.CLIENT_STOP: f"{client} stopped",
         EventKind.MEMBER_JOIN: f"{client} joined",
-        EventKind.MEMBER_LEAVE: f"{client} {_LEFT.get(event.detail, 'is gone')}",
+        EventKind.MEMBER_LEAVE: f"{client} {_LEFT.get(event.detail, 'left')}",
         EventKind.MEMBER_BACK: f"{client} is back with a new process",
-        EventKind.SUBSCRIPTION_CHANGE: f"{client} changed what it subscribes to",
+        EventKind.SUBSCRIPTION_CHANGE: f"{client} changed its subscriptions",
         EventKind.GROUP_SETTINGS_CHANGED: "an operator changed the settings of the group",
         EventKind.ASSIGNMENT_MADE: f"{event.broker} made a new assignment",
         EventKind.ROUTE_CHANGED: f"the queues of {event.topic or 'a topic'} changed",
@@ -71,7 +71,7 @@ def happened(event: Event | None) -> str:
 
 
 def because(rebalance: Rebalance) -> str:
-    """The change of the world that began a rebalance, as a sentence without its full stop."""
+    """Describe the change of the world that began a rebalance, as a sentence without its full stop."""
     if not rebalance.kind:
         return happened(None)
     return happened(
@@ -94,7 +94,7 @@ _STAGES: dict[MoveStep, str] = {
     MoveStep.NOTIFIED: "{client} was notified",
     MoveStep.PASS_BEFORE: "{client} began a pass ({triggers})",
     MoveStep.PASS: "{client} began a pass ({triggers})",
-    MoveStep.DROPPED: "{client} dispatches nothing more of it: {ended}",
+    MoveStep.DROPPED: "{client} stopped dispatching it: {ended}",
     MoveStep.RELEASED: "{client} had drained and committed it, and released the lease",
     MoveStep.ENDED: "{broker} ended the lease of {client}: {ended}",
     MoveStep.LEASE: "{broker} granted the lease to {client}, from offset {offset}",
@@ -105,7 +105,7 @@ _STAGES: dict[MoveStep, str] = {
 
 
 def stage_text(stage: Stage) -> str:
-    """What happened at the end of a stage."""
+    """Describe the event at the end of a stage."""
     event = stage.event
     if stage.step is MoveStep.CHANGE:
         return happened(event)
@@ -126,27 +126,27 @@ def _members(n: int) -> str:
 
 
 def move_text(move: QueueMove) -> str:
-    """A move in one sentence, and one more if its notification did not arrive."""
+    """Describe a move in one sentence, and a second one if its notification did not arrive."""
     origin = "for the first time" if move.from_client is None else f"from {move.from_client}"
     text = f"{move.queue} went to {move.owner} {origin} because {happened(move.root)}."
     return f"{text} {_LEARNED[move.learned]}".rstrip()
 
 
 def message_lines(story: MessageStory) -> list[str]:
-    """Why a message came as often as it did, line by line."""
+    """Explain, line by line, how often a message was dispatched."""
     place = f"Offset {story.offset:,} of {story.queue}"
     if story.outcome is TimesGiven.NEVER:
-        return [f"{place} never came to a listener of {story.group}.", _why_never(story), *_dead(story)]
+        return [f"{place} was never dispatched to a listener of {story.group}.", _why_never(story), *_dead(story)]
     times = {TimesGiven.ONCE: "once", TimesGiven.TWICE: f"{len(story.handouts)} times"}
-    lines = [f"{place} came to listeners of {story.group} {times.get(story.outcome, story.outcome)}."]
+    lines = [f"{place} was dispatched to listeners of {story.group} {times.get(story.outcome, story.outcome)}."]
     for number, handout in enumerate(story.handouts, 1):
         lines.append(f"{number}. {_given(handout)}")
         if number < len(story.handouts):
             lines.append(f"   {_why_again(handout, story.handouts[number], story.offset)}")
     if story.passed is not None:
-        lines.append(f"The group has committed it since {clock(story.passed.t_ms)}: it does not come again.")
+        lines.append(f"The group has committed it since {clock(story.passed.t_ms)}: it will not be redelivered.")
     elif story.dead is None:
-        lines.append("The group has not committed it yet: it may come again.")
+        lines.append("The group has not committed it yet: it may be redelivered.")
     return lines + _dead(story)
 
 
@@ -155,9 +155,9 @@ def _given(handout: Handout) -> str:
     if handout.acquired is not None:
         at = handout.acquired
         under = f" under lease {at.version}, which it got at {clock(at.t_ms)} to begin at offset {at.offset:,}"
-    if handout.told is None:
-        return f"{handout.client} had been sent it{under}, and died before it could tell whether it dispatched it."
-    return f"{handout.client} told at {clock(handout.told.t_ms)} that it had dispatched it{under}."
+    if handout.reported is None:
+        return f"{handout.client} received it{under}, and died before it could report whether it dispatched it."
+    return f"{handout.client} reported at {clock(handout.reported.t_ms)} that it had dispatched it{under}."
 
 
 def _why_again(handout: Handout, after: Handout, offset: int) -> str:
@@ -165,40 +165,43 @@ def _why_again(handout: Handout, after: Handout, offset: int) -> str:
     committed = "it had committed nothing" if commit is None else f"its last commit was {commit.offset:,}"
     if ended is None:
         if handout.client == after.client:
-            return f"{handout.client} kept the queue and went back: a listener failed, or its user sought back."
-        return f"{handout.client} had not ended when {after.client} got the queue: two members owned it."
+            return f"{handout.client} kept the queue and went back: a listener failed, or seek() was called."
+        return f"{handout.client} still owned the queue when {after.client} got it: two members owned it."
     if ended.kind == EventKind.OFFSET_RESET or ended.detail == "reset":
-        return f"An operator reset the offset at {clock(ended.t_ms)}, so that it comes again."
+        return f"An operator reset the offset at {clock(ended.t_ms)}, so it was redelivered."
     how = _ENDED.get(ended.detail, ended.detail)
     if commit is not None and commit.offset > offset:
-        return f"It was committed ({commit.offset:,}) before the queue moved at {clock(ended.t_ms)}: this must not be."
+        return (
+            f"It was committed ({commit.offset:,}) before the queue moved at {clock(ended.t_ms)}: this must not happen."
+        )
     if ended.kind == EventKind.LOCK_EXPIRED:
         return (
             f"It was served under the lease of {handout.client}, which ended at {clock(ended.t_ms)}: {how}. "
             f"{committed[0].upper()}{committed[1:]}, so {after.client} got the queue from there."
         )
-    return f"{handout.client} ended at {clock(ended.t_ms)}: {how}; {committed}, which does not include it."
+    at = clock(ended.t_ms)
+    return f"The ownership of {handout.client} ended at {at}: {how}; {committed}, which does not include it."
 
 
 def _why_never(story: MessageStory) -> str:
     event = story.skipped
     if event is None:
         if story.passed is not None:
-            who = story.passed.client or "somebody"
+            who = story.passed.client or "an unknown client"
             return (
-                f"{who} committed {story.passed.offset:,} at {clock(story.passed.t_ms)}, which passes it, and nobody "
-                "told that it was dispatched: either that member died before it could tell, or it does not match the "
-                "subscription, or it is lost."
+                f"{who} committed {story.passed.offset:,} at {clock(story.passed.t_ms)}, which passes it, and no "
+                "member reported that it was dispatched: either that member died before it could report it, or the "
+                "message does not match the subscription, or it is lost."
             )
         if story.owner:
-            return f"Not yet: {story.owner} owns the queue and has got to offset {story.position:,}."
-        return "Not yet: nobody owns the queue at the end of the trace."
+            return f"Not yet: {story.owner} owns the queue and has reached offset {story.position:,}."
+        return "Not yet: the queue has no owner at the end of the trace."
     why = {
         EventKind.QUEUE_ACQUIRED: f"the group began this queue at offset {event.offset:,}",
         EventKind.OFFSET_RESET: f"an operator reset the offset to {event.offset:,}",
         EventKind.OFFSET_MOVED: f"the queue goes on at offset {event.offset:,} ({event.detail})",
         EventKind.MESSAGES_DAMAGED: "it is damaged or missing at the broker",
-        EventKind.MESSAGES_UNDECODABLE: "it is no message: a foreign client stored it",
+        EventKind.MESSAGES_UNDECODABLE: "it is not a message: a foreign client stored it",
     }
     return f"At {clock(event.t_ms)} {why[EventKind(event.kind)]}."
 
@@ -206,4 +209,4 @@ def _why_never(story: MessageStory) -> str:
 def _dead(story: MessageStory) -> list[str]:
     if story.dead is None:
         return []
-    return [f"It failed for the last time, and was sent to the dead letters at {clock(story.dead.t_ms)}."]
+    return [f"It failed for the last time, and was sent to the dead-letter queue at {clock(story.dead.t_ms)}."]

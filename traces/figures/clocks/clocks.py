@@ -1,4 +1,4 @@
-"""The clocks of a trace: reads its events once, and then gives each event its right time. Pure.
+"""The clocks of a trace: reads its events once, and then corrects the time of each event. Pure.
 
     reader = ClockReader()
     for event in events:                 # in any order
@@ -6,11 +6,11 @@
     clocks = reader.finish()
     clocks.faults                        the clock of c1 was 2.0 s ahead
     clocks.correct(event)                the event, with the time that a right clock would have shown
-    clocks.doubt("c1", t_ms)             "" or why the right time of c1 is not known then
+    clocks.doubt("c1", t_ms)             "" or why the right time of c1 is unknown at that time
 
-The lines of a ledger are written by whoever runs the load, with one clock: that one is right if there is a ledger. No
-event comes before its reason after the correction, nor before an earlier event of its node. A trace whose clocks are
-right is left as it is.
+The process that runs the load writes the lines of a ledger with its clock; if there is a ledger, this clock is taken as
+right. After the correction no event is before its reason, or before an earlier event of its node. A trace with right
+clocks is not changed.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from traces.figures.clocks.pairs import Pair, PairFinder, Point
 from traces.figures.clocks.solve import Timeline, courses_of, is_consistent
 
 REPORTED_MS = 1_000.0
-"""A clock that is off by less is corrected and not reported: machines without NTP differ by more soon."""
+"""A smaller error is corrected and not reported: clocks of machines without NTP soon differ by more."""
 HARMLESS_MS = 2_000.0
-"""A constant offset below this makes no answer unknown, however vaguely it is known."""
+"""A constant offset below this never makes an answer unknown, even if the offset is vague."""
 STRAY_MS = 60_000.0
-"""Events outside of the time of all other nodes by more than this, and after as long a pause, are of a wrong clock."""
+"""Events further than this from the times of all other nodes, and from the next own event, have a wrong clock."""
 AFTER_MS = 0.001
-"""An effect is later than its reason by this at least: events of one time are sorted by the names of their nodes."""
+"""Minimum delay of an effect after its reason, because events with equal times are sorted by the node's name."""
 ROUNDS = 8
-"""How often the pairs are looked at to put the last milliseconds in order; two or three times are enough."""
+"""Maximum number of rounds over the pairs that order the last milliseconds; two or three are usually enough."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,8 +44,8 @@ class ClockFault:
     """A clock that was wrong.
 
     Attributes:
-        ahead_ms: how far it was ahead, negative if it was behind; where that changed, the farthest.
-        is_set: whether it was set meanwhile.
+        ahead_ms: how far it was ahead, negative if it was behind; the largest value if it changed.
+        is_set: whether it was set during the trace.
         is_corrected: whether all of its events have their right times.
     """
 
@@ -59,7 +59,7 @@ class ClockFault:
 
 
 def apart(ahead_ms: float) -> str:
-    """How far a clock is off, in words: `2 s ahead`."""
+    """Describe the error of a clock: `2 s ahead`."""
     seconds = abs(ahead_ms) / 1000
     text = f"{seconds:,.1f} s" if seconds < 10 else f"{seconds:,.0f} s"
     if seconds >= 7_200:
@@ -75,17 +75,17 @@ class _Doubt:
 
 
 class Clocks:
-    """What is known of the clocks of a trace."""
+    """The clocks of a trace: their errors, and corrected times."""
 
     def __init__(self) -> None:
         self.faults: tuple[ClockFault, ...] = ()
         self._right: dict[tuple[str, int], tuple[Sequence[int], Sequence[float], Sequence[float]]] = {}
         self._doubts: dict[str, list[_Doubt]] = {}
-        self._corrected: dict[str, tuple[str, float]] = {}  # node -> what was wrong, and how exactly it is known
+        self._corrected: dict[str, tuple[str, float]] = {}  # node -> its error, and how exactly it is known
 
     @property
     def unknown(self) -> str:
-        """Why no answer about the order of events is certain; "" if every clock is right, or corrected."""
+        """Why answers about the order of events are uncertain; "" if every clock is right, or corrected."""
         return next((str(fault) for fault in self.faults if not fault.is_corrected), "")
 
     @property
@@ -94,7 +94,7 @@ class Clocks:
         return not self._right
 
     def correct(self, event: Event) -> Event:
-        """The event with its right time."""
+        """Return the event with its right time."""
         found = self._right.get((event.node, event.seq // RUN_SEQS))
         if found is None:
             return event
@@ -105,21 +105,22 @@ class Clocks:
         return event._replace(t_ms=event.t_ms - (times[at] - right[at]))
 
     def ledger_doubt(self, node: str, apart_ms: float = 0.0) -> str:
-        """Why an event of a node, and a line of a ledger that is so far from it, may have been in the other order.
+        """Return why an event of a node and a line of a ledger, `apart_ms` apart, may have happened in the other order.
 
-        Corrected times are exact to some milliseconds, and in the order of reasons and effects. A ledger has no such
-        order: how far its lines are from the events of a node is known as exactly as its few pairs allow.
+        Corrected times are exact to some milliseconds, and keep the order of reasons and effects. The lines of a ledger
+        have no such order: their distance from the events of a node is only known as exactly as the few pairs of the
+        ledger allow.
         """
         why, unsure_ms = self._corrected.get(node, ("", 0.0))
         return why if apart_ms <= unsure_ms else ""
 
     def doubt(self, node: str, t_ms: float) -> str:
-        """Why an event of a node with this corrected time may have been at another; "" if its time is known."""
+        """Return why an event of a node with this corrected time may have another right time, or ""."""
         return next((each.why for each in self._doubts.get(node, ()) if each.from_ms <= t_ms <= each.to_ms), "")
 
 
 def clocks_of(events: Iterable[Event]) -> Clocks:
-    """What is known of the clocks of these events."""
+    """Determine the clocks of these events."""
     reader = ClockReader()
     for event in events:
         reader.take(event)
@@ -127,11 +128,11 @@ def clocks_of(events: Iterable[Event]) -> Clocks:
 
 
 RIGHT_CLOCKS = Clocks()
-"""Those of a history that needs no correction, as one of a simulation that has the true times."""
+"""Clocks of a history that needs no correction, for instance of a simulation, which has the true times."""
 
 
 class ClockReader:
-    """Reads the events of a trace, in any order, each once or more often."""
+    """Reads the events of a trace, in any order; an event may occur several times."""
 
     def __init__(self) -> None:
         self._numbers: dict[tuple[str, int], int] = {}
@@ -141,7 +142,7 @@ class ClockReader:
         self._pairs = PairFinder()
 
     def take(self, event: Event) -> None:
-        """Take an event, or a line of a ledger; those have no numbers, and are in the order of their times."""
+        """Read an event, or a line of a ledger; lines have no numbers, and are ordered by their times."""
         if event.seq < 0:
             self._take_line(event)
             return
@@ -164,13 +165,13 @@ class ClockReader:
             self._numbers[line.node, -1] = clock
             self._timelines.append((array("q"), array("d")))
         seqs, times = self._timelines[clock]
-        number = round(line.t_ms * 1000)  # not the place in the file: several ledgers are read one after the other
+        number = round(line.t_ms * 1000)  # not the line number: several ledgers are read one after the other
         seqs.append(number)
         times.append(line.t_ms)
         self._pairs.take_line(line, Point(clock, number, line.t_ms))
 
     def _runs(self, timelines: Sequence[Timeline]) -> Iterator[Pair]:
-        """A broker numbers its runs in the order of time: the last event of one is before the first of the next."""
+        """Yield pairs of a broker's runs: the last event of a run is before the first of the next."""
         runs = sorted(key for key, clock in self._numbers.items() if clock in self._brokers)
         for (node, run), (next_node, next_run) in pairwise(runs):
             if node == next_node:
@@ -179,7 +180,7 @@ class ClockReader:
                 yield Pair(last, Point(after, timelines[after][0][0], timelines[after][1][0]))
 
     def finish(self) -> Clocks:
-        """What the events say of the clocks; call it once."""
+        """Determine the clocks from the events; call it once."""
         clocks = Clocks()
         pairs = self._pairs.finish()
         timelines = [_in_order(*timeline) for timeline in self._timelines]
@@ -222,7 +223,7 @@ class ClockReader:
 
 
 def _in_order(seqs: Sequence[int], times: Sequence[float]) -> Timeline:
-    """A timeline by number, each once: several queues of a topic are read side by side, and a node may send twice."""
+    """Sort a timeline by number, without duplicates: queues are read in parallel, and a node may send twice."""
     if all(one < other for one, other in pairwise(seqs)):
         return seqs, times
     first: dict[int, float] = {}
@@ -239,7 +240,7 @@ def _goes_back(timeline: Timeline) -> bool:
 def _right_times(
     timelines: Sequence[Timeline], courses: Mapping[int, Sequence[Piece]], pairs: Sequence[Pair], fixed: int | None
 ) -> dict[int, array[float]]:
-    """The right times of the events of each clock that has wrong ones; the `fixed` one has none."""
+    """Compute the right times of the events of each wrong clock; the clock `fixed` is never corrected."""
     right: dict[int, array[float]] = {}
     for clock, pieces in courses.items():
         times = timelines[clock][1]
@@ -248,7 +249,7 @@ def _right_times(
             for piece in pieces:
                 for at in range(piece.begin, piece.end):
                     shifted[at] -= piece.ahead_ms
-            for at in range(len(shifted) - 2, -1, -1):  # where two pieces meet, by the last milliseconds
+            for at in range(len(shifted) - 2, -1, -1):  # where two pieces meet, times may overlap by milliseconds
                 shifted[at] = min(shifted[at], shifted[at + 1])
             right[clock] = shifted
     for _ in range(ROUNDS):
@@ -260,7 +261,7 @@ def _right_times(
 def _put_in_order(
     timelines: Sequence[Timeline], pairs: Sequence[Pair], right: dict[int, array[float]], fixed: int | None
 ) -> bool:
-    """Delay effects that are a little before their reasons; returns whether there were any."""
+    """Delay effects that are slightly before their reasons; returns whether there were any."""
     has_moved = False
     for reason, effect in pairs:
         before, after = right.get(reason.clock), right.get(effect.clock)
@@ -279,10 +280,11 @@ def _put_in_order(
 def _place_strays(
     timelines: Sequence[Timeline], courses: dict[int, list[Piece]], right: dict[int, array[float]]
 ) -> dict[int, list[tuple[int, int]]]:
-    """Move events that are far from all that happened on other nodes into the time of those.
+    """Move events that are far from the events of all other nodes into the time range of these.
 
-    That may be a whole clock, which no pair connects with another one, as that of a producer; or the events after a
-    clock was set, if no pair shows that. The history neither begins nor ends with them. Returns their places.
+    They may be all events of a clock that no pair connects with another clock, for instance of a producer; or the
+    events after a clock was set, if no pair shows the step. Moved events are never the first or last of the history.
+    Returns their places.
     """
     spans = {clock: right.get(clock, timelines[clock][1]) for clock in courses}
     firsts = sorted((times[0], clock) for clock, times in spans.items())[:2]
@@ -311,7 +313,7 @@ def _place_strays(
 
 
 def _stray_head(times: Sequence[float], begin_ms: float) -> int:
-    """How many of the first events are far before a time, and far from the next one."""
+    """Return how many of the first events are far before a time, and far from the event after them."""
     if times[0] >= begin_ms - STRAY_MS:
         return 0
     ends = (at for at in range(1, len(times)) if times[at] - times[at - 1] > STRAY_MS)
@@ -319,7 +321,7 @@ def _stray_head(times: Sequence[float], begin_ms: float) -> int:
 
 
 def _stray_tail(times: Sequence[float], end_ms: float) -> int:
-    """From which place on the events are far behind a time, and far from the one before."""
+    """Return the place from which on events are far after a time, and far from the event before them."""
     if times[-1] <= end_ms + STRAY_MS:
         return len(times)
     if times[0] > end_ms + STRAY_MS:
@@ -329,14 +331,14 @@ def _stray_tail(times: Sequence[float], end_ms: float) -> int:
 
 
 def _delay(times: array[float], at: int, until_ms: float) -> None:
-    """An event cannot have been before its reason, nor can those after it on its node."""
+    """Delay an event until after its reason, and with it the later events of its node."""
     while at < len(times) and times[at] < until_ms:
         times[at] = until_ms
         at += 1
 
 
 def _fault_of(node: str, pieces: Sequence[Piece]) -> ClockFault | None:
-    """What is wrong with a clock that has this course; None if it is as good as right."""
+    """Return the fault of a clock with this course; None if the clock is right, or nearly."""
     farthest = max(pieces, key=lambda piece: abs(piece.ahead_ms))
     is_vague = any(piece.is_vague and abs(piece.ahead_ms) >= HARMLESS_MS for piece in pieces)
     is_vague = is_vague or not all(piece.is_placed for piece in pieces)
@@ -348,7 +350,7 @@ def _fault_of(node: str, pieces: Sequence[Piece]) -> ClockFault | None:
 def _unsure_places(
     pieces: Sequence[Piece], strays: Sequence[tuple[int, int]], was_set: bool
 ) -> Iterator[tuple[int, int, Piece]]:
-    """The places, and those behind them, of events whose right times are not sure; with the piece that is nearest."""
+    """Yield the ranges of events whose right times are uncertain, as first and end, with the nearest piece."""
     for first, end in strays:
         yield first, end, pieces[0]
     for piece in pieces:
@@ -370,7 +372,7 @@ def _unsure_places(
 def _doubts_of(
     node: str, pieces: Sequence[Piece], right: Sequence[float], strays: Sequence[tuple[int, int]], was_set: bool
 ) -> list[_Doubt]:
-    """The times at which the right times of a clock are not sure."""
+    """Return the periods in which the right times of a clock are uncertain."""
     farthest = max(pieces, key=lambda piece: abs(piece.ahead_ms))
     found = []
     for first, end, piece in _unsure_places(pieces, strays, was_set):

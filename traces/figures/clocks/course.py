@@ -1,14 +1,15 @@
-"""The course of one clock: how far it is ahead, from its first event to its last. Pure.
+"""The course of one clock: its offset from its first event to its last. Pure.
 
-What it says is `t = true + ahead`. An effect of its event on a right clock gives a least value of `ahead`, the reason
-of its event on a right clock a greatest value. As long as one value satisfies all of them, the clock has that offset;
-where none does, it was set, or it drifts, and another piece of the course begins.
+The clock shows `t = true + ahead`. An effect of its event, on a right clock, gives a lower bound of `ahead`; the reason
+of its event, on a right clock, gives an upper bound. While one value satisfies all bounds, the clock has that offset;
+where no value does, the clock was set or drifts, and another piece of the course begins.
 
     c1 drops q0 at 12:00:02.000, b releases it at 12:00:00.002       ahead is at least 1,998 ms
-    b grants q1 at 12:00:05.000, c1 acquires it at 12:00:07.003      and at most 2,003 ms: it is taken as 2,000 ms
+    b grants q1 at 12:00:05.000, c1 acquires it at 12:00:07.003      and at most 2,003 ms: the middle is 2,000 ms
     b grants q2 at 12:00:09.000, c1 acquires it at 12:00:09.004      at most 4 ms: c1's clock was set back in between
 
-A piece begins where the clock went back, or at the longest pause of the node: a clock that is set forward shows as one.
+A piece begins where the clock went back, or at the longest pause of the node, because a clock that is set forward looks
+like a pause.
 """
 
 from __future__ import annotations
@@ -20,18 +21,18 @@ from itertools import pairwise
 from typing import NamedTuple
 
 SLACK_MS = 20.0
-"""Bounds may contradict each other by so much, because the times of the other clocks are known no better."""
+"""Bounds may contradict each other by this much, because the times of the other clocks are not known more exactly."""
 SET_BACK_MS = 100.0
-"""A clock that goes back by less is adjusted smoothly, by NTP for instance: that needs no piece of its own."""
+"""A clock that goes back by less is adjusted smoothly, for instance by NTP, which needs no new piece."""
 VAGUE_MS = 1_000.0
-"""An offset that is known less exactly is no correction to rely on; nor is the place of a larger step, if unknown."""
+"""An offset with a larger uncertainty is vague, and no sound correction; so is a larger step at an unknown place."""
 
 LONG_PAUSE_MS = 30_000.0
-"""A pause of a node that is longer may be a clock that was set forward: members without work run a pass every 20 s."""
+"""A longer pause of a node may be a clock that was set forward: even idle members run a pass every 20 s."""
 
 
 class Bound(NamedTuple):
-    """At the event with the place `at`, the clock is ahead by at least or at most `ms`."""
+    """At the event with index `at`, the clock is ahead by at least or at most `ms`."""
 
     at: int
     ms: float
@@ -40,16 +41,16 @@ class Bound(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
-    """The events with the places `begin` to before `end`, in which the clock is `ahead_ms` ahead.
+    """The events with index `begin` to `end` - 1, in which the clock is `ahead_ms` ahead.
 
     Attributes:
         is_vague: the offset is not known to `VAGUE_MS`.
-        is_placed: whether it can only begin where it does, or the step there is small.
-        known: the places of its first and of its last bound; of the events before and behind them, only those of a
-            clock that is never set are sure to have this offset.
-        unsure_ms: how far `ahead_ms` may be from the right value, infinite if a bound is on one side only.
-        sure: the places from and to which no long pause may hide that the clock was set forward.
-        bounds: those that the offset satisfies, by place.
+        is_placed: whether its beginning is certain, or the step there is small.
+        known: the index of its first and of its last bound; events before and after them have this offset for certain
+            only if the clock is never set.
+        unsure_ms: maximum error of `ahead_ms`, infinite if there are bounds on one side only.
+        sure: the first and the last index between which no long pause can hide that the clock was set forward.
+        bounds: the bounds that the offset satisfies, by index.
     """
 
     begin: int
@@ -80,7 +81,7 @@ class Piece:
 
 @dataclass(slots=True)
 class _Span:
-    """Bounds that one offset satisfies."""
+    """Bounds that a single offset satisfies."""
 
     bounds: list[Bound]
     least_ms: float = -math.inf
@@ -100,7 +101,7 @@ class _Span:
             self.most_ms = min(self.most_ms, bound.ms)
 
     def offset(self, *likely: float) -> tuple[float, bool]:
-        """The offset, and whether it is vague: the first of the likely ones that is possible, else the middle."""
+        """Return the offset (the first possible value of `likely`, else the middle), and whether it is vague."""
         for likely_ms in likely:
             if self.least_ms <= likely_ms <= self.most_ms:
                 return likely_ms, False
@@ -112,9 +113,9 @@ class _Span:
 
 
 def course_of(times: Sequence[float], bounds: Sequence[Bound], before_ms: float = 0.0) -> list[Piece]:
-    """The pieces of a clock that wrote events at these times, in the order of their numbers.
+    """Return the pieces of a clock that wrote events at these times, in the order of their numbers.
 
-    `before_ms` is the offset that the same machine had before.
+    `before_ms` is the earlier offset of the same machine.
     """
     pieces: list[Piece] = []
     ordered = sorted(bounds)
@@ -124,7 +125,7 @@ def course_of(times: Sequence[float], bounds: Sequence[Bound], before_ms: float 
         while until < len(ordered) and ordered[until].at < end:
             until += 1
         if begin:
-            # It was set back by at least so much: it shows an earlier time than at the event before.
+            # The clock was set back by at least this much: it shows an earlier time than at the event before.
             before_ms -= times[begin - 1] - times[begin]
         section = _section(times, begin, end, ordered[n:until], before_ms)
         pieces += section
@@ -134,19 +135,19 @@ def course_of(times: Sequence[float], bounds: Sequence[Bound], before_ms: float 
 
 
 def _ends(times: Sequence[float]) -> Iterator[int]:
-    """The places at which the clock went back, and the end."""
+    """Yield the indexes at which the clock went back, and the end."""
     yield from (at for at in range(1, len(times)) if times[at] < times[at - 1] - SET_BACK_MS)
     yield len(times)
 
 
 def _section(times: Sequence[float], begin: int, end: int, bounds: Sequence[Bound], before_ms: float) -> list[Piece]:
-    """The pieces between two places at which the clock visibly went back."""
+    """Return the pieces between two events at which the clock visibly went back."""
     spans = _spans(bounds)
     if not spans:
         return [Piece(begin=begin, end=end, ahead_ms=before_ms, is_vague=begin > 0)]
     pieces: list[Piece] = []
     for number, span in enumerate(spans):
-        # A machine keeps its offset until its clock is set, and then it is most likely set right.
+        # A machine keeps its offset until its clock is set, and then the clock is most likely right.
         likely = (0.0, before_ms) if begin or number else (before_ms, 0.0)
         ahead_ms, is_vague = span.offset(*likely)
         start, is_placed = begin, True
@@ -172,10 +173,10 @@ def _section(times: Sequence[float], begin: int, end: int, bounds: Sequence[Boun
 
 
 def _sure(times: Sequence[float], piece: Piece, bounds: Sequence[Bound]) -> tuple[int, int]:
-    """The places of a piece that are on this side of every long pause.
+    """Return the first and last index of a piece that no long pause separates from its bounds.
 
-    Before a clock was set forward it is less ahead, which only a least bound excludes, and after it more, which only a
-    greatest bound excludes. A bound that is far from the offset excludes nothing.
+    Before a step forward the clock is less ahead, which only a lower bound excludes; after it the clock is further
+    ahead, which only an upper bound excludes. A bound that is far from the offset excludes neither.
     """
     near = [bound for bound in bounds if abs(bound.ms - piece.ahead_ms) <= LONG_PAUSE_MS] or bounds
     first = min((bound.at for bound in near if bound.is_least), default=near[0].at)
@@ -189,7 +190,7 @@ def _sure(times: Sequence[float], piece: Piece, bounds: Sequence[Bound]) -> tupl
 
 
 def _spans(bounds: Sequence[Bound]) -> list[_Span]:
-    """The bounds in as few spans as satisfy them."""
+    """Divide the bounds into the fewest spans that each satisfy their bounds."""
     spans: list[_Span] = []
     for bound in bounds:
         if not spans or not spans[-1].takes(bound):
@@ -199,7 +200,7 @@ def _spans(bounds: Sequence[Bound]) -> list[_Span]:
 
 
 def _change(before: _Span, after: _Span) -> tuple[int, int]:
-    """The places at which the span after may begin: behind the last bound that only the one before satisfies."""
+    """Return the indexes between which span `after` begins: after the last bound that only `before` satisfies."""
     last = after.bounds[0].at
     first = before.bounds[0].at + 1
     for bound in reversed(before.bounds):
@@ -210,7 +211,7 @@ def _change(before: _Span, after: _Span) -> tuple[int, int]:
 
 
 def _place(times: Sequence[float], first: int, last: int, step_ms: float) -> tuple[int, bool]:
-    """At which of these places the clock was set by `step_ms`, and whether that is certain enough."""
+    """Return the index at which the clock was set by `step_ms`, and whether that is certain enough."""
     pauses = {at: times[at] - times[at - 1] for at in range(first, last + 1)}
     place = max(pauses, key=lambda at: (pauses[at], at))
     possible = [at for at, pause_ms in pauses.items() if pause_ms >= step_ms - SLACK_MS]

@@ -1,18 +1,18 @@
-"""Pairs of events on two nodes of which the first is a reason of the second, so it happened before. Pure.
+"""Pairs of events on two nodes, a reason and its effect, so the first happened before the second. Pure.
 
     b  LOCK_GRANTED q0 to c1, token 7         c1 QUEUE_ACQUIRED q0, token 7
     c1 QUEUE_ACQUIRED q0, token 7             b  OFFSET_COMMITTED q0 by c1, while it has that lease
     c1 QUEUE_DROPPED q0, token 7              b  QUEUE_RELEASED q0, token 7
-    c1 REBALANCE_BEGIN of cause X             b  LOCK_GRANTED or LOCK_REFUSED to c1 because of X
+    c1 REBALANCE_BEGIN of cause X             b  LOCK_GRANTED or LOCK_REFUSED to c1 with cause X
     b  NOTIFY_SENT of version 5, cause X      c1 NOTIFY_RECEIVED of version 5, cause X
-    c1 the event with the id X                any node: its first event because of X
-    c1 QUEUE_ACQUIRED q0, for the first time  the first line of a ledger with a message of q0 that c1 gets
+    c1 the event with the id X                any node: its first event with cause X
+    c1 QUEUE_ACQUIRED q0, for the first time  the first line of a ledger with a message of q0 for c1
     that line                                 the first MESSAGES_HANDED_OUT of c1 about q0
 
-What the history check judges is no such pair, for instance that a message is processed before it is committed: a bug
-would be taken for a wrong clock.
+Conditions that the history check judges are not used as pairs, for instance that a message is processed before it is
+committed: a bug would look like a wrong clock.
 
-Events may come in any order. What waits for its other half is bounded, the oldest is forgotten.
+Events may come in any order. The number of events that wait for their counterpart is bounded; the oldest are removed.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from model.limits import MAX_CLOCK_PAIRS
 
 Key = tuple[object, ...]
 MESSAGE_DISPATCHED = "MESSAGE_DISPATCHED"
-"""The lines of a ledger (`traces/check/ledger.py`) that say something of clocks."""
+"""The kind of lines of a ledger (`traces/check/ledger.py`) that give pairs."""
 
 
 class Point(NamedTuple):
-    """An event, by the number of its clock, its own number there, and its time."""
+    """An event: the number of its clock, its sequence number there, and its time."""
 
     clock: int
     seq: int
@@ -51,7 +51,7 @@ class _Reason:
     reason: Point | None = None
     node: str = ""
     effects: dict[int, Point] = field(default_factory=dict)
-    is_ambiguous: bool = False  # two processes sent the reason, so an effect may be of either
+    is_ambiguous: bool = False  # two processes sent the reason, so an effect may belong to either
 
     def add_reason(self, event: Event, point: Point) -> None:
         before = self.reason
@@ -77,7 +77,7 @@ class _Reason:
 
 
 class PairFinder:
-    """Takes the events of all nodes, and collects their pairs."""
+    """Reads the events of all nodes, and collects their pairs."""
 
     def __init__(self) -> None:
         self._open: dict[Key, _Reason] = {}
@@ -85,7 +85,7 @@ class PairFinder:
         self._granted: dict[Key, Event] = {}  # queue of a group -> its newest grant
 
     def take_line(self, line: Event, point: Point) -> None:
-        """Take a line of a ledger."""
+        """Read a line of a ledger."""
         if line.queue_id < 0:
             return
         queue = _queue(line)
@@ -94,7 +94,7 @@ class PairFinder:
             self._reason(("reported", line.client, *queue), line, point)
 
     def take(self, event: Event, clock: int) -> None:
-        """Take an event of a clock."""
+        """Read an event of a clock."""
         point = Point(clock, event.seq, event.t_ms)
         if event.cause == event.id:
             self._reason(("cause", event.cause), event, point)
@@ -150,7 +150,7 @@ class PairFinder:
             self._pairs = _tightest(self._pairs)
 
     def finish(self) -> list[Pair]:
-        """All pairs; call it once."""
+        """Return all pairs; call it once."""
         for key in list(self._open):
             self._close(key)
         return self._pairs
@@ -165,7 +165,7 @@ def _lease(what: str, event: Event) -> Key:
 
 
 def _tightest(pairs: list[Pair]) -> list[Pair]:
-    """Of each two pairs of the same clocks that follow each other, the one whose times are closer."""
+    """Of each two consecutive pairs of the same clocks, keep the one whose times are closer."""
     before: dict[tuple[int, int], Pair] = {}
     kept: list[Pair] = []
     for pair in pairs:

@@ -1,11 +1,11 @@
-"""Finds the clocks that are right, and the courses of the others, from pairs of events. Pure.
+"""Finds the right clocks, and the courses of the others, from pairs of events. Pure.
 
-Nobody knows the true time. Some clock has to be taken as right, and the others follow one after the other, those that
-are known best first. The choice is that with which the most clocks agree: right clocks agree with each other, and wrong
-ones are each wrong in their own way.
+The true time is unknown. So one clock is assumed to be right, and the others are computed from it one after the other,
+beginning with the best known. The chosen clock is the one with which most clocks agree: right clocks agree with each
+other, while each wrong clock has its own error.
 
     three members and two brokers, c1 is 2 s ahead       with b1 as the right one, four of five have no offset
-                                                         with c1 as the right one, only c1 has none
+                                                         with c1 as the right one, only c1 has no offset
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from traces.figures.clocks.course import LONG_PAUSE_MS, Bound, Piece, course_of
 from traces.figures.clocks.pairs import Pair, Point
 
 MAX_CHOICES = 8
-"""Clocks that are tried as the right one: those with the most pairs, among which are the brokers."""
+"""Number of clocks that are tried as the right one: the clocks with most pairs, which include the brokers."""
 AGREES_MS = 500.0
-"""A clock that is ahead or behind by less agrees: machines without NTP differ by more soon."""
+"""A clock with a smaller offset agrees: clocks of machines without NTP soon differ by more."""
 
 Timeline = tuple[Sequence[int], Sequence[float]]
 """The numbers of a clock's events, in order, and their times."""
 
 
 class Courses:
-    """The courses of clocks, relative to one that is taken as right."""
+    """The courses of clocks, relative to the clock that is assumed to be right."""
 
     def __init__(self, timelines: Sequence[Timeline], neighbours: Sequence[Sequence[Pair]]) -> None:
         self.of: dict[int, list[Piece]] = {}
@@ -43,11 +43,11 @@ class Courses:
         self._begins[clock] = [piece.begin for piece in pieces]
 
     def at(self, point: Point) -> int:
-        """The place of an event among those of its clock."""
+        """Return the index of an event among the events of its clock."""
         return bisect_left(self._timelines[point.clock][0], point.seq)
 
     def true_ms(self, point: Point) -> float:
-        """The right time of an event, by the course of its clock."""
+        """Return the right time of an event, by the course of its clock."""
         pieces = self.of[point.clock]
         if len(pieces) == 1:
             return point.t_ms - pieces[0].ahead_ms
@@ -58,7 +58,7 @@ class Courses:
         return (pair.effect.clock if pair.reason.clock == clock else pair.reason.clock) in self.of
 
     def is_sure(self, pair: Pair, clock: int) -> bool:
-        """Whether the other clock of a pair has a course, and its event no long pause between it and the bounds."""
+        """Whether the other clock of a pair has a course, and no long pause separates its event from the bounds."""
         other = pair.effect if pair.reason.clock == clock else pair.reason
         if other.clock not in self.of:
             return False
@@ -66,23 +66,23 @@ class Courses:
         return any(piece.sure[0] <= at <= piece.sure[1] for piece in self.of[other.clock])
 
     def is_all_sure(self, clock: int) -> bool:
-        """Whether that holds for all events of a clock."""
+        """Whether no long pause separates any event of a clock from the bounds."""
         return all(piece.sure == (piece.begin, piece.end - 1) for piece in self.of[clock])
 
     def bounds(self, clock: int) -> list[Bound]:
-        """What its pairs say of a clock: those with sure events of other clocks, without any all of them."""
+        """Return the bounds of a clock from pairs with sure events of other clocks, or else from all pairs."""
         pairs = [pair for pair in self._neighbours[clock] if self.is_sure(pair, clock)]
         pairs = pairs or [pair for pair in self._neighbours[clock] if self.has_other(pair, clock)]
         return [self.bound(pair, clock) for pair in pairs]
 
     def bound(self, pair: Pair, clock: int) -> Bound:
-        """What a pair says of a clock, by the course of the other one."""
+        """Return the bound that a pair gives for a clock, by the course of the other clock."""
         if pair.effect.clock == clock:
             return Bound(self.at(pair.effect), pair.effect.t_ms - self.true_ms(pair.reason), False)
         return Bound(self.at(pair.reason), pair.reason.t_ms - self.true_ms(pair.effect), True)
 
     def follow(self, ledger: int, pairs: Sequence[Pair]) -> None:
-        """Take the clock of a ledger as right, whatever the others agree on; it is bounded by them less exactly."""
+        """Assume the clock of a ledger to be right, whatever the others agree on; they bound it less exactly."""
         bounds = [self.bound(pair, ledger) for pair in pairs if self.has_other(pair, ledger)]
         first, *others = course_of(self._timelines[ledger][1], bounds)
         unsure_ms = math.inf if others else first.unsure_ms
@@ -94,14 +94,14 @@ class Courses:
 
     @property
     def agreeing(self) -> int:
-        """Clocks that agree with the right one from begin to end."""
+        """The number of clocks that agree with the right one in all of their pieces."""
         return sum(all(abs(piece.ahead_ms) < AGREES_MS for piece in pieces) for pieces in self.of.values())
 
     @property
     def hidden(self) -> int:
-        """Clocks that were set back by more than a long pause, and yet never show an earlier time than before.
+        """The number of steps back by more than a long pause after which the clock does not show an earlier time.
 
-        That takes a pause of all nodes that is as long as the step: it is likelier that another clock was set forward.
+        That requires a pause of all nodes as long as the step, so it is likelier that another clock was set forward.
         """
         return sum(
             before.ahead_ms - after.ahead_ms > LONG_PAUSE_MS
@@ -112,7 +112,7 @@ class Courses:
 
 
 def is_consistent(pairs: Iterable[Pair]) -> bool:
-    """Whether no effect is before its reason: then all clocks are right, as far as anybody can say."""
+    """Whether no effect is before its reason: then no clock can be shown to be wrong."""
     return all(effect.t_ms >= reason.t_ms for reason, effect in pairs)
 
 
@@ -123,17 +123,17 @@ def courses_of(
     preferred: set[int],
     ledger: int | None = None,
 ) -> dict[int, list[Piece]]:
-    """The course of each clock that has pairs.
+    """Compute the course of each clock that has pairs.
 
-    `machines` are those of the clocks: clocks of one machine are one, or were before it was started again. Where as
-    many agree with two clocks, a `preferred` one is taken as right: that of a broker. The times of a `ledger` are those
-    of all others in the end, because its lines have no numbers by which they could be corrected.
+    `machines` has the machine of each clock: clocks of one machine are the same, or were so before a restart. If
+    equally many clocks agree with two clocks, a `preferred` one (a broker's) is assumed to be right. In the end all
+    courses are shifted to the times of a `ledger`, because its lines have no numbers by which they could be corrected.
     """
     neighbours: list[list[Pair]] = [[] for _ in timelines]
     of_ledger = [pair for pair in pairs if ledger in (pair.reason.clock, pair.effect.clock)]
     for pair in pairs:
         if ledger in (pair.reason.clock, pair.effect.clock):
-            continue  # they bound clocks by seconds, and come last
+            continue  # they bound clocks only to seconds, and are used last
         neighbours[pair.reason.clock].append(pair)
         neighbours[pair.effect.clock].append(pair)
     found: dict[int, list[Piece]] = {}
@@ -148,7 +148,7 @@ def courses_of(
 
 
 def _connected(neighbours: Sequence[Sequence[Pair]]) -> Iterator[list[int]]:
-    """The clocks in groups that pairs connect; those without any are in none."""
+    """Yield the groups of clocks that pairs connect, without the clocks that have no pair."""
     seen: set[int] = set()
     for first, pairs in enumerate(neighbours):
         if first in seen or not pairs:
@@ -173,7 +173,7 @@ def _solve(
     neighbours: Sequence[Sequence[Pair]],
     machines: Sequence[str],
 ) -> Courses:
-    """The courses of a group of clocks, of which one is right."""
+    """Compute the courses of a group of clocks, assuming that `right` is right."""
     courses = Courses(timelines, neighbours)
     n = len(timelines[right][0])
     courses.set(right, [Piece(begin=0, end=n, ahead_ms=0.0, unsure_ms=0.0, sure=(0, n - 1))])
@@ -191,13 +191,13 @@ def _solve(
             unsure[clock] = others[-1]
         others.append(courses.of[clock][-1].ahead_ms)
         del left[clock]
-    for clock, before_ms in unsure.items():  # what lies behind a pause may have pairs with clocks that came later
+    for clock, before_ms in unsure.items():  # events after a pause may have pairs with clocks that were solved later
         courses.set(clock, course_of(timelines[clock][1], courses.bounds(clock), before_ms))
     return courses
 
 
 class _Known:
-    """How exactly one offset of a clock is known so far."""
+    """The bounds of a clock's offset so far."""
 
     __slots__ = ("least_ms", "most_ms")
 
@@ -212,7 +212,7 @@ class _Known:
 
     @property
     def rank(self) -> tuple[bool, float]:
-        """Whether nothing is known, and then the width; bounds that contradict each other come late."""
+        """Sort key: the width of the bounds; contradictory bounds are late, clocks without bounds last."""
         width_ms = self.most_ms - self.least_ms
         is_unknown = math.isinf(self.least_ms) and math.isinf(self.most_ms)
         return is_unknown, width_ms if width_ms >= 0 else math.inf

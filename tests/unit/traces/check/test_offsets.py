@@ -65,7 +65,7 @@ def test_a_new_owner_that_begins_below_the_committed_offset_repeats(story: Story
     story.tell(E.QUEUE_ACQUIRED, "c2", 54)
     [anomaly] = story.evidence.anomalies
     assert anomaly.rule is Rule.DUPLICATE
-    assert "message 54 came again" in anomaly.text
+    assert "redelivery of message 54" in anomaly.text
 
 
 def test_a_commit_that_passes_what_was_dispatched_is_judged_when_its_owner_has_told_all(story: Story) -> None:

@@ -12,7 +12,7 @@ def test_a_move_is_told_in_a_sentence_and_a_lost_notification_in_one_more() -> N
     assert move_text(first) == "t@b:0 went to c1 for the first time because c1 started."
     assert move_text(move) == "t@b:0 went to c2 from c1 because c2 started."
     *_, rescued = moves_of(handed_over(notified=False))
-    assert move_text(rescued).endswith("sent and never arrived: the timer of the member found out.")
+    assert move_text(rescued).endswith("sent and never arrived: the member's timer detected the change.")
 
 
 def test_every_stage_says_who_did_what() -> None:
@@ -33,7 +33,7 @@ def test_a_connection_that_a_client_lost_is_not_a_broker_that_went_down() -> Non
     assert happened(down) == "broker b went down"
     lost = Event(0, "c", 1, EventKind.BROKER_DOWN, broker="b", client="c", detail="b:1")
     assert happened(lost) == "c lost its connection to broker b"
-    assert happened(None) == "something happened that is not in the trace"
+    assert happened(None) == "an event happened that is not in the trace"
 
 
 def test_times_are_short() -> None:
