@@ -1,9 +1,9 @@
 """Builds Arrow arrays from lists and numbers by laying out their buffers.
 
-`pa.array`, `pa.repeat` and `pa.scalar` would do, also where Arrow's functions call them for plain values, but the first
-call of one imports pandas, which takes a third of a second in each of Spark's many Python workers, and in a report.
+`pa.array`, `pa.repeat` and `pa.scalar` are not used, also not inside Arrow's functions on plain values: the first call
+of one imports pandas, which takes a third of a second in each of Spark's many Python workers, and in a report.
 
-The buffers are those of Arrow's columnar format. An array of n strings or byte strings has n + 1 offsets, the last one
+The buffers have Arrow's columnar format. An array of n strings or byte strings has n + 1 offsets, of which the last is
 the end, and the concatenated values. An array with nulls has a bit per value, 0 for null, lowest bit of a byte first.
 """
 
@@ -17,20 +17,20 @@ import pyarrow as pa
 
 
 def numbers(values: Any, kind: pa.DataType, is_valid: Iterable[bool] | None = None) -> pa.Array:
-    """An array of integers, floats or times from a contiguous numpy array of the width of `kind`.
+    """Make an array of integers, floats or times from a contiguous numpy array of the width of `kind`.
 
-    Those with a false `is_valid` are null.
+    Values with a false `is_valid` are null.
     """
     return pa.Array.from_buffers(kind, len(values), [_bits_of(is_valid, len(values)), pa.py_buffer(values)])
 
 
 def binaries(values: Sequence[bytes]) -> pa.Array:
-    """An array of byte strings, none of them null."""
+    """Make an array of byte strings without nulls."""
     return _lay_out(pa.binary(), map(len, values), b"".join(values), len(values))
 
 
 def texts(values: Sequence[str], is_valid: Iterable[bool] | None = None) -> pa.Array:
-    """An array of strings; those with a false `is_valid` are null. A lone surrogate raises UnicodeEncodeError."""
+    """Make an array of strings; a false `is_valid` means null. A lone surrogate raises UnicodeEncodeError."""
     joined = "".join(values)
     data = joined.encode()
     lengths = map(len, values) if len(data) == len(joined) else (len(value.encode()) for value in values)
@@ -38,14 +38,14 @@ def texts(values: Sequence[str], is_valid: Iterable[bool] | None = None) -> pa.A
 
 
 def repeated(text: str, times: int) -> pa.Array:
-    """An array of one string, repeated."""
+    """Make an array of one string, repeated."""
     data = text.encode()
     offsets = np.arange(times + 1, dtype=np.int32) * np.int32(len(data))
     return pa.Array.from_buffers(pa.string(), times, [None, pa.py_buffer(offsets), pa.py_buffer(data * times)])
 
 
 def column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """An array of strings, 64-bit integers, floats or truth values; None is null."""
+    """Make an array of strings, 64-bit integers, floats or booleans; None is null."""
     is_valid = [value is not None for value in values] if None in values else None
     if pa.types.is_string(kind):
         return texts(values if is_valid is None else [value or "" for value in values], is_valid)
@@ -57,7 +57,7 @@ def column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
 
 
 def table(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.Table:
-    """A table from rows with the values of its columns in order, of the kinds of `column`."""
+    """Make a table from rows that have the values of its columns in order, of the kinds of `column`."""
     columns: Sequence[Sequence[Any]] = list(zip(*rows, strict=True)) or [()] * len(schema)
     return pa.Table.from_arrays(
         [column(each, field.type) for each, field in zip(columns, schema, strict=True)], schema=schema
@@ -65,7 +65,7 @@ def table(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.Table:
 
 
 def scalar(value: str | float) -> pa.Scalar:
-    """One string, 64-bit integer or float, to compare or compute columns with."""
+    """Make a scalar from a string, 64-bit integer or float, to compare or compute columns with."""
     kind = pa.string() if isinstance(value, str) else pa.float64() if isinstance(value, float) else pa.int64()
     return column([value], kind)[0]
 
@@ -74,7 +74,7 @@ _NUMPY = {pa.int32(): np.int32, pa.int64(): np.int64, pa.float64(): np.float64}
 
 
 def as_numpy(column: pa.Array | pa.ChunkedArray) -> np.ndarray[Any, Any]:
-    """The integers, floats or truth values of a column without nulls; `to_numpy` imports pandas as well."""
+    """Return the integers, floats or booleans of a column without nulls; `to_numpy` would import pandas as well."""
     array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     data = array.buffers()[1]
     if not len(array) or data is None:
@@ -87,7 +87,7 @@ def as_numpy(column: pa.Array | pa.ChunkedArray) -> np.ndarray[Any, Any]:
 
 
 def bits(is_valid: Any) -> pa.Buffer:
-    """The bits of nulls, from a numpy array of bools."""
+    """Return the validity bits of a numpy array of bools."""
     return pa.py_buffer(np.packbits(is_valid, bitorder="little"))
 
 

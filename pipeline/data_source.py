@@ -6,8 +6,8 @@ docs/spark-source.md and docs/spark-sink.md list the options.
 
 A table in SQL, `CREATE TABLE orders USING rlab OPTIONS (...)`, has its options in its schema: see `tables.py`.
 
-Spark makes these objects in processes of its own, pickles readers and writers, and calls `reader` and `streamReader` by
-keyword, so their parameter is named `schema` whether it is used or not.
+Spark creates these objects in its own processes, pickles readers and writers, and calls `reader` and `streamReader` by
+keyword, so their parameter is named `schema` even if it is unused.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ class RlabDataSource(DataSource):
         return "rlab"
 
     def schema(self) -> StructType:
-        """All columns; see `pipeline/source/columns.py`. Spark asks for them in `load()`.
+        """Return all columns; see `pipeline/source/columns.py`. Spark calls this in `load()`.
 
-        Options that neither kind of read takes are refused then: later, the error of a stream is that of its query.
-        Spark also asks when a table is created in SQL. One without options gets them with each statement.
+        Options that neither kind of read has are refused here, because a later error of a stream would fail its query.
+        Spark also calls this when a table is created in SQL; a table without options gets them in each statement.
         """
         of_table = options_of_create(self.options)
         if of_table is not None:
@@ -60,16 +60,16 @@ class RlabDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """Make the reader of a batch."""
         options = self._source_options(schema, streaming=False)
-        # Two classes, because in pyspark 4.3 a reader with `pushFilters` fails unless a setting of the session, which
-        # is off by default, allows it.
+        # Two classes, because in pyspark 4.3 a reader with `pushFilters` fails unless a session setting, which is off
+        # by default, allows it.
         kind = PushingReader if options.filter_pushdown else BatchReader
         return kind(options, check_schema(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Make the reader of a stream.
 
-        If that is refused, it is a reader that raises the error when it is used: pyspark 4.3 answers one that is raised
-        here with an UnboundLocalError of its own.
+        If the options are refused, the returned reader raises the error when it is used, because pyspark 4.3 replaces
+        an error that is raised here by an UnboundLocalError.
         """
         try:
             return StreamReader(self._source_options(schema, streaming=True), check_schema(schema))
@@ -80,7 +80,7 @@ class RlabDataSource(DataSource):
         """Make the writer of a batch."""
         if overwrite:
             raise ConfigError("a topic cannot be overwritten, only appended to: use mode('append')")
-        # Imported late, as all of the sink: the processes that Spark starts for a read do not need it.
+        # Imported late, like the whole sink: the processes that Spark starts for a read do not need it.
         from pipeline.sink.options import SINK_OPTIONS  # noqa: PLC0415
         from pipeline.sink.writer import BatchSink, check_topic_exists  # noqa: PLC0415
 
@@ -94,8 +94,8 @@ class RlabDataSource(DataSource):
 
         if "nameserver" not in {name.lower() for name in self.options}:
             raise ConfigError(
-                "option nameServer is missing. The options of a table are not used here, because Spark gives its "
-                "schema to no stream that writes: use writeStream.format('rlab') and options, or give them to toTable"
+                "option nameServer is missing. The options of a table are not used here, because Spark passes its "
+                "schema to no stream that writes: use writeStream.format('rlab') and options, or pass them to toTable"
             )
         return StreamSink(self._sink_options(self.options, schema))
 
@@ -103,8 +103,8 @@ class RlabDataSource(DataSource):
         given = options_with(self.options, schema, OPTIONS, SELECTIONS)
         if not given:
             raise ConfigError(
-                "the rlab source got no options. To a table they belong when it is created, CREATE TABLE t USING rlab "
-                "OPTIONS (nameServer '...', subscribe '...') without columns, or to each read: FROM t WITH (nameServer "
+                "the rlab source got no options. Give them when the table is created, CREATE TABLE t USING rlab "
+                "OPTIONS (nameServer '...', subscribe '...') without columns, or in each read: FROM t WITH (nameServer "
                 "= '...', subscribe = '...')"
             )
         return parse_options(given, streaming=streaming)
@@ -120,7 +120,7 @@ class RlabDataSource(DataSource):
 
 
 def _check_read(options: Mapping[str, str]) -> None:
-    """Refuse options that neither a batch nor a stream takes."""
+    """Refuse options that neither a batch nor a stream has."""
     try:
         parse_options(options, streaming=False)
     except ConfigError:
@@ -128,7 +128,7 @@ def _check_read(options: Mapping[str, str]) -> None:
 
 
 def _schema_of_table(given: Mapping[str, str]) -> StructType:
-    """The columns of a table that is created with these options: those of the sink if it can only be written."""
+    """Return the columns of a table with these options: the sink's columns if it can only be written."""
     from pipeline.sink.options import SINK_OPTIONS, parse_sink_options  # noqa: PLC0415
     from pipeline.sink.rows import SINK_SCHEMA  # noqa: PLC0415
 

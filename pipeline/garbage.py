@@ -1,4 +1,4 @@
-"""A block without the search of Python for reference cycles, which takes most of the time among millions of objects."""
+"""Switches Python's search for reference cycles off for a block; with millions of objects it takes most of the time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def no_search_for_cycles() -> Iterator[None]:
-    """Switch it off for the block. Then it is as it was, because a worker of Spark runs code of others as well."""
+    """Switch the search off for the block, and restore its state, because a Spark worker runs other code as well."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -19,14 +19,15 @@ OF_KAFKA = {
     "groupIdPrefix": "groupId",
     "includeHeaders": "includeProperties",
 }
-"""Options of Spark's source for Kafka, and what does the same here; all others have the same names."""
+"""Options of Spark's source for Kafka -> their equivalents here; all others have the same names."""
 _OF_KAFKA = {name.lower(): ours for name, ours in OF_KAFKA.items()}
 
 
 class GivenOptions:
     """The options of one read or write. A malformed value raises `ConfigError`, whose text names the option.
 
-    Errors call it a `source` or a `sink` by `what`; `ignored` are options for Spark itself, which it passes as well.
+    `what` is `source` or `sink` in the text of errors; `ignored` are options for Spark itself, which Spark passes as
+    well.
 
     Raises:
         ConfigError: an option is unknown.
@@ -43,7 +44,7 @@ class GivenOptions:
                 raise ConfigError(f"the rlab {what} has no option {name!r}: {_hint(name, of_lower)}")
 
     def name_servers(self) -> tuple[str, ...]:
-        """The addresses of option nameServer; an error if it is missing, because every read and write needs it."""
+        """Return the addresses of option nameServer, which every read and write needs: ConfigError if it is missing."""
         if not self.has("nameServer"):
             raise ConfigError("option nameServer is missing: give the address of a name server, host:port[,host:port]")
         return self.parsed("nameServer", parse_addresses, ())
@@ -53,11 +54,11 @@ class GivenOptions:
         return name.lower() in self._values
 
     def text(self, name: str, default: str = "") -> str:
-        """The text of an option, without blanks around it."""
+        """Return the text of an option, without blanks around it."""
         return self._values.get(name.lower(), default).strip()
 
     def parsed(self, name: str, parse: Callable[[str], _T], default: _T) -> _T:
-        """The parsed text of an option; `parse` raises `RlabError`, `ValueError` or `re.error` to refuse it."""
+        """Parse the text of an option; `parse` raises `RlabError`, `ValueError` or `re.error` to refuse it."""
         if not self.has(name):
             return default
         try:
@@ -66,26 +67,26 @@ class GivenOptions:
             raise ConfigError(f"option {name}: {error}") from error
 
     def number(self, name: str, default: int, minimum: int, maximum: int = 2**63 - 1) -> int:
-        """A whole number from `minimum` to `maximum`."""
+        """Parse a whole number from `minimum` to `maximum`."""
         return self.parsed(name, lambda text: _number(text, minimum, maximum), default)
 
     def number_or_none(self, name: str, minimum: int) -> int | None:
-        """A whole number, or None if it was not given."""
+        """Parse a whole number, or return None if the option was not given."""
         return self.number(name, 0, minimum) if self.has(name) else None
 
     def flag(self, name: str, default: bool) -> bool:
-        """`true` or `false`."""
+        """Parse `true` or `false`."""
         return self.parsed(name, _flag, default)
 
     def one_of(self, name: str, *choices: str) -> str:
-        """One of some words, in any case; the first one if none was given."""
+        """Parse one of some words, in any case; returns the first one if the option was not given."""
         return self.parsed(name, lambda text: _one_of(text, choices), choices[0])
 
 
 def _hint(name: str, known: Mapping[str, str]) -> str:
     ours = _OF_KAFKA.get(name, "")
     if ours.lower() in known:
-        return f"that is Kafka's, and {ours} does it here"
+        return f"that is an option of Kafka; use {ours}"
     if name.startswith("kafka."):
         return "options of Kafka's clients have no meaning here"
     near = difflib.get_close_matches(name, known, n=1)
@@ -94,7 +95,7 @@ def _hint(name: str, known: Mapping[str, str]) -> str:
 
 def _number(text: str, minimum: int, maximum: int) -> int:
     if not re.fullmatch(r"-?\d{1,19}", text) or not minimum <= int(text) <= maximum:
-        raise ValueError(f"{text!r} is no whole number from {minimum} to {maximum}")
+        raise ValueError(f"{text!r} is not a whole number from {minimum} to {maximum}")
     return int(text)
 
 
@@ -108,4 +109,4 @@ def _one_of(text: str, choices: Sequence[str]) -> str:
     for choice in choices:
         if choice.lower() == text.lower():
             return choice
-    raise ValueError(f"{text!r} is none of {', '.join(choices)}")
+    raise ValueError(f"{text!r} is not one of {', '.join(choices)}")

@@ -1,9 +1,9 @@
 """What-if: one group of a trace replayed under other rules, and the costs of each set of rules.
 
-Read `recorded.py` first (what is read from a trace, with `routes.py` for routes), then `rules.py` (what may change),
-then `replay.py`, which decides who owns which queue when; `targets.py` and `trace_lookup.py` answer its questions.
+Read `recorded.py` first (the input from a trace, with `routes.py` for routes), then `rules.py` (the rules that may
+change), then `replay.py`, which computes the owners of queues over time with `targets.py` and `trace_lookup.py`.
 `costs.py` computes the costs. All of these are pure. `job.py` runs many replays in Spark, `plot.py` draws them,
-`advice.py` ranks them and says which to choose, `page.py` is the page.
+`advice.py` ranks them and recommends one, `page.py` makes the page.
 
-Other rooms use these four (the command `rlab whatif`).
+The command `rlab whatif` uses the last four.
 """

@@ -1,10 +1,10 @@
 """Costs of a replay: moves, time without an owner, duplicate messages, lag, imbalance. Pure.
 
 Moves, orphan time, silence and imbalance are counted (`counted.py`). Duplicates and lag are estimated: messages arrive
-as in the trace, and a member processes at most `capacity_per_s` of them, from all its queues in turn. The lag is that
-of a group that keeps up in quiet times; it compares rules and does not predict what a slow listener would do.
+as in the trace, and a member processes at most `capacity_per_s` of them, from all its queues in turn. The lag assumes a
+group that keeps up in quiet times; it serves to compare rules, and does not predict the effect of a slow listener.
 
-Retry topics are left out, because their messages depend on what listeners do.
+Retry topics are not counted, because their messages depend on the listeners.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MIN_STEP_MS = 100.0
 
 
 class Costs(NamedTuple):
-    """Costs of one configuration; less is better.
+    """Costs of one configuration; lower is better.
 
     `moves` and `orphan_s` are defined in `traces/figures/records.py`.
     """
@@ -38,7 +38,7 @@ class Costs(NamedTuple):
     moves: int
     orphan_s: float
     silent_s: float  # seconds for which queues belonged to members that were dead or hung, summed over the queues
-    duplicates: float  # messages that came twice, estimated
+    duplicates: float  # messages delivered twice, estimated
     lag_p99: float  # lag of a queue, 99th percentile over queues and time, estimated
     imbalance: float  # largest minus smallest number of queues of a member, on average over time
 
@@ -63,7 +63,7 @@ def costs_of(recorded: Recorded, handover: Handover, outcome: ReplayOutcome, cap
 
 
 def capacity_of(recorded: Recorded) -> float:
-    """Messages a second that a member can process: the most that any did between two commits; at least 1."""
+    """Return the messages a second that a member can process: the maximum between two commits; at least 1."""
     window_ms, most = max(1_000.0, recorded.timing.persist_ms), 0
     for reports in recorded.dispatched.values():
         windows: dict[int, int] = defaultdict(int)
@@ -122,10 +122,10 @@ def _duplicates(recorded: Recorded, handover: Handover, spans: Mapping[MessageQu
         for span in of_queue:
             drained_ms = min(span.drained_ms, recorded.end_ms)
             if span.ended == "silent":
-                # What it processed since its last commit is redelivered.
+                # Messages that it processed since its last commit are redelivered.
                 total += arrived.between(_committed_ms(span, span.to_ms, persist_ms), span.to_ms)
             elif handover is Handover.CUT and span.ended != "open":
-                # Messages with the listener are redelivered: as many as arrive in the time that a drain takes.
+                # Messages at the listener are redelivered: as many as arrive during a drain.
                 total += arrived.between(2 * span.to_ms - drained_ms, span.to_ms)
         if handover is Handover.OVERLAP:
             for old, new in itertools.pairwise(of_queue):
@@ -136,7 +136,7 @@ def _duplicates(recorded: Recorded, handover: Handover, spans: Mapping[MessageQu
 
 
 def _committed_ms(span: Span, at_ms: float, persist_ms: float) -> float:
-    """When the owner committed last before `at_ms`."""
+    """Return the time of the owner's last commit before `at_ms`."""
     return at_ms - max(0.0, at_ms - span.from_ms) % persist_ms
 
 

@@ -1,9 +1,9 @@
-"""Counts what a replay did, with the figures of `traces/figures/`: a replay is told once more as events. Pure.
+"""Counts the costs of a replay with the figures of `traces/figures/`: it converts the replay to events. Pure.
 
     span c1 16 .. 1004 revoked      QUEUE_ACQUIRED at 16, QUEUE_DROPPED at 1004
     span c1 10 .. 15000 silent      QUEUE_ACQUIRED at 10; LOCK_EXPIRED at 20000, when its broker removes c1
 
-A member that hangs owns its queues until their leases end, so its silence is no orphan time: it is counted by itself.
+A member that hangs owns its queues until their leases end, so its silence is not orphan time and is counted separately.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from traces.figures.records import GroupTotals
 from traces.figures.trace import figures_of
 
 _MEMBERS = "members"
-"""Stands for the brokers, which all know the members."""
+"""Node of events about members, on behalf of all brokers."""
 
 
 def counted(recorded: Recorded, outcome: ReplayOutcome) -> GroupTotals:
-    """The figures of a replay, up to the end of the trace; what came twice is not among them."""
-    told = [*_of_members(recorded, outcome), *_of_routes(recorded), *_of_queues(outcome)]
+    """Return the figures of a replay, up to the end of the trace, without duplicates."""
+    parts = [*_of_members(recorded, outcome), *_of_routes(recorded), *_of_queues(outcome)]
     events = (
         event._replace(seq=seq, cause=f"{event.node}/{seq}", group="" if event.kind == _ROUTE else recorded.group)
-        for seq, event in enumerate(told, 1)
+        for seq, event in enumerate(parts, 1)
     )
     figures = figures_of(events, recorded.group)
     figures.advance(recorded.end_ms)
@@ -37,12 +37,12 @@ def counted(recorded: Recorded, outcome: ReplayOutcome) -> GroupTotals:
 
 
 def silent_ms(recorded: Recorded, outcome: ReplayOutcome) -> float:
-    """Time for which queues belonged to members that were dead or hung, summed over the queues."""
+    """Return the time for which queues belonged to members that were dead or hung, summed over the queues."""
     ends: dict[tuple[MessageQueue, str], list[float]] = defaultdict(list)
     for each in outcome.expired:
         ends[each.queue, each.from_client].append(each.at_ms)
     for span in outcome.spans:
-        ends[span.queue, span.client].append(span.from_ms)  # it is back before its lease has ended
+        ends[span.queue, span.client].append(span.from_ms)  # the member is back before its lease has ended
     for times in ends.values():
         times.sort()
     total = 0.0
@@ -85,7 +85,7 @@ def _queues_of(broker: str, queues: Iterable[MessageQueue]) -> int:
 
 
 def _of_queues(outcome: ReplayOutcome) -> Iterator[Event]:
-    # Each lease has a token of its own, higher than those before: no ownership begins after the end of its lease.
+    # Each lease gets a new, higher token, because the figures let no ownership begin after the end of its lease.
     leases: dict[tuple[MessageQueue, str], list[tuple[float, int]]] = defaultdict(list)
     for token, span in enumerate(sorted(outcome.spans, key=lambda span: span.from_ms), 1):
         leases[span.queue, span.client].append((span.from_ms, token))

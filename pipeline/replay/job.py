@@ -37,7 +37,7 @@ class Grid:
     timeouts_s: tuple[float, ...] = (30.0, 120.0)
     handovers: tuple[Handover, ...] = (Handover.DRAIN, Handover.OVERLAP)
     notify: tuple[bool, ...] = (True, False)
-    was_timeout_s: float | None = None  # the session timeout in force when the trace was recorded, if it is known
+    was_timeout_s: float | None = None  # the session timeout in force when the trace was recorded, if known
 
     @property
     def recorded_timeout_s(self) -> float:
@@ -45,16 +45,16 @@ class Grid:
         return MEMBER_EXPIRY_S if self.was_timeout_s is None else self.was_timeout_s
 
     def recorded_with(self, timeout_ms: float | None) -> Grid:
-        """The grid for a trace that says its session timeout; one that was given before counts more."""
+        """Return the grid with the session timeout of a trace, unless a timeout was given already."""
         if self.was_timeout_s is not None or timeout_ms is None:
             return self
         return replace(self, was_timeout_s=timeout_ms / 1000)
 
     def rules(self) -> list[Rules]:
-        """All combinations.
+        """Return all combinations.
 
         Raises:
-            ConfigError: a value is out of its range, or there are none or too many combinations.
+            ConfigError: a value is out of its range, or there are no combinations, or too many.
         """
         values = product(self.strategies, self.intervals_s, self.timeouts_s, self.handovers, self.notify)
         found = [
@@ -82,7 +82,7 @@ class Tried(NamedTuple):
 
 
 class Baseline(NamedTuple):
-    """The rules that a trace was recorded with, and how exactly a replay under them repeats it."""
+    """The rules with which a trace was recorded, and how exactly a replay under them repeats it."""
 
     rules: Rules
     moves: int  # of the trace; see `Move`
@@ -90,9 +90,9 @@ class Baseline(NamedTuple):
 
 
 def collect_events(
-    spark: SparkSession, paths: Sequence[Path], tell: Callable[[str], object] = lambda note: None
+    spark: SparkSession, paths: Sequence[Path], report: Callable[[str], object] = lambda note: None
 ) -> list[Event]:
-    """Read the events of trace files that a replay needs, in file order; `tell` is called if lines are left out.
+    """Read the events of trace files that a replay needs, in file order; calls `report` if it skips lines.
 
     Raises:
         ConfigError: a file is missing or is not a trace.
@@ -102,7 +102,7 @@ def collect_events(
     from pipeline.trace.source import read_files, report_non_events, trace_events  # noqa: PLC0415
 
     read = read_files(spark, paths).withColumn("place", F.monotonically_increasing_id())
-    report_non_events(read, tell)
+    report_non_events(read, report)
     table = trace_events(read).orderBy("place").select(*Event._fields).toArrow()
     columns = [table.column(name).to_pylist() for name in Event._fields]
     return [Event(*values) for values in zip(*columns, strict=True)]
@@ -112,7 +112,8 @@ def recorded_in(events: Sequence[Event], group: str | None) -> Recorded:
     """Read this group of a trace, by default its only one.
 
     Raises:
-        ConfigError: the trace has no events, or no group, several, or one that cannot be replayed (`read_recorded`).
+        ConfigError: the trace has no events, no group, several groups, or a group that cannot be replayed
+        (`read_recorded`).
     """
     if not events:
         raise ConfigError("the trace has no events")
@@ -120,19 +121,19 @@ def recorded_in(events: Sequence[Event], group: str | None) -> Recorded:
         return read_recorded(events, group)
     groups = groups_in(events)
     if not groups:
-        raise ConfigError("no member joins a group in the trace: it has to begin before the group does")
+        raise ConfigError("no member joins a group in the trace: the trace has to begin before the group does")
     if len(groups) > 1:
-        raise ConfigError(f"say which group: the trace has {', '.join(groups)}")
+        raise ConfigError(f"choose a group: the trace has {', '.join(groups)}")
     return read_recorded(events, groups[0])
 
 
 def baseline_of(
     recorded: Recorded, was_timeout_s: float, strategy: str | None = None, candidates: Iterable[str] = ()
 ) -> Baseline:
-    """Find the rules that a trace was recorded with.
+    """Find the rules with which a trace was recorded.
 
-    Events do not name the strategy. Without `strategy` each built-in one and each of `candidates` is replayed, and the
-    one that repeats the moves of the trace best is taken.
+    Events do not name the strategy. Without `strategy`, each built-in strategy and each of `candidates` is replayed,
+    and the one that repeats the moves of the trace best is returned.
     """
     found: list[Baseline] = []
     for name in dict.fromkeys((*BUILT_IN_STRATEGIES, *candidates)) if strategy is None else (strategy,):
@@ -148,7 +149,7 @@ def baseline_of(
 
 
 def wrong_queues(recorded: Recorded, outcome: ReplayOutcome) -> int:
-    """Number of queues with another sequence of owners than in the trace."""
+    """Count the queues whose sequence of owners differs from the trace."""
     was: dict[Any, list[str]] = {}
     now: dict[Any, list[str]] = {}
     for moves, owners in ((recorded.moves, was), (outcome.moves, now)):
@@ -158,14 +159,14 @@ def wrong_queues(recorded: Recorded, outcome: ReplayOutcome) -> int:
 
 
 def try_rules(recorded: Recorded, rules: Rules, capacity_per_s: float | None = None) -> Tried:
-    """Replay a trace under some rules and count the costs."""
+    """Replay a trace under some rules and compute the costs."""
     outcome = replay(recorded, rules)
     capacity = capacity_of(recorded) if capacity_per_s is None else capacity_per_s
     return Tried(rules, costs_of(recorded, rules.handover, outcome, capacity), outcome.passes)
 
 
 def as_recorded(recorded: Recorded, replayed: Tried) -> Tried:
-    """The trace itself beside its replay: what is counted is that of the trace, what is estimated stays."""
+    """Return the replay with the counted costs of the trace itself; the estimated costs stay."""
     figures = recorded.figures
     counted = replayed.costs._replace(
         moves=figures.moves, orphan_s=figures.orphan_ms / 1000, duplicates=float(figures.duplicates)
@@ -215,7 +216,7 @@ def tried_in(table: DataFrame, rules: Sequence[Rules]) -> list[Tried]:
 
 
 def pareto_front(costs: Iterable[Costs]) -> list[bool]:
-    """For each, whether it is on the Pareto front: no other is as good in all costs and better in one."""
+    """Return for each whether it is on the Pareto front: no other is as good in all costs and better in one."""
     every = list(costs)
     return [not any(_beats(other, one) for other in every) for one in every]
 

@@ -1,4 +1,4 @@
-"""A what-if as one HTML page: what to choose, the picture, and the configurations as a table. Pure."""
+"""A what-if as an HTML page: the recommendation, the picture, and the configurations as a table. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ td.n, th.n { text-align: right } img { max-width: 100% } .lead { font-size: 17px
 def whatif_page(
     title: str, advice: str, picture: bytes, columns: Sequence[str], rows: Sequence[Sequence[str]], notes: Sequence[str]
 ) -> str:
-    """The page, which needs no other file; the name of a column of numbers begins with a ">", `picture` is a PNG."""
+    """Return the page, which needs no other file; names of number columns begin with ">", `picture` is a PNG."""
     kinds = [' class="n"' if column.startswith(">") else "" for column in columns]
     head = "".join(f"<th{kind}>{escape(column.lstrip('>'))}</th>" for kind, column in zip(kinds, columns, strict=True))
     body = "\n".join(

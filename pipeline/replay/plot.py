@@ -1,4 +1,4 @@
-"""Draws a what-if: each configuration as a point, those on the Pareto front large."""
+"""Draws a what-if: each configuration as a point, which is large on the Pareto front."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from pipeline.replay.rules import Handover
 
 _COLORS = ("#4477aa", "#cc6677", "#228833", "#ccbb44", "#66ccee", "#aa3377")
 WIDE = 30
-"""Times the smallest value that the largest is, from which an axis is logarithmic: else points crowd at one end."""
+"""An axis is logarithmic if the largest value is this many times the smallest, else points crowd at one end."""
 _MARKERS = {Handover.DRAIN: "o", Handover.CUT: "s", Handover.OVERLAP: "^"}
 
 
 def plot_whatif(tried: Sequence[Tried], front: Sequence[bool], recorded: Tried, path: Path) -> None:
     """Draw two panels: moves against time without an owner, duplicates against lag; `path` is a `.png` or `.svg`.
 
-    Configurations with equal costs are one point, with their number beside it. `front` says of each configuration
-    whether it is on the Pareto front; that of the trace is drawn as a star.
+    Configurations with equal costs are one point, with their number beside it. `front` has for each configuration
+    whether it is on the Pareto front; the configuration of the trace is drawn as a star.
     """
     import matplotlib  # noqa: PLC0415 - slow to import, and only needed for a picture
 
@@ -92,9 +92,9 @@ def _draw_points(
 
 
 def axis_of(values: Iterable[float]) -> tuple[str, float, float]:
-    """The scale and the bounds of an axis on which these values fill the picture.
+    """Return the scale and the bounds of an axis on which these values fill the picture.
 
-    A logarithmic one begins at the smallest value above 0, as far below it as there is room for the zeros.
+    A logarithmic axis begins at the smallest value above 0, or below it if there are zeros, to leave space for them.
     """
     known = sorted(set(values))
     low, high = known[0], known[-1]

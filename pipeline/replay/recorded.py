@@ -1,10 +1,10 @@
-"""Reads one group of a trace into the input of a replay: what came from outside, and how long each step took. Pure.
+"""Reads one group of a trace into the input of a replay: outside events, and the duration of each step. Pure.
 
-From outside come members (that join, leave, or change subscriptions), routes and messages. The assignment of queues
-is not an input: `pipeline/replay/replay.py` computes it, and takes the durations of the same steps from here.
+Outside events are joins, leaves and changed subscriptions of members, changed routes, and messages. The assignment of
+queues is not an input: `pipeline/replay/replay.py` computes it, with the durations of the same steps from here.
 
-Times are milliseconds since the first event. Events of equal time keep the order in which they are given: each is moved
-`STEP_MS` behind the one before, so that a replay processes them in that order.
+Times are milliseconds since the first event. Events of equal time keep their order: each is moved `STEP_MS` after the
+previous one, so that a replay processes them in that order.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ _V = TypeVar("_V")
 
 STEP_MS = 1e-4
 _TIMEOUT = re.compile(r"\bsession_timeout_s=([0-9.]+)")
-_HEARD = frozenset({EventKind.MEMBER_JOIN, EventKind.LOCK_GRANTED, EventKind.LOCK_REFUSED, EventKind.OFFSET_COMMITTED})
+_REQUEST_KINDS = frozenset(
+    {EventKind.MEMBER_JOIN, EventKind.LOCK_GRANTED, EventKind.LOCK_REFUSED, EventKind.OFFSET_COMMITTED}
+)
 _CHANGES = frozenset({EventKind.MEMBER_JOIN, EventKind.MEMBER_LEAVE, EventKind.SUBSCRIPTION_CHANGE})
 _LOCKS = frozenset({EventKind.LOCK_GRANTED, EventKind.LOCK_REFUSED})
 
@@ -55,8 +57,8 @@ class MemberLeave(NamedTuple):
     broker: str
     client: str
     reason: str  # `unregister`, `close` or `expiry`
-    heard_ms: float  # time of the last event that shows a request of the member
-    unheard_ms: float  # time of the first NOTIFY_SENT after the member's last own event; else the time of the leave
+    last_request_ms: float  # time of the last event that a request of the member caused
+    missed_ms: float  # time of the first NOTIFY_SENT after the member's last own event; else the time of the leave
 
 
 @dataclass(slots=True)
@@ -64,8 +66,8 @@ class RecordedPass:
     """One pass of a member.
 
     Attributes:
-        version: the group version that it planned with; -1 if it got no member list, or if the trace does not say.
-        plan_ms: time of its first revoke, or of its member's stop if that came first; None if neither happened.
+        version: the group version of its plan; -1 if it got no member list, or if the trace does not have it.
+        plan_ms: time of its first revoke, or of the stop of its member if that was earlier; None if neither happened.
     """
 
     begin_ms: float
@@ -78,7 +80,7 @@ class RecordedPass:
 
 
 class Move(NamedTuple):
-    """The lease of a queue went to another member than the last time; `from_client` is "" the first time."""
+    """A grant of a lease to another member than before; `from_client` is "" for the first grant."""
 
     at_ms: float
     queue: MessageQueue
@@ -87,30 +89,30 @@ class Move(NamedTuple):
 
 
 class Timing(NamedTuple):
-    """Median durations in milliseconds, for steps that a replay takes and the trace does not have."""
+    """Median durations in milliseconds, for steps of a replay that the trace does not have."""
 
-    plan_ms: float  # from the begin of a pass until it revokes
-    lock_ms: float  # from the begin of a pass until a broker handles its LOCK request
-    end_ms: float  # from the begin of a pass to its end
+    plan_ms: float  # from the beginning of a pass until it revokes
+    lock_ms: float  # from the beginning of a pass until a broker handles its LOCK request
+    end_ms: float  # from the beginning of a pass to its end
     drain_ms: float  # from a revoke to the release of the lease
-    least_drain_ms: float  # the same without a busy listener, taken as the fastest tenth
+    least_drain_ms: float  # the same without a busy listener: the 10th percentile
     wake_ms: float  # from a release to the next pass of a member that was refused the lease
     persist_ms: float  # between two commits of a queue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """One group of a trace; see the module header. Everything is in order of time.
+    """One group of a trace; see the module header. All sequences are in order of time.
 
     Attributes:
-        end_ms: time of the last event of this group or of no group: brokers may run before and after the group.
-        group_ms: from the first event of the group to its last.
-        returns: re-joins seen by brokers other than the list broker, after they had removed the member.
+        end_ms: time of the last event of this group or without a group: brokers may run before and after the group.
+        group_ms: time from the first event of the group to its last.
+        returns: re-joins at brokers other than the list broker, after they had removed the member.
         drains: (client, queue) -> (the member stopped consuming, the lease was released; infinite if never).
-        arrivals: queue -> (time, end of the queue), as far as commits and grants show it.
-        dispatched: client -> (time, messages that listeners got since the last time).
-        timeouts_ms: client -> its session timeout, if the trace says it.
-        figures: what happened, as every report counts it.
+        arrivals: queue -> (time, end of the queue), at each commit and grant.
+        dispatched: client -> (time, messages dispatched to listeners since the previous time).
+        timeouts_ms: client -> its session timeout, if the trace has it.
+        figures: the figures of the trace, as in every report.
     """
 
     group: str
@@ -135,7 +137,7 @@ class Recorded:
 
     @property
     def timeout_ms(self) -> float | None:
-        """The session timeout of most members; None if the trace does not say it, because clients were too old."""
+        """The session timeout of most members; None if the trace does not have it, because clients were too old."""
         return Counter(self.timeouts_ms.values()).most_common(1)[0][0] if self.timeouts_ms else None
 
 
@@ -143,12 +145,12 @@ Timed = tuple[float, Event]
 
 
 def groups_in(events: Iterable[Event]) -> list[str]:
-    """Names of the groups that members join in a trace, sorted."""
+    """Return the names of the groups that members join in a trace, sorted."""
     return sorted({event.group for event in events if event.kind == EventKind.MEMBER_JOIN})
 
 
 def read_recorded(events: Iterable[Event], group: str) -> Recorded:
-    """Read one group of a trace, from events of brokers and clients; those of equal time in the order they happened.
+    """Read one group of a trace, from events of brokers and clients; events of equal time have to be in order.
 
     Raises:
         ConfigError: no member joins the group in the trace, or the members' own events are missing.
@@ -158,7 +160,7 @@ def read_recorded(events: Iterable[Event], group: str) -> Recorded:
     of_group = [(at_ms, event) for at_ms, event in timed if event.group == group]
     joins = [event for _, event in of_group if event.kind == EventKind.MEMBER_JOIN]
     if not joins:
-        raise ConfigError(f"no member joins group {group!r} in the trace: it has to begin before the group does")
+        raise ConfigError(f"no member joins group {group!r} in the trace: the trace has to begin before the group does")
     passes = _passes(of_group)
     if not passes:
         raise ConfigError(f"the trace has no events of the members of group {group!r}: record the topic SYS_TRACE")
@@ -189,7 +191,7 @@ def read_recorded(events: Iterable[Event], group: str) -> Recorded:
 
 
 def in_order(events: Iterable[Event]) -> list[Timed]:
-    """Events with milliseconds since the first one, sorted; see the module header."""
+    """Sort events and add their milliseconds since the first one; see the module header."""
     ordered = sorted(events, key=lambda event: event.t_ms)
     timed: list[Timed] = []
     last_ms = -STEP_MS
@@ -200,12 +202,12 @@ def in_order(events: Iterable[Event]) -> list[Timed]:
 
 
 def queue_of(event: Event) -> MessageQueue:
-    """The queue that an event is about."""
+    """Return the queue of an event."""
     return MessageQueue(event.topic, event.broker, event.queue_id)
 
 
 def moves_of(grants: Iterable[tuple[float, MessageQueue, str]]) -> Iterable[Move]:
-    """The grants, in order, that went to another member than the one before."""
+    """Yield the grants, in order, to another member than the previous grant of the queue."""
     owners: dict[MessageQueue, str] = {}
     for at_ms, queue, client in grants:
         before = owners.get(queue, "")
@@ -227,18 +229,18 @@ def _changes(events: Sequence[Timed], broker: str) -> Iterable[MemberChange]:
 
 def _returns(events: Sequence[Timed], list_broker: str) -> Iterable[tuple[float, str]]:
     """See `Recorded.returns`: an outage of about the session timeout may cost a member its leases on some brokers."""
-    taken_out: set[tuple[str, str]] = set()
+    removed: set[tuple[str, str]] = set()
     for at_ms, event in events:
         if event.kind == EventKind.MEMBER_LEAVE and event.detail in ("expiry", "close"):
-            taken_out.add((event.broker, event.client))
-        elif event.kind == EventKind.MEMBER_JOIN and (event.broker, event.client) in taken_out:
-            taken_out.discard((event.broker, event.client))
+            removed.add((event.broker, event.client))
+        elif event.kind == EventKind.MEMBER_JOIN and (event.broker, event.client) in removed:
+            removed.discard((event.broker, event.client))
             if event.broker != list_broker:
                 yield at_ms, event.client
 
 
 def _leaves(events: Sequence[Timed]) -> Iterable[MemberLeave]:
-    heard: dict[str, float] = {}
+    last_request: dict[str, float] = {}
     own: dict[str, float] = {}
     notified: list[float] = []
     for at_ms, event in events:
@@ -252,13 +254,13 @@ def _leaves(events: Sequence[Timed]) -> Iterable[MemberLeave]:
                 broker=event.broker,
                 client=event.client,
                 reason=event.detail,
-                heard_ms=heard.get(event.client, 0.0),
-                unheard_ms=notified[missed] if missed < len(notified) else at_ms,
+                last_request_ms=last_request.get(event.client, 0.0),
+                missed_ms=notified[missed] if missed < len(notified) else at_ms,
             )
-        elif event.kind in _HEARD or (event.kind == EventKind.REBALANCE_END and event.version >= 0):
-            # Of commits that came with pulls a broker tells later, also of a member that has hung since.
+        elif event.kind in _REQUEST_KINDS or (event.kind == EventKind.REBALANCE_END and event.version >= 0):
+            # A broker reports commits that came with pulls later, possibly when the member already hangs.
             late_ms = COMMIT_STORE_S * 1000 if event.kind == EventKind.OFFSET_COMMITTED else 0.0
-            heard[event.client] = max(heard.get(event.client, 0.0), at_ms - late_ms)
+            last_request[event.client] = max(last_request.get(event.client, 0.0), at_ms - late_ms)
 
 
 def _passes(events: Sequence[Timed]) -> dict[str, list[RecordedPass]]:
@@ -308,7 +310,7 @@ def _arrivals(events: Sequence[Timed]) -> dict[MessageQueue, list[tuple[float, i
 
 
 def _grouped(pairs: Iterable[tuple[_K, _V]]) -> dict[_K, list[_V]]:
-    """The values of each key, in order."""
+    """Return the values of each key, in order."""
     grouped: dict[_K, list[_V]] = defaultdict(list)
     for key, value in pairs:
         grouped[key].append(value)
@@ -316,8 +318,10 @@ def _grouped(pairs: Iterable[tuple[_K, _V]]) -> dict[_K, list[_V]]:
 
 
 def _timeouts_ms(events: Iterable[Event]) -> dict[str, float]:
-    told = ((event.client, _TIMEOUT.search(event.detail)) for event in events if event.kind == EventKind.CLIENT_START)
-    return {client: float(found[1]) * 1000 for client, found in told if found is not None}
+    found_in = (
+        (event.client, _TIMEOUT.search(event.detail)) for event in events if event.kind == EventKind.CLIENT_START
+    )
+    return {client: float(found[1]) * 1000 for client, found in found_in if found is not None}
 
 
 def _interval_ms(passes: Mapping[str, list[RecordedPass]]) -> float:

@@ -1,16 +1,16 @@
-"""Replays one group of a trace under other rules: who would have owned which queue when. Pure.
+"""Replays one group of a trace under other rules, and computes the owners of its queues over time. Pure.
 
-Only what came from outside is taken from the trace as it is: members join and leave, and routes change, at their
-recorded times. The members' reactions are computed by the shipped code (`client/rebalance/plan.py`, `client/allocate`).
-Durations are copied from the trace where the same step happened there, else they are medians of the trace. So a replay
-under the recorded rules gives the recorded moves, and any difference under other rules comes from the rules.
+Only outside events are copied from the trace: members join and leave, and routes change, at their recorded times. The
+shipped code (`client/rebalance/plan.py`, `client/allocate`) computes the reactions of members. A step has its duration
+in the trace if the same step happened there, else the median of the trace. So a replay under the recorded rules repeats
+the recorded moves, and any difference under other rules comes from the rules.
 
     trace     c2 joins at 100; c1 begins a pass at 103, revokes q1 at 104, releases it at 150; c2 has the lease at 153
     AVG       the same
     CIRCLE    c1 revokes q0 at 104; the trace has no such release, so it takes the median time; then c2 gets the lease
 
 A queue passes through these states: no longer consumed -> drained (lease released) -> leased -> consumed. A member that
-asks for a lease too early is refused, and wakes up when the lease is released.
+requests a lease too early is refused, and runs a pass when the lease is released.
 """
 
 from __future__ import annotations
@@ -43,37 +43,37 @@ class Span(NamedTuple):
     client: str
     from_ms: float
     to_ms: float
-    drained_ms: float  # when the listener finished the last message of the queue
+    drained_ms: float  # the time at which the listener finished the last message of the queue
     ended: str  # `revoked`, `shutdown`, `silent`, or `open` at the end of the trace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayOutcome:
-    """What happened in a replay."""
+    """The result of a replay."""
 
     moves: tuple[Move, ...]
     spans: tuple[Span, ...]
     alive: tuple[tuple[float, float, str], ...]  # (from, to, client): while the client ran
     expired: tuple[Move, ...]  # leases that a broker ended because it removed their owner, `from_client`
-    passes: int  # how many passes all members ran
+    passes: int  # number of passes of all members
 
 
 @dataclass(slots=True)
 class _Member:
     schedule: RebalanceSchedule
     owned: dict[MessageQueue, float] = field(default_factory=dict)
-    """Queue -> consumed since."""
+    """Queue -> the time since which it is consumed."""
     releasing: dict[MessageQueue, None] = field(default_factory=dict)
     reacquire: dict[MessageQueue, None] = field(default_factory=dict)
     route: RouteId = ()
     recorded: list[RecordedPass] = field(default_factory=list)
     next_recorded: int = 0
     silences: list[float] = field(default_factory=list)
-    """Times at which the member dies or loses its connections without a word."""
+    """Times at which the member dies or loses its connections without unregistering."""
     alive_since: float | None = None
     lives: int = 0
     missed: dict[MessageQueue, float] = field(default_factory=dict)
-    """Leases that ended while the member was disconnected -> when it learns that."""
+    """Leases that ended while the member was disconnected -> the time at which it notices."""
 
 
 @dataclass(slots=True)
@@ -138,14 +138,14 @@ class _Replay:
             passes=self._passes,
         )
 
-    # --- what comes from outside -------------------------------------------------------------------------------------
+    # --- outside events ----------------------------------------------------------------------------------------------
 
     def _at(self, at_ms: float, act: Callable[[float], None]) -> None:
         heapq.heappush(self._heap, (at_ms, next(self._order), act))
 
     def _schedule_all(self) -> None:
         for change in self._changes:
-            if change.topics:  # a member that shuts down subscribes to nothing; it leaves when its listeners are idle
+            if change.topics:  # a member that shuts down has no subscriptions; it leaves when its listeners are idle
                 self._at(change.at_ms, partial(self._join, change.client))
         for at_ms, client in self._recorded.returns:
             self._at(at_ms, partial(self._join, client))
@@ -174,7 +174,7 @@ class _Replay:
     def _shift_of(self, recorded: RecordedPass) -> float:
         if not self._rules.expiry_shift_ms:
             return 0.0
-        # All members are notified of an expiry within moments, so a pass soon after one was triggered by it.
+        # All members are notified of an expiry at once, so the expiry triggered a pass that follows shortly after.
         changes = self._recorded.changes
         last = bisect_right(changes, recorded.begin_ms + SAME_MS, key=lambda change: change.at_ms) - 1
         recent = last >= 0 and recorded.begin_ms - changes[last].at_ms < 5 * NEAR_MS
@@ -193,9 +193,9 @@ class _Replay:
             member.alive_since = at_ms
             member.lives += 1
             member.schedule.add(client, at_ms / 1000)
-            for queue in member.owned:  # it was disconnected for less than the session timeout and lost no lease
+            for queue in member.owned:  # disconnected for less than the session timeout, it lost no lease
                 member.owned[queue] = at_ms
-            self._hear_of_losses(client, member, at_ms)
+            self._notice_losses(client, member, at_ms)
             waited = next((each for each in member.recorded if each.begin_ms < at_ms < each.end_ms), None)
             if waited is None:
                 self._pump_later(client, at_ms)
@@ -204,12 +204,12 @@ class _Replay:
                 member.schedule.take_due(at_ms / 1000)
                 self._go_on(_Pass(client, member.lives, waited, at_ms), at_ms)
 
-    def _hear_of_losses(self, client: str, member: _Member, at_ms: float) -> None:
-        """A reconnected member learns which of its leases ended, and begins a pass."""
+    def _notice_losses(self, client: str, member: _Member, at_ms: float) -> None:
+        """Let a reconnected member notice which of its leases ended, and begin a pass."""
         begins: set[float] = set()
         for queue in member.missed:
-            heard_ms = member.missed[queue] = self._lookup.loss_noticed(client, queue, at_ms)
-            if (begin_ms := self._lookup.pass_begin(client, Trigger.LOCK, heard_ms)) is not None:
+            noticed_ms = member.missed[queue] = self._lookup.loss_noticed(client, queue, at_ms)
+            if (begin_ms := self._lookup.pass_begin(client, Trigger.LOCK, noticed_ms)) is not None:
                 begins.add(max(at_ms, begin_ms))
         for begin_ms in sorted(begins):
             self._at(begin_ms, partial(self._wake, client, Trigger.LOCK))
@@ -241,7 +241,7 @@ class _Replay:
         member.schedule.remove(client)
 
     def _leave(self, leave: MemberLeave, at_ms: float) -> None:
-        """A broker removed a member and ends its leases there."""
+        """Remove a member at a broker, and end its leases there."""
         member = self._member(leave.client)
         for queue in [queue for queue in member.owned if queue.broker_name == leave.broker]:
             since_ms = member.owned.pop(queue)
@@ -274,7 +274,7 @@ class _Replay:
     def _pump(self, client: str, at_ms: float, due_ms: float = 0.0) -> None:
         schedule = self._members[client].schedule
         if client in schedule:
-            # Recorded times are rounded, so the recorded begin may lie just before the due time.
+            # Recorded times are rounded, so a recorded pass may begin just before its due time.
             early = 0.0 < due_ms - at_ms <= SAME_MS
             for due in schedule.take_due((due_ms if early else at_ms) / 1000):
                 self._begin(client, due, at_ms)
@@ -293,7 +293,7 @@ class _Replay:
         if recorded is not None and recorded.plan_ms is not None:
             plan_ms = recorded.plan_ms
         elif recorded is not None and recorded.lock_ms:
-            # It planned right before its first LOCK request: notifications until then are in the plan, and the pass
+            # It planned right before its first LOCK request: the plan includes notifications until then, and the pass
             # took this long because it waited for the member list.
             plan_ms = min(recorded.lock_ms.values())
         elif recorded is not None:
@@ -301,7 +301,7 @@ class _Replay:
         self._at(max(at_ms, plan_ms), lambda now_ms: self._plan(running, now_ms))
 
     def _recorded_pass(self, member: _Member, due: RebalancePass, at_ms: float) -> RecordedPass | None:
-        """The recorded pass that this pass repeats: same member, same moment, a common trigger."""
+        """Find the recorded pass that this pass repeats: same member, same time, a common trigger."""
         passes = member.recorded
         place = member.next_recorded
         while place < len(passes) and passes[place].begin_ms < at_ms - SAME_MS:
@@ -340,12 +340,12 @@ class _Replay:
             end_ms = max(end_ms, lock_ms + self._timing.end_ms - self._timing.lock_ms)
             if broker not in recorded_locks:
                 not_recorded_ms = end_ms
-            # A queue that the member still believes it owns is only confirmed. If it learns before the request that
-            # this lease ended, the next pass asks for it.
+            # A queue that the member still believes it owns is only confirmed. If the member notices before the request
+            # that this lease ended, the next pass requests it.
             asked = [queue for queue in queues if not at_ms < missed.get(queue, at_ms) <= lock_ms]
             self._at(lock_ms, partial(self._lock, running, asked, broker in recorded_locks))
         if running.recorded is not None and (running.recorded.lock_ms or not of_broker):
-            # Not before the answer of a broker that the recorded pass did not ask: its leases would be nobody's.
+            # Not before the answer of a broker that the recorded pass did not ask, else its leases would have no owner.
             end_ms = max(at_ms, running.recorded.end_ms, not_recorded_ms)
         self._at(end_ms, lambda now_ms: self._end(running, now_ms))
 
@@ -360,14 +360,14 @@ class _Replay:
     def _lock(self, running: _Pass, queues: Iterable[MessageQueue], as_recorded: bool, at_ms: float) -> None:
         member = self._members[running.client]
         if not as_recorded and (self._is_over(running) or any(0 <= ms - at_ms <= SAME_MS for ms in member.silences)):
-            return  # the member ended before its request arrived; one that did arrive is in the trace
+            return  # the member ended before its request arrived; a request that did arrive is in the trace
         for queue in queues:
             if queue in member.releasing:
                 member.reacquire[queue] = None
                 continue
             served = self._recorded.routes.at(queue.topic, at_ms)
             if queue not in self._readable.setdefault(served, frozenset(served)):
-                continue  # the topic has fewer queues now, and the member does not know yet
+                continue  # the topic has fewer queues now, which the member does not know yet
             lease = self._leases.setdefault(queue, _Lease())
             if lease.owner in ("", running.client) or self._rules.handover is Handover.OVERLAP:
                 lease.owner = running.client
@@ -390,7 +390,7 @@ class _Replay:
             self._pump_later(client, at_ms)
 
     def _is_over(self, running: _Pass) -> bool:
-        """Whether the member ended after the pass began, even if it has joined again since."""
+        """Whether the member ended after the pass began, even if it has joined again."""
         member = self._members[running.client]
         return member.alive_since is None or member.lives != running.life
 
@@ -417,13 +417,13 @@ class _Replay:
             self._wake(client, Trigger.LOCK, at_ms)
 
     def _free(self, queue: MessageQueue, lease: _Lease, at_ms: float, *, as_recorded: bool) -> None:
-        """The lease of a queue ends; the members that were refused it wake up."""
+        """End the lease of a queue, and wake the members that were refused it."""
         lease.owner = ""
         for client, refused_ms in lease.waiters.items():
             begin_ms = self._lookup.pass_begin(client, Trigger.LOCK, at_ms)
             if begin_ms is None and as_recorded and self._lookup.was_refused(client, queue, refused_ms):
-                # The notification was lost in an outage shorter than the session timeout, of which the trace has no
-                # event: the member's next LOCK pass is the reaction.
+                # The notification was lost in an outage shorter than the session timeout, which the trace does not
+                # show: the member's next LOCK pass is the reaction.
                 begin_ms = self._lookup.pass_begin(client, Trigger.LOCK, at_ms, self._rules.was_timeout_ms)
             self._at(max(at_ms, begin_ms or at_ms + self._timing.wake_ms), partial(self._wake, client, Trigger.LOCK))
         lease.waiters.clear()

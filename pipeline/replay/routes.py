@@ -1,7 +1,7 @@
-"""Reads from the ROUTE_CHANGED events of a trace which queues of each topic every client knew when. Pure.
+"""Reads from the ROUTE_CHANGED events of a trace the queues of each topic that every client knew over time. Pure.
 
-A broker reports the queues that it serves; a client reports only the number of queues that it sees on all brokers. A
-client that reports n queues is taken to see the newest state of the topic with n queues.
+A broker reports the queues that it serves; a client reports only the number of queues in its route, over all brokers. A
+client that reports n queues is assumed to have the newest state of the topic with n queues.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MOST_DOWN = 2
 
 
 class SeenRoute(NamedTuple):
-    """A client sees these queues of a topic from `at_ms` on."""
+    """The queues of a topic in a client's route from `at_ms` on."""
 
     at_ms: float
     topic: str
@@ -34,14 +34,14 @@ class Routes:
     """Routes of a trace.
 
     Attributes:
-        of_topic: topic -> (time, all queues), in order; an entry at 0 is of a topic older than the trace.
+        of_topic: topic -> (time, all queues), in order; an entry at 0 belongs to a topic older than the trace.
     """
 
-    of_client: Mapping[str, list[SeenRoute]]  # client -> what it saw, in order
+    of_client: Mapping[str, list[SeenRoute]]  # client -> its routes, in order
     of_topic: Mapping[str, list[tuple[float, Queues]]]
 
     def at(self, topic: str, at_ms: float) -> Queues:
-        """The queues of a topic on all brokers at a time; empty if the topic does not exist yet."""
+        """Return the queues of a topic on all brokers at a time; empty if the topic does not exist yet."""
         known = self.of_topic.get(topic, [])
         place = bisect_right(known, at_ms, key=lambda state: state[0])
         return known[place - 1][1] if place else ()

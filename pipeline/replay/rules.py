@@ -1,4 +1,4 @@
-"""Rules that a replay may change, and their effect on the members' joins and leaves. Pure.
+"""The rules that a replay may change, and their effect on the joins and leaves of members. Pure.
 
 Another session timeout moves the times at which brokers remove silent members. The trace shows only silences longer
 than the timeout in force when it was recorded, so a shorter timeout may look better than it is.
@@ -19,10 +19,10 @@ Members = dict[str, tuple[str, ...]]
 
 
 class Handover(StrEnum):
-    """How a queue goes from one member to another."""
+    """The handover of a queue from one member to another."""
 
     DRAIN = "drain"
-    """As shipped: the old owner waits until its listeners are done, then releases the lease."""
+    """As shipped: the old owner waits until its listeners have finished, then releases the lease."""
     CUT = "cut"
     """The old owner releases the lease at once; messages dispatched to its listeners are redelivered."""
     OVERLAP = "overlap"
@@ -34,7 +34,7 @@ class Rules:
     """One configuration of a group to replay.
 
     Attributes:
-        was_timeout_ms: session timeout in force when the trace was recorded, of members that did not tell theirs.
+        was_timeout_ms: session timeout in force when the trace was recorded, for members that did not report theirs.
     """
 
     strategy: str
@@ -42,7 +42,7 @@ class Rules:
     timeout_ms: float = MEMBER_EXPIRY_S * 1000  # session timeout: how long brokers keep a silent member
     was_timeout_ms: float = MEMBER_EXPIRY_S * 1000
     handover: Handover = Handover.DRAIN
-    notify: bool = True  # whether brokers notify members of changes; else the rebalance interval finds them
+    notify: bool = True  # whether brokers notify members of changes; else timed passes detect them
 
     def __post_init__(self) -> None:
         """Check the rules.
@@ -57,12 +57,12 @@ class Rules:
 
     @property
     def expiry_shift_ms(self) -> float:
-        """How much later than in the trace a silent member is removed; negative if earlier."""
+        """Delay of the removal of a silent member, compared with the trace; negative if it is earlier."""
         return self.timeout_ms - self.was_timeout_ms
 
 
 def shifted_changes(changes: Sequence[MemberChange], rules: Rules) -> list[MemberChange]:
-    """The changes of the member list under these rules, in order.
+    """Return the changes of the member list under these rules, in order.
 
     Expiries are shifted; the expiry of a member that is back before its shifted time does not happen.
     """
@@ -85,15 +85,15 @@ def _is_back(expiry: MemberChange | MemberLeave, changes: Iterable[MemberChange]
 
 
 def leaves_under(recorded: Recorded, rules: Rules) -> list[tuple[float, MemberLeave]]:
-    """The leaves under these rules, each with the time at which the member stopped consuming."""
+    """Return the leaves under these rules, each with the time at which the member stopped consuming."""
     found: list[tuple[float, MemberLeave]] = []
     for leave in recorded.leaves:
         silent_ms, at_ms = leave.at_ms, leave.at_ms
         if leave.reason == "close":
-            silent_ms = max(leave.heard_ms, min(leave.unheard_ms, leave.at_ms - LEASE_CLOSE_GRACE_S * 1000))
+            silent_ms = max(leave.last_request_ms, min(leave.missed_ms, leave.at_ms - LEASE_CLOSE_GRACE_S * 1000))
         elif leave.reason == "expiry":
             was_timeout_ms = recorded.timeouts_ms.get(leave.client, rules.was_timeout_ms)
-            silent_ms = max(leave.heard_ms, min(leave.unheard_ms, leave.at_ms - was_timeout_ms))
+            silent_ms = max(leave.last_request_ms, min(leave.missed_ms, leave.at_ms - was_timeout_ms))
             at_ms = max(silent_ms, leave.at_ms + rules.expiry_shift_ms)
             if _is_back(leave, recorded.changes, rules):
                 at_ms = float("inf")
@@ -103,7 +103,7 @@ def leaves_under(recorded: Recorded, rules: Rules) -> list[tuple[float, MemberLe
 
 
 def views_of(changes: Iterable[MemberChange]) -> list[Members]:
-    """The member list (client -> topics, sorted) before the first change and after each change."""
+    """Return the member list (client -> topics, sorted) before the first change and after each change."""
     members: Members = {}
     views: list[Members] = [{}]
     for change in changes:

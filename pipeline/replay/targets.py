@@ -1,4 +1,4 @@
-"""MemberTargets of the members under a strategy, computed once per member list and route of a replay. Pure."""
+"""Targets of the members under a strategy, computed once per member list and route of a replay. Pure."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from pipeline.replay.routes import Queues
 from pipeline.strategies.allocate_all import AllocateAll, QueueSet
 
 Members = Mapping[str, tuple[str, ...]]
-"""Client -> topics that it subscribes to, sorted by client."""
+"""Client -> its subscribed topics, sorted by client."""
 RouteId = tuple[tuple[str, Queues], ...]
 """Topics with their queues, sorted."""
 _BY_ARRAYS = "CONSISTENT_HASH"
-"""The strategy that is computed for all members at once: per member it builds the whole ring anew, a thousand times the
-cost of looking a queue up in it."""
+"""The strategy that is computed for all members at once, because each call builds the whole ring, which costs a
+thousand times as much as a lookup of a queue in it.
+"""
 
 
 class MemberTargets:
-    """Computes and keeps the targets of members under the strategy of this name."""
+    """Computes and caches the targets of members under the strategy of this name."""
 
     def __init__(self, group: str, strategy: str) -> None:
         self._group = group
@@ -32,10 +33,10 @@ class MemberTargets:
     def target(
         self, client: str, view: int, members: Members, route: RouteId, others: Mapping[str, Queues]
     ) -> tuple[MessageQueue, ...]:
-        """The target of a member, in the order of `client.rebalance.plan.allocate_target`.
+        """Return the target of a member, in the order of `client.rebalance.plan.allocate_target`.
 
-        `view` is the number of this member list, which identifies it among kept targets; `route` has the member's own
-        topics, as it knows them, and `others` those that only other members subscribe to.
+        `view` is the number of this member list, which identifies it in the cache; `route` has the topics of the
+        member, as it knows them, and `others` the topics that only other members subscribe to.
         """
         known = self._known.setdefault((view, route), {})
         if client not in known:
@@ -71,7 +72,7 @@ class MemberTargets:
 
 
 def _rectangle(queues: Sequence[MessageQueue]) -> QueueSet | None:
-    """The queues as a `QueueSet` if every broker has the same number, else None."""
+    """Return the queues as a `QueueSet` if every broker has the same number, else None."""
     brokers = tuple(sorted({queue.broker_name for queue in queues}))
     topic = queues[0].topic if queues else ""
     per_broker = len(queues) // len(brokers) if brokers else 0

@@ -1,7 +1,7 @@
-"""Looks up when the same step happened in the recorded trace, and how long it took. Pure.
+"""Looks up the time and duration of the same step in the recorded trace. Pure.
 
-A replay computes which queues members revoke and request. It copies times from the trace wherever the same member did
-the same at the same time there, with the look-ups of this module; where they find nothing, it uses a median.
+A replay computes which queues members revoke and request. With the lookups of this module it copies times from the
+trace if the same member did the same at the same time there; if a lookup finds nothing, it uses a median.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class TraceLookup:
         self._recorded = recorded
 
     def pass_begin(self, client: str, trigger: Trigger, due_ms: float, within_ms: float = NEAR_MS) -> float | None:
-        """Time of the member's first pass with this trigger that began from `due_ms` to `within_ms` later, or None."""
+        """Return the time of the member's first pass with this trigger from `due_ms` to `within_ms` later, or None."""
         passes = self._recorded.passes.get(client, [])
         index = bisect_left(passes, due_ms - SAME_MS, key=lambda each: each.begin_ms)
         while index < len(passes) and passes[index].begin_ms <= due_ms + within_ms:
@@ -35,9 +35,9 @@ class TraceLookup:
         return None
 
     def drain_end(self, client: str, queue: MessageQueue, stopped_ms: float) -> float | None:
-        """Time at which the lease was released that a member stopped using at `stopped_ms`.
+        """Return the release time of a lease that a member stopped using at `stopped_ms`.
 
-        Infinite if the trace has no release of it, None if the trace does not have the member stop.
+        Infinite if the trace has no release of it, None if the member did not stop in the trace.
         """
         near = [
             drain
@@ -46,7 +46,7 @@ class TraceLookup:
         ]
         if not near:
             return None
-        # A queue may be lost, leased again and revoked within a moment: the nearest drain counts.
+        # A queue may be lost, leased again and revoked within milliseconds: the nearest drain counts.
         return max(stopped_ms, min(near, key=lambda drain: abs(drain[0] - stopped_ms))[1])
 
     def was_released(self, client: str, queue: MessageQueue, at_ms: float) -> bool:
@@ -60,9 +60,9 @@ class TraceLookup:
         return index < len(refusals) and refusals[index] <= at_ms + SAME_MS
 
     def loss_noticed(self, client: str, queue: MessageQueue, back_ms: float) -> float:
-        """Time at which a member that reconnected at `back_ms` noticed that its lease of a queue had ended.
+        """Return the time at which a member that reconnected at `back_ms` noticed that its lease of a queue had ended.
 
-        That is `back_ms` if the trace does not have it.
+        If the trace does not have it, this is `back_ms`.
         """
         drains = self._recorded.drains.get((client, queue), [])
         index = bisect_left(drains, back_ms - SAME_MS, key=lambda drain: drain[0])

@@ -1,8 +1,8 @@
 """Charts of a report as SVG text: small, sharp at any size, with the exact figure in the tooltip of each mark.
 
-Everything is drawn into a box of `WIDE` units, and once more for narrow pages into one of `NARROW`, so that its text
-can be read when the page scales it; the style sheet shows one of the two. Colours and fonts are classes of the page's
-style sheet, so that a chart follows its light or dark mode.
+Each chart is drawn twice, in a box of `WIDE` units and in one of `NARROW` units for narrow pages, so that its text
+stays readable when the page scales it; the style sheet shows one of the two. Colours and fonts are classes of the
+page's style sheet, so that a chart follows its light or dark mode.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ RIGHT, TOP, BOTTOM = 12.0, 8.0, 26.0
 
 
 def both(draw: Callable[[float], str]) -> str:
-    """A chart for wide pages and one for narrow ones, drawn with these widths in units."""
+    """Return a chart for wide pages and one for narrow pages."""
     return draw(WIDE) + draw(NARROW)
 
 
 def chart(width: float, height: float, parts: Iterable[str], label: str) -> str:
-    """One SVG element of this size in units; `label` describes it to screen readers."""
+    """Return an SVG element of this size in units; `label` describes it to screen readers."""
     style = "for-wide" if width == WIDE else "for-narrow"
     return (
         f'<svg viewBox="0 0 {width:g} {height:g}" class="{style}" role="img" aria-label="{escape(label)}">'
@@ -32,7 +32,7 @@ def chart(width: float, height: float, parts: Iterable[str], label: str) -> str:
 
 
 def time_axis(x: Scale, span_ms: float, box: Box) -> list[str]:
-    """Seconds, or minutes for long traces, with a thin line up from each."""
+    """Draw seconds, or minutes for long traces, with a thin vertical line at each."""
     unit, name = (1_000.0, "s") if span_ms < 600_000 else (60_000.0, "min")
     parts = []
     for value in ticks(span_ms / unit, round((box.right - box.left) / 65)):
@@ -48,7 +48,7 @@ def time_axis(x: Scale, span_ms: float, box: Box) -> list[str]:
 
 
 def strip(groups: Sequence[tuple[str, Sequence[float]]], label: str, width: float = WIDE) -> str:
-    """Times in milliseconds of several kinds on one logarithmic axis: a dot each, and a bar at each median."""
+    """Draw times in milliseconds of several kinds on one logarithmic axis: a dot each, and a bar at each median."""
     values = [value for _, times in groups for value in times if value > 0]
     if not values:
         return ""
@@ -69,8 +69,8 @@ def strip(groups: Sequence[tuple[str, Sequence[float]]], label: str, width: floa
         middle = top + (17 if is_wide else 34)
         ordered = sorted(times)
         median = ordered[(len(ordered) - 1) // 2]
-        told = f"{name} ({len(times):,})"
-        parts.append(text(box.left - 12, middle + 4, told, anchor="end") if is_wide else text(0, top + 14, told))
+        title = f"{name} ({len(times):,})"
+        parts.append(text(box.left - 12, middle + 4, title, anchor="end") if is_wide else text(0, top + 14, title))
         parts += [dot(x(value), middle, "point", f"{name}: {milliseconds(value)}") for value in ordered]
         parts.append(line(x(median), middle - 12, x(median), middle + 12, "median", f"median {milliseconds(median)}"))
     return chart(width, box.bottom + BOTTOM, parts, label)
@@ -85,7 +85,7 @@ def lines(
     *,
     steps: bool = False,
 ) -> str:
-    """Values over time, one line for each series; thin lines where rebalances began.
+    """Draw values over time, a line for each series, and thin vertical lines where rebalances began.
 
     A series is a style class and its points (milliseconds, value); with `steps`, a value holds until the next. `marks`
     are the time and tooltip of each rebalance.
@@ -94,14 +94,14 @@ def lines(
     box = Box(90 if width == WIDE else 52, width - RIGHT, TOP + 16, 186.0)
     x, y = linear(0, span_ms, box.left, box.right), linear(0, high * 1.05, box.bottom, box.top)
     parts = [*time_axis(x, span_ms, box), text(0, TOP + 4, unit), *value_axis(y, high, box)]
-    parts += [line(x(at), box.top, x(at), box.bottom, "mark", told) for at, told in marks]
+    parts += [line(x(at), box.top, x(at), box.bottom, "mark", title) for at, title in marks]
     for style, points in series:
         parts.append(path([(x(at), y(value)) for at, value in points], f"line {style}", steps=steps))
     return chart(width, box.bottom + BOTTOM, parts, f"{' and '.join(name for name, _ in series)} over time")
 
 
 def bars(counted: Sequence[tuple[str, int]], label: str, width: float = WIDE) -> str:
-    """A bar for each of some classes, with its name below and its count above."""
+    """Draw a bar for each class, with its name below and its count above."""
     most = max((n for _, n in counted), default=0) or 1
     box = Box(20, width - 20, 26, 150) if width == WIDE else Box(0, width, 26, 150)
     each = (box.right - box.left) / max(1, len(counted))
@@ -113,7 +113,7 @@ def bars(counted: Sequence[tuple[str, int]], label: str, width: float = WIDE) ->
         parts.append(rect(left + each * 0.12, y(n), each * 0.76, box.bottom - y(n), "bar", f"{name}: {n:,}"))
         if width == WIDE:
             parts.append(text(middle, box.bottom + 18, name, anchor="middle"))
-        else:  # there is no room for the words side by side
+        else:  # there is no space for the words side by side
             value, _, rest = name.rpartition(" ")
             parts += [
                 text(middle, box.bottom + 16, value, anchor="middle", style="small"),
@@ -128,7 +128,7 @@ def bars(counted: Sequence[tuple[str, int]], label: str, width: float = WIDE) ->
 
 
 def milliseconds(value: float) -> str:
-    """A duration for people: three digits at the most, and the unit that fits."""
+    """Format a duration for people: at most three digits, and a suitable unit."""
     if value < 10:
         return f"{value:.1f} ms" if value % 1 else f"{value:.0f} ms"
     if value < 1_000:
@@ -139,5 +139,5 @@ def milliseconds(value: float) -> str:
 
 
 def seconds(value: float) -> str:
-    """A moment of the trace, in seconds since its beginning."""
+    """Format a time of the trace, in seconds since its beginning."""
     return f"{value / 1_000:,.3f} s"

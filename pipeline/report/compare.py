@@ -1,4 +1,4 @@
-"""Two runs side by side: the figures of each group in both, and what has changed. Pure."""
+"""Compares two runs: the figures of each group in both, and the change. Pure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _TIMES = (
 
 
 def compared(report: Report, against: Report) -> str:
-    """A table for each group that both runs have, and the names of those that only one has."""
+    """Return a table for each group that both runs have, and the names of groups that only one has."""
     before = {one.totals.group: one.totals for one in against.groups}
     now = {one.totals.group: one.totals for one in report.groups}
     both = [name for name in now if name in before]
@@ -73,7 +73,7 @@ def _text(value: float | None, *, is_time: bool) -> str:
 
 
 def change_of(before: float | None, now: float | None) -> str:
-    """The change in per cent of the other run, or in words where that has none."""
+    """Return the change in per cent of the other run, or in words if its value is zero or missing."""
     if before is None or now is None:
         return ""
     if before == now:

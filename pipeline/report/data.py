@@ -1,7 +1,7 @@
-"""Reads the contents of a report from the trace tables: plain values, small however long the trace is. Without Spark.
+"""Reads the contents of a report from the trace tables, as plain values of bounded size. Without Spark.
 
-The tables are plain Parquet, and Arrow reads, filters and sorts them: pandas took most of the time of a short report.
-Only `page.py` knows the layout of the page.
+The tables are plain Parquet; Arrow reads, filters and sorts them, because pandas took most of the time of a short
+report. Only `page.py` knows the layout of the page.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ MOST_REBALANCES = 40
 MOST_QUEUES = 2_000
 """Rows of the timeline: the queues with the longest pauses."""
 MOST_INTERVALS = 20_000
-"""Most bars of the timeline; if there are more, fewer queues are shown, each from the beginning to the end."""
+"""Maximum number of bars of the timeline; if there are more, fewer queues are shown, each from beginning to end."""
 MOST_BANDS = 500
-"""Rebalances in the pictures: the costliest."""
+"""Number of rebalances in the pictures, the costliest first."""
 MOST_POINTS = 3_000
-"""Most points of a chart; more are thinned out evenly, and the slowest are kept."""
+"""Maximum number of points of a chart; more are thinned out evenly, and the slowest are kept."""
 MOST_DAMAGE = 40
 """Rows of the list of damage."""
 MOST_MOVES = 6
@@ -44,11 +44,11 @@ Rows = list[dict[str, Any]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals(GroupTotals):
-    """The figures of one group, which `rlab report --json` prints.
+    """The figures of one group, as `rlab report --json` prints them.
 
     Attributes:
-        balance_p50_ms, balance_p95_ms, balance_max_ms: time to balance of the rebalances that moved a queue; None
-            without one.
+        balance_p50_ms, balance_p95_ms, balance_max_ms: time to balance of the rebalances that moved a queue; None if
+        there was none.
     """
 
     balance_p50_ms: float | None
@@ -58,7 +58,7 @@ class Totals(GroupTotals):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSection:
-    """The contents of a report about one group; rows are those of the tables, times in milliseconds since its begin.
+    """The contents of a report about one group: rows of the tables, with times in milliseconds since the trace began.
 
     Attributes:
         longest, twice, bursts: the ownerships with the longest pauses, most messages `again`, and largest lags.
@@ -67,19 +67,19 @@ class GroupSection:
     totals: Totals
     ranking: Rows  # rebalances that moved a queue, the costliest first
     members: Rows  # of each rebalance, also of those without a move: `ended_ms`, `members`
-    bands: Rows  # rebalances that moved a queue, the costliest first, as many as are drawn
+    bands: Rows  # rebalances that moved a queue and are drawn, the costliest first
     intervals: Rows  # of `ownership`, of the queues in the timeline
-    left_out: int  # number of later intervals that are left out; only if one queue alone has too many
+    left_out: int  # number of later intervals that are not shown; only if one queue alone has too many
     queues_in_all: int  # number of queues of the group, in the timeline or not
     queues: list[str]  # names of the queues in the timeline, in order
     balances: Rows  # kind, detail, trigger and balance_ms of rebalances that moved a queue
-    pauses: list[float]  # of the moves, in milliseconds, those above 0
+    pauses: list[float]  # pauses of moves above 0, in milliseconds
     longest: Rows
     twice: Rows
     bursts: Rows
     delivery: Rows  # of all topics together
     fairness: Rows  # in order of time
-    missed: dict[str, int]  # messages that it was moved past, by why: `damaged` or `deleted`
+    missed: dict[str, int]  # messages that it was moved past, by reason: `damaged` or `deleted`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,16 +92,18 @@ class Report:
     nodes: int
     lost: int  # number of missing events
     damaged: int  # stored messages that brokers have lost
-    damage: Rows  # ranges of them, the largest first: broker, topic, queue_id, offset, n, and the file as `detail`
-    groups: list[GroupSection]  # those that owned queues, the costliest first
-    ownerless: list[OwnerlessGroup]  # the other consumer groups, as those that pop, by name
+    damage: (
+        Rows  # ranges of lost messages, the largest first: broker, topic, queue_id, offset, n, and the file as `detail`
+    )
+    groups: list[GroupSection]  # groups that owned queues, the costliest first
+    ownerless: list[OwnerlessGroup]  # the other consumer groups, for instance groups that pop, by name
     transactions: Rows  # of producer groups: `traces.figures.transactions.TransactionTotals`
-    faults: list[FaultRow]  # what was done on purpose, times in milliseconds of the wall clock
+    faults: list[FaultRow]  # injected faults, with times in milliseconds of the wall clock
     missing: str = ""  # the part of the trace that could not be read, because its brokers were away
 
 
 MISSING = "missing.txt"
-"""Beside the tables of a trace of which a part could not be read: which part."""
+"""File beside the tables that describes the part of the trace that could not be read."""
 
 
 def read_report(tables: Path) -> Report:
@@ -136,7 +138,7 @@ def read_report(tables: Path) -> Report:
 
 
 def _ownerless(events: Path, read: dict[str, pa.Table], started_ms: float) -> list[OwnerlessGroup]:
-    """The groups without an ownership; in a report of one group, the events of others are not there or do not count."""
+    """Return the groups without an ownership; in a report of one group, events of other groups do not count."""
     owners = frozenset(read["ownership"]["group"].unique().to_pylist())
     wanted = frozenset(read["totals"]["group"].unique().to_pylist()) - owners
     if not wanted:
@@ -146,7 +148,7 @@ def _ownerless(events: Path, read: dict[str, pa.Table], started_ms: float) -> li
 
 
 def _faults(events: Path) -> list[FaultRow]:
-    """The faults of the trace."""
+    """Return the faults of the trace."""
     faults = FaultHistory()
     for event in sorted(events_of(events, FAULT_KINDS), key=order_of):
         faults.feed(event)
@@ -162,7 +164,7 @@ _TIMES = {
 
 
 def _table(directory: Path) -> pa.Table:
-    # File by file: what reads folders imports pandas, and so does what groups and sorts tables.
+    # File by file, because Arrow's functions that read folders, and that group or sort tables, import pandas.
     files = [pq.ParquetFile(path) for path in sorted(directory.glob("*.parquet"))]
     return pa.concat_tables(file.read() for file in files)
 
@@ -171,7 +173,7 @@ def _group(group: str, read: dict[str, pa.Table]) -> GroupSection:
     mine = {name: _where(table, "group", group) for name, table in read.items() if name != "nodes"}
     owned, rebalances = _with_queue(mine["ownership"]), mine["rebalances"]
     moved = rebalances.filter(pc.greater(rebalances["moves"], scalar(0)))
-    told = rebalances.filter(pc.greater_equal(rebalances["members"], scalar(0)))
+    with_members = rebalances.filter(pc.greater_equal(rebalances["members"], scalar(0)))
     ranked = _sorted(moved, "pause_ms", "duplicates", "moves", descending=True)
     queues = _queues(owned)
     shown = _queues_of_timeline(queues)
@@ -181,7 +183,7 @@ def _group(group: str, read: dict[str, pa.Table]) -> GroupSection:
     return GroupSection(
         totals=_totals(mine["totals"], moved),
         ranking=_rows(ranked, MOST_REBALANCES),
-        members=_rows(_thinned(_sorted(told, "ended_ms")).select(["ended_ms", "members"])),
+        members=_rows(_thinned(_sorted(with_members, "ended_ms")).select(["ended_ms", "members"])),
         bands=_rows(ranked, MOST_BANDS),
         intervals=_rows(intervals.drop_columns(_QUEUE), MOST_INTERVALS),
         left_out=max(0, len(intervals) - MOST_INTERVALS),
@@ -206,7 +208,7 @@ def _missed(moved: Rows) -> dict[str, int]:
 
 
 def _damaged(ranges: Rows) -> int:
-    """The messages in all ranges; later starts of a broker may tell of one in other ranges."""
+    """Count the messages in all ranges; later starts of a broker may report a message again in other ranges."""
     n, upto, queue = 0, 0, ""
     for row in sorted(ranges, key=lambda row: (queue_name(row), row["offset"])):
         if queue_name(row) != queue:
@@ -218,11 +220,11 @@ def _damaged(ranges: Rows) -> int:
 
 
 _QUEUE = "queue"
-"""A column with the identity of a queue, while a group is read."""
+"""Name of a temporary column with the identity of a queue."""
 
 
 def queue_name(row: dict[str, Any]) -> str:
-    """`orders@broker-a:3`."""
+    """Return the name of a queue: `orders@broker-a:3`."""
     return f"{row['topic']}@{row['broker']}:{row['queue_id']}"
 
 
@@ -239,7 +241,7 @@ def _totals(of_group: pa.Table, moved: pa.Table) -> Totals:
 
 
 def percentile(ordered: np.ndarray[Any, Any], share: float) -> float | None:
-    """The nearest-rank percentile: a measured time, never one between two."""
+    """Return the nearest-rank percentile, which is always a measured time."""
     if not len(ordered):
         return None
     return _round(ordered[max(0, int(np.ceil(share * len(ordered))) - 1)])
@@ -255,7 +257,7 @@ def _with_queue(owned: pa.Table) -> pa.Table:
 
 
 def _queues(owned: pa.Table) -> pa.Table:
-    """Topic, broker and number of each queue in order, with the sum of its pauses and the number of its intervals."""
+    """Return topic, broker and id of each queue, in order, with the sum of its pauses and its number of intervals."""
     names = owned[_QUEUE].combine_chunks().dictionary_encode()
     codes = as_numpy(names.indices)
     _, firsts = np.unique(codes, return_index=True)
@@ -267,7 +269,7 @@ def _queues(owned: pa.Table) -> pa.Table:
 
 
 def _queues_of_timeline(queues: pa.Table) -> pa.Table:
-    """The queues with the longest pauses, as many as have at most `MOST_INTERVALS` together; at least one."""
+    """Return the queues with the longest pauses that together have at most `MOST_INTERVALS` intervals; at least one."""
     still = _sorted(queues, "pause_ms_sum", descending=True).slice(0, MOST_QUEUES)
     together = np.cumsum(as_numpy(still["from_ms_count"]))
     return _sorted(still.slice(0, max(1, int((together <= MOST_INTERVALS).sum()))), "topic", "broker", "queue_id")
@@ -279,7 +281,7 @@ def _most(owned: pa.Table, column: str) -> Rows:
 
 
 def _delivery(delivery: pa.Table) -> Rows:
-    """All topics together; in a bucket without a row of a topic, its lag is the last one."""
+    """Sum the rows of all topics; in a bucket without a row of a topic, the topic keeps its last lag."""
     rows: dict[float, dict[str, Any]] = {}
     lags: dict[str, int] = {}
     for each in _rows(_sorted(delivery, "t_ms", "topic")):
@@ -299,7 +301,7 @@ def _delivery(delivery: pa.Table) -> Rows:
 
 def _thinned(rows: pa.Table) -> pa.Table:
     step = max(1, -(-len(rows) // MOST_POINTS))
-    # From the end, so that the last one, which may be the slowest, is among them.
+    # From the end, so that the last row, which may be the slowest, is kept.
     return rows.take(numbers(np.arange(len(rows) - 1, -1, -step)[::-1].copy(), pa.int64()))
 
 
@@ -308,7 +310,7 @@ def _where(table: pa.Table, column: str, value: str) -> pa.Table:
 
 
 def _with(table: pa.Table, column: str, values: Any) -> pa.Table:
-    """The table with a column replaced or added."""
+    """Return the table with a column replaced or added."""
     if column in table.column_names:
         return table.set_column(table.column_names.index(column), column, values)
     return table.append_column(column, values)
@@ -316,7 +318,7 @@ def _with(table: pa.Table, column: str, values: Any) -> pa.Table:
 
 def _sorted(table: pa.Table, *columns: str, descending: bool = False) -> pa.Table:
     order = "descending" if descending else "ascending"
-    # With the place as the last key: Arrow may change the order of equal rows.
+    # With the index as the last key, because Arrow may change the order of equal rows.
     placed = table.append_column("place of row", numbers(np.arange(len(table)), pa.int64()))
     by = [*((column, order) for column in columns), ("place of row", "ascending")]
     return table.take(pc.sort_indices(placed, sort_keys=by))

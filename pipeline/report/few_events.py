@@ -1,4 +1,4 @@
-"""Reads the events of a few kinds from the table of all events, of which most row groups have none."""
+"""Reads the events of rare kinds from the table of all events; most of its row groups have none of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pipeline.arrow_arrays import texts
 
 
 def events_of(folder: Path, kinds: frozenset[str]) -> Iterator[Event]:
-    """The events of these kinds in the table `events`, file by file, so not in order of time."""
+    """Yield the events of these kinds in the table `events`, file by file, so not in order of time."""
     for path in sorted(folder.glob("*.parquet")):
         with pq.ParquetFile(path, read_dictionary=["kind"]) as file:
             for number in range(file.num_row_groups):

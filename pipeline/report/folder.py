@@ -1,4 +1,4 @@
-"""The folder of a report: its Parquet tables, and the page that is made from them. Without Spark.
+"""The folder of a report: its Parquet tables, and the page from them. Without Spark.
 
 write_short_report([Path("trace.jsonl")], Path("report"))  # report/index.html, report/tables
 """
@@ -19,10 +19,10 @@ TABLES = "tables"
 
 
 def make_folder(directory: Path) -> None:
-    """Make the folder.
+    """Create the folder.
 
     Raises:
-        ConfigError: it cannot be written.
+        ConfigError: the folder cannot be written.
     """
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -31,14 +31,14 @@ def make_folder(directory: Path) -> None:
 
 
 def write_page(directory: Path, against: Report | None = None) -> Report:
-    """Write the page from the tables that are in the folder, maybe compared with another run; returns its contents."""
+    """Write the page from the tables in the folder, optionally compared with another run; returns its contents."""
     report = read_report(directory / TABLES)
     (directory / PAGE).write_text(page(report, against), encoding="utf-8")
     return report
 
 
 def note_missing(directory: Path, missing: str) -> None:
-    """Note beside the tables which part of the trace they lack, or that they lack none."""
+    """Write a file beside the tables about the part of the trace that they lack, or remove it if they are complete."""
     note = directory / TABLES / MISSING
     if missing:
         note.write_text(missing, encoding="utf-8")
@@ -47,8 +47,8 @@ def note_missing(directory: Path, missing: str) -> None:
 
 
 def other_lines(n: int) -> str:
-    """The note on lines that are no events, e.g. the last one of a process that died."""
-    return f"lines of the trace that are no events, and are left out: {n:,}"
+    """Return the note about lines that are not events, e.g. the last line of a process that died."""
+    return f"skipped lines of the trace that are not events: {n:,}"
 
 
 def write_short_report(
@@ -58,10 +58,10 @@ def write_short_report(
     group: str | None = None,
     progress: Callable[[str], object] = lambda step: None,
 ) -> Report:
-    """Write the tables and the page of a short trace in this process; as `job.write_report`, and the same figures.
+    """Write the tables and the page of a short trace in this process, with the same figures as `job.write_report`.
 
     Raises:
-        ConfigError: there is no event in the trace, or the folder cannot be written.
+        ConfigError: the trace has no event, or the folder cannot be written.
     """
     make_folder(directory)
     with no_search_for_cycles():

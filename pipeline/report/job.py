@@ -1,4 +1,4 @@
-"""`rlab report`: turns a trace into a folder with Parquet tables and an HTML page.
+"""`rlab report`: converts a trace to a folder with Parquet tables and an HTML page.
 
 with spark_session("report") as spark:
 write_report(read_files(spark, [Path("trace.jsonl")]), Path("report"))  # report/index.html, report/tables
@@ -25,14 +25,14 @@ def write_report(
     missing: str = "",
     progress: Callable[[str], object] = lambda step: None,
 ) -> Report:
-    """Write the tables of a trace and the page into a folder, replacing an older report; return the page's contents.
+    """Write the tables of a trace and the page to a folder, replacing an older report; returns the page's contents.
 
-    A reader in `pipeline/trace/source.py` makes the `trace`; if it is that of `files`, say so, and tasks read them,
-    three times as fast. With a `group`, only that group counts. The page shows which part of the trace is `missing`.
-    `progress` gets a text before each step.
+    A reader in `pipeline/trace/source.py` makes the `trace`. If it was made from files, pass them as `files`: then
+    tasks read them directly, which is three times as fast. With a `group`, only that group counts. The page shows
+    `missing`, the part of the trace that could not be read. `progress` is called with a text before each step.
 
     Raises:
-        ConfigError: there is no event in the trace, or the folder cannot be written.
+        ConfigError: the trace has no event, or the folder cannot be written.
     """
     make_folder(directory)
     others = write_tables(

@@ -1,7 +1,7 @@
-"""Groups without owners of queues in a report, as those that pop: their members, redeliveries and dead letters.
+"""Groups of a report without owners of queues, for instance groups that pop: members, redeliveries, dead letters.
 
-Members that pop share the messages of every queue, so there is no ownership, and nothing that follows from it. Nor do
-events report each message that is popped or acknowledged: a broker reports those that it redelivers.
+Members that pop share the messages of every queue, so there are no ownerships, and no figures from them. Events do not
+report each popped or acknowledged message either: a broker reports only the messages that it redelivers.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ _OF_MEMBERS = frozenset(
 _OF_CONSUMERS = frozenset(
     kind.value for kind in (EventKind.MEMBER_JOIN, EventKind.MEMBER_LEAVE, EventKind.MESSAGES_REDELIVERED)
 )
-"""Kinds of events that only consumer groups have; a producer starts as well."""
+"""Kinds of events that only consumer groups have; CLIENT_START also comes from producers."""
 KINDS = _OF_MEMBERS | _OF_CONSUMERS | {EventKind.DEAD_LETTER.value}
 MOST_CHANGES = 3_000
-"""Most points of the number of members over time; the last ones are kept."""
+"""Maximum number of points of the number of members over time; the last ones are kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnerlessGroup:
-    """A group that owned no queue in the trace; times in milliseconds since its begin.
+    """A group that owned no queue in the trace; times are milliseconds since the trace began.
 
     Attributes:
         members_joined, members_left, members: as in `traces.figures.records.GroupTotals`.
-        redelivered: messages that were popped before and not acknowledged in time.
-        dead_letters: messages that went to the DLQ after their last attempt.
-        queues: per queue and member that got them: topic, broker, queue_id, client, `redelivered`, `batches`.
+        redelivered: messages that were redelivered because they were not acknowledged in time.
+        dead_letters: messages that were sent to the DLQ after their last attempt.
+        queues: redeliveries per queue and receiving member: topic, broker, queue_id, client, `redelivered`, `batches`.
         members_over_time: `t_ms` and `members`, at each change.
     """
 
@@ -57,7 +57,7 @@ class OwnerlessGroup:
 
     @property
     def surely_pops(self) -> bool:
-        """Whether an event of the group is one that only groups that pop have."""
+        """Whether the group has an event that only occurs in groups that pop."""
         return self.redelivered > 0
 
 
@@ -82,7 +82,7 @@ class _Found:
 
 
 def ownerless_of(events: Iterable[Event], owners: frozenset[str], started_ms: float) -> list[OwnerlessGroup]:
-    """The consumer groups of these events, of the kinds `KINDS` in any order, that are not among the `owners`."""
+    """Return the consumer groups that are not in `owners`, from events of `KINDS` in any order."""
     found: dict[str, _Found] = {}
     for event in events:
         if event.group and event.group not in owners:

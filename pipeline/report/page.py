@@ -1,8 +1,8 @@
-"""The page of a report: one HTML file that contains its charts and style. Pure.
+"""The page of a report: an HTML file that contains its charts and style. Pure.
 
 From the top: a summary in sentences and large figures; the rebalances ranked by cost; the owners of queues over time;
-convergence by cause and by trigger; the three hazards of a rebalance with the messages that show them; latency and lag;
-the evenness of loads; what was done on purpose.
+convergence by cause and by trigger; the three hazards of a rebalance with the affected messages; latency and lag; the
+evenness of loads; injected faults.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ from pipeline.report.words import (
 from traces.figures.faults import FaultRow, in_words
 
 MOST_GROUPS = 12
-"""Groups that get sections of their own; the others are named."""
+"""Maximum number of groups with sections; further groups are only named."""
 MOST_FAULTS = 100
-"""Rows of the list of what was done on purpose."""
+"""Maximum number of rows of the list of injected faults."""
 MOST_REDELIVERIES = 200
-"""Rows of the list of redelivered messages of a group that pops."""
+"""Maximum number of rows of the list of redelivered messages of a group that pops."""
 _SCRIPT = bundled(("dom.js", "canvas.js", "palette.js", "history.js", "timeline.js", "report.js"))
 _PAUSES_MS = (10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000)
 
 
 def page(report: Report, against: Report | None = None) -> str:
-    """The whole file; with a report of another run, the figures of both side by side."""
+    """Return the whole file; with a report of another run, the figures of both side by side."""
     shown, left = report.groups[:MOST_GROUPS], report.groups[MOST_GROUPS:]
     names = ", ".join([one.totals.group for one in shown] or [one.group for one in report.ownerless])
     started = datetime.fromtimestamp(report.started_ms / 1_000, UTC)
@@ -57,7 +57,7 @@ def page(report: Report, against: Report | None = None) -> str:
     if report.missing:
         lost += f' <span class="warn">This report is incomplete: {escape(report.missing)}.</span>'
     parts = [
-        f"<h1>What rebalances cost {'group ' if len(shown) == 1 else ''}{escape(names) or 'nobody'}</h1>",
+        f"<h1>What rebalances cost {'group ' if len(shown) == 1 else ''}{escape(names) or 'no group'}</h1>",
         f'<p class="soft">{milliseconds(report.span_ms)} from {started:%Y-%m-%d %H:%M:%S} UTC: '
         f"{counted(report.events, 'event')} of {counted(report.nodes, 'node')}.{lost}</p>",
         _damage(report),
@@ -77,8 +77,8 @@ def page(report: Report, against: Report | None = None) -> str:
 
 
 def _document(title: str, body: str, pictures: Sequence[dict[str, Any]]) -> str:
-    """The file: it loads nothing, and runs no script but its own."""
-    # Only "</" could end the element, and names of groups and clients are anybody's.
+    """Return the file: it loads nothing, and runs no other script."""
+    # Only "</" could end the element, and any user can choose names of groups and clients.
     data = json.dumps(pictures, separators=(",", ":")).replace("<", "\\u003c")
     allowed = base64.b64encode(hashlib.sha256(_SCRIPT.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{allowed}'"
@@ -106,7 +106,7 @@ def _damage(report: Report) -> str:
     )
     return (
         "<h3>Damage</h3>"
-        f'<p class="warn">{counted(report.damaged, "stored message")} cannot be had any more: files of brokers are '
+        f'<p class="warn">{counted(report.damaged, "stored message")} cannot be read any more: files of brokers are '
         "damaged or missing.</p>" + _table(("file", "queue", "offsets", "*messages"), cells)
     )
 
@@ -118,8 +118,8 @@ def _transactions(rows: Rows) -> str:
     cells = ((escape(str(row["group"])), *(f"{row[name]:,}" for name in names)) for row in rows)
     return (
         "<h3>Transactions</h3>"
-        '<p class="hint">Half messages of producer groups, and what became of them. A check asks a producer of the '
-        "group about one that nobody has ended; one that is given up has gone to an operator's topic.</p>"
+        '<p class="hint">Half messages of producer groups, and their outcomes. A check asks a producer of the group '
+        "about a transaction that was not ended; a given-up transaction was sent to an operator's topic.</p>"
         + _table(("producer group", "*half", "*committed", "*rolled back", "*checks", "*given up"), cells)
     )
 
@@ -129,7 +129,7 @@ def _faults(rows: Sequence[FaultRow], started_ms: float) -> str:
         return ""
     lines = "".join(f"<li>{escape(in_words(row, started_ms))}</li>" for row in rows[:MOST_FAULTS])
     more = f"<p>And {len(rows) - MOST_FAULTS:,} more.</p>" if len(rows) > MOST_FAULTS else ""
-    return f"<h3>Done on purpose</h3><ul>{lines}</ul>{more}"
+    return f"<h3>Injected faults</h3><ul>{lines}</ul>{more}"
 
 
 def _group(group: GroupSection, number: int, span_ms: float, *, titled: bool) -> str:
@@ -160,7 +160,7 @@ def _ownerless(group: OwnerlessGroup, span_ms: float) -> str:
         parts.append("<h3>Members</h3>")
         parts.append(both(lambda width: charts.lines([("lag", over_time)], [], span_ms, "members", width, steps=True)))
     if group.queues:
-        parts.append("<h3>Messages that came again</h3>")
+        parts.append("<h3>Redelivered messages</h3>")
         parts.append(_table(("queue", "to whom", "*messages", "*batches"), cells))
     return f"<section>{''.join(parts)}</section>"
 
@@ -223,7 +223,7 @@ def _ranking(rows: Rows, rebalances: int) -> str:
     )
     return (
         "<h3>What happened, ranked by cost</h3>"
-        '<p class="hint">Each row is one change and everything that it caused, joined by its cause and not by time. '
+        '<p class="hint">Each row is one change and all its effects, joined by their cause and not by time. '
         f"Queues that moved were paused from their old owner's end to the new one's first pull.{more}</p>"
         + _table(heads, cells)
     )
@@ -238,13 +238,13 @@ def _cost(value_ms: float, most_ms: float) -> str:
 
 
 def _pictures(group: GroupSection, number: int) -> str:
-    """The place of the pictures, which the script draws, and the note on what they leave out."""
+    """Return the element in which the script draws the pictures, and a note on the queues that they do not show."""
     shown = f"{len(group.queues):,} of {group.queues_in_all:,} queues, those with the longest pauses."
     if len(group.queues) == group.queues_in_all:
         shown = "all queues."
     if group.left_out:
         last = seconds(float(group.intervals[-1]["to_ms"]))
-        shown += f" The timeline ends at {last}: {group.left_out:,} later intervals of this queue are left out."
+        shown += f" The timeline ends at {last}: {group.left_out:,} later intervals of this queue are not shown."
     return (
         "<h3>Over time</h3>"
         f'<p class="hint">The pictures show {shown} Their filters are in the address, so that it can be sent.</p>'
@@ -266,7 +266,7 @@ def _balances(rows: Rows) -> str:
         "<h3>How long it took to balance</h3>"
         '<p class="hint">From the change to the last queue that moved because of it. A dot is a rebalance, a bar the '
         "median; the axis is logarithmic. First by change, then by triggers of the passes that followed: NOTIFY from "
-        "a broker, LOCK when a refused queue is released, ROUTE and TIMER when members find out alone.</p>"
+        "a broker, LOCK when a refused queue is released, ROUTE and TIMER when members detect a change themselves.</p>"
         + strip(map(kind_of, rows), "times to balance by cause")
         + strip((str(row["trigger"]).replace("+", " + ") or "none" for row in rows), "times to balance by trigger")
     )
@@ -297,8 +297,8 @@ def _hazards(group: GroupSection) -> str:
         f"{counted(totals.backlog_max, 'message')} in one queue at most.</p>"
     ) + _moves(group.bursts, "backlog", lambda row: f"{int(row['backlog']):,} from {row['start_offset']:,}")
     cards = "".join(f"<div>{card}</div>" for card in (paused, twice, burst))
-    told = '<p class="hint">Moves by how long their queue stood still.</p>' if chart else ""
-    return f'<h3>The three hazards</h3>{told}{chart}<div class="three">{cards}</div>'
+    hint = '<p class="hint">Moves by the length of the pause of their queue.</p>' if chart else ""
+    return f'<h3>The three hazards</h3>{hint}{chart}<div class="three">{cards}</div>'
 
 
 def _moves(rows: Rows, head: str, value: Any) -> str:
@@ -354,12 +354,12 @@ def _fairness(rows: Rows, span_ms: float) -> str:
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table; a head that begins with a star is of numbers."""
+    """Return a table; a head that begins with a star marks a column of numbers."""
     numbers = [head.startswith("*") for head in heads]
     names = [head.lstrip("*") for head in heads]
 
     def cells(tag: str, values: Iterable[str]) -> str:
-        # On a narrow page each cell stands below the other, with its head before it.
+        # On a narrow page the cells of a row are below each other, each after its head.
         return "".join(
             f'<{tag}{" class=" + chr(34) + "n" + chr(34) if number else ""} data-head="{escape(name)}">{value}</{tag}>'
             for value, number, name in zip(values, numbers, names, strict=True)
@@ -374,12 +374,12 @@ def _footer() -> str:
         ("moved", "times that a queue went to another owner than its last one, or to its first."),
         (
             "needed",
-            "fewest moves from the loads before to loads as even as those after; a strategy that moves more has other "
-            "reasons.",
+            "fewest moves from the loads before to loads as even as after the rebalance; a strategy may have other "
+            "reasons to move more.",
         ),
         (
             "balanced in",
-            "from the event that the others name as their cause to the last queue that was acquired or dropped.",
+            "from the event that is the cause to the last queue that was acquired or dropped because of it.",
         ),
         (
             "paused",
@@ -388,11 +388,11 @@ def _footer() -> str:
         ),
         (
             "came twice",
-            "messages dispatched by the new owner after an earlier one had told that it dispatched them. A member that "
-            "is killed does not tell of its last messages; of them, those that its broker had served to it and that "
-            "the new owner dispatched may have come twice.",
+            "messages that an earlier owner had reported as dispatched and that the new owner dispatched as well. A "
+            "killed member does not report its last messages; messages that its broker had served to it and that the "
+            "new owner dispatched may have come twice.",
         ),
-        ("two owners", "this and other times between nodes are as exact as their clocks agree."),
+        ("two owners", "this and other times between nodes are only as exact as the clocks of the nodes."),
     )
     listed = "".join(f"<dt>{name}</dt><dd>{meaning}</dd>" for name, meaning in terms)
-    return f"<footer><dl>{listed}</dl>Queues of retry topics are left out. The tables are beside this file.</footer>"
+    return f"<footer><dl>{listed}</dl>Queues of retry topics are not counted. The tables are beside this file.</footer>"

@@ -1,7 +1,8 @@
 """The document of a group that the scripts of the report draw, from the rows of its tables. Pure.
 
-It has the form of `pictures/group_picture.py`, so that one script draws a group that lives and one that is over. Beside
-that, each rebalance has its moves, and the steps of the queue that took longest, with the slowest named and advice.
+It has the form of `pictures/group_picture.py`, so that the same script draws a running group and a finished one. In
+addition, each rebalance has its moves, and the steps of its slowest queue, with the name of the slowest step and
+advice.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ NOTICED, HANDED_OVER, FIRST_PULL = "noticed", "handed over", "first pull"
 
 
 def picture_of(group: GroupSection, started_ms: float, span_ms: float) -> dict[str, Any]:
-    """The document of a group whose rows are those of `ownership` in its timeline, and its rebalances."""
+    """Return the document of a group, from its rows of `ownership` in the timeline and its rebalances."""
     queues, clients = _Places(group.queues), _Places([])
     changes: list[tuple[float, int, int, int]] = []
     by_cause: dict[str, list[tuple[dict[str, Any], dict[str, Any] | None]]] = defaultdict(list)
@@ -41,7 +42,7 @@ def picture_of(group: GroupSection, started_ms: float, span_ms: float) -> dict[s
 
 
 class _Places:
-    """Names and their places."""
+    """Names and their indexes."""
 
     def __init__(self, names: list[str]) -> None:
         self._places = {name: place for place, name in enumerate(names)}
@@ -62,11 +63,11 @@ def _by_queue(rows: Rows) -> dict[str, Rows]:
 
 
 def _changes(queue: int, rows: Rows, clients: _Places) -> list[tuple[float, int, int, int]]:
-    """The owner after each begin and end of an ownership, and how many there are."""
+    """Return the newest owner and the number of owners after each beginning and end of an ownership."""
     steps = [(float(row["from_ms"]), 1, n) for n, row in enumerate(rows)]
     steps += [(float(row["to_ms"]), 0, n) for n, row in enumerate(rows) if row["ended"] != "open"]
     owners: dict[int, None] = {}
-    told: list[tuple[float, int, int, int]] = []
+    changes: list[tuple[float, int, int, int]] = []
     for t_ms, begins, n in sorted(steps):
         if begins:
             owners[n] = None
@@ -74,10 +75,10 @@ def _changes(queue: int, rows: Rows, clients: _Places) -> list[tuple[float, int,
             owners.pop(n, None)
         owner = clients.of(str(rows[next(reversed(owners))]["owner"])) if owners else NONE
         change = (round(t_ms, 1), queue, owner, len(owners))
-        if told and told[-1][0] == change[0]:
-            told.pop()
-        told.append(change)
-    return told
+        if changes and changes[-1][0] == change[0]:
+            changes.pop()
+        changes.append(change)
+    return changes
 
 
 def _rebalance(
@@ -123,9 +124,10 @@ def _move(row: dict[str, Any], queues: _Places, clients: _Places) -> tuple[float
 def steps_of(
     rebalance: dict[str, Any], row: dict[str, Any], before: dict[str, Any] | None
 ) -> list[tuple[str, float, str]]:
-    """The steps of one move: until the old owner ended, until the new one owned the queue, until it pulled.
+    """Return the steps of one move: until the old owner ended, until the new one owned the queue, until it pulled.
 
-    They add up to the time from the change to the first pull. None of a first owner, who had nobody to wait for.
+    They add up to the time from the change to the first pull. A first owner has no steps, because it did not wait for
+    an old owner.
     """
     if before is None or row["from_client"] is None:
         return []
@@ -142,21 +144,23 @@ def steps_of(
 
 
 def advice(step: str, rebalance: dict[str, Any], row: dict[str, Any]) -> str:
-    """What to do about a slow step."""
+    """Return the advice for a slow step."""
     triggers = set(str(rebalance["trigger"]).split("+"))
     if triggers <= {"TIMER", ""} and step != FIRST_PULL:
         return (
-            "No notification reached the members, and their timers found out: look for lost connections and overload "
-            "at the brokers (rlab doctor)."
+            "No notification reached the members, and their timers detected the change: look for lost connections and "
+            "overload at the brokers (rlab doctor)."
         )
     if step == NOTICED:
         if rebalance["detail"] == "expiry":
-            return "A member that hangs is noticed when its session expires: lower session_timeout_s of the consumers."
+            return (
+                "Brokers detect a member that hangs when its session expires: lower session_timeout_s of the consumers."
+            )
         if "ROUTE" in triggers:
-            return "Members ask for routes at an interval: lower route_poll_interval_s where topics grow often."
+            return "Members poll routes at an interval: lower route_poll_interval_s if topics grow often."
         return "The old owner's pass came late: look at the load of its process and machine."
     if step == HANDED_OVER:
         if rebalance["detail"] == "close":
             return "Brokers wait 300 ms for a member whose connection closed, in case it reconnects: that is by design."
-        return "The old owner finishes what its listeners have in hand: smaller batches or quicker listeners help."
-    return f"{row['owner']} began late to pull: look at the load of its process and of the broker."
+        return "The old owner first finishes its dispatched messages: smaller batches or faster listeners help."
+    return f"{row['owner']} began to pull late: look at the load of its process and of the broker."

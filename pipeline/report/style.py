@@ -1,6 +1,6 @@
-"""The style sheet of a report, which is part of the page, so that the page is one file.
+"""The style sheet of a report. It is part of the page, so that the page is one file.
 
-Its colours, tables and pictures are those of the console; here is what only a report has.
+The report shares colours, tables and pictures with the console; this file has the styles that only a report needs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The sentences of a report: about a rebalance, a member, a move, a group."""
+"""The sentences of a report about rebalances, members, moves and groups."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CHANGES = {
     EventKind.CLIENT_START: ("start", "{client} started"),
     EventKind.CLIENT_STOP: ("stop", "{client} stopped"),
     EventKind.MEMBER_JOIN: ("join", "{client} joined"),
-    EventKind.SUBSCRIPTION_CHANGE: ("subscription", "{client} changed what it subscribes to"),
+    EventKind.SUBSCRIPTION_CHANGE: ("subscription", "{client} changed its subscriptions"),
     EventKind.ROUTE_CHANGED: ("route", "the queues of a topic changed"),
     EventKind.BROKER_UP: ("broker up", "a broker came up"),
     EventKind.BROKER_DOWN: ("broker down", "a broker went down"),
@@ -27,26 +27,26 @@ _CHANGES = {
     EventKind.REBALANCE_BEGIN: ("timer", "{client} ran a periodic pass"),
     EventKind.QUEUE_DROPPED: ("queue lost", "{client} lost a queue"),
 }
-"""Kind of the first event of a rebalance -> its short name, and a sentence about it."""
+"""Kind of the first event of a rebalance -> its short name, and a sentence."""
 
 
 def member_name(client: str | None) -> str:
-    """The instance name in a client id, which people choose."""
-    return (client or "").partition("@")[2] or client or "nobody"
+    """Return the instance name in a client id, which people choose."""
+    return (client or "").partition("@")[2] or client or "no owner"
 
 
 def what_happened(rebalance: dict[str, Any]) -> str:
-    """A row of `rebalances` as a sentence without its full stop."""
+    """Describe a row of `rebalances` as a sentence without its full stop."""
     kind, client = str(rebalance["kind"]), member_name(rebalance["client"])
     if kind == EventKind.MEMBER_LEAVE:
-        return f"{client} {_LEFT.get(str(rebalance['detail']), 'is gone')}"
+        return f"{client} {_LEFT.get(str(rebalance['detail']), 'left')}"
     if kind == EventKind.BROKER_DOWN and rebalance["client"]:
         return f"{client} lost its connection to {rebalance['detail']}"
     return _change(kind)[1].format(client=client)
 
 
 def kind_of(rebalance: dict[str, Any]) -> str:
-    """The kind of a change in a word or two."""
+    """Return the kind of a change in one or two words."""
     kind = str(rebalance["kind"])
     if kind == EventKind.MEMBER_LEAVE:
         return f"leave: {rebalance['detail']}"
@@ -58,14 +58,14 @@ def _change(kind: str) -> tuple[str, str]:
 
 
 def counted(n: int, noun: str) -> str:
-    """A number with its noun."""
+    """Format a number with its noun."""
     return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
 
 
 def summary(totals: Totals, worst: str | None) -> str:
-    """The counts of a group in a few sentences; `worst` is the cause of its costliest rebalance, if it had one."""
+    """Describe the figures of a group; `worst` is the cause of its costliest rebalance, if it had one."""
     if not totals.rebalances:
-        return "No queue of the group changed hands in this trace."
+        return "No queue of the group moved to another member in this trace."
     sentences = [
         f"The group rebalanced {counted(totals.rebalances, 'time')}, and queues went to a new owner "
         f"{counted(totals.moves, 'time')}; {totals.needed:,} would have been enough.",
@@ -78,14 +78,15 @@ def summary(totals: Totals, worst: str | None) -> str:
         if worst:
             sentences.append(f"The costliest moment was when {worst}.")
     if totals.duplicates:
-        sentences.append(f"{counted(totals.duplicates, 'message')} came to a second listener after a change of hands.")
+        sentences.append(f"{counted(totals.duplicates, 'message')} came to a second listener after a move.")
     if totals.possible_duplicates:
         more = " more" if totals.duplicates else ""
         sentences.append(
-            f"Up to {totals.possible_duplicates:,}{more} may have come twice: their first owner died before it told."
+            f"Up to {totals.possible_duplicates:,}{more} may have come twice: their first owner died before it could "
+            "report them."
         )
     if not totals.duplicates and not totals.possible_duplicates:
-        sentences.append("No message is known to have come twice because of a change of hands.")
+        sentences.append("No message is known to have come twice because of a move.")
     if totals.double_ms:
         sentences.append(f"Queues had two owners at once for {milliseconds(totals.double_ms)}.")
     if totals.orphans:
@@ -100,7 +101,7 @@ NO_OWNERS = (
 
 
 def ownerless(group: OwnerlessGroup) -> str:
-    """What a trace has about a group that owned no queue, in a few sentences."""
+    """Describe a group that owned no queue."""
     first = "The group pops" if group.surely_pops else "No member owned a queue, as in a group that pops"
     sentences = [
         f"{first}: {NO_OWNERS}.",
@@ -108,16 +109,16 @@ def ownerless(group: OwnerlessGroup) -> str:
         f"{group.members:,} at the end.",
     ]
     if group.redelivered:
-        sentences.append(f"{counted(group.redelivered, 'message')} not acknowledged in time came again.")
+        sentences.append(f"Redelivered, because not acknowledged in time: {counted(group.redelivered, 'message')}.")
     else:
-        sentences.append("No message came again.")
+        sentences.append("No message was redelivered.")
     if group.dead_letters:
-        sentences.append(f"{counted(group.dead_letters, 'message')} went to the dead-letter queue.")
+        sentences.append(f"Sent to the dead-letter queue: {counted(group.dead_letters, 'message')}.")
     return " ".join(sentences)
 
 
 def missed(by_reason: dict[str, int]) -> str:
-    """The messages that a group was moved past, in a sentence; nothing if there are none."""
+    """Describe the messages that a group was moved past; an empty text if there are none."""
     why = {"damaged": "are damaged or missing", "deleted": "were deleted before it read them"}
     parts = [
         f"{counted(by_reason[reason], 'message')} that {text}" for reason, text in why.items() if reason in by_reason
@@ -126,7 +127,7 @@ def missed(by_reason: dict[str, int]) -> str:
 
 
 def transactions(row: dict[str, Any]) -> str:
-    """What became of the transactions of a producer group, in a sentence."""
+    """Describe the outcomes of the transactions of a producer group."""
     checks = f", {counted(row['checks'], 'check')}" if row["checks"] else ""
     given_up = f", {row['given_up']:,} given up" if row["given_up"] else ""
     return (
@@ -136,13 +137,13 @@ def transactions(row: dict[str, Any]) -> str:
 
 
 def twice(duplicates: int, possible: int) -> str:
-    """The messages that came twice: `12`, `12 to 52` if some may have, or nothing."""
+    """Format the number of messages that came twice: `12`, `12 to 52` if it is uncertain, or an empty text."""
     if not possible:
         return f"{duplicates:,}" if duplicates else ""
     return f"{duplicates:,} to {duplicates + possible:,}"
 
 
 def offsets(move: dict[str, Any], n: int) -> str:
-    """The messages of a move, from where its owner started: `120 to 131`."""
+    """Format the offsets of `n` messages from the start offset of a move: `120 to 131`."""
     first = int(move["start_offset"])
     return f"{first:,}" if n == 1 else f"{first:,} to {first + n - 1:,}"

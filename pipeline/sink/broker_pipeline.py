@@ -14,7 +14,7 @@ from pipeline.wire import WireClient, WireConnection, raise_refusal
 from remoting.request_code import RequestCode
 
 MAX_OUTSTANDING = 4
-"""Requests without an answer: a broker works on one while the next is packed; more would only take memory."""
+"""Maximum number of requests without an answer: a broker handles one while the next is packed; more only use memory."""
 
 
 class _Request(NamedTuple):
@@ -34,26 +34,26 @@ class BrokerPipeline:
         self._opaques: deque[int] = deque()
 
     def send(self, code: RequestCode, header: Mapping[str, Any], body: bytes) -> None:
-        """Send a request that may be carried out twice; returns before its answer.
+        """Send an idempotent request; returns before its answer.
 
         Raises:
             RlabError: the first refusal of any request, or the error of the last attempt.
         """
         while len(self._unanswered) >= MAX_OUTSTANDING:
-            self._take()
+            self._receive_oldest()
         self._unanswered.append(_Request(code, header, body))
         if self._connection is not None:
             try:
                 self._put(self._connection)
             except NetworkError:
-                self._lost()  # `_take` sends it again, and counts
+                self._lost()  # `_receive_oldest` sends it again, and counts the failures
 
     def finish(self) -> None:
         """Wait for every answer."""
         while self._unanswered:
-            self._take()
+            self._receive_oldest()
 
-    def _take(self) -> None:
+    def _receive_oldest(self) -> None:
         """Wait for the oldest answer."""
         failures = 0
         while True:
@@ -77,7 +77,7 @@ class BrokerPipeline:
             self._opaques.append(connection.send(*self._unanswered[len(self._opaques)]))
 
     def _lost(self) -> None:
-        # The connection may still bring answers to other requests, so it cannot be used again.
+        # Answers to other requests may still arrive on the connection, so it cannot be used again.
         self._client.forget_broker(self._broker_name)
         self._connection = None
         self._opaques.clear()

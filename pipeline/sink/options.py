@@ -22,7 +22,7 @@ class DeliveryGuarantee(Enum):
 
 
 class Partitioning(Enum):
-    """How the queue of a row is picked."""
+    """How the sink picks the queue of a row."""
 
     KEY_HASH = "keyHash"
     ROUND_ROBIN = "roundRobin"
@@ -34,7 +34,7 @@ class SinkOptions:
     """Checked options of one write; docs/spark-sink.md explains them."""
 
     name_servers: tuple[str, ...]
-    topic: str | None  # of all rows, or None if column `topic` has it
+    topic: str | None  # topic of all rows, or None if column `topic` has it
     delivery: DeliveryGuarantee
     partitioning: Partitioning
     send_timeout_s: float

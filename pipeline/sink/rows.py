@@ -1,6 +1,6 @@
-"""Encodes rows of a DataFrame as messages, and checks the columns that a sink takes. Pure.
+"""Encodes rows of a DataFrame as messages, and checks the columns of a sink. Pure.
 
-Columns are checked with Arrow's kernels, a column at a time; only the packing of a message runs once for each row.
+Arrow's kernels check a whole column at a time; only the packing of a message runs once for each row.
 """
 
 from __future__ import annotations
@@ -40,22 +40,23 @@ _TYPES: dict[str, tuple[DataType, ...]] = {
     "deliver_at": (TimestampType(),),
 }
 SINK_SCHEMA = StructType([StructField(name, kinds[-1]) for name, kinds in _TYPES.items()])
-"""Columns of a table that can only be written, of the wider type: into a string Spark puts the bytes of a binary as
-well, unchanged, but it puts no string into a binary."""
+"""Columns of a table that can only be written, with the wider type: Spark stores the bytes of a binary in a string
+column, unchanged, but it stores no string in a binary column.
+"""
 _SET_BY_BROKERS = ("broker", "offset", "msg_id", "born_ts", "store_ts", "reconsume_times")
-"""Columns of the source that no row can set."""
+"""Columns of the source that a row cannot set."""
 CHUNK_OVERHEAD_BYTES = 256
-"""Bytes around a message in a chunk: a topic of at most 127 characters, two numbers, lengths."""
+"""Bytes of a chunk beside the message: a topic of at most 127 characters, two numbers, lengths."""
 
 _pack = msgpack.Packer(autoreset=True).pack
 _NO_PROPERTIES: dict[str, str] = {}
 
 
 def check_sink_schema(schema: StructType, *, topic: str | None, needs_queue_id: bool) -> None:
-    """Refuse a DataFrame whose columns cannot be sent, before anything is written.
+    """Refuse a DataFrame whose columns cannot be sent, before any row is written.
 
-    `topic` is that of option topic; the partitioner queueId needs column queue_id. An INSERT into a table that can also
-    be read has all columns of the source: those that brokers set have to be null in each row.
+    `topic` is the value of option topic; the partitioner queueId needs column queue_id. An INSERT into a table that can
+    also be read has all columns of the source: columns that brokers set have to be null in each row.
 
     Raises:
         ConfigError: a column is missing, unknown, or has a type that cannot be sent.
@@ -67,21 +68,21 @@ def check_sink_schema(schema: StructType, *, topic: str | None, needs_queue_id: 
         wanted = _TYPES.get(field.name)
         if wanted is None:
             raise ConfigError(
-                f"the rlab sink has no column {field.name!r}: select what is to be sent, of {', '.join(_TYPES)}"
+                f"the rlab sink has no column {field.name!r}: select the columns to send, of {', '.join(_TYPES)}"
             )
-        # Not `in`: whether the values of a map may be null is checked with the values.
+        # Not `in`, because `encode` checks whether a map has null values.
         if not any(
             type(field.dataType) is type(one) and field.dataType.simpleString() == one.simpleString() for one in wanted
         ):
             types = " or ".join(one.simpleString() for one in wanted)
             raise ConfigError(
-                f"column {field.name!r} is {field.dataType.simpleString()}, and the rlab sink takes {types}: cast it"
+                f"column {field.name!r} is {field.dataType.simpleString()}, and the rlab sink needs {types}: cast it"
             )
     names = schema.names
     if "body" not in names:
         raise ConfigError("the rlab sink needs a column body, string or binary: for example to_json(struct('*'))")
     if topic is None and "topic" not in names:
-        raise ConfigError("the rlab sink does not know where to write: set option topic, or add a column topic")
+        raise ConfigError("the rlab sink has no topic: set option topic, or add a column topic")
     if needs_queue_id and "queue_id" not in names:
         raise ConfigError("partitioner queueId needs a column queue_id, int or bigint")
 
@@ -102,7 +103,7 @@ class SinkRows:
 class RowEncoder:
     """Encodes the rows of one task.
 
-    A `topic`, that of option topic, replaces the column. No other task has the `id_prefix` of the messages' ids.
+    A `topic`, from option topic, replaces the column. `id_prefix`, the prefix of message ids, is unique to the task.
     """
 
     def __init__(self, topic: str | None, id_prefix: str) -> None:
@@ -113,15 +114,15 @@ class RowEncoder:
         """Encode the rows of a batch that has passed `check_sink_schema`; messages are created at `born_ms`.
 
         Raises:
-            MessageIllegal: a row cannot be a message; the text says why. Nothing of the batch should be sent.
+            MessageIllegal: a row cannot be a message; the text has the reason. No row of the batch should be sent.
         """
         columns = {name: batch.column(number) for number, name in enumerate(batch.schema.names)}
         n = batch.num_rows
         for name in _SET_BY_BROKERS:
             if name in columns and columns[name].null_count < n:
                 raise MessageIllegal(
-                    f"column {name} has a value in a row, and brokers set it: name the columns to write, as in INSERT "
-                    "INTO t (key, tag, body) SELECT key, tag, body FROM ..."
+                    f"column {name} has a value in a row, but only brokers set it: name the columns to write, as in "
+                    "INSERT INTO t (key, tag, body) SELECT key, tag, body FROM ..."
                 )
         topics, bodies = self._topics(columns, n), _bodies(columns["body"])
         keys, tags = _texts(columns.get("key"), n), _texts(columns.get("tag"), n)
@@ -178,7 +179,7 @@ def _bodies(column: Any) -> list[bytes]:
 
 
 def _texts(column: Any, n: int) -> list[str]:
-    """A column of strings, with "" for null and for a missing column."""
+    """Return a column of strings, with "" for null and for a missing column."""
     if column is None:
         return [""] * n
     texts: list[str] = (column.fill_null("") if column.null_count else column).to_pylist()
@@ -187,7 +188,7 @@ def _texts(column: Any, n: int) -> list[str]:
 
 def _checked_tags(tags: list[str], column: Any) -> list[str]:
     if column is not None and pc.any(pc.match_substring(column, "||")).as_py():
-        raise MessageIllegal("column tag has '||' in a row, which separates tags that a consumer asks for")
+        raise MessageIllegal("column tag has '||' in a row, which separates the tags in a subscription")
     return tags
 
 
@@ -221,7 +222,7 @@ def _queue_ids(column: Any) -> list[int] | None:
 
 
 def _delays(delay: Any, deliver_at: Any, n: int, now_ms: int) -> list[int]:
-    """The delay of each row in milliseconds; a time that is over is none."""
+    """Return the delay of each row in milliseconds; 0 for a time in the past."""
     waits: list[int] = [0] * n
     if delay is not None and delay.null_count < n:
         waits = delay.fill_null(0).to_pylist()
@@ -235,7 +236,7 @@ def _delays(delay: Any, deliver_at: Any, n: int, now_ms: int) -> list[int]:
     least, most = min(waits, default=0), max(waits, default=0)
     if least < 0 or most > MAX_DELAY_MS:
         wrong = least if least < 0 else most
-        raise MessageIllegal(f"a row asks for a delay of {wrong} ms; it may be 0 to {MAX_DELAY_MS}, 40 days")
+        raise MessageIllegal(f"a row has a delay of {wrong} ms; it may be 0 to {MAX_DELAY_MS}, 40 days")
     return waits
 
 

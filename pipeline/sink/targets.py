@@ -1,11 +1,11 @@
 """Picks the queue of each row. Pure.
 
-At least once, a key picks among all queues of the topic, as for a producer (`client/produce/queue_picker.py`), and rows
-without a key take the queues in turn.
+At least once, the key of a row selects one of all queues of the topic, as for a producer
+(`client/produce/queue_picker.py`), and rows without a key use the queues in turn.
 
-Exactly once, each broker publishes its part of a batch on its own, and skips it when the batch is run again. So a row
-must go to the same broker in every run, whatever its partition and order: the CRC of its key, or else of its body,
-picks among the brokers of the batch, and then a queue is picked among those that this broker has now.
+Exactly once, each broker publishes its part of a batch separately, and skips the part when the batch is run again. So a
+row must go to the same broker in every run, whatever its partition and order: the CRC of its key, or else of its body,
+selects one of the brokers of the batch, and then one of the queues that this broker has now.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from pipeline.sink.options import Partitioning
 class Targets:
     """The queues of one topic that rows can go to.
 
-    `queues` are writable and sorted, and so are `brokers`, those of the batch; None if rows need not go to the same
-    broker in every run. Rows without a key begin at queue `start`, which differs between tasks, or all would
-    begin at the first queue.
+    `queues` are writable and sorted. `brokers` are the brokers of the batch, sorted; None if rows need not go to the
+    same broker in every run. Rows without a key begin at queue `start`, which differs between tasks, because otherwise
+    all tasks would begin at the first queue.
 
     Raises:
-        TopicNotExist: there is no queue, or none on one of the brokers.
+        TopicNotExist: the topic has no queue, or has none on one of the brokers.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Targets:
             )
 
     def pick(self, key: str, body: bytes, queue_id: int | None) -> MessageQueue:
-        """The queue of one row.
+        """Pick the queue of one row.
 
         Raises:
             MessageIllegal: the row names a queue that its broker does not have.

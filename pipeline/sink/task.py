@@ -1,8 +1,8 @@
 """Runs one task of a sink: encodes its rows, gathers them for each queue or broker, and sends them.
 
-At least once, messages go to their queues, some thousand in a request, and a request whose answer is lost is sent
-again. Exactly once, they are staged (`broker/sink/service.py`) under a random attempt number: Spark's own numbers begin
-anew with every driver, and the stages of a killed driver must not be taken for those of this one.
+At least once, messages are sent to their queues, some thousand in a request, and a request whose answer is lost is sent
+again. Exactly once, they are staged (`broker/sink/service.py`) under a random attempt number: Spark's own numbers
+restart with every driver, and stages of a killed driver must not be confused with stages of this one.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from pipeline.wire import WireClient
 from remoting.request_code import RequestCode
 
 MAX_GATHERED_BYTES = 16 * 1024 * 1024
-"""Gathered messages of all queues at which a task sends them."""
+"""Size of the gathered messages of all queues at which a task sends them."""
 
 MAX_BROKER_SETS = 8
-"""How often brokers may name another broker set before a task fails."""
+"""How often brokers may return another broker set before a task fails."""
 
 
 class StageId(NamedTuple):
@@ -49,9 +49,9 @@ class _Gathered:
 class SinkTask:
     """Writes the rows of one partition.
 
-    No other task uses the `client`. Without a `stage` messages go to their queues. `task_id` has 16 hexadecimal digits
-    that no other task has; they begin the ids of its messages. `is_repeatable` says whether another driver may run the
-    batch again, as it may that of a stream.
+    No other task uses the `client`. Without a `stage` messages are sent to their queues. `task_id` is a unique number
+    of 16 hexadecimal digits, with which the ids of its messages begin. `is_repeatable` is true if another driver may
+    run the batch again, as for a stream.
     """
 
     def __init__(
@@ -79,11 +79,11 @@ class SinkTask:
         self._chunks: dict[str, int] = {}
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Write rows; some may be kept until `finish`.
+        """Write rows; some may be held until `finish`.
 
         Raises:
             MessageIllegal: a row cannot be sent.
-            RlabError: a broker refused them, or was down for too long.
+            RlabError: a broker refused the rows, or was down for too long.
         """
         rows = self._encoder.encode(batch, int(self._clock_ms()))
         queue_ids = rows.queue_ids if rows.queue_ids is not None else [None] * len(rows.bodies)
@@ -110,7 +110,7 @@ class SinkTask:
         for pipeline in self._pipelines.values():
             pipeline.finish()
 
-    # --- where to ----------------------------------------------------------------------------------------------------
+    # --- targets -----------------------------------------------------------------------------------------------------
 
     def _find_targets(self, topic: str) -> Targets:
         failures = 0
@@ -121,7 +121,7 @@ class SinkTask:
             try:
                 found = Targets(topic, queues, brokers, self._options.partitioning, self._start)
             except TopicNotExist as error:
-                # A broker that restarts takes its topics out of the route for a moment.
+                # While a broker restarts, its queues are missing from the route for a short time.
                 failures += 1
                 self._client.wait_before_retry(failures, ConnectFailed(str(error)))
             else:
@@ -129,7 +129,7 @@ class SinkTask:
                 return found
 
     def _agree(self, topic: str, queues: Sequence[MessageQueue]) -> list[str]:
-        """The broker set of this batch, which is the same in every run; see `broker/sink/broker_sets.py`."""
+        """Return the broker set of this batch, which is the same in every run; see `broker/sink/broker_sets.py`."""
         assert self._stage is not None, "only a batch that may be repeated needs it"
         header = {"query_id": self._stage.query_id, "batch_id": self._stage.batch_id, "topic": topic}
         brokers = sorted({queue.broker_name for queue in queues})
@@ -144,7 +144,7 @@ class SinkTask:
                 return brokers
             brokers = other
         raise IllegalOperation(
-            f"brokers do not agree where batch {self._stage.batch_id} goes: start with a new checkpoint"
+            f"brokers do not agree on the broker set of batch {self._stage.batch_id}: start with a new checkpoint"
         )
 
     # --- sending -----------------------------------------------------------------------------------------------------
@@ -183,13 +183,13 @@ class SinkTask:
             header = {"topic": key.topic, "queue_id": key.queue_id}
         else:
             name, code = key, RequestCode.SINK_STAGE
-            assert self._stage is not None, "only what is staged is gathered for a broker"
+            assert self._stage is not None, "only staged messages are gathered for a broker"
             header = {**self._stage._asdict(), "seq": self._chunks.get(name, 0)}
             self._chunks[name] = header["seq"] + 1
         self._request(name, len(gathered.messages), code, header, body)
 
     def _send_later(self, queue: MessageQueue, tag_hash: int, payload: bytes, delay_ms: int) -> None:
-        """Send a delayed message, in a request of its own: a batch has no delays."""
+        """Send a delayed message in its own request, because a batch has no delays."""
         header = {"topic": queue.topic, "queue_id": queue.queue_id, "tag_hash": tag_hash, "delay_ms": delay_ms}
         self._request(queue.broker_name, 1, RequestCode.SEND_MESSAGE, header, payload)
 

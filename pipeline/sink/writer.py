@@ -3,8 +3,8 @@
     frame.write.format("rlab").option("nameServer", "127.0.0.1:9876").option("topic", "orders").mode("append").save()
 
 docs/spark-sink.md lists the options. At least once, a task sends its rows, and a task that Spark runs again sends them
-again. Exactly once, tasks stage their rows, and the driver tells each broker which attempts to publish, all at once; a
-batch of a query that was published before is skipped.
+again. Exactly once, tasks stage their rows, and the driver sends each broker one request with the attempts to publish;
+brokers skip a batch of a query that was published before.
 
 Spark runs `write` on executors, and `commit` and `abort` in a process beside the driver, each with a copy of the
 writer. So they exchange data only through the messages that `write` returns.
@@ -32,7 +32,7 @@ from pipeline.wire import WireClient
 from remoting.request_code import RequestCode
 
 COMMIT_TIMEOUT_S = 60.0
-"""How long one answer to a commit may take: a broker publishes some 100,000 messages in a second."""
+"""Time limit for the answer to a commit: a broker publishes some 100,000 messages in a second."""
 _QUERY_ID = "sql.streaming.queryId"
 _BATCH_ID = "streaming.sql.batchId"
 
@@ -50,7 +50,7 @@ class BatchSink(DataSourceArrowWriter):
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
-        # Every write is a query of its own, with one batch.
+        # Every write is a separate query with one batch.
         self._query_id = f"write-{uuid.uuid4()}"
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
@@ -61,7 +61,8 @@ class BatchSink(DataSourceArrowWriter):
         """Publish the staged messages of the tasks.
 
         Raises:
-            RlabError: a broker refused it, or cannot be reached; the text names those that have published their part.
+            RlabError: a broker refused it, or cannot be reached; the text names the brokers that have published their
+            part.
         """
         _publish(messages, self._options, is_only=True)
 
@@ -81,7 +82,7 @@ class StreamSink(DataSourceStreamArrowWriter):
         context = _context()
         query_id, batch_id = context.getLocalProperty(_QUERY_ID), context.getLocalProperty(_BATCH_ID)
         if query_id is None or batch_id is None:
-            raise IllegalOperation("Spark does not say which batch of which query this is: write with the format rlab")
+            raise IllegalOperation("Spark passed no query id or batch id: write with the format rlab")
         return _write_partition(iterator, self._options, query_id, int(batch_id), is_repeatable=True)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
@@ -93,7 +94,7 @@ class StreamSink(DataSourceStreamArrowWriter):
         _publish(messages, self._options, is_only=False)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """As `BatchSink.abort`, if a task has ended: only tasks know the id of the query."""
+        """Like `BatchSink.abort`, if a task has ended: only tasks know the id of the query."""
         _drop(messages, self._options, None)
 
 
@@ -109,7 +110,7 @@ def check_topic_exists(options: SinkOptions) -> None:
             if client.route(options.topic) is None:
                 raise ConfigError(
                     f"option topic: topic {options.topic!r} does not exist, or its broker is down; "
-                    "'rlab topic create' makes one"
+                    "'rlab topic create' creates it"
                 )
 
 
@@ -120,7 +121,7 @@ def _client(options: SinkOptions, timeout_s: float | None = None) -> WireClient:
 def _context() -> TaskContext:
     context = TaskContext.get()
     if context is None:
-        raise IllegalOperation("a sink writes in a task of Spark")
+        raise IllegalOperation("a sink can only write in a task of Spark")
     return context
 
 
@@ -142,7 +143,7 @@ def _write_partition(
 
 
 def _staged(messages: Sequence[WriterCommitMessage | None]) -> dict[str, list[tuple[StageId, int]]]:
-    """Broker name -> (stage, number of messages) of each task that has staged messages there."""
+    """Return by broker name the (stage, number of messages) of each task that has staged messages there."""
     staged: dict[str, list[tuple[StageId, int]]] = {}
     for message in messages:
         if isinstance(message, Written) and message.stage is not None:
@@ -171,10 +172,10 @@ def _publish(messages: Sequence[WriterCommitMessage | None], options: SinkOption
 def _not_published(broker_name: str, published: list[str], error: RlabError, *, is_only: bool) -> str:
     text = f"broker {broker_name!r} did not publish its rows: {error}"
     if isinstance(error, NetworkError | ServerError):
-        text += "; it may have done so, or do so still, if it got the request"
+        text += "; if it received the request, it may have published them, or still do so"
     if published:
         names = ", ".join(map(repr, published))
-        again = "writing all rows again doubles those" if is_only else "they skip it when the batch is run again"
+        again = "writing all rows again doubles those rows" if is_only else "they skip it when the batch is run again"
         text += f"; published already by {names}: {again}"
     return text
 
@@ -188,7 +189,7 @@ def _drop(messages: Sequence[WriterCommitMessage | None], options: SinkOptions, 
     header = {"query_id": batch[0], "batch_id": batch[1]}
     with _client(options) as client:
         brokers = set(staged)
-        # A failed task does not report where it has staged messages.
+        # A failed task does not report the brokers at which it has staged messages.
         with suppress(RlabError):
             brokers.update(client.masters())
         for broker_name in sorted(brokers):

@@ -1,13 +1,14 @@
 """Decodes pulled records to Arrow columns: the hot path of every read.
 
-Where all messages of a batch have the usual form, `located.py` finds their fields and nothing is decoded. Else columns
-are built from whole lists: one msgpack unpacker reads a pull's body and returns, per record, its binary header as bytes
-and its payload as a tuple; numpy decodes the headers of many records in one step, and `zip(*payloads)` turns the
-payloads into columns. Rows, one tuple per message, cost more (`pipeline/source/rows.py`).
+If all messages of a batch have the usual form, `located.py` finds their fields without decoding. Otherwise columns are
+built from whole lists: one msgpack unpacker reads a pull's body and returns, per record, its binary header as bytes and
+its payload as a tuple; numpy decodes the headers of many records in one step, and `zip(*payloads)` converts the
+payloads to columns. Rows, one tuple per message, cost more (`pipeline/source/rows.py`).
 
-A broker does not decode payloads, so any client can store a record that is not a message. It becomes a row that has its
-place and its bytes as `body`, and null for what only a message has: nothing is lost in silence, and nothing stops. Such
-records are not searched for: they make a step fail that decodes thousands at once, and only then are they found.
+A broker does not decode payloads, so any client can store a record that is not a message. Such a record becomes a row
+with its queue and offset, its bytes as `body`, and null in the other columns, so no data is lost silently and the read
+continues. There is no search for such records in advance: the step that decodes thousands at once fails, and only then
+they are searched for.
 """
 
 from __future__ import annotations
@@ -59,12 +60,12 @@ SCHEMA = StructType(
         StructField("properties", MapType(StringType(), StringType())),
     ]
 )
-"""Columns of the source. Every one may be null, so that a schema written as text, `body binary`, is a part of it."""
+"""Columns of the source. Every column may be null, so that a schema as text, `body binary`, is a part of it."""
 
 _TOPIC, _BODY, _TAGS, _KEYS, _PROPERTIES, _BORN_MS, _MESSAGE_ID = range(7)
 _PAYLOAD_FIELDS = 7
 _FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999
-"""The years 1 to 9999, what Python can collect. A producer's clock may be anywhere: what no date has is null."""
+"""The years 1 to 9999, the range of Python's dates. A producer's clock may be wrong: a time outside becomes null."""
 UNFIT = (ValueError, TypeError, LookupError, ArithmeticError, pa.ArrowException)
 """Errors of Python, numpy and Arrow for a payload without the fields of a message."""
 
@@ -96,7 +97,7 @@ def arrow_batches(
         RecordCorrupt: a body is not whole records.
         MessagesLost: a record is damaged, and `fail_on_data_loss` is set.
     """
-    # Spark compares the first batch with exactly this: order, nullability, zone, width, map types.
+    # Spark compares the first batch with exactly this schema: order, nullability, zone, width, map types.
     arrow_schema = to_arrow_schema(schema, timezone="UTC")
     waiting: list[Pulled] = []
     starts: list[Any] = []
@@ -118,7 +119,7 @@ def _batch_of(
     options: SourceOptions,
     schema: pa.Schema,
 ) -> list[pa.RecordBatch]:
-    """One batch of some pulls, or none if no record is wanted."""
+    """Return one batch of some pulls, or none if no record is wanted."""
     usual = _usual_batch(queue, end, pulls, starts, options, schema)
     if usual is not None:
         return usual
@@ -136,7 +137,7 @@ def _usual_batch(
     options: SourceOptions,
     schema: pa.Schema,
 ) -> list[pa.RecordBatch] | None:
-    """The same from messages of the usual form; None if one has another, or a pull lacks a record."""
+    """Return the same from messages of the usual form; None if one has another form, or a pull lacks a record."""
     if not pulls:
         return []
     if options.tags is not None or options.include_properties:
@@ -157,7 +158,7 @@ def _usual_batch(
 
 
 def _located_makers(found: Located, options: SourceOptions) -> dict[str, Callable[[], pa.Array | None]]:
-    """As `_makers`, for the columns of a payload; one that makes None has found text that is not ASCII."""
+    """Like `_makers`, for the columns of a payload; a maker returns None if it finds text that is not ASCII."""
     n = len(found.headers)
     return {
         "key": lambda: gathered_text(found.data, found.key, is_nullable=True),
@@ -192,9 +193,9 @@ def _replace_unfit(
     options: SourceOptions,
     schema: pa.Schema,
 ) -> None:
-    """Replace the payloads that are no messages, found by bisection, by fields that have only their bytes.
+    """Replace the payloads that are not messages, found by bisection, by fields with only their bytes.
 
-    `stored` are the payloads as they were stored, and what is wrong with each, as `decode_or_keep` says it.
+    `stored` has the payloads as they were stored, and the fault of each, from `decode_or_keep`.
     """
     parts = [(0, len(stored))]
     while parts:
@@ -222,9 +223,9 @@ def _build(
     *,
     or_none: bool = False,
 ) -> list[pa.RecordBatch]:
-    """One batch, or none if no record is wanted; raises an error of `UNFIT` if a payload is not that of a message.
+    """Return one batch, or none if no record is wanted; raises an error of `UNFIT` if a payload is not a message.
 
-    With `or_none`, what only a message has may be None.
+    With `or_none`, the fields of a message may be None.
     """
     if not records.headers:
         return []
@@ -240,7 +241,7 @@ def _build(
 
 
 def _only(records: Records, end: int, tags: frozenset[str] | None) -> Records:
-    """Records of these tags before the end, which a pull may pass if the broker skips other tags."""
+    """Return the records of these tags before the end; a pull may pass the end if the broker skips other tags."""
     offsets = records.numbers()["offset"].tolist()
     kept = [
         (header, payload)
@@ -263,7 +264,7 @@ def _ids(values: Sequence[Any], or_none: bool) -> pa.Array:
 def _born(values: Sequence[Any], or_none: bool) -> pa.Array:
     if or_none:
         values = [_LAST_MS + 1 if value is None else value for value in values]
-    if not {int}.issuperset(map(type, values)):  # numpy takes 1 for 1.5
+    if not {int}.issuperset(map(type, values)):  # numpy would convert 1.5 to 1
         raise TypeError("born_ms is not in whole milliseconds")
     try:
         return _timestamps(np.fromiter(values, np.int64, len(values)))
@@ -273,12 +274,12 @@ def _born(values: Sequence[Any], or_none: bool) -> pa.Array:
 
 
 def _stored(values: Any) -> pa.Array:
-    # As unsigned numbers: the highest of them would be times before 1970.
+    # As unsigned numbers, because the highest ones would otherwise be times before 1970.
     return _timestamps(np.minimum(values, np.uint64(_LAST_MS + 1)).astype(np.int64))
 
 
 def _timestamps(milliseconds: Any) -> pa.Array:
-    """Times; null for one that no date has."""
+    """Make an array of times; null outside of the range of dates."""
     is_valid = (milliseconds >= _FIRST_MS) & (milliseconds <= _LAST_MS)
     if is_valid.all():
         return numbers(milliseconds * 1000, pa.timestamp("us", tz="UTC"))
@@ -307,7 +308,7 @@ def _properties(values: Sequence[Any], include: bool, or_none: bool) -> pa.Array
 def _makers(
     queue: MessageQueue, headers: Any, columns: Sequence[Sequence[Any]], options: SourceOptions, *, or_none: bool
 ) -> dict[str, Callable[[], pa.Array]]:
-    """Column of `SCHEMA` -> what makes its array from the records of a queue; only those of a schema are called."""
+    """Column of `SCHEMA` -> function that makes its array from the records of a queue, if the schema has it."""
     n = len(headers)
     return {
         "topic": lambda: repeated(queue.topic, n),

@@ -4,7 +4,7 @@
         start_http_server(9100)  # of prometheus_client
         query.awaitTermination()
 
-Progress has the lag of each stream as two offsets, the end of its last batch and the end of its queues at that time.
+Progress has two offsets of each stream, the end of its last batch and the end of its queues at that time.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ LABELS = ("query", "topic", "broker")
 
 
 def lags_of(end: str | None, latest: str | None) -> Offsets:
-    """The lag of each queue after a micro-batch; `end` and `latest` are its source's `endOffset` and `latestOffset`."""
+    """Return the lag of each queue after a micro-batch, from the `endOffset` and the `latestOffset` of its source."""
     ends = offsets_of(end)
     return {queue: max(0, offset - ends.get(queue, 0)) for queue, offset in offsets_of(latest).items()}
 
 
 class LagGauges(StreamingQueryListener):
-    """Sets a gauge after each batch: `rlab_stream_lag`, messages of a topic of a broker that a query has not read yet.
+    """Sets a gauge after each batch: `rlab_stream_lag`, unread messages by query, topic and broker.
 
-    A query is called by its name, or else by its id, and its series end with it.
+    A query is identified by its name, or else by its id, and its series are removed when it ends.
     """
 
     def __init__(self, registry: CollectorRegistry = REGISTRY) -> None:
@@ -52,7 +52,7 @@ class LagGauges(StreamingQueryListener):
         """Do nothing."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
-        """Take the lag from the progress of a batch."""
+        """Set the gauge from the progress of a batch."""
         progress = event.progress
         lags: Counter[tuple[str, str, str]] = Counter()
         for source in progress.sources:
@@ -63,7 +63,7 @@ class LagGauges(StreamingQueryListener):
         self._series.setdefault(str(progress.id), set()).update(lags)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
-        """Do nothing: the last batch read everything."""
+        """Do nothing: the last batch read all messages."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         """Remove the series of a query that has ended."""
@@ -77,7 +77,7 @@ class LagGauges(StreamingQueryListener):
 
 @contextmanager
 def lag_gauges(spark: SparkSession, registry: CollectorRegistry = REGISTRY) -> Iterator[LagGauges]:
-    """Keep the gauge of the session's streams as long as the block runs."""
+    """Keep the gauge of the session's streams while the block runs."""
     gauges = LagGauges(registry)
     spark.streams.addListener(gauges)
     try:

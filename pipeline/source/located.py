@@ -1,12 +1,12 @@
-"""Finds the fields of messages in pulled bytes with numpy, without decoding one by one: five times as fast.
+"""Finds the fields of messages in pulled bytes with numpy, without decoding each message: five times as fast.
 
-Nearly all messages have the same form: payloads of seven fields, with at most one key and no property. Where each field
-is follows from the lengths before it, so the bytes at one place of all records are looked at in one step:
+Nearly all messages have the same form: payloads of seven fields, with at most one key and no property. The position of
+each field follows from the lengths before it, so the same field of all records is read in one step:
 
     97 | a6 orders | c4 64 body.. | a3 red | 91 a2 k1 | 80 | cf born_ms | b8 message id
     array  topic      bin8           tag      1 key     {}   uint64       the end has to be that of the record
 
-A batch in which a single record is different is not for this module; `columns.py` decodes it record by record.
+If a single record of a batch has another form, `columns.py` decodes the batch record by record.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _BORN_BYTES = 8
 
 
 class Located(NamedTuple):
-    """Fields of the messages in `data`, each as where it begins and how long it is."""
+    """Fields of the messages in `data`, each as positions and lengths."""
 
     data: bytes
     headers: Any
@@ -40,13 +40,13 @@ class Located(NamedTuple):
 
 
 def record_starts(body: bytes) -> Any:
-    """Where each record of a pull begins; None if its bytes are not whole records."""
+    """Return the position of each record of a pull; None if its bytes are not whole records."""
     end = len(body)
     if end < HEADER_BYTES:
         return None if end else np.zeros(0, np.int64)
     (first,) = _LENGTH_AT(body, 0)
     if first >= HEADER_BYTES and end % first == 0:
-        # Most often all have the same length, and numpy finds out in one step.
+        # Usually all have the same length, which numpy checks in one step.
         lengths: Any = np.ndarray((end // first,), ">u4", body, 0, (first,))
         if (lengths == first).all():
             return np.arange(0, end, first)
@@ -62,7 +62,7 @@ def record_starts(body: bytes) -> Any:
 
 
 def headers_at(data: bytes, starts: Any, kind: Any) -> Any:
-    """The headers of records, a structured array of this type."""
+    """Return the headers of records as a structured array of this type."""
     return _fixed(np.frombuffer(data, np.uint8), starts, HEADER_BYTES).view(kind).reshape(-1)
 
 
@@ -85,14 +85,14 @@ def _located(data: bytes, buffer: Any, starts: Any, headers: Any) -> Located:
     at = _after(buffer, at, _UINT64)
     born_ms = _fixed(buffer, at, _BORN_BYTES).view(">u8").reshape(-1)
     message_id = _text(buffer, at + _BORN_BYTES)
-    # No length is negative, so with this all fields are within their records.
+    # No length is negative, so this check ensures that all fields are within their records.
     if (message_id[0] + message_id[1] != starts + headers["length"]).any() or (born_ms >> np.uint64(63)).any():
         raise ValueError("a payload does not fill its record")
     return Located(data, headers, body, tag, key, message_id, born_ms.astype(np.int64))
 
 
 def _fixed(buffer: Any, at: Any, width: int) -> Any:
-    """The bytes from each place on, a row of `width` for each."""
+    """Return `width` bytes from each position, a row for each."""
     if len(at) and int(at.max()) + width > len(buffer):
         raise IndexError(width)
     windows = np.lib.stride_tricks.as_strided(buffer, (max(0, len(buffer) - width + 1), width), (1, 1), writeable=False)
@@ -106,22 +106,22 @@ def _after(buffer: Any, at: Any, kind: int) -> Any:
 
 
 def _text(buffer: Any, at: Any) -> tuple[Any, Any]:
-    """Where the strings at these places begin, and their lengths."""
+    """Return the positions and lengths of the strings at these positions."""
     kinds = buffer[at]
     is_long = kinds == _STR8
     lengths = (kinds & 0x1F).astype(np.int64)
     if is_long.any():
         lengths = np.where(is_long, buffer[at + 1], lengths)
     if (((kinds & 0xE0) != _FIXSTR) & ~is_long).any():
-        raise ValueError("a string is long, or is none")
+        raise ValueError("a field is a long string, or not a string")
     return at + 1 + is_long, lengths
 
 
 def _binary(buffer: Any, at: Any) -> tuple[Any, Any]:
-    """The same for byte strings."""
+    """Return the positions and lengths of the byte strings at these positions."""
     kinds = buffer[at]
     if ((kinds < _BIN8) | (kinds > _BIN32)).any():
-        raise ValueError("a body is no byte string")
+        raise ValueError("a body is not a byte string")
     lengths, widths = np.zeros(len(at), np.int64), np.left_shift(1, kinds.astype(np.int64) - _BIN8)
     for number in range(int(widths.max(initial=0))):
         more = number < widths
@@ -130,7 +130,7 @@ def _binary(buffer: Any, at: Any) -> tuple[Any, Any]:
 
 
 def _key(buffer: Any, at: Any) -> tuple[Any, Any]:
-    """The same for the only key; empty where there is none."""
+    """Return the position and length of the only key of each message; length 0 without a key."""
     kinds = buffer[at]
     has_key = kinds == _ONE_KEY
     if (~has_key & (kinds != _NO_KEY)).any():
@@ -142,9 +142,9 @@ def _key(buffer: Any, at: Any) -> tuple[Any, Any]:
 
 
 def gathered(data: bytes, field: tuple[Any, Any]) -> pa.Array:
-    """The bytes of a field as an array of byte strings."""
+    """Return the bytes of a field as an array of byte strings."""
     starts, lengths = field
-    # An array over all bytes whose every second element is wanted, and the others are what lies between.
+    # An array over all bytes: every second element is a wanted field, the others are the bytes between fields.
     bounds = np.empty(2 * len(starts), np.int32)
     bounds[0::2], bounds[1::2] = starts, starts + lengths
     every = pa.Array.from_buffers(pa.binary(), len(bounds) - 1, [None, pa.py_buffer(bounds), pa.py_buffer(data)])
@@ -152,7 +152,7 @@ def gathered(data: bytes, field: tuple[Any, Any]) -> pa.Array:
 
 
 def gathered_text(data: bytes, field: tuple[Any, Any], *, is_nullable: bool) -> pa.Array | None:
-    """The same as strings, null where they are empty if `is_nullable`; None if one is not plain ASCII."""
+    """Return a field as an array of strings, with null for empty ones if `is_nullable`; None if one is not ASCII."""
     lengths = field[1]
     total = int(lengths.sum())
     if not total and is_nullable:
@@ -165,7 +165,7 @@ def gathered_text(data: bytes, field: tuple[Any, Any], *, is_nullable: bool) -> 
 
 
 def joined_pulls(bodies: Sequence[bytes], starts: Sequence[Any]) -> tuple[bytes, Any]:
-    """Some pulls as one, with where their records begin."""
+    """Join pulls; returns their bytes, and the positions of their records."""
     if len(bodies) == 1:
         return bodies[0], starts[0]
     base, moved = 0, []

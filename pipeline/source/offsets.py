@@ -1,14 +1,14 @@
-"""Offsets of queues: their JSON, the limit of a micro-batch, and the cutting of ranges into tasks. Pure.
+"""Offsets of queues: their JSON, the limit of a micro-batch, and the division of ranges into tasks. Pure.
 
 A position is the offset of the next message to read, so ranges are half open. In JSON, where every end is exclusive:
 
     {"orders": {"broker-a": {"0": 23, "1": -1}}}        -1 is the end of the queue, -2 its beginning
 
 The offset of a stream also has the number of each broker's topic, `"topic_id": 7` beside its queues: a topic that was
-deleted and made again has another one, and offsets of the old one mean nothing in it.
+deleted and created again has another number, and offsets of the old topic are invalid in it.
 
-Invariant: JSON made for Spark has its keys sorted. Spark compares offsets as text, so another order of the same mapping
-would look like a change, and a stream over idle queues would run one empty batch after the other.
+Invariant: JSON for Spark has sorted keys. Spark compares offsets as text, so another order of the same mapping would
+look like a change, and a stream over idle queues would run empty batches continuously.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ def to_json(offsets: Mapping[MessageQueue, int], topic_ids: Mapping[tuple[str, s
         brokers.setdefault(queue.broker_name, {})[str(queue.queue_id)] = offsets[queue]
     for (topic, broker_name), topic_id in (topic_ids or {}).items():
         if broker_name in found.get(topic, {}):
-            found[topic][broker_name][_TOPIC_ID] = topic_id  # behind the queues, as text sorts
+            found[topic][broker_name][_TOPIC_ID] = topic_id  # after the queues, in text order
     return found
 
 
 def to_text(offsets: Mapping[MessageQueue, int]) -> str:
-    """Return the JSON text that options take."""
+    """Return the JSON text for options."""
     return json.dumps(to_json(offsets))
 
 
@@ -68,7 +68,7 @@ def parse_offsets(text: str, option: str = "offsets") -> Offsets:
     """Parse the JSON of an option.
 
     Raises:
-        ConfigError: it is not of the form in the module header; the text names the option and what is wrong.
+        ConfigError: it does not have the form in the module header; the text names the option and the fault.
     """
     example = 'write it as {"topic": {"broker": {"0": 23, "1": -1}}}'
     offsets: Offsets = {}
@@ -76,9 +76,9 @@ def parse_offsets(text: str, option: str = "offsets") -> Offsets:
         for broker_name, queues in _items(brokers, f"{option}: {topic!r}", example):
             for queue_id, offset in _items(queues, f"{option}: {topic!r}, {broker_name!r}", example):
                 if queue_id == _TOPIC_ID:
-                    continue  # of the progress of a stream, which may be copied into an option
+                    continue  # users may copy the progress of a stream into an option
                 if not (queue_id.isascii() and queue_id.isdigit()):
-                    raise ConfigError(f"{option}: queue {queue_id!r} of {topic!r} is no whole number: {example}")
+                    raise ConfigError(f"{option}: queue {queue_id!r} of {topic!r} is not a whole number: {example}")
                 if type(offset) is not int or not EARLIEST <= offset <= MAX_OFFSET:
                     raise ConfigError(
                         f"{option}: offset {offset!r} of {topic}@{broker_name}:{queue_id} is neither an offset nor "
@@ -89,7 +89,7 @@ def parse_offsets(text: str, option: str = "offsets") -> Offsets:
 
 
 def from_json(document: JsonOffsets) -> Offsets:
-    """The inverse of `to_json`, for an offset from Spark's checkpoint; `topic_ids_in` has the numbers of topics."""
+    """Invert `to_json`, for an offset from Spark's checkpoint; `topic_ids_in` has the numbers of topics."""
     return {
         MessageQueue(topic, broker_name, int(queue_id)): offset
         for topic, brokers in document.items()
@@ -100,7 +100,7 @@ def from_json(document: JsonOffsets) -> Offsets:
 
 
 def topic_ids_in(document: Mapping[str, Mapping[str, Mapping[str, int]]]) -> TopicIds:
-    """The numbers of topics in an offset from Spark's checkpoint; none in one of an earlier version."""
+    """Return the numbers of topics in an offset from Spark's checkpoint; empty for an offset of an earlier version."""
     return {
         (topic, broker_name): queues[_TOPIC_ID]
         for topic, brokers in document.items()
@@ -110,7 +110,7 @@ def topic_ids_in(document: Mapping[str, Mapping[str, Mapping[str, int]]]) -> Top
 
 
 def made_again(start: Mapping[tuple[str, str], int], end: Mapping[tuple[str, str], int]) -> list[tuple[str, str]]:
-    """Topics, each with its broker, that were deleted and made again between two offsets of a stream."""
+    """Return the topics and brokers of topics that were deleted and created again between two offsets of a stream."""
     return sorted(place for place, topic_id in start.items() if end.get(place, topic_id) != topic_id)
 
 
@@ -118,7 +118,7 @@ def parse_queues(text: str, option: str = "assign") -> tuple[MessageQueue, ...]:
     """Parse `{"topic": {"broker": [0, 1]}}`.
 
     Raises:
-        ConfigError: it is not of this form, or names no queue.
+        ConfigError: it does not have this form, or names no queue.
     """
     example = 'write it as {"topic": {"broker": [0, 1]}}'
     queues: set[MessageQueue] = set()
@@ -133,7 +133,7 @@ def parse_queues(text: str, option: str = "assign") -> tuple[MessageQueue, ...]:
 
 
 def queues_to_text(queues: Iterable[MessageQueue]) -> str:
-    """Return the JSON text that option assign takes."""
+    """Return the JSON text for option assign."""
     found: dict[str, dict[str, list[int]]] = {}
     for queue in sorted(queues):
         found.setdefault(queue.topic, {}).setdefault(queue.broker_name, []).append(queue.queue_id)
@@ -144,31 +144,31 @@ def _document(text: str, option: str, example: str) -> object:
     try:
         return json.loads(text)
     except ValueError as error:
-        raise ConfigError(f"{option} is no JSON ({error}): {example}") from error
+        raise ConfigError(f"{option} is not JSON ({error}): {example}") from error
 
 
 def _items(value: object, where: str, example: str) -> Iterable[tuple[str, object]]:
     if not isinstance(value, dict):
-        raise ConfigError(f"{where} is no JSON object: {example}")
+        raise ConfigError(f"{where} is not a JSON object: {example}")
     return value.items()
 
 
 def limited(ranges: Iterable[Range], max_rows: int) -> Offsets:
-    """The end (exclusive) up to which each queue is read if `max_rows` limits the messages of all queues together.
+    """Return the end (exclusive) of each queue if `max_rows` limits the messages of all queues together.
 
-    Every queue with a lag is read by at least one message, so that a quiet queue beside a busy one is never starved;
-    the rest is in proportion to the lags. What rounding down leaves over goes to the largest remainders, and of two
-    equal ones to the first queue.
+    At least one message of every queue with a lag is read, so that a quiet queue beside a busy one never starves; the
+    rest is proportional to the lags. Messages that remain after rounding down go to the largest remainders, and of two
+    equal remainders to the first queue.
 
-    `ranges` are the whole lag, one per queue, none with an `end` below its `start`. `max_rows` is at least 1; if more
-    queues than that have a lag, one message of each is read.
+    `ranges` has the whole lag, one range per queue, with `start` <= `end`. `max_rows` is at least 1; if more queues
+    than that have a lag, one message of each is read.
     """
     ordered = sorted(ranges)
     lag = {one.queue: one.end - one.start for one in ordered if one.end > one.start}
     total = sum(lag.values())
     if total <= max_rows:
         return {one.queue: one.end for one in ordered}
-    # One message each is given; only the others are distributed.
+    # Each queue gets one message; only the others are distributed.
     spare, rest = max(0, max_rows - len(lag)), max(1, total - len(lag))
     parts = {queue: divmod((size - 1) * spare, rest) for queue, size in lag.items()}
     left_over = spare - sum(part for part, _ in parts.values())
@@ -180,17 +180,17 @@ def limited(ranges: Iterable[Range], max_rows: int) -> Offsets:
 
 
 def split(ranges: Iterable[Range], min_partitions: int = 0, max_rows: int | None = None) -> list[Range]:
-    """Cut ranges into pieces, in order; those of one range join without gap or overlap.
+    """Cut ranges into pieces, in order; the pieces of one range have no gap or overlap.
 
-    There are at least `min_partitions` pieces, as far as there are messages, and each range is cut in proportion to its
-    length; a piece has at most `max_rows` messages. Empty ranges give no piece.
+    There are at least `min_partitions` pieces if there are enough messages, and each range is cut in proportion to its
+    length; a piece has at most `max_rows` messages. Empty ranges yield no piece.
     """
     ordered = sorted(one for one in ranges if one.end > one.start)
     total = sum(one.end - one.start for one in ordered)
     pieces: list[Range] = []
     for one in ordered:
         size = one.end - one.start
-        # Rounded up: rounded down, ten ranges would give ten pieces where fifteen are wanted.
+        # Rounded up: rounded down, ten ranges would yield ten pieces if fifteen are wanted.
         count = max(1, -(-size * min_partitions // total))
         if max_rows is not None:
             count = max(count, -(-size // max_rows))
@@ -216,13 +216,13 @@ def join_small(pieces: Iterable[Range], max_rows: int) -> list[tuple[Range, ...]
 
 
 def joined(pieces: Sequence[Range], most: int) -> list[tuple[Range, ...]]:
-    """Join neighbouring pieces into at most so many tasks with about equally many messages, each with one at least."""
+    """Join neighbouring pieces into at most `most` non-empty tasks with about the same number of messages."""
     total = sum(piece.end - piece.start for piece in pieces)
     tasks: dict[int, tuple[Range, ...]] = {}
     before = 0
     for piece in pieces:
         size = piece.end - piece.start
-        # By its middle, so that a long piece does not draw short ones behind it into its task.
+        # By the middle of the piece, so that a long piece does not attract short pieces after it to its task.
         number = min(most - 1, (2 * before + size) * most // (2 * total))
         tasks[number] = (*tasks.get(number, ()), piece)
         before += size
@@ -230,5 +230,5 @@ def joined(pieces: Sequence[Range], most: int) -> list[tuple[Range, ...]]:
 
 
 def is_due(available: int, min_rows: int, waited_s: float, max_wait_s: float) -> bool:
-    """Whether a micro-batch that wants `min_rows` messages may start: it has them, or has waited long enough."""
+    """Whether a micro-batch that needs `min_rows` messages may start: it has them, or has waited long enough."""
     return available >= min_rows or (available > 0 and waited_s >= max_wait_s)

@@ -58,10 +58,9 @@ class Position:
     """The offsets at which a read begins or ends.
 
     Attributes:
-        timestamp_ms: stands for the first message stored at or after it, wall clock in milliseconds; wins over the
-            offsets.
-        timestamps_ms: the same for single queues; wins over `timestamp_ms`.
-        group: queues begin where this group has committed; what is left to the others is said by the rest.
+        timestamp_ms: the first message stored at or after this wall-clock time in milliseconds; overrides the offsets.
+        timestamps_ms: the same for single queues; overrides `timestamp_ms`.
+        group: queues begin at the committed offset of this group; the other attributes apply to queues without one.
     """
 
     default: int  # EARLIEST or LATEST, for queues that are not in `offsets`
@@ -69,11 +68,11 @@ class Position:
     timestamp_ms: int | None = None
     timestamps_ms: Offsets = field(default_factory=dict)
     group: str = ""
-    or_latest: bool = False  # whether a queue without such a message is taken at its end; else that is an error
+    or_latest: bool = False  # whether a queue without such a message begins at its end; else that is an error
 
     @property
     def is_repeatable(self) -> bool:
-        """Whether resolving it again gives the same offsets, as long as nothing is deleted."""
+        """Whether resolving it again yields the same offsets, unless messages are deleted."""
         if self.group or (self.or_latest and self.timestamps_ms):
             return False
         relative = self.default == LATEST or LATEST in self.offsets.values()
@@ -104,7 +103,7 @@ class SourceOptions:
     pull_timeout_s: float
     fetch_retries: int
     metadata_poll_s: float
-    group: str  # name under which brokers log reads of deleted messages; nothing joins it
+    group: str  # name under which brokers log reads of deleted messages; the reader does not join the group
     filter_pushdown: bool
     use_arrow: bool
 
@@ -154,7 +153,7 @@ def _max_partitions(given: GivenOptions) -> int | None:
     if most is None:
         return None
     if given.has("maxRecordsPerPartition"):
-        raise ConfigError("option maxPartitions: it and maxRecordsPerPartition contradict each other: give one of them")
+        raise ConfigError("option maxPartitions contradicts maxRecordsPerPartition: give one of them")
     if most < given.number("minPartitions", 0, 1, 1_000_000):
         raise ConfigError(f"option maxPartitions: {most} is less than minPartitions")
     return most
@@ -164,11 +163,11 @@ def parse_duration_s(text: str) -> float:
     """Read `500ms`, `10s`, `15m` or `1h` as seconds.
 
     Raises:
-        ValueError: it is none of them.
+        ValueError: it has another form.
     """
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h)", text.strip().lower())
     if match is None:
-        raise ValueError(f"{text!r} is no time: write 500ms, 10s, 15m or 1h")
+        raise ValueError(f"{text!r} is not a time: write 500ms, 10s, 15m or 1h")
     return float(match[1]) * _UNITS_S[match[2]]
 
 
@@ -177,7 +176,7 @@ def _start(given: GivenOptions, *, streaming: bool) -> Position:
     default = LATEST if streaming else EARLIEST
     position = given.parsed("startingOffsets", lambda text: _position(text, EARLIEST), Position(default=default))
     if not streaming and (position.default == LATEST or LATEST in position.offsets.values()):
-        raise ConfigError("option startingOffsets: a batch read that starts at the latest offset reads nothing")
+        raise ConfigError("option startingOffsets: a batch read from the latest offset on reads nothing")
     timestamp_ms = given.number_or_none("startingTimestamp", 0)
     if timestamp_ms is not None:
         position = Position(default=default, timestamp_ms=timestamp_ms)
@@ -201,7 +200,7 @@ def _timestamps(text: str) -> Offsets:
     timestamps_ms = parse_offsets(text, "milliseconds in JSON wanted; it")
     for queue, timestamp_ms in timestamps_ms.items():
         if timestamp_ms < 0:
-            raise ValueError(f"{timestamp_ms} of {queue} is no time in milliseconds")
+            raise ValueError(f"{timestamp_ms} of {queue} is not a time in milliseconds")
     return timestamps_ms
 
 

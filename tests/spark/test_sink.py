@@ -84,7 +84,7 @@ def test_rows_without_a_key_take_turns_and_rows_with_a_queue_go_there(
 @pytest.mark.parametrize(
     ("columns", "options", "why"),
     [
-        ("id", {}, r"the rlab sink has no column 'id': select what is to be sent, of body, topic"),
+        ("id", {}, r"the rlab sink has no column 'id': select the columns to send, of body, topic"),
         ("string(null) as body", {}, "column body is null in 5 rows of 5"),
         (
             "string(id) as body, 9 as queue_id",

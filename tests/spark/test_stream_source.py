@@ -63,7 +63,7 @@ def test_what_is_wrong_with_a_stream_is_the_last_line_of_its_error_and_already_o
 ) -> None:
     topic = make_topic(1)
     assert refusal(lambda: stream(spark, cluster, topic, **{"kafka.group.id": "g"})).endswith(
-        "the rlab source has no option 'kafka.group.id': that is Kafka's, and groupId does it here"
+        "the rlab source has no option 'kafka.group.id': that is an option of Kafka; use groupId"
     )
     ending = stream(spark, cluster, topic, endingOffsets="latest")
     assert refusal(lambda: run_to_end(ending, tmp_path / "ending")).endswith(

@@ -38,7 +38,7 @@ def test_lines_that_are_no_events_are_left_out_and_told_of(spark: SparkSession, 
     for length in (len(last) // 4, len(last) - len(b'"detail": ""}'), len(last) - 2):
         trace.write_bytes(whole + last[:length])
         assert collect_events(spark, [trace], notes.append) == golden_events()
-        assert notes.pop() == "lines of the trace that are no events, and are left out: 1"
+        assert notes.pop() == "skipped lines of the trace that are not events: 1"
 
 
 def test_the_job_finds_what_one_process_finds(spark: SparkSession) -> None:

@@ -41,7 +41,7 @@ def test_an_unknown_name_is_an_error_that_knows_what_was_meant() -> None:
 
 def test_an_option_of_kafka_is_answered_with_ours() -> None:
     for name, ours in OF_KAFKA.items():
-        with pytest.raises(ConfigError, match=f"that is Kafka's, and {ours} does it here"):
+        with pytest.raises(ConfigError, match=f"that is an option of Kafka; use {ours}"):
             GivenOptions({name: "x"}, OPTIONS, "source")
     with pytest.raises(ConfigError, match="options of Kafka's clients have no meaning here"):
         GivenOptions({"kafka.security.protocol": "x"}, OPTIONS, "source")
@@ -49,13 +49,13 @@ def test_an_option_of_kafka_is_answered_with_ours() -> None:
 
 @pytest.mark.parametrize("text", ["", "x", "1.5", "-1", "101", "9" * 20])
 def test_a_number_out_of_its_range_is_an_error_that_names_the_option(text: str) -> None:
-    with pytest.raises(ConfigError, match=r"option sendRetries: .* is no whole number from 0 to 100"):
+    with pytest.raises(ConfigError, match=r"option sendRetries: .* is not a whole number from 0 to 100"):
         given(sendRetries=text).number("sendRetries", 5, 0, 100)
 
 
 def test_a_word_or_flag_that_is_none_is_an_error_that_names_the_option() -> None:
     assert given(topic="SECOND").one_of("topic", "first", "second") == "second"
-    with pytest.raises(ConfigError, match="option topic: 'third' is none of first, second"):
+    with pytest.raises(ConfigError, match="option topic: 'third' is not one of first, second"):
         given(topic="third").one_of("topic", "first", "second")
     with pytest.raises(ConfigError, match="option useArrow: 'yes' is neither true nor false"):
         given(useArrow="yes").flag("useArrow", True)

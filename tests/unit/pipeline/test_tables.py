@@ -62,7 +62,7 @@ def test_a_table_that_can_only_be_written_has_the_columns_of_the_sink() -> None:
     [
         ({"subscribes": "t"}, "the rlab table has no option 'subscribes': did you mean subscribe"),
         ({"subscribe": "a b"}, "option subscribe"),
-        ({"subscribe": "t", "delivery": "twice"}, "option delivery: 'twice' is none of"),
+        ({"subscribe": "t", "delivery": "twice"}, "option delivery: 'twice' is not one of"),
         ({"topic": "a b"}, "option topic"),
         ({"subscribe": "t", "endingoffsets": "latest", "maxoffsetspertrigger": "x"}, "is for a batch read"),
     ],
@@ -79,7 +79,7 @@ def test_a_table_without_options_says_where_they_belong() -> None:
         RlabDataSource({}).reader(schema=SCHEMA)
     with pytest.raises(ConfigError, match="FROM t WITH"):
         RlabDataSource({}).streamReader(schema=SCHEMA).initialOffset()
-    with pytest.raises(ConfigError, match="Spark gives its schema to no stream that writes"):
+    with pytest.raises(ConfigError, match="Spark passes its schema to no stream that writes"):
         RlabDataSource({"topic": "t"}).streamWriter(schema=SCHEMA, overwrite=False)
     with pytest.raises(ConfigError, match="option nameServer is missing"):
         RlabDataSource({}).writer(schema=schema_with(SINK_SCHEMA, {"topic": "t"}), overwrite=False)

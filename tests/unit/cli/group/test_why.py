@@ -40,7 +40,7 @@ def test_a_message_is_explained_by_its_place(tmp_path: Path) -> None:
     path.write_bytes(encode_events(after_a_kill().events))
     done = CliRunner().invoke(app, ["group", "why", "--message", "t@b:0+57", "--trace", str(path)])
     assert done.exit_code == 0, done.output
-    assert "came to listeners of g 2 times" in done.stdout
+    assert "was dispatched to listeners of g 2 times" in done.stdout
     assert "LOCK_EXPIRED" in done.stdout
 
 

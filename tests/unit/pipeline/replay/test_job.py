@@ -92,7 +92,7 @@ def test_beside_its_replay_the_trace_has_the_figures_that_a_report_counts_in_it(
 
 def test_a_trace_with_several_groups_asks_which_one() -> None:
     events = golden_events() + [event._replace(group="h") for event in golden_events() if event.group]
-    with pytest.raises(ConfigError, match="say which group: the trace has g, h"):
+    with pytest.raises(ConfigError, match="choose a group: the trace has g, h"):
         recorded_in(events, None)
     assert recorded_in(events, "h").group == "h"
 
@@ -102,5 +102,5 @@ def test_a_trace_without_events_or_without_groups_says_so_and_asks_for_no_group(
     with pytest.raises(ConfigError, match=r"^the trace has no events$"):
         recorded_in([], group)
     of_nobody = [event for event in golden_events() if not event.group]
-    with pytest.raises(ConfigError, match=r"no member joins .*group.* in the trace: it has to begin before"):
+    with pytest.raises(ConfigError, match=r"no member joins .*group.* in the trace: the trace has to begin before"):
         recorded_in(of_nobody, group)

@@ -105,7 +105,7 @@ def test_without_a_timer_that_ran_out_the_interval_is_the_default_one() -> None:
 
 def test_a_leave_tells_when_the_member_was_last_heard() -> None:
     _, expiry = read_recorded(golden_events(), "g").leaves
-    assert (expiry.reason, expiry.heard_ms, expiry.unheard_ms) == ("expiry", 12005, 20000)
+    assert (expiry.reason, expiry.last_request_ms, expiry.missed_ms) == ("expiry", 12005, 20000)
 
 
 def test_what_cannot_be_replayed_is_refused() -> None:

@@ -21,7 +21,7 @@ def test_a_short_trace_becomes_a_page_and_its_tables(tmp_path: Path) -> None:
     notes: list[str] = []
     report = write_short_report([tmp_path / "trace.jsonl"], tmp_path / "out", progress=notes.append)
     assert (report.events, report.nodes, [one.totals.moves for one in report.groups]) == (2, 1, [1])
-    assert "lines of the trace that are no events, and are left out: 1" in notes
+    assert "skipped lines of the trace that are not events: 1" in notes
     assert "Rebalances of g" in (tmp_path / "out" / PAGE).read_text(encoding="utf-8")
     assert (tmp_path / "out" / TABLES / "ownership").is_dir()
     note_missing(tmp_path / "out", "the part on b is missing")

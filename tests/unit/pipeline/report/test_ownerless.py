@@ -51,15 +51,15 @@ def test_the_report_of_a_group_that_pops_has_what_there_is_and_names_what_there_
     for words in (
         "group pops: The group pops: members that pop share the messages",
         "there are no figures of owners",
-        "2 members joined and 1 left; 1 at the end. 7 messages not acknowledged in time came again.",
-        "1 message went to the dead-letter queue.",
+        "2 members joined and 1 left; 1 at the end. Redelivered, because not acknowledged in time: 7 messages.",
+        "Sent to the dead-letter queue: 1 message.",
         "orders@b:3: 7 messages came again, to c2",
     ):
         assert words in done.stdout
     assert "no member of a group owned a queue" not in done.stdout
     page = (out / "index.html").read_text()
     assert "Group pops" in page
-    assert "Messages that came again" in page
+    assert "Redelivered messages" in page
     assert "No member of any group had a queue" not in page
     as_json = CliRunner().invoke(app, ["report", str(trace), "--out", str(out), "--json", *options])
     [group] = json.loads(as_json.stdout)["ownerless"]

@@ -52,7 +52,7 @@ def test_a_page_tells_what_happened_with_the_messages_that_show_it(tmp_path: Pat
         "The group rebalanced 2 times",
         "The costliest moment was when c2 joined",
         "The group missed 26 messages that are damaged or missing and 5 messages that were deleted before it",
-        "26 stored messages cannot be had any more",
+        "26 stored messages cannot be read any more",
         "0.log t@b:1 50 to 69 20",
         "2 messages came to a second listener",
         "Up to 4 more may have come twice",
@@ -69,7 +69,7 @@ def test_a_page_tells_what_happened_with_the_messages_that_show_it(tmp_path: Pat
 
 def test_a_page_lists_what_was_done_on_purpose(tmp_path: Path) -> None:
     text = page(read_report(write(tmp_path / "tables")))
-    assert "<h3>Done on purpose</h3><ul><li>cut client=&lt;c1&gt;, at b, from 1.5 s to 2.5 s</li></ul>" in text
+    assert "<h3>Injected faults</h3><ul><li>cut client=&lt;c1&gt;, at b, from 1.5 s to 2.5 s</li></ul>" in text
 
 
 def test_a_page_needs_nothing_else(tmp_path: Path) -> None:
@@ -132,4 +132,4 @@ def test_a_page_says_what_its_timeline_leaves_out(tmp_path: Path) -> None:
     )
     cut = replace(group, left_out=1_234)
     told = read(page(replace(report, groups=[cut])))
-    assert "The timeline ends at 9.000 s: 1,234 later intervals of this queue are left out." in told
+    assert "The timeline ends at 9.000 s: 1,234 later intervals of this queue are not shown." in told

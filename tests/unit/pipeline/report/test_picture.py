@@ -66,7 +66,7 @@ def test_the_steps_add_up_to_the_first_pull() -> None:
         (NOTICED, {"trigger": "NOTIFY", "detail": ""}, "came late"),
         (HANDED_OVER, {"trigger": "NOTIFY", "detail": "close"}, "300 ms"),
         (HANDED_OVER, {"trigger": "NOTIFY", "detail": ""}, "listeners"),
-        (FIRST_PULL, {"trigger": "TIMER", "detail": ""}, "c2 began late"),
+        (FIRST_PULL, {"trigger": "TIMER", "detail": ""}, "c2 began to pull late"),
     ],
 )
 def test_a_slow_step_comes_with_what_to_do_about_it(step: str, rebalance: dict[str, Any], says: str) -> None:

@@ -60,7 +60,7 @@ def rebalance(kind: str, detail: str = "") -> dict[str, object]:
         ("MEMBER_LEAVE", "unregister", "c4 left", "leave: unregister"),
         ("MEMBER_LEAVE", "close", "c4 lost its connection", "leave: close"),
         ("MEMBER_LEAVE", "expiry", "c4 was silent too long", "leave: expiry"),
-        ("MEMBER_LEAVE", "new", "c4 is gone", "leave: new"),
+        ("MEMBER_LEAVE", "new", "c4 left", "leave: new"),
         ("ROUTE_CHANGED", "", "the queues of a topic changed", "route"),
         ("NOTIFY_SENT", "", "NOTIFY_SENT", "notify_sent"),
         ("", "", "unknown", "unknown"),
@@ -88,7 +88,7 @@ def test_a_lost_connection_is_told_apart_from_a_broker_that_stopped() -> None:
 
 
 def test_members_go_by_the_name_that_people_gave_them() -> None:
-    assert [member_name(client) for client in ("10.0.0.1@c1", "c2", None)] == ["c1", "c2", "nobody"]
+    assert [member_name(client) for client in ("10.0.0.1@c1", "c2", None)] == ["c1", "c2", "no owner"]
 
 
 def test_numbers_of_things_and_messages() -> None:
@@ -98,7 +98,7 @@ def test_numbers_of_things_and_messages() -> None:
 
 def test_a_group_that_moved_nothing_is_said_to_have_moved_nothing() -> None:
     nothing = dict.fromkeys(Totals.__dataclass_fields__, 0) | {"group": "g"}
-    assert summary(Totals(**nothing), None) == "No queue of the group changed hands in this trace."  # type: ignore[arg-type]
+    assert summary(Totals(**nothing), None) == "No queue of the group moved to another member in this trace."  # type: ignore[arg-type]
     told = summary(Totals(**nothing | {"rebalances": 1, "moves": 4, "orphans": 1, "double_ms": 5.0}), "c1 left")  # type: ignore[arg-type]
     assert "No message is known to have come twice" in told
     assert "two owners at once for 5 ms" in told

@@ -85,7 +85,7 @@ def test_no_rows_are_no_messages() -> None:
         ({"body": pa.array([b"x" * (MAX_BODY_BYTES + 1)])}, f"column body has {MAX_BODY_BYTES + 1} bytes"),
         ({"body": pa.array([b"x"]), "tag": pa.array(["a||b"])}, r"column tag has '\|\|'"),
         ({"body": pa.array([b"x"]), "key": pa.array(["k " * 65])}, "column key has 65 keys"),
-        ({"body": pa.array([b"x"]), "delay": pa.array([-1])}, "a row asks for a delay of -1 ms"),
+        ({"body": pa.array([b"x"]), "delay": pa.array([-1])}, "a row has a delay of -1 ms"),
         ({"body": pa.array([b"x"]), "delay": pa.array([MAX_DELAY_MS + 1])}, "40 days"),
         (
             {
@@ -126,7 +126,7 @@ def test_a_delay_is_in_milliseconds_or_the_time_until_a_moment() -> None:
 def test_what_only_brokers_set_is_null_in_the_rows_of_a_table() -> None:
     table = {name: pa.array([None], pa.string()) for name in ("broker", "msg_id")}
     assert len(RowEncoder("t", "p").encode(batch(body=pa.array([b"x"]), **table), 7).payloads) == 1
-    with pytest.raises(MessageIllegal, match="column msg_id has a value in a row, and brokers set it"):
+    with pytest.raises(MessageIllegal, match="column msg_id has a value in a row, but only brokers set it"):
         RowEncoder("t", "p").encode(batch(body=pa.array([b"x"]), msg_id=pa.array(["i"])), 7)
 
 
@@ -152,10 +152,10 @@ def test_columns_that_can_be_sent_pass(schema: str) -> None:
     ("schema", "why"),
     [
         ("key string", "needs a column body"),
-        ("body string, offset bigint", "has no column 'offset': select what is to be sent"),
-        ("body bigint", "column 'body' is bigint, and the rlab sink takes binary or string: cast it"),
-        ("body string, queue_id string", "takes int or bigint"),
-        ("body string, properties map<string,int>", "takes map<string,string>"),
+        ("body string, offset bigint", "has no column 'offset': select the columns to send"),
+        ("body bigint", "column 'body' is bigint, and the rlab sink needs binary or string: cast it"),
+        ("body string, queue_id string", "needs int or bigint"),
+        ("body string, properties map<string,int>", "needs map<string,string>"),
     ],
 )
 def test_columns_that_cannot_be_sent_are_refused_by_name(schema: str, why: str) -> None:

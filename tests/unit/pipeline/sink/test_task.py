@@ -125,7 +125,7 @@ def test_a_batch_waits_for_a_broker_of_its_first_run() -> None:
 def test_brokers_that_do_not_agree_are_an_error_and_not_asked_for_ever() -> None:
     cluster = FakeCluster("a", "b")
     cluster.broker_sets = {"a": ["b"], "b": ["a"]}
-    with pytest.raises(IllegalOperation, match="brokers do not agree where batch 7 goes"):
+    with pytest.raises(IllegalOperation, match="brokers do not agree on the broker set of batch 7"):
         write(cluster, numbered(9), stage=STAGE, is_repeatable=True)
 
 

@@ -131,11 +131,11 @@ def test_the_pieces_of_one_range_differ_by_one_at_the_most() -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("{", "no JSON"),
-        ("[]", "no JSON object"),
-        ('{"t": 3}', "no JSON object"),
-        ('{"t": {"a": [0]}}', "no JSON object"),
-        ('{"t": {"a": {"x": 1}}}', "no whole number"),
+        ("{", "not JSON"),
+        ("[]", "not a JSON object"),
+        ('{"t": 3}', "not a JSON object"),
+        ('{"t": {"a": [0]}}', "not a JSON object"),
+        ('{"t": {"a": {"x": 1}}}', "not a whole number"),
         ('{"t": {"a": {"0": "1"}}}', "neither an offset"),
         ('{"t": {"a": {"0": true}}}', "neither an offset"),
         ('{"t": {"a": {"0": -3}}}', "neither an offset"),

@@ -54,7 +54,7 @@ def test_names_of_options_are_read_in_any_case() -> None:
         ({"startingTimestamp": "yesterday"}, "option startingTimestamp: .*whole number"),
         (
             {"startingOffsetsByTimestampStrategy": "guess"},
-            "ByTimestampStrategy: .guess. is none of error, latest",
+            "ByTimestampStrategy: .guess. is not one of error, latest",
         ),
         ({"maxOffsetsPerTrigger": "10"}, "maxOffsetsPerTrigger is for a stream"),
         ({"minPartitions": "0"}, "option minPartitions: .*from 1 to"),
@@ -127,7 +127,7 @@ def test_times_are_read_with_their_unit(text: str, seconds: float) -> None:
 
 
 def test_a_time_without_unit_is_refused() -> None:
-    with pytest.raises(ConfigError, match="option maxTriggerDelay: '15' is no time"):
+    with pytest.raises(ConfigError, match="option maxTriggerDelay: '15' is not a time"):
         parse_stream(maxTriggerDelay="15")
 
 
