@@ -1,7 +1,7 @@
 """Marks of SVG pictures: scales, text, lines, and a file that holds a picture. Pure.
 
-A mark has a style class. A page gives the classes their colours, so that a chart follows its light or dark mode; a
-picture in a file of its own carries the style sheet `_STYLE`.
+A mark has a style class. A page defines the colours of the classes, so that a chart follows its light or dark mode; a
+picture in a separate file contains the style sheet `_STYLE`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _STYLE = (
     ".mark{stroke:#6b7280;stroke-dasharray:4 4}.ours{fill:#0f766e}.echo{fill:#9ca3af}.other{fill:#94a3b8}"
     + "".join(f"path.{name}{{stroke:{colour}}}text.{name}{{fill:{colour}}}" for name, colour in _LINES.items())
 )
-"""Colours of the classes: those of lines and of their names are the keys of `_LINES`."""
+"""Colours of the classes; the classes of lines and of their names are the keys of `_LINES`."""
 
 Scale = Callable[[float], float]
 
@@ -33,37 +33,37 @@ class Box:
 
 
 def picture(width: float, height: float, parts: Iterable[str]) -> str:
-    """The text of a file with one picture, in units that are pixels unless it is scaled."""
+    """Return the text of a file with one picture; a unit is a pixel unless the picture is scaled."""
     start = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" font-family="sans-serif"'
     back = f'<rect width="{width:g}" height="{height:g}" class="back"/>'
     return "\n".join([f'{start} font-size="12">', f"<style>{_STYLE}</style>", back, *parts, "</svg>"]) + "\n"
 
 
 def linear(low: float, high: float, start: float, end: float) -> Scale:
-    """A scale from values to units."""
+    """Return a scale from values to units."""
     span = (high - low) or 1.0
     return lambda value: start + (value - low) / span * (end - start)
 
 
 def logarithmic(low: float, high: float, start: float, end: float) -> Scale:
-    """A scale from positive values to units; what is below `low` lies on it."""
+    """Return a scale from positive values to units; values below `low` are drawn at `low`."""
     inner = linear(math.log10(low), math.log10(high), start, end)
     return lambda value: inner(math.log10(max(value, low)))
 
 
 def ticks(high: float, wanted: int) -> list[float]:
-    """Round values from 0 up to `high`."""
+    """Return round values from 0 up to `high`."""
     step = nice_step(high / max(1, wanted))
     return [n * step for n in range(int(high / step + 1e-9) + 1)]
 
 
 def axis_end(most: float, wanted: int) -> float:
-    """The end of an axis that `wanted` round steps divide, at `most` or beyond."""
+    """Return the end of an axis that `wanted` round steps divide, at `most` or beyond."""
     return wanted * nice_step(most / wanted)
 
 
 def nice_step(rough: float) -> float:
-    """The next round number: 1, 2 or 5 with zeros."""
+    """Return the next round number: 1, 2 or 5 with zeros."""
     if rough <= 0:
         return 1.0
     power = 10.0 ** math.floor(math.log10(rough))
@@ -71,17 +71,17 @@ def nice_step(rough: float) -> float:
 
 
 def text(x: float, y: float, what: str, *, style: str = "", anchor: str = "start") -> str:
-    """Some text."""
+    """Draw a text."""
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" class="{style}">{escape(what)}</text>'
 
 
 def line(x1: float, y1: float, x2: float, y2: float, style: str, title: str = "") -> str:
-    """A straight line."""
+    """Draw a straight line."""
     return f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" class="{style}">{_title(title)}</line>'
 
 
 def rect(x: float, y: float, width: float, height: float, style: str, title: str = "") -> str:
-    """A rectangle."""
+    """Draw a rectangle."""
     return (
         f'<rect x="{x:.2f}" y="{y:.2f}" width="{max(width, 0.4):.2f}" height="{height:.2f}" class="{style}">'
         f"{_title(title)}</rect>"
@@ -89,12 +89,12 @@ def rect(x: float, y: float, width: float, height: float, style: str, title: str
 
 
 def dot(x: float, y: float, style: str, title: str = "") -> str:
-    """A small disc."""
+    """Draw a small disc."""
     return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" class="{style}">{_title(title)}</circle>'
 
 
 def path(points: Sequence[tuple[float, float]], style: str, *, steps: bool = False) -> str:
-    """A line through points; with `steps` each value holds until the next."""
+    """Draw a line through points; with `steps` each value holds until the next."""
     if not points:
         return ""
     drawn = [f"M{points[0][0]:.1f} {points[0][1]:.1f}"]
@@ -103,7 +103,7 @@ def path(points: Sequence[tuple[float, float]], style: str, *, steps: bool = Fal
 
 
 def value_axis(y: Scale, high: float, box: Box, wanted: int = 4) -> list[str]:
-    """Round values from 0 to `high` with thin lines."""
+    """Draw round values from 0 to `high` with thin lines."""
     parts = []
     for value in ticks(high, wanted):
         parts += [

@@ -129,7 +129,7 @@ def missed(by_reason: dict[str, int]) -> str:
 def transactions(row: dict[str, Any]) -> str:
     """Describe the outcomes of the transactions of a producer group."""
     checks = f", {counted(row['checks'], 'check')}" if row["checks"] else ""
-    given_up = f", {row['given_up']:,} given up" if row["given_up"] else ""
+    given_up = f", {row['given_up']:,} never ended" if row["given_up"] else ""
     return (
         f"{counted(row['half'], 'half message')}, {row['committed']:,} committed, {row['rolled_back']:,} rolled back"
         f"{checks}{given_up}"

@@ -46,7 +46,9 @@ def test_what_spark_tells_a_source_too_little_for_is_an_error_that_says_what_to_
     spark: SparkSession, tables: str, cluster: ClusterProcesses
 ) -> None:
     spark.sql("INSERT INTO out (body) VALUES ('x')")
-    with pytest.raises(PySparkException, match="column broker has a value in a row, but only brokers set it: name the col"):
+    with pytest.raises(
+        PySparkException, match="column broker has a value in a row, but only brokers set it: name the col"
+    ):
         spark.sql("INSERT INTO both SELECT * FROM both")
     spark.sql(f"CREATE TABLE narrow (body binary) USING rlab OPTIONS (nameServer '{cluster.address}')")
     try:

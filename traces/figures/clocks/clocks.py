@@ -380,6 +380,6 @@ def _doubts_of(
             shown = piece if abs(piece.ahead_ms) >= REPORTED_MS else farthest
             why = str(ClockFault(node=node, ahead_ms=shown.ahead_ms, is_set=was_set))
             if abs(shown.ahead_ms) < REPORTED_MS:
-                why = f"the clock of {node} may have been set meanwhile"
+                why = f"the clock of {node} may have been set in between"
             found.append(_Doubt(right[first], right[end - 1], why))
     return found

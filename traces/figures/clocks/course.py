@@ -64,9 +64,10 @@ class Piece:
     bounds: Sequence[Bound] = field(default=(), compare=False)
 
     def known_beside(self, ahead_ms: float, *, is_next: bool) -> Piece:
-        """This piece, if the clock had another offset in the next run of its machine, or in the run before.
+        """Return this piece, given that the clock has the offset `ahead_ms` in the next or previous run of its machine.
 
-        It was set in either run: behind the last bound that excludes the other offset, or before the first one.
+        The clock was set in one of the two runs: after the last bound that excludes the other offset, or before the
+        first.
         """
         excluding = [
             bound.at
@@ -219,14 +220,14 @@ def _place(times: Sequence[float], first: int, last: int, step_ms: float) -> tup
 
 
 def is_set(pieces: Sequence[Piece]) -> bool:
-    """Whether a clock was set meanwhile."""
+    """Whether a clock was set during its course."""
     return any(abs(after.ahead_ms - before.ahead_ms) > SET_BACK_MS for before, after in pairwise(pieces))
 
 
 def set_between_runs(
     machines: Sequence[str], courses: Mapping[int, list[Piece]], begins_ms: Sequence[float]
 ) -> dict[str, None]:
-    """The machines whose clocks were set between two of their runs; which events are before that is not known."""
+    """Return the machines whose clocks were set between two runs; the exact time of the step is unknown."""
     last: dict[str, int] = {}
     found: dict[str, None] = {}
     for clock in sorted(courses, key=lambda each: begins_ms[each]):

@@ -1,12 +1,12 @@
-"""The clocks of a trace that grows: a tool that follows one gives each event its right time as it comes. Pure.
+"""The clocks of a growing trace: gives a tool that follows the trace the right time of each event. Pure.
 
     clocks = LiveClocks()
     events = clocks.correct(await trace.read(), now_s)
-    clocks.faults                        those that are wrong, by the newest events
+    clocks.faults                        the wrong clocks, by the newest events
     clocks.news()                        the same, each once
 
-Clocks are compared again every `COMPARE_S`, by the newest `MAX_COMPARED` events. Until then an event has the offset
-that its node had last, and one of a node that was not compared yet has the time of its node.
+Every `COMPARE_S`, the clocks are compared again by the newest `MAX_COMPARED` events. Until then an event is corrected
+by the last offset of its node, and an event of a new node keeps its time.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from model.events import Event
 from traces.figures.clocks.clocks import RIGHT_CLOCKS, ClockFault, clocks_of
 
 COMPARE_S = 10.0
-"""How often clocks are compared: a wrong clock is known so long after the first events of its node at most."""
+"""Interval of comparisons: a wrong clock is detected at most this long after the first events of its node."""
 MAX_COMPARED = 5_000
-"""Events by which they are compared: a tenth of a second of work if a clock is wrong, and far less if none is."""
+"""Number of compared events: they take a tenth of a second if a clock is wrong, and far less if all are right."""
 
 
 class LiveClocks:
@@ -35,16 +35,16 @@ class LiveClocks:
 
     @property
     def faults(self) -> tuple[ClockFault, ...]:
-        """Clocks that were wrong when they were compared last."""
+        """Clocks that were wrong at the last comparison."""
         return self._clocks.faults
 
     def news(self) -> list[ClockFault]:
-        """Those of `faults` that are new since the last call."""
+        """Return the faults that are new since the last call."""
         known, self._known = self._known, {(fault.node, fault.is_corrected): None for fault in self.faults}
         return [fault for fault in self.faults if (fault.node, fault.is_corrected) not in known]
 
     def correct(self, events: Sequence[Event], now_s: float) -> Sequence[Event]:
-        """The events, with their right times as far as they are known; `now_s` is any clock that never goes back."""
+        """Return the events with corrected times, if they are known; `now_s` is any clock that never goes back."""
         self._newest.extend(events)
         if events and now_s >= self._due_s:
             self._due_s = now_s + COMPARE_S
