@@ -1,10 +1,10 @@
-"""The faults that are active at a server, and what they do to a frame that passes. Pure.
+"""ActiveFaults: the faults that are active at a server, and the choice of one for each frame. Pure.
 
     faults.begin(fault, cause, now)       -> an Active with a number
     faults.fate(traffic)                  -> the Active that is done to this frame, or None
-    faults.expire(now)                    -> those whose time is over
+    faults.expire(now)                    -> the faults whose time is over
 
-The first that hits a frame is done to it, in the order in which they began.
+If several faults affect a frame, the one that began first is chosen.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False)
 class Active:
-    """An active fault: its number, its cause in the trace, and how often it hit and was done."""
+    """An active fault: its number, its cause in the trace, and how often it matched a frame and was carried out."""
 
     number: int
     fault: ConnectionFault
@@ -33,16 +33,16 @@ class Active:
 
     @property
     def is_used_up(self) -> bool:
-        """Whether it was done as often as it should be."""
+        """Whether it was carried out as often as it should be."""
         return bool(self.fault.n) and self.done >= self.fault.n
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing is left to do or to undo; connections that it holds are let go only when it is healed."""
+        """Whether nothing is left to do or to undo; connections that it holds are released only when it is healed."""
         return self.is_used_up and (self.fault.on_frames or self.fault.do == "refuse")
 
     def document(self, now: float) -> dict[str, Any]:
-        """What a list of active faults shows of it."""
+        """Its entry in a list of active faults."""
         left = {} if self.ends_at is None else {"left_s": round(max(0.0, self.ends_at - now), 3)}
         return {"id": self.number, "fault": self.fault.given(), "cause": self.cause, "done": self.done, **left}
 
@@ -59,14 +59,14 @@ class ActiveFaults:
         return len(self._active)
 
     def all(self) -> list[Active]:
-        """All of them, oldest first."""
+        """All active faults, oldest first."""
         return list(self._active.values())
 
     def begin(self, fault: ConnectionFault, cause: str, now: float) -> Active:
         """Begin a fault.
 
         Raises:
-            InvalidParameter: there are too many.
+            InvalidParameter: too many faults are active.
         """
         if len(self._active) >= MAX_FAULTS:
             raise InvalidParameter(f"{MAX_FAULTS} faults are active: heal some of them first")
@@ -76,7 +76,7 @@ class ActiveFaults:
         return active
 
     def heal(self, number: int | None = None) -> list[Active]:
-        """End one fault, or all; returns those that were active."""
+        """End one fault, or all; returns the ended ones."""
         if number is None:
             ended = list(self._active.values())
             self._active.clear()
@@ -85,7 +85,7 @@ class ActiveFaults:
         return [] if active is None else [active]
 
     def expire(self, now: float) -> list[Active]:
-        """End the faults whose time is over, or that were done as often as they should be; returns them."""
+        """End the faults whose time is over, or that were carried out as often as they should be; returns them."""
         over = [
             active
             for active in self._active.values()
@@ -100,7 +100,7 @@ class ActiveFaults:
         return min((active.ends_at for active in self._active.values() if active.ends_at is not None), default=None)
 
     def fate(self, traffic: Traffic) -> Active | None:
-        """The fault that is done to a frame, which is counted; None if it passes."""
+        """Choose and count the fault that affects a frame; None if the frame passes."""
         for active in self._active.values():
             fault = active.fault
             if not fault.on_frames or active.is_used_up or not fault.hits(traffic):
@@ -112,11 +112,11 @@ class ActiveFaults:
         return None
 
     def late_by_s(self, fault: ConnectionFault) -> float:
-        """How late a frame is that a fault delays."""
+        """How long a fault delays the next frame."""
         return fault.by_s + (self._rng.uniform(0, fault.jitter_s) if fault.jitter_s else 0.0)
 
     def of_connection(self, client: str, groups: tuple[str, ...], peer: str) -> list[Active]:
-        """The faults that are done to a connection as a whole for as long as they are active."""
+        """The faults that affect a connection as a whole while they are active."""
         return [
             active
             for active in self._active.values()

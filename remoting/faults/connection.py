@@ -1,11 +1,11 @@
-"""A connection to which faults are done: its class takes the place of that of open connections while a fault is active.
+"""FaultyConnection: carries faults out; while a fault is active it is the class of a server's open connections, too.
 
-So a server without faults makes not one call more for a message, and no decision about faults is in `Connection`.
-An open connection keeps what it has: its session, its decoder, its transport. What is added here has defaults in the
+So a server without faults makes no further call for a message, and `Connection` makes no decision about faults. An open
+connection keeps its session, its decoder and its transport. The attributes that are added here have defaults in the
 class, because no constructor runs when the class of an object changes.
 
-A slow reader has a rate of its own, a paused connection the rate 0 and is not read from. What may not leave yet counts
-as unsent, so that the same limits act as with a peer that does not read.
+A slow reader has a rate of its own, a paused connection the rate 0 and is not read from. Bytes that are held back count
+as unsent, so the same limits apply as for a peer that does not read.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ _RESET_AT_CLOSE = struct.pack("ii", 1, 0)
 
 
 class Faults(Protocol):
-    """What decides about connections and frames, as `hook.py` does."""
+    """The decisions about connections and frames, as `hook.py` makes them."""
 
     def came(self, connection: FaultyConnection) -> None:
-        """Learn of a new connection."""
+        """Apply the active faults to a new connection."""
 
     def learn(self, connection: FaultyConnection, command: Command) -> None:
-        """Learn from a frame whose connection it is."""
+        """Record the client of a connection, if a frame shows it."""
 
     def incoming(self, connection: FaultyConnection, command: Command, *, is_answer: bool) -> object:
-        """Do to a command that has come what its fate is."""
+        """Pass a command that has arrived, or carry out the fault that affects it."""
 
     def outgoing(self, connection: FaultyConnection, frame: bytes, code: int, *, is_answer: bool) -> None:
-        """Do to a frame that leaves what its fate is."""
+        """Pass a frame that leaves, or carry out the fault that affects it."""
 
 
 class FaultyConnection(Connection):
@@ -47,15 +47,15 @@ class FaultyConnection(Connection):
 
     hook: ClassVar[Faults]
 
-    rate: float | None = None  # bytes a second that may leave; None for all
-    is_half_open = False  # the client's end is closed, and this one is not to learn of it
-    _code = UNKNOWN  # of the frame that is encoded now
-    _answers = False  # whether that is an answer
-    _backlog: bytearray | None = None  # what may not leave yet
+    rate: float | None = None  # bytes a second that may leave; None for no limit
+    is_half_open = False  # the client sees the connection closed, and this end must not notice that
+    _code = UNKNOWN  # of the frame that is being encoded
+    _answers = False  # whether that frame is an answer
+    _backlog: bytearray | None = None  # bytes that are held back
     _drip: asyncio.TimerHandle | None = None
-    _kept: list[Command] | None = None  # commands that had come when reading stopped
+    _kept: list[Command] | None = None  # commands that had arrived when reading stopped
 
-    # --- what comes --------------------------------------------------------------------------------------------------
+    # --- commands that arrive -----------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by the loop."""
@@ -76,7 +76,7 @@ class FaultyConnection(Connection):
         """Handle a command as without faults."""
         return super()._handle(command)
 
-    # --- what leaves -------------------------------------------------------------------------------------------------
+    # --- frames that leave -------------------------------------------------------------------------------------------
 
     def request_for(
         self, waiter: Waiter, code: int, header: Mapping[str, Any], body: bytes | None, timeout_s: float
@@ -120,7 +120,7 @@ class FaultyConnection(Connection):
         self.abort()
 
     def hold_to(self, rate: float | None) -> None:
-        """Let so many bytes a second leave from now on; with 0 nothing is read either."""
+        """Write at most `rate` bytes a second from now on; with 0 nothing is read either."""
         was, self.rate = self.rate, rate
         if was == rate:
             return
@@ -138,18 +138,18 @@ class FaultyConnection(Connection):
         self._let_go()
 
     def end_at_the_client(self) -> None:
-        """Let the client see the end of the stream, and learn nothing of it at this end."""
+        """Let the client see the end of the stream, while this end notices nothing."""
         assert self._transport is not None, "an open connection has one"
         self.is_half_open = True
         self.flush()
         self.hold_to(0)
         second = duplicate_of(self._transport.get_extra_info("socket"))
-        with suppress(OSError):  # it is gone already
+        with suppress(OSError):  # it is already closed
             second.shutdown(socket.SHUT_WR)
         second.close()
 
     def end_here(self) -> Any:
-        """End it at this end alone; returns the socket that keeps the client's end open until it is closed."""
+        """Close only this end; returns the socket that keeps the client's end open until it is closed."""
         assert self._transport is not None, "an open connection has one"
         kept_open = duplicate_of(self._transport.get_extra_info("socket"))
         self.abort()
@@ -163,8 +163,8 @@ class FaultyConnection(Connection):
             self._transport.pause_reading()
 
     def flush(self) -> None:
-        """See `Connection.flush`; what may not leave yet stays here."""
-        if not isinstance(self, FaultyConnection):  # the loop was asked for this call before the class was changed back
+        """See `Connection.flush`; bytes that may not leave yet stay here."""
+        if not isinstance(self, FaultyConnection):  # scheduled before the class was changed back
             Connection.flush(self)
         elif self.rate is None and not self._backlog:
             super().flush()
@@ -179,7 +179,7 @@ class FaultyConnection(Connection):
             self._let_go()
 
     def _let_go(self) -> None:
-        """Write what may leave now, and come again for the rest."""
+        """Write the bytes that may leave now, and schedule the rest."""
         if self._drip is not None and self.rate:
             return
         if self._drip is not None:
@@ -209,5 +209,5 @@ def duplicate_of(sock: Any) -> Any:
 
 
 def faulty_class(base: type[Connection], hook: Faults) -> type[FaultyConnection]:
-    """The class that takes the place of `base` while faults of a hook are active."""
+    """The class that replaces `base` while faults of a hook are active."""
     return type(f"Faulty{base.__name__}", (FaultyConnection, base), {"hook": hook})

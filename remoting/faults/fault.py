@@ -1,12 +1,12 @@
-"""A fault of live connections, and the frames and connections to which it is done. Pure.
+"""ConnectionFault: a fault of live connections, and the frames and connections that it affects. Pure.
 
     fault_of({"do": "drop", "code": "NOTIFY_CONSUMER_IDS_CHANGED", "client": "c2", "n": 1})
         loses the next notification to the client c2
     fault_of({"do": "delay", "peer": "10.0.0.7", "by_s": 0.2, "jitter_s": 0.1, "for_s": 30})
-        delays all that comes from or goes to that host
+        delays all frames from or to that host
 
-The verbs and columns have the names of the programmes of `rlab sim`, where those have them. What is not chosen is
-everything: a fault without a client is done to all connections of the server.
+The verbs and columns have the names of the programmes of `rlab sim`, where those have them. A column that is left out
+restricts nothing: a fault without a client affects all connections of the server.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ SERVER_END, CLIENT_END = "server", "client"
 
 
 class FaultVerb(NamedTuple):
-    """One verb: what it does, in words that continue "the fault ...", and which columns it reads besides the choice."""
+    """One verb: its effect, in words that continue "the fault ...", and the columns that it reads for that."""
 
     does: str
     needs: tuple[str, ...] = ()
     may: tuple[str, ...] = ()
-    on_frames: bool = True  # it is done to frames; else to whole connections
+    on_frames: bool = True  # it affects frames; else whole connections
 
 
 VERBS: dict[str, FaultVerb] = {
@@ -40,10 +40,10 @@ VERBS: dict[str, FaultVerb] = {
     "delay": FaultVerb("delays frames by `by_s`, and up to `jitter_s` more", needs=("by_s",), may=("jitter_s",)),
     "duplicate": FaultVerb("sends or handles frames twice"),
     "cut": FaultVerb("resets connections at once; with a code, whenever such a frame passes"),
-    "refuse": FaultVerb("resets connections, and each new one as soon as it is known whose it is", on_frames=False),
+    "refuse": FaultVerb("resets connections, and each new one as soon as its client is known", on_frames=False),
     "pause": FaultVerb("reads nothing and sends nothing, as when the client hangs", on_frames=False),
     "half_open": FaultVerb(
-        "ends connections at one `end`, server or client; the other end does not learn of it",
+        "ends connections at one `end`, server or client; the other end does not notice it",
         may=("end",),
         on_frames=False,
     ),
@@ -58,7 +58,7 @@ _OF_FRAMES = ("code", "direction", "share", "one_in")
 
 
 class Traffic(NamedTuple):
-    """A frame that passes, as far as a fault can choose it; code -1 is none that is known."""
+    """The properties of a frame by which a fault can choose it; code -1 stands for an unknown code."""
 
     code: int
     direction: str
@@ -74,18 +74,18 @@ class ConnectionFault:
 
     Attributes:
         do: a verb.
-        client: a client id, or what comes behind its `@`.
+        client: a client id, or the part of one after the `@`.
         group: a consumer or producer group.
         peer: host of the client, or host:port.
-        code: name of a request. Without a direction its requests are meant, and not the answers to them.
+        code: name of a request. Without a direction it means the requests, not their answers.
         direction: `to_server` or `to_client`; "" for both.
-        share: of the frames that are chosen, at random.
-        one_in: it is done to each so many-th frame.
-        n: how often it is done before it is over; 0 for any number.
-        for_s: after how long it is over; 0 for when it is healed.
-        by_s, jitter_s: how late frames come, and up to how much later at random.
+        share: the part of the chosen frames that it affects, at random.
+        one_in: it affects one in this many frames.
+        n: how often it is carried out before it is over; 0 for any number.
+        for_s: time after which it is over; 0 for until it is healed.
+        by_s, jitter_s: the delay of frames, and the most that is added to it at random.
         rate: bytes a second.
-        end: the end that is half open no more: `server` or `client`.
+        end: the end that is closed: `server` or `client`.
     """
 
     do: str
@@ -129,16 +129,16 @@ class ConnectionFault:
 
     @property
     def on_frames(self) -> bool:
-        """Whether it is done to frames that pass, and not to connections as a whole."""
+        """Whether it affects frames, not connections as a whole."""
         return VERBS[self.do].on_frames and (self.do != "cut" or bool(self.code))
 
     @property
     def is_lasting(self) -> bool:
-        """Whether it is done to connections, those that come too, for as long as it is active."""
+        """Whether it affects connections, new ones too, while it is active."""
         return not VERBS[self.do].on_frames
 
     def chooses(self, client: str, groups: tuple[str, ...], peer: str) -> bool:
-        """Whether a connection is among those to which it is done."""
+        """Whether a connection is among those that it affects."""
         if self.client and self.client != client and self.client != client.rpartition("@")[2]:
             return False
         if self.group and self.group not in groups:
@@ -146,7 +146,7 @@ class ConnectionFault:
         return not self.peer or self.peer in (peer, peer.rpartition(":")[0])
 
     def hits(self, traffic: Traffic) -> bool:
-        """Whether a frame is among those to which it is done."""
+        """Whether a frame is among those that it affects."""
         if self.code and (traffic.code != RequestCode[self.code] or (traffic.is_answer and not self.direction)):
             return False
         if self.direction not in ("", traffic.direction):
@@ -169,7 +169,7 @@ def fault_of(document: Mapping[str, Any]) -> ConnectionFault:
     """Read a fault as a request or a command line gives it.
 
     Raises:
-        InvalidParameter: a verb, a column or a value that there is not; the text says which there are.
+        InvalidParameter: an unknown verb, column or value; the text names the known ones.
     """
     types = {field.name: str(field.type) for field in fields(ConnectionFault)}
     for name, value in document.items():

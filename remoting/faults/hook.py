@@ -1,11 +1,11 @@
-"""The faults of one server: does them to its connections, and tells in the trace what they did.
+"""FaultHook: carries out the faults of one server, and reports them for the trace.
 
     hook = FaultHook(server, tell, rng=Random())
     active = hook.begin(fault_of({"do": "drop", "code": "HEART_BEAT", "client": "c3"}))
     ...
     hook.heal(active.number)
 
-While no fault is active, the server's connections are of the class that it was made with; see `connection.py`.
+While no fault is active, the server's connections have the class that the server was created with; see `connection.py`.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from remoting.request_code import RequestCode
 from remoting.server import RemotingServer
 
 BEGAN, DONE, HEALED = "began", "done", "healed"
-"""What is told of a fault: its begin, that it was done to somebody, its end."""
+"""Reports about a fault: its begin, that it was carried out, its end."""
 
 Tell = Callable[[str, Active, str, int], str]
-"""Called with what is told, the fault, the client and how often it was done; returns its cause."""
+"""Called with the kind of report, the fault, the client and how often it was carried out; returns the cause."""
 
 KnownAs = Callable[[Connection], tuple[str, tuple[str, ...]]]
-"""The client id and the groups behind a connection, as far as the server knows them."""
+"""The client id and the groups of a connection that the server knows, or empty ones."""
 
 
 class Identity(NamedTuple):
-    """Whose connection it is, as its frames tell."""
+    """The client of a connection, from its frames."""
 
     client: str = ""
     groups: tuple[str, ...] = ()
@@ -55,8 +55,8 @@ class FaultHook:
     """The faults of one server; see the module header.
 
     Args:
-        tell: gets what is told of faults. That one was done is told once a second and client at most, with the number.
-        known_as: what the server knows of a connection beside what its frames tell.
+        tell: gets the reports about faults. It gets DONE at most once a second for each client, with the number.
+        known_as: returns the server's own knowledge of the client of a connection.
     """
 
     def __init__(self, server: RemotingServer, tell: Tell, *, rng: Random, known_as: KnownAs = nobody) -> None:
@@ -68,8 +68,8 @@ class FaultHook:
         self._shipped = server.connection_class
         self._faulty = faulty_class(self._shipped, self)
         self._learned: dict[Connection, Identity] = {}
-        self._late: dict[tuple[Connection, int, str], float] = {}  # when the last frame that was delayed so is due
-        self._kept_open: dict[int, list[Any]] = {}  # by fault: sockets whose clients do not learn of their end
+        self._late: dict[tuple[Connection, int, str], float] = {}  # when the last delayed frame is due
+        self._kept_open: dict[int, list[Any]] = {}  # by fault: sockets that keep the clients' ends open
         self._to_tell: dict[tuple[Active, str], int] = {}
         self._telling: asyncio.TimerHandle | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -77,10 +77,10 @@ class FaultHook:
     # --- what the owner calls ----------------------------------------------------------------------------------------
 
     def begin(self, fault: ConnectionFault, cause: str = "") -> Active:
-        """Begin a fault, with the cause that another server has begun it with, if one has.
+        """Begin a fault, with the cause of another server that has begun the same fault, if there is one.
 
         Raises:
-            InvalidParameter: too many are active.
+            InvalidParameter: too many faults are active.
         """
         active = self._faults.begin(fault, cause, self._loop.time())
         active.cause = self._tell(BEGAN, active, "", 0) or cause
@@ -99,7 +99,7 @@ class FaultHook:
         return active
 
     def heal(self, number: int | None = None) -> list[Active]:
-        """End one fault, or all; returns those that were active."""
+        """End one fault, or all; returns the ended ones."""
         ended = self._faults.heal(number)
         self._over(ended)
         return ended
@@ -137,7 +137,7 @@ class FaultHook:
                 self._timer.cancel()
                 self._timer = None
 
-    # --- whose connection --------------------------------------------------------------------------------------------
+    # --- clients of connections --------------------------------------------------------------------------------------
 
     def _identity(self, connection: Connection) -> Identity:
         learned = self._learned.get(connection, _NOBODY)
@@ -145,7 +145,7 @@ class FaultHook:
         return Identity(client or learned.client, groups or learned.groups)
 
     def learn(self, connection: FaultyConnection, command: Command) -> None:
-        """Learn from a frame whose connection it is."""
+        """Record the client of a connection, if a frame shows it."""
         known = self._learned.get(connection, _NOBODY)
         header = command.header
         client, group = header.get("client_id"), header.get("group")
@@ -161,11 +161,11 @@ class FaultHook:
             self._look(connection)
 
     def came(self, connection: FaultyConnection) -> None:
-        """Learn of a new connection."""
+        """Apply the active faults to a new connection."""
         self._look(connection)
 
     def _look(self, connection: FaultyConnection) -> None:
-        """Do to a connection as a whole what is to be done to it now."""
+        """Carry out the active faults that affect a connection as a whole."""
         if connection.closed:
             return
         rate: float | None = None
@@ -198,7 +198,7 @@ class FaultHook:
     # --- frames ------------------------------------------------------------------------------------------------------
 
     def incoming(self, connection: FaultyConnection, command: Command, *, is_answer: bool) -> object:
-        """Do to a command that has come what its fate is."""
+        """Pass a command that has arrived, or carry out the fault that affects it."""
         active = self._fate(connection, command.code, TO_SERVER, is_answer)
         if active is None:
             return connection.pass_in(command)
@@ -213,7 +213,7 @@ class FaultHook:
         return None
 
     def outgoing(self, connection: FaultyConnection, frame: bytes, code: int, *, is_answer: bool) -> None:
-        """Do to a frame that leaves what its fate is."""
+        """Pass a frame that leaves, or carry out the fault that affects it."""
         active = self._fate(connection, code, TO_CLIENT, is_answer)
         if active is None:
             connection.pass_out(frame)
@@ -230,7 +230,7 @@ class FaultHook:
     def _fate(self, connection: FaultyConnection, code: int, direction: str, is_answer: bool) -> Active | None:
         who = self._identity(connection)
         if is_answer and direction == TO_SERVER:
-            code = UNKNOWN  # of an answer it is the code of an error
+            code = UNKNOWN  # in an answer it is a response code
         active = self._faults.fate(Traffic(code, direction, is_answer, *who, connection.peer))
         if active is not None:
             self._count(active, connection)
@@ -246,13 +246,13 @@ class FaultHook:
         act: Callable[[FaultyConnection, Any], object],
         what: object,
     ) -> None:
-        """Do it late, and not before what was delayed so on this connection earlier: a stream has an order."""
+        """Act later, and not before earlier delayed frames of this connection: a stream has an order."""
         key = (connection, active.number, direction)
         due = max(self._loop.time() + self._faults.late_by_s(active.fault), self._late.get(key, 0.0))
         self._late[key] = due
         self._loop.call_at(due, _unless_closed, connection, act, what, self._shipped)
 
-    # --- telling -----------------------------------------------------------------------------------------------------
+    # --- reports -----------------------------------------------------------------------------------------------------
 
     def _count_once(self, active: Active, connection: Connection) -> None:
         key = (connection, active.number, "")
@@ -265,7 +265,7 @@ class FaultHook:
             active.done += 1
         client = self._identity(connection).client or connection.peer
         key = (active, client)
-        if self._telling is None:  # the first at once, and what follows within a second together
+        if self._telling is None:  # the first is reported at once, later ones of the same second together
             self._tell(DONE, active, client, 1)
             self._telling = self._loop.call_later(FAULT_TELL_S, self._tell_done)
         else:
@@ -287,14 +287,14 @@ def _unless_closed(
         return
     if isinstance(connection, FaultyConnection):
         act(connection, what)
-    elif act is FaultyConnection.pass_in:  # all was healed meanwhile
+    elif act is FaultyConnection.pass_in:  # all faults were healed since
         connection._handle(what)
     else:
         connection.send_frame(what)
 
 
 def _in_heartbeat(body: bytes) -> tuple[str | None, tuple[str, ...]]:
-    """The client id and the groups that a heartbeat tells; whether it is well formed is for its handler to say."""
+    """The client id and the groups in a heartbeat; its handler checks whether it is well formed."""
     try:
         wire: Any = msgpack.unpackb(body)
         groups = [consumer[0] for consumer in wire["consumers"]] + list(wire["producers"])
