@@ -544,7 +544,7 @@ MAX_CONTROL_EVENTS = 200_000
 """Events of a test cluster that its control plane keeps for reports, some 100 MB."""
 FAULT_DRIP_S = 0.05
 """How often a slow reader takes bytes."""
-FAULT_TELL_S = 1.0
+FAULT_REPORT_S = 1.0
 """How often a fault is recorded in the trace: a fault that drops every message would fill it."""
 
 # --- simulation ------------------------------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ def faults_of(server: RemotingServer, groups: Groups, events: EventLog, rng: Ran
         consumers = client.heartbeat.consumers if client.heartbeat is not None else ()
         return client.client_id, (*(each.group for each in consumers), *client.producer_groups)
 
-    def tell(what: str, active: Active, client: str, n: int) -> str:
+    def report(what: str, active: Active, client: str, n: int) -> str:
         return events.emit(
             _KINDS[what],
             cause=active.cause,
@@ -40,7 +40,7 @@ def faults_of(server: RemotingServer, groups: Groups, events: EventLog, rng: Ran
             detail=str(active.fault),
         )
 
-    return FaultHook(server, tell, rng=rng, known_as=known_as)
+    return FaultHook(server, report, rng=rng, known_as=known_as)
 
 
 class BrokerFaults:

@@ -1,7 +1,7 @@
 """ActiveFaults: the faults that are active at a server, and the choice of one for each frame. Pure.
 
     faults.begin(fault, cause, now)       -> an Active with a number
-    faults.fate(traffic)                  -> the Active that is done to this frame, or None
+    faults.choose(traffic)                -> the Active that affects this frame, or None
     faults.expire(now)                    -> the faults whose time is over
 
 If several faults affect a frame, the one that began first is chosen.
@@ -99,7 +99,7 @@ class ActiveFaults:
         """When to call `expire` next."""
         return min((active.ends_at for active in self._active.values() if active.ends_at is not None), default=None)
 
-    def fate(self, traffic: Traffic) -> Active | None:
+    def choose(self, traffic: Traffic) -> Active | None:
         """Choose and count the fault that affects a frame; None if the frame passes."""
         for active in self._active.values():
             fault = active.fault

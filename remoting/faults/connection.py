@@ -29,10 +29,10 @@ _RESET_AT_CLOSE = struct.pack("ii", 1, 0)
 class Faults(Protocol):
     """The decisions about connections and frames, as `hook.py` makes them."""
 
-    def came(self, connection: FaultyConnection) -> None:
+    def opened(self, connection: FaultyConnection) -> None:
         """Apply the active faults to a new connection."""
 
-    def learn(self, connection: FaultyConnection, command: Command) -> None:
+    def identify(self, connection: FaultyConnection, command: Command) -> None:
         """Record the client of a connection, if a frame shows it."""
 
     def incoming(self, connection: FaultyConnection, command: Command, *, is_answer: bool) -> object:
@@ -60,11 +60,11 @@ class FaultyConnection(Connection):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by the loop."""
         super().connection_made(transport)
-        self.hook.came(self)
+        self.hook.opened(self)
 
     def _handle(self, command: Command) -> object:
         hook = self.hook
-        hook.learn(self, command)
+        hook.identify(self, command)
         if self.closed:
             return None
         if self.rate == 0:
@@ -135,7 +135,7 @@ class FaultyConnection(Connection):
             self.inbox.extendleft(reversed(kept))
             self._handle_more()
         self._update_reading()
-        self._let_go()
+        self._write_backlog()
 
     def end_at_the_client(self) -> None:
         """Let the client see the end of the stream, while this end notices nothing."""
@@ -176,9 +176,9 @@ class FaultyConnection(Connection):
                 self.abort()
             elif len(backlog) > WRITE_HIGH_WATER_BYTES:
                 self.pause_writing()
-            self._let_go()
+            self._write_backlog()
 
-    def _let_go(self) -> None:
+    def _write_backlog(self) -> None:
         """Write the bytes that may leave now, and schedule the rest."""
         if self._drip is not None and self.rate:
             return

@@ -1,6 +1,6 @@
 """FaultHook: carries out the faults of one server, and reports them for the trace.
 
-    hook = FaultHook(server, tell, rng=Random())
+    hook = FaultHook(server, report, rng=Random())
     active = hook.begin(fault_of({"do": "drop", "code": "HEART_BEAT", "client": "c3"}))
     ...
     hook.heal(active.number)
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, cast
 
 import msgpack
 
-from model.limits import FAULT_TELL_S, MAX_CONNECTIONS
+from model.limits import FAULT_REPORT_S, MAX_CONNECTIONS
 from remoting.command import Command
 from remoting.connection import Connection
 from remoting.faults.active import Active, ActiveFaults
@@ -29,7 +29,7 @@ from remoting.server import RemotingServer
 BEGAN, DONE, HEALED = "began", "done", "healed"
 """Reports about a fault: its begin, that it was carried out, its end."""
 
-Tell = Callable[[str, Active, str, int], str]
+Report = Callable[[str, Active, str, int], str]
 """Called with the kind of report, the fault, the client and how often it was carried out; returns the cause."""
 
 KnownAs = Callable[[Connection], tuple[str, tuple[str, ...]]]
@@ -43,35 +43,35 @@ class Identity(NamedTuple):
     groups: tuple[str, ...] = ()
 
 
-_NOBODY = Identity()
+_NO_IDENTITY = Identity()
 
 
-def nobody(_connection: Connection) -> tuple[str, tuple[str, ...]]:
+def unknown(_connection: Connection) -> tuple[str, tuple[str, ...]]:
     """For a server that knows no clients."""
-    return _NOBODY
+    return _NO_IDENTITY
 
 
 class FaultHook:
     """The faults of one server; see the module header.
 
     Args:
-        tell: gets the reports about faults. It gets DONE at most once a second for each client, with the number.
+        report: gets the reports about faults. It gets DONE at most once a second for each client, with the number.
         known_as: returns the server's own knowledge of the client of a connection.
     """
 
-    def __init__(self, server: RemotingServer, tell: Tell, *, rng: Random, known_as: KnownAs = nobody) -> None:
+    def __init__(self, server: RemotingServer, report: Report, *, rng: Random, known_as: KnownAs = unknown) -> None:
         self._server = server
-        self._tell = tell
+        self._report = report
         self._known_as = known_as
         self._loop = asyncio.get_running_loop()
         self._faults = ActiveFaults(rng)
         self._shipped = server.connection_class
         self._faulty = faulty_class(self._shipped, self)
-        self._learned: dict[Connection, Identity] = {}
+        self._identities: dict[Connection, Identity] = {}
         self._late: dict[tuple[Connection, int, str], float] = {}  # when the last delayed frame is due
         self._kept_open: dict[int, list[Any]] = {}  # by fault: sockets that keep the clients' ends open
-        self._to_tell: dict[tuple[Active, str], int] = {}
-        self._telling: asyncio.TimerHandle | None = None
+        self._unreported: dict[tuple[Active, str], int] = {}
+        self._report_timer: asyncio.TimerHandle | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     # --- what the owner calls ----------------------------------------------------------------------------------------
@@ -83,17 +83,17 @@ class FaultHook:
             InvalidParameter: too many faults are active.
         """
         active = self._faults.begin(fault, cause, self._loop.time())
-        active.cause = self._tell(BEGAN, active, "", 0) or cause
+        active.cause = self._report(BEGAN, active, "", 0) or cause
         self._server.use_connections(self._faulty)
         for connection in self._server.connections:
-            self._look(cast(FaultyConnection, connection))
+            self._apply(cast(FaultyConnection, connection))
         if fault.do == "cut" and not fault.on_frames:
             for connection in self._server.connections:
                 who = self._identity(connection)
                 if not active.is_used_up and fault.chooses(*who, connection.peer):
                     self._count(active, connection)
                     cast(FaultyConnection, connection).reset()
-            self._over(self._faults.heal(active.number))
+            self._end(self._faults.heal(active.number))
         else:
             self._expire()
         return active
@@ -101,7 +101,7 @@ class FaultHook:
     def heal(self, number: int | None = None) -> list[Active]:
         """End one fault, or all; returns the ended ones."""
         ended = self._faults.heal(number)
-        self._over(ended)
+        self._end(ended)
         return ended
 
     def active(self) -> list[dict[str, Any]]:
@@ -114,24 +114,24 @@ class FaultHook:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self._over(self._faults.expire(self._loop.time() + 1e-6))
+        self._end(self._faults.expire(self._loop.time() + 1e-6))
         deadline = self._faults.next_deadline()
         if deadline is not None:
             self._timer = self._loop.call_at(deadline, self._expire)
 
-    def _over(self, ended: list[Active]) -> None:
+    def _end(self, ended: list[Active]) -> None:
         if not ended:
             return
-        self._tell_done()
+        self._report_done()
         for active in ended:
             for sock in self._kept_open.pop(active.number, ()):
                 sock.close()
-            self._tell(HEALED, active, "", active.done)
+            self._report(HEALED, active, "", active.done)
         for connection in self._server.connections:
-            self._look(cast(FaultyConnection, connection))
+            self._apply(cast(FaultyConnection, connection))
         if not self._faults:
             self._server.use_connections(self._shipped)
-            self._learned.clear()
+            self._identities.clear()
             self._late.clear()
             if self._timer is not None:
                 self._timer.cancel()
@@ -140,31 +140,31 @@ class FaultHook:
     # --- clients of connections --------------------------------------------------------------------------------------
 
     def _identity(self, connection: Connection) -> Identity:
-        learned = self._learned.get(connection, _NOBODY)
+        seen = self._identities.get(connection, _NO_IDENTITY)
         client, groups = self._known_as(connection)
-        return Identity(client or learned.client, groups or learned.groups)
+        return Identity(client or seen.client, groups or seen.groups)
 
-    def learn(self, connection: FaultyConnection, command: Command) -> None:
+    def identify(self, connection: FaultyConnection, command: Command) -> None:
         """Record the client of a connection, if a frame shows it."""
-        known = self._learned.get(connection, _NOBODY)
+        known = self._identities.get(connection, _NO_IDENTITY)
         header = command.header
         client, group = header.get("client_id"), header.get("group")
         groups: tuple[str, ...] = (group,) if isinstance(group, str) and group not in known.groups else ()
         if command.code == RequestCode.HEART_BEAT and command.body and not known.client:
             client, groups = _in_heartbeat(command.body)
         if (isinstance(client, str) and client != known.client) or groups:
-            if len(self._learned) > MAX_CONNECTIONS:
-                self._learned.clear()
-            self._learned[connection] = Identity(
+            if len(self._identities) > MAX_CONNECTIONS:
+                self._identities.clear()
+            self._identities[connection] = Identity(
                 client if isinstance(client, str) else known.client, (*known.groups, *groups)
             )
-            self._look(connection)
+            self._apply(connection)
 
-    def came(self, connection: FaultyConnection) -> None:
+    def opened(self, connection: FaultyConnection) -> None:
         """Apply the active faults to a new connection."""
-        self._look(connection)
+        self._apply(connection)
 
-    def _look(self, connection: FaultyConnection) -> None:
+    def _apply(self, connection: FaultyConnection) -> None:
         """Carry out the active faults that affect a connection as a whole."""
         if connection.closed:
             return
@@ -199,7 +199,7 @@ class FaultHook:
 
     def incoming(self, connection: FaultyConnection, command: Command, *, is_answer: bool) -> object:
         """Pass a command that has arrived, or carry out the fault that affects it."""
-        active = self._fate(connection, command.code, TO_SERVER, is_answer)
+        active = self._choose(connection, command.code, TO_SERVER, is_answer)
         if active is None:
             return connection.pass_in(command)
         match active.fault.do:
@@ -214,7 +214,7 @@ class FaultHook:
 
     def outgoing(self, connection: FaultyConnection, frame: bytes, code: int, *, is_answer: bool) -> None:
         """Pass a frame that leaves, or carry out the fault that affects it."""
-        active = self._fate(connection, code, TO_CLIENT, is_answer)
+        active = self._choose(connection, code, TO_CLIENT, is_answer)
         if active is None:
             connection.pass_out(frame)
             return
@@ -227,11 +227,11 @@ class FaultHook:
             case "cut":
                 connection.reset()
 
-    def _fate(self, connection: FaultyConnection, code: int, direction: str, is_answer: bool) -> Active | None:
+    def _choose(self, connection: FaultyConnection, code: int, direction: str, is_answer: bool) -> Active | None:
         who = self._identity(connection)
         if is_answer and direction == TO_SERVER:
             code = UNKNOWN  # in an answer it is a response code
-        active = self._faults.fate(Traffic(code, direction, is_answer, *who, connection.peer))
+        active = self._faults.choose(Traffic(code, direction, is_answer, *who, connection.peer))
         if active is not None:
             self._count(active, connection)
             if active.is_used_up:
@@ -265,19 +265,19 @@ class FaultHook:
             active.done += 1
         client = self._identity(connection).client or connection.peer
         key = (active, client)
-        if self._telling is None:  # the first is reported at once, later ones of the same second together
-            self._tell(DONE, active, client, 1)
-            self._telling = self._loop.call_later(FAULT_TELL_S, self._tell_done)
+        if self._report_timer is None:  # the first is reported at once, later ones of the same second together
+            self._report(DONE, active, client, 1)
+            self._report_timer = self._loop.call_later(FAULT_REPORT_S, self._report_done)
         else:
-            self._to_tell[key] = self._to_tell.get(key, 0) + 1
+            self._unreported[key] = self._unreported.get(key, 0) + 1
 
-    def _tell_done(self) -> None:
-        if self._telling is not None:
-            self._telling.cancel()
-            self._telling = None
-        for (active, client), n in self._to_tell.items():
-            self._tell(DONE, active, client, n)
-        self._to_tell.clear()
+    def _report_done(self) -> None:
+        if self._report_timer is not None:
+            self._report_timer.cancel()
+            self._report_timer = None
+        for (active, client), n in self._unreported.items():
+            self._report(DONE, active, client, n)
+        self._unreported.clear()
 
 
 def _unless_closed(

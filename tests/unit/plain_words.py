@@ -157,7 +157,6 @@ NOT_PLAIN_YET: tuple[str, ...] = (
     "pipeline/trace/",
     "pipeline/wire.py",
     "pyspark_rlab.py",
-    "remoting/faults/",
     "testbed/__init__.py",
     "testbed/bench/",
     "testbed/cluster/",

@@ -26,7 +26,7 @@ def table() -> ActiveFaults:
 def test_it_is_done_to_each_so_many_th_frame_and_at_most_so_often(one_in: int, n: int, frames: int) -> None:
     faults = table()
     faults.begin(ConnectionFault(do="drop", one_in=one_in, n=n), "", 0.0)
-    fates = [faults.fate(FRAME) is not None for _ in range(frames)]
+    fates = [faults.choose(FRAME) is not None for _ in range(frames)]
     due = [number % one_in == 0 and (not n or number // one_in <= n) for number in range(1, frames + 1)]
     assert fates == due
 
@@ -37,7 +37,7 @@ def test_the_first_that_hits_is_done_and_only_that() -> None:
         faults.begin(ConnectionFault(do="drop", n=1), "", 0.0),
         faults.begin(ConnectionFault(do="duplicate"), "", 0.0),
     )
-    assert [faults.fate(FRAME), faults.fate(FRAME)] == [first, second]
+    assert [faults.choose(FRAME), faults.choose(FRAME)] == [first, second]
     assert [active.done for active in faults.all()] == [1, 1]
 
 
@@ -47,7 +47,7 @@ def test_a_fault_is_over_when_its_time_has_passed_or_it_was_done_as_often_as_it_
     counted = faults.begin(ConnectionFault(do="drop", n=1), "", 10.0)
     endless = faults.begin(ConnectionFault(do="drop", client="c3"), "", 10.0)
     assert (faults.next_deadline(), faults.expire(14.9)) == (15.0, [])
-    faults.fate(FRAME)
+    faults.choose(FRAME)
     assert faults.expire(14.9) == [counted]
     assert timed.document(14.0)["left_s"] == 1.0
     assert faults.expire(15.0) == [timed]
