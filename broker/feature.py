@@ -158,18 +158,60 @@ _MAX_REFUSAL_CHARS = 300
 FeatureT = TypeVar("FeatureT", bound=Feature)
 
 _HOOKS = {name: hook for name, hook in vars(Feature).items() if callable(hook)}
+_Hooks = list[Callable[..., Any]]
 
 
-class Features:
+def _each(hooks: _Hooks, *arguments: object) -> None:
+    for hook in hooks:
+        hook(*arguments)
+
+
+def _any(hooks: _Hooks, *arguments: object) -> bool:
+    return any([hook(*arguments) for hook in hooks])  # a list: each is called, whatever the others answer
+
+
+def _first(hooks: _Hooks, *arguments: object) -> Any:
+    return next((answer for hook in hooks if (answer := hook(*arguments)) is not None), None)
+
+
+def _earliest(hooks: _Hooks) -> float | None:
+    return min((deadline for hook in hooks if (deadline := hook()) is not None), default=None)
+
+
+def _merged(hooks: _Hooks) -> dict[Any, Any]:
+    merged: dict[Any, Any] = {}
+    for hook in hooks:
+        answer = hook()
+        assert not merged.keys() & answer.keys(), f"two features serve {merged.keys() & answer.keys()}"
+        merged |= answer
+    return merged
+
+
+_JOINED: dict[str, Callable[..., Any]] = {
+    "None": _each,
+    "bool": _any,
+    "float | None": _earliest,
+    "Mapping": _merged,
+    **dict.fromkeys(("str | None", "Kept | None", "Destination | None"), _first),
+}
+"""How the answers of several features to one hook are joined, by the type of the answer."""
+
+
+class Features(Feature):
     """The features of one broker, in the order in which their hooks are called: lower floors first.
 
-    A hook is called on the features that override it, and on no others: a send pays for `queue_changed` of those whom
-    it concerns, and not for a walk over all features.
+    Each hook is called on the features that override it, and on no others: a send pays for `queue_changed` of those
+    whom it concerns, and not for a walk over all features. The type of its answer decides how the answers of several
+    features are joined, see `_JOINED`.
     """
 
     def __init__(self) -> None:
         self._hooks: dict[str, list[Callable[..., Any]]] = {name: [] for name in _HOOKS}
         self._queue_changed = self._hooks["queue_changed"]
+        for name, default in _HOOKS.items():
+            joined = _JOINED[default.__annotations__["return"].partition("[")[0]]
+            if name not in vars(Features):
+                setattr(self, name, partial(joined, self._hooks[name]))
 
     def add(self, feature: FeatureT) -> FeatureT:
         """Add a feature behind the others; returns it."""
@@ -178,98 +220,10 @@ class Features:
                 self._hooks[name].append(getattr(feature, name))
         return feature
 
-    def handlers(self) -> dict[RequestCode, Handler]:
-        """The handlers of all features; a request has one at most."""
-        handlers: dict[RequestCode, Handler] = {}
-        for more in self._ask("handlers"):
-            assert not handlers.keys() & more.keys(), f"two features serve {handlers.keys() & more.keys()}"
-            handlers.update(more)
-        return handlers
-
-    def next_deadline(self) -> float | None:
-        """The earliest deadline of all features."""
-        return min((deadline for deadline in self._ask("next_deadline") if deadline is not None), default=None)
-
-    def expire(self, now: float) -> None:
-        """Call `expire` of every feature."""
-        self._ask("expire", now)
-
-    def connection_closed(self, connection: Connection) -> None:
-        """See `Feature`; as all that follow."""
-        self._ask("connection_closed", connection)
-
     def queue_changed(self, topic: str, queue_id: int) -> None:
-        """On the path of every message that is stored: no work of its own."""
+        """See `Feature.queue_changed`; on the path of every message that is stored, so it packs no arguments."""
         for hook in self._queue_changed:
             hook(topic, queue_id)
-
-    def owner_of(self, name: str) -> str | None:
-        """The user that any feature has for an id."""
-        return next((owner for owner in self._ask("owner_of", name) if owner is not None), None)
-
-    def rights_changed(self, rights: CurrentRights) -> None:
-        """See `Feature`."""
-        self._ask("rights_changed", rights)
-
-    def member_left(self, group: str, client_id: str, cause: str, reason: str) -> None:
-        """See `Feature`."""
-        self._ask("member_left", group, client_id, cause, reason)
-
-    def process_replaced(self, group: str, client_id: str, cause: str) -> None:
-        """See `Feature.process_replaced`."""
-        self._ask("process_replaced", group, client_id, cause)
-
-    def producer_came(self, group: str) -> None:
-        """See `Feature`."""
-        self._ask("producer_came", group)
-
-    def client_unregistered(self, connection: Connection, group: str, client_id: str) -> None:
-        """See `Feature`."""
-        self._ask("client_unregistered", connection, group, client_id)
-
-    def knows_group(self, group: str) -> bool:
-        """Whether any feature has something stored for a group."""
-        return any(self._ask("knows_group", group))
-
-    def group_deleted(self, group: str, cause: str) -> None:
-        """See `Feature`."""
-        self._ask("group_deleted", group, cause)
-
-    def group_settings_changed(self, group: str) -> None:
-        """See `Feature`."""
-        self._ask("group_settings_changed", group)
-
-    def topic_deleted(self, topic: str, cause: str) -> None:
-        """See `Feature`."""
-        self._ask("topic_deleted", topic, cause)
-
-    def is_popped(self, group: str, topic: str) -> bool:
-        """See `Feature`."""
-        return any(self._ask("is_popped", group, topic))
-
-    def kept_from(self) -> dict[LogKey, int]:
-        """First offsets that the features together still need."""
-        return {key: offset for kept in self._ask("kept_from") for key, offset in kept.items()}
-
-    def kept(self, key: LogKey) -> Kept | None:
-        """See `Feature`."""
-        return next(filter(None, self._ask("kept", key)), None)
-
-    def destination_of(self, key: LogKey, offset: int) -> Destination | None:
-        """See `Feature`."""
-        return next(filter(None, self._ask("destination_of", key, offset)), None)
-
-    def copy_forward(self, key: LogKey, before: int) -> bool:
-        """See `Feature`."""
-        return any(self._ask("copy_forward", key, before))
-
-    def stats(self) -> dict[str, int]:
-        """The counters of all features."""
-        return {name: n for stats in self._ask("stats") for name, n in stats.items()}
-
-    def close(self) -> None:
-        """See `Feature`."""
-        self._ask("close")
 
     # --- access control ----------------------------------------------------------------------------------------------
 
@@ -290,9 +244,6 @@ class Features:
         gate.owner_of = self.owner_of
         gate.on_policy = partial(self.rights_changed, gate)
         gate.on_policy()
-
-    def _ask(self, name: str, *arguments: object) -> list[Any]:
-        return [hook(*arguments) for hook in self._hooks[name]]
 
 
 def shares_of_broker(name: str, loop: asyncio.AbstractEventLoop) -> ShareBook:
