@@ -32,7 +32,7 @@ from broker.leases.handlers import LeaseHandlers
 from broker.leases.reset import ResetHandlers
 from broker.leases.service import Leases
 from broker.leases.stats import GroupStatsHandlers
-from broker.leases.taken import TakenLeases
+from broker.leaseless.pulls import TakenLeases
 from broker.messages.pull import Pulls
 from broker.messages.query import Queries
 from broker.messages.send import Sends

@@ -13,7 +13,7 @@ import msgpack
 from broker.feature import Core, Feature
 from broker.groups.group import Member
 from broker.groups.members import Groups
-from broker.leases.held_locks import HeldLocks
+from broker.leaseless.held_locks import HeldLocks
 from broker.leases.service import Leases
 from broker.leases.start_offsets import policy_offset
 from broker.leases.table import Freed, QueueKey
@@ -106,7 +106,7 @@ class LeaseHandlers(Feature):
         core.barrier.respond_after_commit(connection, request, {}, msgpack.packb([granted, refused]))
 
     def _hold(self, connection: Connection, request: Command, until: float) -> bool:
-        """Whether a request for one queue waits for it; see `broker/leases/held_locks.py`."""
+        """Whether a request for one queue waits for it; see `broker/leaseless/held_locks.py`."""
         header, rows, leases = request.header, list(rows_of(request)), self._leases
         info = self._groups.get(header["group"])
         if len(rows) != 1 or info is None:

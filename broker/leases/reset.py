@@ -4,7 +4,7 @@ RocketMQ: AdminBrokerProcessor.resetOffset, which makes every member suspend for
 commits until the next pull. Here the lease is the switch. In one event-loop iteration the new offset is set and the
 lease of the queue is revoked, so whatever the owner still commits under its token is refused and cannot undo the reset.
 The owner is notified to drop what it has fetched, asks for the queue like any member, and is granted it from the new
-offset on. Clients of RocketMQ, which have no leases, do it in their own time: `broker/leases/pending_resets.py`.
+offset on. Clients of RocketMQ, which have no leases, do it in their own time: `broker/leaseless/pending_resets.py`.
 """
 
 from __future__ import annotations

@@ -12,9 +12,9 @@ from broker.feature import Core, Feature
 from broker.groups.members import Groups
 from broker.leases.offset_moves import OffsetOutOfRangeReporter
 from broker.leases.offsets import OffsetTable
-from broker.leases.pending_resets import PendingResets
+from broker.leaseless.pending_resets import PendingResets
 from broker.leases.table import Freed, Lease, QueueKey, QueueLeases
-from broker.leases.taken_table import TakenTable
+from broker.leaseless.implicit_leases import TakenTable
 from broker.leases.unstored import UnstoredCommits
 from broker.topics.service import Topics
 from model.assignment import BROKER_STRATEGY

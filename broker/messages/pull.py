@@ -14,7 +14,7 @@ from broker.groups.members import Groups
 from broker.groups.settings import SettingsOfGroups
 from broker.leases.service import Leases
 from broker.leases.table import Lease, QueueKey
-from broker.leases.taken import TakenLeases, Ticket
+from broker.leaseless.pulls import TakenLeases, Ticket
 from broker.messages.parked import Parked, ParkedRequests
 from broker.messages.refused import refuse_parked
 from broker.store.read_result import ReadResult, ReadStatus

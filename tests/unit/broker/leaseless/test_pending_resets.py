@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.leases.pending_resets import PendingResets
+from broker.leaseless.pending_resets import PendingResets
 from broker.leases.table import QueueKey
 from model.events import EventKind
 from model.limits import RESET_FOLLOW_S

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.leases.table import QueueKey
-from broker.leases.taken_table import TakenLease, TakenTable, given_up_at
+from broker.leaseless.implicit_leases import TakenLease, TakenTable, given_up_at
 from model.limits import MAX_PROCESS_QUEUE_BYTES
 
 KEY = ("g", QueueKey("t", 0))

@@ -6,7 +6,7 @@ import asyncio
 import json
 from typing import NamedTuple
 
-from broker.leases.held_locks import HeldLocks
+from broker.leaseless.held_locks import HeldLocks
 from broker.leases.table import QueueKey
 from model.events import EventKind
 from model.limits import LOCK_HOLD_S, MAX_HELD_LOCKS

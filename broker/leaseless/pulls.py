@@ -1,4 +1,4 @@
-"""Takes leases for members that ask for none, and frees them; `broker/leases/taken_table.py` has the rules.
+"""Takes leases for members that ask for none, and frees them; `broker/leaseless/implicit_leases.py` has the rules.
 
 Pulls ask `ticket` first. `Leases.grant` says when somebody else wants such a queue.
 """
@@ -12,7 +12,7 @@ from broker.feature import Core, Feature
 from broker.groups.members import Groups
 from broker.leases.service import Leases
 from broker.leases.table import Lease, QueueKey
-from broker.leases.taken_table import TakenKey, given_up_at
+from broker.leaseless.implicit_leases import TakenKey, given_up_at
 from broker.topics.service import Topics
 from model.errors import GroupNotExist
 from model.events import EventKind
