@@ -29,10 +29,11 @@ from broker.groups.members import Groups
 from broker.groups.running import MemberQuestions
 from broker.groups.settings import SettingsOfGroups
 from broker.leases.handlers import LeaseHandlers
+from broker.leases.leaseless.locks import Locks
+from broker.leases.leaseless.pull_access import PullAccess
 from broker.leases.reset import ResetHandlers
 from broker.leases.service import Leases
 from broker.leases.stats import GroupStatsHandlers
-from broker.leaseless.pulls import TakenLeases
 from broker.messages.pull import Pulls
 from broker.messages.query import Queries
 from broker.messages.send import Sends
@@ -121,8 +122,9 @@ class Broker(Feature):
         add(GroupHandlers(core, topics, groups, settings))
         add(MemberQuestions(core, topics, groups))
         leases = self.leases = add(Leases(core, topics, groups))
-        taken = add(TakenLeases(core, topics, groups, leases))
-        add(LeaseHandlers(core, topics, groups, leases))
+        access = self.pull_access = add(PullAccess(core, groups, leases, settings))
+        lease_handlers = add(LeaseHandlers(core, topics, groups, leases))
+        add(Locks(core, topics, groups, leases, lease_handlers.lock))
         add(ResetHandlers(core, topics, groups, leases))
         add(GroupStatsHandlers(core, topics, groups, leases, settings))
         if Part.ASSIGNMENT in config.parts:
@@ -135,10 +137,10 @@ class Broker(Feature):
             transactions = self.transactions = add(Transactions(core, topics, groups, config.transactions))
             add(TransactionChecks(core, topics, groups, transactions))
         add(Sends(core, topics, self.delays))
-        self.pulls = add(Pulls(core, topics, groups, leases, settings, taken))
+        self.pulls = add(Pulls(core, topics, leases.moves, access))
         add(Queries(core, topics, self.delays, transactions, config.files, config.data_dir))
         if Part.POP in config.parts:
-            self.pop = leases.rival = add(Pop(core, topics, groups, leases, settings, config.rng))
+            self.pop = add(Pop(core, topics, groups, leases, settings, config.rng))
         if Part.SINK in config.parts:
             self.sink = add(Sink(core, topics))
             add(SinkHandlers(core, topics, self.sink))

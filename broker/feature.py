@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -124,6 +124,29 @@ class Feature:
     def is_popped(self, group: str, topic: str) -> bool:
         """Whether an operator has set this group to pop this topic."""
         return False
+
+    def withholds_lease(self, group: str, queue: tuple[str, int], client_id: str) -> bool:
+        """Whether a member may not be granted a queue (topic, queue id) yet; it is notified when it may."""
+        return False
+
+    def lease_granted(self, group: str, queue: tuple[str, int], client_id: str) -> None:
+        """A member was granted a queue."""
+
+    def lease_refused(self, group: str, queue: tuple[str, int]) -> None:
+        """A member was refused a queue that another one has."""
+
+    def lease_freed(self, group: str, queue: tuple[str, int], waiters: Sequence[str]) -> None:
+        """A queue is free; `waiters` are the members that were refused it, and they are notified already."""
+
+    def commit_refusal(self, group: str, queue: tuple[str, int], client_id: str, offset: int) -> str | None:
+        """Why a member may not commit an offset of a queue, though no lease forbids it; None if it may."""
+        return None
+
+    def commit_accepted(self, group: str, queue: tuple[str, int]) -> None:
+        """A member may commit its offset of a queue, which is done next."""
+
+    def offsets_reset(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
+        """An operator has reset the group's offsets of a topic: queue id -> offset."""
 
     def kept_from(self) -> Mapping[LogKey, int]:
         """First offset that the broker itself still needs, for each queue of its own; retention keeps what follows."""

@@ -220,21 +220,21 @@ request of its own.
 """
 COMMIT_STORE_S = 1.0
 """How long a broker waits to store the commits that came with pulls: one row and one event for many of them."""
-TAKEN_WAIT_S = 0.5
+LEASELESS_WAIT_S = 0.5
 """How long the pull of a leaseless member waits for a queue that another member has, before the broker answers that
 there is nothing: a member whose allocation has changed since must not get the queue by an old pull.
 """
-TAKEN_TENURE_S = 1.0
+IMPLICIT_LEASE_TENURE_S = 1.0
 """Shortest time for which such a member keeps a queue, unless it leaves: its client rebalances within a second of a
 notification, and until then two members may want one queue.
 """
-TAKEN_DRAIN_S = 0.2
+IMPLICIT_LEASE_DRAIN_S = 0.2
 """How long such a member's pull is held while another member wants its queue: each pull brings a commit."""
-TAKEN_PULL_SILENCE_S = 1.0
+IMPLICIT_LEASE_PULL_SILENCE_S = 1.0
 """Time without a pull, not explained by flow control, after which such a member counts as having released a queue. Its
 client pulls again at once; after an error answer it waits 1 to 3 s.
 """
-TAKEN_COMMIT_SILENCE_S = 12.0
+IMPLICIT_LEASE_COMMIT_SILENCE_S = 12.0
 """The same without pulls and commits, where flow control may be the reason: clients commit every 5 s, and two commits
 may be missed.
 """

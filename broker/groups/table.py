@@ -74,6 +74,11 @@ class GroupTable:
         info = self._groups.get(group)
         return None if info is None else info.members.get(client_id)
 
+    def is_leaseless(self, group: str, client_id: str) -> bool:
+        """Whether a client is a member that asks for no leases."""
+        member = self.find(group, client_id)
+        return member is not None and member.data.leaseless
+
     def member(self, group: str, client_id: str, connection: int = RESTORED) -> Member:
         """A member of a group; if `connection` is given and the member is connected, it must be over this connection.
 

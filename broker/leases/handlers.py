@@ -6,23 +6,21 @@ RocketMQ: AdminBrokerProcessor (locks), ConsumerManageProcessor (offsets).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any
 
 import msgpack
 
 from broker.feature import Core, Feature
 from broker.groups.group import Member
 from broker.groups.members import Groups
-from broker.leaseless.held_locks import HeldLocks
 from broker.leases.service import Leases
 from broker.leases.start_offsets import policy_offset
 from broker.leases.table import Freed, QueueKey
 from broker.topics.service import Topics
 from broker.topics.table import check_exists
-from model.errors import InvalidParameter, LeaseLost, OffsetRegression, QueryNotFound, RlabError, SystemBusy
-from model.events import EventKind
+from model.errors import InvalidParameter, LeaseLost, OffsetRegression, QueryNotFound, SystemBusy
 from model.heartbeat import ConsumeFrom
-from model.limits import LOCK_HOLD_S
 from model.names import check_group, check_id
 from model.quirks import Quirk
 from model.topic_number import TopicNumber
@@ -31,14 +29,6 @@ from remoting.command import Command, Reply
 from remoting.connection import Connection
 from remoting.request_code import RequestCode
 from remoting.server import Handler
-
-_SOON = 1e-6
-
-
-class _HeldLock(NamedTuple):
-    connection: Connection
-    request: Command
-    until: float
 
 
 class LeaseHandlers(Feature):
@@ -49,13 +39,10 @@ class LeaseHandlers(Feature):
         self._topics = topics.table
         self._groups = groups.table
         self._leases = leases
-        self._held: HeldLocks[_HeldLock] = HeldLocks()
-        leases.queue_freed = self._run_held
 
     def handlers(self) -> dict[RequestCode, Handler]:
         """Request code -> handler."""
         return {
-            RequestCode.LOCK_BATCH_MQ: self.lock,
             RequestCode.UNLOCK_BATCH_MQ: self.unlock,
             RequestCode.QUERY_CONSUMER_OFFSET: self.query_offset,
             RequestCode.UPDATE_CONSUMER_OFFSET: self.update_offsets,
@@ -64,84 +51,26 @@ class LeaseHandlers(Feature):
     # --- leases ------------------------------------------------------------------------------------------------------
 
     def lock(self, connection: Connection, request: Command) -> None:
-        """Grant what is free; remember the caller for what is not. The answer follows once the leases are stored."""
-        self._lock(connection, request, self._core.loop.time() + LOCK_HOLD_S)
+        """Grant what is free; remember the caller for what is not. The answer follows once the leases are stored.
 
-    def _lock(self, connection: Connection, request: Command, hold_until: float) -> None:
+        `broker/leases/leaseless/locks.py` calls it, as soon as a request for a lock is to be served.
+        """
         core, leases, header = self._core, self._leases, request.header
         group, client_id, cause = header["group"], header["client_id"], header.get("cause") or ""
         member = self._groups.member(group, client_id, connection.number)
-        member.locks = True
-        if member.data.leaseless and self._hold(connection, request, hold_until):
-            return
-        rival = leases.rival
         granted: list[tuple[str, int, int, int]] = []
         refused: list[tuple[str, int, str]] = []
         for topic, queue_id in rows_of(request):
-            queue = QueueKey(topic, queue_id)
-            if not self._is_readable(queue):
-                # Its route is older than the topic: one queue that is gone must not cost it the others.
-                refused.append((topic, queue_id, ""))
-                continue
-            if rival is not None and not rival.try_yield_to_pull(group, queue, client_id):
-                # What is in flight by POP comes first; the caller is notified when nothing is left of it.
-                refused.append((topic, queue_id, ""))
-                core.emit_queue(EventKind.LOCK_REFUSED, group, queue, cause=cause, client=client_id, detail="POP")
-                continue
-            lease = leases.grant(group, queue, client_id)
-            if lease is None:
+            queue, lease = QueueKey(topic, queue_id), None
+            if self._topics.is_readable(topic, queue_id):  # else its route is older than the topic
+                lease = leases.request(group, queue, client_id, partial(self.start_offset, member, queue), cause)
+            if lease is not None:
+                granted.append((topic, queue_id, lease.token, lease.start))
+            else:
+                # One queue that it does not get must not cost it the others.
                 held = leases.table.owner_of(group, queue)
-                owner = "" if held is None else held.owner
-                refused.append((topic, queue_id, owner))
-                core.emit_queue(EventKind.LOCK_REFUSED, group, queue, cause=cause, client=client_id, detail=owner)
-                continue
-            leases.taken.forget((group, queue))  # whoever asks also says when it ends
-            if not member.data.leaseless:
-                leases.resets.followed((group, queue))  # it is told where to start
-            offset = lease.start = self.start_offset(member, queue)
-            granted.append((topic, queue_id, lease.token, offset))
-            lag = max(0, core.store.max_offset(self._topics.existing(topic).topic_id, queue_id) - offset)
-            note = {"client": client_id, "version": lease.token, "offset": offset, "n": lag}
-            core.emit_queue(EventKind.LOCK_GRANTED, group, queue, cause=cause, **note)
+                refused.append((topic, queue_id, "" if held is None else held.owner))
         core.barrier.respond_after_commit(connection, request, {}, msgpack.packb([granted, refused]))
-
-    def _hold(self, connection: Connection, request: Command, until: float) -> bool:
-        """Whether a request for one queue waits for it; see `broker/leaseless/held_locks.py`."""
-        header, rows, leases = request.header, list(rows_of(request)), self._leases
-        info = self._groups.get(header["group"])
-        if len(rows) != 1 or info is None:
-            return False
-        queue, now = QueueKey(*rows[0]), self._core.loop.time()
-        until = min(until, info.changed_at + LOCK_HOLD_S)
-        if now + _SOON >= until or not self._is_readable(queue):
-            return False
-        held = leases.table.owner_of(header["group"], queue)
-        if held is None or leases.grant(header["group"], queue, header["client_id"]) is not None:
-            return False
-        self._core.driver.wake_by(until)
-        return self._held.hold((header["group"], queue), _HeldLock(connection, request, until))
-
-    def _run_held(self, group: str, queue: QueueKey) -> None:
-        self._run_again(self._held.take((group, queue)))
-
-    def _run_again(self, locks: list[_HeldLock]) -> None:
-        for connection, request, until in locks:
-            try:
-                self._lock(connection, request, until)
-            except RlabError as error:
-                connection.respond_error(request, error)
-
-    def next_deadline(self) -> float | None:
-        """When the next held request has to be answered."""
-        return self._held.next_deadline()
-
-    def expire(self, now: float) -> None:
-        """Answer the held requests whose time is over."""
-        self._run_again(self._held.expire(now + _SOON))
-
-    def _is_readable(self, queue: QueueKey) -> bool:
-        entry = self._topics.get(queue.topic)
-        return entry is not None and queue.queue_id < entry.serves_below
 
     def start_offset(self, member: Member, queue: QueueKey) -> int:
         """Where a member starts on a queue: the group's commit, or what the group's policy says."""
@@ -168,7 +97,7 @@ class LeaseHandlers(Feature):
         for topic, queue_id, _, token in rows:
             queue = QueueKey(topic, queue_id)
             held = leases.table.owner_of(group, queue)
-            has_none = token < 0 and held is not None and leases.is_leaseless(group, client_id)
+            has_none = token < 0 and held is not None and self._groups.is_leaseless(group, client_id)
             one = leases.table.release(group, client_id, queue, held.token if has_none and held else token)
             if one is not None:
                 freed.append(one)
@@ -196,7 +125,7 @@ class LeaseHandlers(Feature):
         """
         member = self._groups.find(header["group"], header.get("client_id") or "")
         queue = QueueKey(header["topic"], header["queue_id"])
-        if member is None or member.data.consume_from is ConsumeFrom.TIMESTAMP or not self._is_readable(queue):
+        if member is None or member.data.consume_from is ConsumeFrom.TIMESTAMP or not self._topics.is_readable(*queue):
             return None
         return self.start_offset(member, queue)
 
@@ -260,8 +189,7 @@ class LeaseHandlers(Feature):
             try:
                 queue = QueueKey(topic, queue_id)
                 self._check_commit(group, client_id, queue, offset, token, reset=reset)
-                if self._leases.taken.committed((group, queue), self._core.loop.time()):
-                    self._core.driver.wake_by(self._core.loop.time())
+                self._core.features.commit_accepted(group, queue)
                 if soon and not reset:
                     self._leases.commit_soon(group, queue, client_id, offset)
                 elif self._leases.commit(group, queue, offset, reset=reset):
@@ -274,7 +202,7 @@ class LeaseHandlers(Feature):
         self, group: str, client_id: str, queue: QueueKey, offset: int, token: int, *, reset: bool
     ) -> None:
         """LeaseLost, InvalidParameter: this member may not commit this offset of a queue."""
-        leases, rival = self._leases, self._leases.rival
+        leases = self._leases
         entry = self._topics.existing(queue.topic)
         end = self._core.store.max_offset(entry.topic_id, queue.queue_id)
         if end == 0:
@@ -289,13 +217,7 @@ class LeaseHandlers(Feature):
         if fenced and token >= 0 and not leases.table.check(group, queue, client_id, token):
             raise LeaseLost(f"{queue.topic}:{queue.queue_id} of group {group!r} is leased to another member by now")
         owner = leases.table.owner_of(group, queue) if fenced and token < 0 else None
-        if owner is not None and not (owner.owner == client_id and leases.is_leaseless(group, client_id)):
+        if owner is not None and not (owner.owner == client_id and self._groups.is_leaseless(group, client_id)):
             raise LeaseLost(f"{queue.topic}:{queue.queue_id} of group {group!r} is leased: commit with its token")
-        if leases.resets.undoes((group, queue), offset) and leases.takes_for(group, client_id, queue.topic):
-            raise LeaseLost(f"{queue.topic}:{queue.queue_id} of group {group!r} was reset: go on at the new offset")
-        if rival is not None:
-            if fenced and not reset and rival.is_popping(group, queue):
-                raise LeaseLost(
-                    f"{queue.topic}:{queue.queue_id} of group {group!r} is consumed by POP, which commits it"
-                )
-            rival.forget_queue(group, queue)
+        if not reset and (refusal := self._core.features.commit_refusal(group, queue, client_id, offset)) is not None:
+            raise LeaseLost(refusal)

@@ -4,7 +4,8 @@ RocketMQ: AdminBrokerProcessor.resetOffset, which makes every member suspend for
 commits until the next pull. Here the lease is the switch. In one event-loop iteration the new offset is set and the
 lease of the queue is revoked, so whatever the owner still commits under its token is refused and cannot undo the reset.
 The owner is notified to drop what it has fetched, asks for the queue like any member, and is granted it from the new
-offset on. Clients of RocketMQ, which have no leases, do it in their own time: `broker/leaseless/pending_resets.py`.
+offset on. Clients of RocketMQ, which have no leases, do it in their own time:
+`broker/leases/leaseless/pending_resets.py`.
 """
 
 from __future__ import annotations
@@ -104,10 +105,6 @@ class ResetHandlers(Feature):
         for row in rows:
             queue = QueueKey(topic, row.queue_id)
             leases.commit(group, queue, row.after, reset=True)
-            if stock:
-                leases.resets.add((group, queue), row.after, core.loop.time())
-            if leases.rival is not None:
-                leases.rival.forget_queue(group, queue)
             one = leases.table.revoke(group, queue)
             if one is not None:
                 freed.append(one)
@@ -121,6 +118,7 @@ class ResetHandlers(Feature):
                 offset=row.after,
                 detail=to.kind.value,
             )
+        core.features.offsets_reset(group, topic, {row.queue_id: row.after for row in rows})
         self._notify_owners([one for one in freed if one.owner not in stock], rows, cause)
         for client_id in stock:
             # Each may have fetched messages of any queue, whoever has it now.

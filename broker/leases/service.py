@@ -5,22 +5,19 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Protocol
 
 from broker.durability.metadata import Table
 from broker.feature import Core, Feature
 from broker.groups.members import Groups
 from broker.leases.offset_moves import OffsetOutOfRangeReporter
 from broker.leases.offsets import OffsetTable
-from broker.leaseless.pending_resets import PendingResets
 from broker.leases.table import Freed, Lease, QueueKey, QueueLeases
-from broker.leaseless.implicit_leases import TakenTable
 from broker.leases.unstored import UnstoredCommits
 from broker.topics.service import Topics
 from model.assignment import BROKER_STRATEGY
 from model.errors import SystemBusy
 from model.events import EventKind
-from model.heartbeat import ConsumeType, MessageModel
+from model.heartbeat import ConsumeType
 from model.quirks import Quirk
 
 logger = logging.getLogger(__name__)
@@ -40,22 +37,6 @@ create table if not exists offsets (
 """
 
 
-class Rival(Protocol):
-    """Another way to consume queues, which excludes leases: POP. A queue is consumed under a lease or by the rival."""
-
-    def try_yield_to_pull(self, group: str, queue: QueueKey, client_id: str) -> bool:
-        """Whether a member may have the lease of a queue; if not, the queue drains and the member is notified then."""
-
-    def is_popping(self, group: str, queue: QueueKey) -> bool:
-        """Whether the rival commits the group's offset of a queue now."""
-
-    def forget_queue(self, group: str, queue: QueueKey) -> None:
-        """Forget the invisible messages of a queue: the group's offset was reset, or committed otherwise."""
-
-    def queue_changed(self, topic: str, queue_id: int) -> None:
-        """Look again at a queue whose lease is free, and that no member waits for."""
-
-
 class Leases(Feature):
     """The leases and committed offsets of one broker."""
 
@@ -67,10 +48,6 @@ class Leases(Feature):
         # The committed offsets; changed through `commit` and `commit_soon`, so that they are stored.
         self.offsets = OffsetTable(quirks=core.quirks)
         self.moves = OffsetOutOfRangeReporter(core.name, core.events)  # reports consumers whose offset is out of range
-        self.taken = TakenTable()  # those of the leases that no member has asked for
-        self.resets = PendingResets()  # those that members without leases have not followed yet
-        self.rival: Rival | None = None  # POP, if this broker has it
-        self.queue_freed: Callable[[str, QueueKey], None] = lambda group, queue: None  # runs held requests for locks
         self._core = core
         self._topics = topics
         self._groups = groups
@@ -163,8 +140,41 @@ class Leases(Feature):
         self._core.emit_queue(EventKind.OFFSET_COMMITTED, group, queue, cause=cause, **note)
 
     def save_offset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Store a committed offset; for a rival that keeps its commits elsewhere as long as it consumes a queue."""
+        """Store a committed offset; for POP, which keeps its commits elsewhere as long as it consumes a queue."""
         self._offsets.put(group, topic, queue_id, offset)
+
+    def request(
+        self,
+        group: str,
+        queue: QueueKey,
+        client_id: str,
+        first_offset: Callable[[], int],
+        cause: str = "",
+        *,
+        is_repeated: bool = False,
+    ) -> Lease | None:
+        """Grant a queue to a member, to start at the committed offset; None if it is refused, and notified later.
+
+        `first_offset` is where it starts if the group has committed nothing. A repeated request that is refused is no
+        event.
+        """
+        core, lease = self._core, None
+        if not core.features.withholds_lease(group, queue, client_id):
+            lease = self.grant(group, queue, client_id)
+        if lease is None:
+            if not is_repeated:
+                held = self.table.owner_of(group, queue)
+                owner = "POP" if held is None else held.owner  # what is in flight by POP comes first
+                core.emit_queue(EventKind.LOCK_REFUSED, group, queue, cause=cause, client=client_id, detail=owner)
+            return None
+        committed = self.offsets.read(group, *queue)
+        lease.start = first_offset() if committed is None else committed
+        topic_id = self._topics.table.existing(queue.topic).topic_id
+        lag = max(0, core.store.max_offset(topic_id, queue.queue_id) - lease.start)
+        note = {"client": client_id, "version": lease.token, "offset": lease.start, "n": lag}
+        core.emit_queue(EventKind.LOCK_GRANTED, group, queue, cause=cause, **note)
+        core.barrier.metadata_changed()
+        return lease
 
     def grant(self, group: str, queue: QueueKey, client_id: str) -> Lease | None:
         """Grant a queue and store the lease; None if another member has it. See `QueueLeases.acquire`."""
@@ -174,56 +184,29 @@ class Leases(Feature):
             self._store_now(group, queue)
             self._leases.put(group, *queue, client_id, lease.token)
             self._core.features.queue_changed(*queue)
+            self._core.features.lease_granted(group, queue, client_id)
         else:
-            self._contest(group, queue)
+            self._core.features.lease_refused(group, queue)
         return lease
-
-    def _contest(self, group: str, queue: QueueKey) -> None:
-        """Somebody was refused a queue: if the broker took it for its owner, see whether that one still consumes it."""
-        held, now = self.table.owner_of(group, queue), self._core.loop.time()
-        is_known = self.taken.get((group, queue)) is not None
-        if held is not None and held.served < 0 and not is_known and self.is_leaseless(group, held.owner):
-            self.taken.pulled((group, queue), now)  # an earlier run of the broker took it
-        self._core.driver.wake_by(self.taken.contest((group, queue), now))
-
-    def is_leaseless(self, group: str, client_id: str) -> bool:
-        """Whether a client is a member that asks for no leases."""
-        member = self._groups.table.find(group, client_id)
-        return member is not None and member.data.leaseless
-
-    def takes_for(self, group: str, client_id: str, topic: str) -> bool:
-        """Whether this broker takes the leases of a topic's queues for a member, because it asks for none."""
-        member = self._groups.table.find(group, client_id)
-        return (
-            member is not None
-            and member.data.leaseless
-            and member.data.model is MessageModel.CLUSTERING
-            and topic in member.subscriptions
-        )
 
     def queues_freed(self, freed: list[Freed], cause: str, detail: str) -> None:
         """Record queues that became free, and notify the members that were refused them."""
         core = self._core
         waiting: dict[tuple[str, str], int] = {}
         for one in freed:
-            group, queue, waiters = one.group, one.queue, one.waiters
+            group, queue = one.group, one.queue
             self._leases.delete(group, *queue)
-            self.taken.forget((group, queue))
             self._store_now(group, queue)
             core.barrier.metadata_changed()
             kind, left = EventKind.QUEUE_RELEASED, {}
             if detail != "unlock":
                 kind, left = EventKind.LOCK_EXPIRED, self._left_by(one, detail)
             core.emit_queue(kind, group, queue, cause=cause, client=one.owner, version=one.token, detail=detail, **left)
-            for client_id in waiters:
+            for client_id in one.waiters:
                 waiting[(group, client_id)] = waiting.get((group, client_id), 0) + 1
-            if self.rival is not None and not any(self._pulls(group, client_id, queue.topic) for client_id in waiters):
-                self.rival.queue_changed(*queue)
         self._groups.notify_released(waiting, cause)
         for one in freed:
-            if any(self.is_leaseless(one.group, client_id) for client_id in one.waiters):
-                core.features.queue_changed(*one.queue)  # their pulls wait for it
-                self.queue_freed(one.group, one.queue)
+            core.features.lease_freed(one.group, one.queue, one.waiters)
 
     def _left_by(self, one: Freed, detail: str) -> dict[str, int]:
         """Where the next owner starts after a lease that ended without a release, and how many messages may come twice.
@@ -243,17 +226,12 @@ class Leases(Feature):
         served = end if one.served < 0 else min(one.served, end)
         return {"offset": first, "n": 0 if detail == "reset" else max(0, served - first)}
 
-    def _pulls(self, group: str, client_id: str, topic: str) -> bool:
-        """Whether a member that was refused a queue still wants its lease: the group may have gone over to POP since.
-
-        As long as one does, the rival is not woken: what it delivered would have to be acknowledged before the member
-        gets the queue.
-        """
+    def is_wanted_by(self, group: str, client_id: str, topic: str) -> bool:
+        """Whether a member that was refused a queue wants its lease still: its group may pop the topic since."""
         member = self._groups.table.find(group, client_id)
         if member is None or member.data.consume_type is ConsumeType.POP or topic not in member.subscriptions:
             return False
-        by_broker = member.data.strategy == BROKER_STRATEGY
-        return not by_broker or not self._core.features.is_popped(group, topic)
+        return member.data.strategy != BROKER_STRATEGY or not self._core.features.is_popped(group, topic)
 
     # --- what happens elsewhere --------------------------------------------------------------------------------------
 
@@ -278,8 +256,6 @@ class Leases(Feature):
         """Forget the leases and offsets of a group."""
         self.offsets.delete_group(group)
         self._unstored.forget(lambda place: place[0] == group)
-        self.resets.forget(lambda place: place[0] == group)
-        self.taken.forget_all(lambda place: place[0] == group)
         self.table.forget_group(group)
         for rows in (self._leases, self._offsets):
             rows.delete_where("group_name", group)
@@ -288,8 +264,6 @@ class Leases(Feature):
         """Forget every group's leases and offsets of a topic."""
         self.offsets.delete_topic(topic)
         self._unstored.forget(lambda place: place[1] == topic)
-        self.resets.forget(lambda place: place[1].topic == topic)
-        self.taken.forget_all(lambda place: place[1].topic == topic)
         self.table.forget_topic(topic)
         for rows in (self._leases, self._offsets):
             rows.delete_where("topic", topic)

@@ -10,17 +10,15 @@ from __future__ import annotations
 from typing import Any
 
 from broker.feature import Core, CurrentRights, Feature
-from broker.groups.members import Groups
-from broker.groups.settings import SettingsOfGroups
-from broker.leases.service import Leases
-from broker.leases.table import Lease, QueueKey
-from broker.leaseless.pulls import TakenLeases, Ticket
+from broker.leases.leaseless.pull_access import NotYet, PullAccess
+from broker.leases.offset_moves import OffsetOutOfRangeReporter
+from broker.leases.table import QueueKey
 from broker.messages.parked import Parked, ParkedRequests
 from broker.messages.refused import refuse_parked
 from broker.store.read_result import ReadResult, ReadStatus
 from broker.topics.service import Topics
 from broker.topics.table import TopicEntry, check_exists, check_readable
-from model.errors import LeaseLost, RlabError, SystemBusy
+from model.errors import RlabError, SystemBusy
 from model.limits import MAX_HELD_PULLS, MAX_HELD_PULLS_PER_QUEUE, MAX_PULL_BYTES
 from model.response_code import ResponseCode
 from model.topic_number import TopicNumber
@@ -51,23 +49,16 @@ class Pulls(Feature):
         self,
         core: Core,
         topics: Topics,
-        groups: Groups,
-        leases: Leases,
-        settings: SettingsOfGroups,
-        taken: TakenLeases,
+        moves: OffsetOutOfRangeReporter,
+        access: PullAccess,
     ) -> None:
-        self._taken = taken
+        self._access = access
         self._loop = core.loop
         self._clock_ms = core.clock_ms
         self._store = core.store
         self._wake_by = core.driver.wake_by
         self._topics = topics.table
-        self._groups = groups.table
-        self._leases = leases.table
-        self._commit = leases.commit_with_pull
-        self._moves = leases.moves
-        self._settings = settings
-        self._switched_off = settings.switched_off
+        self._moves = moves
         self._parked: ParkedRequests[Parked[Connection]] = ParkedRequests(
             MAX_HELD_PULLS, MAX_HELD_PULLS_PER_QUEUE, core.shares
         )
@@ -119,19 +110,8 @@ class Pulls(Feature):
 
     def pull(self, connection: Connection, request: Command) -> Reply | None:
         """Answer a pull, or park it."""
-        header = request.header
-        now = self._loop.time()
-        if header.get("token") is not None:
-            # Here and not in `_run`: a message that arrives for a parked pull is no sign of life of its member, and its
-            # commit is old by then.
-            client_id = header.get("client_id") or ""
-            is_member = self._groups.touch(header["group"], client_id, connection.number, now)
-            if is_member and (commit := header.get("commit")) is not None:
-                queue = QueueKey(header["topic"], header["queue_id"])
-                self._commit(header["group"], queue, client_id, header["token"], commit)
-        elif header.get("client_id"):
-            self._taken.note_pull(connection.number, header, now)
-        suspend_ms = header["suspend_ms"]
+        now, suspend_ms = self._loop.time(), request.header["suspend_ms"]
+        self._access.pull_came(connection.number, request.header, now)
         return self._run(connection, request, now + suspend_ms / 1000 if suspend_ms else None)
 
     def queue_changed(self, topic: str, queue_id: int) -> None:
@@ -176,28 +156,14 @@ class Pulls(Feature):
     def _run(self, connection: Connection, request: Command, hold_until: float | None) -> Reply | None:
         header = request.header
         topic, queue_id = header["topic"], header["queue_id"]
-        if self._switched_off and header["group"] in self._switched_off and header.get("client_id"):
-            # Without a client id somebody looks at a queue, and is no member: dead-letter messages can still be read.
-            self._settings.check_may_consume(header["group"], header["client_id"])
         entry = self._topics.existing(topic)
         if queue_id >= entry.serves_below:
             check_readable(entry.config, queue_id)
-        known = TopicNumber.from_header(header)
-        if known is not None and known.differs(self._topics.number_of(entry)):
-            return self._created_again(entry, queue_id)
-        lease: Lease | None = None
-        if header.get("token") is not None:
-            queue = QueueKey(topic, queue_id)
-            lease = self._leases.check(header["group"], queue, header.get("client_id") or "", header["token"])
-            if lease is None:
-                raise LeaseLost(
-                    f"{topic}:{queue_id} of group {header['group']!r} is leased to another member, or to none, by now"
-                )
-        elif header.get("client_id"):
-            ticket = self._taken.ticket(connection.number, header)
-            if ticket.wait_s or ticket.moved_to >= 0 or header["offset"] < ticket.begin:
-                return self._wait_for_queue(connection, request, entry, ticket, hold_until)
-            lease = ticket.lease
+        if (number := self._topics.number_if_other(entry, header)) is not None:
+            return self._created_again(entry, queue_id, number)
+        lease = self._access.access(connection.number, header)
+        if isinstance(lease, NotYet):
+            return self._not_yet(connection, request, entry, lease, hold_until)
         hashes = header.get("tag_hashes")
         result = self._store.read(
             entry.topic_id,
@@ -212,7 +178,7 @@ class Pulls(Feature):
             reached = result.next_offset if result.status is ReadStatus.FOUND else header["offset"]
             lease.served = max(lease.served, reached)
             if header.get("token") is None:
-                self._taken.sent(header["group"], QueueKey(topic, queue_id), lease, len(result.body))
+                self._access.sent(header["group"], QueueKey(topic, queue_id), lease, len(result.body))
         if result.status in _MOVED:
             self._moves.note(header, result, self._loop.time())
         elif result.next_offset - header["offset"] > result.n and (damaged := self._damaged(header, entry, result)):
@@ -227,11 +193,19 @@ class Pulls(Feature):
             # but not for long, because it commits only offsets from answers.
             request = request._replace(header={**header, "offset": result.next_offset})
             hold_until = min(hold_until, self._loop.time() + SKIPPED_HOLD_S)
-        if full := self._parked.full_at(topic, queue_id, sharer := sharer_of(connection.owner)):
+        if full := self._park(connection, request, hold_until):
             raise SystemBusy(full)
-        self._parked.park(Parked(connection, request, ((topic, queue_id),), hold_until, sharer))
-        self._wake_by(hold_until)
         return None
+
+    def _park(self, connection: Connection, request: Command, until: float) -> str:
+        """Park a pull until a time at the latest; returns why it cannot be parked, or nothing."""
+        topic, queue_id = place = (request.header["topic"], request.header["queue_id"])
+        sharer = sharer_of(connection.owner)
+        if full := self._parked.full_at(topic, queue_id, sharer):
+            return full
+        self._parked.park(Parked(connection, request, (place,), until, sharer))
+        self._wake_by(until)
+        return ""
 
     def _damaged(self, header: dict[str, Any], entry: TopicEntry, result: ReadResult) -> int:
         """How many of the messages that a read passed over are damaged; the filter passed over the others."""
@@ -241,29 +215,21 @@ class Pulls(Feature):
             self._moves.note_damaged(header, result, damaged, self._loop.time())
         return damaged
 
-    def _wait_for_queue(
-        self, connection: Connection, request: Command, entry: TopicEntry, ticket: Ticket, hold_until: float | None
+    def _not_yet(
+        self, connection: Connection, request: Command, entry: TopicEntry, wait: NotYet, hold_until: float | None
     ) -> Reply | None:
-        """Park the pull of a member without leases until it may read, or tell it from where on it may."""
-        header = request.header
-        topic, queue_id = place = (header["topic"], header["queue_id"])
-        if ticket.moved_to >= 0:
-            return self._nothing(entry, queue_id, ticket.moved_to, ReadStatus.OFFSET_TOO_BIG)
-        if not ticket.wait_s:
-            return self._nothing(entry, queue_id, ticket.begin, ReadStatus.NONE_MATCHED)
-        sharer = sharer_of(connection.owner)
-        if hold_until is None or self._parked.full_at(topic, queue_id, sharer):
-            return self._nothing(entry, queue_id, header["offset"], ReadStatus.NO_NEW)
-        until = min(hold_until, self._loop.time() + ticket.wait_s)
-        self._parked.park(Parked(connection, request, (place,), until, sharer))
-        self._wake_by(until)
-        return None
+        """Park a pull that may not read yet, or answer from which offset on it may."""
+        if wait.wait_s and hold_until is not None:
+            until = min(hold_until, self._loop.time() + wait.wait_s)
+            if not self._park(connection, request, until):
+                return None
+        return self._nothing(entry, request.header["queue_id"], wait.next_offset, wait.status)
 
-    def _created_again(self, entry: TopicEntry, queue_id: int) -> Reply:
+    def _created_again(self, entry: TopicEntry, queue_id: int, number: TopicNumber) -> Reply:
         """Answer a pull whose offset counts in a topic that was deleted, or that was on an earlier disk."""
         first = self._store.min_offset(entry.topic_id, queue_id)
         reply = self._nothing(entry, queue_id, first, ReadStatus.OFFSET_TOO_BIG)
-        return reply._replace(header={**reply.header, **self._topics.number_of(entry).to_header()})
+        return reply._replace(header={**reply.header, **number.to_header()})
 
     def _nothing(self, entry: TopicEntry, queue_id: int, next_offset: int, status: ReadStatus) -> Reply:
         store, topic_id = self._store, entry.topic_id

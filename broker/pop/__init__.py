@@ -7,5 +7,5 @@ moves messages to the DLQ or the retry topic, `delivery.py` delivers, and `servi
 requests, parks pops and wakes them. Each file calls only those named before it, but for one callback of the forwarder.
 
 Read in this order: window, ledger, service, delivery, forwarder; then the others. Outside this room only
-`broker/broker.py` imports from it: `Pop`. Leases reach it as their `Rival`, and everything else through hooks.
+`broker/broker.py` imports from it: `Pop`. Everything else reaches it through hooks.
 """

@@ -290,3 +290,14 @@ class PopLedger:
 
 def _size(window: PopWindow) -> int:
     return window.next_offset - window.committed
+
+
+def without(offsets: tuple[int, ...], acknowledged: list[int]) -> list[int]:
+    """Offsets that were not acknowledged; the others are in the same order. One named twice is acknowledged once."""
+    dead, at = [], 0
+    for offset in offsets:
+        if at < len(acknowledged) and offset == acknowledged[at]:
+            at += 1
+        else:
+            dead.append(offset)
+    return dead

@@ -18,6 +18,7 @@ the member is notified once nothing is invisible (`broker/pop/forwarder.py`).
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from functools import partial
 from random import Random
 
@@ -27,19 +28,19 @@ from broker.feature import Core, CurrentRights, Feature
 from broker.groups.members import Groups
 from broker.groups.settings import SettingsOfGroups
 from broker.leases.service import Leases
-from broker.leases.table import QueueKey
 from broker.messages.parked import ParkedRequests
 from broker.messages.refused import refuse_parked
 from broker.pop.delivery import Batch, PopDelivery
 from broker.pop.forwarder import PopForwarder
 from broker.pop.journal import Times
-from broker.pop.ledger import GroupQueue, PopKey, PopLedger
+from broker.pop.ledger import GroupQueue, PopKey, PopLedger, without
 from broker.pop.request import ParkedPop, PopRequest, read_pop
 from broker.pop.store import PopStore
 from broker.pop.tokens import Tokens
 from broker.topics.service import Topics
 from broker.topics.table import check_readable
 from model.errors import NoPermission, PollingFull, ReceiptHandleDead, RlabError
+from model.quirks import Quirk
 from model.response_code import ResponseCode
 from remoting.body import rows_of
 from remoting.command import Command, Reply
@@ -198,7 +199,7 @@ class Pop(Feature):
             if queue is not None and acknowledged:
                 changed[queue] = None
             if len(acknowledged) < len(offsets):
-                dead.extend((topic, queue_id, offset) for offset in _without(offsets, acknowledged))
+                dead.extend((topic, queue_id, offset) for offset in without(offsets, acknowledged))
         self._core.barrier.respond_after_commit(connection, request, {}, msgpack.packb(dead))
         for queue in changed:
             self._changed(queue)
@@ -299,35 +300,46 @@ class Pop(Feature):
 
     # --- leases ------------------------------------------------------------------------------------------------------
 
-    def try_yield_to_pull(self, group: str, queue: QueueKey, client_id: str) -> bool:
-        """Whether a member may have the lease of a queue; if not, the queue drains, and the member is notified then."""
+    def withholds_lease(self, group: str, queue: tuple[str, int], client_id: str) -> bool:
+        """Whether the group has invisible messages of a queue: then it drains, and the member is notified later."""
         popped = self.ledger.queues.get(PopKey(group, *queue))
-        if popped is None:
-            return True
-        if popped.window.is_idle:
+        if popped is not None and popped.window.is_idle:
             self.ledger.forget(popped)
             self._core.barrier.metadata_changed()
+        elif popped is not None:
+            popped.waiters[client_id] = None
+            self._draining[popped] = None
+            self._drain(popped)
             return True
-        popped.waiters[client_id] = None
-        self._draining[popped] = None
-        self._drain(popped)
         return False
+
+    def lease_freed(self, group: str, queue: tuple[str, int], waiters: Sequence[str]) -> None:
+        """Let parked pops have a queue; not while a member wants it, which would wait for their acknowledgements."""
+        if not any(self._leases.is_wanted_by(group, client_id, queue[0]) for client_id in waiters):
+            self.queue_changed(*queue)
 
     def _drain(self, queue: GroupQueue) -> None:
         self._forwarder.to_retry(queue)
         self._changed(queue)  # some of its messages may not have been there any more
 
-    def is_popping(self, group: str, queue: QueueKey) -> bool:
-        """Whether the group has unacknowledged messages of a queue: then POP alone moves its committed offset."""
+    def commit_refusal(self, group: str, queue: tuple[str, int], client_id: str, offset: int) -> str | None:
+        """As long as the group has unacknowledged messages of a queue, POP alone moves its committed offset."""
         popped = self.ledger.queues.get(PopKey(group, *queue))
-        return popped is not None and not popped.window.is_idle
+        if popped is None or popped.window.is_idle or Quirk.OFFSETS_GO_BACK in self._core.quirks:
+            return None
+        return f"{queue[0]}:{queue[1]} of group {group!r} is consumed by POP, which commits it"
 
-    def forget_queue(self, group: str, queue: QueueKey) -> None:
-        """Forget the invisible messages of a queue: the group's offset was reset, or committed otherwise."""
+    def commit_accepted(self, group: str, queue: tuple[str, int]) -> None:
+        """Forget the invisible messages of a queue: the group's offset is committed otherwise."""
         popped = self.ledger.queues.get(PopKey(group, *queue))
         if popped is not None:
             self.ledger.forget(popped)
             self._notify_waiters(popped)
+
+    def offsets_reset(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
+        """Forget the invisible messages of queues whose offsets were reset."""
+        for queue_id in offsets:
+            self.commit_accepted(group, (topic, queue_id))
 
     def _notify_waiters(self, queue: GroupQueue) -> None:
         self._draining.pop(queue, None)
@@ -386,14 +398,3 @@ class Pop(Feature):
         for queue in queues:
             self._draining.pop(queue, None)
             self.ledger.forget(queue)
-
-
-def _without(offsets: tuple[int, ...], acknowledged: list[int]) -> list[int]:
-    """Offsets that were not acknowledged; the others are in the same order. One named twice is acknowledged once."""
-    dead, at = [], 0
-    for offset in offsets:
-        if at < len(acknowledged) and offset == acknowledged[at]:
-            at += 1
-        else:
-            dead.append(offset)
-    return dead

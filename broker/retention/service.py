@@ -161,7 +161,7 @@ class Retention(Feature):
             self._waiting_from = waiting_from
             self._noted = (now, self._store.written_position)
         earlier = self._waiting_from
-        return {key: min(now.get(key, offset), earlier.get(key, offset)) for key, offset in (now | earlier).items()}
+        return {key: min(now.get(key, offset), earlier.get(key, offset)) for key, offset in {**now, **earlier}.items()}
 
     def _needed_position(self, spans: list[SegmentSpan], now_ms: int) -> tuple[int, Need | None]:
         """Log position from which on groups need it, and who does."""

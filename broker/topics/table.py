@@ -6,7 +6,9 @@ topic that are still in the log can never be read as the new one's.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from model.errors import IllegalOperation, InvalidParameter, NoPermission, SystemBusy, TopicNotExist
 from model.limits import DEFAULT_TOPIC_QUEUES, MAX_TOPICS, TEMPLATE_TOPIC_QUEUES
@@ -102,6 +104,21 @@ class TopicTable:
         if entry is None:
             raise TopicNotExist(f"topic {topic!r} does not exist on this broker: create it with 'rlab topic create'")
         return entry
+
+    def is_readable(self, topic: str, queue_id: int) -> bool:
+        """Whether a queue exists and can be read."""
+        entry = self._topics.get(topic)
+        return entry is not None and queue_id < entry.serves_below
+
+    def number_if_other(self, entry: TopicEntry, header: Mapping[str, Any]) -> TopicNumber | None:
+        """The number of a topic if a header has certainly another one; see `TopicNumber.differs`.
+
+        In plain numbers and without the two records, because every pull asks.
+        """
+        topic_id = header.get("topic_id")
+        if not topic_id or (topic_id == entry.topic_id and not 0 != (header.get("data_id") or 0) != self.data_id != 0):
+            return None
+        return self.number_of(entry)
 
     def number_of(self, entry: TopicEntry) -> TopicNumber:
         """The number of a topic, which no other topic of its name has."""

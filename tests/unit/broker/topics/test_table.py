@@ -17,6 +17,7 @@ from broker.topics.table import (
 from model.errors import IllegalOperation, InvalidParameter, NoPermission, SystemBusy, TopicNotExist
 from model.limits import DEFAULT_TOPIC_QUEUES, TEMPLATE_TOPIC_QUEUES
 from model.names import SCHEDULE_TOPIC, STAGE_TOPIC, TEMPLATE_TOPIC, TRACE_TOPIC, retry_topic
+from model.topic_number import TopicNumber
 from model.topic_route import READ_WRITE, Perm, TopicConfig
 
 
@@ -30,6 +31,21 @@ def table_with(*configs: TopicConfig, auto_create: bool = True) -> TopicTable:
     for each in configs:
         table.put(each)
     return table
+
+
+@pytest.mark.parametrize("data_id", [0, 3, 4])
+@pytest.mark.parametrize("header", [{}, *({"topic_id": n, "data_id": d} for n in (0, 3, 9) for d in (None, 0, 3, 4))])
+def test_a_header_has_another_number_as_numbers_of_topics_differ(data_id: int, header: dict[str, int]) -> None:
+    table = TopicTable(auto_create=False, data_id=data_id)
+    table.restore(3, config())
+    entry, known = table.existing("t"), TopicNumber.from_header(header)
+    differs = known is not None and known.differs(table.number_of(entry))
+    assert table.number_if_other(entry, header) == (table.number_of(entry) if differs else None)
+
+
+def test_a_queue_can_be_read_that_exists_in_a_readable_topic() -> None:
+    table = table_with(config("a", read=2), config("b", perm=Perm.WRITE))
+    assert [table.is_readable(*queue) for queue in (("a", 1), ("a", 2), ("b", 0), ("c", 0))] == [True, *[False] * 3]
 
 
 def test_topics_that_exist_are_listed_by_the_number_in_their_records() -> None:

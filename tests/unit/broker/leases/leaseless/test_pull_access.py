@@ -8,7 +8,7 @@ import json
 import anyio
 
 from model.events import EventKind
-from model.limits import TAKEN_COMMIT_SILENCE_S, TAKEN_PULL_SILENCE_S, TAKEN_TENURE_S
+from model.limits import IMPLICIT_LEASE_COMMIT_SILENCE_S, IMPLICIT_LEASE_PULL_SILENCE_S, IMPLICIT_LEASE_TENURE_S
 from model.quirks import Quirk
 from remoting.request_code import RequestCode
 from rocketmq.frame import Frame
@@ -36,7 +36,7 @@ async def begin(world: World, messages: int = 3, **options: object) -> tuple[Sto
 async def take(world: World, client: StockClient) -> None:
     """Pull all messages, long enough ago that somebody else may want the queue."""
     await client.pull()
-    await world.sleep(TAKEN_TENURE_S)
+    await world.sleep(IMPLICIT_LEASE_TENURE_S)
 
 
 async def commit(client: StockClient, offset: int) -> Frame:
@@ -113,7 +113,7 @@ async def test_a_member_that_neither_pulls_nor_commits_has_given_its_queue_up(wo
     began = world.now
     while (answer := await second.pull()).code == 19:
         pass
-    assert TAKEN_PULL_SILENCE_S < world.now - began < TAKEN_PULL_SILENCE_S + 0.5
+    assert IMPLICIT_LEASE_PULL_SILENCE_S < world.now - began < IMPLICIT_LEASE_PULL_SILENCE_S + 0.5
     assert (answer.fields["nextBeginOffset"], owner(world)) == ("1", "second@1")
     [lost] = world.of_kind(EventKind.LOCK_EXPIRED)
     assert (lost.client, lost.detail, lost.offset, lost.n) == ("first@1", "given up", 1, 2)
@@ -132,7 +132,7 @@ async def test_silence_that_flow_control_may_explain_is_none_as_long_as_there_ar
     began = world.now
     while (await second.pull()).code == 19:
         pass
-    assert TAKEN_COMMIT_SILENCE_S - 6 < world.now - began < TAKEN_COMMIT_SILENCE_S + 0.5
+    assert IMPLICIT_LEASE_COMMIT_SILENCE_S - 6 < world.now - began < IMPLICIT_LEASE_COMMIT_SILENCE_S + 0.5
 
 
 @simulated
@@ -208,7 +208,11 @@ async def test_after_a_restart_of_the_broker_the_owner_has_its_queue_and_may_giv
     began = world.now
     while (await second.pull(3)).code == 19 and owner(world) != "second@1":
         pass
-    assert TAKEN_PULL_SILENCE_S < world.now - began < TAKEN_TENURE_S + TAKEN_PULL_SILENCE_S + 0.8
+    assert (
+        IMPLICIT_LEASE_PULL_SILENCE_S
+        < world.now - began
+        < IMPLICIT_LEASE_TENURE_S + IMPLICIT_LEASE_PULL_SILENCE_S + 0.8
+    )
 
 
 @simulated
@@ -290,8 +294,8 @@ async def test_a_topic_that_is_deleted_while_somebody_wants_a_queue_of_it_leaves
     await take(world, first)
     second.begin_pull()  # type: ignore[unused-awaitable]  # it waits, so the lease is contested
     await world.sleep(0.01)
-    assert len(world.broker.leases.taken.contested()) == 1
+    assert len(world.broker.pull_access.implicit.contested()) == 1
     await ours.call(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "t"})
-    assert len(world.broker.leases.taken) == len(world.broker.leases.taken.contested()) == 0
+    assert len(world.broker.pull_access.implicit) == len(world.broker.pull_access.implicit.contested()) == 0
     deadline = world.broker.features.next_deadline()
     assert deadline is None or deadline > world.now, "the broker would never rest again"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from broker.leases.leaseless.implicit_leases import ImplicitLease, ImplicitLeases, given_up_at
 from broker.leases.table import QueueKey
-from broker.leaseless.implicit_leases import TakenLease, TakenTable, given_up_at
 from model.limits import MAX_PROCESS_QUEUE_BYTES
 
 KEY = ("g", QueueKey("t", 0))
@@ -14,20 +14,20 @@ KEY = ("g", QueueKey("t", 0))
 @pytest.mark.parametrize(
     ("taken", "unprocessed", "at"),
     [
-        (TakenLease(0.0, 5.0, 5.0, contested_at=6.0), 0, 6.0),
-        (TakenLease(0.0, 5.0, 5.0, contested_at=6.0), 1, 7.2),
-        (TakenLease(0.0, 9.0, 5.0, contested_at=6.0), 999, 10.0),
-        (TakenLease(0.0, 9.0, 5.0, contested_at=6.0), 1000, 21.0),
-        (TakenLease(0.0, 9.0, 11.0, contested_at=6.0), 1000, 23.0),
-        (TakenLease(0.0, 9.0, 5.0, contested_at=6.0, sent_bytes=MAX_PROCESS_QUEUE_BYTES), 1, 21.0),
+        (ImplicitLease(0.0, 5.0, 5.0, contested_at=6.0), 0, 6.0),
+        (ImplicitLease(0.0, 5.0, 5.0, contested_at=6.0), 1, 7.2),
+        (ImplicitLease(0.0, 9.0, 5.0, contested_at=6.0), 999, 10.0),
+        (ImplicitLease(0.0, 9.0, 5.0, contested_at=6.0), 1000, 21.0),
+        (ImplicitLease(0.0, 9.0, 11.0, contested_at=6.0), 1000, 23.0),
+        (ImplicitLease(0.0, 9.0, 5.0, contested_at=6.0, sent_bytes=MAX_PROCESS_QUEUE_BYTES), 1, 21.0),
     ],
 )
-def test_an_owner_is_given_as_long_as_flow_control_may_need(taken: TakenLease, unprocessed: int, at: float) -> None:
+def test_an_owner_is_given_as_long_as_flow_control_may_need(taken: ImplicitLease, unprocessed: int, at: float) -> None:
     assert given_up_at(taken, unprocessed) == pytest.approx(at)
 
 
 def test_a_lease_is_contested_once_and_until_it_is_free() -> None:
-    table = TakenTable()
+    table = ImplicitLeases()
     assert table.contest(KEY, 1.0) is None
     taken = table.pulled(KEY, 1.0)
     assert not table.committed(KEY, 2.0)
@@ -42,11 +42,11 @@ def test_a_lease_is_contested_once_and_until_it_is_free() -> None:
 
 
 def test_a_commit_of_a_queue_that_nobody_took_is_nothing() -> None:
-    assert not TakenTable().committed(KEY, 1.0)
+    assert not ImplicitLeases().committed(KEY, 1.0)
 
 
 def test_a_lease_that_was_just_taken_is_not_contested_before_its_time() -> None:
-    table = TakenTable()
+    table = ImplicitLeases()
     taken = table.pulled(KEY, 1.0)
     assert table.contest(KEY, 1.5) == 2.0
     assert (taken.is_contested(1.9), taken.is_contested(2.0)) == (False, True)

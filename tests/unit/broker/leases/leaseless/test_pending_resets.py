@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.leaseless.pending_resets import PendingResets
+from broker.leases.leaseless.pending_resets import PendingResets
 from broker.leases.table import QueueKey
 from model.events import EventKind
 from model.limits import RESET_FOLLOW_S
@@ -96,7 +96,7 @@ async def test_a_member_of_ours_that_gets_a_reset_queue_ends_the_wait_for_stock_
     assert (offset, await ours.commit(3, token)) == (0, [])
     await ours.unlock(("t", 0, 3, token))
     assert messages_of(await stock.pull(3)) == []
-    assert not world.broker.leases.resets.undoes(KEY, 3)
+    assert not world.broker.pull_access.resets.undoes(KEY, 3)
 
 
 @simulated
@@ -106,4 +106,4 @@ async def test_a_reset_of_a_group_of_our_members_waits_for_nobody(world: World) 
     await operator.put_topic()
     await operator.heartbeat(consumer())
     await reset(operator)
-    assert len(world.broker.leases.resets) == 0
+    assert len(world.broker.pull_access.resets) == 0

@@ -1,0 +1,124 @@
+"""Leases that the broker takes for members that ask for none, and when such a member has given one up. Pure.
+
+RocketMQ's own clients know no leases: a member pulls a queue as soon as its allocation says so, maybe while another one
+still consumes it. So the broker takes the lease for it at its first pull of a queue that is free: an *implicit* lease.
+While another member has the queue, the pull waits. A member gives a queue up without a request; but once another member
+wants the queue, its lease is *contested*, and the broker judges by what the owner does:
+
+    drained     Its pulls bring nothing new any more. What it was sent it has committed: it has nothing of this queue in
+                process, whether it still wants it or not, and the next one may have it. This is exact.
+    given up    It does not pull, and flow control is not the reason: it pulls again as long as it has fewer than 1000
+                messages and 100 MiB. Or it neither pulls nor commits, which clients do every 5 s. This is inferred: a
+                listener may still have a message, and messages that were not committed come twice.
+
+A lease is contested at the earliest `IMPLICIT_LEASE_TENURE_S` after it was taken. While two members disagree about the
+owner of a queue, it would go back and forth between their pulls otherwise, and neither would get a message.
+
+The lease that a member has asked for (RocketMQ's lock of an orderly consumer) is not implicit: it ends when its owner
+releases it or leaves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from broker.leases.table import QueueKey
+from model.limits import (
+    IMPLICIT_LEASE_COMMIT_SILENCE_S,
+    IMPLICIT_LEASE_DRAIN_S,
+    IMPLICIT_LEASE_PULL_SILENCE_S,
+    IMPLICIT_LEASE_TENURE_S,
+    MAX_PROCESS_QUEUE_BYTES,
+    MAX_PROCESS_QUEUE_COUNT,
+)
+
+NEVER = float("inf")
+
+Place = tuple[str, QueueKey]
+"""Group and queue."""
+
+
+@dataclass(slots=True)
+class ImplicitLease:
+    """What the owner of one implicit lease has done; times are loop time in seconds."""
+
+    taken_at: float
+    pulled_at: float
+    committed_at: float
+    contested_at: float = NEVER  # from when on it counts that another member wants the queue
+    is_announced: bool = False  # whether its parked pull was run again since
+    sent_bytes: int = 0  # of messages, since it had processed everything
+    begins: bool = True  # whether it has not pulled from the group's offset on yet
+
+    def is_contested(self, now: float) -> bool:
+        """Whether another member wants the queue."""
+        return now >= self.contested_at
+
+
+class ImplicitLeases:
+    """The implicit leases of one broker."""
+
+    def __init__(self) -> None:
+        self._leases: dict[Place, ImplicitLease] = {}
+        self._contested: dict[Place, ImplicitLease] = {}
+
+    def __len__(self) -> int:
+        return len(self._leases)
+
+    def get(self, place: Place) -> ImplicitLease | None:
+        """The record of a queue, or None."""
+        return self._leases.get(place)
+
+    def pulled(self, place: Place, now: float) -> ImplicitLease:
+        """Record a pull of the owner; the first one makes the record."""
+        lease = self._leases.get(place)
+        if lease is None:
+            lease = self._leases[place] = ImplicitLease(now, now, now)
+        lease.pulled_at = now
+        return lease
+
+    def committed(self, place: Place, now: float) -> bool:
+        """Record a commit of the owner; whether the lease is contested, so that it may be drained now."""
+        lease = self._leases.get(place)
+        if lease is None:
+            return False
+        lease.committed_at = now
+        return lease.is_contested(now)
+
+    def contest(self, place: Place, now: float) -> float | None:
+        """Record that another member wants the queue; from when on that counts if it is new, else None."""
+        lease = self._leases.get(place)
+        if lease is None or lease.contested_at != NEVER:
+            return None
+        lease.contested_at = max(now, lease.taken_at + IMPLICIT_LEASE_TENURE_S)
+        self._contested[place] = lease
+        return lease.contested_at
+
+    def forget(self, place: Place) -> None:
+        """The lease is free, or its owner has asked for it."""
+        self._leases.pop(place, None)
+        self._contested.pop(place, None)
+
+    def forget_all(self, is_gone: Callable[[Place], bool]) -> None:
+        """The queues of a group or topic are gone: a contested one among them would be waited for, for ever."""
+        for place in [place for place in self._leases if is_gone(place)]:
+            self.forget(place)
+
+    def contested(self) -> list[tuple[Place, ImplicitLease]]:
+        """The contested ones, oldest first."""
+        return list(self._contested.items())
+
+
+def given_up_at(lease: ImplicitLease, unprocessed: int) -> float:
+    """When a contested lease ends if its owner does nothing until then: at once if it is drained.
+
+    `unprocessed` is the number of messages that the owner was sent and has not committed.
+    """
+    if unprocessed <= 0:
+        return lease.contested_at
+    silent_from = max(lease.pulled_at, lease.contested_at + IMPLICIT_LEASE_DRAIN_S)
+    may_be_flow_control = unprocessed >= MAX_PROCESS_QUEUE_COUNT or lease.sent_bytes >= MAX_PROCESS_QUEUE_BYTES
+    if not may_be_flow_control:
+        return silent_from + IMPLICIT_LEASE_PULL_SILENCE_S
+    return max(silent_from, lease.committed_at) + IMPLICIT_LEASE_COMMIT_SILENCE_S

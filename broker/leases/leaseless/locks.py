@@ -1,0 +1,102 @@
+"""Requests for the lock of a queue: those of members without leases wait a moment for the queue.
+
+`held_locks.py` in this folder has the reason. Any other request is served at once by `broker/leases/handlers.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from broker.feature import Core, Feature
+from broker.groups.members import Groups
+from broker.leases.leaseless.held_locks import HeldLocks
+from broker.leases.service import Leases
+from broker.leases.table import QueueKey
+from broker.topics.service import Topics
+from model.errors import RlabError
+from model.limits import LOCK_HOLD_S
+from remoting.body import rows_of
+from remoting.command import Command
+from remoting.connection import Connection
+from remoting.request_code import RequestCode
+from remoting.server import Handler
+
+_SOON = 1e-6
+
+
+class _HeldLock(NamedTuple):
+    connection: Connection
+    request: Command
+    until: float
+
+
+class Locks(Feature):
+    """The requests for locks of one broker; `grant` answers one at once."""
+
+    def __init__(
+        self,
+        core: Core,
+        topics: Topics,
+        groups: Groups,
+        leases: Leases,
+        grant: Callable[[Connection, Command], None],
+    ) -> None:
+        self._core = core
+        self._topics = topics.table
+        self._groups = groups.table
+        self._leases = leases
+        self._grant = grant
+        self._held: HeldLocks[_HeldLock] = HeldLocks()
+
+    def handlers(self) -> dict[RequestCode, Handler]:
+        """Request code -> handler."""
+        return {RequestCode.LOCK_BATCH_MQ: self.lock}
+
+    def lock(self, connection: Connection, request: Command) -> None:
+        """Grant what is free, or wait for it."""
+        self._lock(_HeldLock(connection, request, self._core.loop.time() + LOCK_HOLD_S))
+
+    def _lock(self, one: _HeldLock) -> None:
+        header = one.request.header
+        member = self._groups.member(header["group"], header["client_id"], one.connection.number)
+        if member.data.leaseless:
+            member.locks = True
+            if self._hold(one):
+                return
+        self._grant(one.connection, one.request)
+
+    def _hold(self, one: _HeldLock) -> bool:
+        """Whether a request for one queue waits for it."""
+        rows, group = list(rows_of(one.request)), one.request.header["group"]
+        info = self._groups.get(group)
+        if len(rows) != 1 or info is None:
+            return False
+        queue, now = QueueKey(*rows[0]), self._core.loop.time()
+        until = min(one.until, info.changed_at + LOCK_HOLD_S)
+        if now + _SOON >= until or not self._topics.is_readable(*queue):
+            return False
+        held = self._leases.table.owner_of(group, queue)
+        if held is None or self._leases.grant(group, queue, one.request.header["client_id"]) is not None:
+            return False
+        self._core.driver.wake_by(until)
+        return self._held.hold((group, queue), one._replace(until=until))
+
+    def lease_freed(self, group: str, queue: tuple[str, int], waiters: Sequence[str]) -> None:
+        """Serve the requests that wait for a queue."""
+        self._lock_again(self._held.take((group, QueueKey(*queue))))
+
+    def _lock_again(self, held: list[_HeldLock]) -> None:
+        for one in held:
+            try:
+                self._lock(one)
+            except RlabError as error:
+                one.connection.respond_error(one.request, error)
+
+    def next_deadline(self) -> float | None:
+        """When the next held request has to be answered."""
+        return self._held.next_deadline()
+
+    def expire(self, now: float) -> None:
+        """Answer the held requests whose time is over."""
+        self._lock_again(self._held.expire(now + _SOON))

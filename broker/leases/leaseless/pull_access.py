@@ -1,0 +1,253 @@
+"""The access of pulls to queues: under a token, or under a lease that the broker takes for a member without one.
+
+Pulls ask this object alone, for every client. A member of ours has asked for its lease, and a look at the table of
+leases is all that its pull costs. For a member without leases `implicit_leases.py` in this folder has the rules; here
+its leases are taken, contested and freed. A client without an id only looks at a queue, and may read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from broker.feature import Core, Feature
+from broker.groups.group import Member
+from broker.groups.members import Groups
+from broker.groups.settings import SettingsOfGroups
+from broker.leases.leaseless.implicit_leases import ImplicitLeases, Place, given_up_at
+from broker.leases.leaseless.pending_resets import PendingResets
+from broker.leases.service import Leases
+from broker.leases.table import Lease, QueueKey
+from broker.store.read_result import ReadStatus
+from model.errors import GroupNotExist, LeaseLost
+from model.heartbeat import ConsumeType, MessageModel
+from model.limits import IMPLICIT_LEASE_DRAIN_S, LEASELESS_WAIT_S
+from model.quirks import Quirk
+
+_SOON = 1e-6
+
+
+class NotYet(NamedTuple):
+    """A pull that may not read now: it waits for at most `wait_s` and asks again, or is answered with the rest."""
+
+    next_offset: int
+    status: ReadStatus
+    wait_s: float = 0.0
+
+
+class PullAccess(Feature):
+    """The access of pulls to the queues of one broker."""
+
+    def __init__(self, core: Core, groups: Groups, leases: Leases, settings: SettingsOfGroups) -> None:
+        self._core = core
+        self._groups = groups.table
+        self._leases = leases
+        self._settings = settings
+        self._switched_off = settings.switched_off
+        self._overlapping = Quirk.OVERLAPPING_HANDOVER in core.quirks
+        self.implicit = ImplicitLeases()
+        self.resets = PendingResets()  # those that members without leases have not followed yet
+
+    def pull_came(self, connection: int, header: Mapping[str, Any], now: float) -> None:
+        """Take a pull that has just come as a sign of life of its member, and its commit.
+
+        Not for a parked pull that runs again: a message that arrives for it is no sign of life, and its commit is old.
+        """
+        group, client_id, token = header["group"], header.get("client_id") or "", header.get("token")
+        if token is None and self._member_without_leases(group, client_id, header["topic"]) is None:
+            return
+        if not self._groups.touch(group, client_id, connection, now):
+            return
+        commit = header.get("commit")
+        if token is None:
+            self._implicit_owner_pulled(group, QueueKey(header["topic"], header["queue_id"]), client_id, commit, now)
+        elif commit is not None:
+            queue = QueueKey(header["topic"], header["queue_id"])
+            self._leases.commit_with_pull(group, queue, client_id, token, commit)
+
+    def access(self, connection: int, header: Mapping[str, Any]) -> Lease | NotYet | None:
+        """The lease under which a pull reads now; None for a client that needs none.
+
+        Raises:
+            GroupSwitchedOff: its group is switched off.
+            LeaseLost: another member has the queue by now, or nobody.
+            GroupNotExist: a member without leases that has sent its heartbeat over another connection.
+        """
+        group, client_id, token = header["group"], header.get("client_id") or "", header.get("token")
+        if client_id and self._switched_off and group in self._switched_off:
+            self._settings.check_may_consume(group, client_id)
+        queue = QueueKey(header["topic"], header["queue_id"])
+        if token is None:
+            member = self._member_without_leases(group, client_id, queue.topic)
+            return None if member is None else self._implicit_access(member, connection, queue, header["offset"])
+        lease = self._leases.table.check(group, queue, client_id, token)
+        if lease is None:
+            raise LeaseLost(
+                f"{queue.topic}:{queue.queue_id} of group {group!r} is leased to another member, or to none"
+            )
+        return lease
+
+    # --- members without leases --------------------------------------------------------------------------------------
+
+    def _member_without_leases(self, group: str, client_id: str, topic: str) -> Member | None:
+        """The member whose leases of the topic's queues this broker takes, because it asks for none; None if it is not.
+
+        In a broadcasting group every member reads every queue.
+        """
+        member = self._groups.find(group, client_id)
+        if member is None or not member.data.leaseless or topic not in member.subscriptions:
+            return None
+        return member if member.data.model is MessageModel.CLUSTERING else None
+
+    def _implicit_owner_pulled(
+        self, group: str, queue: QueueKey, client_id: str, commit: int | None, now: float
+    ) -> None:
+        place, lease = (group, queue), self._leases.table.owner_of(group, queue)
+        if lease is None or lease.owner != client_id or self.implicit.get(place) is None:
+            return
+        self.implicit.pulled(place, now)
+        if commit is not None:
+            self._leases.commit_with_pull(group, queue, client_id, lease.token, commit)
+            self._free_if_due(place, now)
+
+    def _implicit_access(self, member: Member, connection: int, queue: QueueKey, offset: int) -> Lease | NotYet | None:
+        group, client_id = member.data.group, member.client_id
+        if member.connection != connection:
+            raise GroupNotExist(f"{client_id!r} is not a member of group {group!r} here: send a heartbeat first")
+        place, leases, now = (group, queue), self._leases, self._core.loop.time()
+        wait = NotYet(offset, ReadStatus.NO_NEW, LEASELESS_WAIT_S)
+        if (reset := self.resets.pulled(place, offset)) is not None:
+            # A client that only reads answers is not notified of the reset.
+            is_due = now + _SOON >= reset.at or member.data.consume_type is ConsumeType.ACTIVELY
+            return NotYet(reset.offset, ReadStatus.OFFSET_TOO_BIG) if is_due else wait
+        if self._overlapping:
+            return None
+        held = leases.table.owner_of(group, queue)
+        if held is None or held.owner != client_id:
+            # The pull of a member that locks may have been parked since before it unlocked the queue: it must not take
+            # the queue back.
+            is_repeated = held is None or client_id in held.waiters
+            if member.locks:
+                return wait
+            held = leases.request(group, queue, client_id, lambda: offset, is_repeated=is_repeated)
+            if held is None:
+                return wait
+            self.implicit.pulled(place, now)
+        implicit = self.implicit.get(place)
+        if implicit is None:
+            return held  # the member has asked for it: a lock
+        if implicit.is_contested(now):
+            return NotYet(offset, ReadStatus.NO_NEW, IMPLICIT_LEASE_DRAIN_S)
+        # What is before the group's offset was processed by another member.
+        begin = leases.offsets.read(group, *queue) or 0 if implicit.begins else 0
+        implicit.begins = offset < begin
+        return NotYet(begin, ReadStatus.NONE_MATCHED) if implicit.begins else held
+
+    def sent(self, group: str, queue: QueueKey, lease: Lease, n_bytes: int) -> None:
+        """Count what a pull without a token brought, for the limits of flow control."""
+        implicit = self.implicit.get((group, queue))
+        if implicit is not None:
+            processed = (self._leases.offsets.read(group, *queue) or 0) >= lease.served
+            implicit.sent_bytes = n_bytes if processed else implicit.sent_bytes + n_bytes
+
+    # --- what happens to leases and offsets --------------------------------------------------------------------------
+
+    def lease_granted(self, group: str, queue: tuple[str, int], client_id: str) -> None:
+        """A member that asks for a lease also says when it ends, and is told where to start."""
+        place = (group, QueueKey(*queue))
+        self.implicit.forget(place)
+        if not self._groups.is_leaseless(group, client_id):
+            self.resets.followed(place)
+
+    def lease_refused(self, group: str, queue: tuple[str, int]) -> None:
+        """Another member wants a queue: if the lease is implicit, see whether its owner still consumes the queue."""
+        place, now = (group, QueueKey(*queue)), self._core.loop.time()
+        held = self._leases.table.owner_of(*place)
+        is_restored = held is not None and held.served < 0 and self.implicit.get(place) is None
+        if held is not None and is_restored and self._groups.is_leaseless(group, held.owner):
+            self.implicit.pulled(place, now)  # an earlier run of the broker took it
+        self._core.driver.wake_by(self.implicit.contest(place, now))
+
+    def lease_freed(self, group: str, queue: tuple[str, int], waiters: Sequence[str]) -> None:
+        """Let the pulls that wait for the queue take its lease."""
+        self.implicit.forget((group, QueueKey(*queue)))
+        if any(self._groups.is_leaseless(group, client_id) for client_id in waiters):
+            self._core.features.queue_changed(*queue)
+
+    def commit_refusal(self, group: str, queue: tuple[str, int], client_id: str, offset: int) -> str | None:
+        """A commit that would undo a reset is refused."""
+        topic, queue_id = queue
+        if not self.resets.undoes((group, QueueKey(*queue)), offset):
+            return None
+        if self._member_without_leases(group, client_id, topic) is None:
+            return None
+        return f"{topic}:{queue_id} of group {group!r} was reset: go on at the new offset"
+
+    def commit_accepted(self, group: str, queue: tuple[str, int]) -> None:
+        """The owner of a contested lease may have processed everything with this commit."""
+        now = self._core.loop.time()
+        if self.implicit.committed((group, QueueKey(*queue)), now):
+            self._core.driver.wake_by(now)
+
+    def offsets_reset(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
+        """Members without leases follow the reset in their own time."""
+        info = self._groups.get(group)
+        if info is not None and any(member.data.leaseless for member in info.members.values()):
+            for queue_id, offset in offsets.items():
+                self.resets.add((group, QueueKey(topic, queue_id)), offset, self._core.loop.time())
+
+    def group_deleted(self, group: str, cause: str) -> None:
+        """Forget the leases and resets of a group."""
+        self._forget(lambda place: place[0] == group)
+
+    def topic_deleted(self, topic: str, cause: str) -> None:
+        """Forget every group's leases and resets of a topic."""
+        self._forget(lambda place: place[1].topic == topic)
+
+    def _forget(self, is_gone: Callable[[Place], bool]) -> None:
+        self.resets.forget(is_gone)
+        self.implicit.forget_all(is_gone)
+
+    # --- giving up ---------------------------------------------------------------------------------------------------
+
+    def next_deadline(self) -> float | None:
+        """When the next contested lease counts as given up."""
+        return min(
+            (
+                given_up_at(lease, self._unprocessed(place)) if lease.is_announced else lease.contested_at
+                for place, lease in self.implicit.contested()
+            ),
+            default=None,
+        )
+
+    def expire(self, now: float) -> None:
+        """Free the contested leases that are drained or given up."""
+        for place, lease in self.implicit.contested():
+            if lease.is_contested(now + _SOON) and not lease.is_announced:
+                lease.is_announced = True
+                # Its parked pull is held for a shorter time from now on, and brings nothing new.
+                self._core.features.queue_changed(*place[1])
+            self._free_if_due(place, now)
+
+    def _unprocessed(self, place: Place) -> int:
+        group, queue = place
+        lease = self._leases.table.owner_of(group, queue)
+        if lease is None:
+            return 0
+        if lease.served < 0:
+            return 1  # an earlier run of the broker knew
+        return lease.served - max(self._leases.offsets.read(group, *queue) or 0, lease.start)
+
+    def _free_if_due(self, place: Place, now: float) -> None:
+        implicit, (group, queue) = self.implicit.get(place), place
+        lease = self._leases.table.owner_of(group, queue)
+        if implicit is None or lease is None or not implicit.is_contested(now + _SOON):
+            return
+        unprocessed = self._unprocessed(place)
+        due_at = given_up_at(implicit, unprocessed)
+        if due_at > now + _SOON:
+            self._core.driver.wake_by(due_at)
+            return
+        freed = self._leases.table.release(group, lease.owner, queue, lease.token)
+        assert freed is not None, "the owner's own token releases"
+        self._leases.queues_freed([freed], self._core.events.next_id(), "given up" if unprocessed > 0 else "unlock")
