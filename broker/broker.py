@@ -123,8 +123,7 @@ class Broker(Feature):
         add(MemberQuestions(core, topics, groups))
         leases = self.leases = add(Leases(core, topics, groups))
         access = self.pull_access = add(PullAccess(core, groups, leases, settings))
-        lease_handlers = add(LeaseHandlers(core, topics, groups, leases))
-        add(Locks(core, topics, groups, leases, lease_handlers.lock))
+        add(Locks(core, topics, groups, leases, add(LeaseHandlers(core, topics, groups, leases)).lock))
         add(ResetHandlers(core, topics, groups, leases))
         add(GroupStatsHandlers(core, topics, groups, leases, settings))
         if Part.ASSIGNMENT in config.parts:
@@ -196,6 +195,11 @@ class Broker(Feature):
         self._look_at = now + RESERVE_CHECK_S
         if self.store.reserve.take():
             logger.warning("broker %s: there is room on the disk again, sends are accepted", self.config.name)
+
+    def access_refused(self, peer: str, user: str, text: str) -> None:
+        """Record a refusal of the gate as an event."""
+        detail = f"{user} {text}"[:300]
+        self.events.emit(EventKind.ACCESS_REFUSED, broker=self.config.name, client=peer, detail=detail)
 
     @property
     def uptime_s(self) -> float:
@@ -339,7 +343,6 @@ async def run_broker(config: BrokerConfig) -> AsyncIterator[RunningBroker]:
 
         try:
             async with _serve(broker, closed) as server, background_tasks() as tasks:
-                broker.features.guarded_by(server.gate, broker.events, config.name)
                 broker.events.emit(EventKind.BROKER_UP, broker=config.name, detail=server.address)
                 broker.damage.report_start()
                 tasks.start_soon(broker.driver.run)
@@ -378,6 +381,7 @@ def _serve(broker: Broker, closed: Callable[[Connection], None]) -> AbstractAsyn
         connection_class=config.connection_class,
         access=config.access,
         tls=config.tls,
+        guarded=broker.features,
     )
 
 

@@ -35,7 +35,6 @@ from remoting.connection import Connection
 from remoting.deadline_driver import DeadlineDriver
 from remoting.overload.shares import ShareBook
 from remoting.request_code import RequestCode
-from remoting.security.gate import Gate
 from remoting.server import Handler
 from remoting.wire.field import Right
 
@@ -94,7 +93,10 @@ class Feature:
         return None
 
     def rights_changed(self, rights: CurrentRights) -> None:
-        """Users may have lost rights: end what was begun with them."""
+        """Users may have lost rights: end the members, requests and queries that need them."""
+
+    def access_refused(self, peer: str, user: str, text: str) -> None:
+        """A request was refused, for a right or an id that its user does not have; not called for each of very many."""
 
     def member_left(self, group: str, client_id: str, cause: str, reason: str) -> None:
         """A member left its group; the reason is the value of a `LeaveReason`."""
@@ -176,8 +178,6 @@ class Feature:
         """The broker stops: store what is left; the last commit follows."""
 
 
-_MAX_REFUSAL_CHARS = 300
-
 FeatureT = TypeVar("FeatureT", bound=Feature)
 
 _HOOKS = {name: hook for name, hook in vars(Feature).items() if callable(hook)}
@@ -225,7 +225,8 @@ class Features(Feature):
 
     Each hook is called on the features that override it, and on no others: a send pays for `queue_changed` of those
     whom it concerns, and not for a walk over all features. The type of its answer decides how the answers of several
-    features are joined, see `_JOINED`.
+    features are joined, see `_JOINED`. The gate of a server asks them too: a policy that changes ends what outlives a
+    request, such as members, parked requests and queries.
     """
 
     def __init__(self) -> None:
@@ -247,26 +248,6 @@ class Features(Feature):
         """See `Feature.queue_changed`; on the path of every message that is stored, so it packs no arguments."""
         for hook in self._queue_changed:
             hook(topic, queue_id)
-
-    # --- access control ----------------------------------------------------------------------------------------------
-
-    def guarded_by(self, gate: Gate | None, events: EventLog, broker: str) -> None:
-        """Join the features with the gate of their server, if it has one, and apply its policy to what was restored.
-
-        The gate checks requests as they come. What outlives a request is the features': members, parked requests,
-        queries. So it asks them whose an id is, and they end what a user may not have any more.
-        """
-        if gate is None:
-            return
-
-        def refused(peer: str, user: str, text: str) -> None:
-            detail = f"{user} {text}"[:_MAX_REFUSAL_CHARS]
-            events.emit(EventKind.ACCESS_REFUSED, broker=broker, client=peer, detail=detail)
-
-        gate.on_refused = refused
-        gate.owner_of = self.owner_of
-        gate.on_policy = partial(self.rights_changed, gate)
-        gate.on_policy()
 
 
 def shares_of_broker(name: str, loop: asyncio.AbstractEventLoop) -> ShareBook:

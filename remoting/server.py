@@ -56,7 +56,7 @@ from remoting.overload.peer_memory import PeerMemory
 from remoting.request_code import RequestCode
 from remoting.security.access_file import AccessFile
 from remoting.security.arrivals import TlsArrivals
-from remoting.security.gate import Gate
+from remoting.security.gate import Gate, Guarded, NothingKept
 from remoting.security.newcomers import Newcomers
 from remoting.security.policy import Policy
 from remoting.security.tls import ServerTls, TlsFiles
@@ -348,6 +348,7 @@ async def serve(
     connection_class: type[Connection] = Connection,
     access: AccessFile | Policy | None = None,
     tls: TlsFiles | None = None,
+    guarded: Guarded | None = None,
 ) -> AsyncIterator[RemotingServer]:
     """Listen on `host:port` while the block runs; port 0 takes a free one, and `server.address` has it.
 
@@ -355,7 +356,7 @@ async def serve(
     and unsent answers get `grace_s`. Connections beyond `max_connections`, or beyond the limit of one address, are
     refused with SYSTEM_BUSY. Clients that speak `dialect` are served, too. Another `connection_class` can observe
     frames; without one, frames cost nothing more. With `access` only clients that prove a key are served, within their
-    rights. `tls` encrypts all connections.
+    rights and the answers of `guarded`. `tls` encrypts all connections.
 
     Raises:
         ConfigError: the address cannot be listened on, or the access file or the certificates cannot be read.
@@ -365,7 +366,7 @@ async def serve(
     host, port = parse_address(listen)
     async with background_tasks() as tasks:
         loop = asyncio.get_running_loop()
-        gate = None if access is None else Gate(access)
+        gate = None if access is None else Gate(access, guarded or NothingKept())
         certificates = None if tls is None else ServerTls(tls)
         # Each accepted connection has a descriptor before it can be refused.
         backlog = max(1, min(ACCEPTED_AT_ONCE, max_connections // 4))
@@ -375,6 +376,7 @@ async def serve(
         )
         accept: Callable[[], asyncio.Protocol] = server.make_connection
         if certificates is not None:
+            tasks.start_soon(certificates.keep_current)
             accept = TlsArrivals(loop, tasks, certificates.context, accept, lambda: server.places).accept
         try:
             listener = await loop.create_server(accept, host, port, backlog=backlog)
@@ -386,8 +388,6 @@ async def serve(
         server.address = format_address(host, listener.sockets[0].getsockname()[1])
         if gate is not None:
             tasks.start_soon(gate.keep_current)
-        if certificates is not None:
-            tasks.start_soon(certificates.keep_current)
         try:
             yield server
         finally:

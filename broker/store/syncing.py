@@ -17,9 +17,9 @@ from broker.store.segments.sync_job import SyncJob
 
 
 class Durability:
-    """Runs the sync jobs of one log, one at a time."""
+    """Runs the sync jobs of one log, one at a time; `on_shown` gets the queues that go on for readers with each."""
 
-    def __init__(self, log: CommitLog, lock: DirectoryLock) -> None:
+    def __init__(self, log: CommitLog, lock: DirectoryLock, on_shown: Callable[[Iterable[QueueState]], None]) -> None:
         self._log = log
         self._lock = lock
         self._lost: StoreLockLost | None = None
@@ -28,9 +28,7 @@ class Durability:
         # The end of each queue that readers may see once the records flushed since the last job began are durable.
         self.held_back: dict[QueueState, int] = {}
         self._held_by_job: dict[QueueState, int] = {}
-        self.on_shown: Callable[[Iterable[QueueState]], None] | None = (
-            None  # called with the queues that go on for them
-        )
+        self._on_shown = on_shown
 
     def check_lock(self) -> None:
         """Check that the directory is still locked by this store; once it is not, nothing is written any more.
@@ -80,8 +78,8 @@ class Durability:
                 self._log.finish_sync(job)
                 for queue, end_offset in self._held_by_job.items():
                     queue.end_offset = end_offset
-                if self._held_by_job and self.on_shown is not None:
-                    self.on_shown(self._held_by_job)
+                if self._held_by_job:
+                    self._on_shown(self._held_by_job)
         if job.error is not None:
             raise StoreSyncFailed(
                 f"sync of {self._log.directory} failed ({job.error.strerror}): records after position "

@@ -77,7 +77,6 @@ class StoreWriter:
         the messages that get those offsets next, however durable they are.
         """
         self._held_back = self._durability.held_back
-        self._durability.on_shown = self._note_ends
 
     def _begin(self, firsts: dict[LogKey, int], ends: dict[LogKey, int], last_stored_ms: int) -> None:
         """Begin with what recovery found; the active segment has a row for each queue."""

@@ -52,8 +52,6 @@ class PopAcks:
         self._requests = requests
         self._background = background
         self._retry_s = retry_s
-        # Not acknowledged, it would be redelivered, undecodable each time, until it is a dead letter.
-        requests.pass_over = self.add
         self._loop = asyncio.get_running_loop()
         self._pending: dict[str, AckBatch] = {}
         self._sending: dict[AckBatch, None] = {}

@@ -13,7 +13,7 @@ from typing import Any
 import anyio
 
 from client.pop.acks import PopAcks
-from client.pop.message import PopMessage, handle_of
+from client.pop.message import Handle, PopMessage, handle_of
 from client.pop.requests import PopRequests
 from client.pull.owned_queue import OwnedQueue
 from client.rebalance.ownership import MemberContext
@@ -34,12 +34,16 @@ class PopIntake:
     def __init__(self, context: MemberContext, *, order: bool, retry_s: float) -> None:
         self.owned: dict[MessageQueue, OwnedQueue] = {}
         self.topics_of_others: tuple[str, ...] = ()
-        self.requests = PopRequests(context.instance, context.group, context.options, order=order)
+        # Not acknowledged, it would be redelivered, undecodable each time, until it is a dead letter.
+        self.requests = PopRequests(context.instance, context.group, context.options, self._pass_over, order=order)
         self.acks = PopAcks(context.instance, self.requests, context.background, retry_s)
         self._context = context
         self._late = 0
         self._outstanding = 0
         self._idle = anyio.Event()
+
+    def _pass_over(self, handle: Handle) -> None:
+        self.acks.add(handle)
 
     @property
     def late(self) -> int:

@@ -59,10 +59,18 @@ class PopTerms(TypedDict):
 
 
 class PopRequests:
-    """The requests of one group; `pass_over` acknowledges a record that is not a message, and is set by `PopAcks`."""
+    """The requests of one group; `pass_over` acknowledges a record that is not a message."""
 
-    def __init__(self, instance: ClientInstance, group: str, options: ConsumerOptions, *, order: bool) -> None:
-        self.pass_over: Callable[[Handle], object] = lambda handle: None
+    def __init__(
+        self,
+        instance: ClientInstance,
+        group: str,
+        options: ConsumerOptions,
+        pass_over: Callable[[Handle], object],
+        *,
+        order: bool,
+    ) -> None:
+        self._pass_over = pass_over
         self._instance = instance
         self._group = group
         self._member = {"group": group, "client_id": instance.client_id}
@@ -119,7 +127,7 @@ class PopRequests:
         if passed_over:
             report_undecodable(self._instance, self._group, [record for record, _ in passed_over])
             for record, token in passed_over:
-                self.pass_over((record.queue, record.offset, token))
+                self._pass_over((record.queue, record.offset, token))
         return messages
 
     async def ack(self, broker_name: str, acked: Acked) -> Dead:

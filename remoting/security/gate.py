@@ -20,7 +20,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import anyio
 
@@ -81,22 +81,43 @@ class _Session:
     permitted: set[object]  # the set of the principal, which never replaces it
 
 
+class Guarded(Protocol):
+    """The server behind a gate, which takes part in its decisions."""
+
+    def owner_of(self, name: str) -> str | None:
+        """The owner of an id for as long as the server keeps something of it, as of a member; else None."""
+
+    def rights_changed(self, rights: Gate) -> None:
+        """Users may have lost rights: end the members, requests and queries that need them."""
+
+    def access_refused(self, peer: str, user: str, text: str) -> None:
+        """A request was refused; called at most `MAX_REFUSALS_REPORTED_PER_S` times a second."""
+
+
+class NothingKept:
+    """The `Guarded` of a server that keeps nothing of its clients."""
+
+    def owner_of(self, name: str) -> str | None:
+        """See `Guarded`; as the others."""
+        return None
+
+    def rights_changed(self, rights: Gate) -> None:
+        """Nothing outlives a request."""
+
+    def access_refused(self, peer: str, user: str, text: str) -> None:
+        """The log has it."""
+
+
 class Gate:
     """See the module header.
 
     Attributes:
         refused: number of refusals by the name of the response code.
-        on_refused: called with peer, user and text of a refusal, at most `MAX_REFUSALS_REPORTED_PER_S` times a second.
-        on_policy: called when the policy has changed; the server ends what its users may no longer have.
-        owner_of: returns the owner of an id as long as the server keeps data of it, for instance of a member; else
-            None.
     """
 
-    def __init__(self, access: AccessFile | Policy) -> None:
+    def __init__(self, access: AccessFile | Policy, guarded: Guarded) -> None:
         self.refused: Counter[str] = Counter()
-        self.on_refused: Callable[[str, str, str], None] | None = None
-        self.on_policy: Callable[[], None] | None = None
-        self.owner_of: Callable[[str], str | None] = lambda name: None
+        self._guarded = guarded
         self._file = access if isinstance(access, AccessFile) else None
         self._policy: Policy = {}
         self._loop = asyncio.get_running_loop()
@@ -153,8 +174,7 @@ class Gate:
             if user is None or (key not in user.keys and key != user.rocketmq_secret):
                 logger.warning("closing the connection of %s: the key of %r is gone", connection.peer, name)
                 connection.close()
-        if self.on_policy is not None:
-            self.on_policy()
+        self._guarded.rights_changed(self)
 
     def allows(self, owner: str, right: Right, name: str) -> bool:
         """Whether the `owner` of a connection has a right now."""
@@ -346,7 +366,7 @@ class Gate:
         try:
             session.principal.check(RequestCode(request.code).name, wanted(request))
             for claimed in ids_of(request):
-                is_kept = self.owner_of(claimed) not in (None, f"{USER}{name}")
+                is_kept = self._guarded.owner_of(claimed) not in (None, f"{USER}{name}")
                 if is_kept or not session.ids.claim(claimed, name, self._loop.time()):
                     raise ClientIdConflict(
                         f"{shown(claimed)} belongs to another user while that user is connected or a member with "
@@ -366,5 +386,4 @@ class Gate:
         if self._reported > MAX_REFUSALS_REPORTED_PER_S:
             return
         logger.warning("refused %s, user %s: %s", connection.peer, shown(user), error)
-        if self.on_refused is not None:
-            self.on_refused(connection.peer, user, str(error))
+        self._guarded.access_refused(connection.peer, user, str(error))

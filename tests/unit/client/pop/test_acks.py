@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from client.instance.background import BackgroundTasks
 from client.instance.instance import ClientInstance
 from client.pop.acks import PopAcks
-from client.pop.message import AckRun, Handle
+from client.pop.message import AckRun
 from client.pop.requests import Acked, Dead, PopRequests
 from model.errors import ConnectionLost, IllegalOperation, RlabError
 from model.limits import MAX_ACK_BATCH
@@ -29,7 +29,6 @@ class Brokers:
     """Answers acknowledgements as it is told: with the dead offsets, or an error; over an open connection, or none."""
 
     client_id = "c1"
-    pass_over: Callable[[Handle], object]
 
     def __init__(self, *answers: list[int] | RlabError, connected: bool = True) -> None:
         self.connected = connected
@@ -65,17 +64,6 @@ def run(brokers: Brokers, scenario: Callable[[PopAcks], Awaitable[None]], retry_
             await background.stop()
 
     run_simulation(main)
-
-
-def test_a_record_that_is_not_a_message_is_acknowledged() -> None:
-    brokers = Brokers()
-
-    async def scenario(acks: PopAcks) -> None:
-        brokers.pass_over((A, 5, 7))
-        await acks.wait_idle()
-
-    run(brokers, scenario)
-    assert brokers.asked == [(A.broker_name, {(A.topic, A.queue_id, 7): [5]})]
 
 
 def test_those_of_one_turn_share_a_request_to_each_broker() -> None:

@@ -101,7 +101,7 @@ class Peer:
 def requests_of(peer: Peer | None) -> PopRequests:
     masters = {} if peer is None else {"broker-a": peer}
     instance = SimpleNamespace(masters=masters, client_id="c", config=SimpleNamespace(request_timeout_s=3.0))
-    return PopRequests(cast(ClientInstance, instance), "g", ConsumerOptions(), order=False)
+    return PopRequests(cast(ClientInstance, instance), "g", ConsumerOptions(), lambda handle: None, order=False)
 
 
 def start_pop(peer: Peer | None) -> tuple[bool, list[list[PopMessage] | RlabError]]:
