@@ -81,7 +81,7 @@ _generators: WeakSet[random.Random] = WeakSet()
 
 
 def _forked() -> None:
-    """Seed the generators anew: a client that was made before a fork and is started after it has ids of its own."""
+    """Seed the generators again: a client that was made before a fork and is started after it has ids of its own."""
     for rng in _generators:
         rng.seed()
 
@@ -109,7 +109,7 @@ class ClientConfig:
         dialect: protocol of the servers: `rlab`, `rocketmq` for name servers and brokers of Apache RocketMQ, or `auto`,
             which finds out at the start.
         event_sink: called with every event.
-        key: proved to every server; without one, that of the environment, if there is any.
+        key: proved to every server; by default the key of the environment, if there is one.
         clock_ms: wall clock in milliseconds.
         rng: randomness of back-offs and of the instance id.
     """

@@ -80,7 +80,7 @@ class MemberOptions:
         max_queue_span: the same for the distance from the oldest unfinished to the newest offset.
         session_timeout_s: time without a heartbeat after which brokers remove this member.
         rejoin_within_s: how long this member keeps its assignment after its process has ended, because the process
-            comes back under the same `instance_name`; 0: not at all. Nobody consumes its queues meanwhile.
+            comes back under the same `instance_name`; 0: not at all. No member consumes its queues until then.
         rebalance_interval_s: longest time between two passes.
         shutdown_grace_s: how long a shutdown, or the release of a queue, waits for messages that are with a listener or
             were returned by the last poll.
@@ -256,15 +256,14 @@ def fit_for_rocketmq(own: Kind) -> Kind:
 def split_options(
     kind: type[Kind], name_servers: str | Sequence[str], options: Mapping[str, Any]
 ) -> tuple[ClientConfig, Kind]:
-    """Sort keyword arguments into the options of the client instance and those of this kind of consumer.
+    """Sort keyword arguments into options of the client instance and options of this kind of consumer.
 
     RocketMQ calls every instance DEFAULT in BROADCASTING: two processes of one machine then write to one file, and
-    neither learns of it.
+    neither detects it.
 
-    Raises:
-        ConfigError: an unknown name, with the nearest known one; a value out of range; what is not there with servers
-            of RocketMQ; or BROADCASTING without an
-            `instance_name`, so that the client id would not outlive the process.
+    Raises: ConfigError: an unknown name, with the nearest known one; a value out of range; an option that servers of
+        RocketMQ do not support; or BROADCASTING without an `instance_name`, so that the client id would not outlive the
+        process.
     """
     check_option_names(options, ClientConfig, kind)
     names = {field.name for field in fields(kind)}

@@ -9,7 +9,7 @@ class Trigger(StrEnum):
     """What can set off a pass; each of them alone is enough to keep a group consumed."""
 
     START = "START"
-    """A consumer started, or changed what it subscribes to."""
+    """A consumer started, or changed its subscriptions."""
     TIMER = "TIMER"
     """No other trigger came for a while; heals what the others missed."""
     NOTIFY = "NOTIFY"

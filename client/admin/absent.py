@@ -12,7 +12,7 @@ async def forget_broker(cluster: ClusterRequests, broker: str) -> int:
     """See `Admin.forget_broker`."""
     check_text("the name of a broker", broker)
     if any(data.broker_name == broker for data in await cluster.brokers()):
-        raise InvalidParameter(f"broker {broker!r} is registered: stop it first, and it says goodbye itself")
+        raise InvalidParameter(f"broker {broker!r} is registered: stop it first; a stop unregisters it")
     answers = await cluster.ask(cluster.servers, RequestCode.FORGET_BROKER, {"broker_name": broker})
     done = succeeded(answers, f"broker {broker!r} is not forgotten by", kind="name server")
     forgotten = sum(1 for answer in done.values() if answer.header["n"])

@@ -59,7 +59,7 @@ class Admin(ClientLife):
         timeout_s: per request.
         dialect: protocol of the servers, `rlab`, `rocketmq`, or `auto`, which finds out.
         rng: chooses the name server that is asked first.
-        key: proved to every server; without one, that of the environment, if there is any.
+        key: proved to every server; by default the key of the environment, if there is one.
 
     Raises:
         ConfigError: a malformed address, a timeout out of range, or a key or `rng` of a wrong type.
@@ -137,7 +137,7 @@ class Admin(ClientLife):
         succeeded(answers, "not everywhere:", kind="name server")
 
     async def absent_brokers(self) -> Absence:
-        """The brokers that left without a goodbye and have not returned, as far as name servers know. Never fails."""
+        """The brokers that name servers remember as gone without a goodbye and not back. Never fails."""
         return await self._cluster.absent()
 
     async def forget_broker(self, broker: str) -> int:
@@ -399,9 +399,9 @@ class Admin(ClientLife):
         return await group_now(self._cluster, check_group(group))
 
     async def progress(self, group: str) -> tuple[QueueProgress, ...]:
-        """Progress of a group and the owners of its queues, without targets, as far as brokers answer.
+        """Progress of a group and the owners of its queues, without targets, on the brokers that answer.
 
-        One request to each broker, where `group` asks six: for whoever looks twice a second.
+        One request to each broker, where `group` sends six: for callers that refresh twice a second.
 
         Raises:
             InvalidParameter: an illegal name.
@@ -548,7 +548,7 @@ class Admin(ClientLife):
     async def read_queue(
         self, queue: MessageQueue, *, offset: int | None = None, since_ms: int | None = None, max_n: int = DEFAULT_FOUND
     ) -> tuple[list[tuple[MessageExt, str]], int]:
-        """Messages of a queue from an offset, or from a time, or the newest; each with what is wrong if it is none.
+        """Messages of a queue from an offset, from a time, or the newest; each with the flaw of an undecodable payload.
 
         It joins no group. Returns the offset to go on from too.
 

@@ -45,8 +45,8 @@ class DeadLetter(NamedTuple):
     """One dead letter.
 
     `message.queue` is in `%DLQ%group`, `message.topic` is the topic that its producer sent it to, and
-    `message.times_delivered` counts its retries. `resent`: it was sent again before. `undecodable`: what is wrong with
-    a payload that is no message, else empty; `message.body` is all of that payload then, and there is no message id.
+    `message.times_delivered` counts its retries. `resent`: it was sent again before. `undecodable`: the flaw of
+    a payload that is not a message, else empty; `message.body` is the whole payload then, and there is no message id.
     """
 
     message: MessageExt
@@ -83,7 +83,7 @@ class DeadLetterAdmin:
     All methods raise RlabError when a broker that has letters cannot be reached.
 
     Attributes:
-        passed_over: letters that `resend_all` did not send, because their payloads are no messages.
+        passed_over: dead letters that `resend_all` did not send, because their payloads are not messages.
     """
 
     def __init__(self, cluster: ClusterRequests, group: str, check_known: Callable[[], Awaitable[None]]) -> None:
@@ -122,8 +122,8 @@ class DeadLetterAdmin:
     async def letters(self) -> AsyncGenerator[DeadLetter]:
         """Go through all letters that are stored now, broker by broker, the oldest first.
 
-        Letters that are added during the iteration are left out, so that re-sending all of them comes to an end. One
-        whose payload is no message stops nothing: see `DeadLetter`.
+        Letters that are added during the iteration are left out, so that re-sending all of them comes to an end. A
+        payload that is not a message does not stop the iteration: see `DeadLetter`.
 
         Raises:
             GroupNotExist: there is no such group.
@@ -155,7 +155,7 @@ class DeadLetterAdmin:
     async def resend_all(self, to: ResendTo = ResendTo.GROUP, progress: Callable[[int], None] | None = None) -> int:
         """Send every letter again that was not sent again before, and return how many.
 
-        `progress` is called with the number sent so far. Those that are no messages are left and counted in
+        `progress` is called with the number sent so far. Payloads that are not messages stay and are counted in
         `passed_over`. Cancellation: see `resend`.
         """
         sent, batch = 0, list[DeadLetter]()
@@ -178,7 +178,7 @@ class DeadLetterAdmin:
 
         Raises:
             TopicNotExist: the topic of a letter does not exist any more.
-            MessageIllegal: a letter is no message; nothing was sent.
+            MessageIllegal: a payload is not a message; nothing was sent.
             RlabError: a broker refused a letter or did not answer; the others of its batch of 64 were sent and marked.
 
         Cancellation: as if the process died: up to 64 letters that were sent and not marked will be sent again.
@@ -186,7 +186,7 @@ class DeadLetterAdmin:
         for letter in letters:
             if letter.undecodable:
                 where = f"{letter.message.queue}+{letter.message.offset}"
-                raise MessageIllegal(f"{where} is no message, so it cannot be sent again: {letter.undecodable}")
+                raise MessageIllegal(f"{where} is not a message, so it cannot be sent again: {letter.undecodable}")
         for start in range(0, len(letters), RESEND_TOGETHER):
             await self._resend_together(letters[start : start + RESEND_TOGETHER], to)
 

@@ -41,8 +41,8 @@ from model.topic_route import TopicRoute
 def members_of(reports: Sequence[GroupReport]) -> tuple[GroupMemberInfo, ...]:
     """The members of a group, sorted by client id, each put together from the reports of all brokers.
 
-    Where reports of one member differ, it has just changed and only some brokers know. The newest report counts: that
-    of the broker where the member expires last.
+    Where reports of one member differ, it has just changed and only some brokers know. The newest report counts: the
+    report of the broker where the member expires last.
     """
     seen: dict[str, list[str]] = {}
     queues: dict[str, list[MessageQueue]] = {}

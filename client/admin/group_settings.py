@@ -39,7 +39,7 @@ async def set_group(
                 f"no broker knows group {group!r}; {listed('known groups', sorted(names))}. "
                 "For a group that has yet to start, say so: --create"
             )
-    # One broker first: its event is the cause of those of the others.
+    # One broker first: its event is the cause of the events of the others.
     first, *others = masters
     code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
     answers = await cluster.ask({first: masters[first]}, code, header)

@@ -32,7 +32,7 @@ class FoundMessage:
     # `queue.topic` distinguishes a retry or a dead letter from the original; if delayed: its future queue, offset -1
     message: MessageExt
     due_ms: int | None  # when a delayed message is delivered, wall clock in milliseconds; None if it is not delayed
-    # what is wrong with a payload that is no message, which is `message.body` then; "" for a message
+    # the flaw of a payload that is not a message, which is `message.body` then; "" for a message
     undecodable: str = ""
     # "open: ..." or "ended" of a half message, whose offset is -1; "" for any other
     half: str = ""
@@ -44,7 +44,7 @@ class FoundMessages:
 
     messages: tuple[FoundMessage, ...]  # the newest first
     is_complete: bool  # whether there are no more; else `max_n` of them are here
-    unreachable: tuple[str, ...]  # names of brokers that did not answer; what they hold is missing
+    unreachable: tuple[str, ...]  # names of brokers that did not answer; their messages are missing
 
 
 async def find_messages(

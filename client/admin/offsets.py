@@ -69,7 +69,7 @@ def _by_broker(
     wanted: dict[str, list[int]] = {}
     for queue in sorted(set(queues)):
         if queue.topic != topic or queue.broker_name not in masters:
-            raise InvalidParameter(f"{queue} is no queue of {topic!r}; {listed('brokers that have it', masters)}")
+            raise InvalidParameter(f"{queue} is not a queue of {topic!r}; {listed('brokers that have it', masters)}")
         wanted.setdefault(queue.broker_name, []).append(queue.queue_id)
     return wanted
 

@@ -1,4 +1,4 @@
-"""Producer groups for `Admin`: their members, and the transactions that nobody has ended yet."""
+"""Producer groups for `Admin`: their members, and their open transactions."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def all_producer_groups(cluster: ClusterRequests) -> tuple[ProducerGroup, 
         if isinstance(answer, RequestCodeNotSupported):
             continue  # a broker without transactions
         for group, members, n_open, oldest_s, waiting in unpack(answer):
-            # A producer tells every broker that it knows of its group, so members are not added up.
+            # A producer registers its group with every broker that it knows, so members are not added up.
             known = groups.get(group, ProducerGroup(group=group, members=0, open=0, oldest_s=0.0, waiting=0))
             groups[group] = ProducerGroup(
                 group=group,

@@ -23,7 +23,7 @@ class QueueRange:
 
     min_offset: int
     max_offset: int
-    damaged: int = 0  # messages of them that are damaged or missing in the broker's files, as far as it knows
+    damaged: int = 0  # messages of them that the broker found damaged or missing in its files
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,11 +51,11 @@ class BrokerInfo:
     producers: int  # producer groups, counted once per connection
     events_dropped: int  # events lost because they came faster than they could be stored
     quirks: tuple[str, ...]  # names of the defects it reproduces, sorted
-    disk_full: bool = False  # whether it refuses sends because of that; an older broker does not tell, as the next two
+    disk_full: bool = False  # whether it refuses sends because of that; an older broker does not report these three
     disk_free_bytes: int = -1  # of the file system that holds its data
     disk_total_bytes: int = -1
-    log_held_bytes: int = 0  # of the log that the limits would delete, and that somebody still needs; 0 if nothing is
-    log_held_by: str = ""  # a sentence that names who needs it, and says what to do
+    log_held_bytes: int = 0  # of the log that the limits would delete, and that are still needed; 0 if there are none
+    log_held_by: str = ""  # a sentence that names the holder and the remedy
 
     @classmethod
     def from_wire(cls, address: str, wire: Any) -> BrokerInfo:
@@ -123,9 +123,9 @@ class QueueProgress:
     # client ids the strategy assigns the queue to. One, in a group whose members agree; several if their strategies
     # or views differ, and always in BROADCASTING; none if no member subscribes to the topic.
     targets: tuple[str, ...] = ()
-    damaged: int = 0  # messages of the queue that are damaged or missing in the broker's files, as far as it knows
+    damaged: int = 0  # messages of the queue that the broker found damaged or missing in its files
     start: int | None = None  # where the group begins, if nothing was committed yet and a member subscribes
-    in_flight: int | None = None  # messages that its owner was sent and has not committed, as far as its broker knows
+    in_flight: int | None = None  # messages that its owner was sent and has not committed, if its broker knows it
 
     @classmethod
     def from_wire(

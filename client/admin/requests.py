@@ -98,8 +98,8 @@ class ClusterRequests:
     async def masters(self, wanted: Iterable[str] | None = None) -> dict[str, str]:
         """Name -> address of the master of these brokers, or of all, sorted by name.
 
-        Raises ServiceNotAvailable if no broker is registered, InvalidParameter if one of the wanted is not, or is no
-        name. Cancellation: harmless.
+        Raises ServiceNotAvailable if no broker is registered, InvalidParameter if one of the wanted is not, or is not
+        a name. Cancellation: harmless.
         """
         names = None if wanted is None else list(wanted)
         for name in names or ():

@@ -79,7 +79,7 @@ class TraceReader:
             for message, problem in messages:
                 found, bad = ([], 1) if problem else decode_events(message.body)
                 if bad:
-                    logger.warning("%d lines of %s at offset %d are no events", bad, queue, message.offset)
+                    logger.warning("%d lines of %s at offset %d are not events", bad, queue, message.offset)
                 events += found
             if after == offset:
                 break

@@ -8,13 +8,13 @@ and the allow-list by client IP may leave queues out on purpose; with CONFIG, th
 for both.
 
     strategy.py           the protocol of a strategy, and the checks that all of them make
-    registry.py           strategies by name: those built in, and those of installed packages
+    registry.py           strategies by name: the built-in ones, and the ones of installed packages
     averagely.py          AVG, AVG_BY_CIRCLE
     consistent_hash.py    CONSISTENT_HASH
     by_config.py          CONFIG, and the allow-list by client IP
     machine_room.py       MACHINE_ROOM, MACHINE_ROOM_NEARBY
     balanced_sticky.py    BALANCED_STICKY, over all topics of a group together
-    balanced_queues.py    its computation, and what it remembers
+    balanced_queues.py    its computation, and its memory of the last result
     hash_ring.py          its assignment among equal members; `model/even_loads.py` has the rest
 
 Read `strategy.py` and `averagely.py`; the others stand alone. Other rooms import the exported names, and `registry.py`.

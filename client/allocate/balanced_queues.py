@@ -62,7 +62,7 @@ class BalancedQueues:
     def __init__(self) -> None:
         self._listed = _NO_QUEUES
         self._alone = _Equals()
-        # What was asked last, and what of it matters.
+        # The last request: topics of each member, and queues of each topic.
         self._asked: tuple[dict[str, _Topics], dict[str, list[MessageQueue]]] = ({}, {})
         self._seen: tuple[_Kinds, dict[str, list[MessageQueue]]] = ({}, {})
         self._topics: dict[str, _Placed] = {}

@@ -78,7 +78,7 @@ def check_inner(inner: object) -> None:
 class AllocateMessageQueueByClientIp:
     """Only members on some machines consume, with the queues that an inner strategy gives them.
 
-    The IP is the part of a client id before the `@`. If no member is on one of the machines, nobody consumes. All
+    The IP is the part of a client id before the `@`. If no member is on one of the machines, no member consumes. All
     members need the same list, also those that are left out.
 
     Args:

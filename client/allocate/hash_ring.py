@@ -109,7 +109,7 @@ def points_of(members: Iterable[str]) -> Ints:
 
 
 def ring_of(points: Ints) -> Ring:
-    """Sort rows of points into a ring; of equal points, that of the lower row comes first."""
+    """Sort rows of points into a ring; of equal points, the point of the lower row comes first."""
     order = ascending(points.ravel())
     return Ring(points.ravel()[order], order // POINTS)
 

@@ -78,7 +78,7 @@ class MachineRoomResolver(Protocol):
 
 
 class AllocateMachineRoomNearby:
-    """Queues go to members in the same room; those of a room without members are assigned among all members.
+    """Queues go to members in the same room; the queues of a room without members are assigned among all members.
 
     RocketMQ: AllocateMachineRoomNearby; as there, the remainder of each room without members goes to the same members.
 

@@ -1,4 +1,4 @@
-"""The strategies that a name is enough to make: those built in, and those of installed packages. Pure.
+"""The strategies that a name is enough to make: built-in ones, and ones of installed packages. Pure.
 
 A built-in strategy is one line in `_BUILT_IN`. Help texts, `rlab strategies`, `rlab whatif`, tests and the tables of
 `docs/strategies.md` read the list from here. A package adds a strategy by an entry point, whose name is the
@@ -8,7 +8,7 @@ strategy's name, and whose value is its class or another callable that makes one
     BY_WEIGHT = "weights:AllocateMessageQueueByWeight"
 
 Then `rlab consume --strategy BY_WEIGHT` uses it, and `rlab group show` computes its targets. A package is imported when
-somebody names its strategy, so a broken one stops nothing else. The installed packages are the only input of this
+its strategy is named, so a broken one stops nothing else. The installed packages are the only input of this
 module besides arguments.
 
 RocketMQ has no such list: consumers are given objects, and mqadmin computes no targets.

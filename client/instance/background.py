@@ -8,7 +8,7 @@ The tasks end by `stop`. Any other end is a failure: a task raised, which is a b
 or the task that holds them, as `asyncio.run` does at its end. Then all tasks end, the failure is logged as CRITICAL,
 `wait` raises it, and `on_failure` is called, in which a consumer leaves its group. KeyboardInterrupt and SystemExit of
 user code end the tasks in the same way, but their purpose is the end of the process: they are raised only after
-`on_failure`, by `wait`, or here if nobody waits. Raised at once, they would stop the event loop before that.
+`on_failure`, by `wait`, or here if no task waits. Raised at once, they would stop the event loop before that.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 OnFailure = Callable[[BaseException, bool], Awaitable[bool]]
 """Gets the reason of a failure, and whether to hurry, because all tasks of the event loop were cancelled.
 
-It returns whether somebody else raises the reason if that is one of `EXITS`.
+It returns whether another task raises the reason if that is one of `EXITS`.
 """
 
 

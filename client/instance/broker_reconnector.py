@@ -4,10 +4,10 @@ RocketMQ registers right after a broker's channel becomes active, but makes the 
 that a member of a restarted broker may be missing until its next heartbeat, 30 s. Here a lost broker is tried at once,
 with a back-off; when it has answered a heartbeat, and so knows us again, every group runs a pass.
 
-A broker that restarts is in no route for a moment. A client that polls in that moment would learn of its return only by
+A broker that restarts is in no route for a moment. A client that polls in that moment would see its return only in
 the next poll. So a lost broker is tried for some time even if no route names it, and when it is up, the routes are
 polled. They are polled, too, when its queues have been kept for as long as they are kept (`routes.py`), so that all
-members give them up at that time, whatever their poll interval is.
+members revoke them at that time, whatever their poll interval is.
 
 A broker may also return at another address, for instance in a new container. So once an attempt has failed, the name
 server is asked every second whether a route has changed, for a minute after the last loss: one small request for all
@@ -91,7 +91,7 @@ class BrokerReconnector:
             async with anyio.create_task_group() as tasks:
                 over = anyio.Event()
                 tasks.start_soon(self._give_up, address, over)
-                # Not where it was before once it is elsewhere: that may be the address of somebody else now.
+                # Not at its old address once it is elsewhere: another process may have that address now.
                 while address in self._host.addresses() or (loop_time() < until and name not in routes.brokers()):
                     backoff.failed(loop_time(), config.rng)
                     await anyio.sleep(max(backoff.wait_s(loop_time()), self._host.remoting.backoff_s(address)))
@@ -138,7 +138,7 @@ class BrokerReconnector:
             return
         if address not in self._host.addresses():
             logger.warning(
-                "%s: the broker at %s is in no route %.0f s after its connection was lost: its queues are given up",
+                "%s: the broker at %s is in no route %.0f s after its connection was lost: its queues are revoked",
                 *(self._host.client_id, address, anyio.current_time() - self._trying[address].at),
             )
 

@@ -43,7 +43,7 @@ class Heartbeats:
         self._created_ms: dict[str, int] = {}
         # Groups that we have left, or are about to: no heartbeat shall bring us back.
         self._left: dict[str, None] = {}
-        self._warnings: dict[str, list[str]] = {}  # by address: those of the last answer
+        self._warnings: dict[str, list[str]] = {}  # by address: the warnings of the last answer
         self._refusals = HeartbeatRefusals()
         # By address: the connection over which a broker that takes fingerprints got the last heartbeat, and its own.
         self._taken: dict[str, tuple[Connection, int]] = {}
@@ -87,7 +87,7 @@ class Heartbeats:
             )
 
     def joining(self, group: str) -> None:
-        """Learn that a consumer was added, whose session may be shorter than those so far."""
+        """Note a new consumer, whose session may be shorter than the sessions so far."""
         self._left.pop(group, None)
         self._sessions_changed.set()
 
@@ -216,7 +216,7 @@ class Heartbeats:
         return answer
 
     def attempts_set(self, address: str, group: str, max_attempts: int) -> None:
-        """Learn the `max_attempts` of a group at a broker."""
+        """Record the `max_attempts` of a group at a broker."""
         if max_attempts == OWN_ATTEMPTS:
             self.max_attempts.pop((address, group), None)
         elif group in self._host.members:

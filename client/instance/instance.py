@@ -194,7 +194,7 @@ class ClientInstance:
         await self.update_routes(topics)
 
     async def look_for_brokers(self) -> None:
-        """Get changed routes after a failed connection: its broker may have moved. ConnectFailed: nobody answers."""
+        """Get changed routes after a failed connection: its broker may have moved. ConnectFailed: no server answers."""
         topics = tuple(self._topics())
         if topics and await self.name_servers.any_changed(topics[0]):
             self.name_servers.begin_poll()

@@ -81,7 +81,7 @@ class LeaseSessions:
         """Record that a broker has answered a heartbeat; returns whether a new session has begun.
 
         `good_until` is the time at which the heartbeat was sent plus the session timeout; `joined` is the broker's
-        answer that we were no member before. Under a new session leases have to be confirmed.
+        answer that we were not a member before. Under a new session leases have to be confirmed.
         """
         session = self._sessions.get((group, address))
         if session is not None and not joined and session.is_of(connection) and session.good(now):

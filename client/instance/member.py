@@ -119,7 +119,7 @@ class GroupMember(Resident):
 
     @abstractmethod
     async def persist_offsets(self) -> None:
-        """Commit what is not committed yet."""
+        """Commit the offsets that are not committed yet."""
 
     @abstractmethod
     def offsets_reset(self, queues: Collection[MessageQueue], token: int, cause: str) -> None:
@@ -167,9 +167,9 @@ class InstanceHost(Protocol):
         ...
 
     def broker_lost(self, address: str, cause: str) -> None:
-        """Learn that a broker does not answer."""
+        """Called when a broker does not answer."""
         ...
 
     def on_broker_returned(self, cause: str) -> None:
-        """Learn that a broker is back and has answered a heartbeat."""
+        """Called when a broker is back and has answered a heartbeat."""
         ...

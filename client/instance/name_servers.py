@@ -96,14 +96,14 @@ class NameServers:
             await anyio.sleep(ROUTE_RETRY_S)
 
     def begin_poll(self) -> None:
-        """Learn that all routes in use are about to be asked for."""
+        """Called before all routes in use are requested."""
         self._as_of = None
 
     async def any_changed(self, topic: str) -> bool:
-        """Whether any route may differ from those of the last poll; the topic is one of them.
+        """Whether any route may differ from the last poll; the topic is one of them.
 
-        One small request instead of one for each topic: hardly ever has one changed. What a later answer says is as
-        new as the first of the poll, so what changed during the poll counts as changed.
+        One small request instead of one for each topic, because routes hardly ever change. Later answers count as old
+        as the first of the poll, so a route that changed during the poll counts as changed.
 
         ConnectFailed: no name server answers. Cancellation: harmless.
         """
@@ -154,7 +154,7 @@ class NameServers:
         return (await self._connect())[0]
 
     async def _connect(self) -> tuple[str, bool]:
-        """See above; the second is whether it says in RocketMQ's dialect that it is one of ours."""
+        """See above; the second is whether it reports in RocketMQ's dialect that it is one of ours."""
         state = (await self.request(RequestCode.GET_SERVER_STATE)).header
         address = self._addresses[self._current]
         kind = state.get("kind")

@@ -50,9 +50,9 @@ class HeartbeatRefusals:
         self._by_address: dict[str, tuple[UsageError, float]] = {}
 
     def refused(self, address: str, error: RlabError, now: float) -> None:
-        """Record how a heartbeat failed at a loop time. Only what fails again unless somebody changes it is a refusal.
+        """Record how a heartbeat failed at a loop time. Only a failure that lasts until a change is a refusal.
 
-        The two errors of a new connection are none: a key or a certificate is being changed, here or there.
+        The two errors of a new connection do not count: a key or a certificate is being changed, here or there.
         """
         if isinstance(error, UsageError) and not isinstance(error, NotAuthenticated | ConfigError):
             _, since = self._by_address.get(address, (error, now))
@@ -72,7 +72,7 @@ class HeartbeatRefusals:
     def final(self, address: str, now: float, session_timeout_s: float) -> UsageError | None:
         """The refusal of a broker that has lasted for a session; None without one.
 
-        A missing right is none: an operator may give it while the client runs, and each heartbeat logs that it lacks.
+        A missing right does not count: an operator may grant it while the client runs, and each heartbeat logs it.
         """
         error, since = self._by_address.get(address, (None, now))
         lasts = now - since >= session_timeout_s

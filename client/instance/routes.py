@@ -182,5 +182,5 @@ class RouteRemovalGrace:
         return bool(self._missing)
 
     def forget(self, topic: str) -> None:
-        """Drop what is missing of a topic."""
+        """Drop the missing queues of a topic."""
         self._missing.pop(topic, None)

@@ -1,7 +1,7 @@
 """Calls of user code: the context in which they run, and which exceptions are a failure of the call.
 
 Whatever user code raises, its call has failed and nothing else happens: a message is redelivered, a check is not
-answered. That holds for every class: CancelledError comes out of a listener that awaits a task which somebody else has
+answered. That holds for every class: CancelledError comes out of a listener that awaits a task which other code has
 cancelled, StopIteration out of `next()` on an empty iterator, GeneratorExit out of a generator that was closed. Only
 three exceptions are not failures of the call:
 

@@ -4,9 +4,9 @@ RocketMQ asks one random broker of the topic (MQClientInstance.findConsumerIdLis
 assign a queue twice or not at all. Here every member asks the same one: the first broker, by name, that serves a topic
 of the group and answers. `Quirk.RANDOM_VIEW` restores RocketMQ's way.
 
-A change costs what changed: a broker answers with the difference from the version that the asker knows. The clients of
-one process share the lists: what a broker listed at a version is a fact, whoever asked, so the second client learns
-from an answer of a few bytes that the list of the first is the newest.
+The cost of a change follows its size: a broker answers with the difference from the version that the client has. The
+clients of one process share the lists: the list of a broker at a version is the same for all of them, so an answer of a
+few bytes confirms to the second client that the list of the first is the newest.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class GroupViews:
         self._any_of = any_of
         self._views: dict[str, dict[str, GroupView]] = {}
         # group -> (address, cause): the newest list of that broker came with its notification of that change, and no
-        # other change has been heard of since.
+        # other change has been notified since.
         self._told: dict[str, tuple[str, str]] = {}
 
     def known_version(self, group: str, address: str) -> int:
@@ -60,17 +60,17 @@ class GroupViews:
         return -1 if view is None else view.version
 
     def forget(self, group: str) -> None:
-        """Drop what is known of a group."""
+        """Drop the member lists of a group."""
         self._views.pop(group, None)
         self._told.pop(group, None)
 
     def notified(self, group: str, address: str, cause: str, since: object, difference: bytes | None) -> None:
-        """Learn that a broker has notified us of a change, and the new list if the difference came with it."""
+        """Record that a broker has notified us of a change, and the new list if the difference came with it."""
         if type(since) is int and difference and self._learn(group, address, since, difference):
             self._told[group] = (address, cause)
         elif self._told.get(group, ("", ""))[1] != cause:
-            # The list broker may not have told us of this one yet. That of another broker about the same change is of
-            # no interest: each of them notifies.
+            # The list broker may not have sent its notification yet. One of another broker about the same change
+            # does not matter: each of them notifies.
             self._told.pop(group, None)
 
     def _learn(self, group: str, address: str, since: int, difference: bytes) -> bool:
@@ -79,7 +79,7 @@ class GroupViews:
         view = shared.get((address, group))
         if view is None or view.version != body[0]:
             known = self._views.get(group, {}).get(address)
-            # It says what the changed members are now, so it fits every list of that time.
+            # It has the new state of the changed members, so it fits every list of that time.
             view = known.changed(body) if known is not None and since <= known.version < body[0] else None
         if view is None:
             return False
@@ -118,8 +118,8 @@ class GroupViews:
     def member_list_brokers(self, topics: Iterable[str]) -> list[str]:
         """Addresses of the brokers that serve any of the topics, in the order in which members ask them."""
         # Retry topics do not count, because a broker may have one although it serves no topic of the group. But after
-        # its last unsubscribe a member has nothing else, and must still learn that its target is empty; and where its
-        # topics do not exist, or no more, what failed before is in the retry topic and has to be read.
+        # its last unsubscribe a member has nothing else, and must still find that its target is empty; and where its
+        # topics do not exist, or no more, messages that failed before are in the retry topic and have to be read.
         serving = {topic: self._routes.brokers_of(topic) for topic in topics}
         names = {name for topic, brokers in serving.items() if not is_retry_topic(topic) for name in brokers}
         if not names:
@@ -144,8 +144,8 @@ class GroupViews:
         views = self._views.setdefault(group, {})
         told = views.get(address)
         if told is not None and told is not before and told.version > fetched.view.version:
-            # A notification came between the answer and us. Its list must stay: nobody sends it again, and a pass that
-            # it sets off would plan with the old one.
+            # A notification overtook the answer. Its list must stay: it is not sent again, and a pass that it triggers
+            # would plan with the old one.
             return FetchedView(address, told, 0.0)
         views[address] = fetched.view
         return fetched

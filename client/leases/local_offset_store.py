@@ -129,7 +129,7 @@ def _read(path: Path) -> LocalOffsets:
 
 
 def _read_one(path: Path) -> LocalOffsets | str | None:
-    """The offsets of a file; None if there is none, or what is wrong with it."""
+    """The offsets of a file; None if there is no file, or the flaw of a damaged one."""
     try:
         with path.open("rb") as file:
             data = file.read(MAX_LOCAL_OFFSETS_BYTES + 1)

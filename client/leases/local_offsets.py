@@ -83,13 +83,13 @@ class LocalOffsets:
         return None if topic is None else topic.offsets.get((queue.broker_name, queue.queue_id))
 
     def update(self, queue: MessageQueue, offset: int) -> None:
-        """Move a queue forward; a lower offset is ignored, and so is a topic that was unsubscribed meanwhile."""
+        """Move a queue forward; a lower offset is ignored, and so is a topic that was unsubscribed in between."""
         known = self.offset_of(queue)
         if known is None or offset > known:
             self.reset(queue, offset)
 
     def reset(self, queue: MessageQueue, offset: int) -> None:
-        """Put a queue at any offset; ignored for a topic that was unsubscribed meanwhile."""
+        """Put a queue at any offset; ignored for a topic that was unsubscribed in between."""
         topic = self._topics.get(queue.topic)
         if topic is not None and self.offset_of(queue) != offset:
             topic.offsets[queue.broker_name, queue.queue_id] = offset
@@ -129,7 +129,7 @@ class LocalOffsets:
             for key, value in _items(_member(wire, "offsets"), f"offsets of {name}"):
                 broker, colon, queue_id = key.rpartition(":")
                 if not colon or not queue_id.isdecimal():
-                    raise ValueError(f"{key!r} of {name} is no queue: broker:number is")
+                    raise ValueError(f"{key!r} of {name} is not a queue: write broker:number")
                 topic.offsets[broker, int(queue_id)] = _number(value, f"the offset of {name} {key}")
         return offsets
 

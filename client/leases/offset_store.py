@@ -20,7 +20,7 @@ from model.topic_number import TopicNumber
 from remoting.tasks import run_together
 
 NO_LEASE = -1
-"""Token of a commit for a queue that is read without a lease; taken while nobody has one."""
+"""Token of a commit for a queue that is read without a lease; accepted while no member has one."""
 
 
 class OffsetStore(Protocol):
@@ -56,7 +56,7 @@ class OffsetStore(Protocol):
         ...
 
     def offset_of(self, queue: MessageQueue) -> int | None:
-        """The offset of a queue, as far as it is known here; None if it is not."""
+        """The offset of a queue; None if it is not known here."""
         ...
 
     def update(self, queue: MessageQueue, offset: int) -> None:
@@ -68,7 +68,7 @@ class OffsetStore(Protocol):
         ...
 
     def forget(self, queue: MessageQueue) -> None:
-        """Drop what is only remembered here; what is stored stays stored."""
+        """Drop the offset in memory; the stored one stays."""
         ...
 
     async def persist(self) -> dict[MessageQueue, RlabError]:

@@ -8,7 +8,7 @@ persist that fails, or whose answer is lost, needs no handling: the offset is st
     confirm({q: 5})          take_dirty() == {q: 8}        the answer to the first of two persists
     confirm({q: 8})          take_dirty() == {}
 
-RocketMQ: RemoteBrokerOffsetStore, which sends every offset every 5 s one-way and never learns whether one arrived.
+RocketMQ: RemoteBrokerOffsetStore, which sends every offset every 5 s one-way and never checks whether one arrived.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class OffsetsToCommit:
         return queue in self._resets
 
     def confirm(self, persisted: Mapping[MessageQueue, int]) -> None:
-        """Record that a broker stored a part of `take_dirty`; queues that were forgotten meanwhile are ignored."""
+        """Record that a broker stored a part of `take_dirty`; queues that were forgotten in between are ignored."""
         for queue, offset in persisted.items():
             if queue in self._offsets:
                 self._confirmed[queue] = offset

@@ -1,4 +1,4 @@
-"""Asks brokers for offsets of their queues: the first, the end, that of a time, and the committed one of a group."""
+"""Asks brokers for offsets of their queues: the first, the end, the one of a time, the committed one of a group."""
 
 from __future__ import annotations
 

@@ -149,7 +149,7 @@ class LeaseRequests:
 
     @property
     def _epoch(self) -> str:
-        # Over a new connection, which may be faster than its heartbeat, it says that we are no stranger.
+        # Over a new connection, which may be faster than its heartbeat, it identifies our process.
         return self._instance.heartbeats.epoch
 
     async def _commit(

@@ -1,7 +1,7 @@
 """A topic as a consumer without leases wants it: since when, and which number the topic has at each broker. Pure.
 
 `LAST_OFFSET` begins at the moment of the first subscription. A queue that this consumer first sees later is read from
-that moment on, as the clock of its broker had it. The clock of the client is not compared with that of a broker: if it
+that moment on, as the clock of its broker had it. The clock of the client is not compared with a broker's clock: if it
 is some seconds ahead, that many seconds of messages would be skipped (apache/rocketmq#9281). A broker's clock and the
 loop time of this process both go on at the same rate, so their difference shows what the clock was at a known moment:
 

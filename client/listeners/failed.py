@@ -27,11 +27,10 @@ _MAX_RETRY_AFTER_S = MAX_DELAY_MS / 1000
 class Failed:
     """Messages that failed; `max_attempts` ends the retries whatever is said here.
 
-    Args:
-        retry_after_s: wait before the next attempt, instead of that of the options; up to 40 days. In order the queue,
-            or key, waits for it. RocketMQ has 18 levels, and in order cuts it to 30 s.
-        dead_letter: whether they go to the DLQ at once. In BROADCASTING, which has none, they are logged and skipped.
-        done: how many messages at the beginning of the batch were processed. The others have failed.
+    Args: retry_after_s: wait before the next attempt, instead of the wait of the options; up to 40 days. In order the
+        queue, or key, waits for it. RocketMQ has 18 levels, and in order cuts it to 30 s. dead_letter: whether they go
+        to the DLQ at once. In BROADCASTING, which has none, they are logged and skipped. done: how many messages at the
+        beginning of the batch were processed. The others have failed.
 
     Raises:
         InvalidParameter: a number is out of its range, or a time is given for dead-letter messages.

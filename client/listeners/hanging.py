@@ -4,9 +4,9 @@ Otherwise a listener that hangs would hold its messages, its worker and the comm
 whole queue; and in POP it would extend the invisible time for ever. What follows is what follows from any failure: the
 messages are sent back for the retry topic, in order retried in their place, and sent to the DLQ after the last attempt.
 
-An async listener is cancelled, so it has ended before its messages come again. A plain one cannot be ended: it goes on
-in its thread while its messages may be with another call, here or at another member. So a warning and an event declare
-the timeout before that. Its result is ignored, and commits nothing. RocketMQ: consumeTimeout.
+An async listener is cancelled, so it has ended before its messages are redelivered. A plain one cannot be ended: it
+goes on in its thread while its messages may be with another call, here or at another member. So a warning and an event
+declare the timeout before that. Its result is ignored, and commits nothing. RocketMQ: consumeTimeout.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ Task = asyncio.Task[Any]
 
 
 class HangingListeners:
-    """The listeners of one consumer, as far as they have messages.
+    """The listeners of one consumer that have messages.
 
     Attributes:
         running: the call of each task that is with a listener; entered and removed by `ListenerCall`.
-        timed_out: the tasks that were told to stop to wait, and have not.
+        timed_out: the tasks whose wait was cancelled, and that have not returned.
         loop: the event loop of the calls; None before the first.
     """
 
@@ -48,7 +48,7 @@ class HangingListeners:
         self.loop: asyncio.AbstractEventLoop | None = None
 
     def begin(self) -> asyncio.AbstractEventLoop:
-        """Learn the event loop, which is that of all calls."""
+        """Record the event loop, which all calls share."""
         self.loop = asyncio.get_running_loop()
         return self.loop
 
@@ -59,7 +59,7 @@ class HangingListeners:
         await self._driver.run()
 
     def returned(self, task: Task | None) -> None:
-        """Learn that the call of a task is over, in one way or another."""
+        """Record that the call of a task is over, in one way or another."""
         if task in self.timed_out and task is not None:
             del self.timed_out[task]
             task.uncancel()
@@ -79,7 +79,7 @@ class HangingListeners:
         first = messages[0]
         logger.warning(
             "%s: group %s: the listener %s has not returned for %g s (consume_timeout_s): %d messages from %s+%d on "
-            "count as failed and are redelivered; what it returns later is ignored",
+            "count as failed and are redelivered; a later result is ignored",
             *(self._instance.client_id, self._group, name, self._timeout_s, len(messages), first.queue, first.offset),
         )
         QueueEvents(self._instance, self._group).emit(

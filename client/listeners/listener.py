@@ -97,7 +97,7 @@ class ListenerCall:
     def start(self, messages: Messages, context: Context) -> Result | Coroutine[Any, Any, Result]:
         """Call an async listener, and run it until it waits: its result if it does not, else what to await for that.
 
-        The caller is the task that will await it, and runs this in `context`, which is a copy of that of the
+        The caller is the task that will await it, and runs this in `context`, which is a copy of the context of the
         subscription. It may serve for the next call too, unless this one waits or has changed it.
         """
         try:

@@ -4,11 +4,11 @@
     expire(910) -> a                                next_deadline 1300, of b
     a has not returned                              expire(1810) -> a, once more
 
-`running` is filled and emptied by the caller itself, because that is done for every batch. Nobody has to be woken for
+`running` is filled and emptied by the caller itself, because that is done for every batch. No task has to be woken for
 it: while nothing runs, `next_deadline` is one timeout after the last look, and a call that begins after that look is
 due no sooner.
 
-RocketMQ: ConsumeMessageConcurrentlyService.cleanExpireMsg, which looks once per timeout, so that a message is given up
+RocketMQ: ConsumeMessageConcurrentlyService.cleanExpireMsg, which checks once per timeout, so that a message is returned
 one to two timeouts after its dispatch; and which leaves orderly consumers out.
 """
 

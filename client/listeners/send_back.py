@@ -1,8 +1,8 @@
 """Sends a failed message back to a broker, which redelivers it to the group later or puts it into the DLQ.
 
-RocketMQ: DefaultMQPushConsumerImpl.sendMessageBack. First choice is the broker that has the message: it copies what it
-has stored. If that fails, a copy is published to the retry topic on any broker that serves it; if that fails too, the
-message stays with this consumer, which retries it itself.
+RocketMQ: DefaultMQPushConsumerImpl.sendMessageBack. First choice is the broker that has the message: it copies the
+stored message. If that fails, a copy is published to the retry topic on any broker that serves it; if that fails too,
+the message stays with this consumer, which retries it itself.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """The threads that plain listeners run in: as many as a consumer has workers, and others in place of those that hang.
 
-They are daemon threads, as far as the end of the process is concerned: it waits for none of them. A consumer has waited
-before that, in its shutdown, for as long as its `shutdown_grace_s` says. The threads of `concurrent.futures` keep their
+They are daemon threads: the end of the process waits for none of them. A consumer has waited before that, in its
+shutdown, for up to `shutdown_grace_s`. The threads of `concurrent.futures` keep their
 process from ending until the last of them returns, so one listener that hangs would keep it for ever.
 
-A thread may catch everything that a call raises, because it hands it on to whoever waits for the call.
+A thread may catch everything that a call raises, because it hands it on to the task that waits for the call.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 
 class _Job(Future[Any]):
-    """One call; cancelling it while it runs gives its thread up."""
+    """One call; cancelling it while it runs abandons its thread."""
 
     def __init__(self, threads: DaemonThreads, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
         super().__init__()
@@ -42,9 +42,9 @@ class _Job(Future[Any]):
 
 
 class DaemonThreads(Executor):
-    """Runs calls in daemon threads, at most `max_threads` at the same time, besides those that were given up.
+    """Runs calls in daemon threads, at most `max_threads` at the same time, besides the abandoned ones.
 
-    A running call is given up when its future is cancelled, which a task that stops to wait for it does. Its thread
+    A running call is abandoned when its future is cancelled, which a task does that stops to wait for it. Its thread
     goes on until the call returns, and then ends; another thread takes its place at once.
     """
 
@@ -71,7 +71,7 @@ class DaemonThreads(Executor):
         return job
 
     def give_up(self, job: _Job) -> None:
-        """Let another thread take the place of that of a call that runs and may never return."""
+        """Let another thread replace the thread of a call that runs and may never return."""
         with self._lock:
             if job.given_up or job.done():
                 return

@@ -44,7 +44,7 @@ class TopicQueuesWatch:
         """
         check_callable("listener", listener)
         if check_topic(topic) not in self._listeners and len(self._listeners) >= MAX_SUBSCRIPTIONS_PER_MEMBER:
-            raise InvalidParameter(f"a consumer listens to {MAX_SUBSCRIPTIONS_PER_MEMBER} topics at the most")
+            raise InvalidParameter(f"a consumer listens to at most {MAX_SUBSCRIPTIONS_PER_MEMBER} topics")
         self._known[topic] = await self._fetch(topic)
         self._listeners[topic] = UserCode(listener)
 

@@ -59,7 +59,7 @@ class Dispatchable(Protocol):
 class WorkerPool:
     """Concurrent consumption. RocketMQ: ConsumeMessageConcurrentlyService.
 
-    `consume` gets a batch; with `run`, only those of queues in which messages wait for a retry.
+    `consume` gets a batch; with `run`, only batches of queues in which messages wait for a retry.
     """
 
     def __init__(self, consume: Consume, *, max_workers: int, batch_size: int, run: Run | None = None) -> None:
@@ -96,12 +96,12 @@ class WorkerPool:
             self._driver.wake_by(now)  # its lease may be valid again, and `_next_retry` counts it then
 
     def retry_at(self, owned: Dispatchable, deadline: float) -> None:
-        """Learn that a queue has requeued messages that may be dispatched again at a loop time."""
+        """Note a queue with requeued messages, which may be dispatched again at a loop time."""
         self._retrying[owned] = None
         self._driver.wake_by(deadline)
 
     def set_suspended(self, suspended: bool) -> None:
-        """Dispatch nothing more, or go on. Queues keep their place in the line, and listeners what they have."""
+        """Dispatch nothing more, or go on. Queues keep their place in the line, and listeners their messages."""
         self._suspended = suspended
         if self._ready:
             self._wake_worker()

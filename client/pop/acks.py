@@ -1,4 +1,4 @@
-"""Batches acknowledgements: those of one event-loop iteration share one request to each broker."""
+"""Batches acknowledgements: all of one event-loop iteration share one request to each broker."""
 
 from __future__ import annotations
 

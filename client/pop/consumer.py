@@ -86,8 +86,8 @@ class PopConsumer(GroupConsumer):
 
         Args:
             max_n: most messages, 1 to 32.
-            invisible_s: their invisible time, 0.1 s to 12 h. Messages that are not acknowledged by then are
-                redelivered, here or elsewhere.
+            invisible_s: their invisible time, 0.1 s to 12 h. Messages that are not acknowledged within it
+                are redelivered, here or elsewhere.
             wait_s: how long to wait while there is none, 0 to 60 s.
 
         Returns:
@@ -111,7 +111,7 @@ class PopConsumer(GroupConsumer):
             raise IllegalOperation("this consumer subscribes to nothing: call `subscribe` first")
         try:
             return await receiver.receive(max_n, invisible_s, wait_s)
-        except IllegalOperation:  # it has ended meanwhile
+        except IllegalOperation:  # it ended during the wait
             self._background.check()
             raise
 
@@ -148,7 +148,7 @@ class PopConsumer(GroupConsumer):
             if (cause := batch.dead.get(handle)) is not None:
                 raise copy(cause)
             return None
-        check_several("what is acknowledged", messages)
+        check_several("the messages to acknowledge", messages)
         several = list(messages)
         runs = runs_of(several)
         dead: dict[Handle, ReceiptHandleDead] = {}

@@ -93,8 +93,8 @@ class PopConsumption(PopIntake):
     def set_suspended(self, suspended: bool) -> None:
         """Pop and dispatch nothing more, or go on.
 
-        What was popped before waits here, invisible to others: returned each time, a message would have been delivered
-        too often one day without a single call of a listener. What arrives of an outstanding request is returned.
+        Messages popped before wait here, invisible to others: returned each time, a message would reach its limit of
+        attempts without a single call of a listener. Messages that an outstanding request brings are returned.
         """
         self._suspended = suspended
         self.pool.set_suspended(suspended)

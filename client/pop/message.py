@@ -82,7 +82,7 @@ def runs_of(messages: Sequence[PopMessage | str]) -> list[AckRun]:
     for token, group in groupby(messages, _token_of):
         mine = list(group)
         queue = _queue_of(mine[0])
-        # No Python code runs per message: those of one delivery share the object of their queue.
+        # No Python code runs per message: all messages of one delivery share the object of their queue.
         if all(map(is_, map(_queue_of, mine), repeat(queue))):
             runs.append(AckRun(queue, token, list(map(_offset_of, mine))))
         else:
@@ -93,7 +93,7 @@ def runs_of(messages: Sequence[PopMessage | str]) -> list[AckRun]:
 def popped_of(message: MessageExt, times_delivered: int, token: int, visible_ms: int) -> PopMessage:
     """Make the message of one delivery from the stored message.
 
-    `times_delivered` counts the deliveries before this one; if it is a copy for a retry, those of the original too.
+    `times_delivered` counts the deliveries before this one; for a copy made for a retry, it includes the original's.
     """
     if times_delivered != message.times_delivered:
         message = message._replace(times_delivered=times_delivered)
@@ -124,5 +124,5 @@ def decode_handle(handle: str) -> Handle:
             raise ValueError("its numbers are not whole numbers from 0")
     except (ValueError, TypeError, binascii.Error, msgpack.UnpackException) as error:
         shown = repr(handle)[:80]
-        raise InvalidParameter(f"{shown} is no receipt handle: take it from `message.receipt_handle`") from error
+        raise InvalidParameter(f"{shown} is not a receipt handle: take it from `message.receipt_handle`") from error
     return MessageQueue(topic, broker_name, queue_id), offset, token

@@ -83,7 +83,7 @@ class PopRequests:
     async def pop(
         self, broker_name: str, subscription: SubscriptionData, **terms: Unpack[PopTerms]
     ) -> list[PopMessage]:
-        """Pop messages of a topic from one broker: those of a queue together in offset order, or none.
+        """Pop messages of a topic from one broker: grouped by queue in offset order, or none.
 
         NetworkError or a cancellation: the broker may have delivered messages that did not arrive; they are redelivered
         when their invisible time ends. RecordCorrupt: the answer is damaged.
@@ -234,7 +234,7 @@ def _read_dead(broker_name: str, answer: Command) -> Dead:
     try:
         return [(topic, queue_id, offset) for topic, queue_id, offset in cast("list[Any]", msgpack.unpackb(body))]
     except (ValueError, TypeError, msgpack.UnpackException) as error:
-        text = f"what {broker_name} answered to an acknowledgement is no list of dead handles ({error})"
+        text = f"the answer of {broker_name} to an acknowledgement is not a list of dead handles ({error})"
         raise ProtocolError(text) from error
 
 

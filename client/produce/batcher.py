@@ -1,4 +1,4 @@
-"""Batches sends: those of one event-loop iteration to one queue share requests, although each is awaited alone.
+"""Batches sends: all of one event-loop iteration to one queue share requests, although each is awaited alone.
 
 A frame has a price on both sides (encode, decode, dispatch, answer) that is higher than that of the message in it. When
 many coroutines send at the same time, their messages share it; each still gets its own offset, or the error. A single

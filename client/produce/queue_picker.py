@@ -98,12 +98,12 @@ class QueuePicker:
         return queues[position % len(queues)]
 
     def record(self, broker_name: str, latency_s: float, now: float, failed: bool = False) -> None:
-        """Learn from the latency of a send, in seconds; that of a failed one does not matter."""
+        """Record the latency of a send, in seconds; the latency of a failed one does not matter."""
         if self._avoid_slow_brokers and (failed or latency_s >= PENALTIES_S[-1][0] or broker_name in self._penalties):
             _punish(self._penalties, broker_name, FAILURE_LATENCY_S if failed else latency_s, now, failed)
 
     def record_failure(self, queue: MessageQueue, error: RlabError, now: float) -> None:
-        """Learn from a send that failed, as far as the broker or its part of the topic is to blame."""
+        """Record a failed send, if the broker or its part of the topic is to blame."""
         if isinstance(error, NetworkError | ServerError | NotAuthenticated):
             self.record(queue.broker_name, 0.0, now, failed=True)
         elif error.code in ELSEWHERE and self._avoid_slow_brokers:
@@ -167,8 +167,8 @@ def _runs(queues: Sequence[MessageQueue], start: int) -> list[tuple[int, str]]:
 def check_queue_of(topic: str, queue: MessageQueue) -> MessageQueue:
     """Return a queue that a user has chosen for a message of a topic.
 
-    Raises:
-        InvalidParameter: it is no queue, or one of another topic. RocketMQ: "message's topic not equal mq's topic".
+    Raises: InvalidParameter: it is not a queue, or belongs to another topic. RocketMQ: "message's topic not equal mq's
+        topic".
     """
     if check_queue(queue).topic != topic:
         raise InvalidParameter(f"a message of topic {topic!r} cannot be sent to queue {queue} of another topic")
@@ -183,7 +183,7 @@ def select_by_key(queues: Sequence[MessageQueue], key: str) -> MessageQueue:
     has to agree, and in Python that is a loop over the characters.
 
     Raises:
-        InvalidParameter: the key is no string.
+        InvalidParameter: the key is not a string.
     """
     try:
         encoded = key.encode("utf-8", "surrogatepass")

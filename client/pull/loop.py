@@ -140,7 +140,7 @@ class PullLoop:
         logger.info("%s is pulled again", where)
 
     async def _pull(self, asked: SubscriptionData) -> Command | None:
-        """Pull what is subscribed to; None if that changed, or the queue was revoked, before the answer."""
+        """Pull by the subscription; None if that changed, or the queue was revoked, before the answer."""
         owned, instance = self._owned, self._instance
         queue = owned.queue
         self._asked = owned.process_queue.to_ask(self._batch_size, self._lagging)

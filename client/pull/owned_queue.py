@@ -60,7 +60,7 @@ class OwnedQueue:
     # released, lost or begun again as another OwnedQueue; later results of listeners are ignored
     detached: bool = False
     paused: bool = False  # nothing of it is pulled or dispatched for now
-    commit_at: int | None = None  # the offset to commit when its user decides that; None commits what is finished
+    commit_at: int | None = None  # the offset to commit when its user decides that; None commits the finished ones
     sought: bool = False  # its user has sought in it
     rewound: bool = False  # the offset to commit may be any, also a lower one than before, because its user has sought
     # the offset to commit that the broker was sent last, or where the queue begins; 0 if it may not have arrived

@@ -49,7 +49,7 @@ class ProcessQueue:
     - workers call `next_batch` while `ready`, and for each dispatched message either `finish` (processed, or stored
       elsewhere for a retry: commit the returned offset) or `requeue` (failed here: dispatched again);
     - a worker whose listener does not wait takes a run of batches with `next_run` and ends it with `end_run`, before
-      anything else happens here: what is noted of each message otherwise is noted of the run;
+      anything else happens here: the counts of each message are then kept once for the run;
     - when nothing is `ready`, wait for a `put` or for `next_retry_deadline()`;
     - to revoke the queue: `drop()`, wait until `dispatched` is 0 (or a timeout), commit `commit_offset`. An owner
       that gets the queue back makes a new one, so late results of old workers cannot reach it.
@@ -162,7 +162,7 @@ class ProcessQueue:
     def to_ask(self, batch: int, lagging: int) -> int:
         """How many messages the next pull asks for: `lagging` of them, or no more than there is room for; or `batch`.
 
-        `batch` may go beyond a limit, as flow control stops only the pull after that; what is more never does.
+        `batch` may go beyond a limit, because flow control stops only the next pull; the messages beyond it never do.
         """
         if lagging <= batch or self.size_bytes + MAX_PULL_BYTES > self._max_bytes:
             return batch
@@ -187,7 +187,7 @@ class ProcessQueue:
             self.pull_offset = last + 1
 
     def advance(self, next_offset: int) -> None:
-        """Skip to the offset that the broker says to pull next; it has nothing here below it. Never goes back."""
+        """Skip to the offset that the broker returns for the next pull; it has no message below it. Never goes back."""
         self.pull_offset = max(self.pull_offset, next_offset)
 
     def ready(self, now: float) -> bool:
@@ -231,7 +231,7 @@ class ProcessQueue:
         return run
 
     def end_run(self, finished: int, dispatched: int = 0) -> None:
-        """End the run: so many of its messages are finished, the next ones stay dispatched, the rest waits again."""
+        """End the run: its first messages are finished, the next ones stay dispatched, the rest waits again."""
         run, self._run = self._run, []
         after = finished + dispatched
         self.size_bytes -= _body_bytes(run[:finished])

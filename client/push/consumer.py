@@ -168,9 +168,9 @@ class PushConsumer(GroupConsumer):
     def suspend(self) -> None:
         """Call no listener until `resume`, and pull and pop nothing; before or after the start. Idempotent.
 
-        It stays a member and keeps its queues, so nobody consumes them meanwhile; in a rebalance it releases and
-        acquires queues as ever. Listeners that have messages finish. What was fetched stays here, and is the first to
-        be dispatched afterwards. RocketMQ: DefaultMQPushConsumer.suspend, which goes on with what was fetched, and
+        It stays a member and keeps its queues, so no member consumes them until it resumes; in a rebalance it releases
+        and acquires queues as usual. Listeners that have messages finish. Fetched messages stay here, and are
+        dispatched first afterwards. RocketMQ: DefaultMQPushConsumer.suspend, which goes on with fetched messages, and
         takes part in no rebalance.
         """
         self._set_suspended(True)
@@ -214,7 +214,7 @@ class PushConsumer(GroupConsumer):
 
     @property
     def late_results(self) -> int:
-        """Number of ignored listener results: their queue or message was another member's by then, or was reset."""
+        """Number of ignored listener results: their queue or message had gone to another member, or was reset."""
         return self._late_results + (self._popped.late if self._popped is not None else 0)
 
     def _listen(self, messages: Messages) -> Awaited:

@@ -1,6 +1,6 @@
 """Runs: a worker calls a listener with one batch of a queue after the other, for as long as it returns without waiting.
 
-While a listener does not wait, the event loop runs nothing else, so nobody can see what is noted of a message between
+While a listener does not wait, the event loop runs nothing else, so no other code sees the state of a message between
 two batches. Hence dispatch, end and counts are noted once for a run and not once for a message. As soon as a listener
 waits, or a batch fails, the run is over: its batches are finished up to there, this one is dispatched like any other,
 and the rest of the run waits again, for any worker.

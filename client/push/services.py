@@ -87,7 +87,7 @@ class ConsumeConcurrently:
 class ConsumeOrderly:
     """Messages of a lane one after the other. A failed one is retried in its place, and its lane waits for it.
 
-    RocketMQ lets a message that always fails block its queue for ever (its default is no limit of attempts). Here it
+    RocketMQ lets a message that always fails block its queue for ever (by default its attempts are unlimited). Here it
     is sent to the DLQ after `max_attempts`, as everywhere else, and its lane goes on.
 
     Without `auto_commit`, a message that is a SUCCESS waits for a COMMIT in its lane.
@@ -148,7 +148,7 @@ class ConsumeOrderly:
                 queue.finish([message])
             else:
                 again.append(message)
-        if again:  # also of a queue that was detached meanwhile: its drain waits for these
+        if again:  # also of a queue that was detached in between: its drain waits for these
             queue.requeue(again, self._suspended_until(owned, failure))
 
     def _suspended_until(self, owned: OwnedQueue, failure: Failed) -> float:

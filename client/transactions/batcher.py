@@ -1,4 +1,4 @@
-"""Batches half messages, and ends: those of one event-loop iteration that go the same way share requests.
+"""Batches half messages, and ends: all of one event-loop iteration for the same broker share requests.
 
 As `client/produce/batcher.py` does for plain sends. Each row still gets its own answer, or the error of the request.
 """

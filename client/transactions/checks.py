@@ -1,6 +1,6 @@
 """Answers the checks of brokers: what became of a transaction of the group, of this producer or of one that is gone.
 
-A check is one-way and comes again, so it may be dropped: when too many wait, and when the same one is being answered.
+A check is one-way and is repeated, so it may be dropped: when too many wait, and when the same one is being answered.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class CheckAnswers:
         self._tasks.start_soon(function)
 
     async def stop(self) -> None:
-        """Stop answering; checks that run are cancelled, and come again elsewhere. Idempotent."""
+        """Stop answering; checks that run are cancelled, and are repeated elsewhere. Idempotent."""
         await self._tasks.stop()
         self._threads.shutdown()
 
@@ -75,7 +75,7 @@ class CheckAnswers:
             return
         message = _message_of(broker_name, command)
         if message is None:
-            logger.error("a check of group %s is about bytes that are no message; it is not answered", self._group)
+            logger.error("a check of group %s is about bytes that are not a message; it is not answered", self._group)
             return
         self._asked[key] = None
         self._tasks.start_soon(self._answer, key, message)
@@ -91,12 +91,12 @@ class CheckAnswers:
             deadline = asyncio.get_running_loop().time() + REQUEST_TIMEOUT_S
             await self._ends.end(connection, row, deadline, from_check=True)
         except RlabError as error:
-            logger.warning("the answer to a check of %s is lost, it comes again: %s", message.message_id, error)
+            logger.warning("the answer to a check of %s is lost, the broker repeats it: %s", message.message_id, error)
         finally:
             del self._asked[key]
 
     async def _ask_user(self, message: MessageExt) -> TransactionState:
-        """Call the user's check; an exception, or a value that is no state, is logged and counts as UNKNOWN."""
+        """Call the user's check; an exception, or a value that is not a state, is logged and counts as UNKNOWN."""
         task = asyncio.current_task()
         cancelling = task.cancelling() if task is not None else 0
         try:

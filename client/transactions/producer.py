@@ -54,7 +54,7 @@ class TransactionProducer(Producer, CheckingProducer):
         name_servers: addresses, a string separated by commas or a list.
         group: producer group. Its members answer for each other: all need the same `check`, and a look at the same
             data.
-        check: gets a message whose transaction nobody has ended, and returns its `TransactionState`. An `async def`
+        check: gets a message whose transaction is still open, and returns its `TransactionState`. An `async def`
             runs on the event loop, a plain function in a thread. An exception counts as UNKNOWN and is logged.
         retries: further attempts to store a half message after an error that says that it was not stored.
         timeout_s: seconds for that, and for an end.
@@ -95,7 +95,7 @@ class TransactionProducer(Producer, CheckingProducer):
         self._answers.start_soon(self._announce)
 
     async def _announce(self) -> None:
-        """Tell every broker that this producer answers checks: one that is gone may have sent to any of them."""
+        """Register with every broker to answer checks: a producer that is gone may have sent to any of them."""
         instance = self._running()
         try:
             await instance.update_routes((TRACE_TOPIC,))
@@ -150,7 +150,7 @@ class TransactionProducer(Producer, CheckingProducer):
         """
         for name in more:
             raise IllegalOperation(
-                f"{name} and a transaction exclude each other: {_REFUSED.get(name, 'it is no option of a transaction')}"
+                f"{name} and a transaction exclude each other: {_REFUSED.get(name, 'transactions have no such option')}"
             )
         if not isinstance(message, Message):
             raise MessageIllegal(
@@ -208,7 +208,7 @@ class TransactionProducer(Producer, CheckingProducer):
             raise
 
     async def end(self, transaction: Transaction) -> None:
-        """Tell the broker how a transaction ended; called by it. What cannot be told is left to the check."""
+        """Report to the broker how a transaction ended; called by it. If that fails, the check settles it."""
         state, queue = transaction.state, transaction.queue
         assert state is not None, "its block is left"
         assert queue is not None, "it was begun"

@@ -18,7 +18,7 @@ class TransactionEnds(Protocol):
         ...
 
     async def end(self, transaction: Transaction) -> None:
-        """Tell the broker how it ended."""
+        """Report to the broker how it ended."""
         ...
 
 
@@ -26,7 +26,7 @@ class Transaction:
     """A transaction, made by `TransactionProducer.transaction`: its block is the local branch.
 
     Entering the block stores the half message. Leaving it commits; an exception rolls back, and goes on. A cancelled
-    block is left to the check, because what it was doing may have happened.
+    block is left to the check, because its work may have happened.
 
     Attributes:
         message: the message that a commit publishes.

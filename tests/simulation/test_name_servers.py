@@ -208,7 +208,7 @@ def test_the_queues_of_a_broker_that_stays_away_are_given_up_thirty_seconds_afte
             simulate(lambda cluster, p=poll_s, a=after_s: scenario(cluster, p, a))  # type: ignore[misc]
             texts = [record.getMessage() for record in caplog.records]
             assert sum("is lost: its queues are kept for 30 s" in text for text in texts) == 1
-            assert sum("its queues are given up" in text for text in texts) == 1
+            assert sum("its queues are revoked" in text for text in texts) == 1
 
 
 def test_a_restart_of_thirty_seconds_moves_no_queue_whatever_the_poll_and_new_subscriptions(simulate: Simulate) -> None:

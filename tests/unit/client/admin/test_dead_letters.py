@@ -207,7 +207,7 @@ def test_a_payload_that_is_no_message_is_shown_as_bytes_and_never_sent_and_stops
         (of_queue,) = [each for each in await admin_of.queues() if each.queue == queue]
         assert of_queue.newest_ms == kept[-1].message.stored_ms
         assert await admin_of.find([""]) == {"": []}
-        with pytest.raises(MessageIllegal, match=r"\+\d+ is no message, so it cannot be sent again"):
+        with pytest.raises(MessageIllegal, match=r"\+\d+ is not a message, so it cannot be sent again"):
             await admin_of.resend(letters)
         assert [letter.resent for letter in await all_letters(admin)] == [False] * 6
         repair.done = True

@@ -150,7 +150,7 @@ def test_what_is_neither_a_message_nor_a_handle_is_refused_by_name(simulate: Sim
         consumer: Any = popper.consumer
         wrong: Any
         for wrong in (None, 5):
-            with pytest.raises(InvalidParameter, match="what is acknowledged must be a list, got"):
+            with pytest.raises(InvalidParameter, match="the messages to acknowledge must be a list, got"):
                 await consumer.ack(wrong)
         for wrong in ([None], [5], (Message("t", b"x"),)):
             with pytest.raises(InvalidParameter, match="no receipt handle"):

@@ -35,7 +35,7 @@ def made(**options: Any) -> TransactionProducer:
         ([MESSAGE], {}, MessageIllegal, "one message, got list: the messages of a batch"),
         (MESSAGE, {"delay_ms": 5}, IllegalOperation, "delay_ms and a transaction exclude each other: a delayed"),
         (MESSAGE, {"oneway": True}, IllegalOperation, "oneway and a transaction .* a one-way send learns nothing"),
-        (MESSAGE, {"colour": 1}, IllegalOperation, "colour .* no option of a transaction"),
+        (MESSAGE, {"colour": 1}, IllegalOperation, "colour .* transactions have no such option"),
         (MESSAGE, {"check_after_s": 0}, IllegalOperation, "check_after_s must be more than 0"),
         (MESSAGE, {"check_after_s": 3601}, IllegalOperation, "up to 3600"),
         (MESSAGE, {"check_after_s": "5"}, IllegalOperation, "check_after_s must be more than 0"),
