@@ -50,7 +50,7 @@ def test_numbers_out_of_range_and_calls_out_of_place_are_refused(simulate: Simul
         assert await refused(consumer, max_n=33) == "max_n must be 1 to 32, got 33"
         assert await refused(consumer, invisible_s=0.05) == "invisible_s must be 0.1 to 43200, got 0.05"
         assert await refused(consumer, wait_s=-1) == "wait_s must be 0 to 60, got -1"
-        with pytest.raises(InvalidParameter, match="no receipt handle"):
+        with pytest.raises(InvalidParameter, match="not a receipt handle"):
             await popper.ack(["nonsense"])
         await popper.stop()
         with pytest.raises(IllegalOperation, match="does not run"):
@@ -153,7 +153,7 @@ def test_what_is_neither_a_message_nor_a_handle_is_refused_by_name(simulate: Sim
             with pytest.raises(InvalidParameter, match="the messages to acknowledge must be a list, got"):
                 await consumer.ack(wrong)
         for wrong in ([None], [5], (Message("t", b"x"),)):
-            with pytest.raises(InvalidParameter, match="no receipt handle"):
+            with pytest.raises(InvalidParameter, match="not a receipt handle"):
                 await consumer.ack(wrong)
         for wrong in (1.5, True, "5"):
             assert "max_n must be a whole number from 1 to 32" in await refused(consumer, max_n=wrong)
