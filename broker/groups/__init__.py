@@ -1,8 +1,8 @@
 """Consumer groups of a broker: their members, their versions, and the notifications when either changes.
 
-`group.py`, `capacity.py`, `table.py` and `notifications.py` decide (pure): when a heartbeat changes a group, for how many
-subscriptions there is room, when a member has left, and when its group is to be notified. `members.py` acts: it stores
-groups and members, and sends the notifications. `handlers.py` serves members, and operators who delete a group;
+`group.py`, `capacity.py`, `table.py` and `notifications.py` decide (pure): when a heartbeat changes a group, for how
+many subscriptions there is room, when a member has left, and when its group is to be notified. `members.py` acts: it
+stores groups and members, and sends the notifications. `handlers.py` serves members, and operators who delete a group;
 `settings.py` has what operators set for a group; `watch.py` reports groups whose members disagree, and `running.py`
 asks members that are clients of RocketMQ for their running state.
 
