@@ -1,10 +1,10 @@
-"""Options of a table in Spark's catalog, kept in the table's schema. Pure.
+"""Options of a table in Spark's catalog, stored in the schema of the table. Pure.
 
     CREATE TABLE orders USING rlab OPTIONS (nameServer '127.0.0.1:9876', subscribe 'orders')
 
-Spark 4.3 shows a Python source the options of a table only while it is created, and only if the source is asked for the
-schema; a later read, insert or stream gets the options of that statement and no others. What it does get each time is
-the schema as the catalog has it. So the options are metadata of the first column.
+Spark 4.3 passes the options of a table to a Python source only during its creation, and only if Spark needs the schema;
+a later read, insert or stream gets only the options of that statement. But Spark passes the schema from the catalog
+each time. So the options are metadata of the first column.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from pyspark.sql.types import StructField, StructType
 _KEY = "rlab.options"
 _PREFIX = "option."
 _OF_CATALOG = ("provider", "owner")
-"""Spark puts these among the options when a table is created, and at no other time."""
+"""Spark adds these options only when a table is created."""
 
 
 def options_of_create(options: Mapping[str, str]) -> dict[str, str] | None:
-    """What stands in OPTIONS of a CREATE TABLE; None if these are the options of anything else."""
+    """Return the OPTIONS of a CREATE TABLE; None if these are the options of another statement."""
     if not all(name in options for name in _OF_CATALOG):
         return None
-    # Each occurs twice, once with the prefix; what has none only is a property of the table.
+    # Each option occurs twice, once with the prefix; a name that never has the prefix is a property of the table.
     return {name.removeprefix(_PREFIX): value for name, value in options.items() if name.startswith(_PREFIX)}
 
 
 def schema_with(schema: StructType, options: Mapping[str, str]) -> StructType:
-    """The schema of a table that has these options."""
+    """Return the schema of a table with these options."""
     first, *others = schema.fields
     kept = {_KEY: json.dumps(dict(sorted(options.items())))}
     return StructType([StructField(first.name, first.dataType, first.nullable, kept), *others])
@@ -38,16 +38,16 @@ def schema_with(schema: StructType, options: Mapping[str, str]) -> StructType:
 def options_with(
     given: Mapping[str, str], schema: StructType, known: Sequence[str], one_of: Sequence[str] = ()
 ) -> dict[str, str]:
-    """The options of a statement, and below them those of its table that are among the `known`.
+    """Merge the options of a statement with the options of its table that are in `known`; the statement has precedence.
 
-    Of the names in `one_of` a statement replaces all with its own.
+    If the statement has an option of `one_of`, all options of the table in `one_of` are dropped.
     """
     kept = schema.fields[0].metadata.get(_KEY) if schema.fields else None
     if kept is None:
         return dict(given)
     names = {name.lower() for name in known}
-    said = {name.lower() for name in given}
+    of_statement = {name.lower() for name in given}
     exclusive = {name.lower() for name in one_of}
-    if said & exclusive:
+    if of_statement & exclusive:
         names -= exclusive
     return {name: value for name, value in json.loads(kept).items() if name in names} | dict(given)

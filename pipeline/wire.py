@@ -1,10 +1,10 @@
 """A blocking client for Spark's planner and Python workers, where no event loop runs.
 
-It uses the codec of the asyncio client, and is 12 % faster than running a loop for each request. One client serves one
-thread.
+It uses the codec of the asyncio client, and is 12 % faster than an event loop for each request. A client may be used by
+one thread.
 
-Invariant: a connection that failed in any way is closed and forgotten, so a late answer can never be taken for that of
-another request.
+Invariant: a connection that failed in any way is closed and removed, so a late answer is never confused with the answer
+to another request.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ from remoting.security.trust import client_context, tls_reason
 
 FIRST_WAIT_S = 0.25
 MAX_WAIT_S = 4.0
-"""Waits between attempts, doubled from the first: five cover about eight seconds, in which a broker restarts."""
+"""Maximum wait between attempts. Waits double from the first: five cover about eight seconds, enough for a restart."""
 REQUESTS_AT_ONCE = 256
-"""Requests sent to a server before the first answer is read."""
+"""Number of requests sent to a server before the first answer is read."""
 _BUFFER_BYTES = 256 * 1024
 
 logger = logging.getLogger(__name__)
@@ -94,7 +94,7 @@ class WireConnection:
         if (key := key_of()) is not None:
             try:
                 self._log_in(ClientHandshake(key))
-            except BaseException:  # also an interrupt: nobody has this object yet, so nobody else closes its socket
+            except BaseException:  # also an interrupt: no caller has this object yet to close its socket
                 self.close()
                 raise
 
@@ -104,11 +104,11 @@ class WireConnection:
         self._signer, self._records = handshake.finish(answer)
 
     def send(self, code: int, header: Mapping[str, Any], body: bytes | None = None) -> int:
-        """Send a request; returns the opaque to `receive` its answer with.
+        """Send a request; returns the opaque with which `receive` gets its answer.
 
         Raises:
             NetworkError: the request may have reached the server or not; the connection is closed.
-            IllegalOperation: this process was forked from the one that made the connection; nothing was sent.
+            IllegalOperation: this process was forked from the process that made the connection; nothing was sent.
         """
         if os.getpid() != self._pid:
             raise IllegalOperation(
@@ -129,7 +129,7 @@ class WireConnection:
         """Wait for the answer to a request, whatever its code is.
 
         Raises:
-            NetworkError: there is none; the connection is closed.
+            NetworkError: there was no answer; the connection is closed.
         """
         answers = self._answers
         while opaque not in answers:
@@ -139,7 +139,7 @@ class WireConnection:
         return answers.pop(opaque)
 
     def close(self) -> None:
-        """Close it; idempotent."""
+        """Close the connection; idempotent."""
         self._stream.close()
         self._socket.close()
 
@@ -173,7 +173,7 @@ class WireConnection:
     def _read(self, length: int) -> bytes:
         data = self._stream.read(length)
         if len(data) < length:
-            raise ConnectionResetError("it was closed")
+            raise ConnectionResetError("the server closed it")
         return data
 
     def _failed(self, error: OSError | ValueError) -> NetworkError:
@@ -184,13 +184,13 @@ class WireConnection:
 
 
 class WireClient:
-    """Connections to the servers of a cluster, and the requests that readers and writers of topics share.
+    """Connections to the servers of a cluster, and the requests that readers and writers of topics use.
 
     Args:
         name_servers: addresses, a string separated by commas or a list.
-        timeout_s: for each step of a request.
-        retries: further attempts of a request that failed on the network or was refused for a time.
-        wait: called with the seconds to wait before each of them.
+        timeout_s: time limit of each step of a request.
+        retries: further attempts of a request after a network failure or a temporary refusal.
+        wait: called with the seconds to wait before each retry.
 
     Raises:
         ConfigError: an address is malformed.
@@ -214,7 +214,7 @@ class WireClient:
         self._wait = wait
         self._connections: dict[str, WireConnection] = {}
         self._masters: dict[str, str] = {}
-        # What name servers last answered, for the time in which none does.
+        # The last answers of name servers, used while no name server answers.
         self.last_masters: dict[str, str] = {}
         self._last_routes: dict[str, TopicRoute] = {}
         self._last_topics: list[str] | None = None
@@ -235,10 +235,10 @@ class WireClient:
     # --- requests that are safe to repeat ----------------------------------------------------------------------------
 
     def topics(self) -> list[str]:
-        """Names of all topics, sorted; those of the last answer while no name server answers.
+        """Return the names of all topics, sorted; the last answer while no name server answers.
 
         Raises:
-            RlabError: no name server answers, and none has answered this before.
+            RlabError: no name server answers, and there is no earlier answer.
         """
         code = RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER
         try:
@@ -250,10 +250,10 @@ class WireClient:
         return self._last_topics
 
     def route(self, topic: str) -> TopicRoute | None:
-        """The route of a topic, None if no broker serves it now; the last route while no name server answers.
+        """Return the route of a topic, None if no broker serves it now; the last route while no name server answers.
 
         Raises:
-            RlabError: no name server answers, and none has answered this before.
+            RlabError: no name server answers, and there is no earlier answer.
         """
         try:
             code = RequestCode.GET_ROUTEINFO_BY_TOPIC
@@ -267,7 +267,7 @@ class WireClient:
         return self._last_routes[topic]
 
     def absent(self, topic: str | None = None) -> list[AbsentBroker]:
-        """The brokers that left every name server without a goodbye; with a topic, those that have it.
+        """Return the brokers that left every name server without a goodbye; with a topic, the brokers that have it.
 
         A name server of an earlier version cannot report them, which is logged. One attempt, without retries.
 
@@ -283,9 +283,9 @@ class WireClient:
                 answer = raise_refusal(connection.receive(connection.send(RequestCode.GET_ABSENT_BROKERS, header)))
             except NetworkError as error:
                 self._drop(address)
-                logger.warning("name server %s does not answer which brokers are away: %s", address, error)
+                logger.warning("name server %s did not answer the request for absent brokers: %s", address, error)
             except RlabError as error:
-                logger.warning("name server %s cannot report brokers that are away: %s", address, error)
+                logger.warning("name server %s cannot report absent brokers: %s", address, error)
             else:
                 for row in _unpacked(answer):
                     broker = AbsentBroker.from_wire(row)
@@ -294,17 +294,17 @@ class WireClient:
         return [broker for _, broker in sorted(found.items())]
 
     def _ask_or_recall(self, code: RequestCode, header: Mapping[str, Any], *, recalled: bool) -> Command:
-        """Ask a name server, with retries unless there is an earlier answer; _UseTheLast: that one is to be used."""
+        """Send a request to a name server, with retries; if there is an earlier answer, raise _UseTheLast instead."""
         if not recalled:
             return self.with_retries(lambda: self._ask_name_server(code, header))
         try:
             return self._ask_name_server(code, header)
         except ConnectFailed as error:
-            logger.warning("the last routes stay in use: %s", error)
+            logger.warning("using the last known routes: %s", error)
             raise _UseTheLast from error
 
     def masters(self) -> dict[str, str]:
-        """Broker name -> address of its master, of all registered brokers; one attempt, without retries.
+        """Return the address of the master of each registered broker by name; one attempt, without retries.
 
         Raises:
             RlabError: no name server answers.
@@ -347,10 +347,10 @@ class WireClient:
     # --- connections -------------------------------------------------------------------------------------------------
 
     def connect(self, address: str) -> WireConnection:
-        """The connection to an address, opened if there is none.
+        """Return the connection to an address, which is opened if there is none.
 
         Raises:
-            ConnectFailed: it cannot be opened.
+            ConnectFailed: the connection cannot be opened.
         """
         connection = self._connections.get(address)
         if connection is None:
@@ -358,7 +358,7 @@ class WireClient:
         return connection
 
     def connect_broker(self, broker_name: str) -> WireConnection:
-        """The connection to the master of a broker.
+        """Return the connection to the master of a broker.
 
         Raises:
             ConnectFailed: no master of this name is registered, or it cannot be reached.
@@ -372,23 +372,23 @@ class WireClient:
         return self.connect(address)
 
     def _masters_or_last(self) -> dict[str, str]:
-        """The masters, or those that are known from before while no name server answers."""
+        """Return the masters, or the last known masters while no name server answers."""
         try:
             return self.masters()
         except ConnectFailed as error:
             if not self.last_masters:
                 raise
-            logger.warning("the last addresses of brokers stay in use: %s", error)
+            logger.warning("using the last known addresses of brokers: %s", error)
             return dict(self.last_masters)
 
     def forget_broker(self, broker_name: str) -> None:
-        """Drop the connection to a broker that failed, and look its address up again next time."""
+        """Drop the connection to a broker that failed, and look up its address again next time."""
         self._drop(self._masters.pop(broker_name, None))
 
     def with_retries(self, attempt: Callable[[], _T], broker_name: str = "") -> _T:
-        """Run an attempt, which must be safe to repeat, until it succeeds, is refused for good or has no retries left.
+        """Run an idempotent attempt until it succeeds, is refused permanently or has no retries left.
 
-        The connection to the broker is opened anew each time.
+        Each retry opens a new connection to the broker.
 
         Raises:
             RlabError: the error of the last attempt.
@@ -410,7 +410,7 @@ class WireClient:
         """Wait after this number of failures in a row.
 
         Raises:
-            RlabError: `error`, if no retry is left or a retry cannot help.
+            RlabError: the given error, if no retry is left or a retry cannot help.
         """
         if failures > self.retries or not error.retryable:
             raise error
@@ -434,14 +434,14 @@ class WireClient:
 
 
 class _UseTheLast(Exception):
-    """No name server answers, and an earlier answer is there."""
+    """No name server answers, but there is an earlier answer."""
 
 
 def raise_refusal(answer: Command) -> Command:
     """Return an answer whose code is SUCCESS.
 
     Raises:
-        RlabError: the class of another code, with the server's remark.
+        RlabError: the error of another code, with the server's remark.
     """
     if answer.code:
         raise error_of(answer.code, str(answer.header.get("remark", "no remark")))

@@ -1,4 +1,4 @@
-"""Finds the queues and the offsets of a read by asking the cluster. Runs on the driver."""
+"""Finds the queues and the offsets of a read with requests to the cluster. Runs on the driver."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class Planner:
     def __init__(self, client: WireClient, options: SourceOptions) -> None:
         self._client = client
         self._options = options
-        self.topic_ids: TopicIds = {}  # of the queues whose ends were asked for
+        self.topic_ids: TopicIds = {}  # numbers of the topics whose queue ends were requested
 
     def queues(self, *, all_must_exist: bool) -> list[MessageQueue]:
-        """The queues of the read that can be read now, sorted.
+        """Return the queues that can be read now, sorted.
 
         A running stream keeps the offset of a queue whose broker is down, and continues when it is back.
 
@@ -51,9 +51,9 @@ class Planner:
         return sorted(queues)
 
     def absent(self) -> list[str]:
-        """The queues of the read that are away with brokers that left without a goodbye, a text for each broker.
+        """Describe the queues of the read on brokers that left without a goodbye, a text for each broker.
 
-        Queues that an option names are not looked for: each of them has to exist.
+        Queues that an option names are not checked, because each of them has to exist.
 
         Raises:
             RlabError: no name server answers.
@@ -73,31 +73,31 @@ class Planner:
         return found
 
     def bounds(self, queues: Iterable[MessageQueue], *, all_must_exist: bool = True) -> dict[MessageQueue, Bounds]:
-        """The offsets that each queue holds now; see `begins`."""
+        """Return the offsets that each queue holds now; see `begins`."""
         wanted = list(queues)
         begins = self.begins(wanted, all_must_exist=all_must_exist)
         ends = self.ends(begins, all_must_exist=all_must_exist)
         return {queue: Bounds(begins[queue], end) for queue, end in ends.items()}
 
     def begins(self, queues: Iterable[MessageQueue], *, all_must_exist: bool = True) -> Offsets:
-        """The lowest offset that each queue still holds.
+        """Return the lowest offset that each queue still holds.
 
         Raises:
-            TopicNotExist: a queue was deleted since its route was read; if not `all_must_exist`, it is left out.
+            TopicNotExist: a queue was deleted since its route was read; without `all_must_exist`, it is skipped.
             RlabError: a broker cannot be reached, or refuses.
         """
         return self._ask(RequestCode.GET_MIN_OFFSET, list(queues), all_must_exist=all_must_exist)
 
     def ends(self, queues: Iterable[MessageQueue], *, all_must_exist: bool = True) -> Offsets:
-        """The offset that the next message of each queue gets; see `begins`."""
+        """Return the offset of the next message of each queue; see `begins`."""
         return self._ask(RequestCode.GET_MAX_OFFSET, list(queues), all_must_exist=all_must_exist)
 
     def resolve(self, position: Position, bounds: Mapping[MessageQueue, Bounds], option: str) -> Offsets:
-        """Turn a position of the options into an offset for each queue; `option` is its name, for errors.
+        """Convert a position of the options to an offset for each queue; `option` is its name, for errors.
 
         Raises:
-            ConfigError: it names a queue that is not read, a group without a commit on these queues, or a timestamp
-                since which no message was stored.
+            ConfigError: the position has a queue that is not read, a group without a commit on these queues, or a
+            timestamp since which no message was stored.
             RlabError: a broker does not answer.
         """
         for name, named in ((option, position.offsets), (f"{option}ByTimestamp", position.timestamps_ms)):
@@ -122,7 +122,7 @@ class Planner:
         extra = {queue: {"timestamp_ms": ms} for queue, ms in timestamps_ms.items()}
         offsets = self._ask(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, list(timestamps_ms), extra)
         for queue, ms in timestamps_ms.items():
-            # A queue without such a message answers with its end, which may have moved since the bounds were asked.
+            # The answer for a queue without such a message is its end, which may have moved since the bounds were read.
             if offsets[queue] >= bounds[queue].end and not position.or_latest:
                 option = "startingOffsetsByTimestamp" if queue in position.timestamps_ms else "startingTimestamp"
                 raise ConfigError(
@@ -132,11 +132,11 @@ class Planner:
         return offsets
 
     def _committed(self, group: str, queues: Iterable[MessageQueue]) -> Offsets:
-        """The offsets that a group has committed; queues without one are absent."""
+        """Return the committed offsets of a group, without queues that have none."""
         offsets: Offsets = {}
         for queue in queues:
             header = {"group": group, "topic": queue.topic, "queue_id": queue.queue_id}
-            # One by one, because a queue without a commit is refused.
+            # One by one, because a broker refuses a request for a queue without a commit.
             with suppress(QueryNotFound):
                 (answer,) = self._client.ask_broker(queue.broker_name, RequestCode.QUERY_CONSUMER_OFFSET, [header])
                 offsets[queue] = answer.header["offset"]
@@ -179,12 +179,12 @@ class Planner:
                 if answer is None:
                     continue
                 offsets[queue] = answer.header["offset"]
-                if "topic_id" in answer.header:  # brokers of earlier versions do not tell it
+                if "topic_id" in answer.header:  # brokers of earlier versions do not send it
                     self.topic_ids[queue.topic, broker_name] = answer.header["topic_id"]
         return offsets
 
     def _answer_if_it_exists(self, broker_name: str, code: RequestCode, header: Mapping[str, object]) -> Command | None:
-        # Asked alone, because one refusal is that of all requests that were sent together.
+        # Sent alone, because one refusal fails all requests that were sent together.
         try:
             return self._client.ask_broker(broker_name, code, [header])[0]
         except TopicNotExist:

@@ -1,11 +1,10 @@
 """Commits the progress of a stream as the offsets of a group, so that `rlab group` shows its lag.
 
-Spark keeps the offsets of a stream in its checkpoint and never reads those committed here. The group has no members, so
-it takes no part in any rebalance; but it is registered, so brokers keep messages that it has not read, as for any other
+Spark keeps the offsets of a stream in its checkpoint and never reads the offsets committed here. The group has no
+members, so it never rebalances; but it is registered, so brokers keep messages that it has not read, as for any other
 group, until `rlab group delete`.
 
-This is a listener because Spark calls the source's own `commit` one batch late, and never for the last batch of a
-query.
+This is a listener because Spark calls the `commit` of a source one batch late, and never for the last batch of a query.
 """
 
 from __future__ import annotations
@@ -39,16 +38,17 @@ logger = logging.getLogger(__name__)
 _NO_TOKEN = -1
 MAX_ROWS_PER_COMMIT = 1_000
 LISTENER_TIMEOUT_S = 30.0
-"""How long the end of a block waits for Spark's pending events. Commits to brokers that are down take seconds."""
+"""Time limit of the wait for Spark's pending events at the end of a block. Commits to stopped brokers take seconds."""
 
 
 class GroupProgress(StreamingQueryListener):
     """Commits the end of every finished batch to a group without members; the caller closes `client`.
 
-    With a `query_id` only batches of that query count, else those of every stream of the session that reads topics.
+    With a `query_id` only batches of that query count, else the batches of every stream of the session that reads
+    topics.
 
     Attributes:
-        failures: queue -> text of its last commit if that was refused or lost. The next batch tries again.
+        failures: queue -> error of its last commit, if it was refused or lost. The next batch tries again.
     """
 
     def __init__(self, client: WireClient, group: str, query_id: str | None = None) -> None:
@@ -57,7 +57,7 @@ class GroupProgress(StreamingQueryListener):
         self._client = client
         self._group = check_group(group)
         self._query_id = query_id
-        # Spark's thread commits and the caller's closes, but a client serves one thread at a time.
+        # Race: Spark's thread commits while the caller's thread closes, but only one thread at a time may use a client.
         self._lock = threading.Lock()
         self._is_closed = False
         self._ended: set[str] = set()
@@ -67,7 +67,7 @@ class GroupProgress(StreamingQueryListener):
         """Do nothing."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
-        """Commit where the batch ended."""
+        """Commit the end of the batch."""
         progress = event.progress
         if self._query_id in (None, str(progress.id)):
             for source in progress.sources:
@@ -78,20 +78,20 @@ class GroupProgress(StreamingQueryListener):
         """Do nothing."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        """Remember it: the progress of its last batch was reported before."""
+        """Record the end of a query; Spark has reported the progress of its last batch before."""
         with self._has_ended:
             self._ended.add(str(event.id))
             self._has_ended.notify_all()
 
     def wait_ended(self, query_id: str, timeout_s: float) -> bool:
-        """Wait until the end of a query was reported, and so every event before it; returns whether it was."""
+        """Wait until Spark has reported the end of a query, and so every event before it; returns whether it has."""
         with self._has_ended:
             return self._has_ended.wait_for(lambda: query_id in self._ended, timeout_s)
 
     def commit(self, offsets: Offsets, made_again: Collection[tuple[str, str]] = ()) -> None:
         """Commit changed offsets; failures are recorded and logged, because they must not end a stream.
 
-        What was committed of topics that were `made_again`, each with its broker, went with the old ones.
+        `made_again` has topics, each with its broker, that were created again: their old commits are void.
         """
         with self._lock:
             for queue in [one for one in self.committed if (one.topic, one.broker_name) in made_again]:
@@ -113,7 +113,7 @@ class GroupProgress(StreamingQueryListener):
 
     def _commit(self, broker_name: str, queues: Sequence[MessageQueue], offsets: Offsets) -> None:
         rows = [[queue.topic, queue.queue_id, offsets[queue], _NO_TOKEN] for queue in queues]
-        # A reset, because a stream that is started again from an earlier offset goes back.
+        # A reset, because the offset goes back if a stream is started again from an earlier offset.
         header = {"group": self._group, "client_id": f"spark@{self._group}", "reset": True}
         code = RequestCode.UPDATE_CONSUMER_OFFSET
         try:
@@ -139,10 +139,10 @@ class GroupProgress(StreamingQueryListener):
 def committed_progress(
     spark: SparkSession, name_servers: str, group: str, query_id: str | None = None
 ) -> Iterator[GroupProgress]:
-    """Commit the progress of the session's streams to a group as long as the block runs; with Spark Connect as well.
+    """Commit the progress of the session's streams to a group while the block runs; also works with Spark Connect.
 
-    At its end the progress of all batches that ended in the block is committed, also of the last batch of a query. With
-    a `query_id`, `str(query.id)`, only that query counts.
+    When the block ends, the progress of all batches that ended in it is committed, also of the last batch of a query.
+    With a `query_id`, `str(query.id)`, only that query counts.
 
     Raises:
         RlabError: an address or the group's name is malformed.
@@ -159,7 +159,7 @@ def committed_progress(
 
 
 def _wait_for_listeners(spark: SparkSession, listener: GroupProgress) -> None:
-    """Wait until Spark has called its listeners with all events so far, which it does in a thread of its own."""
+    """Wait until Spark has called its listeners with all events so far, which happens in a separate thread."""
     if not hasattr(spark, "sparkContext"):
         _wait_for_server(spark, listener)
         return
@@ -173,7 +173,7 @@ def _wait_for_listeners(spark: SparkSession, listener: GroupProgress) -> None:
 
 
 def _wait_for_server(spark: SparkSession, listener: GroupProgress) -> None:
-    """The same with Spark Connect, which has nothing to wait for: events come in order, so a last one is made."""
+    """Do the same with Spark Connect, which has no such wait: run a last query, because events come in order."""
     nothing = spark.readStream.format("rate").load().writeStream.format("noop")
     query = nothing.trigger(availableNow=True).start()
     query.awaitTermination()
@@ -182,7 +182,7 @@ def _wait_for_server(spark: SparkSession, listener: GroupProgress) -> None:
 
 
 def offsets_of(text: str | None) -> Offsets:
-    """Parse an offset of Spark's progress; empty for another kind of source, or none."""
+    """Parse an offset of Spark's progress; empty for None and for other kinds of sources."""
     try:
         return parse_offsets(text or "{}")
     except ConfigError:
@@ -190,26 +190,26 @@ def offsets_of(text: str | None) -> Offsets:
 
 
 def skipped_rows(start: str | None, end: str | None, input_rows: int) -> int | None:
-    """Number of messages of a batch without a row, because they were deleted, damaged or not decodable.
+    """Return the number of messages of a batch without a row, because they were deleted, damaged or not decodable.
 
-    `start`, `end` and `input_rows` (`numInputRows`) are of its progress; the number is valid if the batch was read once
-    and without tags. None if progress lacks the begin of a queue: in the first batch of a query, and in one in which a
-    queue appears.
+    `start`, `end` and `input_rows` (`numInputRows`) come from its progress; the number is valid if the batch was read
+    once and without tags. None if the progress lacks the beginning of a queue: in the first batch of a query, and in a
+    batch with a new queue.
     """
     starts, ends = offsets_of(start), offsets_of(end)
     again = topics_made_again(start, end)
     starts.update((queue, 0) for queue in starts if (queue.topic, queue.broker_name) in again)
     if any(last > 0 and queue not in starts for queue, last in ends.items()):
         return None
-    # An end before its start is of a queue that was truncated: nothing of it was read.
+    # An end before the start means that the queue was truncated: none of its messages were read.
     return sum(max(0, last - starts.get(queue, last)) for queue, last in ends.items()) - input_rows
 
 
 def topics_made_again(start: str | None, end: str | None) -> list[tuple[str, str]]:
-    """Topics, each with its broker, that had been deleted and made again when a micro-batch began.
+    """Return the topics, each with its broker, that had been deleted and created again when a micro-batch began.
 
-    `start` and `end` are of its progress. Such a topic was read from its beginning; how many messages the old one had
-    that nobody read is not known.
+    `start` and `end` come from its progress. Such a topic was read from its beginning; the number of unread messages of
+    the old topic is unknown.
     """
     return made_again(_topic_ids(start), _topic_ids(end))
 

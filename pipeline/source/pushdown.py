@@ -1,8 +1,8 @@
-"""Narrows a read by the filters that Spark pushes down. Pure.
+"""Narrows a read with the filters that Spark pushes down. Pure.
 
-Filtered queues are not read, filtered offsets are not pulled, and tags go to the broker, which skips by their hash.
-Only filters with values of exactly the expected type are used; Spark evaluates every other one, which is returned to
-it.
+Filtered queues are not read, filtered offsets are not pulled, and tags are sent to the broker, which skips other
+messages by the hash of the tag. Only filters with values of exactly the expected type are used; all others are returned
+to Spark, which evaluates them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _COMPARISONS = EqualTo | GreaterThan | GreaterThanOrEqual | LessThan | LessThanO
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Narrowing:
-    """The part of a read that filters leave.
+    """The part of a read that passes the filters.
 
     Attributes:
         values: column -> wanted values; a column that is absent is not filtered.
@@ -33,7 +33,7 @@ class Narrowing:
     end: int = MAX_OFFSET
 
     def apply(self, ranges: Iterable[Range]) -> list[Range]:
-        """Return the part of each range that may hold a wanted message; queues without one are left out."""
+        """Return the part of each range that may hold a wanted message, without queues that hold none."""
         if not all(self.values.values()):
             return []
         kept = []
@@ -46,17 +46,18 @@ class Narrowing:
 
 
 def narrow(filters: Sequence[Filter]) -> tuple[Narrowing, list[Filter]]:
-    """Turn filters, all of which have to hold, into a narrowing.
+    """Convert filters, all of which have to hold, to a narrowing.
 
-    The second value has the filters that Spark still has to check. Those on offsets are among them: they cost it
-    nothing, and so this code need not compare exactly as Spark does.
+    The second value has the filters that Spark still has to check. It includes filters on offsets, which cost Spark
+    nothing, so this code need not compare exactly as Spark does.
     """
     found, rest = Narrowing(), []
     for one in filters:
         if isinstance(one, EqualTo | In) and len(one.attribute) == 1 and one.attribute[0] in _TYPES:
             column = one.attribute[0]
             values = one.value if isinstance(one, In) else (one.value,)
-            # An empty tag is a null column, which equals nothing in Spark, but not on the broker.
+            # An empty tag is a null column. In Spark null equals no value, but a broker would find messages without a
+            # tag.
             if all(type(value) is _TYPES[column] and value != "" for value in values):
                 both = frozenset(values) & found.values.get(column, frozenset(values))
                 found = replace(found, values={**found.values, column: both})

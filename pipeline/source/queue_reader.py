@@ -1,7 +1,8 @@
-"""Reads a range of one queue by pulls, as a consumer does, but without joining a group or taking a lease.
+"""Reads a range of one queue by pulls, like a consumer, but without joining a group or acquiring a lease.
 
 The next pull is outstanding while the caller decodes the last one, which saves a fifth of the time. After a restart of
-the broker it is looked up again by name, and the read continues at the same offset, because the log does not change.
+the broker, its address is looked up again by name, and the read continues at the same offset, because the log does not
+change.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from remoting.request_code import RequestCode
 
 logger = logging.getLogger(__name__)
 
-HINT = "set option failOnDataLoss to false to go on without them"
+HINT = "set option failOnDataLoss to false to continue without them"
 
 _FOUND = int(ResponseCode.SUCCESS)
 _SKIPPED = int(ResponseCode.PULL_RETRY_IMMEDIATELY)
@@ -46,7 +47,7 @@ class MessagesLost(NegativeAnswer):
 
 
 class QueueReader:
-    """Reads one range; it may drop the connection of `client` to its broker."""
+    """Reads one range; on errors it drops the connection of `client` to the broker."""
 
     def __init__(self, client: WireClient, wanted: Range, options: SourceOptions) -> None:
         self.skipped = 0  # messages of the range that were found to be deleted
@@ -61,8 +62,9 @@ class QueueReader:
     def pulls(self, following: QueueReader | None = None) -> Iterator[Pulled]:
         """Yield pulls that together hold every message of the range that is still stored.
 
-        One may reach beyond the range's end; with tags set, it may hold messages of other tags. The first pull of
-        `following`, which is read next over the same client, is outstanding while the last one here is decoded.
+        A pull may reach beyond the end of the range; with tags set, it may hold messages of other tags. The first pull
+        of `following`, which is read next with the same client, is outstanding while the caller decodes the last pull
+        here.
 
         Raises:
             MessagesLost: messages of the range were deleted, and `fail_on_data_loss` is set.
@@ -130,15 +132,15 @@ class QueueReader:
         return failures + 1
 
     def _lost(self, next_offset: int, begin: int, end: int) -> None:
-        what = f"offset {self._offset} is wanted, and the broker has {begin} to before {end}"
+        what = f"offset {self._offset} was requested, and the broker has {begin} to before {end}"
         if self._options.fail_on_data_loss:
             raise MessagesLost(f"{self._range()}: {what}: messages were deleted before they were read; {HINT}")
-        # If the queue ends before this offset, nothing of the range is left.
+        # If the queue ends before this offset, no message of the range is left.
         self._skip_to(min(next_offset, self.end) if next_offset > self._offset else self.end, what)
 
     def _skip_to(self, offset: int, why: str) -> None:
         self.skipped += offset - self._offset
-        logger.warning("%s: %d messages are skipped: %s", self._range(), offset - self._offset, why)
+        logger.warning("%s: skipping %d messages: %s", self._range(), offset - self._offset, why)
         self._offset = offset
 
     def _range(self) -> str:

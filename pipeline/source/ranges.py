@@ -1,4 +1,4 @@
-"""Plans the tasks of a read, and reads the ranges of a task on an executor; for batches and streams."""
+"""Plans the tasks of a read, and reads the ranges of a task on an executor, for batches and streams."""
 
 from __future__ import annotations
 
@@ -19,22 +19,23 @@ from pipeline.source.rows import rows
 from pipeline.wire import WireClient
 
 SMALL_TASK_ROWS = 1_000
-"""Ranges with few messages always share a task of up to so many: a task costs Spark as much as reading ten thousand."""
+"""Small ranges share a task of up to this many messages: a task costs Spark as much as reading ten thousand."""
 JOINED_ROWS = 50_000
-"""Most messages of a task that ranges share. A query may spend more time on a message than reading it takes."""
+"""Maximum number of messages of a task that ranges share: a query may spend more time on a message than its read."""
 JOINED_BYTES = 64 * 1024 * 1024
-"""About so many bytes at the most in such a task."""
+"""Approximate maximum number of bytes of such a task."""
 FEWEST_TASKS = 16
-"""Ranges are joined into no fewer tasks than this, unless each were below `SMALL_TASK_ROWS`: the planner does not know
-how many cores there are."""
+"""Ranges are joined into at least this number of tasks, unless each would be below `SMALL_TASK_ROWS`, because the
+planner does not know the number of cores.
+"""
 _SAMPLES = 8
 NO_MASTERS: Mapping[str, str] = {}
 
 
 class QueueRanges(InputPartition):
-    """The ranges of one task. Brokers are given by name; the executor looks their addresses up.
+    """The ranges of one task. They have the names of brokers; the executor looks up the addresses.
 
-    `masters` has the addresses that the driver knew, for the time in which no name server answers.
+    `masters` has the addresses that the driver knows, in case no name server answers the executor.
     """
 
     def __init__(self, wanted: tuple[Range, ...], masters: Mapping[str, str] = NO_MASTERS) -> None:
@@ -50,13 +51,13 @@ def plan_tasks(
     bytes_of: Callable[[list[Range]], float] = lambda some: 0.0,
     masters: Mapping[str, str] = NO_MASTERS,
 ) -> list[InputPartition]:
-    """Distribute the ranges over tasks, as the options say; `masters` is for `QueueRanges`.
+    """Distribute the ranges over tasks, according to the options; `masters` is for `QueueRanges`.
 
-    `bytes_of` gives the mean size of a message from some of the ranges; it is called if many may share a task.
+    `bytes_of` returns the mean size of a message in some of the ranges; it is called if many ranges may share a task.
     """
     pieces = split(ranges, options.min_partitions, options.max_rows_per_partition)
     tasks: list[tuple[Range, ...]] = [(piece,) for piece in pieces]
-    # minPartitions asks for many small tasks, so none are joined.
+    # minPartitions requests many small tasks, so none are joined.
     if not options.min_partitions:
         tasks = join_small(pieces, _rows_of_task(pieces, options, bytes_of))
     if options.max_partitions is not None and len(tasks) > options.max_partitions:
@@ -65,7 +66,7 @@ def plan_tasks(
 
 
 def _rows_of_task(pieces: list[Range], options: SourceOptions, bytes_of: Callable[[list[Range]], float]) -> int:
-    """Most messages of a task that pieces share."""
+    """Return the maximum number of messages of a task that pieces share."""
     total = sum(piece.end - piece.start for piece in pieces)
     rows = min(JOINED_ROWS, total // FEWEST_TASKS)
     if rows > SMALL_TASK_ROWS and len(pieces) > FEWEST_TASKS:
@@ -75,7 +76,7 @@ def _rows_of_task(pieces: list[Range], options: SourceOptions, bytes_of: Callabl
 
 
 def sampled_bytes(client: WireClient, options: SourceOptions, some: list[Range]) -> float:
-    """The mean size of the first messages of some ranges; 0 if none can be read now, which is for the tasks to tell."""
+    """Return the mean size of the first messages of some ranges; 0 if none can be read now, which the tasks report."""
     sizes = []
     for one in some:
         first = Range(one.queue, one.start, one.start + 1)
@@ -86,12 +87,12 @@ def sampled_bytes(client: WireClient, options: SourceOptions, some: list[Range])
 
 
 def open_client(options: SourceOptions) -> WireClient:
-    """A client with the name servers, timeout and retries of the options."""
+    """Create a client with the name servers, timeout and retries of the options."""
     return WireClient(options.name_servers, timeout_s=options.pull_timeout_s, retries=options.fetch_retries)
 
 
 def read_ranges(partition: InputPartition, options: SourceOptions, schema: StructType) -> Iterator[Any]:
-    """Read the ranges of a task as Arrow batches, or as rows if the options say so. Runs on an executor."""
+    """Read the ranges of a task as Arrow batches, or as rows without `use_arrow`. Runs on an executor."""
     # If a plan has no partitions, pyspark 4.3 passes an object of another class.
     if not isinstance(partition, QueueRanges):
         return

@@ -1,8 +1,8 @@
-"""Reads a batch of a topic: plans what to read, reads it on executors, takes filters from Spark.
+"""Reads a batch of a topic: plans the ranges, reads them on executors, applies filters from Spark.
 
 `pipeline/source/stream.py` does the same for a stream.
 
-No reader joins a group or takes a lease: a read must not cause the rebalances that it may be there to study.
+No reader joins a group or acquires a lease, because a read must not cause the rebalances that it may study.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _POSITIONS = (
     *("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets"),
 )
 _RESOLVED = frozenset(name.lower() for name in (*SELECTIONS, *_POSITIONS))
-"""Options that `resolve_offsets` replaces, as Spark compares names."""
+"""Options that `resolve_offsets` replaces, in lower case, because Spark ignores case."""
 
 
 class BatchReader(DataSourceReader):
     """Reads the messages between two positions.
 
-    Positions are resolved at the first action of a DataFrame, and Spark keeps the plan as long as that exists. For two
-    DataFrames that have to see the same, take the options from `resolve_offsets`.
+    Positions are resolved at the first action of a DataFrame, and Spark keeps the plan while the DataFrame exists. Use
+    the options from `resolve_offsets` for two DataFrames that need the same messages.
     """
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
@@ -61,10 +61,10 @@ class BatchReader(DataSourceReader):
 
 
 class PushingReader(BatchReader):
-    """A reader that takes filters from Spark, so that what they refuse is not read.
+    """A reader that applies filters from Spark, so that filtered messages are not read.
 
     Only for a DataFrame that serves one query: pyspark 4.3 keeps a plan per `load()`, and a plan with filters replaces
-    the one without, also for queries that do not have them. Nothing here detects it: see docs/spark-source.md.
+    the plan without, also for queries without these filters. The reader cannot detect this: see docs/spark-source.md.
     """
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
@@ -72,13 +72,13 @@ class PushingReader(BatchReader):
         self._narrowing = Narrowing()
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Narrow the read by these filters; returns those that Spark still has to check."""
+        """Narrow the read by these filters; returns the filters that Spark still has to check."""
         self._narrowing, rest = narrow(filters)
         values, tags = self._narrowing.values, self._options.tags
         if "tag" in values:
             both = values["tag"] if tags is None else values["tag"] & tags
             self._narrowing = replace(self._narrowing, values={**values, "tag": both})
-            # Here and not in `partitions`, because by then the reader for executors has been pickled.
+            # Here and not in `partitions`, because Spark pickles the reader for executors before that.
             self._options = replace(self._options, tags=both)
         return rest
 
@@ -92,37 +92,38 @@ def batch_ranges(planner: Planner, options: SourceOptions) -> list[Range]:
     Raises:
         MessagesLost: a queue ends before the start of its range, or is away with a broker that left without a goodbye,
             and `failOnDataLoss` is set.
-        ConfigError: option endingOffsets names an offset after the end of a queue, and `failOnDataLoss` is set.
-        RlabError: the cluster does not answer, or lacks what an option names.
+        ConfigError: option endingOffsets has an offset after the end of a queue, and `failOnDataLoss` is set.
+        RlabError: the cluster does not answer, or lacks a topic, queue or group of the options.
     """
     away = planner.absent()
     if away and options.fail_on_data_loss:
-        raise MessagesLost(f"a part of what is to be read is away: {'; '.join(away)}; {HINT}")
+        raise MessagesLost(f"some queues of the read are away: {'; '.join(away)}; {HINT}")
     for what in away:
-        logger.warning("the read leaves out what is away: %s", what)
+        logger.warning("the read skips queues that are away: %s", what)
     bounds = planner.bounds(planner.queues(all_must_exist=True))
     starts = planner.resolve(options.start, bounds, "startingOffsets")
     ends = planner.resolve(options.end, bounds, "endingOffsets")
     for queue, held in bounds.items() if options.fail_on_data_loss else ():
-        # Only named offsets: one that was looked up by time may be above the bounds, which were read before.
+        # Only offsets from options: an offset that was looked up by time may be above the bounds, which were read
+        # before.
         start, end = options.start.offsets.get(queue, 0), options.end.offsets.get(queue, 0)
         if start > held.end:
-            what = f"queue {queue} ends at {held.end}, and offset {start} is wanted"
+            what = f"queue {queue} ends at {held.end}, and offset {start} was requested"
             raise MessagesLost(f"{what}: it was created again, or truncated; {HINT}")
         if end > held.end:
             raise ConfigError(
-                f"option endingOffsets names offset {end} of queue {queue}, which ends at {held.end}: nothing is "
-                "stored there yet, or the queue was created again or truncated; write -1 for its end, or set option "
-                "failOnDataLoss to false to read what there is"
+                f"option endingOffsets names offset {end} of queue {queue}, which ends at {held.end}: no message "
+                "is stored there yet, or the queue was created again or truncated; write -1 for its end, or set option "
+                "failOnDataLoss to false to read the stored messages"
             )
     return [Range(queue, starts[queue], max(starts[queue], ends[queue])) for queue in bounds]
 
 
 def resolve_offsets(options: Mapping[str, str]) -> dict[str, str]:
-    """Fix the queues and offsets of a batch read, so that all DataFrames with the resulting options see the same.
+    """Fix the queues and offsets of a batch read, so that all DataFrames with the resulting options read the same.
 
-    Queues and topics that appear later are left out. A queue whose broker is down when it is read is an error. The
-    result has the queues and both positions written out, for `spark.read.format("rlab").options(**resolved)`.
+    Queues and topics that appear later are not read. A queue whose broker is down during the read is an error. The
+    result has explicit queues and positions, for `spark.read.format("rlab").options(**resolved)`.
 
     Raises:
         ConfigError: an option is wrong, or the options select no queue.
@@ -132,7 +133,7 @@ def resolve_offsets(options: Mapping[str, str]) -> dict[str, str]:
     with open_client(parsed) as client:
         ranges = batch_ranges(Planner(client, parsed), parsed)
     if not ranges:
-        raise ConfigError("the options select no queue now: there is nothing whose offsets could be resolved")
+        raise ConfigError("the options select no queue now, so there are no offsets to resolve")
     kept = {name: value for name, value in options.items() if name.lower() not in _RESOLVED}
     return {
         **kept,

@@ -1,4 +1,4 @@
-"""Unpacks pulled records one by one, and reports what is missing from a pull or is no message."""
+"""Unpacks pulled records one by one, and reports missing records and records that are not messages."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ HEADER_FIELDS = np.dtype(
 )
 assert HEADER_FIELDS.itemsize == HEADER_BYTES, "the table of model/record.py"
 OFFSET_AT = 16
-"""Where the offset is in it."""
+"""Position of the offset in a header."""
 
 _FIRST_FIELD = MessageExt._fields.index("topic")
 
@@ -46,10 +46,10 @@ class Records:
     headers: list[bytes]
     payloads: list[Any]
     bodies: list[bytes]
-    """Of the pulls that they came in, for the bytes of payloads that are no messages."""
+    """Bodies of their pulls, for the bytes of payloads that are not messages."""
 
     def numbers(self) -> Any:
-        """Their headers, a structured array of numpy."""
+        """Return their headers as a structured array of numpy."""
         return np.frombuffer(b"".join(self.headers), HEADER_FIELDS)
 
 
@@ -70,7 +70,7 @@ def unpack_records(queue: MessageQueue, body: bytes, into: Records) -> None:
             add_header(read_bytes(HEADER_BYTES))
             add_payload(unpack())
     except (ValueError, TypeError, msgpack.UnpackException) as error:
-        raise RecordCorrupt(f"{queue}: what was pulled is not whole records ({error})") from error
+        raise RecordCorrupt(f"{queue}: the pulled bytes are not whole records ({error})") from error
     lengths = np.frombuffer(b"".join(into.headers[first:]), HEADER_FIELDS)["length"]
     if int(lengths.sum(dtype=np.int64)) != end:
         raise RecordCorrupt(f"{queue}: the records that were pulled do not fill their {end} bytes")
@@ -91,7 +91,7 @@ def add_records(queue: MessageQueue, end: int, pulled: Pulled, into: Records, op
 
 
 def _unpack_each(queue: MessageQueue, body: bytes, into: Records) -> None:
-    """Unpack a body record by record; one whose payload is no message gets None, of which no column can be made."""
+    """Unpack a body record by record; a payload that is not a message becomes None, of which no column can be made."""
     kept = decode_or_keep(queue, body)
     into.payloads += [None if reason else message[_FIRST_FIELD:] for message, reason in kept]
     at = 0
@@ -104,7 +104,7 @@ def report_no_message(queue: MessageQueue, offset: int, reason: object, options:
     """Report a record that is not a message."""
     shown = "its row has the bytes as body" if options.tags is None else "it is skipped, because it has no tag"
     logger.warning(
-        "queue %s: the record at offset %d is no message (%s), and was not stored by a producer of this project: %s",
+        "queue %s: the record at offset %d is not a message (%s), and was not stored by a producer of this project: %s",
         *(queue, offset, reason, shown),
     )
 
@@ -112,9 +112,9 @@ def report_no_message(queue: MessageQueue, offset: int, reason: object, options:
 def report_damaged(
     queue: MessageQueue, end: int, pulled: Pulled, offsets: Sequence[int], options: SourceOptions
 ) -> None:
-    """Report records missing from a pull without tags: a broker leaves out records that are damaged on its disk.
+    """Report records missing from a pull without tags: a broker skips records that are damaged on its disk.
 
-    `offsets` are those of the records of the pull; from `end` on they are ignored.
+    `offsets` has the offsets of the records of the pull; offsets from `end` on are ignored.
 
     Raises:
         MessagesLost: a record is missing, and `fail_on_data_loss` is set.
@@ -126,5 +126,5 @@ def report_damaged(
         return
     what = f"queue {queue}: {lost} of the messages from offset {pulled.start} to before {last} are damaged"
     if options.fail_on_data_loss:
-        raise MessagesLost(f"{what} or gone on the disk of their broker, whose log names them; {HINT}")
-    logger.warning("%s: they are skipped", what)
+        raise MessagesLost(f"{what} or missing on the disk of their broker, whose log lists them; {HINT}")
+    logger.warning("%s: skipping them", what)

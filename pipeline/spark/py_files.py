@@ -1,8 +1,8 @@
-"""The source of jobs that bring this package with `--py-files`, which Spark gives to all processes but one.
+"""The source of jobs that pass this package with `--py-files`, which Spark does not pass to one of its processes.
 
-That one plans streams. Spark 4.3 starts that process with the PYTHONPATH of its JVM alone, and it fails to unpickle
-the source before a line of this package runs. So a source that came with `--py-files` travels as a class that needs
-only pyspark and says so.
+That process plans streams. Spark 4.3 starts it with only the PYTHONPATH of its JVM, so it fails to unpickle the source
+before any code of this package runs. So a source that came with `--py-files` is pickled as a class that needs only
+pyspark and raises an error with the remedy.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _CALLED = (
     "read",
 )
 _WHY = (
-    "rebalance-lab came with --py-files or addPyFile, which Spark gives to batches, if it is a .zip and no .whl, but "
-    "not to the process that plans streams: install it there, or put it on the PYTHONPATH before Spark's JVM starts"
+    "rebalance-lab came with --py-files or addPyFile, which Spark passes to batches, if it is a .zip and not a .whl, "
+    "but not to the process that plans streams: install it there, or put it on the PYTHONPATH before Spark's JVM starts"
 )
 
 
@@ -36,9 +36,10 @@ def came_with_py_files(root: PurePath, listed: Sequence[str], received: str) -> 
 
 
 def carried(source: type[DataSource]) -> type[DataSource]:
-    """A source that does what `source` does where this package can be imported, and else names the PYTHONPATH.
+    """Return a source like `source`, which raises an error with the remedy if this package cannot be imported.
 
-    The classes are made here, because pickling takes a class of a module by its name, and one of a function as it is.
+    The classes are defined in this function, because pickle stores a class of a module by name, but a local class by
+    value.
     """
     module, name, why = source.__module__, source.__name__, _WHY
 
@@ -54,7 +55,7 @@ def carried(source: type[DataSource]) -> type[DataSource]:
             return "rlab"
 
         def _real(self) -> DataSource:
-            import importlib  # noqa: PLC0415 - in the process that this travels to
+            import importlib  # noqa: PLC0415 - in the process that unpickles this
 
             try:
                 found = importlib.import_module(module)
@@ -80,7 +81,9 @@ def carried(source: type[DataSource]) -> type[DataSource]:
         def streamReader(self, schema: Any) -> Any:
             try:
                 return self._real().streamReader(schema)
-            except ImportError:  # it raises in Spark's reader; raised here, pyspark hides it behind an error of its own
+            except (
+                ImportError
+            ):  # the returned reader raises it; raised here, pyspark would hide it behind another error
                 return unplannable()
 
     return CarriedSource

@@ -1,8 +1,8 @@
 """A Spark session that starts on a laptop, in continuous integration and on a cluster.
 
-Before the JVM starts it sets up: a Java that Spark accepts, the interpreter and the import path of the Python workers,
-addresses on loopback, a quiet log, folders that are removed afterwards. If `spark-submit` has already started the JVM,
-the job uses that as it is.
+Before the JVM starts, it sets up a Java that Spark accepts, the interpreter and the import path of the Python workers,
+addresses on loopback, a quiet log, and folders that are removed afterwards. If `spark-submit` has already started the
+JVM, the job uses that JVM unchanged.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SHORT_JOB = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
-"""`java_options` for a job of seconds, too short for Java's second compiler to pay: four sevenths of the CPU time.
+"""`java_options` for a job of seconds, too short for Java's second compiler to pay off: four sevenths of the CPU time.
 
 Without that compiler Java's default code cache is 48 MB, too small for Spark, hence the second option.
 """
 _EXIT_TIMEOUT_S = 20.0
 _ARCHIVE_TIMEOUT_S = 300.0
-"""Time for a JVM that writes the archive of its classes to end."""
+"""Time limit for the end of a JVM that writes the archive of its classes."""
 _LOOPBACK = "127.0.0.1"
 
 _CHECKPOINT_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -53,16 +53,11 @@ appender.stderr.name = stderr
 appender.stderr.target = SYSTEM_ERR
 appender.stderr.layout.type = PatternLayout
 appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
-# Named, or the gateway takes the level of a Spark shell, and says so in two lines at every start.
-logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
-logger.gateway.level = error
-# Its errors are raised in Python as well, with the same trace.
-logger.microbatch.name = org.apache.spark.sql.execution.streaming
-logger.microbatch.level = fatal
-logger.executor.name = org.apache.spark.executor.Executor
-logger.executor.level = fatal
-logger.tasks.name = org.apache.spark.scheduler.TaskSetManager
-logger.tasks.level = fatal
+# Named, or the gateway uses the level of a Spark shell, and logs two lines about it at every start. logger.gateway.name
+= org.apache.spark.api.python.PythonGatewayServer logger.gateway.level = error # Its errors are raised in Python as
+well, with the same trace. logger.microbatch.name = org.apache.spark.sql.execution.streaming logger.microbatch.level =
+fatal logger.executor.name = org.apache.spark.executor.Executor logger.executor.level = fatal logger.tasks.name =
+org.apache.spark.scheduler.TaskSetManager logger.tasks.level = fatal
 """
 
 
@@ -76,7 +71,7 @@ def _build_session(
     conf: Mapping[str, str] | None,
 ) -> SparkSession:
     """Start a session whose JVM needs `work_dir` until it ends, which is why only `spark_session` is public."""
-    # Late, because an import that fails is one of the things that this function explains.
+    # Late, because this function converts a failed import to an error with the remedy.
     try:
         import pyarrow  # noqa: F401, PLC0415 - the source needs it
         from pyspark.errors import PySparkRuntimeError  # noqa: PLC0415
@@ -84,7 +79,7 @@ def _build_session(
     except ImportError as error:
         raise ConfigError(
             f"Spark cannot be imported ({error}): pip install 'rebalance-lab[spark]', "
-            "and rebalance-lab[spark-jdk] as well where there is no Java"
+            "and rebalance-lab[spark-jdk] as well if there is no Java"
         ) from error
     builder = SparkSession.builder.appName(app_name)
     settings = _session_settings(work_dir)
@@ -105,7 +100,7 @@ def _build_session(
         with home:
             return builder.getOrCreate()
     except PySparkRuntimeError as error:
-        raise ConfigError(f"Spark's JVM did not start ({error}): see its own message on stderr") from error
+        raise ConfigError(f"Spark's JVM did not start ({error}): see its message on stderr") from error
     except OSError as error:
         raise ConfigError(f"Spark cannot be started ({error}): is SPARK_HOME a folder with Spark in it?") from error
 
@@ -119,18 +114,18 @@ def spark_session(
     java_options: str = "",
     conf: Mapping[str, str] | None = None,
 ) -> Iterator[SparkSession]:
-    """Run a Spark session as long as the block.
+    """Run a Spark session while the block runs.
 
-    A session that already runs in this process is used as it is, and left running. Else the JVM ends with the block:
-    its memory, log and folders are fixed when it starts, so the next session could not have its own. Errors that leave
-    the block keep their texts.
+    A session that already runs in this process is used unchanged, and keeps running. Otherwise the JVM ends with the
+    block, because its memory, log and folders are fixed at its start and could not change for the next session. Errors
+    that leave the block keep their texts.
 
     Args:
         app_name: shown in Spark's UI and logs.
-        master: `local[2]`, `spark://host:7077`, ...; by default what spark-submit was given, else `local[*]`.
-        driver_memory: heap of the driver's JVM; without effect under spark-submit, where it is an option of that.
+        master: `local[2]`, `spark://host:7077`, ...; by default the master of spark-submit, else `local[*]`.
+        driver_memory: heap of the driver's JVM; no effect under spark-submit, which has its own option for it.
         java_options: further options of the driver's JVM, separated by spaces.
-        conf: further settings; they win over those made here.
+        conf: further settings; they override the settings made here.
 
     Raises:
         ConfigError: pyspark or Java is missing, or the JVM did not start.
@@ -147,7 +142,7 @@ def spark_session(
         try:
             register_source(session)
             yield session
-        except BaseException as error:  # errors ask the JVM for their texts, and it is about to end
+        except BaseException as error:  # errors request their texts from the JVM, which is about to end
             keep_texts(error)
             raise
         finally:
@@ -159,18 +154,18 @@ def spark_session(
 
 
 def register_source(spark: SparkSession) -> None:
-    """Make `format("rlab")` known to a session, so that several of its streams may start at the same time.
+    """Register `format("rlab")` in a session, so that several of its streams may start at the same time.
 
-    Spark also finds the source by itself, but then streams can break each other: each puts the same four variables into
-    the environment of its source when it starts, and all streams of a session share that environment, a map without a
-    lock. Two that add a variable at the same moment can leave it with a size that is not the number of its entries, and
-    from then on no task of this source can be serialized ("Illegal size 5 of collection, expected 6"). Existing
-    variables are only replaced, so they are added here.
+    Spark also finds the source by itself, but then streams can break each other. Race: each stream puts the same four
+    variables into the environment of its source when it starts, and all streams of a session share that environment, a
+    map without a lock. If two streams add a variable at the same time, the map can get a size that is not the number of
+    its entries, and from then on no task of this source can be serialized ("Illegal size 5 of collection, expected 6").
+    Existing variables are only replaced, so this function adds them in advance.
 
-    With Spark Connect the environment is out of reach, in another process: there the source is only registered. The
-    server needs this package installed, or on its PYTHONPATH.
+    With Spark Connect the environment is in another process, so the source is only registered. The server needs this
+    package installed, or on its PYTHONPATH.
     """
-    from pyspark import SparkFiles  # noqa: PLC0415 - a command that explains its absence imports this module
+    from pyspark import SparkFiles  # noqa: PLC0415 - a command that reports a missing pyspark imports this module
 
     from pipeline.data_source import RlabDataSource  # noqa: PLC0415
     from pipeline.spark.py_files import came_with_py_files, carried  # noqa: PLC0415
@@ -187,7 +182,7 @@ def register_source(spark: SparkSession) -> None:
 
 
 def source_environment(spark: SparkSession) -> JavaObject:
-    """The `java.util.Map` of variables that Spark gives the Python processes of `format("rlab")`."""
+    """Return the `java.util.Map` of variables that Spark passes to the Python processes of `format("rlab")`."""
     manager = spark._jsparkSession.sessionState().dataSourceManager()
     return manager.lookupDataSource("rlab").dataSourceCls().envVars()
 
@@ -195,8 +190,8 @@ def source_environment(spark: SparkSession) -> JavaObject:
 def use_session(spark: SparkSession) -> None:
     """Make this the active session of the calling thread; needed before a write in a thread that did not start it.
 
-    Spark looks up the format of a reader in the session of the reader, but that of a writer in the active session of
-    the thread. A new thread has none, and there every format that is written in Python is DATA_SOURCE_NOT_FOUND,
+    Spark looks up the format of a reader in the session of the reader, but the format of a writer in the active session
+    of the thread. A new thread has no active session, so every format written in Python is DATA_SOURCE_NOT_FOUND there,
     whether it was registered or not.
     """
     jvm = spark._jvm
@@ -207,7 +202,8 @@ def use_session(spark: SparkSession) -> None:
 def keep_texts(error: BaseException) -> None:
     """Make an error and its causes printable after the JVM has ended.
 
-    pyspark's errors ask the JVM for their texts each time; without one, a traceback ends in `<exception str() failed>`.
+    pyspark's errors request their texts from the JVM each time; without a JVM, a traceback ends in `<exception str()
+    failed>`.
     """
     from pyspark.errors.exceptions.captured import CapturedException  # noqa: PLC0415
 
@@ -249,7 +245,7 @@ def _end_jvm(timeout_s: float) -> None:
     if gateway is None or process is None:
         return
     gateway.shutdown()
-    process.stdin.close()  # it waits for this, and exits
+    process.stdin.close()  # the JVM waits for this, and exits
     try:
         process.wait(timeout_s)
     except subprocess.TimeoutExpired:
@@ -270,7 +266,7 @@ def _is_submitted() -> bool:
 def _session_settings(work_dir: Path) -> dict[str, str]:
     return {
         "spark.sql.execution.arrow.pyspark.enabled": "true",
-        # Created and stored times are moments; a laptop's time zone must not move them.
+        # Created and stored times are absolute; a laptop's time zone must not shift them.
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.warehouse.dir": (work_dir / "warehouse").as_uri(),
     }
@@ -298,19 +294,19 @@ def _jvm_settings(work_dir: Path, master: str, driver_memory: str, java_options:
 
 
 def _collector(java_options: str) -> str:
-    """The option for the collector that needs least CPU on two cores: a report takes five sixths of the time.
+    """Return the option for the collector that needs least CPU on two cores: a report takes 5/6 of the time.
 
-    Empty if an option or the environment already names a collector, because two are an error of the JVM.
+    Empty if an option or the environment already names a collector, because two collectors are an error of the JVM.
     """
     names = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
-    said = " ".join([java_options, *(os.environ.get(name, "") for name in names)])
-    return "" if re.search(r"-XX:\+Use\w+GC\b", said) else "-XX:+UseParallelGC"
+    options = " ".join([java_options, *(os.environ.get(name, "") for name in names)])
+    return "" if re.search(r"-XX:\+Use\w+GC\b", options) else "-XX:+UseParallelGC"
 
 
 def _quiet_pyspark() -> None:
-    """Keep pyspark from logging every error that it raises as a line of JSON with the stack of the JVM.
+    """Stop pyspark from logging every error that it raises as a line of JSON with the stack of the JVM.
 
-    And keep py4j from logging Ctrl-C with its stack, which it does to the root logger.
+    Also stop py4j from logging Ctrl-C with its stack to the root logger.
     """
     from pyspark.logger import PySparkLogger  # noqa: PLC0415
 
@@ -322,7 +318,7 @@ def _quiet_pyspark() -> None:
 def _is_no_interrupt(record: logging.LogRecord) -> bool:
     error = record.exc_info[1] if record.exc_info else None
     while error is not None:
-        # pyspark cancels its jobs in the handler of the signal, over a connection that may be in the middle of a read.
+        # Race: pyspark cancels its jobs in the signal handler, over a connection that may be in the middle of a read.
         if isinstance(error, KeyboardInterrupt) or (isinstance(error, RuntimeError) and "reentrant call" in str(error)):
             return False
         error = error.__context__
@@ -330,8 +326,8 @@ def _is_no_interrupt(record: logging.LogRecord) -> bool:
 
 
 def _prepare_environment(*, is_local: bool) -> None:
-    """Set what the JVM and its Python workers inherit."""
-    # By default workers run the `python3` of the PATH, which is not this environment.
+    """Set the environment that the JVM and its Python workers inherit."""
+    # By default workers run `python3` from the PATH, which is not this environment.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     # Workers do not inherit sys.path, and the planner of a stream does not see files of addPyFile.
     paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)

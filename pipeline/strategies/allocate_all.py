@@ -1,12 +1,12 @@
-"""The strategies of `client/allocate`, for all members at once and with arrays: a million queues in a second.
+"""The strategies of `client/allocate` for all members at once, with arrays: a million queues in a second.
 
-A shipped strategy computes the target of one member, in a time that grows with the queues; for ten thousand members
-and a million queues that would take days. The functions here compute the owner of every queue, an index into the
-members, and are proven equal to the originals on small groups (`tests/unit/pipeline/strategies/test_allocate_all.py`).
-A strategy without a function here is asked for each member, which is fast enough for thousands of queues.
+A shipped strategy computes the target of one member, in a time that grows with the queues; for ten thousand members and
+a million queues that would take days. The functions here compute the owner of every queue, as an index of the members.
+A test compares them with the originals on small groups (`tests/unit/pipeline/strategies/test_allocate_all.py`). A
+strategy without a function here is called for each member, which is fast enough for thousands of queues.
 
-Queues are those of one topic on some brokers, `per_broker` each, in RocketMQ's order: by broker, then by number.
-Members are client ids, sorted, each once.
+The queues belong to one topic, `per_broker` on each of its brokers, in RocketMQ's order: by broker, then by number.
+Members are client ids, sorted and without duplicates.
 """
 
 from __future__ import annotations
@@ -52,34 +52,34 @@ class QueueSet(NamedTuple):
         return len(self.brokers) * self.per_broker
 
     def every(self) -> list[MessageQueue]:
-        """All of them, in order."""
+        """Return all queues, in order."""
         return [
             MessageQueue(self.topic, broker, number) for broker in self.brokers for number in range(self.per_broker)
         ]
 
     def first_on(self, broker_name: str) -> MessageQueue:
-        """The first queue on a broker."""
+        """Return the first queue on a broker."""
         return MessageQueue(self.topic, broker_name, 0)
 
 
 class AllocateAll:
-    """All strategies over one history of a group; intermediate results are kept between calls."""
+    """All strategies over one history of a group; intermediate results are cached between calls."""
 
     def __init__(self, queues: QueueSet) -> None:
         self._queues = queues
         self._member_md5: dict[str, list[int]] = {}
 
     def owners(self, strategy: str, members: Sequence[str]) -> Owners:
-        """Owners under the strategy of this name; by arrays if it has a function here, else by asking for each member.
+        """Compute the owners under the strategy of this name, with arrays if it has a function here.
 
         Raises:
             ConfigError: there is no such strategy.
-            StrategyError: it gave a queue to several members, or to none.
+            StrategyError: it assigned a queue to several members, or to no member.
         """
         by_arrays = _BY_ARRAYS.get(strategy)
-        return self._asked(strategy, members) if by_arrays is None else by_arrays(self, members)
+        return self._by_member(strategy, members) if by_arrays is None else by_arrays(self, members)
 
-    def _asked(self, name: str, members: Sequence[str]) -> Owners:
+    def _by_member(self, name: str, members: Sequence[str]) -> Owners:
         topic, every = self._queues.topic, self._queues.every()
         view = GroupView(group="g", version=1, members=dict.fromkeys(members, (topic,)))
         strategy, number_of = strategy_named(name), {queue: number for number, queue in enumerate(every)}
@@ -110,7 +110,7 @@ class AllocateAll:
         """CONSISTENT_HASH with ten points a member. See `AllocateMessageQueueConsistentHash`."""
         hashes, order = _hashes_of_queues(self._queues)
         points, owners = self._points_by_md5(members)
-        # Of points that meet, the later member's counts: the last one of each run of equal points.
+        # Of equal points, the point of the later member counts: the last one of each run.
         last = np.append(points[1:] != points[:-1], True)
         points, owners = points[last], owners[last]
         found = np.searchsorted(points, hashes, side="left")
@@ -120,12 +120,12 @@ class AllocateAll:
         return owner_of
 
     def balanced_sticky(self, members: Sequence[str]) -> Owners:
-        """BALANCED_STICKY. See `client/allocate/hash_ring.py`, which has arrays itself."""
+        """BALANCED_STICKY. See `client/allocate/hash_ring.py`, which uses arrays itself."""
         positions = _positions_of_queues(self._queues)
         return deal_evenly(positions, ring_of(points_of(members)), len(members)).astype(np.int32)
 
     def _points_by_md5(self, members: Sequence[str]) -> tuple[Ints, Ints]:
-        """Points of all members in order, and their owners; of equal points the member that sorts first is first."""
+        """Return the points of all members in order, and their owners; equal points are in the order of members."""
         known = self._member_md5
         of_members = [known.get(member) or known.setdefault(member, _md5_points(member)) for member in members]
         points = np.array(of_members, dtype=np.int64).ravel()
@@ -135,7 +135,7 @@ class AllocateAll:
 
 @lru_cache(maxsize=2)
 def _hashes_of_queues(queues: QueueSet) -> tuple[Ints, Ints]:
-    """MD5 hashes of the queues in ascending order, and the number of the queue of each."""
+    """Return the MD5 hashes of the queues in ascending order, and the number of the queue of each."""
     md5, found = hashlib.md5, []
     for broker_name in queues.brokers:
         # The text up to the number is the same for all queues of a broker.

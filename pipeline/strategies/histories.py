@@ -1,8 +1,8 @@
-"""Random histories of a group, and how evenly a strategy assigns queues in them and how many it moves.
+"""Random histories of a group, and the evenness and the moves of a strategy in them.
 
 A history begins with a number of members; then members join and leave at random, and their number stays within a
-quarter of the first. It depends on its seed alone, so every strategy gets the same histories, wherever and in whatever
-order they are computed.
+quarter of the initial one. A history depends only on its seed, so every strategy gets the same histories, wherever and
+in whatever order they are computed.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ class MembershipEvent(NamedTuple):
     """The effect of one join or leave under one strategy.
 
     Attributes:
-        least: fewest queues that have to move if loads differ by at most one before and after: the load of the member
-            that joined or left.
+        least: minimum number of queues that have to move if loads differ by at most one before and after: the load of
+        the member that joined or left.
     """
 
     event: int  # number of the event, from 1
-    members: int  # number of members now
-    moved: int  # queues that have another owner than before
+    members: int  # number of members after the event
+    moved: int  # queues whose owner changed
     least: int
     spread: int  # the largest load minus the smallest
     jain: float  # Jain's index of the loads: 1.0 if all are equal, 1/members if one has all
 
 
 def memberships(members: int, events: int, seed: int) -> Iterator[list[str]]:
-    """The members at the beginning and after each of `events` joins and leaves, sorted."""
+    """Yield the sorted members at the beginning and after each of `events` joins and leaves."""
     rng = random.Random(seed)
     present: list[str] = []
     for number in range(members):
@@ -50,7 +50,7 @@ def memberships(members: int, events: int, seed: int) -> Iterator[list[str]]:
 
 
 def _client_id(rng: random.Random, number: int) -> str:
-    # As real ones: an address, a process id, and a number that makes it unique.
+    # Like real client ids: an address, a process id, and a number that makes it unique.
     host = f"10.{rng.randrange(256)}.{rng.randrange(256)}.{rng.randrange(256)}"
     return f"{host}@{rng.randrange(2, 32768)}#{number:x}"
 
@@ -61,7 +61,7 @@ def live_through(strategy: str, queues: QueueSet, members: int, events: int, see
     number_of: dict[str, int] = {}
     before, members_before = None, 0
     for event, present in enumerate(memberships(members, events, seed)):
-        # Owners are indexes into the list of members, which change with every event.
+        # Owners are indexes of the list of members, which changes with every event.
         numbers = np.array([number_of.setdefault(cid, len(number_of)) for cid in present], dtype=np.int64)
         owners = allocate_all.owners(strategy, present)
         loads = np.bincount(owners, minlength=len(present))

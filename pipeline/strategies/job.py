@@ -1,4 +1,4 @@
-"""The comparison of allocation strategies as a Spark job, with one history under one strategy as its unit of work."""
+"""The comparison of allocation strategies as a Spark job: a unit of work is one history under one strategy."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ EVENTS_SCHEMA = (
     "elapsed_ms double"
 )
 MAX_QUEUES = 10_000_000
-"""Of one history: each takes about 100 bytes of memory in a Python worker."""
+"""Maximum number of queues of a history; each uses about 100 bytes of memory in a Python worker."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
     """Options of a comparison."""
 
-    queues: int = 1_000  # of the topic, over all brokers; rounded down to the same number on each
+    queues: int = 1_000  # queues of the topic on all brokers; rounded down to the same number on each
     brokers: int = 10
     consumers: int = 100  # members at the beginning
     events: int = 20  # joins and leaves of each history
@@ -53,7 +53,7 @@ class Comparison:
 
     @property
     def queue_set(self) -> QueueSet:
-        """The queues of the topic."""
+        """The queues of the compared topic."""
         names = tuple(f"broker-{number:04}" for number in range(self.brokers))
         return QueueSet("orders", names, self.queues // self.brokers)
 
@@ -67,7 +67,7 @@ def strategy_events(spark: SparkSession, comparison: Comparison) -> DataFrame:
             for number in batch.column(0).to_pylist():
                 yield _run(comparison, number)
 
-    # A partition for each run, up to some hundred: they take from milliseconds to minutes, depending on the strategy.
+    # A partition for each run, up to some hundred: runs take from milliseconds to minutes, depending on the strategy.
     return spark.range(0, runs, 1, min(runs, 512)).mapInArrow(compute, EVENTS_SCHEMA)
 
 
@@ -101,20 +101,20 @@ class StrategyFigures:
 
     Attributes:
         times_least: moved queues, as a multiple of the fewest that an even assignment has to move; None if that is 0,
-            which it is with more members than queues.
+        which happens with more members than queues.
     """
 
     strategy: str
     moved_share: float  # queues moved by an event, as a fraction of all
     times_least: float | None
-    worst_times_least: float | None  # `times_least` of the history where it is largest
-    spread: int  # the largest difference between two loads at any moment
-    jain: float  # the smallest Jain's index at any moment
+    worst_times_least: float | None  # `times_least` of the worst history
+    spread: int  # the largest difference between two loads at any time
+    jain: float  # the smallest Jain's index at any time
     elapsed_ms: float  # time to assign all queues to all members once, vectorised
 
 
 def strategy_figures(events: DataFrame, queues: int) -> list[StrategyFigures]:
-    """Summarise the events per strategy; the one that moves least is first."""
+    """Summarise the events per strategy; the strategy with the fewest moves is first."""
     from pyspark.sql import functions as F  # noqa: PLC0415
 
     histories = events.groupBy("strategy", "scenario").agg(

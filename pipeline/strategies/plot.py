@@ -8,7 +8,7 @@ from pathlib import Path
 from pipeline.strategies.job import Comparison, StrategyFigures
 
 _LEFT = 0.4
-"""Begin of the axis of moves, which is logarithmic and has no 0."""
+"""Beginning of the axis of moves, which is logarithmic and has no 0."""
 
 
 def plot_strategies(
@@ -17,9 +17,9 @@ def plot_strategies(
     comparison: Comparison,
     path: Path,
 ) -> None:
-    """Draw two panels into a `.png` or `.svg`: moves as a multiple of the least, and the largest difference of loads.
+    """Draw two panels to a `.png` or `.svg`: moves as a multiple of the fewest, and the largest difference of loads.
 
-    `histories` has such a multiple for each history in which there is one, by strategy; panels follow `figures`.
+    `histories` has this multiple by strategy, for each history that has one; panels have the order of `figures`.
     """
     import matplotlib  # noqa: PLC0415 - slow to import, and only needed for a picture
 
@@ -38,7 +38,7 @@ def plot_strategies(
     for place, name in enumerate(names):
         moves.plot(histories[name], [place] * len(histories[name]), "|", color="#222222", markersize=9, alpha=0.6)
     for place, each in enumerate(figures):
-        times = "the least is 0" if each.times_least is None else f"{each.times_least:,.1f} ×"
+        times = "the minimum is 0" if each.times_least is None else f"{each.times_least:,.1f} ×"
         moves.annotate(
             f" {times}  ({each.moved_share:.2%} of the queues)",
             (max([each.times_least or _LEFT, *histories[each.strategy]]), place),
@@ -47,7 +47,7 @@ def plot_strategies(
         )
     moves.set_xscale("log")
     moves.set_xlim(_LEFT, 40 * max([1.0, *(each.worst_times_least or 0.0 for each in figures)]))
-    moves.set_xlabel("queues moved / the least that would do")
+    moves.set_xlabel("queues moved / fewest necessary moves")
     spread.barh(places, [each.spread for each in figures], color="#cc6677", height=0.55)
     for place, each in enumerate(figures):
         spread.annotate(f" {each.spread:,}  (Jain {each.jain:.3f})", (each.spread, place), va="center", fontsize=9)

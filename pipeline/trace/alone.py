@@ -1,6 +1,6 @@
-"""Computes the tables of a short trace in this process: those of `tables.py`, with the same values, without Spark.
+"""Computes the tables of a short trace in this process: the tables of `tables.py`, with the same values, without Spark.
 
-Starting Spark takes longer than all of this for a trace of up to `MOST_EVENTS`, which is held in memory.
+For a trace of up to `MOST_EVENTS`, which is held in memory, the start of Spark alone takes longer.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from traces.figures.records import order_of
 from traces.figures.transactions import TransactionTotals, transactions_of
 
 MOST_EVENTS = 1_000_000
-"""Their objects need a gigabyte. Spark takes twice as long for as many on two cores, and needs more memory."""
+"""Their objects need a gigabyte. Spark takes twice as long for this number on two cores, and needs more memory."""
 _BLOCK_BYTES = 16 * 1024 * 1024
 _LOSS = ("kind", "group", "topic", "broker", "queue_id", "offset", "n", "detail")
 _LOSS_SCHEMA = pa.schema([EVENT_SCHEMA.field(name) for name in _LOSS])
@@ -40,10 +40,10 @@ _LOST_KINDS = (EventKind.MESSAGES_DAMAGED.value, EventKind.OFFSET_MOVED.value)
 
 
 def is_for_one_process(paths: Sequence[Path]) -> bool:
-    """Whether these are files with at most `MOST_EVENTS` together; folders that a stream has written are not.
+    """Whether these are files, and not folders of a stream, with at most `MOST_EVENTS` events together.
 
     Raises:
-        ConfigError: one with the name of a Parquet file is something else.
+        ConfigError: a file with the name of a Parquet file is not Parquet.
     """
     n = 0
     for path in paths:
@@ -69,7 +69,7 @@ def read_trace(paths: Sequence[Path]) -> tuple[pa.Table, int]:
     """
     table = pa.concat_tables(map(read_file, paths))
     whole = table.drop_null() if any(column.null_count for column in table.columns) else table
-    # A node that gets no answer sends its events again.
+    # A node that receives no answer sends its events again.
     firsts: dict[tuple[Any, ...], int] = {}
     for place, identity in enumerate(zip(*(values_of(_whole(whole[name])) for name in _IDENTITY), strict=True)):
         firsts.setdefault(identity, place)
@@ -79,18 +79,18 @@ def read_trace(paths: Sequence[Path]) -> tuple[pa.Table, int]:
 
 
 def events_of(trace: pa.Table) -> list[Event]:
-    """The rows of a table of events."""
+    """Return the rows of a table of events."""
     return [event for batch in trace.to_batches() for event in zip_events(batch.columns)]
 
 
 def read_events(paths: Sequence[Path]) -> tuple[list[Event], int]:
-    """As `read_trace`, as events."""
+    """Do the same as `read_trace`, but return events."""
     trace, others = read_trace(paths)
     return events_of(trace), others
 
 
 def in_right_times(events: list[Event]) -> list[Event]:
-    """The events with the times of right clocks (`figures/clocks`): the same list if all clocks are right."""
+    """Return the events with the times of right clocks (`figures/clocks`): the same list if all clocks are right."""
     clocks = clocks_of(events)
     return events if clocks.are_right else [clocks.correct(event) for event in events]
 
@@ -103,20 +103,20 @@ def write_tables(
     progress: Callable[[str], object] = lambda table: None,
     trace: pa.Table | None = None,
 ) -> Path:
-    """Compute all tables and write each into a folder of its name, which is replaced; returns the directory.
+    """Compute all tables and write each to a folder of its name, which is replaced; returns the directory.
 
-    With a `group`, only that group counts; `progress` gets the name of each table. `trace` is the table that the events
-    come from, if there is one: it need not be built again then.
+    With a `group`, only that group counts; `progress` is called with the name of each table. `trace` is the table of
+    the events, if there is one, so that it need not be built again.
 
     Raises:
-        ConfigError: there is no event, or none of the group.
+        ConfigError: the trace has no event, or no event of the group.
     """
     mine = events if group is None else [event for event in events if event.group in (group, "")]
     if group is not None and not any(event.group == group for event in mine):
-        raise ConfigError(f"the trace tells nothing of group {group!r}")
+        raise ConfigError(f"the trace has no event of group {group!r}")
     times = [event.t_ms for event in mine if group in (None, event.group)]
     if not times:
-        raise ConfigError("there is no event in the trace")
+        raise ConfigError("the trace has no events")
     start_ms, end_ms = min(times), max(times)
 
     def write(name: str, rows: list[tuple[Any, ...]], schema: pa.Schema) -> None:
@@ -152,20 +152,20 @@ def _write(folder: Path, table: pa.Table) -> None:
 
 
 def _by_group(events: list[Event]) -> Iterator[tuple[str, Iterable[Event]]]:
-    """The groups with their events in order; those without a group may be causes in each."""
+    """Yield the groups with their events in order; events without a group may be causes in each group."""
     of: dict[str, list[tuple[int, Event]]] = {}
     for place, event in enumerate(sorted(events, key=order_of)):
         if event.kind in KINDS:
             of.setdefault(event.group, []).append((place, event))
-    of_nobody = of.pop("", [])
+    without_group = of.pop("", [])
     for group in sorted(of) or [""]:
-        # By their places, which are all different: that is ten times as fast as by the key.
-        yield group, (event for _, event in sorted(of.get(group, []) + of_nobody))
+        # Sorted by index, which is unique and ten times as fast as the key.
+        yield group, (event for _, event in sorted(of.get(group, []) + without_group))
 
 
 def _losses(events: Iterable[Event]) -> Iterable[tuple[Any, ...]]:
-    told = (event for event in events if event.kind in _LOST_KINDS and event.n > 0)
-    return dict.fromkeys(map(attrgetter(*_LOSS), told))
+    losses = (event for event in events if event.kind in _LOST_KINDS and event.n > 0)
+    return dict.fromkeys(map(attrgetter(*_LOSS), losses))
 
 
 _NODE_SCHEMA = pa.schema(
@@ -180,12 +180,12 @@ _NODE_SCHEMA = pa.schema(
 
 
 def _nodes(events: pa.Table, group: str | None) -> Iterator[tuple[Any, ...]]:
-    """Events of the group and times of each node; `lost` is of all its events, whose numbers are without gaps."""
+    """Yield the number and times of the group's events by node, and of its `lost` events, from gaps in its numbers."""
     nodes = _whole(events["node"]).dictionary_encode()
     t_ms, seqs = as_numpy(events["t_ms"]), as_numpy(events["seq"])
     is_mine = np.ones(len(events), np.bool_) if group is None else _is_of(events, group)
     order = np.lexsort((seqs, as_numpy(nodes.indices)))
-    # Where another run begins, or another node.
+    # The indexes at which another run or another node begins.
     keys = np.stack([as_numpy(nodes.indices)[order], seqs[order] // RUN_SEQS])
     begins = np.flatnonzero(np.diff(keys, axis=1, prepend=-1).any(axis=0)).tolist()
     found: dict[str, list[Any]] = {}
@@ -197,7 +197,7 @@ def _nodes(events: pa.Table, group: str | None) -> Iterator[tuple[Any, ...]]:
         node[1] = min(node[1], float(mine_ms.min(initial=np.inf)))
         node[2] = max(node[2], float(mine_ms.max(initial=-np.inf)))
         node[3] += max(0, int(numbered[-1] - numbered[0]) + 1 - len(numbered))
-    return ((name, *told) for name, told in found.items() if told[0])
+    return ((name, *values) for name, values in found.items() if values[0])
 
 
 def _is_of(events: pa.Table, group: str) -> Any:
@@ -205,5 +205,5 @@ def _is_of(events: pa.Table, group: str) -> Any:
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:
-    """A column as one array, even one without rows."""
+    """Return a column as one array, also if it has no rows."""
     return column.combine_chunks()

@@ -1,10 +1,10 @@
-"""The table `events` of a long trace: in runs, each with the events of one group by time, so that a task reads its own.
+"""The table `events` of a long trace, in runs with the events of one group by time, so that a task reads only its own.
 
-A task that writes holds `CHUNK_ROWS` events, sorts them by group and time and writes each group as a row group of its
-file, which is called a run; small groups share one. Whoever reads a group needs its runs and those without a group, in
-order of their begins, and of a trace that is roughly in order of time it holds a few at a moment.
+A writing task holds `CHUNK_ROWS` events, sorts them by group and time and writes each group as a row group of its file,
+called a run; small groups share a run. A reader of a group needs its runs and the runs without a group, in the order of
+their first events; if the trace is roughly in order of time, it holds only a few runs at a time.
 
-    file     row group   events of        begin
+    file     row group   events of        first event
     part-7   0           (no group)       12.0
     part-7   1           billing          10.5
     part-7   2           audit, search    11.0     both together are fewer than RUN_ROWS
@@ -33,11 +33,11 @@ from pipeline.trace.parts import TablePart, begin_table, end_table
 from pipeline.trace.rows import KINDS, zip_events
 
 CHUNK_ROWS = 500_000
-"""Events that a task sorts at once: 100 MB."""
+"""Number of events that a task sorts at once: 100 MB."""
 RUN_ROWS = 20_000
-"""Events of a row group at least, unless a group or a chunk ends: with fewer, Parquet's own data outweigh them."""
+"""Minimum number of events of a row group, unless a group or a chunk ends: with fewer, Parquet's metadata dominate."""
 READ_ROWS = 200_000
-"""Events of a group that are sorted at once at least, while it is read."""
+"""Minimum number of events of a group that a reader sorts at once."""
 
 _KINDS = sorted(map(str, KINDS))
 
@@ -47,7 +47,7 @@ class EventRun:
     """A row group of the table.
 
     Attributes:
-        groups: consumer group, or "" -> how many of its events are of kinds from which figures are computed.
+        groups: consumer group, or "" -> number of its events of kinds from which figures are computed.
     """
 
     file: str
@@ -70,9 +70,10 @@ _RUN = pa.schema(
 def write_events(
     read: DataFrame, folder: Path, *, group: str | None = None, files: Sequence[Path] = ()
 ) -> tuple[list[EventRun], int]:
-    """Write the table of a trace, in place of an older one; returns its runs, and the number of lines without an event.
+    """Write the table of a trace, replacing an older one; returns its runs, and the number of lines without an event.
 
-    With a `group`, only its events and those without a group. What is `read` may be these files: tasks read them then.
+    With a `group`, only its events and events without a group are written. If `files` are the files of `read`, tasks
+    read them directly.
     """
     tasks = pieces_of(files) if files else None
     begin_table(folder)
@@ -109,7 +110,7 @@ def _write(batches: Iterator[pa.RecordBatch], folder: Path, group: str | None) -
     rows: list[tuple[str, int, float, str, int]] = []
     others = 0
     for chunk in _chunks(batches):
-        # Of a truncated line Spark keeps the columns before the break.
+        # Spark keeps the columns of a truncated line before the break.
         events = chunk.drop_null() if any(column.null_count for column in chunk.columns) else chunk
         others += len(chunk) - len(events)
         if group is not None:
@@ -140,8 +141,8 @@ def _chunks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 
 def _runs_in(chunk: pa.Table) -> Iterator[tuple[dict[str, int], pa.Table]]:
-    """The runs of a chunk, each with its groups as in `EventRun`."""
-    # Coded as a whole, because equal texts of two batches would have two codes.
+    """Yield the runs of a chunk, each with its groups as in `EventRun`."""
+    # Coded as a whole, because equal texts in two batches would get two codes.
     columns = [
         column.combine_chunks().dictionary_encode() if pa.types.is_string(column.type) else column
         for column in chunk.columns
@@ -163,7 +164,7 @@ def _runs_in(chunk: pa.Table) -> Iterator[tuple[dict[str, int], pa.Table]]:
 
 
 def _compact(run: pa.Table) -> pa.Table:
-    """The run without the texts of others: Parquet would store them again with each."""
+    """Return the run without the texts of other runs, which Parquet would otherwise store with each run."""
     columns = []
     for column in run.columns:
         codes = column.combine_chunks()
@@ -178,7 +179,7 @@ def _compact(run: pa.Table) -> pa.Table:
 
 
 def _ranks(column: pa.ChunkedArray) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """For each value of a coded column its place among all of them in order."""
+    """Return for each value of a coded column its rank in the sorted values."""
     codes = column.combine_chunks()
     names = codes.dictionary.to_pylist()
     places = np.empty(len(names), np.int64)
@@ -188,7 +189,7 @@ def _ranks(column: pa.ChunkedArray) -> np.ndarray[tuple[int], np.dtype[np.int64]
 
 
 def _groups_in(column: pa.ChunkedArray) -> Iterator[tuple[str, int, int]]:
-    """The groups of a coded column whose equal values stand together: each with its first row, and the one behind."""
+    """Yield the groups of a coded column whose equal values are adjacent, each with its first row and its end."""
     codes = column.combine_chunks()
     numbers_of = codes.indices.to_numpy()
     begins = [0, *(np.flatnonzero(np.diff(numbers_of)) + 1).tolist(), len(numbers_of)]
@@ -205,17 +206,17 @@ class GroupReader:
         self._runs: dict[str, list[EventRun]] = {group: [] for group in groups}
         self._files: dict[str, pq.ParquetFile] = {}
         self._shared: dict[tuple[str, int], dict[str, pa.Table]] = {}
-        of_nobody = []
+        without_group = []
         for run in sorted(runs, key=lambda run: run.first_ms):
             for group in run.groups:
                 if group in self._runs:
                     self._runs[group].append(run)
                 elif not group:
-                    of_nobody.append(run)
-        self._of_nobody = [self._read(run)[""] for run in of_nobody] if "" not in self._runs else []
+                    without_group.append(run)
+        self._without_group = [self._read(run)[""] for run in without_group] if "" not in self._runs else []
 
     def groups(self) -> Iterator[tuple[str, Iterator[Event]]]:
-        """The groups, each with its events and those of nobody."""
+        """Yield the groups, each with its events and the events without a group."""
         for group in self._runs:
             yield group, self._events(group)
 
@@ -224,7 +225,7 @@ class GroupReader:
             yield from zip_events([column.combine_chunks() for column in ordered.columns])
 
     def _in_order(self, group: str) -> Iterator[pa.Table]:
-        held, n, enough = [*self._of_nobody], 0, READ_ROWS
+        held, n, enough = [*self._without_group], 0, READ_ROWS
         for run in self._runs[group]:
             if n >= enough:
                 whole = pa.concat_tables(held)

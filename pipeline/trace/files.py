@@ -1,4 +1,4 @@
-r"""Reads the files of a trace with Arrow, whole or in pieces, without Spark: three times as fast as Spark reads JSON.
+r"""Reads the files of a trace with Arrow, whole or in pieces, without Spark: three times as fast as Spark for JSON.
 
 A piece is a range of bytes of JSON Lines, with the lines that begin in it, or some row groups of a Parquet file.
 
@@ -30,20 +30,20 @@ EVENT_SCHEMA = schema_of(Event)
 TEXTS = [field.name for field in EVENT_SCHEMA if pa.types.is_string(field.type)]
 _CODE = pa.dictionary(pa.int32(), pa.string())
 CODED = pa.schema([(field.name, _CODE if field.name in TEXTS else field.type) for field in EVENT_SCHEMA])
-"""The columns of events, with each different text once."""
+"""The columns of events, with each distinct text once."""
 PIECE_BYTES = 64 * 1024 * 1024
-"""A fifth of a million events, a second of work."""
+"""Bytes of a piece: a fifth of a million events, a second of work."""
 PIECE_ROWS = 500_000
 _BLOCK_BYTES = 16 * 1024 * 1024
 _COMPRESSED = {".bz2", ".deflate", ".gz", ".lz4", ".snappy", ".xz", ".zst"}
-"""Spark and Arrow read these, but not from the middle."""
+"""Spark and Arrow can read these files, but not from the middle."""
 _EVENT_TYPES = get_type_hints(Event)
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TracePiece:
-    """A part of a file: from one byte to another, or, if it is Parquet, from one row group to another."""
+    """A part of a file: a range of bytes or, of a Parquet file, of row groups."""
 
     path: str
     begin: int
@@ -51,7 +51,7 @@ class TracePiece:
 
 
 def pieces_of(paths: Sequence[Path]) -> list[list[TracePiece]] | None:
-    """The pieces of a trace for each task; None if only Spark can read it: what a stream writes, or compressed lines.
+    """Return the pieces of a trace for each task; None if only Spark can read it: a stream's folder, compressed lines.
 
     Raises:
         ConfigError: a file is not Parquet.
@@ -80,19 +80,19 @@ def pieces_of(paths: Sequence[Path]) -> list[list[TracePiece]] | None:
 
 
 def _files_in(path: Path) -> Iterator[Path | None]:
-    """The files of a path; None for what is not a plain folder of Parquet."""
+    """Yield the files of a path; None for anything but files and plain folders of Parquet."""
     if not path.is_dir():
         yield path
         return
     for file in sorted(path.iterdir()):
         if file.name == "_spark_metadata":
-            yield None  # it says which files count
+            yield None  # it lists the valid files
         elif not file.name.startswith(("_", ".")):
             yield file if file.suffix == ".parquet" and file.is_file() else None
 
 
 def read_pieces(pieces: Iterable[TracePiece]) -> Iterator[pa.Table]:
-    """Read some pieces; lines that are no events have nulls, and the texts of Parquet are coded as they are stored."""
+    """Read some pieces; lines that are not events have nulls, and texts of Parquet files keep their dictionaries."""
     for piece in pieces:
         path = Path(piece.path)
         if path.suffix == ".parquet":
@@ -104,7 +104,7 @@ def read_pieces(pieces: Iterable[TracePiece]) -> Iterator[pa.Table]:
 
 
 def _lines_from(path: Path, begin: int, end: int) -> bytes:
-    """The lines that begin in a range of bytes."""
+    """Return the lines that begin in a range of bytes."""
     with path.open("rb") as file:
         if begin:
             file.seek(begin - 1)
@@ -115,20 +115,20 @@ def _lines_from(path: Path, begin: int, end: int) -> bytes:
 
 
 def read_lines(data: bytes) -> pa.Table:
-    """Read JSON Lines; those that are no events have nulls."""
+    """Read JSON Lines; lines that are not events have nulls."""
     try:
         return _read_json(io.BytesIO(data))
     except pa.ArrowInvalid:
-        # A line is broken, mostly the last one of a process that died; only a slower reader can leave it out.
+        # A line is broken, usually the last one of a process that died; only a slower reader can skip it.
         rows = [_columns_in(line) for line in data.split(b"\n") if line.strip()]
         return arrow_arrays.table(rows, EVENT_SCHEMA)
 
 
 def read_file(path: Path) -> pa.Table:
-    """Read a whole file, with all cores; lines that are no events have nulls.
+    """Read a whole file, with all cores; lines that are not events have nulls.
 
     Raises:
-        ConfigError: it is not Parquet with the columns of events.
+        ConfigError: the file is not Parquet with the columns of events.
     """
     if path.suffix == ".parquet":
         return _of_events(path, EVENT_SCHEMA, partial(pq.read_table, path))
@@ -147,23 +147,23 @@ def _of_events(path: Path, schema: pa.Schema, read: Callable[..., pa.Table]) -> 
     try:
         return read(columns=schema.names).select(schema.names).cast(schema)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, KeyError) as error:
-        raise ConfigError(f"{path} is no trace in Parquet: {error}") from error
+        raise ConfigError(f"{path} is not a trace in Parquet: {error}") from error
 
 
 def metadata_of(path: Path) -> pq.FileMetaData:
-    """The number of rows of a Parquet file, and more.
+    """Read the metadata of a Parquet file, for instance the number of rows.
 
     Raises:
-        ConfigError: it is something else.
+        ConfigError: the file is not Parquet.
     """
     try:
         return pq.read_metadata(path)
     except pa.ArrowInvalid as error:
-        raise ConfigError(f"{path} is no trace in Parquet: {error}") from error
+        raise ConfigError(f"{path} is not a trace in Parquet: {error}") from error
 
 
 def _columns_in(line: bytes) -> tuple[Any, ...]:
-    """The columns of a line; those of a line that is no event are None."""
+    """Return the columns of a line, or only None if the line is not an event."""
     try:
         read = json.loads(line)
     except ValueError:
@@ -174,12 +174,12 @@ def _columns_in(line: bytes) -> tuple[Any, ...]:
 
 
 def _is(value: object, kind: type) -> bool:
-    """Whether a value is of a column's kind, and can be in it."""
+    """Whether a value has the type of a column and is in its range."""
     if isinstance(value, bool):
         return False
     if isinstance(value, int):
         return kind is not str and -(2**63) <= value < 2**63
     if isinstance(value, str):
-        # JSON can have half of a surrogate pair, and UTF-8 cannot.
+        # JSON can contain half of a surrogate pair, but UTF-8 cannot.
         return kind is str and not _SURROGATE.search(value)
     return isinstance(value, kind)

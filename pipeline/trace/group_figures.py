@@ -1,7 +1,7 @@
-"""Computes the tables of groups: runs `rows.py` in Spark, group by group.
+"""Computes the tables of groups by running `rows.py` in Spark, group by group.
 
-A task has some groups, and reads their runs (`events_table.py`) by itself, so nothing is shuffled. It holds of each
-group what is open at a moment, and the runs that overlap; so a trace may be longer than memory. Events without a group,
+A task has some groups and reads their runs (`events_table.py`) directly, so there is no shuffle. For each group it
+holds only the open entries and the overlapping runs, so a trace may be larger than memory. Events without a group,
 which may be causes, are read for every group.
 """
 
@@ -23,18 +23,18 @@ from pipeline.trace.parts import TablePart, begin_table, end_table
 from pipeline.trace.rows import SCHEMAS, TableRow, rows_of
 
 ROWS_AT_ONCE = 50_000
-"""Rows of a table that a task writes together."""
+"""Number of rows of a table that a task writes together."""
 MOST_TASKS = 200
 TASK_EVENTS = 100_000
-"""Events of a task at least, unless there are no more groups: a task costs as much as a few thousand."""
+"""Minimum number of events of a task, unless there are no more groups: a task costs as much as a few thousand."""
 
 
 def write_figures(
     spark: SparkSession, runs: Sequence[EventRun], directory: Path, start_ms: float, end_ms: float
 ) -> None:
-    """Write the tables of a trace from `start_ms` to `end_ms`; what is open at its end ends then.
+    """Write the tables of a trace from `start_ms` to `end_ms`; entries that are open at the end are ended then.
 
-    `runs` are those of the table `events` in the same directory.
+    `runs` are the runs of the table `events` in the same directory.
     """
     for name in SCHEMAS:
         begin_table(directory / name)
@@ -49,7 +49,7 @@ def write_figures(
 
 
 def tasks_of(runs: Sequence[EventRun]) -> list[set[str]]:
-    """The groups of each task, the largest task first; that of nobody, if there is no other."""
+    """Return the groups of each task, the largest task first; the group "" if there is no other."""
     events: Counter[str] = Counter()
     for run in runs:
         events.update(run.groups)
@@ -83,7 +83,7 @@ def _compute(
 
 
 def _write(found: Iterable[TableRow], directory: Path) -> list[tuple[str, str]]:
-    """Write the files of a task; returns the name of each with that of its table."""
+    """Write the files of a task; returns the name of each with the name of its table."""
     parts = {name: TablePart(directory / name, schema) for name, schema in SCHEMAS.items()}
     held: dict[str, list[tuple[Any, ...]]] = {name: [] for name in SCHEMAS}
     for name, row in found:

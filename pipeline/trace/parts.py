@@ -1,8 +1,8 @@
-"""Parquet files that tasks of Spark write themselves, from Arrow: in a third of the time that Spark takes for rows.
+"""Parquet files that Spark tasks write directly from Arrow, in a third of the time that Spark needs for rows.
 
-A task writes into a folder that readers leave out, and returns the names of its files. The driver then moves those
-into the table, so a task that failed and was tried again leaves nothing behind. Driver and executors have to share the
-folder of the tables.
+A task writes to a folder that readers skip, and returns the names of its files. The driver then moves these files to
+the table, so a task that failed and was retried leaves no files behind. Driver and executors have to share the folder
+of the tables.
 
     table = begin_table(Path("tables/events"))          on the driver
     parts = Parts(table); parts.write(rows); parts.close()       in a task, which returns parts.name
@@ -23,7 +23,7 @@ _UNFINISHED = "_unfinished"
 
 
 def begin_table(folder: Path) -> Path:
-    """Make an empty folder for a table, in place of an older one."""
+    """Create an empty folder for a table, replacing an older one."""
     if folder.exists():
         shutil.rmtree(folder)
     (folder / _UNFINISHED).mkdir(parents=True)
@@ -31,7 +31,7 @@ def begin_table(folder: Path) -> Path:
 
 
 def end_table(folder: Path, names: Iterable[str]) -> None:
-    """Make these files the table."""
+    """Move these files to the table."""
     for name in names:
         (folder / _UNFINISHED / name).rename(folder / name)
     shutil.rmtree(folder / _UNFINISHED)
@@ -49,5 +49,5 @@ class TablePart:
         self._writer.write_table(rows, row_group_size=max(1, len(rows)))
 
     def close(self) -> None:
-        """End the file."""
+        """Finish the file."""
         self._writer.close()

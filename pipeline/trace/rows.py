@@ -1,8 +1,7 @@
 """The rows of `ownership`, `rebalances`, `fairness`, `totals` and `delivery`, from events in order. Without Spark.
 
-The definitions are those of `traces/figures/records.py` and `traces/figures/over_time.py`. Spark's tasks
-(`group_figures.py`) and a process alone (`alone.py`) run this same code, so a figure does not depend on where it was
-computed.
+`traces/figures/records.py` and `traces/figures/over_time.py` have the definitions. Spark's tasks (`group_figures.py`)
+and a single process (`alone.py`) run the same code, so a figure does not depend on where it was computed.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ ARROW_TYPES = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.
 
 
 def schema_of(record: type, *, without: str = "", more: Iterable[tuple[str, pa.DataType]] = ()) -> pa.Schema:
-    """The columns of a record."""
+    """Return the columns of a record."""
     fields = [
         (name, ARROW_TYPES[next((one for one in get_args(hint) if one is not NoneType), hint)])
         for name, hint in get_type_hints(record).items()
@@ -47,19 +46,19 @@ SCHEMAS = {
 """The columns of each table."""
 
 KINDS = DELIVERY_KINDS | USES.keys()
-"""Kinds of events from which they are computed."""
+"""Kinds of events from which the rows are computed."""
 
 TableRow = tuple[str, tuple[Any, ...]]
 """The name of a table, and the values of its columns in order."""
 
 
 def zip_events(columns: Sequence[pa.Array]) -> Iterator[Event]:
-    """Events from the columns of one, none of them null."""
+    """Make events from columns without nulls."""
     return map(Event._make, zip(*map(values_of, columns), strict=True))
 
 
 def values_of(column: pa.Array) -> list[Any]:
-    """The values of a column. Equal texts are one object, which is sooner made, hashed and compared than many."""
+    """Return the values of a column. Equal texts are the same object, which is faster to make, hash and compare."""
     if pa.types.is_string(column.type):
         column = column.dictionary_encode()
     if not pa.types.is_dictionary(column.type):
@@ -69,23 +68,24 @@ def values_of(column: pa.Array) -> list[Any]:
 
 
 def rows_of(groups: Iterable[tuple[str, Iterable[Event]]], start_ms: float, end_ms: float) -> Iterator[TableRow]:
-    """The rows of all tables, of a trace from `start_ms` to `end_ms`; what is open at its end ends then.
+    """Yield the rows of all tables, for a trace from `start_ms` to `end_ms`; open entries are ended at the end.
 
-    `groups` are the groups with their events, and those of nobody, in the order of `traces.figures.records.order_of`.
+    `groups` has the groups with their events, and events without a group, in the order of
+    `traces.figures.records.order_of`.
     """
     bucket_ms = bucket_of(end_ms - start_ms)
     for group, events in groups:
         figures, given = GroupFigures(group), Deliveries(group, start_ms, bucket_ms)
         feed = figures.feed
-        is_told = False
+        has_events = False
         for event in events:
             if event.kind in DELIVERY_KINDS:
                 given.feed(event)
             if event.kind in USES:
-                is_told = is_told or event.group == group
+                has_events = has_events or event.group == group
                 for row in feed(event):
                     yield from _tables(row)
-        if is_told:
+        if has_events:
             for row in figures.finish(end_ms):
                 yield from _tables(row)
             yield "totals", _TOTALS(figures.totals())

@@ -1,7 +1,7 @@
 """Reads a trace from JSON Lines files, Parquet or the topic SYS_TRACE, and records that topic to Parquet.
 
-All three give the same table, a row per event with the columns of docs/events.md. A message of SYS_TRACE holds some
-lines, each an event (`model/event_log.py`). A node that gets no answer sends its events again, so an event may be
+All three yield the same table, a row per event with the columns of docs/events.md. A message of SYS_TRACE has some
+lines, each an event (`model/event_log.py`). A node that receives no answer sends its events again, so an event may be
 stored twice; `trace_events` removes duplicates by node, number and time.
 """
 
@@ -57,10 +57,10 @@ def read_files(spark: SparkSession, paths: Sequence[Path]) -> DataFrame:
 def read_topic(spark: SparkSession, name_servers: str) -> DataFrame:
     """Read the present content of the topic SYS_TRACE of a cluster; name servers are separated by commas.
 
-    The part that is on an absent broker is left out: `Admin.missing_trace` names it.
+    The part on an absent broker is not read: `Admin.missing_trace` names it.
 
     Raises:
-        RlabError: when it is read: the cluster does not answer.
+        RlabError: the cluster does not answer; raised when the DataFrame is read.
     """
     options = {"nameServer": name_servers, "subscribe": TRACE_TOPIC, "startingOffsets": "earliest"}
     options["failOnDataLoss"] = "false"
@@ -68,7 +68,7 @@ def read_topic(spark: SparkSession, name_servers: str) -> DataFrame:
 
 
 def record_topic(spark: SparkSession, name_servers: str, table: Path, checkpoint: Path) -> StreamingQuery:
-    """Keep writing the topic SYS_TRACE to Parquet: the trace of a cluster that outlives the topic.
+    """Write the topic SYS_TRACE to Parquet continuously, so that the trace of a cluster outlives the topic.
 
     `read_files` reads the folder `table`, even while it is written. The returned query is stopped with `stop()`, and
     continues if this is called again with the same folders.
@@ -80,22 +80,22 @@ def record_topic(spark: SparkSession, name_servers: str, table: Path, checkpoint
 
 
 def events_in(messages: DataFrame) -> DataFrame:
-    """The events in the bodies of messages of SYS_TRACE."""
+    """Return the events in the bodies of messages of SYS_TRACE."""
     line = F.explode(F.split(F.col("body").cast("string"), "\n")).alias("line")
     lines = messages.select(line).where(F.length("line") > 0)
     return lines.select(F.from_json("line", EVENT_SCHEMA).alias("event")).select("event.*")
 
 
 def trace_events(read: DataFrame, group: str | None = None) -> DataFrame:
-    """The events of a trace as one of the readers returned it, without other lines and without duplicates.
+    """Return the events of a trace from one of the readers, without other lines and without duplicates.
 
-    With a `group`, only its events and those without a group.
+    With a `group`, only its events and events without a group.
     """
     return each_once(events_of(read, group))
 
 
 def events_of(read: DataFrame, group: str | None = None) -> DataFrame:
-    """As `trace_events`, with duplicates."""
+    """Do the same as `trace_events`, but keep duplicates."""
     events = read.where(_is_event())
     return events if group is None else events.where(F.col("group").isin(group, ""))
 
@@ -106,14 +106,14 @@ def each_once(events: DataFrame) -> DataFrame:
 
 
 def any_twice(events: DataFrame) -> bool:
-    """Whether there may be duplicate events; finding out costs a tenth of removing them."""
-    # By hashes: a collision only costs time.
+    """Whether there may be duplicate events; this check costs a tenth of their removal."""
+    # By hashes, because a collision only costs time.
     hashes = events.select(F.xxhash64(*_IDENTITY).alias("hash")).repartition("hash")
     return hashes.mapInArrow(_twice, hashes.schema).count() > 0
 
 
 def _twice(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The hashes that occur more than once in all batches."""
+    """Yield the hashes that occur more than once in all batches."""
     read = list(batches)
     if read:
         hashes = np.sort(np.concatenate([batch.column(0).to_numpy() for batch in read]))
@@ -121,19 +121,19 @@ def _twice(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def not_events(read: DataFrame) -> int:
-    """Number of lines that are not events."""
+    """Count the lines that are not events."""
     return read.where(~_is_event()).count()
 
 
 def report_non_events(read: DataFrame, progress: Callable[[str], object]) -> None:
-    """Call `progress` if lines are left out because they are not events, e.g. the last one of a process that died."""
+    """Call `progress` if lines are skipped because they are not events, e.g. the last line of a process that died."""
     bad = not_events(read)
     if bad:
-        progress(f"lines of the trace that are no events, and are left out: {bad:,}")
+        progress(f"skipped lines of the trace that are not events: {bad:,}")
 
 
 def _is_event() -> Column:
-    # An event has all columns. Of a truncated line Spark keeps the columns before the break.
+    # An event has all columns. Spark keeps the columns of a truncated line before the break.
     return reduce(Column.__and__, (F.col(name).isNotNull() for name in Event._fields))
 
 
@@ -143,9 +143,9 @@ def _is_parquet(path: Path) -> bool:
 
 def _read_parquet(spark: SparkSession, path: Path) -> DataFrame:
     if path.is_file():
-        metadata_of(path)  # of a broken file Spark tells in a stack of the JVM
+        metadata_of(path)  # for a broken file Spark would raise an error with a stack of the JVM
     try:
         table = spark.read.parquet(str(path))
         return table.select([F.col(field.name).cast(field.dataType) for field in EVENT_SCHEMA])
     except AnalysisException as error:
-        raise ConfigError(f"{path} is no trace in Parquet: {error.getMessage()}") from error
+        raise ConfigError(f"{path} is not a trace in Parquet: {error.getMessage()}") from error

@@ -1,20 +1,20 @@
-"""The jobs that turn a trace into tables, one after the other, written as Parquet.
+"""The jobs that compute the tables of a trace, one after the other, and write them as Parquet.
 
     events       the events without duplicates: the input of the others
-    ownership    the owner of each queue over time, and the cost of each change of hands
+    ownership    the owner of each queue over time, and the cost of each move
     rebalances   each rebalance with its cause, passes, moves and cost
-    fairness     how even the loads were after each rebalance
+    fairness     the evenness of the loads after each rebalance
     totals       the figures of each group
     delivery     dispatched messages, their latency, and the lag
-    losses       messages that nobody can get any more, and those that a group was moved past
-    transactions what became of the transactions of each producer group
-    nodes        events of each node, and how many of them are missing
+    losses       messages that brokers have lost, and messages that a group was moved past
+    transactions the outcomes of the transactions of each producer group
+    nodes        the number of events of each node, and of missing events
 
     with spark_session("report") as spark:
         tables = write_tables(read_files(spark, [Path("trace.jsonl")]), Path("report/tables"))
         spark.read.parquet(str(tables / "rebalances")).show()
 
-Tables join on ids of causes. `traces/figures/records.py` defines the columns of those of a group.
+Tables join on ids of causes. `traces/figures/records.py` defines the columns of the tables of groups.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ def write_tables(
     files: Sequence[Path] = (),
     progress: Callable[[str], object] = lambda table: None,
 ) -> int:
-    """Compute all tables and write each into a folder of its name, which is replaced; returns the lines left out.
+    """Compute all tables and write each to a folder of its name, which is replaced; returns the skipped lines.
 
-    `read` is a trace, as `pipeline/trace/source.py` returns it, maybe that of these `files`; with a `group`, only that
-    group counts. `progress` is called with the name of each table before it is computed.
+    `read` is a trace, as `pipeline/trace/source.py` returns it; `files` are its files, if it was read from files. With
+    a `group`, only that group counts. `progress` is called with the name of each table before it is computed.
 
     Raises:
-        ConfigError: there is no event in the trace, or none of the group.
+        ConfigError: the trace has no event, or no event of the group.
     """
     spark = read.sparkSession
 
@@ -60,12 +60,13 @@ def write_tables(
         progress(name)
         table.write.mode("overwrite").parquet(str(directory / name))
 
-    # Later jobs read tables of earlier ones from disk: nothing is computed twice, and memory holds one table.
+    # Later jobs read the tables of earlier ones from disk, so no table is computed twice, and memory holds one table.
     progress("events")
     runs, others = write_events(read, directory / "events", group=group, files=files)
     events = spark.read.schema(EVENT_SCHEMA).parquet(str(directory / "events"))
     if any_twice(events):
-        # Rare and expensive: all columns of all events are sorted. A table cannot be read and replaced at once.
+        # Rare and expensive: all columns of all events are sorted. A table cannot be read and replaced at the same
+        # time.
         twice = set_aside(directory / "events")
         runs, _ = write_events(each_once(spark.read.parquet(str(twice))), directory / "events")
         events = spark.read.schema(EVENT_SCHEMA).parquet(str(directory / "events"))
@@ -77,7 +78,7 @@ def write_tables(
     write_figures(spark, runs, directory, start_ms, end_ms)
     write("losses", losses_of(events))
     write("transactions", transactions_of(events))
-    # Of all groups, because the numbers of a node are without gaps only over all of its events.
+    # From all groups, because only all events of a node together are numbered without gaps.
     write("nodes", nodes_of(events if group is None else trace_events(read), group))
     return others
 
@@ -91,30 +92,32 @@ def set_aside(table: Path) -> Path:
 
 
 def losses_of(events: DataFrame) -> DataFrame:
-    """The table `losses`: kind, group, topic, broker, queue_id, `offset`, `n`, `detail`, as in `docs/events.md`.
+    """Compute the table `losses`: kind, group, topic, broker, queue_id, offset, n, detail (docs/events.md).
 
-    A row of MESSAGES_DAMAGED is a range of messages that a broker has lost, and has no group; a broker says it again at
-    each start, and here it is one row. A row of OFFSET_MOVED is a move of a group past messages that are not there.
+    A row of MESSAGES_DAMAGED is a range of messages that a broker has lost, and has no group; a broker reports it again
+    at each start, which yields one row here. A row of OFFSET_MOVED is a move of a group past messages that do not
+    exist.
     """
-    told = events.where(F.col("kind").isin("MESSAGES_DAMAGED", "OFFSET_MOVED") & (F.col("n") > 0))
-    return told.select("kind", "group", "topic", "broker", "queue_id", "offset", "n", "detail").distinct()
+    losses = events.where(F.col("kind").isin("MESSAGES_DAMAGED", "OFFSET_MOVED") & (F.col("n") > 0))
+    return losses.select("kind", "group", "topic", "broker", "queue_id", "offset", "n", "detail").distinct()
 
 
 def transactions_of(events: DataFrame) -> DataFrame:
-    """The table `transactions`: the columns of `TransactionTotals` (`traces/figures/transactions.py`)."""
-    told = events.where(F.col("kind").isin(list(COUNTED)))
+    """Compute the table `transactions`: the columns of `TransactionTotals` (`traces/figures/transactions.py`)."""
+    of_transactions = events.where(F.col("kind").isin(list(COUNTED)))
     n = F.when(F.col("kind") == SINGLE, F.lit(1)).otherwise(F.col("n"))
     each = [
         F.sum(F.when(F.col("kind") == kind, n).otherwise(0)).cast("bigint").alias(name)
         for kind, name in COUNTED.items()
     ]
-    return told.groupBy("group").agg(*each).select([one.name for one in fields(TransactionTotals)])
+    return of_transactions.groupBy("group").agg(*each).select([one.name for one in fields(TransactionTotals)])
 
 
 def nodes_of(events: DataFrame, group: str | None = None) -> DataFrame:
-    """The table `nodes`: node, `events`, first_ms, last_ms, and `lost`: gaps in the event numbers of each run.
+    """Compute the table `nodes`: node, `events`, first_ms, last_ms, and `lost`: gaps in the event numbers of each run.
 
-    With a `group`, only the nodes that told of it; `lost` are those of all their events, all else is of the group.
+    With a `group`, only the nodes with events of it; `lost` counts all events of the node, the other columns only the
+    group's.
     """
     mine = F.lit(True) if group is None else F.col("group") == group
     runs = events.groupBy("node", F.floor(F.col("seq") / RUN_SEQS)).agg(
@@ -134,7 +137,7 @@ def nodes_of(events: DataFrame, group: str | None = None) -> DataFrame:
 
 def _check_group(events: DataFrame, group: str) -> None:
     if events.where(F.col("group") == group).isEmpty():
-        raise ConfigError(f"the trace tells nothing of group {group!r}")
+        raise ConfigError(f"the trace has no event of group {group!r}")
 
 
 def _bounds(events: DataFrame, group: str | None) -> tuple[float, float]:
@@ -142,5 +145,5 @@ def _bounds(events: DataFrame, group: str | None) -> tuple[float, float]:
         events = events.where(F.col("group") == group)
     bounds: Row | None = events.agg(F.min("t_ms").alias("start"), F.max("t_ms").alias("end")).first()
     if bounds is None or bounds["start"] is None:
-        raise ConfigError("there is no event in the trace")
+        raise ConfigError("the trace has no events")
     return float(bounds["start"]), float(bounds["end"])

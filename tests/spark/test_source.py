@@ -209,6 +209,6 @@ def test_messages_that_were_deleted_are_an_error_or_are_skipped(spark: SparkSess
         kept = [row.offset for row in careless.orderBy("offset").select("offset").collect()]
         assert kept == list(range(kept[0], 300))
         assert kept[0] > 100
-        named = rf"queue {MessageQueue('t', 'broker-a', 0)} .*offset 0 is wanted, and the broker has {kept[0]} to"
+        named = rf"queue {MessageQueue('t', 'broker-a', 0)} .*offset 0 was requested, and the broker has {kept[0]} to"
         with pytest.raises(PySparkException, match=named):
             strict.count()

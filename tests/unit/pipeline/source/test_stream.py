@@ -341,7 +341,7 @@ def test_a_topic_that_was_made_again_and_is_longer_now_is_a_loss_or_is_read_from
     assert planned(careless, end, later) == [(0, 0, 4), (1, 0, 4)]
     assert planned(reader(failOnDataLoss="false"), end, later) == [(0, 0, 4), (1, 0, 4)], "when it is run again"
     assert planned(careless, later, latest(careless, later)) == [(0, 4, 8), (1, 4, 8)]
-    assert sum("was deleted and made again" in one.getMessage() for one in caplog.records) == 2
+    assert sum("was deleted and created again" in one.getMessage() for one in caplog.records) == 2
 
 
 def test_brokers_and_checkpoints_that_do_not_tell_the_numbers_of_topics_go_on_without(cluster: FakeCluster) -> None:
@@ -369,7 +369,7 @@ def test_a_limited_batch_begins_behind_what_is_gone_and_is_not_spent_on_it(
     assert first[1] == 990
     assert (first[2] - first[1]) + (second[2] - second[1]) == 40
     assert [one.getMessage() for one in caplog.records] == [
-        "queue t@a:0: 980 messages from offset 10 are skipped: deleted"
+        "queue t@a:0: skipping 980 deleted messages from offset 10 on"
     ]
     strict = reader(maxOffsetsPerTrigger="40")
     assert planned(strict, start, latest(strict, start)) == [(0, 10, 30), (1, 10, 30)], "its tasks raise the error"

@@ -25,7 +25,7 @@ def test_a_java_that_makes_no_archives_is_named_with_its_own_words(tmp_path: Pat
     java = Path(some_java(tmp_path / "a"))
     java.write_text("#!/bin/sh\necho there is no class list\nexit 1\n")
     java.chmod(0o755)
-    with pytest.raises(ConfigError, match=r"a/bin/java makes no archive .*: there is no class list"):
+    with pytest.raises(ConfigError, match=r"a/bin/java cannot make an archive .*: there is no class list"):
         make_archive(str(java))
 
 

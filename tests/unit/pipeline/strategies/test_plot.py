@@ -25,4 +25,4 @@ def test_a_picture_of_more_members_than_queues_says_that_the_least_is_0(tmp_path
     )
     path = tmp_path / "none.svg"
     plot_strategies([figures], {"AVG": []}, Comparison(), path)
-    assert "the least is 0" in path.read_text()
+    assert "the minimum is 0" in path.read_text()

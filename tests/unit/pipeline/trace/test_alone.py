@@ -76,7 +76,7 @@ def test_the_tables_are_the_same_with_the_events_as_they_were_read(tmp_path: Pat
 def test_a_table_of_events_can_be_read_again(tmp_path: Path) -> None:
     write_tables(EVENTS, tmp_path)
     assert read_events([tmp_path / "events" / "part-0.parquet"]) == (EVENTS, 0)
-    with pytest.raises(ConfigError, match="is no trace in Parquet"):
+    with pytest.raises(ConfigError, match="is not a trace in Parquet"):
         read_events([tmp_path / "nodes" / "part-0.parquet"])
 
 
@@ -94,7 +94,7 @@ def test_damage_that_is_told_twice_is_one_loss(tmp_path: Path) -> None:
     assert [(row["offset"], row["n"]) for row in rows(tmp_path, "losses")] == [(50, 20)]
 
 
-@pytest.mark.parametrize(("events", "group", "error"), [([], None, "no event"), (EVENTS, "h", "nothing of group 'h'")])
+@pytest.mark.parametrize(("events", "group", "error"), [([], None, "no event"), (EVENTS, "h", "no event of group 'h'")])
 def test_without_events_there_is_one_clear_error(
     tmp_path: Path, events: list[Event], group: str | None, error: str
 ) -> None:

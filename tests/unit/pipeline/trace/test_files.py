@@ -88,5 +88,5 @@ def test_what_is_not_parquet_is_one_clear_error(tmp_path: Path) -> None:
     path = tmp_path / "trace.parquet"
     path.write_bytes(b"{}")
     for read in (read_file, lambda path: pieces_of([path]), lambda path: is_for_one_process([path])):
-        with pytest.raises(ConfigError, match=r"trace\.parquet is no trace in Parquet"):
+        with pytest.raises(ConfigError, match=r"trace\.parquet is not a trace in Parquet"):
             read(path)
