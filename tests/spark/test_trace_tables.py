@@ -375,7 +375,7 @@ def test_of_one_group_there_is_nothing_but_that_group(of_one: OneReport, traces:
 def test_a_group_of_which_a_trace_tells_nothing_is_one_clear_error(
     spark: SparkSession, trace: Path, tmp_path: Path
 ) -> None:
-    with pytest.raises(ConfigError, match="nothing of group 'moved'"):
+    with pytest.raises(ConfigError, match="no event of group 'moved'"):
         write_report(read_files(spark, [trace]), tmp_path, group="moved")
 
 

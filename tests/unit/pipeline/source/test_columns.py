@@ -166,9 +166,9 @@ def test_records_that_are_no_messages_become_rows_of_their_bytes_and_are_told(
     for place in places:
         check_bytes(found[place], place, payload)
     told = [entry.getMessage() for entry in caplog.records]
-    assert [f"offset {place} is not a message" in text for place, text in zip(places, told, strict=True)] == [True] * len(
-        places
-    )
+    assert [f"offset {place} is not a message" in text for place, text in zip(places, told, strict=True)] == [
+        True
+    ] * len(places)
 
 
 @pytest.mark.parametrize("read", READS.values(), ids=READS)
