@@ -1,8 +1,9 @@
 """The testbed: all that runs a cluster in order to test, measure or show it. No server imports it.
 
+load/        consumers that come and go, and producers of numbered messages, on any cluster
 simulation/  shipped servers and clients in virtual time, with faults
 cluster/     clusters of child processes, their consumers and their control plane
-swarm/       consumers and producers under churn, on any cluster
+swarm/       that load in one process or several, observed
 demo/        the life of a group on an embedded cluster
 bench/       measurements
 crash/       real brokers that are killed under load, and an audit

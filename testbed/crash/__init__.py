@@ -6,7 +6,7 @@ run          one run from the first server to the verdict
 schedule     moments of the next SIGKILL, from a seed (pure)
 brokers      broker processes: started, killed, started again on the same files and port
 ledger       messages that were acknowledged, and messages that were consumed (pure)
-load         producers and consumers, which write the ledger
+load         the messages of the load (`testbed/load`) and their listeners, which write the ledger
 audit        compares the ledger with the messages stored at the end (pure)
 read_back    reads those messages from the brokers, by plain pulls
 simulated    power cuts and damaged files on simulated brokers, in a process of their own

@@ -8,7 +8,7 @@ in one queue must be stored in the order of their numbers, retried sends include
 outstanding. A body begins with its lane and number, and its other bytes follow from them, so that a changed byte is
 detected.
 
-    acknowledge(Sent(3, 0), StoredAt(q1, 17, id))   the group must consume it, and the log must have it there
+    acknowledge(Sent(3, 0), SendResult(q1, 17, id))   the group must consume it, and the log must have it there
     give_up(Sent(3, 1), refused=False)              it may be stored nevertheless
     deliver("c1", Sent(3, 0), q1, 17)               a listener is called with it
     consume("c1", Sent(3, 0), q1, 17)               the listener succeeded
@@ -16,19 +16,18 @@ detected.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 from enum import Enum
-from typing import NamedTuple
 
+from model.message import SendResult
 from model.message_queue import MessageQueue
+from testbed.load.body import body_of, number_of
 from traces.check.check import HistoryCheck
 from traces.check.ledger import Sent, dispatched, ended, send_failed, sent
 from traces.check.limits import HistoryLimits
 from traces.check.verdict import GroupMessages, Verdict
 
 GROUP = "crash-audit"
-_HEAD = struct.Struct(">IQ")
 _MIN_BODY_BYTES, _BODY_SIZES = 48, 900
 LANES = 18
 """Lanes of one producer."""
@@ -55,27 +54,17 @@ def lane_kind(lane: int) -> LaneKind:
     return _KINDS[lane % LANES]
 
 
-class StoredAt(NamedTuple):
-    """Position of a message, as acknowledged by a broker."""
-
-    queue: MessageQueue
-    offset: int  # -1 for a delayed message, which gets one later
-    message_id: str  # given by the producer
-
-
-def body_of(sent: Sent) -> bytes:
+def crash_body(sent: Sent) -> bytes:
     """The body of a message: 48 to 947 bytes, all determined by its lane and number."""
-    size = _MIN_BODY_BYTES + (sent.number * 7919 + sent.lane * 104_729) % _BODY_SIZES
-    head = _HEAD.pack(*sent)
-    return (head * (size // len(head) + 1))[:size]
+    return body_of(sent, _MIN_BODY_BYTES + (sent.number * 7919 + sent.lane * 104_729) % _BODY_SIZES)
 
 
 def sent_of(body: bytes) -> Sent | None:
     """The message of a body; None if a byte of it is wrong."""
     if len(body) < _MIN_BODY_BYTES:
         return None
-    sent = Sent(*_HEAD.unpack_from(body))
-    return sent if body == body_of(sent) else None
+    sent = number_of(body)
+    return sent if body == crash_body(sent) else None
 
 
 class Findings:
@@ -96,14 +85,14 @@ class Ledger:
     """Messages of one run; `clock_ms` is of any clock that goes on."""
 
     def __init__(self, clock_ms: Callable[[], float]) -> None:
-        self.acknowledged: dict[Sent, StoredAt] = {}
+        self.acknowledged: dict[Sent, SendResult] = {}
         self.refused: set[Sent] = set()  # failed sends that are certainly not stored, by their error
         self.deliveries = 0  # messages passed to listeners, retries included
         self.findings = Findings()
         self._history = HistoryCheck(HistoryLimits(drained=True))
         self._clock_ms = clock_ms
 
-    def acknowledge(self, message: Sent, place: StoredAt) -> None:
+    def acknowledge(self, message: Sent, place: SendResult) -> None:
         """Record that a broker has acknowledged a message; once for each."""
         self.acknowledged[message] = place
         self._history.feed(sent(self._clock_ms(), message, place.queue, place.offset))

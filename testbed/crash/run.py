@@ -25,7 +25,7 @@ from testbed.cluster.registered import wait_registered
 from testbed.crash.audit import Audit, CrashVerdict
 from testbed.crash.brokers import BrokerProcess, appending
 from testbed.crash.ledger import GROUP, Ledger
-from testbed.crash.load import TOPIC, Load, run_load
+from testbed.crash.load import TOPIC, CrashLoad, run_load
 from testbed.crash.read_back import read_back
 from testbed.crash.schedule import Kill, Moment, next_kill
 from testbed.crash.simulated import SimulatedPart, cut_power, damage_files
@@ -110,14 +110,14 @@ class CrashRun:
             async with run_load(
                 name_server,
                 self.ledger,
-                Random(f"{options.seed} load"),
+                seed=options.seed,
                 producers=options.producers,
                 consumers=options.consumers,
                 rate=options.rate,
             ) as load:
                 await self._kill_and_restart(load)
                 self.phase = "draining"
-                await load.stop_producing()
+                await load.fall_quiet()
                 if not self._broken:
                     await self._drain(name_server)
             committed = {} if self._broken else _committed(await _progress(name_server))
@@ -180,13 +180,13 @@ class CrashRun:
 
     # --- killing -----------------------------------------------------------------------------------------------------
 
-    async def _kill_and_restart(self, load: Load) -> None:
+    async def _kill_and_restart(self, load: CrashLoad) -> None:
         self.phase = "killing"
         async with anyio.create_task_group() as tasks:
             for broker in self._brokers:
                 tasks.start_soon(self._torment, broker, load)
 
-    async def _torment(self, broker: BrokerProcess, load: Load) -> None:
+    async def _torment(self, broker: BrokerProcess, load: CrashLoad) -> None:
         """Kill and restart one broker while kills are left; it is running at the end."""
         rng = Random(f"{self._options.seed} {broker.name}")
         try:
@@ -202,13 +202,13 @@ class CrashRun:
                 raise
             self.ledger.findings.add("no restart", str(error))
 
-    async def _wait_moment(self, broker: BrokerProcess, kill: Kill, load: Load) -> None:
+    async def _wait_moment(self, broker: BrokerProcess, kill: Kill, load: CrashLoad) -> None:
         """Wait for the moment of the kill of a broker that listens, and kill it."""
         if kill.moment is not Moment.STARTED:
             await load.wait_flow(broker.name)
         if kill.moment is Moment.LOADED:
             await anyio.sleep(kill.delay)
-        with load.throttle.surge():
+        with load.turns.surge():
             if kill.moment is Moment.ROLLING:
                 await broker.wait_segment()
             await anyio.sleep(SURGE_S if kill.moment is Moment.LOADED else kill.delay)

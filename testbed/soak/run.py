@@ -195,8 +195,9 @@ class Soak:
     async def _part(self, **counts: Any) -> ProcessPart:
         """Start a part of the swarm: a member, or the producers."""
         self._joined += 1
-        module = "testbed.soak.member" if "consumers" in counts else "testbed.swarm.worker"
-        process = await self._start_client([*MODULE, module])
+        # A member may be killed at any moment, so it reports each message at once.
+        prompt = ["--prompt"] if "consumers" in counts else []
+        process = await self._start_client([*MODULE, "testbed.swarm.worker", *prompt])
         part = ForkedPart(self._joined, process, self._books)
         self._stack.push_async_callback(self._end, part)
         self._tasks.start_soon(part.listen)

@@ -1,5 +1,8 @@
 """A part of a swarm in a process of its own: `python -m testbed.swarm.worker`, started by `testbed/swarm/parts.py`.
 
+With `--prompt`, each message is reported before its listener returns, so the messages that a killed part may have
+committed are known.
+
 Standard input: the options as one line of JSON, then a line `produce`, then a line `quiet`; at its end the consumers
 leave. Standard output: the lines of `testbed/swarm/wire.py`, with the states `joined`, `produce` and `quiet`. Errors go
 to standard error.
@@ -9,7 +12,10 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import sys
+from contextlib import suppress
+from functools import partial
 
 import anyio
 import typer
@@ -21,6 +27,20 @@ from testbed.swarm.members import Swarm, SwarmOptions, run_swarm
 from testbed.swarm.wire import Bunch, state_line
 
 FLUSH_INTERVAL_S = 0.05
+
+
+class PromptBunch(Bunch):
+    """Writes a line to standard output for each message as it comes."""
+
+    def received(self, producer: int, number: int) -> None:
+        """See `SwarmSink`; returns when the line is written."""
+        super().received(producer, number)
+        line = self.take_line()
+        while line:
+            # The loop has made the socket non-blocking, and the line has to be read before the listener returns.
+            select.select([], [1], [])
+            with suppress(BlockingIOError):
+                line = line[os.write(1, line) :]
 
 
 async def work(stdin: int = 0, stdout: int = 1, bunch: Bunch | None = None) -> None:
@@ -74,7 +94,7 @@ def _write(stdout: int, data: bytes) -> None:
 def main() -> None:
     """Entry point of the process."""
     try:
-        run(work, endless=True)
+        run(partial(work, bunch=PromptBunch() if "--prompt" in sys.argv else None), endless=True)
     except typer.Exit as error:
         sys.exit(error.exit_code)
 

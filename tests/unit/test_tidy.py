@@ -88,7 +88,6 @@ COVERED_ELSEWHERE: dict[str, str] = {
     "testbed/fuzz/frames.py": "it makes what a server is attacked with: tests/tcp/test_attacks.py",
     "testbed/attack/run.py": "it measures a machine for minutes: make attack",
     "testbed/cluster/rotation.py": "servers read the files again: tests/process/test_soak.py",
-    "testbed/soak/member.py": "a process of its own: tests/process/test_soak.py",
     "testbed/soak/run.py": "it starts a cluster: tests/process/test_soak.py",
     "testbed/soak/strangers.py": "they need servers: tests/process/test_soak.py",
     "testbed/soak/verdict.py": "its document: tests/process/test_soak.py",

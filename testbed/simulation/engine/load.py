@@ -6,7 +6,6 @@ with their producer and their number, so that each is known wherever it comes.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -23,6 +22,7 @@ from model.heartbeat import ConsumeFrom
 from model.message import Message, MessageExt
 from model.message_queue import MessageQueue
 from model.names import dlq_topic
+from testbed.load.body import body_of, number_of
 from testbed.simulation.cluster.access import CLIENT_KEY
 from testbed.simulation.cluster.clients import (
     SimulatedConsumer,
@@ -38,8 +38,6 @@ from testbed.simulation.engine.programme import GroupPart, Programme
 from testbed.simulation.engine.transactions import SimulatedTransactions
 from traces.check.ledger import Ending, Sent
 
-HEAD = struct.Struct(">IQ")
-"""Producer and number."""
 RETRY_DELAY_MS = 500
 SEND_AGAIN_S = 0.5
 """Pause of a producer whose keys have to stay in order, before it sends a message again."""
@@ -147,7 +145,7 @@ class SimulatedLoad:
                 await anyio.sleep(random.random() * group.work_s + self.slower_s.get(popper.host, 0.0))
                 if messages and random.random() < 0.2:
                     await popper.extend(messages[0], random.choice((0.0, 1.0, 10.0)))
-                await popper.ack([each for each in messages if not self._fails(group, _message_of(each.body).number)])
+                await popper.ack([each for each in messages if not self._fails(group, number_of(each.body).number)])
             except RlabError:
                 await anyio.sleep(0.2)
 
@@ -192,7 +190,7 @@ class SimulatedLoad:
     def _call(group: GroupPart, member: SimulatedMember, message: MessageExt) -> Call:
         key = message.keys[0] if message.keys else ""
         place = message.queue, message.offset, key
-        return Call(group.name, member.client_id, _message_of(message.body), *place, message.body)
+        return Call(group.name, member.client_id, number_of(message.body), *place, message.body)
 
     def _listener(self, group: GroupPart, member: SimulatedConsumer) -> Listener:
         random, judge = self._random, self._judge
@@ -220,7 +218,7 @@ class SimulatedLoad:
 
         async def on_dead(messages: Sequence[MessageExt]) -> None:
             for message in messages:
-                self._judge.dead(group.name, _message_of(message.body), message.body)
+                self._judge.dead(group.name, number_of(message.body), message.body)
 
         await self._cluster.start_consumer(
             f"{group.name}-dead",
@@ -283,7 +281,7 @@ class SimulatedLoad:
                 return
             topic = topics[number % len(topics)]
             key = f"{lane}-{number // len(topics) % load.keys}" if load.keys else ""
-            message = Message(topic, HEAD.pack(lane, number), (key,) if key else ())
+            message = Message(topic, body_of(Sent(lane, number)), (key,) if key else ())
             delay_ms = DELAY_MS if load.delayed and number % load.delayed == load.delayed - 1 and not key else None
             if self.transactions is not None:
                 self._tasks.start_soon(self._in_transaction, self.transactions, slot, message)
@@ -304,7 +302,7 @@ class SimulatedLoad:
         producer = self.producers[slot]
         if isinstance(producer, SimulatedTransactionProducer):
             with self._flying():
-                await transactions.run(producer, message, _message_of(message.body))
+                await transactions.run(producer, message, number_of(message.body))
 
     async def _send(self, slot: str, message: Message, key: str, delay_ms: int | None) -> None:
         """Send a message; one with a key until it is acknowledged, because the next one must not overtake it."""
@@ -317,12 +315,8 @@ class SimulatedLoad:
                         result = await producer.producer.send(message, queue=queue, delay_ms=delay_ms)
                 except RlabError:
                     if not key:
-                        return self._judge.failed(_message_of(message.body))
+                        return self._judge.failed(number_of(message.body))
                 else:
                     place = result.queue, result.offset
-                    return self._judge.acknowledged(_message_of(message.body), message.body, *place, key)
+                    return self._judge.acknowledged(number_of(message.body), message.body, *place, key)
             await anyio.sleep(SEND_AGAIN_S)
-
-
-def _message_of(body: bytes) -> Sent:
-    return Sent(*HEAD.unpack_from(body))

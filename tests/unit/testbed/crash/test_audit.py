@@ -8,8 +8,9 @@ import pytest
 
 from client import MessageExt, MessageQueue
 from client.admin.records import QueueProgress
+from model.message import SendResult
 from testbed.crash.audit import KINDS, Audit, CrashVerdict
-from testbed.crash.ledger import LANES, LaneKind, Ledger, StoredAt, body_of, lane_kind
+from testbed.crash.ledger import LANES, LaneKind, Ledger, crash_body, lane_kind
 from traces.check.ledger import Sent
 
 QUEUE = MessageQueue("t", "broker-a", 0)
@@ -18,13 +19,13 @@ DELAYED = Sent(next(lane for lane in range(LANES) if lane_kind(lane) is LaneKind
 
 
 def stored(offset: int, sent: Sent, body: bytes | None = None) -> MessageExt:
-    return MessageExt(QUEUE, offset, 0, 0, "t", body or body_of(sent), "", (), {}, 0, f"id-{sent.number}")
+    return MessageExt(QUEUE, offset, 0, 0, "t", body or crash_body(sent), "", (), {}, 0, f"id-{sent.number}")
 
 
 def ledger_of(*promised: tuple[Sent, int], consumed: bool = True) -> Ledger:
     ledger = Ledger(float)
     for sent, offset in promised:
-        ledger.acknowledge(sent, StoredAt(QUEUE, offset, f"id-{sent.number}"))
+        ledger.acknowledge(sent, SendResult(QUEUE, offset, f"id-{sent.number}"))
         if consumed:
             ledger.consume("a", sent, QUEUE, offset)
     return ledger
@@ -99,7 +100,7 @@ def test_the_order_holds_for_what_was_given_up_too() -> None:
 def test_a_queue_has_no_holes_and_no_changed_bytes() -> None:
     ledger = ledger_of((FIRST, 0), (SECOND, 2))
     assert found(audited(ledger, stored(0, FIRST), stored(2, SECOND))) == {"hole": 1}
-    changed = stored(0, FIRST, body_of(FIRST)[:-1] + b"?")
+    changed = stored(0, FIRST, crash_body(FIRST)[:-1] + b"?")
     assert found(audited(Ledger(float), changed)) == {"damaged": 1}
 
 

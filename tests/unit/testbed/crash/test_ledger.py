@@ -3,14 +3,14 @@ from __future__ import annotations
 import pytest
 
 from client import MessageQueue
+from model.message import SendResult
 from testbed.crash.ledger import (
     LANES,
     MAX_EXAMPLES,
     Findings,
     LaneKind,
     Ledger,
-    StoredAt,
-    body_of,
+    crash_body,
     lane_kind,
     sent_of,
 )
@@ -21,7 +21,7 @@ QUEUE = MessageQueue("t", "broker-a", 0)
 
 @pytest.mark.parametrize("sent", [Sent(0, 0), Sent(71, 2**40), Sent(5, 1_234)])
 def test_a_body_tells_its_message_and_any_changed_byte_is_seen(sent: Sent) -> None:
-    body = body_of(sent)
+    body = crash_body(sent)
     assert sent_of(body) == sent
     for position in range(len(body)):
         changed = bytes([*body[:position], body[position] ^ 1, *body[position + 1 :]])
@@ -31,7 +31,7 @@ def test_a_body_tells_its_message_and_any_changed_byte_is_seen(sent: Sent) -> No
 
 
 def test_bodies_are_of_many_sizes() -> None:
-    assert len({len(body_of(Sent(0, number))) for number in range(100)}) > 90
+    assert len({len(crash_body(Sent(0, number))) for number in range(100)}) > 90
 
 
 def test_every_producer_has_lanes_of_every_kind() -> None:
@@ -44,11 +44,11 @@ def found(ledger: Ledger) -> dict[str, int]:
 
 def test_what_is_acknowledged_is_owed_until_it_is_consumed_whichever_comes_first() -> None:
     ledger = Ledger(float)
-    ledger.acknowledge(Sent(0, 0), StoredAt(QUEUE, 0, "a"))
+    ledger.acknowledge(Sent(0, 0), SendResult(QUEUE, 0, "a"))
     assert ledger.messages.lost == 1
     ledger.consume("c", Sent(0, 0), QUEUE, 0)
     ledger.consume("c", Sent(0, 1), QUEUE, 1)
-    ledger.acknowledge(Sent(0, 1), StoredAt(QUEUE, 1, "b"))
+    ledger.acknowledge(Sent(0, 1), SendResult(QUEUE, 1, "b"))
     assert ledger.messages.lost == 0
     assert (ledger.messages.received, ledger.messages.duplicates) == (2, 0)
     ledger.consume("c", Sent(0, 1), QUEUE, 1)
@@ -67,12 +67,12 @@ def test_a_send_that_was_given_up_is_owed_to_nobody() -> None:
 def test_a_message_may_come_again_and_none_may_be_passed() -> None:
     ledger = Ledger(float)
     for number in range(4):
-        ledger.acknowledge(Sent(0, number), StoredAt(QUEUE, number, "a"))
+        ledger.acknowledge(Sent(0, number), SendResult(QUEUE, number, "a"))
     for owner, offset in [("a", 0), ("a", 1), ("b", 1), ("b", 2), ("a", 2)]:
         ledger.deliver(owner, Sent(0, offset), QUEUE, offset)
         ledger.consume(owner, Sent(0, offset), QUEUE, offset)
     assert ledger.deliveries == 5
-    ledger.acknowledge(Sent(0, 4), StoredAt(QUEUE, 4, "a"))
+    ledger.acknowledge(Sent(0, 4), SendResult(QUEUE, 4, "a"))
     ledger.deliver("a", Sent(0, 4), QUEUE, 4)
     assert found(ledger) == {"poll-skip": 1, "lost-write": 2}, "3 was passed, and neither it nor 4 was consumed"
 

@@ -1,13 +1,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from random import Random
 
 import anyio
 
 from testbed.crash.audit import Audit
 from testbed.crash.ledger import LANES, Ledger
-from testbed.crash.load import TOPIC, Throttle, fails_on, run_load
+from testbed.crash.load import TOPIC, fails_on, run_load
 from testbed.crash.read_back import read_back
 from testbed.simulation.kernel.run import Simulation, run_simulation
 from tests.unit.testbed.bench.embedded import embedded
@@ -19,12 +18,12 @@ def test_without_a_crash_everything_is_acknowledged_consumed_and_in_its_place(tm
 
     async def main(simulation: Simulation) -> Audit:
         async with embedded(simulation, tmp_path, TOPIC, 4) as cluster:
-            async with run_load(cluster.name_server, ledger, Random(1), producers=1, consumers=2, rate=200.0) as load:
+            async with run_load(cluster.name_server, ledger, seed=1, producers=1, consumers=2, rate=200.0) as load:
                 await load.wait_flow("broker-a")
                 await anyio.sleep(10)
-                with load.throttle.surge():
+                with load.turns.surge():
                     await anyio.sleep(0.05)
-                await load.stop_producing()
+                await load.fall_quiet()
                 await anyio.sleep(5)
             audit = Audit(ledger)
             await read_back(cluster.name_server, ["broker-a"], TOPIC, audit.queue)
@@ -36,22 +35,6 @@ def test_without_a_crash_everything_is_acknowledged_consumed_and_in_its_place(tm
     assert verdict.acknowledged == verdict.consumed == verdict.stored > 2_000
     assert verdict.deliveries > verdict.consumed, "some listeners failed, and their messages came again"
     assert (verdict.given_up, verdict.consumed_twice, verdict.stored_twice) == (0, 0, 0)
-
-
-def test_a_surge_ends_the_waits_between_sends() -> None:
-    async def main(simulation: Simulation) -> None:
-        throttle = Throttle(10.0, Random(0))
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(throttle.wait)
-            await anyio.sleep(1)
-            with throttle.surge(), throttle.surge():
-                await anyio.sleep(1)
-                await throttle.wait()
-        assert simulation.loop.time() == 2
-        await throttle.wait()
-        assert simulation.loop.time() >= 7
-
-    run_simulation(main)
 
 
 def test_listeners_fail_on_few_messages_and_at_most_twice() -> None:

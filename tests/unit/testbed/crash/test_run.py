@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from client import MessageQueue
-from testbed.crash.ledger import StoredAt
+from model.message import SendResult
 from testbed.crash.run import CrashOptions, CrashRun, Spread, spread
 from traces.check.ledger import Sent
 
 
 def test_it_tells_how_far_it_has_come() -> None:
     run = CrashRun(CrashOptions(directory=Path("unused"), kills=20))
-    run.ledger.acknowledge(Sent(0, 0), StoredAt(MessageQueue("t", "broker-a", 0), 0, "id"))
+    run.ledger.acknowledge(Sent(0, 0), SendResult(MessageQueue("t", "broker-a", 0), 0, "id"))
     run.ledger.give_up(Sent(0, 1), refused=True)
     assert run.progress() == ("starting: 0 of 20 kills, 1 acknowledged, 1 failed, 1 to consume, 0 consumed twice")
 
