@@ -2,7 +2,9 @@
 # but make and Python 3.11 or newer with its venv module.
 
 PYTHON ?= python3
-VENV := .venv
+# What is installed for a Python that the command line names has a folder of its own: `make test PYTHON=python3.13`.
+VERSION_OF_PYTHON = $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)
+VENV := .venv$(if $(findstring command,$(origin PYTHON)),-$(VERSION_OF_PYTHON))
 BIN := $(VENV)/bin
 # Younger than what it was installed from, or everything is installed again.
 STAMP := $(VENV)/.installed
@@ -10,7 +12,7 @@ STAMP := $(VENV)/.installed
 CLASSES := $(VENV)/.classes
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
   --config-settings editable_mode=compat -e
-# For the test runner, e.g. make test PYTEST_ARGS="-k rebalance -x"
+# For the test runner, e.g. make test PYTEST_ARGS="-k rebalance -x"; then without the checks.
 PYTEST_ARGS ?=
 # For the benchmark, e.g. make bench BENCH_ARGS=--json
 BENCH_ARGS ?=
@@ -34,7 +36,7 @@ WHEEL_ARGS ?=
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test wheel-test console-test check bench peers compat interop crash torture soak attack mutants clocks site release clean
+.PHONY: help setup demo test wheel-test console-test check lint bench peers compat interop crash torture soak attack mutants clocks site release clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -44,22 +46,24 @@ setup: $(STAMP) ## make .venv with the pinned versions (again only when they cha
 demo: $(STAMP) ## run the main job: a cluster, a living consumer group, a verdict, and a report of it
 	@$(BIN)/rlab demo --report report
 
-test: $(CLASSES) ## run every test (PYTEST_ARGS="-k name" for some)
-	@$(BIN)/python -m pytest -n auto --maxprocesses 8 $(PYTEST_ARGS)
+# The part of `make check` that is not in `lint` is tests, which are among these.
+test: $(CLASSES) ## run every test and, beside them, the checks (PYTEST_ARGS="-k name" for some tests, without the checks)
+	@tools/beside.sh '$(if $(PYTEST_ARGS),,$(MAKE) --no-print-directory lint)' $(BIN)/python -m pytest -n auto --maxprocesses 8 $(PYTEST_ARGS)
 
 console-test: $(STAMP) ## walk through rlab console in a headless Chromium (CONSOLE_ARGS=scale measures)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
 	  --config-settings editable_mode=compat -e '.[browser]'
 	@$(BIN)/python -m tests.browser.$(or $(CONSOLE_ARGS),walk)
 
-check: $(STAMP) ## format, lint, types, import rules, and the style that no linter knows
+check: lint ## format, lint, types, import rules, and the style that no linter knows
+	$(BIN)/python -m pytest -q tests/unit/test_tidy.py tests/unit/test_rooms.py tests/unit/test_prose.py \
+	  tests/unit/test_stale_words.py
+
+lint: $(STAMP) ## the checks that are no tests: format, lint and types of Python, and lint of JavaScript and CSS
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
-	$(BIN)/lint-imports --no-logo --no-cache
-	$(BIN)/lint-imports --no-logo --no-cache --config rooms.toml
-	$(BIN)/python -m pytest -q tests/unit/test_tidy.py tests/unit/test_rooms.py tests/unit/test_prose.py \
-	  tests/unit/test_stale_words.py
+	@tools/lint_web.sh
 
 bench: $(STAMP) ## measure throughput, latency and convergence (BENCH_ARGS=--json for a document)
 	@$(BIN)/rlab bench $(BENCH_ARGS)
@@ -114,7 +118,7 @@ release: $(STAMP) ## make wheel, source archive, image, notes and checksums of t
 	@$(BIN)/python -m tools.release
 
 clean: ## remove everything that make, the tools and the demo leave behind
-	rm -rf $(VENV) build dist *.egg-info .demo .bench report
+	rm -rf .venv .venv-* build dist *.egg-info .demo .bench report
 	rm -rf .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

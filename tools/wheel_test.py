@@ -33,8 +33,10 @@ OF_THE_REPOSITORY = (
     "tests/unit/test_one_name.py",
     "tests/unit/test_prose.py",
     "tests/unit/test_rooms.py",
+    "tests/unit/test_stale_words.py",
     "tests/unit/test_tidy.py",
     "tests/process/test_installed.py",
+    "tests/process/test_make_test.py",  # the Makefile and its scripts
     "tests/process/test_spark_tests_run.py",  # the Makefile, and what continuous integration runs
 )
 BESIDE_THE_TESTS = ("docs", "examples", "tools", "CHANGELOG.md", "README.md", "constraints.txt", "docker-compose.yml")

@@ -1,0 +1,81 @@
+"""`make test` runs the checks beside the tests, prints each in one piece, and fails if either fails."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.docs.pages import ROOT
+
+pytestmark = pytest.mark.process
+
+MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
+SLOW_TESTS = "for n in 1 2 3; do echo test $n; sleep 0.05; done"
+
+
+def run(*command: str, env: Mapping[str, str] | None = None) -> tuple[int, list[str]]:
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=env, timeout=60, check=False)
+    assert done.stderr == ""
+    return done.returncode, done.stdout.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("checks", "tests", "code", "end"),
+    [
+        (0, 0, 0, "Tests: passed. Checks: passed."),
+        (2, 0, 1, "Tests: passed. Checks: failed with exit code 2."),
+        (0, 1, 1, "Tests: failed with exit code 1. Checks: passed."),
+    ],
+)
+def test_either_failure_fails_and_the_checks_are_printed_after_the_tests(
+    checks: int, tests: int, code: int, end: str
+) -> None:
+    with_checks = f"sh -c 'echo check; exit {checks}'"
+    failed, lines = run("tools/beside.sh", with_checks, "sh", "-c", f"{SLOW_TESTS}; exit {tests}")
+    assert failed == code
+    assert lines == ["test 1", "test 2", "test 3", "", f"---- {with_checks}", "check", "", end]
+
+
+def test_both_run_at_the_same_time(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)  # opened only when both are there
+    code, lines = run("tools/beside.sh", f"cat {pipe}", "sh", "-c", f"echo met >{pipe}")
+    assert (code, lines[-3]) == (0, "met")
+
+
+def test_some_tests_alone_run_without_the_checks_and_it_is_said() -> None:
+    assert run("tools/beside.sh", "", "sh", "-c", "exit 3") == (
+        3,
+        ["Some tests were chosen, so the checks are left out: make check runs them."],
+    )
+
+
+def test_without_node_the_lint_of_scripts_prints_why_it_is_left_out() -> None:
+    assert run("tools/lint_web.sh", env={**os.environ, "PATH": "/nowhere"}) == (
+        0,
+        ["JavaScript and CSS were not linted: there is no npx, which comes with Node.js."],
+    )
+
+
+def test_what_make_check_runs_is_beside_or_among_the_tests() -> None:
+    (test,) = re.findall(r"^test:.*\n\t(.*)$", MAKEFILE, re.MULTILINE)
+    assert "$(MAKE) --no-print-directory lint" in test
+    (check,) = re.findall(r"^check: lint .*\n((?:\t.*\n)+)", MAKEFILE, re.MULTILINE)
+    words = check.replace("\\\n", " ").split()
+    assert words[:4] == ["$(BIN)/python", "-m", "pytest", "-q"]
+    assert all((ROOT / path).is_file() for path in words[4:])
+    assert {"tests/unit/test_tidy.py", "tests/unit/test_rooms.py"} <= set(words[4:]), "they run lint-imports"
+
+
+def test_a_report_of_a_bug_asks_for_what_the_tools_say() -> None:
+    form = yaml.safe_load((ROOT / ".github" / "ISSUE_TEMPLATE" / "bug.yml").read_text(encoding="utf-8"))
+    asked = {each["id"]: each["attributes"] for each in form["body"] if "id" in each}
+    assert {"check", "doctor", "version", "repeat"} <= asked.keys()
+    for tool in ("check", "doctor"):
+        assert f"`rlab {tool} " in asked[tool]["description"]
