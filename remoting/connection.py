@@ -47,6 +47,9 @@ from remoting.session import RequestSession, Waiter
 
 logger = logging.getLogger(__name__)
 
+INTERPOSED = {"_handle", "_send", "_update_reading", "flush", "notify", "request_for", "respond"}
+"""The methods whose place `Connection.interpose` may give to others: all that pass a command, a frame or bytes."""
+
 _NO_HEADER: dict[str, Any] = {}
 _BUSY_S = 0.05
 """A timer that fires this late: the process had too much to do."""
@@ -310,6 +313,19 @@ class Connection(asyncio.Protocol):
             now, unread = self._loop.time(), slowest._transport.get_write_buffer_size()
             self._lines.warning(logger, now, "cutting off %s, which left %d bytes unread", slowest.peer, unread)
             slowest.abort()
+
+    def interpose(self, methods: Mapping[str, Callable[..., Any]]) -> None:
+        """Call these functions instead of the methods of those names, on this connection alone; none of them ends that.
+
+        For faults on purpose: `remoting/faults/` and the testbed lose and delay requests so. A connection without them
+        makes no further call for a command.
+        """
+        own = vars(self)
+        assert methods.keys() <= INTERPOSED, f"not to be interposed: {methods.keys() - INTERPOSED}"
+        assert not methods or own.keys().isdisjoint(INTERPOSED), "another object has their place"
+        for name in INTERPOSED:
+            own.pop(name, None)
+        own.update(methods)
 
     # --- closing -----------------------------------------------------------------------------------------------------
 

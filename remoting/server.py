@@ -95,6 +95,7 @@ class RemotingServer:
         self._on_closed = on_closed
         self._max_connections = max_connections
         self._connection_class = connection_class
+        self._on_opened: Callable[[Connection], object] | None = None
         self._connections: dict[int, Connection] = {}
         self._addresses = Addresses(max_connections_of_address)
         self._newcomers = Newcomers(loop)
@@ -133,16 +134,9 @@ class RemotingServer:
         """The open connection with this number, or None when it is gone."""
         return self._connections.get(number)
 
-    @property
-    def connection_class(self) -> type[Connection]:
-        """The class of its connections."""
-        return self._connection_class
-
-    def use_connections(self, connection_class: type[Connection]) -> None:
-        """Change the class of all connections, open ones included, to one that may extend their behaviour."""
-        self._connection_class = connection_class
-        for connection in self._connections.values():
-            connection.__class__ = connection_class
+    def follow_connections(self, opened: Callable[[Connection], object] | None) -> None:
+        """Call a function with each connection that is opened from now on; None ends that."""
+        self._on_opened = opened
 
     def make_connection(self) -> Connection:
         """Protocol factory for the loop."""
@@ -178,6 +172,8 @@ class RemotingServer:
                 return
             connection.number = next(self._numbers)
             self._connections[connection.number] = connection
+            if self._on_opened is not None:
+                self._on_opened(connection)
 
     @staticmethod
     def _turn_away(connection: Connection, error: RlabError) -> None:

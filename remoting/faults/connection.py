@@ -1,8 +1,7 @@
-"""FaultyConnection: carries faults out; while a fault is active it is the class of a server's open connections, too.
+"""FaultyConnection: carries out the faults of one connection, in the place of some of its methods.
 
-So a server without faults makes no further call for a message, and `Connection` makes no decision about faults. An open
-connection keeps its session, its decoder and its transport. The attributes that are added here have defaults in the
-class, because no constructor runs when the class of an object changes.
+It stands there only while a fault is active (`Connection.interpose`). So a server without faults makes no further call
+for a message, and `Connection` makes no decision about faults.
 
 A slow reader has a rate of its own, a paused connection the rate 0 and is not read from. Bytes that are held back count
 as unsent, so the same limits apply as for a peer that does not read.
@@ -15,7 +14,7 @@ import socket
 import struct
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 from model.limits import FAULT_DRIP_S, MAX_UNSENT_BYTES, WRITE_HIGH_WATER_BYTES, WRITE_LOW_WATER_BYTES
 from remoting.command import RESPONSE, Command
@@ -29,9 +28,6 @@ _RESET_AT_CLOSE = struct.pack("ii", 1, 0)
 class Faults(Protocol):
     """The decisions about connections and frames, as `hook.py` makes them."""
 
-    def opened(self, connection: FaultyConnection) -> None:
-        """Apply the active faults to a new connection."""
-
     def identify(self, connection: FaultyConnection, command: Command) -> None:
         """Record the client of a connection, if a frame shows it."""
 
@@ -42,82 +38,87 @@ class Faults(Protocol):
         """Pass a frame that leaves, or carry out the fault that affects it."""
 
 
-class FaultyConnection(Connection):
-    """See the module header. Subclasses are made by `faulty_class`."""
+class FaultyConnection:
+    """See the module header. It calls the methods of the connection's own class, which may be one that measures."""
 
-    hook: ClassVar[Faults]
-
-    rate: float | None = None  # bytes a second that may leave; None for no limit
-    is_half_open = False  # the client sees the connection closed, and this end must not notice that
-    _code = UNKNOWN  # of the frame that is being encoded
-    _answers = False  # whether that frame is an answer
-    _backlog: bytearray | None = None  # bytes that are held back
-    _drip: asyncio.TimerHandle | None = None
-    _kept: list[Command] | None = None  # commands that had arrived when reading stopped
+    def __init__(self, connection: Connection, faults: Faults) -> None:
+        self.connection = connection
+        self.rate: float | None = None  # bytes a second that may leave; None for no limit
+        self.is_half_open = False  # the client sees the connection closed, and this end must not notice that
+        self._faults = faults
+        self._class = type(connection)
+        self._code = UNKNOWN  # of the frame that is being encoded
+        self._answers = False  # whether that frame is an answer
+        self._backlog = bytearray()  # bytes that are held back
+        self._drip: asyncio.TimerHandle | None = None
+        self._kept: list[Command] = []  # commands that had arrived when reading stopped
+        connection.interpose(
+            {
+                "_handle": self._handle,
+                "_send": self._send,
+                "_update_reading": self._update_reading,
+                "flush": self._flush,
+                "notify": self._notify,
+                "request_for": self._request_for,
+                "respond": self._respond,
+            }
+        )
 
     # --- commands that arrive -----------------------------------------------------------------------------------------
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Called by the loop."""
-        super().connection_made(transport)
-        self.hook.opened(self)
-
     def _handle(self, command: Command) -> object:
-        hook = self.hook
-        hook.identify(self, command)
-        if self.closed:
+        self._faults.identify(self, command)
+        if self.connection.closed:
             return None
         if self.rate == 0:
-            self._kept = [*(self._kept or ()), command]
+            self._kept.append(command)
             return None
-        return hook.incoming(self, command, is_answer=command.flags == RESPONSE)
+        return self._faults.incoming(self, command, is_answer=command.flags == RESPONSE)
 
     def pass_in(self, command: Command) -> object:
         """Handle a command as without faults."""
-        return super()._handle(command)
+        return self._class._handle(self.connection, command)
 
     # --- frames that leave -------------------------------------------------------------------------------------------
 
-    def request_for(
+    def _request_for(
         self, waiter: Waiter, code: int, header: Mapping[str, Any], body: bytes | None, timeout_s: float
     ) -> None:
-        """See `Connection.request_for`."""
         self._code, self._answers = code, False
-        super().request_for(waiter, code, header, body, timeout_s)
+        self._class.request_for(self.connection, waiter, code, header, body, timeout_s)
         self._code = UNKNOWN
 
-    def notify(self, code: int, header: Mapping[str, Any] = {}, body: bytes | None = None) -> bool:
-        """See `Connection.notify`."""
+    def _notify(self, code: int, header: Mapping[str, Any] = {}, body: bytes | None = None) -> bool:
         self._code, self._answers = code, False
-        is_sent = super().notify(code, header, body)
+        is_sent = self._class.notify(self.connection, code, header, body)
         self._code = UNKNOWN
         return is_sent
 
-    def respond(
+    def _respond(
         self, request: Command, header: Mapping[str, Any] = {}, body: bytes | None = None, code: int = 0
     ) -> None:
-        """See `Connection.respond`."""
         self._code, self._answers = request.code, True
-        super().respond(request, header, body, code)
+        self._class.respond(self.connection, request, header, body, code)
         self._code = UNKNOWN
 
     def _send(self, frame: bytes) -> None:
-        self.hook.outgoing(self, frame, self._code, is_answer=self._answers)
+        self._faults.outgoing(self, frame, self._code, is_answer=self._answers)
 
     def pass_out(self, frame: bytes) -> None:
         """Send a frame as without faults."""
-        if not self.closed:
-            super()._send(frame)
+        if not self.connection.closed:
+            self._class._send(self.connection, frame)
 
     # --- connections as a whole --------------------------------------------------------------------------------------
 
     def reset(self) -> None:
         """Close it so that the client sees a reset, as when a router forgot the connection."""
-        if self._transport is not None:
-            sock = self._transport.get_extra_info("socket")
+        transport = self.connection._transport
+        if transport is not None:
+            sock = transport.get_extra_info("socket")
             if sock is not None:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_AT_CLOSE)
-        self.abort()
+        self.connection.abort()
 
     def hold_to(self, rate: float | None) -> None:
         """Write at most `rate` bytes a second from now on; with 0 nothing is read either."""
@@ -130,52 +131,57 @@ class FaultyConnection(Connection):
                 self._drip.cancel()
                 self._drip = None
             return
-        kept, self._kept = self._kept, None
+        kept, self._kept = self._kept, []
         if kept:
-            self.inbox.extendleft(reversed(kept))
-            self._handle_more()
+            self.connection.inbox.extendleft(reversed(kept))
+            self.connection._handle_more()
         self._update_reading()
         self._write_backlog()
 
     def end_at_the_client(self) -> None:
         """Let the client see the end of the stream, while this end notices nothing."""
-        assert self._transport is not None, "an open connection has one"
+        transport = self.connection._transport
+        assert transport is not None, "an open connection has one"
         self.is_half_open = True
-        self.flush()
+        self.connection.flush()
         self.hold_to(0)
-        second = duplicate_of(self._transport.get_extra_info("socket"))
+        second = duplicate_of(transport.get_extra_info("socket"))
         with suppress(OSError):  # it is already closed
             second.shutdown(socket.SHUT_WR)
         second.close()
 
     def end_here(self) -> Any:
         """Close only this end; returns the socket that keeps the client's end open until it is closed."""
-        assert self._transport is not None, "an open connection has one"
-        kept_open = duplicate_of(self._transport.get_extra_info("socket"))
-        self.abort()
+        transport = self.connection._transport
+        assert transport is not None, "an open connection has one"
+        kept_open = duplicate_of(transport.get_extra_info("socket"))
+        self.connection.abort()
         return kept_open
 
-    def _update_reading(self) -> None:
-        if self.rate != 0:
-            super()._update_reading()
-        elif not self._reading_paused and self._transport is not None and not self.closed:
-            self._reading_paused = True
-            self._transport.pause_reading()
+    def leave(self) -> None:
+        """End its effects on the connection; bytes that were held back leave at once."""
+        self.hold_to(None)
+        self.connection.interpose({})
 
-    def flush(self) -> None:
-        """See `Connection.flush`; bytes that may not leave yet stay here."""
-        if not isinstance(self, FaultyConnection):  # scheduled before the class was changed back
-            Connection.flush(self)
-        elif self.rate is None and not self._backlog:
-            super().flush()
-        elif self._out and not self.closed:
-            backlog = self._backlog = self._backlog or bytearray()
-            backlog += b"".join(self._out)
-            self._out.clear()
+    def _update_reading(self) -> None:
+        connection = self.connection
+        if self.rate != 0:
+            self._class._update_reading(connection)
+        elif not connection._reading_paused and connection._transport is not None and not connection.closed:
+            connection._reading_paused = True
+            connection._transport.pause_reading()
+
+    def _flush(self) -> None:
+        connection, backlog = self.connection, self._backlog
+        if self.rate is None and not backlog:
+            self._class.flush(connection)
+        elif connection._out and not connection.closed:
+            backlog += b"".join(connection._out)
+            connection._out.clear()
             if len(backlog) > MAX_UNSENT_BYTES:
-                self.abort()
+                connection.abort()
             elif len(backlog) > WRITE_HIGH_WATER_BYTES:
-                self.pause_writing()
+                connection.pause_writing()
             self._write_backlog()
 
     def _write_backlog(self) -> None:
@@ -188,16 +194,17 @@ class FaultyConnection(Connection):
 
     def _drip_now(self) -> None:
         self._drip = None
-        backlog, transport, rate = self._backlog, self._transport, self.rate
-        if not backlog or transport is None or self.closed or rate == 0:
+        connection, backlog, rate = self.connection, self._backlog, self.rate
+        transport = connection._transport
+        if not backlog or transport is None or connection.closed or rate == 0:
             return
         n = len(backlog) if rate is None else max(1, int(rate * FAULT_DRIP_S))
         transport.write(bytes(backlog[:n]))
         del backlog[:n]
         if backlog:
-            self._drip = self._loop.call_later(FAULT_DRIP_S, self._drip_now)
+            self._drip = connection._loop.call_later(FAULT_DRIP_S, self._drip_now)
         if len(backlog) < WRITE_LOW_WATER_BYTES and transport.get_write_buffer_size() <= WRITE_LOW_WATER_BYTES:
-            self.resume_writing()
+            connection.resume_writing()
 
 
 def duplicate_of(sock: Any) -> Any:
@@ -206,8 +213,3 @@ def duplicate_of(sock: Any) -> Any:
         return sock.dup()
     except TypeError:  # uvloop's sockets refuse
         return socket.fromfd(sock.fileno(), sock.family, sock.type)
-
-
-def faulty_class(base: type[Connection], hook: Faults) -> type[FaultyConnection]:
-    """The class that replaces `base` while faults of a hook are active."""
-    return type(f"Faulty{base.__name__}", (FaultyConnection, base), {"hook": hook})

@@ -5,7 +5,7 @@
     ...
     hook.heal(active.number)
 
-While no fault is active, the server's connections have the class that the server was created with; see `connection.py`.
+While no fault is active, the server's connections are as they ship; see `connection.py`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from random import Random
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import msgpack
 
@@ -21,7 +21,7 @@ from model.limits import FAULT_REPORT_S, MAX_CONNECTIONS
 from remoting.command import Command
 from remoting.connection import Connection
 from remoting.faults.active import Active, ActiveFaults
-from remoting.faults.connection import UNKNOWN, FaultyConnection, faulty_class
+from remoting.faults.connection import UNKNOWN, FaultyConnection
 from remoting.faults.fault import CLIENT_END, TO_CLIENT, TO_SERVER, ConnectionFault, Traffic
 from remoting.request_code import RequestCode
 from remoting.server import RemotingServer
@@ -65,8 +65,7 @@ class FaultHook:
         self._known_as = known_as
         self._loop = asyncio.get_running_loop()
         self._faults = ActiveFaults(rng)
-        self._shipped = server.connection_class
-        self._faulty = faulty_class(self._shipped, self)
+        self._faulty: dict[Connection, FaultyConnection] = {}
         self._identities: dict[Connection, Identity] = {}
         self._late: dict[tuple[Connection, int, str], float] = {}  # when the last delayed frame is due
         self._kept_open: dict[int, list[Any]] = {}  # by fault: sockets that keep the clients' ends open
@@ -84,15 +83,15 @@ class FaultHook:
         """
         active = self._faults.begin(fault, cause, self._loop.time())
         active.cause = self._report(BEGAN, active, "", 0) or cause
-        self._server.use_connections(self._faulty)
+        self._server.follow_connections(self._opened)
         for connection in self._server.connections:
-            self._apply(cast(FaultyConnection, connection))
+            self._opened(connection)
         if fault.do == "cut" and not fault.on_frames:
             for connection in self._server.connections:
                 who = self._identity(connection)
                 if not active.is_used_up and fault.chooses(*who, connection.peer):
                     self._count(active, connection)
-                    cast(FaultyConnection, connection).reset()
+                    self._faulty[connection].reset()
             self._end(self._faults.heal(active.number))
         else:
             self._expire()
@@ -127,10 +126,13 @@ class FaultHook:
             for sock in self._kept_open.pop(active.number, ()):
                 sock.close()
             self._report(HEALED, active, "", active.done)
-        for connection in self._server.connections:
-            self._apply(cast(FaultyConnection, connection))
+        for connection in list(self._faulty.values()):
+            self._apply(connection)
         if not self._faults:
-            self._server.use_connections(self._shipped)
+            self._server.follow_connections(None)
+            for connection in self._faulty.values():
+                connection.leave()
+            self._faulty.clear()
             self._identities.clear()
             self._late.clear()
             if self._timer is not None:
@@ -146,7 +148,7 @@ class FaultHook:
 
     def identify(self, connection: FaultyConnection, command: Command) -> None:
         """Record the client of a connection, if a frame shows it."""
-        known = self._identities.get(connection, _NO_IDENTITY)
+        known = self._identities.get(connection.connection, _NO_IDENTITY)
         header = command.header
         client, group = header.get("client_id"), header.get("group")
         groups: tuple[str, ...] = (group,) if isinstance(group, str) and group not in known.groups else ()
@@ -155,37 +157,42 @@ class FaultHook:
         if (isinstance(client, str) and client != known.client) or groups:
             if len(self._identities) > MAX_CONNECTIONS:
                 self._identities.clear()
-            self._identities[connection] = Identity(
+            self._identities[connection.connection] = Identity(
                 client if isinstance(client, str) else known.client, (*known.groups, *groups)
             )
             self._apply(connection)
 
-    def opened(self, connection: FaultyConnection) -> None:
-        """Apply the active faults to a new connection."""
-        self._apply(connection)
+    def _opened(self, connection: Connection) -> None:
+        """Apply the active faults to a connection."""
+        if connection not in self._faulty:
+            if len(self._faulty) > MAX_CONNECTIONS:
+                self._faulty = {each: faulty for each, faulty in self._faulty.items() if not each.closed}
+            self._faulty[connection] = FaultyConnection(connection, self)
+        self._apply(self._faulty[connection])
 
     def _apply(self, connection: FaultyConnection) -> None:
         """Carry out the active faults that affect a connection as a whole."""
-        if connection.closed:
+        if connection.connection.closed:
             return
         rate: float | None = None
-        for active in self._faults.of_connection(*self._identity(connection), connection.peer):
+        who = self._identity(connection.connection)
+        for active in self._faults.of_connection(*who, connection.connection.peer):
             do = active.fault.do
             if do in ("pause", "slow_reader"):
                 slower = 0.0 if do == "pause" else active.fault.rate
                 rate = slower if rate is None else min(rate, slower)
-                self._count_once(active, connection)
+                self._count_once(active, connection.connection)
             elif active.is_used_up or connection.is_half_open:
                 continue
             elif do == "refuse":
-                self._count(active, connection)
+                self._count(active, connection.connection)
                 connection.reset()
                 return
             elif active.fault.end == CLIENT_END:
-                self._count(active, connection)
+                self._count(active, connection.connection)
                 connection.end_at_the_client()
             else:
-                self._count(active, connection)
+                self._count(active, connection.connection)
                 self._kept_open.setdefault(active.number, []).append(connection.end_here())
                 return
         is_half_open = any(active.fault.end == CLIENT_END for active in self._faults.all())
@@ -204,7 +211,7 @@ class FaultHook:
             return connection.pass_in(command)
         match active.fault.do:
             case "delay":
-                self._later(active, connection, TO_SERVER, FaultyConnection.pass_in, command)
+                self._later(active, connection, TO_SERVER, connection.pass_in, command)
             case "duplicate":
                 connection.pass_in(command)
                 connection.pass_in(command)
@@ -220,7 +227,7 @@ class FaultHook:
             return
         match active.fault.do:
             case "delay":
-                self._later(active, connection, TO_CLIENT, FaultyConnection.pass_out, frame)
+                self._later(active, connection, TO_CLIENT, connection.pass_out, frame)
             case "duplicate":
                 connection.pass_out(frame)
                 connection.pass_out(frame)
@@ -228,12 +235,12 @@ class FaultHook:
                 connection.reset()
 
     def _choose(self, connection: FaultyConnection, code: int, direction: str, is_answer: bool) -> Active | None:
-        who = self._identity(connection)
+        who = self._identity(connection.connection)
         if is_answer and direction == TO_SERVER:
             code = UNKNOWN  # in an answer it is a response code
-        active = self._faults.choose(Traffic(code, direction, is_answer, *who, connection.peer))
+        active = self._faults.choose(Traffic(code, direction, is_answer, *who, connection.connection.peer))
         if active is not None:
-            self._count(active, connection)
+            self._count(active, connection.connection)
             if active.is_used_up:
                 self._loop.call_soon(self._expire)
         return active
@@ -243,14 +250,14 @@ class FaultHook:
         active: Active,
         connection: FaultyConnection,
         direction: str,
-        act: Callable[[FaultyConnection, Any], object],
+        act: Callable[[Any], object],
         what: object,
     ) -> None:
         """Act later, and not before earlier delayed frames of this connection: a stream has an order."""
-        key = (connection, active.number, direction)
+        key = (connection.connection, active.number, direction)
         due = max(self._loop.time() + self._faults.late_by_s(active.fault), self._late.get(key, 0.0))
         self._late[key] = due
-        self._loop.call_at(due, _unless_closed, connection, act, what, self._shipped)
+        self._loop.call_at(due, _unless_closed, connection.connection, act, what)
 
     # --- reports -----------------------------------------------------------------------------------------------------
 
@@ -280,17 +287,9 @@ class FaultHook:
         self._unreported.clear()
 
 
-def _unless_closed(
-    connection: FaultyConnection, act: Callable[[FaultyConnection, Any], object], what: Any, shipped: type[Connection]
-) -> None:
-    if connection.closed:
-        return
-    if isinstance(connection, FaultyConnection):
-        act(connection, what)
-    elif act is FaultyConnection.pass_in:  # all faults were healed since
-        connection._handle(what)
-    else:
-        connection.send_frame(what)
+def _unless_closed(connection: Connection, act: Callable[[Any], object], what: object) -> None:
+    if not connection.closed:
+        act(what)
 
 
 def _in_heartbeat(body: bytes) -> tuple[str | None, tuple[str, ...]]:

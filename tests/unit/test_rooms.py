@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -125,3 +126,29 @@ def test_every_room_has_a_door() -> None:
     contracts = tomllib.loads((ROOT / "rooms.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]["contracts"]
     behind = {room for contract in contracts for room in contract.get("protected_modules", ())}
     assert behind == {package for package in PACKAGES if "." in package} - DOORS
+
+
+LATE_CALLBACK = re.compile(r"^\| `\w+\.(\w+)` \| `([\w/.]+)` \|", re.MULTILINE)
+
+
+def is_self(node: ast.AST) -> bool:
+    return isinstance(node, ast.Name) and node.id == "self"
+
+
+def callbacks_set_on_others(source: Source) -> Iterator[tuple[str, str]]:
+    """(attribute, path) of each method that an object stores in another object, and of each `on_...` that it sets."""
+    for found in (node for node in source.tree.body if isinstance(node, ast.ClassDef)):
+        methods = {each.name for each in found.body if isinstance(each, ast.FunctionDef) and not each.decorator_list}
+        for assigned in (node for node in ast.walk(found) if isinstance(node, ast.Assign)):
+            value = assigned.value
+            is_method = isinstance(value, ast.Attribute) and is_self(value.value) and value.attr in methods
+            for target in assigned.targets:
+                is_other = isinstance(target, ast.Attribute) and not is_self(target.value)
+                if isinstance(target, ast.Attribute) and is_other and (is_method or target.attr.startswith("on_")):
+                    yield target.attr, source.path
+
+
+def test_the_architecture_page_names_every_callback_that_is_set_from_outside() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    found = [callback for source in shipped() for callback in callbacks_set_on_others(source)]
+    assert sorted(LATE_CALLBACK.findall(page)) == sorted(found)

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from remoting.command import RESPONSE, Command
 from remoting.connection import Connection
+from testbed.simulation.kernel.loop import VirtualLoop
 from testbed.simulation.kernel.network import Fault
 
 
@@ -36,21 +38,21 @@ class _Rule:
 class RequestFilters:
     """The filters of one loop; a context manager, at the end of which connections are as they ship."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: VirtualLoop) -> None:
         self._loop = loop
         self._rules: dict[_Rule, None] = {}
         self._faults: dict[Fault, None] = {}
-        self._shipped = Connection._handle
+        self._filtered: list[Connection] = []
 
     def add(self, code: int, *, source: str = "", target: str = "", by_s: float = 0.0, one_in: int = 1) -> Fault:
         """Lose the requests of a code, or delay them, until the fault is healed."""
         rule = _Rule(code, source, target, by_s, one_in)
         self._rules[rule] = None
-        self._look()
+        self._update()
 
         def heal() -> None:
             del self._rules[rule]
-            self._look()
+            self._update()
 
         return Fault(self._faults, f"requests {code} {source}>{target}", heal)
 
@@ -59,20 +61,30 @@ class RequestFilters:
 
     def __exit__(self, *_error: object) -> None:
         self._rules.clear()
-        self._look()
+        self._update()
 
-    def _look(self) -> None:
-        """Replace a method of every connection while there are rules, and only then: each command goes through it."""
-        filters, shipped = self, self._shipped
+    def _update(self) -> None:
+        """Stand in every connection while there are rules, and only then: each command goes through it."""
+        if self._rules and not self._filtered:
+            self._loop.follow_protocols(self._filter)
+        elif not self._rules:
+            self._loop.follow_protocols(None)
+            for connection in self._filtered:
+                connection.interpose({})
+            self._filtered.clear()
 
-        def handle(self: Connection, command: Command) -> object:
-            if command.flags != RESPONSE and (rule := filters._rule_of(self, command)):
-                if rule.by_s:
-                    filters._loop.call_later(rule.by_s, shipped, self, command)
-                return None
-            return shipped(self, command)
+    def _filter(self, protocol: asyncio.BaseProtocol) -> None:
+        if isinstance(protocol, Connection):
+            self._filtered.append(protocol)
+            protocol.interpose({"_handle": partial(self._handle, protocol)})
 
-        Connection._handle = handle if self._rules else shipped  # type: ignore[method-assign]
+    def _handle(self, connection: Connection, command: Command) -> object:
+        shipped = type(connection)._handle
+        if command.flags != RESPONSE and (rule := self._rule_of(connection, command)):
+            if rule.by_s:
+                self._loop.call_later(rule.by_s, shipped, connection, command)
+            return None
+        return shipped(connection, command)
 
     def _rule_of(self, connection: Connection, command: Command) -> _Rule | None:
         transport: Any = connection._transport

@@ -28,6 +28,7 @@ from concurrent.futures import Executor, Future
 from contextvars import Context
 from socket import socket
 from typing import Any, NoReturn, Protocol, TypeVar, TypeVarTuple, cast
+from weakref import WeakValueDictionary
 
 from testbed.simulation.kernel.selector import NotSimulated, Soon, Timer, Timers, VirtualSelector
 from testbed.simulation.kernel.sockets import Listener, VirtualSocket
@@ -89,6 +90,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._timer_order = itertools.count()
         self._cancelled_timers = 0  # of those in `timers`
         self.network: Network | None = None
+        self._protocols: WeakValueDictionary[int, asyncio.BaseProtocol] = WeakValueDictionary()
+        self._protocol_order = itertools.count()
+        self._on_protocol: Callable[[asyncio.BaseProtocol], object] | None = None
         self._scope_numbers = itertools.count()
         self._thread = threading.get_ident()
         super().__init__(self.kernel)
@@ -216,7 +220,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         listener = network.bind(host, port)
         with contextlib.ExitStack() as on_failure, network.host(listener.getsockname()[0]):
             on_failure.callback(listener.close)
-            server = await super().create_server(protocol_factory, sock=cast(socket, listener), **options)
+            server = await super().create_server(
+                self._numbering(protocol_factory), sock=cast(socket, listener), **options
+            )
             on_failure.pop_all()
         return server
 
@@ -233,9 +239,27 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         sock = await self._network(options).connect(host, port)
         with contextlib.ExitStack() as on_failure:
             on_failure.callback(sock.close)
-            connected = await super().create_connection(protocol_factory, sock=cast(socket, sock), **options)
+            connected = await super().create_connection(
+                self._numbering(protocol_factory), sock=cast(socket, sock), **options
+            )
             on_failure.pop_all()
         return connected
+
+    def follow_protocols(self, made: Callable[[asyncio.BaseProtocol], object] | None) -> None:
+        """Call a function with the protocol of each connection, oldest first, and of each later one; None ends that."""
+        self._on_protocol = made
+        if made is not None:
+            for protocol in list(self._protocols.values()):
+                made(protocol)
+
+    def _numbering(self, factory: ProtocolFactory) -> ProtocolFactory:
+        def make() -> asyncio.BaseProtocol:
+            protocol = self._protocols[next(self._protocol_order)] = factory()
+            if self._on_protocol is not None:
+                self._on_protocol(protocol)
+            return protocol
+
+        return make
 
     def _network(self, options: Mapping[str, object]) -> Network:
         if self.network is None:

@@ -278,6 +278,22 @@ async def test_what_the_peer_said_before_it_closed_is_in_the_error_of_those_who_
 
 
 @on_virtual_loop
+async def test_another_object_may_stand_in_one_connection_alone_and_once() -> None:
+    frames: list[bytes] = []
+    rig, other = Rig(), Rig()
+    rig.connection.interpose({"_send": frames.append})
+    for each in (rig, other):
+        assert each.connection.notify(1)
+    assert (len(frames), len(other.connection._out), rig.connection._out) == (1, 1, [])
+    for wrong in ({"_send": print}, {"close": print}):
+        with pytest.raises(AssertionError):
+            rig.connection.interpose(wrong)
+    rig.connection.interpose({})
+    assert rig.connection.notify(1)
+    assert (len(frames), len(rig.connection._out)) == (1, 1)
+
+
+@on_virtual_loop
 async def test_closing_sends_what_is_queued_and_aborting_does_not() -> None:
     closing, aborting = Rig(), Rig()
     for rig in (closing, aborting):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
 from model.errors import RlabError
 from remoting.client import RemotingClient
-from remoting.connection import Connection
+from remoting.connection import INTERPOSED, Connection
 from remoting.request_code import RequestCode
 from testbed.simulation.cluster.cluster import SimulatedCluster
 from testbed.simulation.faults.request_filters import RequestFilters
@@ -44,7 +45,9 @@ def test_requests_of_one_code_are_lost_or_late_until_the_fault_is_healed(tmp_pat
                         await took_s()
                     assert await took_s() == 0.0
                 assert await took_s() == 0.0
+                open_ones: list[asyncio.BaseProtocol] = []
+                simulation.loop.follow_protocols(open_ones.append)
+                assert any(isinstance(each, Connection) for each in open_ones)
+                assert all(vars(each).keys().isdisjoint(INTERPOSED) for each in open_ones)
 
-    shipped = Connection._handle
     run_simulation(main)
-    assert Connection._handle is shipped
