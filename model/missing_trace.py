@@ -9,10 +9,11 @@ parts:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from model.absent_broker import Absence, in_time
+from model.events import Event
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,3 +57,31 @@ def missing_of(absence: Absence, silent: Mapping[str, str], trace_s: float | Non
         if trace_s is not None and absence.known_for_s is not None:
             limit += f", and the trace is {in_time(trace_s)} long"
     return MissingTrace(parts=dict(sorted(parts.items())), limit=limit)
+
+
+def missing_parts(silent: Iterable[str]) -> MissingTrace:
+    """What is missing of a trace that has no event of these brokers, although others name them."""
+    return MissingTrace(parts={name: f"no event is of {name}, and others name it" for name in sorted(silent)})
+
+
+class SilentBrokers:
+    """The brokers that events of a trace name, and that have no event of their own in it: their part is missing.
+
+    That is how a file shows that a broker was away when it was recorded.
+    """
+
+    def __init__(self) -> None:
+        self._named: dict[str, None] = {}
+        self._heard: dict[str, None] = {}
+
+    def add(self, event: Event) -> None:
+        """Add an event of the trace."""
+        if event.broker:
+            self._named[event.broker] = None
+            if event.node == event.broker:
+                self._heard[event.node] = None
+
+    @property
+    def missing(self) -> MissingTrace:
+        """What is missing of the trace, by the events so far."""
+        return missing_parts(self._named.keys() - self._heard.keys())

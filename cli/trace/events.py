@@ -21,7 +21,7 @@ from model.event_log import encode_events
 from model.events import Event
 from model.limits import MAX_EVENTS_PER_READ, MAX_PULL_BATCH
 from model.message_queue import MessageQueue
-from model.missing_trace import NOTHING_MISSING, MissingTrace
+from model.missing_trace import MissingTrace, SilentBrokers
 from model.names import TRACE_TOPIC
 from process.output import print_line, print_note
 from remoting.client import RemotingClient
@@ -273,13 +273,15 @@ async def feed_trace(
 ) -> MissingTrace:
     """Pass every event of files, or without any of the topic, to a function, in order and with right times.
 
-    `know` is called with the clocks before the first event. Returns what is missing of the topic; nobody knows it of
-    files, except by the numbers of their events. Raises and cancellation: see `read_files` and `read_topic`.
+    `know` is called with the clocks before the first event. Returns what is missing of the topic; of files, the
+    parts of brokers that have no event there. Raises and cancellation: see `read_files` and `read_topic`.
     """
     if traces:
+        brokers = SilentBrokers()
         for event in read_files(traces, skipped, know):
+            brokers.add(event)
             take(event)
-        return NOTHING_MISSING
+        return brokers.missing
     return await read_topic(name_servers, take, know)
 
 

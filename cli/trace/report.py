@@ -170,6 +170,7 @@ def report_document(report: Report) -> dict[str, object]:
         "span_ms": round(report.span_ms, 1),
         "damaged_messages": report.damaged,
         "missing": report.missing,
+        "clocks": report.clocks,
         "groups": [{**asdict(one.totals), "missed": one.missed} for one in report.groups],
         "ownerless": [asdict(one) for one in report.ownerless],
         "transactions": report.transactions,
@@ -201,6 +202,8 @@ def print_report(report: Report, out: Path) -> None:
         print_line(f"{counted(report.damaged, 'stored message')} cannot be had any more: files of brokers are damaged")
     if report.missing:
         print_line(f"incomplete: {report.missing}")
+    for clock in report.clocks:
+        print_line(clock)
     if not report.groups and not report.ownerless:
         print_line("no member of a group owned a queue in this trace")
     print_line(f"report: {page_of(out)}")

@@ -11,10 +11,14 @@ import typer
 
 from cli.options import Config, Json, StrategiesHelp
 from model.errors import ConfigError
+from model.missing_trace import SilentBrokers
 from process.output import print_json, print_line, print_note, print_table
 from process.runtime import exit_with_error
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from model.events import Event
     from pipeline.replay.job import Baseline, Grid, Tried
     from pipeline.replay.recorded import Recorded
 
@@ -161,6 +165,24 @@ def _once(values: list[T] | None) -> tuple[T, ...]:
     return tuple(dict.fromkeys(values or ()))
 
 
+def _read(spark: SparkSession, traces: list[Path]) -> tuple[list[Event], str]:
+    """The events of files with right times, and what is missing of them; notes are printed."""
+    from cli.trace.spark_progress import spark_progress
+    from pipeline.replay.job import collect_events
+    from traces.check.words import clock_text
+    from traces.figures.clocks.clocks import clocks_of
+
+    notes: list[str] = []
+    with spark_progress(spark, "reading"):
+        events = collect_events(spark, traces, notes.append)
+    clocks, brokers = clocks_of(events), SilentBrokers()
+    for note in (*notes, *(f"note: {clock_text(fault)}" for fault in clocks.faults)):
+        print_note(note)
+    for event in events:
+        brokers.add(event)
+    return [clocks.correct(event) for event in events], str(brokers.missing)
+
+
 def _run(
     traces: list[Path],
     group: str | None,
@@ -183,11 +205,7 @@ def _run(
 
     print_note("starting Spark ...")
     with spark_session("rlab whatif", master=master, driver_memory=driver_memory) as spark:
-        notes: list[str] = []
-        with spark_progress(spark, "reading"):
-            events = job.collect_events(spark, traces, notes.append)
-        for note in notes:
-            print_note(note)
+        events, missing = _read(spark, traces)
         recorded = job.recorded_in(events, group)
         grid = grid.recorded_with(recorded.timeout_ms)
         rules = grid.rules()
@@ -207,8 +225,18 @@ def _run(
     if as_json:
         [of_trace, of_replay] = _dicts([trace, replayed])
         figures = {**of_trace, "figures": recorded.figures}
-        print_json({"recorded": figures, "replayed": of_replay, "baseline": baseline._asdict(), "front": _dicts(best)})
+        print_json(
+            {
+                "missing": missing,
+                "recorded": figures,
+                "replayed": of_replay,
+                "baseline": baseline._asdict(),
+                "front": _dicts(best),
+            }
+        )
         return
+    if missing:
+        print_line(f"incomplete: {missing}")
     _print_proof(recorded, baseline)
     title = f"group {recorded.group}, {recorded.group_ms / 1000:,.0f} s, {counts(tried, front)}"
     was = [_cells("recorded", trace, recorded.figures.possible_duplicates), _cells("replayed", replayed)]

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from model.events import EventKind
+from model.missing_trace import missing_parts
 from pipeline.arrow_arrays import as_numpy, numbers, scalar
 from pipeline.report.few_events import events_of
 from pipeline.report.ownerless import KINDS as OWNERLESS_KINDS
@@ -100,10 +101,13 @@ class Report:
     transactions: Rows  # of producer groups: `traces.figures.transactions.TransactionTotals`
     faults: list[FaultRow]  # injected faults, with times in milliseconds of the wall clock
     missing: str = ""  # the part of the trace that could not be read, because its brokers were away
+    clocks: tuple[str, ...] = ()  # those that were wrong, and what became of their times
 
 
 MISSING = "missing.txt"
 """File beside the tables that describes the part of the trace that could not be read."""
+CLOCKS = "clocks.txt"
+"""File beside the tables with a line about each clock that was wrong."""
 
 
 def read_report(tables: Path) -> Report:
@@ -133,8 +137,19 @@ def read_report(tables: Path) -> Report:
         ownerless=_ownerless(tables / "events", read, started_ms),
         transactions=_rows(_sorted(read["transactions"], "group")),
         faults=_faults(tables / "events"),
-        missing=(tables / MISSING).read_text(encoding="utf-8") if (tables / MISSING).exists() else "",
+        missing=_note(tables / MISSING) or _silent_brokers(read),
+        clocks=tuple(_note(tables / CLOCKS).splitlines()),
     )
+
+
+def _silent_brokers(read: dict[str, pa.Table]) -> str:
+    """The brokers of owned queues that have no event of their own: they were away when the trace was recorded."""
+    silent = set(read["ownership"]["broker"].unique().to_pylist()) - set(read["nodes"]["node"].to_pylist())
+    return str(missing_parts(silent))
+
+
+def _note(path: Path) -> str:
+    return path.read_text(encoding="utf-8") if path.exists() else ""
 
 
 def _ownerless(events: Path, read: dict[str, pa.Table], started_ms: float) -> list[OwnerlessGroup]:

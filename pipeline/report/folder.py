@@ -10,9 +10,11 @@ from pathlib import Path
 
 from model.errors import ConfigError
 from pipeline.garbage import no_search_for_cycles
-from pipeline.report.data import MISSING, Report, read_report
+from pipeline.report.data import CLOCKS, MISSING, Report, read_report
 from pipeline.report.page import page
 from pipeline.trace.alone import events_of, in_right_times, read_trace, write_tables
+from traces.check.words import clock_text
+from traces.figures.clocks.clocks import ClockFault
 
 PAGE = "index.html"
 TABLES = "tables"
@@ -37,13 +39,14 @@ def write_page(directory: Path, against: Report | None = None) -> Report:
     return report
 
 
-def note_missing(directory: Path, missing: str) -> None:
-    """Write a file beside the tables about the part of the trace that they lack, or remove it if they are complete."""
-    note = directory / TABLES / MISSING
-    if missing:
-        note.write_text(missing, encoding="utf-8")
-    else:
-        note.unlink(missing_ok=True)
+def write_notes(directory: Path, missing: str, clocks: Sequence[ClockFault]) -> None:
+    """Write beside the tables which part of the trace they lack, and which clocks were wrong; remove older notes."""
+    for name, text in ((MISSING, missing), (CLOCKS, "\n".join(map(clock_text, clocks)))):
+        note = directory / TABLES / name
+        if text:
+            note.write_text(text, encoding="utf-8")
+        else:
+            note.unlink(missing_ok=True)
 
 
 def other_lines(n: int) -> str:
@@ -68,9 +71,9 @@ def write_short_report(
         progress("events")
         trace, others = read_trace(traces)
         recorded = events_of(trace)
-        events = in_right_times(recorded)
+        events, clocks = in_right_times(recorded)
         write_tables(events, directory / TABLES, group=group, trace=trace if events is recorded else None)
-        note_missing(directory, "")
+        write_notes(directory, "", clocks)
         if others:
             progress(other_lines(others))
         progress("page")

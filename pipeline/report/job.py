@@ -12,7 +12,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame
 
 from pipeline.report.data import Report
-from pipeline.report.folder import TABLES, make_folder, note_missing, other_lines, write_page
+from pipeline.report.folder import TABLES, make_folder, other_lines, write_notes, write_page
 from pipeline.trace.tables import write_tables
 
 
@@ -35,10 +35,15 @@ def write_report(
         ConfigError: the trace has no event, or the folder cannot be written.
     """
     make_folder(directory)
-    others = write_tables(
-        trace, directory / TABLES, group=group, files=files, progress=lambda table: progress(f"table {table}")
+    others, clocks = write_tables(
+        trace,
+        directory / TABLES,
+        group=group,
+        files=files,
+        correct=True,
+        progress=lambda table: progress(f"table {table}"),
     )
-    note_missing(directory, missing)
+    write_notes(directory, missing, clocks)
     if others:
         progress(other_lines(others))
     progress("page")

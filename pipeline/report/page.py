@@ -56,6 +56,7 @@ def page(report: Report, against: Report | None = None) -> str:
     lost = f' <span class="warn">{missing}</span>' if report.lost else ""
     if report.missing:
         lost += f' <span class="warn">This report is incomplete: {escape(report.missing)}.</span>'
+    lost += "".join(f' <span class="warn">{escape(clock)}</span>' for clock in report.clocks)
     parts = [
         f"<h1>What rebalances cost {'group ' if len(shown) == 1 else ''}{escape(names) or 'no group'}</h1>",
         f'<p class="soft">{milliseconds(report.span_ms)} from {started:%Y-%m-%d %H:%M:%S} UTC: '

@@ -25,7 +25,7 @@ from pipeline.arrow_arrays import as_numpy, scalar
 from pipeline.trace.files import EVENT_SCHEMA, metadata_of, read_file
 from pipeline.trace.rows import KINDS, rows_of, schema_of, values_of, zip_events
 from pipeline.trace.rows import SCHEMAS as OF_GROUPS
-from traces.figures.clocks.clocks import clocks_of
+from traces.figures.clocks.clocks import ClockFault, clocks_of
 from traces.figures.records import order_of
 from traces.figures.transactions import TransactionTotals, transactions_of
 
@@ -89,10 +89,10 @@ def read_events(paths: Sequence[Path]) -> tuple[list[Event], int]:
     return events_of(trace), others
 
 
-def in_right_times(events: list[Event]) -> list[Event]:
-    """Return the events with the times of right clocks (`figures/clocks`): the same list if all clocks are right."""
+def in_right_times(events: list[Event]) -> tuple[list[Event], tuple[ClockFault, ...]]:
+    """Return the events with right times (`figures/clocks`), the same list if all are right, and the wrong clocks."""
     clocks = clocks_of(events)
-    return events if clocks.are_right else [clocks.correct(event) for event in events]
+    return events if clocks.are_right else [clocks.correct(event) for event in events], clocks.faults
 
 
 def write_tables(

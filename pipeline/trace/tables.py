@@ -29,10 +29,12 @@ from pyspark.sql import functions as F
 
 from model.errors import ConfigError
 from model.limits import RUN_SEQS
+from pipeline.trace.clocks import clocks_of_runs, in_right_times
 from pipeline.trace.events_table import write_events
 from pipeline.trace.group_figures import write_figures
 from pipeline.trace.rows import SCHEMAS as OF_GROUPS
 from pipeline.trace.source import EVENT_SCHEMA, any_twice, each_once, trace_events
+from traces.figures.clocks.clocks import RIGHT_CLOCKS, ClockFault
 from traces.figures.transactions import COUNTED, SINGLE, TransactionTotals
 
 TABLES = ("events", *OF_GROUPS, "losses", "transactions", "nodes")
@@ -44,9 +46,12 @@ def write_tables(
     *,
     group: str | None = None,
     files: Sequence[Path] = (),
+    correct: bool = False,
     progress: Callable[[str], object] = lambda table: None,
-) -> int:
-    """Compute all tables and write each to a folder of its name, which is replaced; returns the skipped lines.
+) -> tuple[int, tuple[ClockFault, ...]]:
+    """Compute all tables and write each to a folder of its name, which is replaced.
+
+    Returns the number of skipped lines, and the clocks that were wrong, for a trace whose times it is to `correct`.
 
     `read` is a trace, as `pipeline/trace/source.py` returns it; `files` are its files, if it was read from files. With
     a `group`, only that group counts. `progress` is called with the name of each table before it is computed.
@@ -63,6 +68,11 @@ def write_tables(
     # Later jobs read the tables of earlier ones from disk, so no table is computed twice, and memory holds one table.
     progress("events")
     runs, others = write_events(read, directory / "events", group=group, files=files)
+    clocks = clocks_of_runs(directory / "events", runs) if correct else RIGHT_CLOCKS
+    if not clocks.are_right:
+        progress("events in right times")
+        read = in_right_times(read, clocks)
+        runs, others = write_events(read, directory / "events", group=group)
     events = spark.read.schema(EVENT_SCHEMA).parquet(str(directory / "events"))
     if any_twice(events):
         # Rare and expensive: all columns of all events are sorted. A table cannot be read and replaced at the same
@@ -80,7 +90,7 @@ def write_tables(
     write("transactions", transactions_of(events))
     # From all groups, because only all events of a node together are numbered without gaps.
     write("nodes", nodes_of(events if group is None else trace_events(read), group))
-    return others
+    return others, clocks.faults
 
 
 def set_aside(table: Path) -> Path:

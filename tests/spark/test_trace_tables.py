@@ -194,7 +194,7 @@ def trace(traces: dict[str, list[Event]], tmp_path_factory: pytest.TempPathFacto
 @pytest.fixture(scope="module")
 def tables(spark: SparkSession, trace: Path, tmp_path_factory: pytest.TempPathFactory) -> Tables:
     directory = tmp_path_factory.mktemp("tables")
-    assert write_tables(read_files(spark, [trace]), directory) == 1, "a line breaks off"
+    assert write_tables(read_files(spark, [trace]), directory) == (1, ()), "a line breaks off"
     return read_tables(spark, directory)
 
 

@@ -111,6 +111,7 @@ COVERED_ELSEWHERE: dict[str, str] = {
     "metrics/page.py": "with the list that it prints: tests/unit/metrics/test_families.py",
     "metrics/trace_counts.py": "it needs the events of a run: tests/simulation/test_metrics.py",
     "pipeline/report/job.py": "Spark runs it: tests/spark/test_report.py",
+    "pipeline/trace/clocks.py": "Spark runs all of it: tests/spark/test_right_times.py",
     "pipeline/trace/events_table.py": "Spark runs all of it: tests/spark/test_trace_tables.py",
     "pipeline/trace/group_figures.py": "Spark runs all of it: tests/spark/test_trace_tables.py",
     "pipeline/trace/parts.py": "Spark runs all of it: tests/spark/test_trace_tables.py",

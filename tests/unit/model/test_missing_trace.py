@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 from model.absent_broker import NOBODY_ABSENT, Absence, AbsentBroker
-from model.missing_trace import NOTHING_MISSING, missing_of
+from model.events import Event
+from model.missing_trace import NOTHING_MISSING, SilentBrokers, missing_of
 
 AWAY = AbsentBroker(
     cluster="lab", broker_name="b", broker_id=0, address="b:1", away_s=6.0, reason="was silent for too long"
@@ -27,3 +28,16 @@ def test_what_no_name_server_can_know_is_a_limit_and_nothing_missing() -> None:
     missing = missing_of(Absence(brokers=(), known_for_s=None, unable={"ns:1": "too old"}), {}, None)
     assert not missing
     assert missing.limit == "no name server can report brokers that are away (ns:1: too old)"
+
+
+def test_a_broker_that_others_name_and_that_has_no_event_is_missing() -> None:
+    brokers = SilentBrokers()
+    for node in ("broker-a", "c1"):
+        for broker in ("broker-a", "broker-b"):
+            if node == "c1" or node == broker:
+                brokers.add(Event(1.0, node, 1, "QUEUE_ACQUIRED", "c1/1", "g", "t", broker, 0, "c1"))
+    assert str(brokers.missing) == (
+        "the part of the trace that is on broker-b is missing: no event is of broker-b, and others name it"
+    )
+    brokers.add(Event(2.0, "broker-b", 1, "LOCK_GRANTED", "c1/1", "g", "t", "broker-b", 0, "c1"))
+    assert not brokers.missing

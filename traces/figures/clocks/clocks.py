@@ -95,14 +95,17 @@ class Clocks:
 
     def correct(self, event: Event) -> Event:
         """Return the event with its right time."""
-        found = self._right.get((event.node, event.seq // RUN_SEQS))
+        right_ms = self.right_ms(event.node, event.seq, event.t_ms)
+        return event if right_ms == event.t_ms else event._replace(t_ms=right_ms)
+
+    def right_ms(self, node: str, seq: int, t_ms: float) -> float:
+        """Return the right time of an event of a node with this number and this time."""
+        found = self._right.get((node, seq // RUN_SEQS))
         if found is None:
-            return event
+            return t_ms
         seqs, times, right = found
-        at = min(bisect_left(seqs, event.seq), len(seqs) - 1)
-        if seqs[at] == event.seq:
-            return event._replace(t_ms=right[at])
-        return event._replace(t_ms=event.t_ms - (times[at] - right[at]))
+        at = min(bisect_left(seqs, seq), len(seqs) - 1)
+        return right[at] if seqs[at] == seq else t_ms - (times[at] - right[at])
 
     def ledger_doubt(self, node: str, apart_ms: float = 0.0) -> str:
         """Return why an event of a node and a line of a ledger, `apart_ms` apart, may have happened in the other order.

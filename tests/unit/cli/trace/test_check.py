@@ -73,6 +73,14 @@ def test_a_trace_with_holes_is_unknown_and_one_without_a_judged_group_too(tmp_pa
     assert CliRunner().invoke(app, ["check", str(trace), "--group", "other"]).exit_code == 3
 
 
+def test_a_trace_without_an_event_of_a_broker_that_its_members_name_is_unknown(tmp_path: Path) -> None:
+    trace = tmp_path / "t.jsonl"
+    trace.write_bytes(encode_events(event for event in numbered(clean()) if event.node != "b"))
+    done = CliRunner().invoke(app, ["check", str(trace)])
+    assert done.exit_code == 3
+    assert "the part of the trace that is on b is missing: no event is of b" in done.stdout
+
+
 def test_two_files_are_one_history(tmp_path: Path) -> None:
     events = numbered(clean())
     for name, node in (("a", "b"), ("b", "c1")):

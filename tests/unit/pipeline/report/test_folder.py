@@ -8,7 +8,9 @@ import pytest
 from model.errors import ConfigError
 from model.event_log import encode_events
 from model.events import Event, EventKind
-from pipeline.report.folder import PAGE, TABLES, note_missing, write_page, write_short_report
+from model.missing_trace import missing_parts
+from pipeline.report.folder import PAGE, TABLES, write_notes, write_page, write_short_report
+from traces.figures.clocks.clocks import ClockFault
 
 
 def test_a_short_trace_becomes_a_page_and_its_tables(tmp_path: Path) -> None:
@@ -24,10 +26,15 @@ def test_a_short_trace_becomes_a_page_and_its_tables(tmp_path: Path) -> None:
     assert "skipped lines of the trace that are not events: 1" in notes
     assert "Rebalances of g" in (tmp_path / "out" / PAGE).read_text(encoding="utf-8")
     assert (tmp_path / "out" / TABLES / "ownership").is_dir()
-    note_missing(tmp_path / "out", "the part on b is missing")
-    assert write_page(tmp_path / "out").missing == "the part on b is missing"
-    assert "incomplete: the part on b is missing." in (tmp_path / "out" / PAGE).read_text(encoding="utf-8")
-    assert write_short_report([tmp_path / "trace.jsonl"], tmp_path / "out").missing == ""
+    write_notes(tmp_path / "out", "the part on b is missing", [ClockFault(node="c1", ahead_ms=2_000)])
+    noted = write_page(tmp_path / "out")
+    assert noted.missing == "the part on b is missing"
+    assert noted.clocks == ("The clock of c1 is 2 s ahead: its times are corrected.",)
+    text = (tmp_path / "out" / PAGE).read_text(encoding="utf-8")
+    assert "incomplete: the part on b is missing." in text
+    assert noted.clocks[0] in text
+    again = write_short_report([tmp_path / "trace.jsonl"], tmp_path / "out")
+    assert (again.missing, again.clocks) == (str(missing_parts(["b"])), ()), "b has no event of its own"
 
 
 def test_a_folder_that_cannot_be_written_is_one_clear_error(tmp_path: Path) -> None:

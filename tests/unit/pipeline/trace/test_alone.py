@@ -127,8 +127,10 @@ def test_a_short_report_imports_neither_spark_nor_pandas(tmp_path: Path) -> None
 def test_the_tables_have_right_times_although_the_clock_of_a_client_is_a_day_off(tmp_path: Path) -> None:
     right = [event for event in numbered(clean()) if event.seq >= 0]
     wrong = [event._replace(t_ms=event.t_ms + 86_400_000) if event.node == "c1" else event for event in right]
-    write_tables(in_right_times(right), tmp_path / "right", group="g")
-    write_tables(in_right_times(wrong), tmp_path / "wrong", group="g")
+    for name, recorded in (("right", right), ("wrong", wrong)):
+        events, clocks = in_right_times(recorded)
+        assert list(map(str, clocks)) == ["the clock of c1 is 24 h ahead"] * (name == "wrong")
+        write_tables(events, tmp_path / name, group="g")
 
     def owned(name: str) -> list[tuple[object, ...]]:
         columns = ("queue_id", "owner", "token", "ended", "duplicates")
