@@ -65,8 +65,8 @@ MUTANTS = (
     Mutant(
         name="notification-swallowed",
         file="broker/groups/notifications.py",
-        old="        self._owed[info.group] = info",
-        new="        if joined:\n            self._owed[info.group] = info",
+        old="        self._passes_by(info)\n        if info.notify_at == NEVER:",
+        new="        if not joined:\n            return\n        self._passes_by(info)\n        if info.notify_at == NEVER:",
         shown=("stale-view", "orphan"),
     ),
     Mutant(

@@ -34,7 +34,7 @@ def test_a_broker_that_others_name_and_that_has_no_event_is_missing() -> None:
     brokers = SilentBrokers()
     for node in ("broker-a", "c1"):
         for broker in ("broker-a", "broker-b"):
-            if node == "c1" or node == broker:
+            if node in ("c1", broker):
                 brokers.add(Event(1.0, node, 1, "QUEUE_ACQUIRED", "c1/1", "g", "t", broker, 0, "c1"))
     assert str(brokers.missing) == (
         "the part of the trace that is on broker-b is missing: no event is of broker-b, and others name it"
