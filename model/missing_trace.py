@@ -60,7 +60,7 @@ def missing_of(absence: Absence, silent: Mapping[str, str], trace_s: float | Non
 
 
 def missing_parts(silent: Iterable[str]) -> MissingTrace:
-    """What is missing of a trace that has no event of these brokers, although others name them."""
+    """Return the missing parts of a trace that has no event of these brokers, although others name them."""
     return MissingTrace(parts={name: f"no event is of {name}, and others name it" for name in sorted(silent)})
 
 
@@ -83,5 +83,5 @@ class SilentBrokers:
 
     @property
     def missing(self) -> MissingTrace:
-        """What is missing of the trace, by the events so far."""
+        """The missing parts of the trace, by the events so far."""
         return missing_parts(self._named.keys() - self._heard.keys())

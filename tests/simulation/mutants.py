@@ -65,8 +65,8 @@ MUTANTS = (
     Mutant(
         name="notification-swallowed",
         file="broker/groups/notifications.py",
-        old="        self._passes_by(info)\n        if info.notify_at == NEVER:",
-        new="        if not joined:\n            return\n        self._passes_by(info)\n        if info.notify_at == NEVER:",
+        old="        if info.notify_at == NEVER:\n            info.owed_since",
+        new="        if not joined:\n            return\n        if info.notify_at == NEVER:\n            info.owed_since",
         shown=("stale-view", "orphan"),
     ),
     Mutant(
