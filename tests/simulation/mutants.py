@@ -65,8 +65,8 @@ MUTANTS = (
     Mutant(
         name="notification-swallowed",
         file="broker/groups/notifications.py",
-        old="        if info.notify_at == NEVER:\n            info.owed_since",
-        new="        if not joined:\n            return\n        if info.notify_at == NEVER:\n            info.owed_since",
+        old="        info.owed_joins_only = info.owed_joins_only and joined",
+        new="        if not joined:\n            return",
         shown=("stale-view", "orphan"),
     ),
     Mutant(
