@@ -40,9 +40,9 @@ class Inbox(deque[Command]):
     def hand_out(self, handle: Callable[[Command], object]) -> None:
         """Handle some commands; `handle` returns whether it only put one aside, which costs almost nothing."""
         self.is_scheduled = False
-        budget = COMMANDS_PER_ITERATION
+        popleft, budget = self.popleft, COMMANDS_PER_ITERATION
         while self and budget > 0 and self.aside < MAX_WAITING_OF_ONE:
-            command = self.popleft()
+            command = popleft()
             if not handle(command):
                 budget -= request_cost(command)
         if not self:
