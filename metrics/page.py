@@ -1,31 +1,34 @@
-"""Prints the tables of docs/metrics.md: `python -m rlab.metrics.page`."""
+"""Prints docs/metrics.md with its tables made anew: `python -m metrics.page`; `make docs` writes them into the page."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 from metrics import families
 from metrics.families import Family, Kind
 
+_PAGE = Path("docs", "metrics.md")
+_MARK = "<!-- made by: python -m metrics.page -->\n\n"
 _PARTS = {
-    "Every server": ("INFO", "WAITING_REQUESTS"),
-    "Name servers": ("BROKERS", "ROUTES"),
-    "Brokers: messages and storage": ("MESSAGES_STORED", "DISK_FULL"),
-    "Brokers: groups": ("MEMBERS", "PRODUCERS"),
-    "Clients": ("OWNED_QUEUES", "PASSES"),
-    "The exporter": ("GROUP_MEMBERS", "TRACE_MISSING"),
+    "INFO": "Every server",
+    "BROKERS": "Name servers",
+    "MESSAGES_STORED": "Brokers: messages and storage",
+    "MEMBERS": "Brokers: groups",
+    "OWNED_QUEUES": "Clients",
+    "GROUP_MEMBERS": "The exporter",
 }
-"""Title of a table -> the names of its first and last metric in `families.py`."""
+"""The name in `families.py` of the first metric of each table -> its title."""
 
 
 def tables() -> str:
     """Return the tables, one for each part."""
-    names = [name for name, value in vars(families).items() if isinstance(value, Family)]
     lines: list[str] = []
-    for title, ends in _PARTS.items():
-        first, last = names.index(ends[0]), names.index(ends[-1])
-        lines += [f"## {title}", "", "| metric | kind | labels | meaning |", "|---|---|---|---|"]
-        lines += [_row(getattr(families, name)) for name in names[first : last + 1]]
-        lines.append("")
-    return "\n".join(lines)
+    for name, value in vars(families).items():
+        if title := _PARTS.get(name):
+            lines += ["", f"## {title}", "", "| metric | kind | labels | meaning |", "|---|---|---|---|"]
+        if isinstance(value, Family):
+            lines.append(_row(value))
+    return "\n".join([*lines[1:], ""])
 
 
 def _row(family: Family) -> str:
@@ -34,4 +37,4 @@ def _row(family: Family) -> str:
 
 
 if __name__ == "__main__":
-    print(tables(), end="")  # noqa: T201
+    print(_PAGE.read_text(encoding="utf-8").partition(_MARK)[0] + _MARK + tables(), end="")  # noqa: T201

@@ -124,8 +124,8 @@ def test_people_import_these_names_and_no_others() -> None:
 
 def test_every_room_has_a_door() -> None:
     contracts = tomllib.loads((ROOT / "rooms.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]["contracts"]
-    behind = {room for contract in contracts for room in contract.get("protected_modules", ())}
-    assert behind == {package for package in PACKAGES if "." in package} - DOORS
+    behind = [room for contract in contracts for room in contract.get("protected_modules", ())]
+    assert sorted(behind) == sorted({package for package in PACKAGES if "." in package} - DOORS), "one door each"
 
 
 LATE_CALLBACK = re.compile(r"^\| `\w+\.(\w+)` \| `([\w/.]+)` \|", re.MULTILINE)
