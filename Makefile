@@ -36,7 +36,7 @@ WHEEL_ARGS ?=
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test wheel-test console-test check lint bench peers compat interop crash torture soak attack mutants clocks site release clean
+.PHONY: help setup demo test wheel-test console-test check lint bench peers compat interop crash torture soak attack mutants clocks pages site release clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -107,6 +107,15 @@ clocks: $(STAMP) ## 1,000 simulated programmes, half of them with wrong clocks: 
 wheel-test: $(STAMP) ## test the wheel, installed beside packages client and model of somebody (WHEEL_ARGS="tests/unit -k name")
 	@$(PIP) '.[site]'
 	@$(BIN)/python -m tools.wheel_test $(WHEEL_ARGS)
+
+pages: $(STAMP) ## write the pages anew that are made from the code, or from runs of it
+	@mkdir -p build
+	@$(BIN)/python -m remoting.wire.docs > build/page && cp build/page docs/wire-protocol.md
+	@$(BIN)/python -m metrics.page > build/page && cp build/page docs/metrics.md
+	@$(BIN)/python -m tests.docs.floor_plan > build/page && cp build/page docs/architecture.md
+	@$(BIN)/python -m tools.rocketmq_names > build/page && cp build/page docs/rocketmq-names.md
+	@for each in one_message one_rebalance one_transaction strategies_table; do \
+	  $(BIN)/python examples/$$each.py docs > build/page || exit 1; done
 
 site: $(STAMP) ## build the documentation as a site into build/site, with warnings as errors
 	@$(PIP) '.[site]'

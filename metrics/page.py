@@ -1,4 +1,4 @@
-"""Prints docs/metrics.md with its tables made anew: `python -m metrics.page`; `make docs` writes them into the page."""
+"""Prints docs/metrics.md with its tables made anew: `python -m metrics.page`; `make pages` writes it."""
 
 from __future__ import annotations
 
