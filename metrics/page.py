@@ -1,4 +1,4 @@
-"""Prints docs/metrics.md with its tables made anew: `python -m metrics.page`; `make pages` writes it."""
+"""Prints docs/metrics.md with its current tables: `python -m metrics.page`."""
 
 from __future__ import annotations
 
