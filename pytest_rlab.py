@@ -9,30 +9,7 @@ from testbed.cluster.control.remote import ControlError
 from testbed.cluster.control.remote import RemoteCluster as Cluster
 from testbed.cluster.control.verbs import BegunFault as Fault
 from testbed.cluster.control.verbs import NotReached
+from testbed.pytest_plugin import *  # noqa: F403  # each fixture and hook
 from testbed.pytest_plugin import DeliveryVerdict as Verdict
-from testbed.pytest_plugin import (
-    pytest_addoption,
-    pytest_runtest_makereport,
-    pytest_runtest_teardown,
-    rlab_cluster,
-    rlab_group,
-    rlab_simulate,
-    rlab_topic,
-    rlab_verdict,
-)
 
-__all__ = [
-    "Cluster",
-    "ControlError",
-    "Fault",
-    "NotReached",
-    "Verdict",
-    "pytest_addoption",
-    "pytest_runtest_makereport",
-    "pytest_runtest_teardown",
-    "rlab_cluster",
-    "rlab_group",
-    "rlab_simulate",
-    "rlab_topic",
-    "rlab_verdict",
-]
+__all__ = ["Cluster", "ControlError", "Fault", "NotReached", "Verdict"]

@@ -5,14 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from client.admin.admin import Admin
-from client.admin.requests import pull_once
 from model.errors import ServiceNotAvailable
 from model.limits import MAX_PULL_BATCH
 from model.message import MessageExt
 from model.message_queue import MessageQueue
-from remoting.client import RemotingClient
-
-_READER = "crash-reader"
 
 TakePart = Callable[[MessageQueue, range, list[MessageExt]], object]
 """Called with a queue, the range of offsets of a pull, and its messages."""
@@ -29,24 +25,20 @@ async def read_back(name_server: str, brokers: Iterable[str], topic: str, take: 
 
     Cancellation: harmless.
     """
-    async with Admin(name_server) as admin, RemotingClient() as remoting:
+    async with Admin(name_server) as admin:
         for broker in brokers:
-            info = await admin.broker_info(broker)
-            stored = info.topic(topic)
+            stored = (await admin.broker_info(broker)).topic(topic)
             if stored is None:
                 raise ServiceNotAvailable(f"{broker} has lost topic {topic!r}")
             for queue_id, offsets in enumerate(stored.ranges):
-                queue = MessageQueue(topic, broker, queue_id)
-                await _read_queue(remoting, info.address, queue, offsets.max_offset, take)
+                await _read_queue(admin, MessageQueue(topic, broker, queue_id), offsets.max_offset, take)
 
 
-async def _read_queue(
-    remoting: RemotingClient, address: str, queue: MessageQueue, max_offset: int, take: TakePart
-) -> None:
+async def _read_queue(admin: Admin, queue: MessageQueue, max_offset: int, take: TakePart) -> None:
     # From 0 and not from the broker's lowest offset: no segment is deleted in a run, so a gap at the front is a loss.
     offset = 0
     while offset < max_offset:
-        messages, next_offset = await pull_once(remoting, address, _READER, queue, offset, MAX_PULL_BATCH)
+        messages, next_offset = await admin.read_queue(queue, offset=offset, max_n=MAX_PULL_BATCH)
         if next_offset <= offset:
             raise ServiceNotAvailable(f"{queue}: a pull at {offset} of {max_offset} leads to {next_offset}")
         take(queue, range(offset, next_offset), [message for message, undecodable in messages if not undecodable])

@@ -34,8 +34,5 @@ def print_verdict(verdict: SoakVerdict, *, as_json: bool) -> None:
         sys.stdout.write(json.dumps(found) + "\n")
         return
     for name, value in found.items():
-        rows = value if isinstance(value, dict) else {}
-        sys.stdout.write(f"{name}: {'' if rows else value}\n")
-        for row, numbers in rows.items():
-            sys.stdout.write(f"  {row}: {numbers if isinstance(numbers, int) else ' '.join(map(str, numbers))}\n")
+        sys.stdout.write(f"{name}: {value}\n")
     sys.stdout.write("FAILED\n" if verdict.wrong else "PASSED\n")

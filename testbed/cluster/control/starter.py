@@ -1,6 +1,6 @@
 """Starts the servers of a test cluster as forks of one process that has imported them once.
 
-A new Python takes half a second of CPU until it is a broker, and a fork a twentieth of that: so the first test of a
+A new Python takes 0.6 s of CPU until it is a broker, and a fork a twentieth of that: so the first test of a
 project does not wait, and a broker that a test has killed is back at once. Only `rlab cluster --control` does it: a
 fork has the command line of its parent, by which people tell the brokers of a plain `rlab cluster` apart.
 
