@@ -87,6 +87,11 @@ class OwnedQueue:
         return self.process_queue.ready(now) and self.lease_valid(now)
 
     @property
+    def busy(self) -> bool:
+        """Whether a listener has messages of it."""
+        return self.process_queue.dispatched > 0
+
+    @property
     def commit_offset(self) -> int:
         """The offset that a new owner has to start from."""
         return self.process_queue.commit_offset if self.commit_at is None else self.commit_at
@@ -141,7 +146,7 @@ class OwnedQueue:
     async def wait_drained(self, grace_s: float) -> None:
         """Wait until no message is with a listener, for at most `grace_s`. Cancellation: harmless."""
         with anyio.move_on_after(grace_s):
-            while self.process_queue.dispatched:
+            while self.busy:
                 await self.wait_progress()
 
 

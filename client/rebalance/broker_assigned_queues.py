@@ -46,7 +46,7 @@ class BrokerAssignedQueues(LeasedQueues):
         if not topics:
             self._pop(())
             return []
-        if await self._view(topics, cause) is None:
+        if await self._targets.view(topics, cause) is None:
             return None
         assignment = await self.requests.ask((*topics, *self.topics_of_others), cause)
         if assignment is None:
@@ -55,7 +55,7 @@ class BrokerAssignedQueues(LeasedQueues):
         return [queue for queue in assignment.queues if queue.topic not in assignment.popped and queue.topic in topics]
 
     def _pop(self, queues: Collection[MessageQueue]) -> None:
-        if self._popping is None and queues and not self._closing:
+        if self._popping is None and queues and not self._table.closing:
             self._popping = self._make_popping(self._context)
             if self._popping is None:
                 logger.error(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -47,9 +47,15 @@ class MemberContext:
 class QueueOwnership(Protocol):
     """A way to own queues: under leases (`leased_queues.py`), without them (`unleased_queues.py`), or none (POP)."""
 
-    owned: dict[MessageQueue, OwnedQueue]
-    topics_of_others: tuple[str, ...]
-    """Topics whose routes the target depends on, although the consumer does not subscribe to them."""
+    @property
+    def owned(self) -> Mapping[MessageQueue, OwnedQueue]:
+        """The queues that are pulled and dispatched now."""
+        ...
+
+    @property
+    def topics_of_others(self) -> tuple[str, ...]:
+        """Topics whose routes the target depends on, although the consumer does not subscribe to them."""
+        ...
 
     async def rebalance(self, due: RebalancePass, topics: tuple[str, ...]) -> bool:
         """Run one pass over the subscribed topics, sorted; returns whether it owns its target now."""

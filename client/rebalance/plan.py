@@ -48,10 +48,10 @@ class DecidedTarget(NamedTuple):
     queues: dict[str, SortedQueues]
     target: list[MessageQueue]
 
-    def is_from(self, view: GroupView, queues: dict[str, SortedQueues]) -> bool:
-        """Whether it was computed from these, for the same topics."""
+    def is_from(self, topics: tuple[str, ...], view: GroupView, queues: dict[str, SortedQueues]) -> bool:
+        """Whether it was computed from these."""
         same = len(queues) == len(self.queues) and all(map(is_, queues.values(), self.queues.values()))
-        return same and view is self.view
+        return same and view is self.view and topics == self.topics
 
 
 def plan_rebalance(owned: Iterable[MessageQueue], target: Iterable[MessageQueue]) -> Plan:

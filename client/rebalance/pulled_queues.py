@@ -1,14 +1,15 @@
 """The queues that one consumer pulls: the common half of owning queues with and without leases.
 
-`client/rebalance/leased_queues.py` and `client/rebalance/unleased_queues.py` acquire and revoke queues; here a queue
-that starts is pulled, and one whose offset moves or is sought begins again as a new `OwnedQueue`.
+`client/rebalance/ownership_table.py` decides what becomes of a queue; here its acts are carried out. What differs with
+and without leases is in `client/rebalance/leased_queues.py` and `client/rebalance/unleased_queues.py`.
 """
 
 from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Sequence
+from typing import Any
 
 import anyio
 
@@ -18,6 +19,23 @@ from client.leases.offsets_to_commit import OffsetsToCommit
 from client.pull.loop import PullCallbacks, PullLoop
 from client.pull.owned_queue import DispatchCounts, OwnedQueue, process_queue_for
 from client.rebalance.ownership import MemberContext
+from client.rebalance.ownership_events import (
+    DrainQueues,
+    DropQueue,
+    OwnershipEvent,
+    QueueLost,
+    QueueOutdated,
+    QueueRestarted,
+    QueuesDrained,
+    QueuesReleased,
+    RenewQueue,
+    RestartQueue,
+    StartQueue,
+    StopQueue,
+    WakePass,
+)
+from client.rebalance.ownership_table import OwnershipTable
+from client.trigger import Trigger
 from model.errors import RlabError
 from model.events import EventKind
 from model.message_queue import MessageQueue
@@ -30,10 +48,9 @@ class PulledQueues(ABC):
 
     def __init__(self, context: MemberContext, offsets: OffsetsToCommit | OffsetStore) -> None:
         self._offsets = offsets
-        self._releasing: dict[MessageQueue, OwnedQueue] = {}
-        self._closing = False
-        self.owned: dict[MessageQueue, OwnedQueue] = {}
-        self.topics_of_others: tuple[str, ...] = ()
+        self._table: OwnershipTable[OwnedQueue] = OwnershipTable()
+        self._left = anyio.Event()  # set when a queue was released, or a lost one is drained
+        self.owned = self._table.owned
         self._context = context
         self._instance = context.instance
         self._group = context.group
@@ -49,25 +66,94 @@ class PulledQueues(ABC):
             damaged=self._damaged,
         )
 
-    def _acquired(self, owned: OwnedQueue) -> None:
-        self._start(owned)
-        offset = owned.process_queue.pull_offset
-        self._emit(EventKind.QUEUE_ACQUIRED, owned.queue, cause=owned.cause, version=owned.token, offset=offset)
+    # --- acts --------------------------------------------------------------------------------------------------------
+
+    def _apply(self, event: OwnershipEvent[OwnedQueue], cause: str = "") -> list[Any]:
+        """Give the table an event and carry out its acts.
+
+        Returns those that wait for somebody, for the caller to carry out: `AwaitReleases` after `TargetFound`,
+        `AskLeases` after `LeasesDue`, `ReleaseQueues` after `QueuesDrained`, `FinishQueues` after `MemberClosed`.
+        """
+        waiting: list[Any] = []
+        for act in self._table.on(event):
+            match act:
+                case StartQueue(owned):
+                    self._start(owned)
+                    at, version = owned.process_queue.pull_offset, owned.token
+                    self._emit(EventKind.QUEUE_ACQUIRED, owned.queue, cause=owned.cause, version=version, offset=at)
+                case RestartQueue(owned, again):
+                    self._report_dispatched(owned)
+                    owned.detached = True
+                    owned.stop()
+                    self._start(again)
+                case RenewQueue(owned, grant):
+                    owned.token, owned.session = grant.token, grant.session
+                    owned.sent_commit = 0  # what was sent under the old lease may have been refused
+                    self._callbacks.arrived(owned)  # nothing was dispatched while the lease was in doubt
+                case StopQueue(owned, why):
+                    owned.stop()
+                    self._report_dropped(owned, why, cause)
+                case DropQueue(owned, why):
+                    cause = self._report_dropped(owned, why, cause)
+                    owned.detached = True
+                    owned.stop()
+                    self._offsets.forget(owned.queue)
+                case DrainQueues(holdings):
+                    self._background.start_soon(self._leave, holdings, cause or holdings[0].cause)
+                case WakePass(anew):
+                    self._wake(anew, cause)
+                case _:
+                    waiting.append(act)
+        return waiting
+
+    def _wake(self, anew: bool, cause: str) -> None:
+        self._instance.wake(self._group, Trigger.LOCK, cause)
 
     def _start(self, owned: OwnedQueue) -> None:
-        self.owned[owned.queue] = owned
         self._context.started(owned)
         loop = PullLoop(self._instance, self._group, owned, self._options.pull_batch, self._callbacks)
         self._background.start_soon(loop.run)
 
+    async def _leave(self, queues: Sequence[OwnedQueue], cause: str) -> None:
+        """Drain queues that are not owned any more, and release those that are still held."""
+        await self._drain(queues)
+        await self._release_drained(queues, cause)
+
+    async def _release_drained(self, queues: Sequence[OwnedQueue], cause: str) -> None:
+        for act in self._apply(QueuesDrained(queues), cause):
+            try:
+                await self._release(act.holdings, cause)
+            finally:
+                for owned in act.holdings:
+                    self._offsets.forget(owned.queue)
+                self._apply(QueuesReleased(act.holdings), cause)
+        self._left.set()
+
+    @abstractmethod
+    async def _release(self, queues: Sequence[OwnedQueue], cause: str) -> None:
+        """Commit drained queues, and release them."""
+
+    async def _drain(self, queues: Sequence[OwnedQueue]) -> None:
+        """Wait until no message of these queues is with a listener, or the grace period has ended."""
+        busy = [owned for owned in queues if owned.busy]
+        if busy:  # a task group costs more than all the rest of a release, and most queues are idle
+            async with anyio.create_task_group() as tasks:
+                for owned in busy:
+                    tasks.start_soon(owned.wait_drained, self._options.shutdown_grace_s)
+
+    # --- what pull loops report --------------------------------------------------------------------------------------
+
+    def _lost(self, owned: OwnedQueue) -> None:
+        self._apply(QueueLost(owned))
+
+    def _created_again(self, owned: OwnedQueue) -> None:
+        self._apply(QueueOutdated(owned), owned.cause)
+
     def restart(self, owned: OwnedQueue, offset: int) -> OwnedQueue:
         """Pull an owned queue from another offset on; messages that were fetched of it before are dropped."""
-        self._report_dispatched(owned)
-        owned.detached = True
-        owned.stop()
         process_queue = process_queue_for(self._options, offset)
         again = OwnedQueue(owned.queue, owned.token, process_queue, owned.cause, owned.session, owned.number)
-        self._start(again)
+        self._apply(QueueRestarted(owned, again))
         return again
 
     def _moved(self, owned: OwnedQueue, next_offset: int) -> None:
@@ -100,20 +186,24 @@ class PulledQueues(ABC):
     async def _restart_drained(self, owned: OwnedQueue, offset: int) -> None:
         """Begin a queue again once it is drained: in order, the messages in place of the old ones have to wait."""
         await self._drain([owned])
-        if self.owned.get(owned.queue) is owned:
-            self.restart(owned, offset)
+        self.restart(owned, offset)
 
-    @abstractmethod
-    def _lost(self, owned: OwnedQueue) -> None:
-        """Another member owns the queue."""
-
-    def _created_again(self, owned: OwnedQueue) -> None:
-        """Drop a queue whose topic is another one than that which its offsets count in."""
-        raise AssertionError(f"{owned.queue} is leased: its lease ends with its topic, and its pulls send no number")
+    # --- offsets and events ------------------------------------------------------------------------------------------
 
     @abstractmethod
     async def persist(self) -> dict[MessageQueue, RlabError]:
         """Store the offset of every queue; returns the failures, which are tried again next time."""
+
+    def _take_offsets(self) -> None:
+        for owned in self.owned.values():
+            self._report_dispatched(owned)
+            self._take_offset(owned)
+
+    def _take_offset(self, owned: OwnedQueue) -> None:
+        if owned.rewound:
+            owned.rewound = False
+            self._offsets.reset(owned.queue, owned.commit_offset)
+        self._offsets.update(owned.queue, owned.commit_offset)
 
     def _report_dispatched(self, owned: OwnedQueue) -> None:
         """Emit the count of messages of a queue that were dispatched since the last event, if there are any."""
@@ -131,41 +221,7 @@ class PulledQueues(ABC):
                 + (" seek" if owned.sought else ""),
             )
 
-    def _begin_release(self, queues: Iterable[OwnedQueue], cause: str, why: str = "revoked") -> None:
-        for owned in queues:
-            del self.owned[owned.queue]
-            self._releasing[owned.queue] = owned
-            owned.stop()
-            self._report_dropped(owned, why, cause)
-
-    def _orphaned(self) -> list[OwnedQueue]:
-        """Take over the releases whose tasks have ended with a background that has failed, at the end of it all."""
-        if self._background.running:
-            return []
-        orphaned = [owned for owned in self._releasing.values() if not owned.detached]
-        self._releasing.clear()
-        return orphaned
-
-    def _take_offsets(self) -> None:
-        for owned in self.owned.values():
-            self._report_dispatched(owned)
-            self._take_offset(owned)
-
-    def _take_offset(self, owned: OwnedQueue) -> None:
-        if owned.rewound:
-            owned.rewound = False
-            self._offsets.reset(owned.queue, owned.commit_offset)
-        self._offsets.update(owned.queue, owned.commit_offset)
-
     def _report_dropped(self, owned: OwnedQueue, detail: str, cause: str = "") -> str:
         """Emit that a queue is dropped, after its last dispatches; returns the cause."""
         self._report_dispatched(owned)
         return self._emit(EventKind.QUEUE_DROPPED, owned.queue, cause=cause, version=owned.token, detail=detail)
-
-    async def _drain(self, queues: Iterable[OwnedQueue]) -> None:
-        """Wait until no message of these queues is with a listener, or the grace period has ended."""
-        busy = [owned for owned in queues if owned.process_queue.dispatched]
-        if busy:  # a task group costs more than all the rest of a release, and most queues are idle
-            async with anyio.create_task_group() as tasks:
-                for owned in busy:
-                    tasks.start_soon(owned.wait_drained, self._options.shutdown_grace_s)

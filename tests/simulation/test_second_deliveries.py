@@ -150,9 +150,9 @@ def test_a_commit_that_a_pull_has_overtaken_is_no_error(simulate: Simulate, capl
         assert isinstance(share, LeasedQueues)
         owned = share.owned[MessageQueue("t", "broker-a", 0)]
         caplog.clear()
-        await share._commit({owned: 1}, soon=True)
+        await share._commits.commit({owned: 1}, soon=True)
         assert (caplog.messages, owned.sent_commit) == ([], 3)
-        await share._commit({owned: 1})
+        await share._commits.commit({owned: 1})
         assert "would go back" in caplog.text
         assert owned.sent_commit == 0, "the next pull says again where it is"
 

@@ -1,0 +1,309 @@
+"""The table of one member's queues: each is in one state, events move it, and acts come out for the caller. Pure.
+
+RocketMQ: processQueueTable of RebalanceImpl. There a queue is in the table or not; whatever is between the two (a
+request without an answer, a listener that still works) is in local variables of several threads. A queue passes through
+
+    absent -> wanted -> asked -> owned -> draining -> releasing -> absent      a target brings it, another takes it away
+                                 owned -> lost -> wanted -> asked -> owned     another member had it, or a reset
+
+`TRANSITIONS` has every step, and no other is taken. For example, of a queue `q` that another member releases late:
+
+    on(TargetFound([q]))         []                                            q is wanted
+    on(LeasesDue(()))            [AskLeases((q,), ())]                         asked
+    on(QueueRefused(q))          []                                            wanted again, until the next pass
+    on(LeasesDue(()))            [AskLeases((q,), ())]                         asked
+    on(QueueGranted(h, None))    [StartQueue(h)]                               owned; h is the caller's object for q
+    on(TargetFound([]))          [StopQueue(h, "revoked"), DrainQueues((h,))]  draining
+    on(QueuesDrained((h,)))      [ReleaseQueues((h,))]                         releasing
+    on(QueuesReleased((h,)))     []                                            absent
+
+Laws, with a test of each in tests/property/test_ownership_table.py: a queue is in one state; without an event there is
+no act; a holding is started once and stopped once, and dispatches only between the two; each lease that was granted is
+owned, draining or released, or asked for again; after `MemberClosed` nothing is owned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
+from typing import Final, Generic, Literal
+
+from client.rebalance.ownership_events import (
+    AskLeases,
+    AwaitReleases,
+    DrainQueues,
+    DropQueue,
+    FinishQueues,
+    HoldingT,
+    LeasesDue,
+    MemberClosed,
+    OwnershipAct,
+    OwnershipEvent,
+    QueueGranted,
+    QueueLost,
+    QueueOutdated,
+    QueueRefused,
+    QueueRestarted,
+    QueuesDrained,
+    QueuesReleased,
+    QueuesReset,
+    ReleaseQueues,
+    RenewQueue,
+    RequestFailed,
+    RestartQueue,
+    StartQueue,
+    StopQueue,
+    TargetFound,
+    WakePass,
+)
+from client.rebalance.plan import plan_rebalance
+from model.message_queue import MessageQueue
+
+
+class Ownership(StrEnum):
+    """The state of a queue."""
+
+    ABSENT = "absent"  # not in the table
+    WANTED = "wanted"  # in the target, without a lease: not asked for yet, or refused
+    ASKED = "asked"  # its lease may have been granted: a request is on its way, or its answer was lost
+    OWNED = "owned"  # pulled and dispatched
+    DRAINING = "draining"  # stopped under a valid lease, until no listener has a message of it
+    RELEASING = "releasing"  # drained; its broker is asked to commit and to free the lease
+    LOST = "lost"  # stopped without a valid lease; a listener still has a message of it
+
+
+ABSENT, WANTED, ASKED, OWNED, DRAINING, RELEASING, LOST = Ownership
+FREE: Final = None
+"""Without a holding: ASKED if a lost answer may have granted it, else WANTED if the target has it, else ABSENT."""
+
+Step = Literal["target", "ask", "grant", "grant to give back", "refuse", "revoke", "lose", "reset", "drain", "release"]
+
+TRANSITIONS: Final[Mapping[tuple[Ownership, Step], Ownership | None]] = {
+    (ABSENT, "target"): FREE,
+    (WANTED, "target"): FREE,
+    (ASKED, "target"): FREE,
+    (WANTED, "ask"): ASKED,
+    (ASKED, "ask"): ASKED,
+    (ASKED, "refuse"): FREE,
+    (ASKED, "grant"): OWNED,
+    (WANTED, "grant"): OWNED,  # it was owned, and lost while its lease was being confirmed
+    (ASKED, "grant to give back"): DRAINING,
+    (ABSENT, "grant to give back"): DRAINING,
+    (OWNED, "revoke"): DRAINING,
+    (DRAINING, "drain"): RELEASING,
+    (RELEASING, "release"): FREE,
+    (OWNED, "lose"): LOST,
+    (OWNED, "reset"): LOST,
+    (LOST, "drain"): FREE,
+}
+
+
+class OwnershipTable(Generic[HoldingT]):
+    """See the module header.
+
+    Protocol of use: acts are carried out in their order, before the next event. Passes do not overlap: each is
+    `TargetFound`, `LeasesDue`, and for each queue of `AskLeases` at most one of `QueueGranted`, `QueueRefused` and
+    `RequestFailed`. All other events come at any time.
+
+    Attributes:
+        owned: what is pulled and dispatched. Read only.
+        leaving: the holdings of draining, releasing and lost queues. Read only.
+    """
+
+    def __init__(self) -> None:
+        """Make an empty table."""
+        self.owned: dict[MessageQueue, HoldingT] = {}
+        self.leaving: dict[MessageQueue, HoldingT] = {}
+        self.closing = False
+        self._places = {OWNED: self.owned, **dict.fromkeys((DRAINING, RELEASING, LOST), self.leaving)}
+        self._states: dict[MessageQueue, Ownership] = {}  # of all that are not absent
+        self._given: Sequence[MessageQueue] = ()
+        self._target: frozenset[MessageQueue] = frozenset()
+        # Queues of requests that were not answered: their leases may be granted until a later request is answered,
+        # since a broker that hangs executes a request after its timeout. The value is whether an earlier request than
+        # the last one was not answered either; only then the lease may be granted although the last one did not leave.
+        self._unanswered: dict[MessageQueue, bool] = {}
+
+    def state(self, queue: MessageQueue) -> Ownership:
+        """The state of a queue."""
+        return self._states.get(queue, ABSENT)
+
+    @property
+    def balanced(self) -> bool:
+        """Whether exactly the queues of the target are owned."""
+        return len(self.owned) == len(self._target) and not self.closing  # an owned queue is in the target
+
+    def settled(self, target: Sequence[MessageQueue]) -> bool:
+        """Whether a pass with this target would find nothing to do, as far as no lease has ended."""
+        return self.balanced and not self._unanswered and target == self._given
+
+    def on(self, event: OwnershipEvent[HoldingT]) -> Sequence[OwnershipAct[HoldingT]]:
+        """Take an event; returns what to do."""
+        match event:
+            case TargetFound(queues):
+                return self._target_found(queues)
+            case LeasesDue(unconfirmed):
+                return self._leases_due(unconfirmed)
+            case QueueGranted(holding, confirmed):
+                return self._granted(holding, confirmed)
+            case QueueRefused(queue):
+                self._unanswered.pop(queue, None)
+                if (refused := self.owned.get(queue)) is not None:
+                    return [*self._drop(refused, "lose", "lost"), WakePass(anew=True)]
+                self._answered(queue)
+            case RequestFailed(queue, definite):
+                if not definite:
+                    self._unanswered[queue] = True
+                elif not self._unanswered.get(queue):
+                    self._unanswered.pop(queue, None)
+                self._answered(queue)
+            case QueueLost() if self.owned.get(event.holding.queue) is event.holding:
+                return [*self._drop(event.holding, "lose", "lost"), WakePass(anew=True)]
+            case QueuesReset(queues, token):
+                # A lease with a later token was granted after the reset, and began at the new offset.
+                old = [held for queue, held in self.owned.items() if queue in queues and held.token <= token]
+                drops = [act for held in old for act in self._drop(held, "reset", "reset")]
+                return [*drops, WakePass(anew=False)]
+            case QueueRestarted(before, again) if self.owned.get(before.queue) is before:
+                self.owned[before.queue] = again
+                return [RestartQueue(before, again)]
+            case QueueOutdated() if self.owned.get(event.holding.queue) is event.holding:
+                return [*self._revoke([event.holding], "created again"), DrainQueues((event.holding,))]
+            case QueuesDrained(holdings):
+                return self._drained(holdings)
+            case QueuesReleased(holdings):
+                released = self._move_all(holdings, RELEASING, "release")
+                if not self.closing and any(one.queue in self._target for one in released):
+                    return [WakePass(anew=False)]
+            case MemberClosed(alone):
+                return self._closed(alone)
+        return []
+
+    # --- passes ------------------------------------------------------------------------------------------------------
+
+    def _target_found(self, queues: Sequence[MessageQueue]) -> Sequence[OwnershipAct[HoldingT]]:
+        if self.closing or (self.balanced and queues == self._given):
+            return []  # nearly every pass: nothing is made for it
+        before, self._given, self._target = self._target, queues, frozenset(queues)
+        plan = plan_rebalance(self.owned, self._target)
+        revoked = [self.owned[queue] for queue in plan.revoke]
+        acts: list[OwnershipAct[HoldingT]] = self._revoke(revoked, "revoked")
+        for queue in sorted(before.symmetric_difference(self._target)):
+            if self.state(queue) in (ABSENT, WANTED, ASKED):
+                self._move(queue, "target")
+        idle: dict[str, list[HoldingT]] = {}
+        for holding in revoked:
+            if holding.busy:  # it delays no other queue
+                acts.append(DrainQueues((holding,)))
+            else:
+                idle.setdefault(holding.queue.broker_name, []).append(holding)
+        acts += map(DrainQueues, idle.values())  # one request for all of a broker
+        # When a newcomer moves a queue from each member to the next, all of them do this at the same time. A member
+        # that asked at once would be refused, notified of the release by its neighbour, and ask again.
+        return [*acts, AwaitReleases(plan.revoke)] if plan.revoke and plan.acquire else acts
+
+    def _leases_due(self, unconfirmed: Sequence[MessageQueue]) -> Sequence[OwnershipAct[HoldingT]]:
+        if self.closing or (self.balanced and not self._unanswered and not unconfirmed):
+            return []
+        # One that is leaving comes back after its release: asked for now, it would be granted again at once, with the
+        # offset before the last commit.
+        wanted = sorted(q for q in self._target if q not in self.owned and q not in self.leaving)
+        # One that another member should own by now is asked for again: if a lost answer has granted it, it is stranded
+        # until it is released, and only the next grant has the token for that.
+        unsure = [q for q in self._unanswered if q not in self._target and q not in self.leaving]
+        for queue in (*wanted, *unsure):
+            self._move(queue, "ask")
+        for queue in (*wanted, *unconfirmed, *unsure):
+            self._unanswered[queue] = queue in self._unanswered
+        return [AskLeases(wanted, [*unconfirmed, *unsure])] if wanted or unconfirmed or unsure else []
+
+    def _granted(self, grant: HoldingT, confirmed: int | None) -> Sequence[OwnershipAct[HoldingT]]:
+        queue, acts = grant.queue, list[OwnershipAct[HoldingT]]()
+        self._unanswered.pop(queue, None)
+        if self.closing:
+            return []  # the pass was overtaken by the shutdown: the lease ends with the membership
+        if (owned := self.owned.get(queue)) is not None:
+            if (confirmed or 0) <= grant.commit_offset <= owned.commit_offset:
+                return [RenewQueue(owned, grant)]
+            # Another member owned it in between, and has committed messages that we would consume again. Or the group
+            # was reset while we were away: without a reset, a broker never goes behind an offset that it has confirmed.
+            acts += [*self._drop(owned, "lose", "lost"), WakePass(anew=True)]
+        if queue in self.leaving:
+            # Lost while it was asked for, and a listener still has a message: started now, the queue could dispatch
+            # that message again, or one before or after it. The lease stays ours unused, so it is asked for again.
+            self._unanswered[queue] = True
+        elif queue in self._target:
+            self._move(queue, "grant", grant)
+            acts.append(StartQueue(grant))
+        else:
+            # Granted by an earlier request whose answer was lost; now the queue is in the target of another member.
+            self._move(queue, "grant to give back", grant)
+            acts.append(DrainQueues((grant,)))
+        return acts
+
+    def _answered(self, queue: MessageQueue) -> None:
+        if self.state(queue) is ASKED:
+            self._move(queue, "refuse")
+
+    # --- losing queues -----------------------------------------------------------------------------------------------
+
+    def _revoke(self, holdings: Sequence[HoldingT], why: str) -> list[OwnershipAct[HoldingT]]:
+        for holding in holdings:
+            self._move(holding.queue, "revoke")
+        return [StopQueue(holding, why) for holding in holdings]
+
+    def _drop(self, holding: HoldingT, step: Step, why: str) -> list[OwnershipAct[HoldingT]]:
+        """Drop a queue whose lease is not valid any more; it may be asked for again once it is drained.
+
+        Messages with listeners may be duplicates. RocketMQ: the lock of the process queue, without which a queue is not
+        removed from the table.
+        """
+        self._move(holding.queue, step)
+        if holding.busy:
+            return [DropQueue(holding, why), DrainQueues((holding,))]
+        self._move(holding.queue, "drain")
+        return [DropQueue(holding, why)]
+
+    def _drained(self, holdings: Sequence[HoldingT]) -> Sequence[OwnershipAct[HoldingT]]:
+        drained = self._move_all(holdings, DRAINING, "drain")
+        lost = self._move_all(holdings, LOST, "drain")
+        return [*([ReleaseQueues(drained)] if drained else ()), *([WakePass(anew=False)] if lost else ())]
+
+    def _closed(self, alone: bool) -> Sequence[OwnershipAct[HoldingT]]:
+        self.closing = True
+        if alone:  # a lost queue needs no release, and one that was being released has had its last commit
+            for queue in [queue for queue in self.leaving if self.state(queue) is not DRAINING]:
+                del self.leaving[queue]
+        # With the others their tasks go on.
+        orphans = list(self.leaving.values()) if alone else []
+        owned = list(self.owned.values())
+        stops = self._revoke(owned, "shutdown")
+        self._states = {queue: self._states[queue] for queue in self.leaving}
+        return [*stops, FinishQueues(owned + orphans)]
+
+    # --- states ------------------------------------------------------------------------------------------------------
+
+    def _move_all(self, holdings: Iterable[HoldingT], state: Ownership, step: Step) -> list[HoldingT]:
+        """Take the step with those of the holdings that are in the state; returns them."""
+        # Compared by identity: a task that was overtaken by a shutdown comes with what another one has released.
+        moved = [h for h in holdings if self.leaving.get(h.queue) is h and self.state(h.queue) is state]
+        for holding in moved:
+            self._move(holding.queue, step)
+        return moved
+
+    def _move(self, queue: MessageQueue, step: Step, holding: HoldingT | None = None) -> None:
+        before = self.state(queue)
+        after = TRANSITIONS[before, step]
+        if after is FREE:
+            is_wanted = queue in self._target and not self.closing
+            after = ASKED if queue in self._unanswered else WANTED if is_wanted else ABSENT
+        source, place = self._places.get(before), self._places.get(after)
+        if source is not place:
+            if source is not None:
+                holding = source.pop(queue)
+            if place is not None and holding is not None:
+                place[queue] = holding
+        if after is ABSENT:
+            self._states.pop(queue, None)
+        else:
+            self._states[queue] = after

@@ -1,0 +1,119 @@
+"""Start offsets of queues that are read without leases: stored, or by the policy, and of the topic as it is now.
+
+The policy LAST_OFFSET means the time of the first subscription to the topic: the offset is asked for in `subscribe`,
+and stored. A queue that is new later, or whose broker was away, is read from that time on, by the clock of its broker.
+RocketMQ decides when it first sees the queue, and loses what was sent before (RebalancePushImpl.computePullFromWhere).
+
+A topic may be deleted and created again under its name, and a broker may come back with a new disk. Offsets from before
+would skip the first messages then, so they are stored with the number of the topic (`model/topic_number.py`). It is
+compared before queues are acquired, and by the broker at each pull and commit. RocketMQ uses the old offsets.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+from functools import partial
+
+from client.leases.offset_store import OffsetStore
+from client.leases.queue_offsets import QueueOffsets, TopicLook
+from client.rebalance.ownership import MemberContext
+from model.errors import RlabError
+from model.heartbeat import ConsumeFrom
+from model.message_queue import MessageQueue
+from model.topic_number import TopicNumber
+from remoting.tasks import run_together
+
+logger = logging.getLogger(__name__)
+
+_Place = tuple[str, str]
+"""A topic and the name of a broker, which has one number for the topic."""
+
+
+def _place(queue: MessageQueue) -> _Place:
+    return queue.topic, queue.broker_name
+
+
+class StartOffsets:
+    """The start offsets of one consumer."""
+
+    def __init__(self, context: MemberContext, offsets: OffsetStore) -> None:
+        self._offsets, self._options = offsets, context.options
+        self._client_id, self._group = context.instance.client_id, context.group
+        self._ask = QueueOffsets(context.instance)
+        self._clocks: dict[str, float] = {}  # by broker name; see `WantedTopic.since`
+
+    async def find(self, queues: Collection[MessageQueue], *, now: bool = False) -> dict[MessageQueue, int]:
+        """Start offsets of queues; those that are not known now are missing. `now`: LAST_OFFSET is this moment.
+
+        Cancellation: some queues may have their start offset, and keep it.
+        """
+        starts: dict[MessageQueue, int] = {}
+
+        async def find_new(queue: MessageQueue) -> None:
+            try:
+                starts[queue] = await self._policy_offset(queue, now=now)
+            except RlabError as error:
+                logger.warning("%s: no start offset for %s: %s", self._client_id, queue, error)
+                return
+            self._offsets.update(queue, starts[queue])
+
+        failed = await self._look_at_topics(queues)
+        known = await self._offsets.read(
+            [queue for queue in queues if _place(queue) not in failed or self.number_of(queue)]
+        )
+        starts |= {queue: offset for queue, offset in known.items() if offset is not None}
+        new = [queue for queue, offset in known.items() if offset is None and _place(queue) not in failed]
+        await run_together([partial(find_new, queue) for queue in new])
+        return starts
+
+    async def _look_at_topics(self, queues: Collection[MessageQueue]) -> set[_Place]:
+        """Drop the offsets of queues whose topic was created again since; returns the places that did not answer.
+
+        Without an answer a queue may begin at an offset whose number is known: its pulls are compared by the broker.
+        """
+        looks: dict[_Place, TopicLook] = {}
+        one_of = {_place(queue): queue for queue in queues}
+
+        async def look(place: _Place, queue: MessageQueue) -> None:
+            try:
+                looks[place] = await self._ask.look(queue)
+            except RlabError as error:
+                logger.warning("%s: no answer about topic %s on broker %s: %s", self._client_id, *place, error)
+
+        await run_together([partial(look, place, queue) for place, queue in one_of.items()])
+        for (_, broker), answer in looks.items():
+            if answer.clock_ms is not None:
+                self._clocks[broker] = answer.clock_ms
+        for place, answer in sorted(looks.items()):
+            self._take_number(place, answer.number, [queue for queue in queues if _place(queue) == place])
+        return one_of.keys() - looks.keys()
+
+    def _take_number(self, place: _Place, number: TopicNumber | None, queues: list[MessageQueue]) -> None:
+        before, has_offsets = self.number_of(queues[0]), any(self._offsets.offset_of(queue) for queue in queues)
+        who = f"{self._client_id}: group {self._group}: topic {place[0]} on broker {place[1]}"
+        if self._offsets.note(*place, number, self._clocks):
+            logger.warning(
+                "%s is not the topic that was read before: it was deleted and created again, or the broker has a new "
+                "disk (number %s, now %s). The offsets so far mean nothing in it and are dropped",
+                *(who, before, number),
+            )
+        elif before is None and number is not None and has_offsets:
+            logger.info("%s: offsets that were stored without its number count as those of number %s", who, number)
+
+    def number_of(self, queue: MessageQueue) -> TopicNumber | None:
+        """The number of the topic that the offsets of a queue count in; None if unknown."""
+        wanted = self._offsets.wanted(queue.topic)
+        return None if wanted is None else wanted.numbers.get(queue.broker_name)
+
+    async def _policy_offset(self, queue: MessageQueue, *, now: bool) -> int:
+        options = self._options
+        if options.consume_from is ConsumeFrom.FIRST_OFFSET:
+            return await self._ask.first(queue)
+        if options.consume_from is ConsumeFrom.TIMESTAMP:
+            return await self._ask.at(queue, options.consume_timestamp_ms)
+        if now:
+            return await self._ask.end(queue)
+        wanted = self._offsets.wanted(queue.topic)
+        # Without one it was unsubscribed meanwhile, and the offset is not used.
+        return await self._ask.at(queue, 0 if wanted is None else wanted.since(queue.broker_name, self._clocks))
