@@ -23,18 +23,10 @@ from client.instance.schedule import RebalancePass
 from client.leases.offsets_to_commit import OffsetsToCommit
 from client.leases.requests import Grant, LeaseRequests
 from client.pull.owned_queue import OwnedQueue, process_queue_for
+from client.rebalance import ownership_acts as acts
+from client.rebalance import ownership_events as events
 from client.rebalance.lease_commits import LeaseCommits
 from client.rebalance.ownership import MemberContext
-from client.rebalance.ownership_events import (
-    AskLeases,
-    LeasesDue,
-    MemberClosed,
-    QueueGranted,
-    QueueRefused,
-    QueuesReset,
-    RequestFailed,
-    TargetFound,
-)
 from client.rebalance.pulled_queues import PulledQueues
 from client.rebalance.target import TargetFinder
 from client.trigger import Trigger
@@ -107,26 +99,26 @@ class LeasedQueues(PulledQueues):
     async def _move_towards(self, target: Sequence[MessageQueue], cause: str) -> tuple[int, bool]:
         """Revoke and acquire towards the target; returns (queues moved, balanced)."""
         before, confirmed = len(self.owned), True
-        waits = self._apply(TargetFound(target), cause)
+        waits = self._apply(events.TargetFound(target), cause)
         moved = before - len(self.owned)
         for wait in waits:
             await self._await_idle_released(wait.queues)
-        for ask in self._apply(LeasesDue(self._unconfirmed())):
+        for ask in self._apply(events.LeasesDue(self._unconfirmed())):
             confirmed = await self._ask(ask, cause)
             moved += sum(queue in self.owned for queue in ask.wanted)
         return moved, confirmed and self._table.balanced
 
-    async def _ask(self, ask: AskLeases, cause: str) -> bool:
+    async def _ask(self, ask: acts.AskLeases, cause: str) -> bool:
         """Request leases; returns whether the broker of each owned queue has answered that was asked."""
         # What was confirmed before the request: commits may pass a grant that waits here for another broker's answer.
         confirmed = {queue: self._offsets.confirmed(queue) for queue in ask.again}
         outcome = await self._leases.acquire([*ask.wanted, *ask.again], cause)
         for queue, grant in outcome.granted.items():
-            self._apply(QueueGranted(self._holding(queue, grant, cause), confirmed.get(queue)))
+            self._apply(events.QueueGranted(self._holding(queue, grant, cause), confirmed.get(queue)))
         for queue in outcome.refused:
-            self._apply(QueueRefused(queue))
+            self._apply(events.QueueRefused(queue))
         for queue, error in outcome.failed.items():
-            self._apply(RequestFailed(queue, error.definite))
+            self._apply(events.RequestFailed(queue, error.definite))
         return not any(queue in self.owned for queue in outcome.failed)
 
     def _unconfirmed(self) -> list[MessageQueue]:
@@ -150,7 +142,7 @@ class LeasedQueues(PulledQueues):
 
         Leases up to the token were revoked by the broker; a later one begins at the new offset already.
         """
-        self._apply(QueuesReset(queues, token), cause)
+        self._apply(events.QueuesReset(queues, token), cause)
 
     # --- releasing ---------------------------------------------------------------------------------------------------
 
@@ -176,7 +168,7 @@ class LeasedQueues(PulledQueues):
 
         Cancellation: leases that are not released yet end with the membership.
         """
-        for last in self._apply(MemberClosed(alone=not self._background.running), cause):
+        for last in self._apply(events.MemberClosed(alone=not self._background.running), cause):
             with anyio.move_on_after(_SHUTDOWN_IDLE_WAIT_S):
                 await self._drain(last.holdings)
             busy = [owned for owned in last.holdings if owned.busy]

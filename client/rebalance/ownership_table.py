@@ -28,34 +28,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Final, Generic, Literal
 
-from client.rebalance.ownership_events import (
-    AskLeases,
-    AwaitReleases,
-    DrainQueues,
-    DropQueue,
-    FinishQueues,
-    HoldingT,
-    LeasesDue,
-    MemberClosed,
-    OwnershipAct,
-    OwnershipEvent,
-    QueueGranted,
-    QueueLost,
-    QueueOutdated,
-    QueueRefused,
-    QueueRestarted,
-    QueuesDrained,
-    QueuesReleased,
-    QueuesReset,
-    ReleaseQueues,
-    RenewQueue,
-    RequestFailed,
-    RestartQueue,
-    StartQueue,
-    StopQueue,
-    TargetFound,
-    WakePass,
-)
+from client.rebalance import ownership_acts as acts
+from client.rebalance import ownership_events as events
+from client.rebalance.ownership_acts import OwnershipAct
+from client.rebalance.ownership_events import HoldingT, OwnershipEvent
 from client.rebalance.plan import plan_rebalance
 from model.message_queue import MessageQueue
 
@@ -140,42 +116,42 @@ class OwnershipTable(Generic[HoldingT]):
     def on(self, event: OwnershipEvent[HoldingT]) -> Sequence[OwnershipAct[HoldingT]]:
         """Take an event; returns what to do."""
         match event:
-            case TargetFound(queues):
+            case events.TargetFound(queues):
                 return self._target_found(queues)
-            case LeasesDue(unconfirmed):
+            case events.LeasesDue(unconfirmed):
                 return self._leases_due(unconfirmed)
-            case QueueGranted(holding, confirmed):
+            case events.QueueGranted(holding, confirmed):
                 return self._granted(holding, confirmed)
-            case QueueRefused(queue):
+            case events.QueueRefused(queue):
                 self._unanswered.pop(queue, None)
                 if (refused := self.owned.get(queue)) is not None:
-                    return [*self._drop(refused, "lose", "lost"), WakePass(anew=True)]
+                    return [*self._drop(refused, "lose", "lost"), acts.WakePass(anew=True)]
                 self._answered(queue)
-            case RequestFailed(queue, definite):
+            case events.RequestFailed(queue, definite):
                 if not definite:
                     self._unanswered[queue] = True
                 elif not self._unanswered.get(queue):
                     self._unanswered.pop(queue, None)
                 self._answered(queue)
-            case QueueLost() if self.owned.get(event.holding.queue) is event.holding:
-                return [*self._drop(event.holding, "lose", "lost"), WakePass(anew=True)]
-            case QueuesReset(queues, token):
+            case events.QueueLost(lost) if self.owned.get(lost.queue) is lost:
+                return [*self._drop(lost, "lose", "lost"), acts.WakePass(anew=True)]
+            case events.QueuesReset(queues, token):
                 # A lease with a later token was granted after the reset, and began at the new offset.
                 old = [held for queue, held in self.owned.items() if queue in queues and held.token <= token]
                 drops = [act for held in old for act in self._drop(held, "reset", "reset")]
-                return [*drops, WakePass(anew=False)]
-            case QueueRestarted(before, again) if self.owned.get(before.queue) is before:
+                return [*drops, acts.WakePass(anew=False)]
+            case events.QueueRestarted(before, again) if self.owned.get(before.queue) is before:
                 self.owned[before.queue] = again
-                return [RestartQueue(before, again)]
-            case QueueOutdated() if self.owned.get(event.holding.queue) is event.holding:
-                return [*self._revoke([event.holding], "created again"), DrainQueues((event.holding,))]
-            case QueuesDrained(holdings):
+                return [acts.RestartQueue(before, again)]
+            case events.QueueOutdated(outdated) if self.owned.get(outdated.queue) is outdated:
+                return [*self._revoke([outdated], "created again"), acts.DrainQueues((outdated,))]
+            case events.QueuesDrained(holdings):
                 return self._drained(holdings)
-            case QueuesReleased(holdings):
+            case events.QueuesReleased(holdings):
                 released = self._move_all(holdings, RELEASING, "release")
                 if not self.closing and any(one.queue in self._target for one in released):
-                    return [WakePass(anew=False)]
-            case MemberClosed(alone):
+                    return [acts.WakePass(anew=False)]
+            case events.MemberClosed(alone):
                 return self._closed(alone)
         return []
 
@@ -187,20 +163,20 @@ class OwnershipTable(Generic[HoldingT]):
         before, self._given, self._target = self._target, queues, frozenset(queues)
         plan = plan_rebalance(self.owned, self._target)
         revoked = [self.owned[queue] for queue in plan.revoke]
-        acts: list[OwnershipAct[HoldingT]] = self._revoke(revoked, "revoked")
+        out: list[OwnershipAct[HoldingT]] = self._revoke(revoked, "revoked")
         for queue in sorted(before.symmetric_difference(self._target)):
             if self.state(queue) in (ABSENT, WANTED, ASKED):
                 self._move(queue, "target")
         idle: dict[str, list[HoldingT]] = {}
         for holding in revoked:
             if holding.busy:  # it delays no other queue
-                acts.append(DrainQueues((holding,)))
+                out.append(acts.DrainQueues((holding,)))
             else:
                 idle.setdefault(holding.queue.broker_name, []).append(holding)
-        acts += map(DrainQueues, idle.values())  # one request for all of a broker
+        out += map(acts.DrainQueues, idle.values())  # one request for all of a broker
         # When a newcomer moves a queue from each member to the next, all of them do this at the same time. A member
         # that asked at once would be refused, notified of the release by its neighbour, and ask again.
-        return [*acts, AwaitReleases(plan.revoke)] if plan.revoke and plan.acquire else acts
+        return [*out, acts.AwaitReleases(plan.revoke)] if plan.revoke and plan.acquire else out
 
     def _leases_due(self, unconfirmed: Sequence[MessageQueue]) -> Sequence[OwnershipAct[HoldingT]]:
         if self.closing or (self.balanced and not self._unanswered and not unconfirmed):
@@ -215,31 +191,31 @@ class OwnershipTable(Generic[HoldingT]):
             self._move(queue, "ask")
         for queue in (*wanted, *unconfirmed, *unsure):
             self._unanswered[queue] = queue in self._unanswered
-        return [AskLeases(wanted, [*unconfirmed, *unsure])] if wanted or unconfirmed or unsure else []
+        return [acts.AskLeases(wanted, [*unconfirmed, *unsure])] if wanted or unconfirmed or unsure else []
 
     def _granted(self, grant: HoldingT, confirmed: int | None) -> Sequence[OwnershipAct[HoldingT]]:
-        queue, acts = grant.queue, list[OwnershipAct[HoldingT]]()
+        queue, out = grant.queue, list[OwnershipAct[HoldingT]]()
         self._unanswered.pop(queue, None)
         if self.closing:
             return []  # the pass was overtaken by the shutdown: the lease ends with the membership
         if (owned := self.owned.get(queue)) is not None:
             if (confirmed or 0) <= grant.commit_offset <= owned.commit_offset:
-                return [RenewQueue(owned, grant)]
+                return [acts.RenewQueue(owned, grant)]
             # Another member owned it in between, and has committed messages that we would consume again. Or the group
             # was reset while we were away: without a reset, a broker never goes behind an offset that it has confirmed.
-            acts += [*self._drop(owned, "lose", "lost"), WakePass(anew=True)]
+            out += [*self._drop(owned, "lose", "lost"), acts.WakePass(anew=True)]
         if queue in self.leaving:
             # Lost while it was asked for, and a listener still has a message: started now, the queue could dispatch
             # that message again, or one before or after it. The lease stays ours unused, so it is asked for again.
             self._unanswered[queue] = True
         elif queue in self._target:
             self._move(queue, "grant", grant)
-            acts.append(StartQueue(grant))
+            out.append(acts.StartQueue(grant))
         else:
             # Granted by an earlier request whose answer was lost; now the queue is in the target of another member.
             self._move(queue, "grant to give back", grant)
-            acts.append(DrainQueues((grant,)))
-        return acts
+            out.append(acts.DrainQueues((grant,)))
+        return out
 
     def _answered(self, queue: MessageQueue) -> None:
         if self.state(queue) is ASKED:
@@ -250,7 +226,7 @@ class OwnershipTable(Generic[HoldingT]):
     def _revoke(self, holdings: Sequence[HoldingT], why: str) -> list[OwnershipAct[HoldingT]]:
         for holding in holdings:
             self._move(holding.queue, "revoke")
-        return [StopQueue(holding, why) for holding in holdings]
+        return [acts.StopQueue(holding, why) for holding in holdings]
 
     def _drop(self, holding: HoldingT, step: Step, why: str) -> list[OwnershipAct[HoldingT]]:
         """Drop a queue whose lease is not valid any more; it may be asked for again once it is drained.
@@ -260,14 +236,14 @@ class OwnershipTable(Generic[HoldingT]):
         """
         self._move(holding.queue, step)
         if holding.busy:
-            return [DropQueue(holding, why), DrainQueues((holding,))]
+            return [acts.DropQueue(holding, why), acts.DrainQueues((holding,))]
         self._move(holding.queue, "drain")
-        return [DropQueue(holding, why)]
+        return [acts.DropQueue(holding, why)]
 
     def _drained(self, holdings: Sequence[HoldingT]) -> Sequence[OwnershipAct[HoldingT]]:
         drained = self._move_all(holdings, DRAINING, "drain")
         lost = self._move_all(holdings, LOST, "drain")
-        return [*([ReleaseQueues(drained)] if drained else ()), *([WakePass(anew=False)] if lost else ())]
+        return [*([acts.ReleaseQueues(drained)] if drained else ()), *([acts.WakePass(anew=False)] if lost else ())]
 
     def _closed(self, alone: bool) -> Sequence[OwnershipAct[HoldingT]]:
         self.closing = True
@@ -279,7 +255,7 @@ class OwnershipTable(Generic[HoldingT]):
         owned = list(self.owned.values())
         stops = self._revoke(owned, "shutdown")
         self._states = {queue: self._states[queue] for queue in self.leaving}
-        return [*stops, FinishQueues(owned + orphans)]
+        return [*stops, acts.FinishQueues(owned + orphans)]
 
     # --- states ------------------------------------------------------------------------------------------------------
 

@@ -18,22 +18,9 @@ from client.leases.offset_store import OffsetStore
 from client.leases.offsets_to_commit import OffsetsToCommit
 from client.pull.loop import PullCallbacks, PullLoop
 from client.pull.owned_queue import DispatchCounts, OwnedQueue, process_queue_for
+from client.rebalance import ownership_acts as acts
+from client.rebalance import ownership_events as events
 from client.rebalance.ownership import MemberContext
-from client.rebalance.ownership_events import (
-    DrainQueues,
-    DropQueue,
-    OwnershipEvent,
-    QueueLost,
-    QueueOutdated,
-    QueueRestarted,
-    QueuesDrained,
-    QueuesReleased,
-    RenewQueue,
-    RestartQueue,
-    StartQueue,
-    StopQueue,
-    WakePass,
-)
 from client.rebalance.ownership_table import OwnershipTable
 from client.trigger import Trigger
 from model.errors import RlabError
@@ -68,7 +55,7 @@ class PulledQueues(ABC):
 
     # --- acts --------------------------------------------------------------------------------------------------------
 
-    def _apply(self, event: OwnershipEvent[OwnedQueue], cause: str = "") -> list[Any]:
+    def _apply(self, event: events.OwnershipEvent[OwnedQueue], cause: str = "") -> list[Any]:
         """Give the table an event and carry out its acts.
 
         Returns those that wait for somebody, for the caller to carry out: `AwaitReleases` after `TargetFound`,
@@ -77,30 +64,30 @@ class PulledQueues(ABC):
         waiting: list[Any] = []
         for act in self._table.on(event):
             match act:
-                case StartQueue(owned):
+                case acts.StartQueue(owned):
                     self._start(owned)
                     at, version = owned.process_queue.pull_offset, owned.token
                     self._emit(EventKind.QUEUE_ACQUIRED, owned.queue, cause=owned.cause, version=version, offset=at)
-                case RestartQueue(owned, again):
+                case acts.RestartQueue(owned, again):
                     self._report_dispatched(owned)
                     owned.detached = True
                     owned.stop()
                     self._start(again)
-                case RenewQueue(owned, grant):
+                case acts.RenewQueue(owned, grant):
                     owned.token, owned.session = grant.token, grant.session
                     owned.sent_commit = 0  # what was sent under the old lease may have been refused
                     self._callbacks.arrived(owned)  # nothing was dispatched while the lease was in doubt
-                case StopQueue(owned, why):
+                case acts.StopQueue(owned, why):
                     owned.stop()
                     self._report_dropped(owned, why, cause)
-                case DropQueue(owned, why):
+                case acts.DropQueue(owned, why):
                     cause = self._report_dropped(owned, why, cause)
                     owned.detached = True
                     owned.stop()
                     self._offsets.forget(owned.queue)
-                case DrainQueues(holdings):
+                case acts.DrainQueues(holdings):
                     self._background.start_soon(self._leave, holdings, cause or holdings[0].cause)
-                case WakePass(anew):
+                case acts.WakePass(anew):
                     self._wake(anew, cause)
                 case _:
                     waiting.append(act)
@@ -120,13 +107,13 @@ class PulledQueues(ABC):
         await self._release_drained(queues, cause)
 
     async def _release_drained(self, queues: Sequence[OwnedQueue], cause: str) -> None:
-        for act in self._apply(QueuesDrained(queues), cause):
+        for act in self._apply(events.QueuesDrained(queues), cause):
             try:
                 await self._release(act.holdings, cause)
             finally:
                 for owned in act.holdings:
                     self._offsets.forget(owned.queue)
-                self._apply(QueuesReleased(act.holdings), cause)
+                self._apply(events.QueuesReleased(act.holdings), cause)
         self._left.set()
 
     @abstractmethod
@@ -144,16 +131,16 @@ class PulledQueues(ABC):
     # --- what pull loops report --------------------------------------------------------------------------------------
 
     def _lost(self, owned: OwnedQueue) -> None:
-        self._apply(QueueLost(owned))
+        self._apply(events.QueueLost(owned))
 
     def _created_again(self, owned: OwnedQueue) -> None:
-        self._apply(QueueOutdated(owned), owned.cause)
+        self._apply(events.QueueOutdated(owned), owned.cause)
 
     def restart(self, owned: OwnedQueue, offset: int) -> OwnedQueue:
         """Pull an owned queue from another offset on; messages that were fetched of it before are dropped."""
         process_queue = process_queue_for(self._options, offset)
         again = OwnedQueue(owned.queue, owned.token, process_queue, owned.cause, owned.session, owned.number)
-        self._apply(QueueRestarted(owned, again))
+        self._apply(events.QueueRestarted(owned, again))
         return again
 
     def _moved(self, owned: OwnedQueue, next_offset: int) -> None:

@@ -16,8 +16,8 @@ import anyio
 from client.instance.schedule import RebalancePass
 from client.leases.offset_store import NO_LEASE, OffsetStore
 from client.pull.owned_queue import OwnedQueue, process_queue_for
+from client.rebalance import ownership_events as events
 from client.rebalance.ownership import MemberContext
-from client.rebalance.ownership_events import LeasesDue, MemberClosed, QueueGranted, RequestFailed, TargetFound
 from client.rebalance.pulled_queues import PulledQueues
 from client.rebalance.start_offsets import StartOffsets
 from model.errors import RlabError
@@ -63,9 +63,9 @@ class UnleasedQueues(PulledQueues):
         trigger = "+".join(due.triggers)
         cause = self._emit(EventKind.REBALANCE_BEGIN, cause=due.cause, detail=trigger)
         before = len(self.owned)
-        self._apply(TargetFound(self._wanted(topics)), cause)
+        self._apply(events.TargetFound(self._wanted(topics)), cause)
         moved = before - len(self.owned)
-        for ask in self._apply(LeasesDue(())):
+        for ask in self._apply(events.LeasesDue(())):
             starts = await self._starts.find(ask.wanted)
             moved += len(starts)
             still = set(self._wanted(topics)) if starts else set()
@@ -76,9 +76,9 @@ class UnleasedQueues(PulledQueues):
                         self._starts.number_of(queue),
                     )
                     begun = OwnedQueue(queue, NO_LEASE, process_queue, cause, number=number)
-                    self._apply(QueueGranted(begun, None))
+                    self._apply(events.QueueGranted(begun, None))
                 else:
-                    self._apply(RequestFailed(queue, definite=True))
+                    self._apply(events.RequestFailed(queue, definite=True))
         balanced = self._table.balanced
         detail = f"{trigger} {'balanced' if balanced else 'unbalanced'}"
         self._emit(EventKind.REBALANCE_END, cause=cause, n=moved, detail=detail)
@@ -109,7 +109,7 @@ class UnleasedQueues(PulledQueues):
 
         Cancellation: messages whose offset is not stored yet are consumed again.
         """
-        self._apply(MemberClosed(alone=not self._background.running), cause)
+        self._apply(events.MemberClosed(alone=not self._background.running), cause)
         await self._leave(list(self._table.leaving.values()), cause)
         await self.persist()
 
