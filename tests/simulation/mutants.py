@@ -27,6 +27,7 @@ ROOT = Path(__file__).resolve().parents[2]
 MAX_SEEDS = 200
 _LEASES, _WINDOW = "broker/leases/table.py", "broker/pop/window.py"
 _QUEUE, _LEASED = "client/pull/process_queue.py", "client/rebalance/leased_queues.py"
+_OWNERSHIP, _PULLED = "client/rebalance/ownership_table.py", "client/rebalance/pulled_queues.py"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,9 +100,9 @@ MUTANTS = (
     ),
     Mutant(
         name="release-before-the-listener-is-done",
-        file=_LEASED,
-        old="        await self._drain(queues)\n        await self._release(queues, cause)",
-        new="        await self._release(queues, cause)",
+        file=_PULLED,
+        old="        await self._drain(queues)\n        await self._release_drained(queues, cause)",
+        new="        await self._release_drained(queues, cause)",
         shown=("out-of-order", "double-owner"),
     ),
     Mutant(
@@ -162,9 +163,9 @@ MUTANTS = (
     ),
     Mutant(
         name="regranted-without-a-look",
-        file=_LEASED,
-        old="        if (confirmed or 0) <= grant.start_offset <= owned.commit_offset:",
-        new="        if grant.start_offset >= 0:",
+        file=_OWNERSHIP,
+        old="            if (confirmed or 0) <= grant.commit_offset <= owned.commit_offset:",
+        new="            if grant.commit_offset >= 0:",
         shown=("out-of-order", "duplicate", "lost-write", "nonmonotonic-poll"),
     ),
     Mutant(

@@ -61,6 +61,8 @@ TASK_HOLDER = "client/instance/background.py"
 # Source files without a test file of their own, each with what covers it instead.
 COVERED_ELSEWHERE: dict[str, str] = {
     "broker/groups/outcomes.py": "records alone: tests/unit/broker/groups/test_table.py",
+    "client/rebalance/ownership_acts.py": "records alone: tests/unit/client/rebalance/test_ownership_table.py",
+    "client/rebalance/ownership_events.py": "records alone: tests/unit/client/rebalance/test_ownership_table.py",
     "broker/messages/refused.py": "it needs access control: tests/simulation/test_rights.py",
     "broker/store/upkeep/verify.py": "by its command: tests/unit/cli/servers/upkeep/test_verify.py",
     "cli/servers/upkeep/backup.py": "with what it calls: tests/unit/broker/store/upkeep/test_backup.py",

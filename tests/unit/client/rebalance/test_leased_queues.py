@@ -10,7 +10,6 @@ import pytest
 
 from broker.groups.faults import faults_of
 from client.rebalance.leased_queues import LeasedQueues
-from client.trigger import Trigger
 from model.events import Event, EventKind
 from model.limits import OFFSET_PERSIST_INTERVAL_S, REQUEST_TIMEOUT_S
 from model.message import MessageExt
@@ -120,120 +119,7 @@ def test_a_shutdown_waits_for_a_broker_that_does_not_answer_no_longer_than_a_req
     simulate(scenario, brokers=1)
 
 
-def test_a_release_that_its_broker_did_not_hear_is_said_again_until_it_does(simulate: Simulate) -> None:
-    async def scenario(cluster: SimulatedCluster) -> None:
-        await cluster.create_topic("t", queues=2)
-        await cluster.start_consumer("g", "t", host="c1")
-        await cluster.wait_converged(1)
-        faults: list[Any] = []
-
-        def deaf(event: Event) -> None:
-            if event.kind == EventKind.QUEUE_DROPPED and not faults:
-                faults.append(cluster.simulation.network.partition("c1", "broker-a", one_way=True))
-
-        cluster.watchers.append(deaf)
-        second = await cluster.start_consumer("g", "t")
-        await anyio.sleep(20)
-        assert second.queues == []
-        faults[0].heal()
-        await cluster.wait_converged(5)
-        assert second.queues == [Q1]
-
-    simulate(scenario, brokers=1)
-
-
-def test_an_offset_that_was_set_back_is_committed_before_its_lease_is_released(simulate: Simulate) -> None:
-    async def scenario(cluster: SimulatedCluster) -> None:
-        await cluster.create_topic("t", queues=1)
-        consumer = await cluster.start_consumer("g", "t")
-        await cluster.wait_converged(1)
-        await (await cluster.start_producer()).send_many("t", 10)
-        await anyio.sleep(OFFSET_PERSIST_INTERVAL_S + 1)
-        share = share_of(consumer)
-        share._moved(share.owned[Q0], 7)
-        broker = cluster.brokers["broker-a"].running
-        hook = faults_of(broker.server, broker.broker.groups, broker.broker.events, Random(1))
-        hook.begin(fault_of({"do": "drop", "code": "UPDATE_CONSUMER_OFFSET", "n": 1}))
-        given_up = share.owned.pop(Q0)
-        given_up.stop()
-        await share._release([given_up], "")
-        assert committed(cluster) == 7
-
-    simulate(scenario, brokers=1)
-
-
-def test_the_log_is_told_once_of_each_reason_why_a_release_waits(
-    simulate: Simulate, caplog: pytest.LogCaptureFixture
-) -> None:
-    async def scenario(cluster: SimulatedCluster) -> None:
-        await cluster.create_topic("t", queues=2)
-        await cluster.start_consumer("g", "t", host="c1")
-        await cluster.wait_converged(5)
-        away: list[Any] = []
-
-        def take_broker_away(event: Event) -> None:
-            if event.kind == EventKind.QUEUE_DROPPED and not away:
-                away.append(cluster.simulation.network.partition("c1", "broker-b"))
-                cluster.simulation.network.cut("c1", "broker-b")
-
-        cluster.watchers.append(take_broker_away)
-        await cluster.start_consumer("g", "t", host="c2")
-        await anyio.sleep(120)
-        assert away
-        away[0].heal()
-
-    simulate(scenario, brokers=2)
-    told = [record.getMessage() for record in caplog.records if "release of t@broker-b:1" in record.getMessage()]
-    assert 1 <= len(told) <= 3
-
-
 # -------------------------------------------------------------------------------------------------------------- getting
-
-
-def test_when_a_queue_comes_free_only_its_lease_is_asked_for_and_not_the_members_again(
-    simulate: Simulate, wire: WireTap
-) -> None:
-    async def scenario(cluster: SimulatedCluster) -> None:
-        cluster.client_options |= {"triggers": frozenset(Trigger) - {Trigger.TIMER}}
-        await busy_on_queue_three(cluster)
-        second = await cluster.start_consumer("g", "t", host="second")
-        await anyio.sleep(0.5)
-        assert second.queues == [Q2]
-        since_s = cluster.simulation.loop.time()
-        await anyio.sleep(4)
-        assert second.queues == [Q2, Q3]
-        codes = wire.codes("second", since_s=since_s)
-        assert "LOCK_BATCH_MQ" in codes
-        assert "GET_CONSUMER_LIST_BY_GROUP" not in codes
-
-    simulate(scenario, brokers=1)
-
-
-@pytest.mark.parametrize("is_first_lost", [False, True])
-def test_one_change_that_two_brokers_notify_of_is_one_pass_and_it_is_enough_to_hear_of_it_once(
-    simulate: Simulate, is_first_lost: bool
-) -> None:
-    async def scenario(cluster: SimulatedCluster) -> None:
-        await cluster.create_topic("t", queues=1)
-        owner = await cluster.start_consumer("g", "t", host="c1")
-        await cluster.start_consumer("g", "t", host="c2")
-        await cluster.wait_converged(5)
-        await anyio.sleep(5)
-        cluster.simulation.network.set_latency("broker-b", "c1", 0.05, one_way=True)
-        if is_first_lost:
-            broker = cluster.brokers["broker-a"].running
-            hook = faults_of(broker.server, broker.broker.groups, broker.broker.events, Random(1))
-            hook.begin(fault_of({"do": "drop", "code": "NOTIFY_CONSUMER_IDS_CHANGED", "client": owner.client_id}))
-        at = len(cluster.events)
-        await cluster.start_consumer("g", "t", host="c3")  # for it there is no queue
-        await anyio.sleep(1)
-        assert len(cluster.events_of(EventKind.NOTIFY_RECEIVED, at, client=owner.client_id)) == 2 - is_first_lost
-        (end,) = cluster.events_of(EventKind.REBALANCE_END, at, client=owner.client_id)
-        joined = cluster.brokers["broker-a"].running.broker.groups.table.get("g")
-        assert joined is not None
-        assert end.version == joined.version
-
-    simulate(scenario, brokers=2)
 
 
 @pytest.mark.parametrize("another_joins", [False, True])
@@ -346,38 +232,5 @@ def test_when_the_broker_has_deleted_old_messages_the_queue_goes_on_above_with_w
         assert share.owned[Q0] is owned
         assert not owned.detached
         assert owned.process_queue.pull_offset == 30
-
-    simulate(scenario, brokers=1)
-
-
-# -------------------------------------------------------------------------------------------------------------- offsets
-
-
-def test_offsets_are_committed_when_they_changed_and_again_when_a_commit_failed(
-    simulate: Simulate, wire: WireTap
-) -> None:
-    def commits() -> int:
-        return wire.codes("c1").count("UPDATE_CONSUMER_OFFSET")
-
-    async def scenario(cluster: SimulatedCluster) -> None:
-        await cluster.create_topic("t", queues=4)
-        await cluster.start_consumer("g", "t", host="c1")
-        await cluster.wait_converged(1)
-        producer = await cluster.start_producer()
-        await anyio.sleep(20)
-        idle = commits()
-        await anyio.sleep(20)
-        assert commits() == idle, "nothing happened"
-        await producer.send("t", b"x", queue=Q0)
-        await producer.send("t", b"x", queue=Q3)
-        await anyio.sleep(20)
-        assert commits() == idle + 2, "one before anything is stored, one that waits for that; for both queues together"
-        await producer.send("t", b"y", queue=Q0)
-        await anyio.sleep(0.05)
-        with cluster.simulation.network.partition("c1", "broker-a", one_way=True):
-            await anyio.sleep(9)
-            assert committed(cluster) == 1
-        await anyio.sleep(10)
-        assert committed(cluster) == 2
 
     simulate(scenario, brokers=1)
