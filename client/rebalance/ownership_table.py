@@ -36,7 +36,7 @@ from client.rebalance.plan import plan_rebalance
 from model.message_queue import MessageQueue
 
 
-class Ownership(StrEnum):
+class OwnershipState(StrEnum):
     """The state of a queue."""
 
     ABSENT = "absent"  # not in the table
@@ -48,13 +48,13 @@ class Ownership(StrEnum):
     LOST = "lost"  # stopped without a valid lease; a listener still has a message of it
 
 
-ABSENT, WANTED, ASKED, OWNED, DRAINING, RELEASING, LOST = Ownership
+ABSENT, WANTED, ASKED, OWNED, DRAINING, RELEASING, LOST = OwnershipState
 FREE: Final = None
 """Without a holding: ASKED if a lost answer may have granted it, else WANTED if the target has it, else ABSENT."""
 
 Step = Literal["target", "ask", "grant", "grant to give back", "refuse", "revoke", "lose", "reset", "drain", "release"]
 
-TRANSITIONS: Final[Mapping[tuple[Ownership, Step], Ownership | None]] = {
+TRANSITIONS: Final[Mapping[tuple[OwnershipState, Step], OwnershipState | None]] = {
     (ABSENT, "target"): FREE,
     (WANTED, "target"): FREE,
     (ASKED, "target"): FREE,
@@ -92,7 +92,7 @@ class OwnershipTable(Generic[HoldingT]):
         self.leaving: dict[MessageQueue, HoldingT] = {}
         self.closing = False
         self._places = {OWNED: self.owned, **dict.fromkeys((DRAINING, RELEASING, LOST), self.leaving)}
-        self._states: dict[MessageQueue, Ownership] = {}  # of all that are not absent
+        self._states: dict[MessageQueue, OwnershipState] = {}  # of all that are not absent
         self._given: Sequence[MessageQueue] = ()
         self._target: frozenset[MessageQueue] = frozenset()
         # Queues of requests that were not answered: their leases may be granted until a later request is answered,
@@ -100,7 +100,7 @@ class OwnershipTable(Generic[HoldingT]):
         # the last one was not answered either; only then the lease may be granted although the last one did not leave.
         self._unanswered: dict[MessageQueue, bool] = {}
 
-    def state(self, queue: MessageQueue) -> Ownership:
+    def state(self, queue: MessageQueue) -> OwnershipState:
         """The state of a queue."""
         return self._states.get(queue, ABSENT)
 
@@ -259,7 +259,7 @@ class OwnershipTable(Generic[HoldingT]):
 
     # --- states ------------------------------------------------------------------------------------------------------
 
-    def _move_all(self, holdings: Iterable[HoldingT], state: Ownership, step: Step) -> list[HoldingT]:
+    def _move_all(self, holdings: Iterable[HoldingT], state: OwnershipState, step: Step) -> list[HoldingT]:
         """Take the step with those of the holdings that are in the state; returns them."""
         # Compared by identity: a task that was overtaken by a shutdown comes with what another one has released.
         moved = [h for h in holdings if self.leaving.get(h.queue) is h and self.state(h.queue) is state]

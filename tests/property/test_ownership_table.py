@@ -21,7 +21,7 @@ from client.rebalance.ownership_table import (
     RELEASING,
     TRANSITIONS,
     WANTED,
-    Ownership,
+    OwnershipState,
     OwnershipTable,
 )
 from model.message_queue import MessageQueue
@@ -50,7 +50,7 @@ class World:
     ended: list[Held] = field(default_factory=list)
     drains: list[Sequence[Held]] = field(default_factory=list)  # not reported yet
     releases: list[Sequence[Held]] = field(default_factory=list)
-    leaving: dict[MessageQueue, Ownership] = field(default_factory=dict)
+    leaving: dict[MessageQueue, OwnershipState] = field(default_factory=dict)
     asks: dict[MessageQueue, list[str]] = field(default_factory=dict)  # requests that may be granted yet
     open: list[MessageQueue] = field(default_factory=list)  # asked for, no answer reported yet
     confirmed: dict[MessageQueue, int] = field(default_factory=dict)
@@ -106,7 +106,7 @@ class World:
         self.live.remove(held)
         self.ended.append(held)
 
-    def expected(self, queue: MessageQueue) -> Ownership:
+    def expected(self, queue: MessageQueue) -> OwnershipState:
         if any(held.queue == queue for held in self.live):
             return OWNED
         if queue in self.leaving:
@@ -312,9 +312,9 @@ def test_after_the_close_nothing_is_owned_whatever_is_reported_then(
 
 
 @given(st.sampled_from(sorted(TRANSITIONS, key=str)))
-def test_each_state_has_a_way_to_absent_and_none_but_grants_leads_to_owned(at: tuple[Ownership, Any]) -> None:
+def test_each_state_has_a_way_to_absent_and_none_but_grants_leads_to_owned(at: tuple[OwnershipState, Any]) -> None:
     assert (TRANSITIONS[at] is OWNED) == (at[1] == "grant")
-    reached, before = {at[0]}, set[Ownership]()
+    reached, before = {at[0]}, set[OwnershipState]()
     while reached != before:
         before = set(reached)
         for (state, _), after in TRANSITIONS.items():
