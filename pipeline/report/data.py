@@ -6,6 +6,7 @@ report. Only `page.py` knows the layout of the page.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from model.events import EventKind
+from model.events import Event, EventKind
 from model.missing_trace import missing_parts
-from pipeline.arrow_arrays import as_numpy, numbers, scalar
-from pipeline.report.few_events import events_of
+from pipeline.arrow_arrays import as_numpy, numbers, scalar, texts
 from pipeline.report.ownerless import KINDS as OWNERLESS_KINDS
 from pipeline.report.ownerless import OwnerlessGroup, ownerless_of
 from traces.figures.faults import KINDS as FAULT_KINDS
@@ -342,3 +342,20 @@ def _sorted(table: pa.Table, *columns: str, descending: bool = False) -> pa.Tabl
 def _rows(table: pa.Table, most: int | None = None) -> Rows:
     rows: Rows = table.slice(0, most).to_pylist()
     return rows
+
+
+def events_of(folder: Path, kinds: frozenset[str]) -> Iterator[Event]:
+    """Yield the events of these kinds in the table `events`, file by file, so not in order of time.
+
+    Most row groups of the table have none of a rare kind, and are not read.
+    """
+    for path in sorted(folder.glob("*.parquet")):
+        with pq.ParquetFile(path, read_dictionary=["kind"]) as file:
+            for number in range(file.num_row_groups):
+                chunks = file.read_row_group(number, ["kind"])["kind"].chunks
+                if all(kinds.isdisjoint(chunk.dictionary.to_pylist()) for chunk in chunks):
+                    continue
+                read = file.read_row_group(number, list(Event._fields))
+                is_wanted = pc.is_in(read["kind"].cast(pa.string()), value_set=texts(sorted(kinds)))
+                for row in read.filter(is_wanted).to_pylist():
+                    yield Event(**row)

@@ -3,7 +3,6 @@
     rlab bench --peers redis,nats,kafka
 
 systems/         the systems: servers and clients, ours among them
-meter            counts what is consumed; the same for all
 work             the measurements of one system: sends and consumption
 pace             latencies from the intended time of a send: what is due, what was late (pure)
 side, latency    the process on one side of a broker, and the measurement that runs two of them

@@ -5,14 +5,17 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from model.events import Event
 from pipeline.report import data
 from pipeline.report.data import (
     MOST_POINTS,
     GroupSection,
     Totals,
     _thinned,
+    events_of,
     percentile,
     queue_name,
     read_report,
@@ -112,3 +115,14 @@ def test_many_points_are_thinned_out_and_the_last_one_stays() -> None:
     assert thin == sorted(thin)
     assert thin[-1] == len(rows) - 1
     assert _thinned(rows.slice(0, 7))["x"].to_pylist() == list(range(7))
+
+
+def test_only_the_events_of_these_kinds_are_read_from_all_files_and_row_groups(tmp_path: Path) -> None:
+    def event(seq: int) -> Event:
+        return Event(float(seq), "b", seq, "FEW" if seq % 5 == 3 else "MANY", f"b/{seq}", "g", n=seq)
+
+    for number in (0, 1):
+        rows = [event(seq)._asdict() for seq in range(10 * number, 10 * number + 10)]
+        pq.write_table(pa.Table.from_pylist(rows), tmp_path / f"part-{number}.parquet", row_group_size=2)
+    assert list(events_of(tmp_path, frozenset({"FEW", "OTHER"}))) == [event(seq) for seq in (3, 8, 13, 18)]
+    assert list(events_of(tmp_path, frozenset({"OTHER"}))) == []
