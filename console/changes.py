@@ -1,6 +1,6 @@
 """The changes that a page may make: publish a message, send dead letters again, scale a topic, break a test cluster.
 
-Whether it may at all is for `guard.py` to say, before anything here is called.
+`guard.py` checks before each call whether the page may make changes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NO_TEST_BED = (
 
 
 class PageChanges:
-    """The changes of one cluster; without a test bed those of its processes are refused."""
+    """The changes of one cluster; without a test bed, changes of its processes are refused."""
 
     def __init__(self, admin: Admin, name_servers: str, test_bed: TestBed | None) -> None:
         self._admin = admin
@@ -40,11 +40,11 @@ class PageChanges:
         }
 
     async def make(self, change: str, wanted: Mapping[str, Any]) -> str:
-        """Make a change; returns what was done.
+        """Make a change; returns a description of it.
 
         Raises:
-            InvalidParameter: there is no such change, or it lacks something.
-            RlabError: the cluster refused it or does not answer; the text says whether to repeat it.
+            InvalidParameter: the change does not exist, or a parameter is missing or invalid.
+            RlabError: the cluster refused it or does not answer; the text has the remedy.
 
         Cancellation: it may have been made.
         """
@@ -84,7 +84,7 @@ class PageChanges:
     # --- a test cluster ----------------------------------------------------------------------------------------------
 
     async def test_cluster(self) -> dict[str, Any]:
-        """Its parts, the faults that are active, and what cannot be done to them. Cancellation: harmless."""
+        """Return parts, active faults and impossible actions of the test cluster. Cancellation: harmless."""
         bed = self._test_bed
         if bed is None:
             return {"parts": [], "faults": [], "missing": _NO_TEST_BED, "there": False}
@@ -100,7 +100,7 @@ class PageChanges:
     async def _begin_fault(self, wanted: Mapping[str, Any]) -> str:
         fault = wanted.get("fault")
         if not isinstance(fault, dict):
-            raise InvalidParameter("fault is missing, or no object")
+            raise InvalidParameter("fault is missing, or not an object")
         begun = await self._bed().begin_fault(fault)
         return f"begun: {fault.get('do', '')}; done {begun['done']:,} times at once"
 
@@ -108,7 +108,7 @@ class PageChanges:
         number = wanted.get("id")
         if not isinstance(number, int) or isinstance(number, bool):
             raise InvalidParameter("id is the number of a fault")
-        return "healed" if await self._bed().heal(number) else "it was over already"
+        return "healed" if await self._bed().heal(number) else "the fault had already ended"
 
     def _bed(self) -> TestBed:
         if self._test_bed is None:
@@ -119,9 +119,9 @@ class PageChanges:
 def _text(wanted: Mapping[str, Any], name: str, *, empty: bool = False) -> str:
     value = wanted.get(name, "" if empty else None)
     if not isinstance(value, str) or not (value or empty):
-        raise InvalidParameter(f"{name} is missing, or no text")
+        raise InvalidParameter(f"{name} is missing, or not a text")
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise InvalidParameter(f"{name} is no text, as it has half of a surrogate pair") from None
+        raise InvalidParameter(f"{name} is not valid text, because it has half of a surrogate pair") from None
     return value

@@ -1,11 +1,11 @@
-"""The last updates of one subject, with ids from which a page that was away goes on. Pure.
+"""The last updates of one subject, with ids with which a page resumes after a break. Pure.
 
     channel = Channel("3f9a")
     channel.publish(b"...")                  # id "3f9a-1"
-    channel.after("3f9a-1")                  # what came since; None if that is no longer kept, or of another run
+    channel.after("3f9a-1")                  # the updates since; None if they are not kept any more, or of another run
 
-Every page reads at its own place, so a slow one costs no memory: once it is further behind than what is kept, it is
-told to load the whole again.
+Every page reads from its own position, so a slow page costs no memory: once it lags behind the kept updates, it has to
+load the whole document again.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _ID = re.compile(r"([0-9a-f]{1,32})-([0-9]{1,15})")
 
 
 class Update(NamedTuple):
-    """One update; pages give its id back when they resume."""
+    """One update; pages send its id when they resume."""
 
     id: str
     body: bytes
 
 
 class Channel:
-    """Updates of one subject; `epoch` tells this run from others and is a hexadecimal number."""
+    """Updates of one subject; `epoch` is a hexadecimal number that identifies this run."""
 
     def __init__(self, epoch: str) -> None:
         self._epoch = epoch
@@ -37,11 +37,11 @@ class Channel:
 
     @property
     def last_id(self) -> str:
-        """The id of the newest update: whoever loads the whole now goes on from here."""
+        """The id of the newest update: a page that loads the whole document now continues from here."""
         return f"{self._epoch}-{self._last}"
 
     def publish(self, body: bytes) -> None:
-        """Keep an update, and forget the oldest beyond the bounds; the newest is always kept."""
+        """Add an update, and remove the oldest beyond the limits; the newest is always kept."""
         self._last += 1
         self._kept.append(body)
         self._kept_bytes += len(body)
@@ -49,7 +49,7 @@ class Channel:
             self._kept_bytes -= len(self._kept.popleft())
 
     def after(self, last_id: str) -> list[Update] | None:
-        """The updates after one that a page has; None if it has to load the whole again."""
+        """Return the updates after the last update of a page; None if it has to load the whole document again."""
         found = _ID.fullmatch(last_id)
         if found is None or found[1] != self._epoch:
             return None

@@ -1,11 +1,11 @@
 """The rules by which the console answers a request. Pure.
 
-A page of another site that a user happens to open can make that user's browser send requests to this machine. Two ways
-are closed: a name that an attacker lets point here (DNS rebinding) is not one of the names of this host, and a request
-that changes something needs the token of this run, which only our own page can read, and our own page's origin.
+A page of another site can make the browser of its user send requests to this machine. These rules prevent two attacks:
+a name that an attacker points here (DNS rebinding) is not a name of this host, and a request for a change needs the
+token of this run, which only our own page can read, and the origin of our own page.
 
     guard = Guard(("127.0.0.1:8080", "localhost:8080"), token, allow_changes=True)
-    guard.refuses_host("evil.example:8080")                       -> why
+    guard.refuses_host("evil.example:8080")                       -> the reason
     guard.refuses_change("127.0.0.1:8080", "http://127.0.0.1:8080", given_token)    -> ""
 """
 
@@ -22,9 +22,10 @@ READ_ONLY = "the console is read-only: start it with --allow-changes"
 
 
 def names_of(host: str, port: int, more: Sequence[str] = (), *, scheme: str = "http") -> tuple[str, ...]:
-    """The names, with their port, that a browser may call a console by that listens on this host and port.
+    """Return the names, with their port, that browsers may use for a console on this host and port.
 
-    `more` are names that the user allows, with or without a port. A browser leaves a port out that its scheme implies.
+    `more` has further names that the user allows, with or without a port. A browser omits a port that its scheme
+    implies.
     """
     hosts = (*_LOCAL, *((host.lower(),) if not is_loopback(host) else ()))
     names = [format_address(each, port) for each in hosts]
@@ -36,7 +37,7 @@ def names_of(host: str, port: int, more: Sequence[str] = (), *, scheme: str = "h
 
 
 class Guard:
-    """What is answered; see the module header."""
+    """Checks requests; see the module header."""
 
     def __init__(self, names: Sequence[str], token: str, *, allow_changes: bool, scheme: str = "http") -> None:
         self.token = token
@@ -45,13 +46,13 @@ class Guard:
         self._scheme = scheme
 
     def refuses_host(self, host: str) -> str:
-        """Why a request with this Host header is refused; empty if it is not."""
+        """Return why a request with this Host header is refused; empty if it is not."""
         if host.lower() in self._names:
             return ""
         return f"this console is not called {host!r}: use an address that it printed, or start it with --allow-host"
 
     def refuses_change(self, host: str, origin: str, token: str) -> str:
-        """Why a change is refused; empty if it is not. A browser always names the origin of such a request."""
+        """Return why a change is refused; empty if it is not. A browser always sends the origin of such a request."""
         if not self.allow_changes:
             return READ_ONLY
         if origin.lower() != f"{self._scheme}://{host.lower()}":

@@ -1,4 +1,4 @@
-"""Messages and dead letters of a cluster as documents for pages. Bodies, keys and names are text and stay text."""
+"""Messages and dead letters of a cluster as documents for pages. Bodies, keys and names are always plain text."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from model.message_queue import MessageQueue
 from model.names import check_topic
 
 MOST = 50
-"""Messages of one page."""
+"""Maximum number of messages of one page."""
 MOST_LETTERS = 200
 _BODY_CHARS = 4_000
 
 
 async def messages(admin: Admin, query: Mapping[str, str]) -> dict[str, Any]:
-    """The messages that a page asks for: by id, by key, or by queue from an offset or a time.
+    """Find the messages that a page requests: by id, by key, or by queue from an offset or a time.
 
     Raises:
-        InvalidParameter: the question is incomplete, or a number is none.
+        InvalidParameter: the query is incomplete, or a number is malformed.
         RlabError: the cluster does not answer.
 
     Cancellation: harmless.
@@ -58,7 +58,7 @@ def _number(name: str, text: str) -> int | None:
     if not text:
         return None
     if not text.isdecimal() or len(text) > 18:
-        raise InvalidParameter(f"{name} {text[:40]!r} is no whole number")
+        raise InvalidParameter(f"{name} {text[:40]!r} is not a whole number")
     return int(text)
 
 
@@ -87,7 +87,7 @@ def _message(message: MessageExt, undecodable: str) -> dict[str, Any]:
 
 
 async def dead_letters(admin: Admin, group: str) -> dict[str, Any]:
-    """The dead letters of a group that were not sent again, the first `MOST_LETTERS`.
+    """Return the first `MOST_LETTERS` dead letters of a group that were not sent again.
 
     Raises:
         RlabError: the cluster does not answer.

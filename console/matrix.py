@@ -1,7 +1,7 @@
-"""The rows of a group: of each queue its owner, its target, its lag, and why the two differ. Pure.
+"""The rows of a group: the owner, the target and the lag of each queue, and why owner and target differ. Pure.
 
     rows_of(info)           ->  {"orders@broker-a:3": ["orders@broker-a:3", "c1", ["c2"], 17, 4, "c1 still ..."]}
-    changed(before, now)    ->  the rows that a page has to be told
+    changed(before, now)    ->  the rows to send to a page
 
 A row is [queue, owner, targets, lag, messages in flight, why the owner is not the target].
 """
@@ -17,11 +17,11 @@ from model.heartbeat import ConsumeType
 
 Row = list[Any]
 LAG, IN_FLIGHT = 3, 4
-"""Places in a row that change with every message, and are told less often than the others."""
+"""Indexes in a row of values that change with every message, and are sent less often than the others."""
 
 
 def with_progress(info: GroupInfo, progress: Iterable[QueueProgress]) -> GroupInfo:
-    """A group with newer owners and offsets of its queues; the targets stay until the whole group is asked again."""
+    """Return a group with newer owners and offsets of its queues; targets stay until the next poll of the group."""
     newer = {each.queue: each for each in progress}
     return replace(
         info,
@@ -32,7 +32,7 @@ def with_progress(info: GroupInfo, progress: Iterable[QueueProgress]) -> GroupIn
 
 
 def rows_of(info: GroupInfo) -> dict[str, Row]:
-    """The rows of a group by queue."""
+    """Return the rows of a group by queue."""
     popped = {each.queue: each.in_flight for each in info.popped_queues}
     why = _Why(info)
     return {
@@ -52,7 +52,7 @@ def rows_of(info: GroupInfo) -> dict[str, Row]:
 
 
 class _Why:
-    """Why a queue is not where it belongs."""
+    """Explains why the owner of a queue is not its target."""
 
     def __init__(self, info: GroupInfo) -> None:
         self._is_broadcasting = info.broadcasting
@@ -63,18 +63,18 @@ class _Why:
         self._popped = {topic for member in info.members for topic in info.popped_by(member)}
 
     def of(self, progress: QueueProgress) -> str:
-        """A sentence without its full stop; empty if nothing is wrong."""
+        """Return a sentence without its full stop; empty if nothing is wrong."""
         owner, targets, queue = progress.owner, progress.targets, progress.queue
         if queue.broker_name in self._away:
             return f"{queue.broker_name} does not answer"
         if queue.broker_name in self._off:
             return f"the group is switched off at {queue.broker_name}"
         if queue in self._stranded:
-            return "the members' strategies give it to nobody"
+            return "the members' strategies assign it to no member"
         if len(targets) > 1 and not self._is_broadcasting:
-            return f"members disagree: {len(targets)} of them believe that it is theirs"
+            return f"members disagree: it is the target of {len(targets)} of them"
         if owner is not None and owner not in self._members:
-            return f"{owner} is gone, and its lease has not ended yet"
+            return f"{owner} has left, and its lease has not ended yet"
         if owner is not None and (why := self._members[owner].away_at.get(queue.broker_name)):
             return f"{owner} does not answer: {why}"
         if owner is not None and self._members[owner].suspended:
@@ -89,12 +89,12 @@ class _Why:
                 return ""
             return f"{owner} holds it, and no member should"
         if owner is None:
-            return f"{targets[0]} has not asked for it yet, or its lease is on the way"
+            return f"{targets[0]} has not requested it yet, or the answer is in flight"
         return f"{targets[0]} waits: {owner} has not drained and released it yet"
 
 
 def members_of(info: GroupInfo) -> list[dict[str, Any]]:
-    """The members of a group for its page."""
+    """Return the members of a group for its page."""
     return [
         {
             "id": member.client_id,
@@ -110,7 +110,7 @@ def members_of(info: GroupInfo) -> list[dict[str, Any]]:
 
 
 def changed(before: Mapping[str, Row], now: Mapping[str, Row], *, counts: bool) -> list[Row]:
-    """The rows that are new or have changed; without `counts` those are left out of which only counts have."""
+    """Return the rows that are new or have changed; without `counts`, changes of counts alone are ignored."""
     if counts:
         return [row for name, row in now.items() if before.get(name) != row]
     return [row for name, row in now.items() if name not in before or _plain(before[name]) != _plain(row)]
@@ -121,5 +121,5 @@ def _plain(row: Row) -> Row:
 
 
 def gone(before: Mapping[str, Row], now: Mapping[str, Row]) -> list[str]:
-    """The queues that are no more."""
+    """Return the queues that do not exist any more."""
     return [name for name in before if name not in now]

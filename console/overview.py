@@ -15,7 +15,7 @@ from model.names import TRACE_TOPIC, is_system_topic
 
 
 async def overview(admin: Admin, trace_problem: str) -> dict[str, Any]:
-    """Name servers, brokers, topics and groups as far as they answer; errors are in `problems`.
+    """Return name servers, brokers, topics and groups, with the errors of those that do not answer in `problems`.
 
     Cancellation: harmless.
     """
@@ -56,7 +56,7 @@ def _broker(name: str, address: str, info: BrokerInfo | RlabError | None) -> dic
         "address": address,
         "error": "",
         "cluster": info.cluster,
-        # To the minute, so that a page is not told of each second.
+        # To the minute, so that a page is not updated each second.
         "up_minutes": int(info.uptime_s // 60),
         "topics": len(info.topics),
         "groups": info.groups,
@@ -72,13 +72,13 @@ def _broker(name: str, address: str, info: BrokerInfo | RlabError | None) -> dic
 
 
 def _absent(broker: AbsentBroker) -> dict[str, Any]:
-    # To the minute, so that a page is not sent each second.
+    # To the minute, so that a page is not updated each second.
     error = f"away: it {broker.reason} {int(broker.away_s // 60)} min ago without a goodbye"
     return {"name": broker.broker_name, "address": broker.address, "error": error, "away": True}
 
 
 def _topics(brokers: list[BrokerInfo]) -> list[dict[str, Any]]:
-    """Every topic with its queues and messages on all brokers together; those of the system last."""
+    """Return every topic with its queues and messages on all brokers together; system topics are last."""
     found: dict[str, list[TopicInfo]] = {}
     for broker in brokers:
         for topic in broker.topics:
@@ -96,11 +96,11 @@ def _topics(brokers: list[BrokerInfo]) -> list[dict[str, Any]]:
 
 
 async def topic_document(admin: Admin, topic: str) -> dict[str, Any]:
-    """The queues of a topic on every broker that has it; `problems` names the brokers that could not be asked.
+    """Return the queues of a topic on every broker that has it; `problems` names the brokers that do not answer.
 
     Raises:
         TopicNotExist: no broker has it.
-        RlabError: no name server answers, or no broker.
+        RlabError: no name server or no broker answers.
 
     Cancellation: harmless.
     """
@@ -131,7 +131,7 @@ async def topic_document(admin: Admin, topic: str) -> dict[str, Any]:
 
 
 async def _infos(admin: Admin, names: Iterable[str]) -> dict[str, BrokerInfo | RlabError]:
-    """The state of each broker of these names, or why there is none; all are asked at the same time."""
+    """Return the state of each broker of these names, or its error; all requests are sent at the same time."""
     infos: dict[str, BrokerInfo | RlabError] = {}
 
     async def ask(name: str) -> None:

@@ -1,4 +1,4 @@
-"""The aiohttp shell of the console: its pages, its documents, its streams of updates, and what changes the cluster.
+"""The aiohttp shell of the console: its pages, its documents, its streams of updates, and changes of the cluster.
 
 GET  /, /topics, /topics/NAME, /groups, /groups/NAME, ...    the page; its script draws the view of the address
 GET  /api/...                                                documents, as JSON
@@ -55,10 +55,10 @@ class ConsoleOptions:
     """Options of a console.
 
     Attributes:
-        allow_hosts: further names that browsers may call it by.
-        tls: certificate and key: the pages come over HTTPS only.
-        key: a browser asks its user for the name and the secret of this key.
-        test_bed: the processes of a test cluster, whose owner runs this console.
+        allow_hosts: further names that browsers may use for it.
+        tls: certificate and key; with them, pages are only served over HTTPS.
+        key: a browser has to send the name and the secret of this key, for which it shows a dialog.
+        test_bed: the processes of a test cluster, if their owner runs this console.
     """
 
     name_servers: str
@@ -75,19 +75,20 @@ async def run_console(options: ConsoleOptions) -> AsyncIterator[str]:
     """Run a console while the block runs.
 
     Yields:
-        The `host:port` that it listens on, with the real port.
+        The `host:port` that the console listens on, with the real port.
 
     Raises:
-        ConfigError: the address or a certificate cannot be used, or changes are allowed where others reach it.
+        ConfigError: the address or a certificate cannot be used, or changes are allowed on an address that others can
+        reach.
         ConnectFailed: no name server answers.
 
-    Cancellation: everything is stopped.
+    Cancellation: the console is stopped.
     """
     host, _ = parse_address(options.listen)
     if options.allow_changes and not is_loopback(host):
         raise ConfigError(
-            f"--allow-changes on {options.listen} would let everybody who reaches it change the cluster: listen on "
-            "127.0.0.1 and reach it by a tunnel, for instance ssh -L"
+            f"--allow-changes on {options.listen} would let anyone who can reach it change the cluster: listen on "
+            "127.0.0.1 and connect through a tunnel, for instance ssh -L"
         )
     certificates = None if options.tls is None else ServerTls(options.tls)
     epoch = secrets.token_hex(6)
@@ -109,7 +110,7 @@ async def run_console(options: ConsoleOptions) -> AsyncIterator[str]:
 
 
 class _Console:
-    """The handlers; each asks the watcher, or the brokers through its admin."""
+    """The handlers; each uses the watcher, or the brokers through its admin."""
 
     def __init__(self, watcher: Watcher, options: ConsoleOptions) -> None:
         self.guard = Guard((), "", allow_changes=False)
@@ -142,7 +143,7 @@ class _Console:
     async def _guarded(
         self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
-        """Refuse foreign names, turn errors into answers, and add the headers that keep a page to itself."""
+        """Refuse foreign names, convert errors to answers, and add the headers that isolate a page."""
         refused = self.guard.refuses_host(request.headers.get("Host", ""))
         if refused:
             return _answer({"error": refused}, status=403)
@@ -157,7 +158,7 @@ class _Console:
         except NetworkError as error:
             response = _answer({"error": str(error)}, status=502)
         except RlabError as error:
-            # The key of this console may lack the right: it asks brokers with its own.
+            # The key of this console may lack the right, because it uses its own key for requests to brokers.
             lacks_right = error.code in (ResponseCode.NO_PERMISSION, ResponseCode.NOT_AUTHENTICATED)
             response = _answer({"error": str(error)}, status=403 if lacks_right else 409)
         if not response.prepared:
@@ -223,7 +224,7 @@ class _Console:
     # --- updates -----------------------------------------------------------------------------------------------------
 
     async def _stream(self, request: web.Request) -> web.StreamResponse:
-        """Server-sent events from `Last-Event-ID` on; a page that is too far behind gets one `reset`."""
+        """Send server-sent events from `Last-Event-ID` on; a page that lags too far behind gets one `reset`."""
         if self._streams >= MAX_CONSOLE_STREAMS:
             raise web.HTTPServiceUnavailable(reason="too many pages follow this console: close some")
         last_id = request.headers.get("Last-Event-ID") or request.query.get("after", "")
@@ -235,7 +236,7 @@ class _Console:
                 await response.write(f"retry: {_RETRY_MS}\n\n".encode())
                 await _send_updates(response, subject, last_id)
         except ConnectionResetError:
-            pass  # the page is gone
+            pass  # the page was closed
         finally:
             self._streams -= 1
         return response
@@ -254,9 +255,9 @@ class _Console:
 
 
 async def _send_updates(response: web.StreamResponse, subject: Subject, last_id: str) -> None:
-    """Send what is new, and then what comes; a page reads at its own pace, and what it does not take is not kept."""
+    """Send new updates, then later ones as they come; a page reads at its own pace, and no update is queued for it."""
     while True:
-        news = subject.news  # before looking: what is published from now on sets it
+        news = subject.news  # race: read before the updates, so that a later update sets it
         updates = subject.channel.after(last_id)
         if updates is None:
             await response.write(b"event: reset\ndata: {}\n\n")

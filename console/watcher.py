@@ -1,7 +1,7 @@
-"""Follows the trace of a cluster and asks its brokers, as far as somebody looks, and publishes what has changed.
+"""Follows the trace of a cluster, polls its brokers for subjects with open pages, and publishes changes.
 
-The trace tells what happened, exactly and a second or two late, because nodes send their events once a second. Who owns
-what now is asked of the brokers; so the page is right within half a second, and its timeline a moment later.
+The trace has exact events, but a second or two late, because nodes send their events once a second. The watcher polls
+the brokers for the present owners, so the page is right within half a second, and its timeline shortly after.
 """
 
 from __future__ import annotations
@@ -39,18 +39,19 @@ GROUP_INTERVAL_S = 2.0
 COUNTS_INTERVAL_S = 2.0
 OVERVIEW_INTERVAL_S = 2.0
 SHARE, WHOLE_SHARE = 30, 60
-"""A poll is repeated after at least so many times the processor time that it took; one of the whole group after more,
-because it tells targets, and the others tell owners. Not after its length, which would tell the page late on a busy
-machine."""
+"""Multiple of the processor time of a poll after which it is repeated at the earliest; larger for a poll of the whole
+group, which returns targets, while the other polls return owners. It is not a multiple of the duration, because the
+page would then be late on a busy machine.
+"""
 IDLE_S = 120.0
-"""How long a subject is followed after its last page has gone: one that comes back within it reads on."""
+"""How long a subject is followed after its last page was closed: a page that returns within this time resumes."""
 HISTORY_MS = 3_600_000.0
-"""How far back the trace is read at the start."""
+"""Age of the oldest events that are read at the start."""
 
 
 @dataclass(slots=True)
 class Subject:
-    """What pages follow: a group, or the cluster as a whole."""
+    """A subject that pages follow: a group, or the whole cluster."""
 
     channel: Channel
     document: dict[str, Any] = field(default_factory=dict)  # of the poll
@@ -69,7 +70,7 @@ class Subject:
 
 
 def to_json(document: Any) -> bytes:
-    """A document as JSON on one line."""
+    """Encode a document as JSON on one line."""
     return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "replace")
 
 
@@ -80,7 +81,7 @@ class Watcher:
         self.admin = admin
         self.clock_ms = clock_ms
         self.pictures = TracePictures(clock_ms() - HISTORY_MS)
-        self.problem = ""  # why the trace cannot be read, or which clocks are wrong
+        self.problem = ""  # the reason why the trace cannot be read, or the wrong clocks
         self._tasks = tasks
         self._epoch = epoch
         self._made = 0
@@ -89,14 +90,14 @@ class Watcher:
         self._tasks.start_soon(self._follow_trace)
 
     def _subject(self) -> Subject:
-        self._made += 1  # a channel that was forgotten and made again must not take the ids of the old one
+        self._made += 1  # a new channel of a group must not reuse the ids of a removed one
         return Subject(Channel(f"{self._epoch}{self._made:x}"))
 
     # --- pages -------------------------------------------------------------------------------------------------------
 
     @asynccontextmanager
     async def watch(self, group: str | None) -> AsyncIterator[Subject]:
-        """Follow a group, or without one the cluster, while the block runs; the first poll is done.
+        """Follow a group, or for None the cluster, while the block runs; it begins after the first poll.
 
         Raises:
             ServiceNotAvailable: too many groups are watched.
@@ -124,7 +125,7 @@ class Watcher:
             subject = self._groups[group] = self._subject()
             picture = self.pictures.groups.get(group)
             if picture is not None:
-                picture.news()  # the page begins with all of it
+                picture.news()  # dropped, because the page begins with the whole document
             self._tasks.start_soon(self._poll_group, group, subject)
         return subject
 
@@ -137,7 +138,7 @@ class Watcher:
         del self._groups[min(idle, key=lambda name: self._groups[name].left_at)]
 
     def group_document(self, group: str, subject: Subject) -> dict[str, Any]:
-        """All about a group: the picture of its trace, and its rows now; `id` is where its updates go on."""
+        """Return the whole document of a group, its picture and its rows; its updates continue after `id`."""
         picture = self.pictures.groups.get(group)
         if picture is None:
             picture = GroupPicture(group, self.pictures.base_ms)
@@ -153,7 +154,7 @@ class Watcher:
         }
 
     def cluster_document(self, subject: Subject) -> dict[str, Any]:
-        """All about the cluster."""
+        """Return the whole document of the cluster."""
         return {**subject.document, "clock_ms": self.clock_ms(), "id": subject.channel.last_id}
 
     # --- the trace ---------------------------------------------------------------------------------------------------
@@ -182,7 +183,7 @@ class Watcher:
     # --- polls -------------------------------------------------------------------------------------------------------
 
     async def _poll_group(self, group: str, subject: Subject) -> None:
-        """Ask after the owners often, after all of the group rarely, until nobody looks any more."""
+        """Poll the owners often and the whole group rarely, until no page is open any more."""
         loop = asyncio.get_running_loop()
         group_due = earliest = counts_due = 0.0
         while self._groups.get(group) is subject and (subject.pages or loop.time() < subject.left_at + IDLE_S):
@@ -197,10 +198,10 @@ class Watcher:
                     progress = await self.admin.progress(group)
                     subject.info = with_progress(subject.info, progress)
                     if {each.queue for each in progress} != {each.queue for each in subject.info.queues}:
-                        group_due = earliest  # it has other queues now
+                        group_due = earliest  # its queues have changed
                 problem = ""
             except GroupNotExist:
-                subject.info, problem = None, "no broker knows this group: nobody has consumed with it yet"
+                subject.info, problem = None, "no broker knows this group: no consumer has used it yet"
             except RlabError as error:
                 problem = str(error)
             with_counts = began >= counts_due
@@ -208,7 +209,9 @@ class Watcher:
                 counts_due = began + COUNTS_INTERVAL_S
             moved = self._publish_rows(subject, problem, counts=with_counts)
             if moved:
-                group_due = max(earliest, min(group_due, loop.time() + PROGRESS_INTERVAL_S))  # so may have targets
+                group_due = max(
+                    earliest, min(group_due, loop.time() + PROGRESS_INTERVAL_S)
+                )  # targets may have changed too
             subject.loaded.set()
             took = 0.0 if is_whole else time.process_time() - worked
             await anyio.sleep(max(PROGRESS_INTERVAL_S, SHARE * took))
@@ -216,18 +219,18 @@ class Watcher:
             del self._groups[group]
 
     def _publish_rows(self, subject: Subject, problem: str, *, counts: bool) -> bool:
-        """Publish what has changed; returns whether a queue has another owner."""
+        """Publish the changes; returns whether the owner of a queue has changed."""
         info = subject.info
         rows = {} if info is None else rows_of(info)
         update: dict[str, Any] = {}
-        told = changed(subject.rows, rows, counts=counts)
-        if told:
-            update["rows"] = told
+        sent = changed(subject.rows, rows, counts=counts)
+        if sent:
+            update["rows"] = sent
         if lost := gone(subject.rows, rows):
             update["gone"] = lost
-        moved = any(row[0] not in subject.rows or subject.rows[row[0]][1] != row[1] for row in told)
-        # A row whose counts were not told keeps those that pages know, so that they are told later.
-        names = {row[0] for row in told}
+        moved = any(row[0] not in subject.rows or subject.rows[row[0]][1] != row[1] for row in sent)
+        # A row whose counts were not sent keeps the counts that pages have, so that they are sent later.
+        names = {row[0] for row in sent}
         subject.rows = {name: row if name in names else subject.rows[name] for name, row in rows.items()}
         document = {
             "problem": problem or self.problem,
@@ -270,7 +273,7 @@ def _state(info: GroupInfo) -> dict[str, Any]:
 async def watching(
     name_servers: str, epoch: str, tasks: TaskGroup, clock_ms: Callable[[], float] = wall_clock_ms
 ) -> AsyncIterator[Watcher]:
-    """Watch a cluster while the block runs; the tasks are those of the caller, who ends them.
+    """Watch a cluster while the block runs, with tasks in the caller's group, which the caller ends.
 
     Raises:
         ConnectFailed: no name server answers.

@@ -1,7 +1,7 @@
-"""The scripts and styles of the pictures, as files for a server and bundled into one text for a page that is a file.
+"""The scripts and styles of the pictures, as files for a server, and bundled into one text for a page in a file.
 
-The scripts are plain modules, so that a browser loads them as they are. Bundled, they are one module: their imports of
-each other are dropped, and so is the word `export`.
+The scripts are plain modules, which a browser loads directly. Bundled, they are one module without their imports of
+each other and without the word `export`.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ _EXPORT = re.compile(r"^export (?=(async |class|const|function|let))", re.MULTIL
 
 
 def static_folder(package: str = "pictures") -> Traversable:
-    """The folder of the files of a package of ours."""
+    """Return the folder of the static files of one of our packages."""
     return files(f"{PREFIX}{package}") / "static"
 
 
 def text_of(name: str) -> str:
-    """One file of the pictures."""
+    """Return the text of one file of the pictures."""
     return (static_folder() / name).read_text(encoding="utf-8")
 
 
 def bundled(names: Sequence[str]) -> str:
-    """Scripts as one, in this order: each after those that it imports."""
+    """Join scripts in this order: each after the scripts that it imports."""
     return "\n".join(_EXPORT.sub("", _IMPORT.sub("", text_of(name))) for name in names)

@@ -1,17 +1,17 @@
-"""The document of one group: who owned which queue when, its members, and its rebalances. Pure.
+"""The document of one group: the owners of its queues over time, its members, and its rebalances. Pure.
 
     picture = GroupPicture("billing", base_ms)
     for event in in_order(events):
         picture.feed(event)
-    picture.document()        # everything that is kept
-    picture.news()            # what has come since the last call, in the same form
+    picture.document()        # the whole document
+    picture.news()            # the changes since the last call, in the same form
 
-Names are told once, in `queues` and `clients`, and are places in these lists from then on. `changes` is flat: four
-numbers for each change of hands, [time, queue, owner, owners]; the owner is that of now, -1 for none, and with two
-owners at once it is the one that acquired the queue last. Times are milliseconds since `base_ms`.
+Each name occurs once, in `queues` or `clients`; all other lists have its index. `changes` is flat: four numbers for
+each change of an owner, [time, queue, owner, number of owners]. The owner is the new one, -1 for no owner, and of two
+owners the one that acquired the queue last. Times are milliseconds since `base_ms`.
 
     queues ["t@b:0"], clients ["c1", "c2"], changes [100, 0, 0, 1,  150, 0, -1, 0,  160, 0, 1, 1]
-        c1 owns the queue from 100 to 150, nobody to 160, c2 from then on
+        c1 owns the queue from 100 to 150, it has no owner until 160, then c2 owns it
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ from traces.why.words import because
 
 NONE = -1
 PICTURE_KINDS = KINDS | MOVE_KINDS
-"""Kinds of events that a picture is drawn from."""
+"""Kinds of events from which a picture is drawn."""
 
 
 class Names:
-    """Names in the order in which they were first told of; a place in it never changes.
+    """Names in the order of their first occurrence; the index of a name never changes.
 
-    Beyond `MAX_PICTURE_NAMES`, new names share the last place.
+    Beyond `MAX_PICTURE_NAMES`, new names share the last index.
     """
 
     def __init__(self) -> None:
         self._places: dict[str, int] = {}
-        self._told = 0
+        self._sent = 0
 
     def place(self, name: str) -> int:
-        """The place of a name, a new one if it is new."""
+        """Return the index of a name; a new name gets a new index."""
         found = self._places.get(name)
         if found is None:
             if len(self._places) >= MAX_PICTURE_NAMES:
@@ -57,13 +57,13 @@ class Names:
         return found
 
     def all(self) -> list[str]:
-        """All of them."""
+        """Return all names."""
         return list(self._places)
 
-    def untold(self) -> list[str]:
-        """Those since the last call."""
-        names = list(islice(self._places, self._told, None))
-        self._told = len(self._places)
+    def unsent(self) -> list[str]:
+        """Return the names that are new since the last call."""
+        names = list(islice(self._places, self._sent, None))
+        self._sent = len(self._places)
         return names
 
 
@@ -78,23 +78,23 @@ class GroupPicture:
         self.queues = Names()
         self.clients = Names()
         self._moves = MoveTracker(group, shared)
-        self._told_moves: deque[QueueMove] = deque(maxlen=MAX_PICTURE_MOVES)
+        self._finished_moves: deque[QueueMove] = deque(maxlen=MAX_PICTURE_MOVES)
         self._owners: dict[MessageQueue, tuple[str, ...]] = {}
         self._changes: deque[tuple[float, int, int, int]] = deque()
-        self._before: dict[int, int] = {}  # queue -> its owner before the first change that is kept
+        self._before: dict[int, int] = {}  # queue -> its owner before the first kept change
         self._members: deque[tuple[float, int]] = deque(maxlen=MAX_PICTURE_REBALANCES)
         self._rebalances: dict[str, dict[str, Any]] = {}
-        self._untold_changes = self._untold_members = 0  # of the newest, how many `news` has not told
+        self._unsent_changes = self._unsent_members = 0  # number of the newest ones that `news` has not returned yet
         self._new_rebalances: dict[str, dict[str, Any]] = {}
         self._is_fed = False
 
     # --- events ------------------------------------------------------------------------------------------------------
 
     def feed(self, event: Event) -> None:
-        """Take an event of the group, or one without a group, in order."""
+        """Process an event of the group, or an event without a group, in order."""
         kind = event.kind
         if kind in MOVE_KINDS:
-            self._told_moves.extend(self._moves.take(event))
+            self._finished_moves.extend(self._moves.take(event))
         if kind not in KINDS:
             return
         self._keep(self.figures.feed(event))
@@ -102,18 +102,18 @@ class GroupPicture:
             return
         self._is_fed = True
         if event.queue_id >= 0 and not is_retry_topic(event.topic):
-            self._look_at(MessageQueue(event.topic, event.broker, event.queue_id))
+            self._update_owners(MessageQueue(event.topic, event.broker, event.queue_id))
         if event.group:
             members = len(self.figures.members)
             if not self._members or self._members[-1][1] != members:
                 self._members.append((self._since_base(self.figures.now_ms), members))
-                self._untold_members += 1
+                self._unsent_members += 1
 
     def advance(self, now_ms: float) -> None:
-        """Let time pass without an event."""
+        """Advance the time without an event."""
         self.figures.advance(now_ms)
 
-    def _look_at(self, queue: MessageQueue) -> None:
+    def _update_owners(self, queue: MessageQueue) -> None:
         owners = self.figures.owners_of(queue)
         if owners == self._owners.get(queue, ()):
             return
@@ -124,19 +124,19 @@ class GroupPicture:
             _, place, before, _ = self._changes.popleft()
             self._before[place] = before
         self._changes.append(change)
-        self._untold_changes += 1
+        self._unsent_changes += 1
 
     def _keep(self, rows: Iterable[object]) -> None:
         for row in rows:
             if isinstance(row, Rebalance):
-                self._tell(row)
+                self._update(row)
 
-    def _tell(self, row: Rebalance) -> None:
-        told = self._rebalance(row)
-        if self._rebalances.get(row.cause) == told:
+    def _update(self, row: Rebalance) -> None:
+        record = self._rebalance(row)
+        if self._rebalances.get(row.cause) == record:
             return
         self._rebalances.pop(row.cause, None)
-        self._rebalances[row.cause] = self._new_rebalances[row.cause] = told
+        self._rebalances[row.cause] = self._new_rebalances[row.cause] = record
         if len(self._rebalances) > MAX_PICTURE_REBALANCES:
             oldest = next(iter(self._rebalances))
             del self._rebalances[oldest]
@@ -164,18 +164,18 @@ class GroupPicture:
     def _since_base(self, t_ms: float) -> float:
         return round(t_ms - self.base_ms, 1)
 
-    # --- telling -----------------------------------------------------------------------------------------------------
+    # --- documents ---------------------------------------------------------------------------------------------------
 
-    def _look_at_running(self) -> None:
-        """Rebalances that are not over have changed, if anything has come."""
+    def _update_running(self) -> None:
+        """Add the running rebalances, which may have changed since the last event."""
         if self._is_fed:
             self._is_fed = False
             for row in self.figures.rebalances():
-                self._tell(row)
+                self._update(row)
 
     def document(self) -> dict[str, Any]:
-        """Everything that is kept; `news` goes on from its last call all the same."""
-        self._look_at_running()
+        """Return the whole document; `news` still continues from its own last call."""
+        self._update_running()
         return {
             "group": self.group,
             "base_ms": self.base_ms,
@@ -189,23 +189,23 @@ class GroupPicture:
         }
 
     def news(self) -> dict[str, Any]:
-        """What has come since the last call; only `now` if nothing has."""
-        self._look_at_running()
-        told: dict[str, Any] = {
-            "queues": self.queues.untold(),
-            "clients": self.clients.untold(),
-            "changes": _flat(_newest(self._changes, self._untold_changes)),
-            "members": _flat(_newest(self._members, self._untold_members)),
+        """Return the changes since the last call; only `now` if there are none."""
+        self._update_running()
+        news: dict[str, Any] = {
+            "queues": self.queues.unsent(),
+            "clients": self.clients.unsent(),
+            "changes": _flat(_newest(self._changes, self._unsent_changes)),
+            "members": _flat(_newest(self._members, self._unsent_members)),
             "rebalances": list(self._new_rebalances.values()),
         }
-        self._untold_changes = self._untold_members = 0
+        self._unsent_changes = self._unsent_members = 0
         self._new_rebalances = {}
-        told = {name: value for name, value in told.items() if value}
-        return {**told, "now": self._since_base(self.figures.now_ms)}
+        news = {name: value for name, value in news.items() if value}
+        return {**news, "now": self._since_base(self.figures.now_ms)}
 
     def moves_of(self, cause: str) -> list[QueueMove]:
-        """The moves of a rebalance that are kept, the earliest first; those under way as far as they are known."""
-        found = [*self._told_moves, *self._moves.under_way()]
+        """Return the kept moves of a rebalance, the earliest first, and its unfinished moves."""
+        found = [*self._finished_moves, *self._moves.under_way()]
         return [move for move in found if move.root is not None and self._cause_of(move.root) == cause]
 
     def _cause_of(self, event: Event) -> str:

@@ -1,8 +1,8 @@
 """The pictures of all groups of a trace. Pure.
 
 pictures = TracePictures(base_ms)
-pictures.take(events)          # as they come; those of several nodes may be out of order by some seconds
-pictures.advance(now_ms)       # draws those that are old enough
+pictures.take(events)          # as they arrive; events of several nodes may be out of order by some seconds
+pictures.advance(now_ms)       # draws the events that are old enough
 pictures.groups["billing"].news()
 """
 
@@ -18,10 +18,13 @@ from traces.figures.changes import Changes
 from traces.figures.records import order_of
 
 SETTLE_MS = 2_500.0
-"""How long an event is held, so that those of other nodes may come before it: nodes send theirs once a second, and the
-trace is read twice a second. One that comes later still counts at the newest time that was seen."""
+"""How long an event is held, because earlier events of other nodes may arrive later: nodes send once a second, and the
+trace is read twice a second. An event that arrives even later counts at the newest time seen.
+"""
 
-assert TRACE_FLUSH_INTERVAL_S * 1000 * 2 < SETTLE_MS, "an event that is sent at once has to find those of others held"
+assert TRACE_FLUSH_INTERVAL_S * 1000 * 2 < SETTLE_MS, (
+    "events of other nodes are still held when an event arrives that was sent at once"
+)
 
 
 class TracePictures:
@@ -30,13 +33,13 @@ class TracePictures:
     def __init__(self, base_ms: float, *, settle_ms: float = SETTLE_MS) -> None:
         self.groups: dict[str, GroupPicture] = {}
         self.base_ms = base_ms
-        self.settled_ms = base_ms  # until when all is drawn
+        self.settled_ms = base_ms  # all events up to this time are drawn
         self._settle_ms = settle_ms
         self._changes = Changes()
         self._held: list[tuple[tuple[float, bool, str, int], Event]] = []
 
     def take(self, events: Iterable[Event]) -> None:
-        """Hold events until they are old enough; beyond `MAX_HELD_EVENTS` the oldest are drawn at once."""
+        """Hold events until they are old enough; beyond `MAX_HELD_EVENTS`, the oldest are drawn at once."""
         for event in events:
             if event.kind not in PICTURE_KINDS:
                 continue
@@ -45,7 +48,7 @@ class TracePictures:
                 self._draw(heapq.heappop(self._held)[1])
 
     def advance(self, now_ms: float) -> None:
-        """Draw the events that are old enough, and let time pass for all groups."""
+        """Draw the events that are old enough, and advance the time of all groups."""
         self.settled_ms = max(self.settled_ms, now_ms - self._settle_ms)
         while self._held and self._held[0][0][0] <= self.settled_ms:
             self._draw(heapq.heappop(self._held)[1])

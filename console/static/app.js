@@ -1,5 +1,5 @@
-// The shell of the page: which view an address has, and the theme. A view is a function that gets an
-// element and returns what closes it.
+// The shell of the page: the view of an address, and the theme. A view is a function that receives an element and returns
+// the function that closes it.
 
 import { fill, h } from "/static/pictures/dom.js";
 import { clusterView, groupsView, topicsView } from "./lists.js";

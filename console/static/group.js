@@ -27,7 +27,7 @@ export function groupView(view, name) {
   return groupBody(body, name);
 }
 
-// What there is to see of a group, without its title: other views show it too. onMembers(client ids) tells who is in it.
+// The view of a group without its title, for use in other views. Calls onMembers(client ids) with the present members.
 export function groupBody(view, name, onMembers = () => {}) {
   return new GroupView(view, name, onMembers).start();
 }
@@ -102,11 +102,11 @@ class GroupView {
     return Date.now() + this.ahead - this.history.base;
   }
 
-  // The brokers know a new member before the trace tells of it: it has no colour for that long, because its colour stays.
+  // Brokers know a new member before the trace has it. Until then it has no colour, because a colour never changes.
   placeOf(client) {
     const found = this.places.get(client);
     if (found !== undefined || this.places.size) return found ?? UNKNOWN;
-    let sum = 0; // there is no trace
+    let sum = 0; // without a trace
     for (const char of client) sum = (sum * 31 + char.charCodeAt(0)) % 997;
     return sum;
   }
@@ -130,7 +130,7 @@ class GroupView {
       const at = Number(this.query.get("at"));
       const span = Number(this.query.get("span"));
       if (span > 0) this.timeline.span = Math.min(3600000, Math.max(1000, span));
-      // Times of changes have one decimal, and a moment that is one of them has to lead to it again.
+      // Times of changes have one decimal, so the moment is rounded like them.
       if (this.query.has("at") && Number.isFinite(at)) this.timeline.choose(Math.round((at - this.history.base) * 10) / 10);
     }
     this.update({ ...found, queues: [], clients: [], changes: [], members: [], rebalances: [] });
@@ -156,13 +156,13 @@ class GroupView {
     }
     if (news.clients || news.member_list) this.drawMembers();
     if (this.sorted.length !== this.rows.size || (news.gone || []).length) this.sorted = inNameOrder(this.rows.keys());
-    if (news.rows || news.gone || news.queues) this.tellTimeline();
+    if (news.rows || news.gone || news.queues) this.updateTimeline();
     if (this.moment === null || news.queues || news.changes) this.drawMatrix();
     this.drawTiles();
     this.timeline.redraw();
   }
 
-  tellTimeline() {
+  updateTimeline() {
     const seen = new Map();
     this.history.queues.forEach((name, place) => {
       const row = this.rows.get(name);
@@ -180,11 +180,11 @@ class GroupView {
   drawMatrix() {
     const members = this.memberList.map((each) => each.id);
     if (this.moment === null) {
-      setText(this.moved, "Now, as the brokers say twice a second.");
+      setText(this.moved, "Now, as the brokers report twice a second.");
       this.matrix.show(this.sorted.map((name) => this.rows.get(name)), members);
       return;
     }
-    setText(this.moved, `As of ${clock(this.history.base + this.moment, 3)} UTC, by the trace: ${number(this.history.membersAt(this.moment))} members. Lag is known for now only.`);
+    setText(this.moved, `As of ${clock(this.history.base + this.moment, 3)} UTC, by the trace: ${number(this.history.membersAt(this.moment))} members. Lag is only known for the present.`);
     const rows = this.history.order.map((queue) => {
       const name = this.history.queues[queue];
       const owner = this.timeline.ownerOf(queue, this.moment);
@@ -216,12 +216,12 @@ class GroupView {
     fill(this.tiles, values.map((each) => tile(...each)));
   }
 
-  // What keeps the console or the group from being right, for as long as it does.
+  // The present problems of the console or the group.
   drawProblem() {
     const { disagreements, unreachable, away, silent } = this.state || { disagreements: [], unreachable: [], away: [], silent: [] };
-    const told = [this.trouble, ...disagreements, ...silent, ...away, ...unreachable.map((name) => `${name} does not answer`)].filter(Boolean).join("; ");
-    setText(this.problem, told);
-    this.problem.hidden = !told;
+    const problems = [this.trouble, ...disagreements, ...silent, ...away, ...unreachable.map((name) => `${name} does not answer`)].filter(Boolean).join("; ");
+    setText(this.problem, problems);
+    this.problem.hidden = !problems;
   }
 
   drawMembers() {
@@ -251,7 +251,7 @@ class GroupView {
     const shown = all.slice(-MOST_REBALANCES).reverse();
     this.rebalances.hidden = !shown.length;
     const more = all.length > shown.length ? `, the latest ${shown.length} of them` : "";
-    setText(this.rebalanceCount, shown.length ? `${number(all.length)} rebalances${more}. Choose one to see the way of each queue.` : "No rebalance in the last hour.");
+    setText(this.rebalanceCount, shown.length ? `${number(all.length)} rebalances${more}. Choose one to see the stages of each move.` : "No rebalance in the last hour.");
     this.rebalanceRows.show(
       shown.map((each) => {
         const isChosen = each.cause === this.chosen;
@@ -300,14 +300,14 @@ class GroupView {
       return;
     }
     try {
-      const told = await getJson(`/api/groups/${encodeURIComponent(this.name)}/moves?${new URLSearchParams({ cause })}`);
+      const answer = await getJson(`/api/groups/${encodeURIComponent(this.name)}/moves?${new URLSearchParams({ cause })}`);
       if (cause !== this.chosen) return;
-      const slowest = [...told.moves].sort((a, b) => b.gap_ms - a.gap_ms).slice(0, MOST_MOVES);
+      const slowest = [...answer.moves].sort((a, b) => b.gap_ms - a.gap_ms).slice(0, MOST_MOVES);
       fill(
         this.moves,
-        h("h3", {}, `${found.because}: ${number(told.all)} moves`),
-        told.all > slowest.length && h("p", { class: "hint" }, `The ${slowest.length} whose queue nobody read for the longest time.`),
-        !told.all && h("p", { class: "soft" }, "The stages of its moves are not kept, or it moved no queue."),
+        h("h3", {}, `${found.because}: ${number(answer.all)} moves`),
+        answer.all > slowest.length && h("p", { class: "hint" }, `The ${slowest.length} moves with the longest pauses.`),
+        !answer.all && h("p", { class: "soft" }, "The stages of its moves are not kept, or it moved no queue."),
         slowest.map((move, n) => waterfall(move, n === 0)),
       );
     } catch (error) {

@@ -1,14 +1,14 @@
-// Work that can wait, in the idle time of frames and a slice at a time, so that a page goes on scrolling while a group of
-// hundreds is told anew.
+// Runs deferred work in slices in the idle time of frames, so that a page keeps scrolling while a large group is
+// redrawn.
 
 const SLICE_MS = 2;
 const LATEST_MS = 500;
-const MOST_LAID_OUT = 40; // a longer table out of sight is not laid out
-const jobs = new Map(); // whose work it is -> a generator
+const MOST_LAID_OUT = 40; // a longer table outside of the window is not laid out
+const jobs = new Map(); // owner of the work -> a generator
 const ask = window.requestIdleCallback ? (run) => requestIdleCallback(run, { timeout: LATEST_MS }) : (run) => setTimeout(run, 30);
 let asked = false;
 
-// Do what the generator does, in slices that end where it yields; it takes the place of earlier work of this owner.
+// Run the generator in slices that end at its yields; it replaces earlier work of this owner.
 export function later(owner, job) {
   jobs.set(owner, job);
   wake();
@@ -29,7 +29,7 @@ function slice() {
   wake();
 }
 
-// The children of an element, of which only those are made anew that have changed.
+// The children of an element; only changed children are made again.
 export class LiveList {
   constructor(element) {
     this.element = element;
@@ -67,7 +67,7 @@ export class LiveList {
   }
 }
 
-// Whoever had the focus there keeps it.
+// Replace a node, and keep the focus.
 function replace(old, node) {
   const had = old.contains(document.activeElement);
   old.replaceWith(node);

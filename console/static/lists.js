@@ -38,7 +38,7 @@ export function clusterView(view) {
       "Brokers",
     ),
     found.brokers.some((each) => each.quirks?.length) &&
-      h("p", { class: "warn" }, `Quirks on purpose: ${found.brokers.map((each) => `${each.name}: ${(each.quirks || []).join(", ") || "none"}`).join("; ")}`),
+      h("p", { class: "warn" }, `Enabled quirks: ${found.brokers.map((each) => `${each.name}: ${(each.quirks || []).join(", ") || "none"}`).join("; ")}`),
     found.brokers.filter((each) => each.log_held_by).map((each) => h("p", { class: "warn" }, `Broker ${each.name}: ${each.log_held_by}`)),
     h("h2", {}, "Groups"),
     groups(found.groups),
@@ -50,7 +50,7 @@ function tile(value, label) {
 }
 
 function groups(list) {
-  if (!list.length) return h("p", { class: "soft" }, "No group yet: rlab consume TOPIC --group NAME makes one.");
+  if (!list.length) return h("p", { class: "soft" }, "No group yet: rlab consume TOPIC --group NAME creates one.");
   return table(
     ["group", ">members", "brokers that know it", ""],
     list.map((each) => [

@@ -1,5 +1,5 @@
-// The rows of a group, of which only those that can be seen are in the page: a thousand queues scroll like ten. Beside
-// them a grid with a column for each consumer: a filled cell owns, an outlined one is the target.
+// The rows of a group. Only visible rows are in the page, so a thousand queues scroll like ten. Beside them is a grid
+// with a column for each consumer: a filled cell is the owner, an outlined cell the target.
 
 import { colours, prepared } from "/static/pictures/canvas.js";
 import { h, number, setText, shortName } from "/static/pictures/dom.js";
@@ -10,14 +10,14 @@ const IN_ORDER_MS = 300;
 const narrow = matchMedia("(max-width: 700px)");
 
 export class Matrix {
-  // placeOf(client) -> its place among the names, which has its colour
+  // placeOf(client) -> its index among the names, which determines its colour
   constructor(placeOf) {
     this.placeOf = placeOf;
     this.rows = []; // [queue, owner, targets, lag, in flight, why]
     this.members = [];
-    this.pool = []; // a row of the page shows the places that leave its own number when divided by their number
+    this.pool = []; // row n of the pool shows the places with place % pool.length == n
     this.frame = 0;
-    this.top = this.boxHeight = 0; // of the box, as its events told: a question in a frame would lay out the page anew
+    this.top = this.boxHeight = 0; // of the box, from its events: a query in a frame would cause a new layout of the page
     this.total = this.height = this.first = -1;
     this.sorting = 0;
     const scrolled = () => {
@@ -94,7 +94,7 @@ export class Matrix {
     if (!narrow.matches) this.drawGrid(this.top, height);
   }
 
-  // Who reads by ear gets the rows in the order of the document, which is that of the picture once it stands still.
+  // A screen reader reads the rows in the order of the document, which becomes the visible order when scrolling stops.
   inOrder() {
     const size = this.pool.length;
     for (let n = 0; n < size; n += 1) this.box.append(this.pool[(this.first + n) % size].element);
@@ -134,10 +134,10 @@ export class Matrix {
     setText(row.queue, queue);
     row.queue.title = queue;
     row.swatch.className = swatch;
-    setText(row.ownerName, owner === null ? "nobody" : shortName(owner));
+    setText(row.ownerName, owner === null ? "none" : shortName(owner));
     row.ownerName.className = owner === null ? "bad" : "";
     row.owner.title = owner === null ? "" : owner;
-    setText(row.target, targets === null ? "" : settled ? "✓" : targets.map(shortName).join(", ") || "nobody");
+    setText(row.target, targets === null ? "" : settled ? "✓" : targets.map(shortName).join(", ") || "none");
     row.target.title = targets === null ? "" : targets.join(", ");
     setText(row.lag, lag === undefined ? "" : number(lag));
     setText(row.flight, flight === undefined ? "" : number(flight));

@@ -11,7 +11,7 @@ export async function getJson(path) {
   return document;
 }
 
-// Make a change, and say in `result` how it ended.
+// Make a change, and show its outcome in `result`.
 export async function change(name, wanted, result) {
   setText(result, "…");
   result.className = "result";

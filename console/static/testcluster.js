@@ -1,5 +1,5 @@
-// A test cluster: its processes with the faults that they take, and beside them the group on which the effect is seen. The
-// address has the group.
+// A test cluster: its processes with their possible faults, and beside them a group that shows the effect. The address
+// has the group.
 
 import { fill, h, number, setText } from "/static/pictures/dom.js";
 import { change, follow, getJson, remember, session } from "./net.js";
@@ -7,7 +7,7 @@ import { groupBody } from "./group.js";
 import { LiveList } from "./later.js";
 
 const AGAIN_MS = 1000;
-// What can be done to connections: its name, the fault, and whether it lasts.
+// Faults of connections: the name, the fault, and whether it lasts.
 const FAULTS = {
   cut: ["cut connections", { do: "cut" }, false],
   drop: ["drop notifications", { do: "drop", code: "NOTIFY_CONSUMER_IDS_CHANGED" }, true],
@@ -97,7 +97,7 @@ class TestCluster {
 
   offerMembers(clients) {
     const chosen = this.client.value;
-    const names = [...new Set(["", chosen, ...clients])]; // who has left stays chosen: else it would be all of them
+    const names = [...new Set(["", chosen, ...clients])]; // a member that left stays chosen, else the fault would affect all clients
     if (names.join() === this.clients) return;
     this.clients = names.join();
     fill(this.client, names.map((value) => h("option", { value, selected: value === chosen }, value || "all clients")));
@@ -133,7 +133,7 @@ class TestCluster {
     }
   }
 
-  // A fault that is active, with the button that ends it.
+  // An active fault, with a button that ends it.
   active(each) {
     const { do: verb, ...chosen } = each.fault;
     const known = FAULTS[verb] ? FAULTS[verb][0] : verb;
@@ -163,7 +163,7 @@ class TestCluster {
   // Names of groups and topics to choose from.
   offerNames(found) {
     const groups = [...new Set([...found.groups.map((each) => each.group), this.group])].filter(Boolean).sort();
-    // Nobody subscribes to the retry and DLQ topics of a group by name.
+    // Users do not subscribe to the retry and DLQ topics of a group by name.
     const topics = found.topics.filter((each) => !each.system && !each.topic.startsWith("%")).map((each) => each.topic);
     fill(this.topics, topics.map((name) => h("option", { value: name })));
     if (!this.topicInput.value && topics.length) this.topicInput.value = topics[0];
@@ -186,7 +186,7 @@ class TestCluster {
     }
     if (this.shown === group) return;
     this.close();
-    if (this.shown) remember({ at: null, span: null, rebalance: null }); // these are of the other group
+    if (this.shown) remember({ at: null, span: null, rebalance: null }); // these belong to the other group
     this.shown = this.group = group;
     remember({ group });
     this.offerGroups();

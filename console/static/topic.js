@@ -38,9 +38,9 @@ export function topicView(view, name) {
       else if (inputs.since.value) asked.set("since_ms", String(Date.parse(`${inputs.since.value.replace(" ", "T")}Z`) || inputs.since.value));
     }
     try {
-      const told = await getJson(`/api/messages?${asked}`);
-      setText(status, told.messages.length ? `${told.messages.length} messages${told.complete ? "" : "; there may be more"}` : "No message there.");
-      fill(found, told.messages.map(messageDetails), told.next !== undefined && told.messages.length ? h("button", { type: "button", onclick: () => { inputs.offset.value = String(told.next); search(); } }, `From offset ${told.next}`) : null);
+      const answer = await getJson(`/api/messages?${asked}`);
+      setText(status, answer.messages.length ? `${answer.messages.length} messages${answer.complete ? "" : "; there may be more"}` : "No message found.");
+      fill(found, answer.messages.map(messageDetails), answer.next !== undefined && answer.messages.length ? h("button", { type: "button", onclick: () => { inputs.offset.value = String(answer.next); search(); } }, `From offset ${answer.next}`) : null);
     } catch (error) {
       setText(status, error.message);
       status.className = "result bad";
@@ -62,21 +62,21 @@ export function topicView(view, name) {
   );
   showFields();
   getJson(`/api/topics/${encodeURIComponent(name)}`)
-    .then((told) => {
-      const problems = told.problems.map((problem) => h("p", { class: "problem" }, problem));
-      if (!told.queues.length) {
+    .then((found) => {
+      const problems = found.problems.map((problem) => h("p", { class: "problem" }, problem));
+      if (!found.queues.length) {
         fill(queues, problems, h("p", { class: "problem" }, "No other broker has this topic."));
         return;
       }
-      const full = told.queues.find((each) => each.max > each.min) || told.queues[0];
-      const first = query.get("queue") || full.queue; // one that has something to show
-      fill(inputs.queue, told.queues.map((each) => h("option", { value: each.queue, selected: each.queue === first }, each.queue)));
+      const full = found.queues.find((each) => each.max > each.min) || found.queues[0];
+      const first = query.get("queue") || full.queue; // a queue with messages
+      fill(inputs.queue, found.queues.map((each) => h("option", { value: each.queue, selected: each.queue === first }, each.queue)));
       fill(
         queues,
         problems,
         table(
           ["queue", ">oldest offset", ">next offset", ">messages", "state"],
-          told.queues.map((each) => [each.queue, number(each.min), number(each.max), number(each.max - each.min), [each.read ? "" : "not read. ", each.write ? "" : "not written. ", each.damaged ? `${number(each.damaged)} damaged` : ""].join("")]),
+          found.queues.map((each) => [each.queue, number(each.min), number(each.max), number(each.max - each.min), [each.read ? "" : "not read. ", each.write ? "" : "not written. ", each.damaged ? `${number(each.damaged)} damaged` : ""].join("")]),
           "Queues",
         ),
       );
@@ -96,7 +96,7 @@ export function messageDetails(message) {
     "details",
     { class: "message" },
     h("summary", {}, `${place}  ${message.keys.join(", ")}  ${message.body.slice(0, 80)}`),
-    message.undecodable && h("p", { class: "warn" }, `This is no message, only bytes: ${message.undecodable}`),
+    message.undecodable && h("p", { class: "warn" }, `This record is not a message, only bytes: ${message.undecodable}`),
     message.half && h("p", { class: "warn" }, `half message, ${message.half}`),
     table(["", ""], facts, `Message ${message.id}`),
     h("pre", { tabindex: "0" }, message.body),

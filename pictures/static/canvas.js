@@ -1,5 +1,5 @@
-// A canvas made ready for one drawing, and the colours of the theme. They are read once for each theme, because asking
-// for a style in a frame lays out the page anew.
+// Prepares a canvas for a drawing, and reads the colours of the theme, once for each theme, because a query for a style
+// in a frame causes a new layout of the page.
 
 let known = null;
 const forget = () => {
@@ -33,10 +33,10 @@ export function prepared(canvas, width, height) {
   return context;
 }
 
-const widths = new Map(); // font and text -> its width; to measure each anew would cost as much as to draw
+const widths = new Map(); // font and text -> its width; measuring each again would cost as much as drawing
 const MOST_WIDTHS = 5000;
 
-// The text if there is room for it, else as much as fits of its begin, or of its end.
+// The text if it fits, else the part of its beginning, or of its end, that fits.
 export function fitted(context, text, room, ofEnd = false) {
   const key = `${context.font} ${text}`;
   let width = widths.get(key);

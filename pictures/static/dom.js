@@ -1,5 +1,5 @@
-// Elements and texts. Whatever comes from a cluster becomes a text node or an attribute value, never markup: nothing
-// here, or in any other script, parses HTML.
+// Elements and texts. Data from a cluster become text nodes or attribute values, never markup: no script here parses
+// HTML.
 
 export function h(tag, attributes, ...children) {
   const element = document.createElement(tag);
@@ -31,14 +31,14 @@ export function setText(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
-// A head that begins with ">" is of a column of numbers.
+// A head that begins with ">" marks a column of numbers.
 export function table(heads, rows, caption) {
   return h(
     "div",
     { class: "wide", tabindex: "0", role: "region", "aria-label": caption },
     h(
       "table",
-      { role: "table" }, // on a narrow page rows are blocks, which would cost them their meaning
+      { role: "table" }, // on a narrow page rows are blocks, which would lose their meaning
       h("caption", { class: "unseen" }, caption),
       h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, heads.map((head) => h("th", { scope: "col", role: "columnheader", class: numeric(head) }, headText(head))))),
       h("tbody", { role: "rowgroup" }, rows.map((cells) => tableRow(heads, cells))),
@@ -52,7 +52,7 @@ export function tableRow(heads, cells) {
 
 const numeric = (head) => (head.startsWith(">") ? "n" : null);
 const headText = (head) => head.replace(/^>/, "");
-const NUMBERS = new Intl.NumberFormat("en"); // once: toLocaleString makes one each time
+const NUMBERS = new Intl.NumberFormat("en"); // once, because toLocaleString creates one each time
 
 export function number(value) {
   return value === null || value === undefined ? "–" : NUMBERS.format(value);
@@ -70,7 +70,7 @@ export function duration(ms) {
 
 const pad = (n, digits = 2) => String(n).padStart(digits, "0");
 
-// The time of day, UTC as everywhere in this project; `digits` of a second.
+// The time of day, UTC as everywhere in this project, with `digits` decimals of a second.
 export function clock(ms, digits = 0) {
   const at = new Date(ms);
   const text = `${pad(at.getUTCHours())}:${pad(at.getUTCMinutes())}:${pad(at.getUTCSeconds())}`;
@@ -85,6 +85,6 @@ export function dateAndClock(ms) {
 
 // The instance name in a client id, which people choose.
 export function shortName(client) {
-  if (client === null || client === undefined) return "nobody";
+  if (client === null || client === undefined) return "none";
   return client.slice(client.indexOf("@") + 1) || client;
 }

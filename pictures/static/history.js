@@ -1,12 +1,12 @@
-// What is known of a group: the other side of pictures/group_picture.py. Times are milliseconds since `base`.
+// The history of a group: the browser's side of pictures/group_picture.py. Times are milliseconds since `base`.
 
 export const NONE = -1;
-export const UNKNOWN = -2; // somebody of whom the trace has not told yet
+export const UNKNOWN = -2; // a member that is not in the trace yet
 const MOST_CHANGES = 150000;
 const MOST_REBALANCES = 4000;
-const BY_NAME = new Intl.Collator("en", { numeric: true }); // once: comparing without it makes one each time
+const BY_NAME = new Intl.Collator("en", { numeric: true }); // once, because a comparison without it creates one each time
 
-// Names as people read them: 2 before 10.
+// Sorts names as people read them: 2 before 10.
 export function inNameOrder(names) {
   return [...names].sort(BY_NAME.compare);
 }
@@ -29,7 +29,7 @@ export class History {
     this.base = document.base_ms;
     this.queues = [];
     this.clients = [];
-    this.order = []; // the queues as they are shown
+    this.order = []; // the queues in the order of their names
     this.rebalances = new Map();
     this.sorted = []; // the same, the earliest first
     this.memberTimes = [];
@@ -106,8 +106,8 @@ export class History {
     return row.owners[place];
   }
 
-  // Calls draw(from, to, owner, owners) for each stretch of a queue that touches the window, nobody's left out unless
-  // somebody owned the queue before.
+  // Calls draw(from, to, owner, owners) for each period of a queue that overlaps the window; time before its first
+  // owner is skipped.
   stretches(queue, from, to, draw) {
     const { times, owners, numbers, before } = this.rows[queue];
     let place = lastUpTo(times, from);

@@ -1,6 +1,6 @@
-// A colour and a pattern for each consumer, which stay that consumer's: they follow from its place in the list of
-// names. Seven colours that colour-blind people can tell apart (Okabe and Ito), in four patterns; from the 29th on they
-// repeat, and a name on the strip, a highlight and the tables tell them apart.
+// A fixed colour and pattern for each consumer, from its index in the list of names. Seven colours that colour-blind
+// people can distinguish (Okabe and Ito), in four patterns; from the 29th on they repeat, and names on the strips, a
+// highlight and the tables distinguish them.
 
 export const COLOURS = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442"];
 const PATTERNS = 4;
@@ -11,13 +11,13 @@ export function swatchClass(place) {
   return `sw c${place % COLOURS.length} p${Math.floor(place / COLOURS.length) % PATTERNS}`;
 }
 
-// Dark or light text, whichever can be read on the colour.
+// Dark or light text, depending on the colour.
 export function inkOn(place) {
   return [0, 2, 5].includes(place % COLOURS.length) ? "#ffffff" : "#1a1a1a";
 }
 
 export function brush(context, place) {
-  if (place < 0) return "#8a939c"; // somebody who has no colour yet
+  if (place < 0) return "#8a939c"; // a member without a colour yet
   const colour = COLOURS[place % COLOURS.length];
   const pattern = Math.floor(place / COLOURS.length) % PATTERNS;
   if (pattern === 0) return colour;

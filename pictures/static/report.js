@@ -1,5 +1,5 @@
-// A report as a file: for each group who owned what, by queue and by member, its members and unowned queues, and its
-// rebalances, which fold out into steps. The address has the filters: #group=...&topic=...&member=...&from=...&to=...
+// A report in a file: for each group its owners by queue and by member, its members and unowned queues, and its
+// rebalances, which expand to their steps. The address has the filters: #group=...&topic=...&member=...&from=...&to=...
 
 import { colours, fitted, prepared } from "./canvas.js";
 import { clock, duration, fill, h, number, shortName, table } from "./dom.js";
@@ -46,7 +46,7 @@ class GroupPictures {
     fill(
       holder,
       this.form,
-      h("h3", {}, "Who had which queue"),
+      h("h3", {}, "Owners of queues"),
       h("p", { class: "hint" }, "A strip for each queue in the colour of its owner; a thin red line is time without an owner, triangles are causes of rebalances. Drag, or use the buttons or the keyboard."),
       this.timeline.element,
       h("h3", {}, "Queues of each member"),
@@ -55,9 +55,9 @@ class GroupPictures {
       h("details", { class: "as-table", ontoggle: () => this.drawMembers() }, h("summary", {}, "Members as a table"), this.memberTable),
       h("h3", {}, "Members, and queues without an owner"),
       this.counts,
-      h("details", { class: "as-table", ontoggle: () => this.tellCounts() }, h("summary", {}, "Members and unowned queues as a table"), this.countTable),
+      h("details", { class: "as-table", ontoggle: () => this.fillCounts() }, h("summary", {}, "Members and unowned queues as a table"), this.countTable),
       h("h3", {}, "Rebalances"),
-      h("p", { class: "hint" }, "Choose one: its band is marked above, and it folds out into its steps and moves."),
+      h("p", { class: "hint" }, "Choose one: its band is marked above, and its steps and moves are shown."),
       this.list,
     );
     this.apply();
@@ -112,7 +112,7 @@ class GroupPictures {
     this.applyTimes();
   }
 
-  // What the filters leave: queues of the topic; with a member, those that it ever had.
+  // The queues that pass the filters: of the topic; with a member, the queues that it ever owned.
   select() {
     const place = this.history.clients.indexOf(this.member.value);
     const ofTopic = (queue) => !this.topic.value || this.history.queues[queue].startsWith(`${this.topic.value}@`);
@@ -170,7 +170,7 @@ class GroupPictures {
     rows.forEach(([place, values], n) => {
       values.forEach((value, slice) => {
         if (value <= 0.005) return;
-        // One member that held all would make those pale that hold what is usual.
+        // Logarithmic, because one member with all queues would make usual loads pale.
         context.globalAlpha = 0.15 + (0.85 * Math.log1p(value)) / Math.log1p(most);
         context.fillStyle = palette.accent;
         const left = Math.round(gutter + slice * each);
@@ -202,7 +202,7 @@ class GroupPictures {
     context.fillStyle = palette.bad;
     const edge = (n) => Math.round(gutter + (n * (width - gutter)) / SLICES);
     held.alone.forEach((value, n) => {
-      if (members[n]) context.fillRect(edge(n), y(value), edge(n + 1) - edge(n), y(0) - y(value)); // else nobody misses it
+      if (members[n]) context.fillRect(edge(n), y(value), edge(n + 1) - edge(n), y(0) - y(value)); // without members no queue needs an owner
     });
     context.strokeStyle = palette.accent;
     context.lineWidth = 2;
@@ -231,8 +231,8 @@ class GroupPictures {
     return Array.from({ length: SLICES }, (_, n) => this.history.membersAt(held.from + ((n + 0.5) * (held.to - held.from)) / SLICES));
   }
 
-  // A row wherever one of the two has changed.
-  tellCounts() {
+  // A row for each change of one of the two.
+  fillCounts() {
     const held = this.heldIn(this.timeline.from, this.timeline.to);
     const rows = [];
     this.membersIn(held).forEach((members, n) => {
@@ -289,7 +289,7 @@ class GroupPictures {
     const moves = [];
     for (let n = 0; n < (each.queue_moves || []).length && moves.length < MOST_LISTED; n += 5) {
       const [queue, from, to, at, gap] = each.queue_moves.slice(n, n + 5);
-      moves.push([names.queues[queue], from === NONE ? "nobody" : names.clients[from], names.clients[to], clock(names.base + at, 3), duration(gap)]);
+      moves.push([names.queues[queue], from === NONE ? "none" : names.clients[from], names.clients[to], clock(names.base + at, 3), duration(gap)]);
     }
     return h(
       "div",

@@ -1,5 +1,5 @@
-// Who owned which queue when: a strip for each queue, drawn on a canvas as far as it can be seen. One can zoom from a
-// second to an hour, pan, and go back to a moment, with a pointer or by keyboard alone.
+// The owners of queues over time: a strip for each queue; only the visible part is drawn, on a canvas. The user can
+// zoom from a second to an hour, pan, and go back to a moment, with a pointer or by keyboard alone.
 
 import { colours, fitted, prepared } from "./canvas.js";
 import { clock, duration, h, setText, shortName, table } from "./dom.js";
@@ -23,12 +23,12 @@ export class Timeline {
     this.to = options.now();
     this.live = true;
     this.moment = null;
-    this.member = NONE; // the one that is highlighted
+    this.member = NONE; // the highlighted member
     this.rebalance = null;
     this.queues = null; // places of the queues that are shown; null: all
-    this.seen = new Map(); // queue -> the owner that brokers tell of, newer than the trace
+    this.seen = new Map(); // queue -> the owner that brokers report, newer than the trace
     this.frame = 0;
-    this.width = this.top = 0; // of the scroller, as its events told: a question in a frame would lay out the page anew
+    this.width = this.top = 0; // of the scroller, from its events: a query in a frame would cause a new layout of the page
     this.build();
     this.resized = new ResizeObserver(() => {
       this.width = this.scroller.clientWidth;
@@ -104,7 +104,7 @@ export class Timeline {
     return this.queues || this.history.order;
   }
 
-  // --- where one looks ---
+  // --- the window ---
 
   goLive() {
     this.live = true;
@@ -224,7 +224,7 @@ export class Timeline {
       return;
     }
     const owner = this.ownerOf(queue, t);
-    const name = owner === NONE ? "nobody" : owner === UNKNOWN ? "a new member" : this.history.clients[owner];
+    const name = owner === NONE ? "no owner" : owner === UNKNOWN ? "a new member" : this.history.clients[owner];
     setText(this.tip, `${this.history.queues[queue]}  ${name}  ${clock(this.history.base + t, 3)}`);
     this.tip.hidden = false;
     const left = Math.min(event.clientX - box.left + 12, box.width - this.tip.offsetWidth - 4);
@@ -232,7 +232,7 @@ export class Timeline {
     this.tip.style.top = `${event.clientY - box.top + AXIS + 14}px`;
   }
 
-  // The owner at a time: by the trace, and after it by what brokers say now.
+  // The owner at a time: from the trace, and after its end from the brokers.
   ownerOf(queue, t) {
     if (t > this.history.settled && this.seen.has(queue)) return this.seen.get(queue);
     return this.history.ownerAt(queue, t);
@@ -291,7 +291,7 @@ export class Timeline {
     this.liveButton.setAttribute("aria-pressed", String(this.live));
   }
 
-  // What is shown: a moment, or else the window as a whole.
+  // Describes the shown moment, or else the whole window.
   momentText() {
     if (this.moment !== null) return clock(this.history.base + this.moment, 3);
     const last = this.options.now();
@@ -355,12 +355,12 @@ export class Timeline {
     const inset = row > 10 ? 1.5 : 0.5;
     const end = Math.min(this.to, this.options.now());
     const known = Math.min(end, this.options.ended ? end : Math.max(this.history.settled, this.history.last));
-    let last = null; // is not drawn yet: what follows may go on with it
+    let last = null; // not drawn yet, because the next period may extend it
     const draw = () => last && this.drawOwner(context, last.left, last.right, y + inset, row - 2 * inset, last.owner, last.owners);
     const add = (from, to, owner, owners) => {
       const left = last ? Math.max(this.x(from), last.right) : this.x(from);
       const right = this.x(to);
-      if (last && right - last.right < 0.5) return; // it is in a pixel that is drawn already
+      if (last && right - last.right < 0.5) return; // it is in a pixel that is already drawn
       if (last && last.owner === owner && last.owners === owners && left - last.right < 1) {
         last.right = right;
         return;
@@ -377,7 +377,7 @@ export class Timeline {
     const width = Math.max(0.6, right - left);
     if (owner === UNKNOWN) return; // it has no colour yet
     if (owner === NONE) {
-      if (this.history.membersAt(this.timeAt(right)) === 0) return; // nobody is there to miss it
+      if (this.history.membersAt(this.timeAt(right)) === 0) return; // without members no queue needs an owner
       context.fillStyle = this.colours.bad;
       context.fillRect(left, y + height / 2 - 1, width, 2);
       return;
@@ -437,7 +437,7 @@ export class Timeline {
         if (rows.length < MOST_ROWS) {
           rows.push([
             this.history.queues[queue],
-            owner === NONE ? "nobody" : this.history.clients[owner],
+            owner === NONE ? "none" : this.history.clients[owner],
             clock(this.history.base + from, 3),
             clock(this.history.base + to, 3),
             duration(to - from),
@@ -445,7 +445,7 @@ export class Timeline {
         }
       });
     }
-    const more = rows.length === MOST_ROWS ? `The first ${MOST_ROWS} stretches of this window; zoom in for the others.` : "";
-    body.replaceChildren(h("p", { class: "hint" }, `The window that is shown above, as of when this was opened. ${more}`), table(["queue", "owner", "from", "to", ">for"], rows, "Owners of queues in this window"));
+    const more = rows.length === MOST_ROWS ? `The first ${MOST_ROWS} periods of this window; zoom in for the others.` : "";
+    body.replaceChildren(h("p", { class: "hint" }, `The window above, at the time when this table was opened. ${more}`), table(["queue", "owner", "from", "to", ">for"], rows, "Owners of queues in this window"));
   }
 }

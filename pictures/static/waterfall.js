@@ -1,4 +1,4 @@
-// The way of one queue from its old owner to the first message of the new one, stage by stage.
+// The move of one queue from its old owner to the first message of the new one, stage by stage.
 
 import { duration, h } from "./dom.js";
 
@@ -22,7 +22,7 @@ export function waterfall(move, open) {
   return h(
     "details",
     { open },
-    h("summary", {}, `${move.queue}: ${duration(move.took_ms)} in all, nobody read it for ${duration(move.gap_ms)}`),
+    h("summary", {}, `${move.queue}: ${duration(move.took_ms)} in all, not read for ${duration(move.gap_ms)}`),
     h("p", { class: "hint" }, move.because, move.missing.length ? ` Not in the trace: ${move.missing.join(", ")}.` : ""),
     h("div", { class: "waterfall" }, lines),
   );

@@ -53,11 +53,16 @@ appender.stderr.name = stderr
 appender.stderr.target = SYSTEM_ERR
 appender.stderr.layout.type = PatternLayout
 appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
-# Named, or the gateway uses the level of a Spark shell, and logs two lines about it at every start. logger.gateway.name
-= org.apache.spark.api.python.PythonGatewayServer logger.gateway.level = error # Its errors are raised in Python as
-well, with the same trace. logger.microbatch.name = org.apache.spark.sql.execution.streaming logger.microbatch.level =
-fatal logger.executor.name = org.apache.spark.executor.Executor logger.executor.level = fatal logger.tasks.name =
-org.apache.spark.scheduler.TaskSetManager logger.tasks.level = fatal
+# Named, or the gateway uses the level of a Spark shell, and logs two lines about it at every start.
+logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
+logger.gateway.level = error
+# Its errors are raised in Python as well, with the same trace.
+logger.microbatch.name = org.apache.spark.sql.execution.streaming
+logger.microbatch.level = fatal
+logger.executor.name = org.apache.spark.executor.Executor
+logger.executor.level = fatal
+logger.tasks.name = org.apache.spark.scheduler.TaskSetManager
+logger.tasks.level = fatal
 """
 
 

@@ -76,8 +76,8 @@ def test_a_queue_that_is_away_keeps_a_row_without_an_owner_that_says_why() -> No
     [
         (group(progress("c1", "c1"), C1), ""),
         (group(progress("c1", "c2"), C1, C2), "c2 waits: c1 has not drained and released it yet"),
-        (group(progress(None, "c2"), C1, C2), "c2 has not asked for it yet, or its lease is on the way"),
-        (group(progress("c9", "c1"), C1), "c9 is gone, and its lease has not ended yet"),
+        (group(progress(None, "c2"), C1, C2), "c2 has not requested it yet, or the answer is in flight"),
+        (group(progress("c9", "c1"), C1), "c9 has left, and its lease has not ended yet"),
         (group(progress("c1", "c1"), member("c1", suspended=True)), "c1 is suspended: it calls no listener"),
         (
             group(progress("c1", "c1"), member("c1", away_at={"b": "its connection is closed"})),
@@ -88,8 +88,8 @@ def test_a_queue_that_is_away_keeps_a_row_without_an_owner_that_says_why() -> No
             group(progress("c1", "c1"), C1, settings={"b": GroupSettings(consume=False)}),
             "the group is switched off at b",
         ),
-        (group(progress("c1", "c1", "c2"), C1, C2), "members disagree: 2 of them believe that it is theirs"),
-        (group(progress(None), C1), "the members' strategies give it to nobody"),
+        (group(progress("c1", "c1", "c2"), C1, C2), "members disagree: it is the target of 2 of them"),
+        (group(progress(None), C1), "the members' strategies assign it to no member"),
         (group(progress("c1"), member("c1", subscriptions=())), "c1 holds it, and no member should"),
         (group(progress(None)), ""),
     ],

@@ -115,4 +115,4 @@ def test_names_beyond_the_bound_share_the_last_place(monkeypatch: pytest.MonkeyP
     names = Names()
 
     assert [names.place(name) for name in ("a", "b", "c", "a")] == [0, 1, 1, 0]
-    assert (names.untold(), names.untold(), names.all()) == (["a", "b"], [], ["a", "b"])
+    assert (names.unsent(), names.unsent(), names.all()) == (["a", "b"], [], ["a", "b"])
