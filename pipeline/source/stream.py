@@ -270,13 +270,38 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         queues = planner.queues(all_must_exist=False)
         try:
             ends = planner.ends(queues, all_must_exist=False)
-        except NetworkError:
+        except NetworkError as error:
             left = planner.queues(all_must_exist=False)
-            if left == queues:
-                raise
             # Race: a broker went down between the two requests; the others continue.
-            ends = planner.ends(left, all_must_exist=False)
+            if left == queues:
+                ends = self._ends_without_name_server(queues, error)
+            else:
+                ends = planner.ends(left, all_must_exist=False)
         self._topic_ids = planner.topic_ids
+        return ends
+
+    def _ends_without_name_server(self, queues: list[MessageQueue], error: NetworkError) -> Offsets:
+        """Return the ends on the brokers that answer; the stream waits for the others, as if they had left the route.
+
+        Raises:
+            NetworkError: the given error, if a name server answers, which would report a broker that left; or if no
+            broker answers.
+        """
+        planner = self._planner()
+        assert self._client is not None, "the planner has it"
+        try:
+            self._client.masters()
+        except NetworkError:
+            ends: Offsets = {}
+        else:
+            raise error
+        for broker in sorted({queue.broker_name for queue in queues}):
+            try:
+                ends |= planner.ends([each for each in queues if each.broker_name == broker], all_must_exist=False)
+            except NetworkError as away:
+                logger.warning("waiting for broker %s: %s", broker, away)
+        if not ends:
+            raise error
         return ends
 
     def _oldest_of(self, queues: list[MessageQueue]) -> Offsets:

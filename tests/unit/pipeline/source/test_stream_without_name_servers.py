@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from model.errors import NetworkError
 from pipeline.source import stream as stream_source
 from pipeline.source.columns import SCHEMA
 from pipeline.source.options import parse_options
@@ -48,3 +49,31 @@ def test_a_stream_of_a_pattern_goes_on_with_the_last_names_while_no_name_server_
     cluster.down.add("names")
     cluster.fill(1)
     assert numbers(latest(found, start)) == [6, 6]
+
+
+def test_a_stream_waits_for_a_broker_that_dies_while_no_name_server_answers(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster = FakeCluster("a", "b", queues=1)
+    monkeypatch.setattr(stream_source, "open_client", lambda options: cluster.client())
+    cluster.fill(3)
+    found = reader(startingOffsets="earliest")
+    start = found.initialOffset()
+    end = latest(found, start)
+    assert numbers(end) == [3, 3]
+    cluster.down.update(("names", "b"))
+    cluster.fill(1)
+    assert numbers(latest(found, end)) == [4, 3]
+    assert "waiting for broker b" in caplog.text
+    cluster.down.remove("names")
+    cluster.down.remove("b")
+    assert numbers(latest(found, end)) == [4, 4]
+
+
+def test_a_stream_ends_if_neither_a_name_server_nor_a_broker_answers(cluster: FakeCluster) -> None:
+    cluster.fill(3)
+    found = reader(startingOffsets="earliest")
+    end = latest(found, found.initialOffset())
+    cluster.down.update(("names", "a"))
+    with pytest.raises(NetworkError):
+        latest(found, end)

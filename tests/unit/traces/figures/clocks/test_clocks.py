@@ -42,6 +42,7 @@ def test_a_constant_offset_is_corrected_and_the_verdict_stays_yes(node: str, ahe
     assert clocks.unknown == ""
     assert [(fault.node, fault.is_corrected) for fault in clocks.faults] == [(node, True)] * (abs(ahead_ms) >= 1_000)
     assert judge(right).answer is Answer.YES
+    assert {rule.answer for rule in judged(wrong).rules} == {rule.answer for rule in judged(TRUE).rules}
 
 
 def test_without_a_correction_a_clock_that_is_ahead_accuses_a_faultless_group() -> None:
