@@ -2,6 +2,9 @@
 
 One simulated cluster per state. What a tool has to answer was written down before the run: a row below is a claim about
 the tool, and not a record of what it did. Cells of Spark are in `tests/spark/test_absent_broker.py`.
+
+A swarm runs on the cluster in its state. It reads no trace and has a group of its own, so the states of a trace or of
+another group are no states of a swarm.
 """
 
 from __future__ import annotations
@@ -15,13 +18,17 @@ import anyio
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
+from cli.testbed.swarm import summary_document
 from cli.trace.events import read_topic
 from client.admin.admin import Admin
+from client.allocate.registry import strategy_named
 from console.watcher import watching
 from metrics.exporter import counts_in, follow_trace
 from model.event_log import encode_events
 from model.events import Event
 from testbed.simulation.cluster.cluster import SimulatedCluster
+from testbed.swarm.members import SwarmOptions, run_swarm
+from testbed.swarm.observer import SwarmObserver
 from tests.simulation.conftest import Simulate
 from tests.simulation.terminal import Terminal, terminal_of
 
@@ -84,6 +91,8 @@ async def answer_of(tool: str, cluster: SimulatedCluster, terminal: Terminal, fo
             (folder / "trace.jsonl").write_bytes(encode_events(read))
         elif tool == "exporter":
             return 0, await exported(servers, cluster)
+        elif tool == "swarm":
+            return 0, await swarm_summary(servers, cluster)
         else:
             return 0, await on_page(servers, cluster)
     result = await terminal.type("report", str(folder / "trace.jsonl"), "--out", str(folder / "report"))
@@ -109,6 +118,32 @@ async def on_page(servers: str, cluster: SimulatedCluster) -> str:
         documents = [watcher.cluster_document(whole), watcher.group_document(GROUP, group)]
         tasks.cancel_scope.cancel()
     return "\n".join(json.dumps(document) for document in documents)
+
+
+async def swarm_summary(servers: str, cluster: SimulatedCluster) -> str:
+    """The summary of a swarm on the host whose clock is wrong, if that of a client is."""
+    observer = SwarmObserver("swarm", "orders", strategy_named("AVG"))
+    clock_ms = cluster.clock_of("c1")
+    async with Admin(servers) as admin:
+        route = await admin.route("orders")
+    observer.set_queues(route.subscribe_queues(), clock_ms())
+    options = SwarmOptions(
+        name_servers=servers,
+        topic="orders",
+        group="swarm",
+        prefix="s",
+        run=1,
+        consumers=3,
+        rate=50.0,
+        clock_ms=clock_ms,
+    )
+    async with run_swarm(options, observer) as swarm:
+        swarm.start_producing()
+        await anyio.sleep(5)
+        await swarm.fall_quiet()
+        await anyio.sleep(1)
+        before = observer.summary()
+    return json.dumps(summary_document(observer.final(before)))
 
 
 # --- the states -------------------------------------------------------------------------------------------------------
@@ -229,6 +264,7 @@ async def topic_made_again(cluster: SimulatedCluster) -> None:
 GONE = "broker broker-a at broker-a:10911 closed its connection"
 MISSING = "the part of the trace that is on broker-a is missing"
 
+SWARM_PASSED = ('"verdict": "passed"', '"lost": 0', '"unread": 0', '"double_owner_ms": 0.0', '"broken": []')
 COUNTED = tuple(
     f'rlab_cluster_group_{figure}{{group="{GROUP}"}} {n}'
     for figure, n in (
@@ -251,6 +287,7 @@ MATRIX: dict[Callable[[SimulatedCluster], Awaitable[None]], tuple[Cell, ...]] = 
         cell("report", 0, f"group {GROUP}", "-incomplete"),
         cell("exporter", 0, "rlab_exporter_brokers_missing 0.0", f'rlab_cluster_group_members{{group="{GROUP}"}} 2.0'),
         cell("console", 0, '"balanced": true', '"away": []', '"problems": []', "-is away"),
+        cell("swarm", 0, *SWARM_PASSED),
     ),
     head_of_the_trace_gone: (
         cell("check of the end", 0, "Yes: ", "-double-owner:", "-orphan:", "-uncaused-move:", "-poll-skip:"),
@@ -269,6 +306,7 @@ MATRIX: dict[Callable[[SimulatedCluster], Awaitable[None]], tuple[Cell, ...]] = 
         cell("topic show", 0, f"2 queues are away: {GONE}"),
         cell("exporter", 0, "rlab_exporter_brokers_missing 1.0"),
         cell("console", 0, "orders@broker-a:0", f"{GONE} without a goodbye", '"away": true', '-"problems": []'),
+        cell("swarm", 0, *SWARM_PASSED),
     ),
     broker_gone_for_good: (
         cell("check", 3, "Unknown: ", MISSING, GONE, "-Yes"),
@@ -286,6 +324,7 @@ MATRIX: dict[Callable[[SimulatedCluster], Awaitable[None]], tuple[Cell, ...]] = 
         cell("topic show", 0, "40 messages in 4 queues", "-away"),
         cell("exporter", 0, "rlab_exporter_brokers_missing 0.0"),
         cell("console", 0, '"balanced": true', '"away": []', '"problems": []'),
+        cell("swarm", 0, *SWARM_PASSED),
     ),
     name_server_gone: (
         cell("check", 0, "Yes: ", "-missing"),
@@ -294,6 +333,7 @@ MATRIX: dict[Callable[[SimulatedCluster], Awaitable[None]], tuple[Cell, ...]] = 
         cell("doctor", 1, "name-server-away: name server namesrv-2:9876", "-broker-away", "1 findings"),
         cell("exporter", 0, "rlab_exporter_brokers_missing 0.0"),
         cell("console", 0, '"balanced": true', '"away": []'),
+        cell("swarm", 0, *SWARM_PASSED),
     ),
     client_2_s_ahead: (
         cell("check", 0, "Yes: ", "-double-owner:", "-poll-skip:", "-lost-write:"),
@@ -302,6 +342,7 @@ MATRIX: dict[Callable[[SimulatedCluster], Awaitable[None]], tuple[Cell, ...]] = 
         cell("doctor", 1, "clocks-apart: client c1@1", "2 s ahead", "-group-restless", "1 findings"),
         cell("exporter", 0, *COUNTED),
         cell("console", 0, '"balanced": true', "The clock of c1@1 is 2 s ahead: its times are corrected."),
+        cell("swarm", 0, *SWARM_PASSED),
     ),
     client_a_day_ahead: (
         cell("check", 0, "Yes: ", "-double-owner:", "-poll-skip:", "-lost-write:"),
@@ -310,11 +351,13 @@ MATRIX: dict[Callable[[SimulatedCluster], Awaitable[None]], tuple[Cell, ...]] = 
         cell("doctor", 1, "clocks-apart: client c1@1", "-group-restless", "1 findings"),
         cell("exporter", 0, *COUNTED),
         cell("console", 0, '"balanced": true', "The clock of c1@1 is 24 h ahead: its times are corrected."),
+        cell("swarm", 0, *SWARM_PASSED),
     ),
     broker_clock_stepped: (
         cell("check", 0, "Yes: ", "-double-owner:", "-poll-skip:", "-lost-write:"),
         cell("group show", 0, "converged"),
         cell("doctor", 1, "clocks-apart: broker broker-a", "5.0 s ahead"),
+        cell("swarm", 0, *SWARM_PASSED),
     ),
     member_killed: (
         cell("check", 0, "Yes: ", "-double-owner:"),
@@ -359,6 +402,7 @@ MATRIX: dict[Callable[[SimulatedCluster], Awaitable[None]], tuple[Cell, ...]] = 
         cell("group show", 0, "lag 0; converged"),
         cell("doctor", 0, "no findings"),
         cell("topic show", 0, "20 messages in 4 queues"),
+        cell("swarm", 0, *SWARM_PASSED),
     ),
 }
 
