@@ -33,7 +33,7 @@ FILES: dict[str, Callable[[Path], Path]] = {
     "RESERVE": lambda folder: folder / "RESERVE",
     "metadata.sqlite": lambda folder: folder / "metadata.sqlite",
 }
-SERVED, TOLD, REFUSED, NOT_TOLD = "served", "told", "refused", "not told"
+SERVED, REPORTED, REFUSED, NOT_REPORTED = "served", "reported", "refused", "not reported"
 
 
 def body(number: int) -> bytes:
@@ -90,7 +90,7 @@ PAGE = 4096
 @pytest.mark.parametrize("damage", ["gone", "cut", "flipped", "older"])
 @pytest.mark.parametrize("file", FILES)
 @simulated
-async def test_a_damaged_file_has_the_effect_that_the_page_tells(world: World, file: str, damage: str) -> None:
+async def test_a_damaged_file_has_the_effect_that_the_page_has(world: World, file: str, damage: str) -> None:
     await store(world, 0, HALF)
     await store(world, HALF, HALF)  # the search makes keys of segments that were finished before
     older = Path(f"{world.data_dir} older")
@@ -98,7 +98,7 @@ async def test_a_damaged_file_has_the_effect_that_the_page_tells(world: World, f
     await store(world, HALF, ALL)
     do(damage, FILES[file](world.data_dir), FILES[file](older))
     outcome = await outcome_of(world)
-    (row,) = [row for row in table_of("docs/storage.md", "What becomes of each file") if row["file"] == file]
+    (row,) = [row for row in table_of("docs/storage.md", "Damage to each file") if row["file"] == file]
     assert outcome == row[damage].partition(":")[0]
 
 
@@ -107,17 +107,17 @@ async def outcome_of(world: World) -> str:
     try:
         await world.start_broker(store=STORE)
     except ConfigError as refusal:
-        return REFUSED if str(world.data_dir) in str(refusal) else f"{NOT_TOLD} which file: {refusal}"
+        return REFUSED if str(world.data_dir) in str(refusal) else f"{NOT_REPORTED} which file: {refusal}"
     await world.sleep(0.5)
     try:
         found = await read_all(world.peer("reads"))
     except RlabError as error:
-        return f"{NOT_TOLD} {error!r}"
+        return f"{NOT_REPORTED} {error!r}"
     right = {payload_of(body(number)) for number in range(ALL)}
     assert found <= right, "no wrong byte"
-    told = sum(event.n for event in world.of_kind(EventKind.MESSAGES_DAMAGED))
+    reported = sum(event.n for event in world.of_kind(EventKind.MESSAGES_DAMAGED))
     lost = len(right) - len(found)
-    return f"{NOT_TOLD} {told} {lost}" if told != lost else TOLD if lost else SERVED
+    return f"{NOT_REPORTED} {reported} {lost}" if reported != lost else REPORTED if lost else SERVED
 
 
 @pytest.mark.parametrize(
