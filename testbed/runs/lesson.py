@@ -1,4 +1,4 @@
-"""One lesson: its folder as a record, and what is still wrong with somebody's work on it. Pure.
+"""One lesson: its folder as a record, and the faults that are left in a solution of it. Pure.
 
     lab.toml    title = "...", minutes = 15
                 [[ask]]      name, accepts and hint: a line of the file answers.toml
@@ -21,11 +21,11 @@ MAX_MINUTES = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """A question of a lesson: its name in the file of answers, and what is right."""
+    """A question of a lesson: its name in the file of answers, and the right answers."""
 
     name: str
     accepts: tuple[str, ...]
-    hint: str  # says where to look, and not what is right
+    hint: str  # names the place to look at, not the answer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""A sweep on Spark, for whoever outgrows one machine: a case goes to any worker, and its outcome is the same there."""
+"""A sweep on Spark, for users who outgrow one machine: a case goes to any worker, and its outcome is the same there."""
 
 from __future__ import annotations
 

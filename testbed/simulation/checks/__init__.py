@@ -1,4 +1,4 @@
-"""Checkers of runs: each takes the calls and events of a run and lists violations of what was promised.
+"""Checkers of runs: each takes the calls and events of a run and lists violations of the promises.
 
 `pop.py` checks POP groups. `ownership.py` follows the owners of queues and measures rebalances. `leaks.py` finds what
 grows, with `process_usage.py` for memory and descriptors. What any history is checked for is in `traces/check`.

@@ -22,13 +22,13 @@ from typing import Any, NamedTuple
 from model.own_name import package_of
 
 OURS = frozenset({"model", "remoting", "namesrv", "broker", "client"})
-"""Packages whose objects are walked; those of the standard library and of tests are not."""
+"""Packages whose objects are walked; objects of the standard library and of tests are not."""
 
 
 class Margin(NamedTuple):
     """Upper bound of the second half: the maximum of the first half times `ratio`, plus `slack`."""
 
-    ratio: float  # infinite for a count that grows with what is stored
+    ratio: float  # infinite for a count that grows with the stored messages
     slack: float  # in the unit of the count
     trend: bool = True  # whether `TREND_MARGIN` is checked too; not for a count that goes up in steps and seldom falls
 
@@ -66,7 +66,7 @@ class LeakDetector:
         """
         samples = self.samples[self._warm_up :]
         if len(samples) < 2:
-            raise ValueError(f"{len(self.samples)} samples with {self._warm_up} to warm up cannot tell what grows")
+            raise ValueError(f"{len(self.samples)} samples with {self._warm_up} to warm up cannot show a growth")
         half = len(samples) // 2
         grown = []
         for name in sorted({name for sample in samples for name in sample}):
@@ -85,7 +85,7 @@ def table_sizes(root: object) -> Counter[str]:
     """Count the entries of every table that can be reached from `root` through objects of this project.
 
     Returns:
-        `Class.attribute` -> entries, summed over all objects of the class, with those of nested tables.
+        `Class.attribute` -> entries, summed over all objects of the class, with the entries of nested tables.
     """
     sizes: Counter[str] = Counter()
     seen = {id(root)}
@@ -101,7 +101,7 @@ def table_sizes(root: object) -> Counter[str]:
 
 
 def object_counts() -> Counter[str]:
-    """Count live objects by class: those of this project, and the tasks, futures and handles of asyncio."""
+    """Count live objects by class: objects of this project, and the tasks, futures and handles of asyncio."""
     counts: Counter[str] = Counter()
     for each in gc.get_objects():
         kind = type(each)

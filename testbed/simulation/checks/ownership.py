@@ -1,7 +1,7 @@
 """Compares the owners of queues with what a strategy assigns to the members that run: has a group converged? Pure.
 
-Who owns what, and every figure (moves, orphan time, double owners), are those of `traces/figures/`. Here is what events
-do not tell: which owner each queue should have. The group has converged when every queue has exactly that owner, and no
+Owners and all figures (moves, orphan time, double owners) come from `traces/figures/`. This module adds what events
+do not show: which owner each queue should have. The group has converged when every queue has exactly that owner, and no
 other queue is owned.
 
     t=0   expect(members c1 c2, queues 0 1); step "c2 joins" begins; c1 owns 0 and 1: not converged, 1 should be c2's
@@ -43,7 +43,7 @@ _TIMER = "TIMER"
 class RebalanceStep:
     """One step of a run and the group's rebalance after it."""
 
-    step: str  # what was done, as the caller named it
+    step: str  # the caller's name of the step
     cause: str  # the first event about it, e.g. `MEMBER_LEAVE expiry`.
     trigger: str  # triggers of the passes that it caused, in order, joined by `+`
     members: int  # members that should own queues at the end
@@ -104,7 +104,7 @@ class OwnershipTracker:
     # --- what happens ------------------------------------------------------------------------------------------------
 
     def take(self, event: Event) -> list[Row]:
-        """Record an event, and return what is over; see `GroupFigures.feed`. Events of other groups are ignored."""
+        """Record an event, and return the rows that it ends; see `GroupFigures.feed`. Other groups are ignored."""
         rows = self.figures.feed(event)
         if event.group == self._group:
             if event.kind == EventKind.REBALANCE_END:

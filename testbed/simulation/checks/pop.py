@@ -89,7 +89,7 @@ class PopCheck:
                 n = waited_for[place]
                 self._violated(f"late: {place} has {n} messages to redeliver, waited for since {since:.3f} s")
 
-    # --- what is to come ---------------------------------------------------------------------------------------------
+    # --- deadlines ---------------------------------------------------------------------------------------------------
 
     @property
     def lag(self) -> int:

@@ -16,7 +16,7 @@ EVERYTHING = NamePatterns(["*", "SYS_TRACE"])
 
 
 def made_key(user: str) -> Key:
-    """A key that is no secret: everybody can compute it."""
+    """A key that is not secret: it is computed from the name."""
     return Key(user, sha256(user.encode()).digest())
 
 

@@ -1,4 +1,4 @@
-"""Clients of a simulated cluster: they record what they send and get, and may be killed or hang.
+"""Clients of a simulated cluster: they record each message that they send or get, and may be killed or hang.
 
 A connection comes from the host of the task that opens it, so calls to a client have to be made on its own host. That
 is why a scenario calls these wrappers and not the shipped client inside.
@@ -213,7 +213,7 @@ class SimulatedProducer(_SimulatedClient):
         key: str | None = None,
         queue: MessageQueue | None = None,
     ) -> SendResult:
-        """Send a message; see `Producer.send`. The key is also that of the message, for consumers in key order."""
+        """Send a message; see `Producer.send`. The key is also the key of the message, for consumers in key order."""
         message = Message(topic, body, tags=tags, keys=() if key is None else (key,))
         with self.simulation.on_host(self.host):
             result = await self.producer.send(message, key=key, queue=queue)

@@ -2,7 +2,7 @@
 
 Servers and clients are the shipped ones. This module starts them, keeps all events, and can compare at any moment who
 should own which queue and who does. Faults are done to single parts: `cluster.brokers["broker-a"].crash()`,
-`cluster.consumers[0].hang()`, and those of `cluster.simulation.network`.
+`cluster.consumers[0].hang()`, and the faults of `cluster.simulation.network`.
 
 Invariant: equal seeds, options and calls give equal `events`, byte for byte.
 
@@ -65,7 +65,7 @@ NAME_SERVER_PORT, BROKER_PORT = 9876, 10911
 SHOWN_TIMEOUT_S = 60.0
 """Until every running name server has to show a new topic."""
 LOOK_INTERVAL_S = 0.005
-"""How often `wait_converged` compares, which is the precision of what it measures."""
+"""How often `wait_converged` compares, which is the precision of its result."""
 
 
 class NotConverged(AssertionError):
@@ -186,7 +186,7 @@ class SimulatedCluster:
         await server.start()
 
     def clock_of(self, host: str) -> Callable[[], int]:
-        """The wall clock of a host: that of the simulation, and what `skewed_ms` and `clocks` have for the host."""
+        """The wall clock of a host: the simulation's, plus the differences of the host in `skewed_ms` and `clocks`."""
         return lambda: self.simulation.clock_ms() + self.skewed_ms.get(host, 0) + self.clocks.get(host, int)()
 
     # --- clients -----------------------------------------------------------------------------------------------------
@@ -265,7 +265,7 @@ class SimulatedCluster:
     async def start_popper(
         self, group: str, topic: str, *, expression: str = "*", **options: Any
     ) -> SimulatedPopConsumer:
-        """Start a pop consumer on a host of its own; options are `host` and those of `PopConsumer`."""
+        """Start a pop consumer on a host of its own; options are `host` and the options of `PopConsumer`."""
         host, made = self._options("pop", options)
         popper = SimulatedPopConsumer(self.simulation, host, PopConsumer(self.addresses, group, **made))
         await popper.consumer.subscribe(topic, expression)
@@ -356,7 +356,7 @@ class SimulatedCluster:
     async def wait_converged(self, timeout_s: float, *, retry_topics: bool = False) -> float:
         """Wait until every group has converged; returns how long it took. All times are virtual.
 
-        `retry_topics` says whether the queues of retry topics count; clients learn of them with a route poll.
+        `retry_topics` says whether the queues of retry topics count; clients find them with a route poll.
 
         Raises:
             NotConverged: not in time; the text has every difference.

@@ -1,6 +1,6 @@
 """Scenes: short runs of a small cluster, shown event by event, as pages of the documentation print them.
 
-A scene prepares a cluster, and then something happens. What is shown begins there, so that times are milliseconds from
+A scene prepares a cluster, and then something happens. The picture begins there, so that times are milliseconds from
 the moment that the scene is about. Every run of a scene gives the same events.
 """
 

@@ -28,7 +28,7 @@ Running = TypeVar("Running")
 
 
 class UnsyncedFiles(Files):
-    """Files that never wait for the disk: a crash here ends the process, and the system keeps what was written."""
+    """Files that never wait for the disk: a crash here ends the process, and the system keeps the written bytes."""
 
     is_shared = False
 
@@ -85,7 +85,7 @@ class SimulatedServer(Generic[Running]):
 
     @property
     def serves(self) -> bool:
-        """Whether it runs and is not about to stop: while it stops it answers nobody, and its deadlines pass."""
+        """Whether it runs and is not about to stop: while it stops it answers no request, and its deadlines pass."""
         return self.process is not None and not self._scope.cancel_called
 
     async def start(self, host: str | None = None) -> None:
@@ -129,9 +129,8 @@ class SimulatedServer(Generic[Running]):
     async def crash(self, lose: Callable[[Path, Path], None] | None = None) -> None:
         """End it as SIGKILL does; see the module header.
 
-        Args:
-            lose: called with the data directory and a copy of it as it is now; removes from the copy what is lost
-                beside the process. The next start finds that copy.
+        Args: lose: called with the data directory and a copy of it as it is now; removes from the copy the files that
+            are lost with the process. The next start finds that copy.
 
         Cancellation: it ends, and its data directory may be that of a clean stop.
         """

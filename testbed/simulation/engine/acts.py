@@ -1,6 +1,6 @@
 """The steps of a programme, done to a cluster, and the repair of everything.
 
-Steps that are done to one host wait for each other; those of different hosts overlap, as a shutdown that takes its time
+Steps that are done to one host wait for each other; steps of different hosts overlap, as a shutdown that takes its time
 does with a crash elsewhere. A step that cannot be done, because for instance a process runs already, is left out.
 """
 
@@ -138,7 +138,7 @@ class Acts:
         self._tasks.start_soon(wait)
 
     def _tell(self, kind: EventKind, broker: str, detail: str, *, client: str = "", cause: str = "") -> str:
-        """Tell what no node can know: that it was killed, or that its silence is meant; returns the event's id."""
+        """Record what no node can know: that it was killed, or that its silence is meant; returns the event's id."""
         self._told += 1
         now_ms = EPOCH_MS + round(self._cluster.simulation.loop.time() * 1000)
         told = Event(now_ms, "simulation", self._told, kind, cause, broker=broker, client=client, detail=detail)
@@ -252,7 +252,7 @@ class Acts:
         return self._until(step, self._network.partition(step.who, step.to, one_way=step.one_way))
 
     async def _declare(self, client: str, broker: str, for_s: float) -> None:
-        """Tell that a path is closed: other brokers know the member, so it is assigned queues that it cannot have."""
+        """Record that a path is closed: other brokers know the member, so it is assigned queues that it cannot have."""
         path = {"broker": broker, "detail": f"partition client={client}", "client": client}
         began = self._tell(EventKind.FAULT_BEGAN, **path)
         await self._rest(for_s)
@@ -310,7 +310,7 @@ class Acts:
         server, disks = self._cluster.brokers[step.who], self._disks
         if not server.process:
             return False
-        assert isinstance(disks, FailingDisks), "a programme with power cuts has disks that lose what is not synced"
+        assert isinstance(disks, FailingDisks), "a programme with power cuts has disks that lose unsynced writes"
         self._tell(EventKind.BROKER_DOWN, step.who, "killed")
         await server.crash(lambda directory, survivor: disks.cut(directory, survivor, self._random))
         disks.forget(self._data_dir / step.who)

@@ -133,7 +133,7 @@ class _Drawing:
         return Step(at_s=round(self.at_s + after_s, 3), do=do, who=who, **columns)
 
     def seconds(self, most: float) -> float:
-        """A time of at most so many seconds, more often a short one."""
+        """A time of at most `most` seconds, more often a short one."""
         return round(0.01 + most * self.chance.random() ** 2, 3)
 
 
@@ -162,7 +162,7 @@ def _cut(d: _Drawing) -> list[Step]:
 
 
 def _register_late(d: _Drawing) -> list[Step]:
-    """A member loses its connections, and brokers hear of the new ones so late that others got its queues meanwhile."""
+    """A member loses its connections, and its new ones are late: others have got its queues in between."""
     who, to = d.chance.choice(d.members), d.chance.choice(d.brokers)
     return [
         d.step("delay_heartbeats", who, by_s=1.0 + d.seconds(4.0), for_s=0.5),
@@ -221,7 +221,7 @@ def _change_topics(d: _Drawing) -> list[Step]:
 
 
 def _scale(d: _Drawing) -> list[Step]:
-    # Only upwards: what is in a queue that is taken away is read by nobody, as in RocketMQ.
+    # Only upwards: the messages of a queue that is taken away are never read, as in RocketMQ.
     topic = d.chance.choice(list(d.queues))
     d.queues[topic] += d.chance.randint(1, 3)
     return [d.step("scale", topic=topic, n=d.queues[topic])]
@@ -261,7 +261,7 @@ _CHANGES: dict[_Draw, int] = {
     _for_a_while("duplicate_id", "members", 8.0): 1,
 }
 """What happens in a calm programme. A second process with the id of one that hangs for longer than its session is
-accepted, and then nobody can tell the two apart: that is why this is not among faults."""
+accepted, and then the two cannot be distinguished: that is why this is not among faults."""
 _MORE: dict[str, dict[_Draw, int]] = {
     "power": {_power_cut: 12, _crash_broker: 0},
     "order": {_scale: 0, _register_late: 6},

@@ -1,7 +1,7 @@
 """The judge of a run: one history check over its events and its ledger, and one more for groups that pop. Pure.
 
 Every event of every node and every line of the ledger goes to `traces/check`. POP promises more than they show, for
-instance that an acknowledged message never comes again: that is `testbed/simulation/checks/pop.py`.
+instance that an acknowledged message is never redelivered: that is `testbed/simulation/checks/pop.py`.
 """
 
 from __future__ import annotations
@@ -131,16 +131,16 @@ class Judge:
             self._line(line)
 
     def _check_wait(self, call: Call, now_ms: float) -> None:
-        """A message that waited for too long was in a queue that nobody read, whoever owned it."""
+        """A message that waited for too long was in a queue that was not read, with or without an owner."""
         since_ms = self._waiting.get(call.message, now_ms)
         if (call.group, call.message) not in self._begun:
             self._begun[call.group, call.message] = None
             if now_ms - since_ms > self._wait_ms:
                 waited = f"offset {call.offset} waited {(now_ms - since_ms) / 1000:.1f} s for {call.client}"
-                self.find("orphan", f"{call.queue} was read by nobody: {waited}", call.queue)
+                self.find("orphan", f"{call.queue} was not read: {waited}", call.queue)
 
     def ended(self, call: Call, how: Ending) -> None:
-        """Record that a listener is done with a message."""
+        """Record that a listener has finished a message."""
         if call.group not in self.pops:
             where = call.queue, call.offset, call.key
             self._line(ended(self._now_ms(), call.group, call.client, call.message, *where, how=how))
@@ -173,7 +173,7 @@ class Judge:
 
     @property
     def again(self) -> int:
-        """Messages that came again, summed over the groups."""
+        """Messages that were redelivered, summed over the groups."""
         of_pulls = sum(self._check.messages(group).duplicates for group in self._groups)
         return of_pulls + sum(check.again for check in self.pops.values())
 
@@ -202,7 +202,7 @@ class Judge:
         return (*certain, *told, *self._findings)[:MAX_SIM_FINDINGS]
 
     def _by_wrong_clocks(self, trace: list[Event]) -> HistoryCheck:
-        """The check of a trace with the times of its nodes, as tools do it: nobody knows the true times."""
+        """The check of a trace with the times of its nodes, as tools do it: they do not know the true times."""
         reader = ClockReader()
         for event in trace:
             reader.take(event)

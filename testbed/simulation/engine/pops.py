@@ -1,4 +1,4 @@
-"""Observers of POP, for what calls of listeners do not show: acknowledgements, and what brokers hide.
+"""Observers of the parts of POP that calls of listeners do not show: acknowledgements, and hidden messages.
 
 Only the answer shows that a message is acknowledged: a consumer that is killed may have had it, or not.
 """

@@ -9,7 +9,7 @@
     who = "billing-1"
 
 Times are virtual seconds from the moment when the clients run; they stand still while the cluster is healed. A
-programme heals at its end, whatever its last step is. Hosts are named by what they are: `billing-1` is the first member
+programme heals at its end, whatever its last step is. Hosts are named by their kind: `billing-1` is the first member
 of the group `billing`, `producer-1` the first producer, `namesrv-1` the first name server, `broker-a` the first broker.
 
 Invariant: a programme that was made is valid; its steps are in the order of their times.
@@ -64,8 +64,8 @@ class ClusterPart:
     Attributes:
         sync_s: virtual seconds that a sync of a disk takes.
         check_s: after how long a producer group is asked about an open transaction, and how often then.
-        quirks: defects of RocketMQ to reproduce; those of clients go to the clients.
-        access: whether servers have access control, and everybody else a key.
+        quirks: defects of RocketMQ to reproduce; defects of clients go to the clients.
+        access: whether servers have access control, and clients a key.
     """
 
     name_servers: int = 1
@@ -117,7 +117,7 @@ class GroupPart:
         topics: that every member subscribes to; all of the programme by default.
         waiting: how many of the members do not run at first; a step may start them.
         fails: share of the calls in which a listener fails.
-        poisoned: every so many-th message fails always, and becomes a dead letter; 0 for none.
+        poisoned: with n, every n-th message fails always, and becomes a dead letter; 0 for none.
     """
 
     name: str
@@ -167,7 +167,7 @@ class LoadPart:
         messages: of each producer, spread over all topics.
         pause_s: the longest pause of a producer between two messages.
         keys: of each producer; its messages have them in turns, and a key has one queue. 0 for none.
-        delayed: every so many-th message is delivered a second later; 0 for none.
+        delayed: with n, every n-th message is delivered a second later; 0 for none.
         branch_s: messages are sent in transactions, whose local branches take up to twice as long; 0 for plain sends.
         fails: share of the local branches that fail.
         undecided: share of the transactions that are left to a check, and of the checks that know no answer.
@@ -282,7 +282,7 @@ _DEFAULTS = {field.name: field.default for field in fields(Step)}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Programme:
-    """A programme. Raises ConfigError if a value is out of its range, or a step names what is not there."""
+    """A programme. Raises ConfigError if a value is out of its range, or a step names an unknown host."""
 
     name: str = ""
     about: str = ""

@@ -20,7 +20,7 @@ _MARGINS = {
     # A member list is fetched again only after a change, so it may be from any moment before the repair.
     "consumer: GroupView._members_of": Margin(1.5, 64, trend=False),
     "consumer: GroupView.members": Margin(1.5, 64, trend=False),
-    # The history check remembers so many events of each kind, and a run of an hour fills that.
+    # The history check remembers this many events of each kind, and a run of an hour fills that.
     "objects: Event": Margin(2.0, 10_000, trend=False),
     "memory: blocks": Margin(1.2, 50_000, trend=False),
     "memory: RSS MiB": Margin(1.1, 16, trend=False),

@@ -54,7 +54,7 @@ _BREAKDOWNS = (
 MEMORY, ROOM_BYTES = Path("/dev/shm"), 1024 * MIB
 """What a file system in memory needs to have free, which is far more than a run stores."""
 LOOK_S = 0.25
-"""How often a repaired cluster is looked at: the precision of what it takes."""
+"""How often a repaired cluster is checked: the precision of the time that it needs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,7 +187,7 @@ class _Run:
             flush=FlushMode(part.flush),
             quirks=part.broker_quirks,
             **(SERVER_ACCESS if part.access else {}),
-            # Never given up, so that every transaction ends.
+            # Never abandoned, so that every transaction ends.
             transactions=TransactionOptions(timeout_s=part.check_s, check_interval_s=part.check_s, max_checks=10_000),
             # Stored messages must not be what grows.
             **({"retention": RetentionOptions(retain_bytes=MIB)} if self.programme.rest_s else {}),
@@ -237,7 +237,7 @@ class _Run:
         await anyio.sleep(max(0.0, self.clock_s + at_s - self.simulation.loop.time()))
 
     async def _heal(self, acts: Acts, load: SimulatedLoad, *, for_good: bool) -> None:
-        """Repair everything and judge it; the programme's clock stands still meanwhile."""
+        """Repair everything and judge it; the programme's clock stands still until then."""
         loop, promise = self.simulation.loop, self.programme.promise
         began_s = loop.time()
         await acts.make_whole()

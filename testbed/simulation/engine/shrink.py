@@ -3,7 +3,7 @@
     shrink(programme, fails)      `fails` runs a programme and says whether it still fails in that way
 
 Steps are taken out in halves, then in quarters, and so on down to single ones (Zeller's ddmin); each other number is
-halved as long as that fails too. What is found is small, not the smallest: each single further cut makes it pass.
+halved as long as that fails too. The result is small, not the smallest: each single further cut makes it pass.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def _with_members(programme: Programme, members: int, name: str) -> Programme:
 
 
 def _fitting(programme: Programme, **parts: object) -> Programme:
-    """The programme with other parts, and without the steps that name what is gone."""
+    """The programme with other parts, and without the steps that name removed ones."""
     bare = replace(programme, step=(), **parts)  # type: ignore[arg-type]
     hosts, topics = bare.hosts(), {topic.name for topic in bare.topic}
 

@@ -33,7 +33,7 @@ class Case:
     wrong_clocks: bool = False  # beside those of the text
 
     def programme(self) -> Programme:
-        """Make the programme. Raises ConfigError if the text is none."""
+        """Make the programme. Raises ConfigError if the text is not one."""
         made = replace(programme_of(self.text), seed=self.seed) if self.text else draw(self.seed, self.kind)
         of_text = () if self.sound else made.cluster.quirks
         made = made.with_quirks({*of_text, *self.quirks})
@@ -50,7 +50,7 @@ def sweep(cases: Sequence[Case], processes: int = 1) -> Iterator[Outcome]:
     if processes == 1:
         yield from map(run_case, cases)
         return
-    # Started anew and not forked: the caller may have threads and an event loop.
+    # Spawned and not forked: the caller may have threads and an event loop.
     with ProcessPoolExecutor(processes, mp_context=get_context("spawn"), initializer=_be_quiet) as pool:
         yield from pool.map(run_case, cases, chunksize=max(1, min(_MAX_CHUNK, len(cases) // processes)))
 

@@ -43,7 +43,7 @@ def programme_of(text: str) -> Programme:
     """Read a programme.
 
     Raises:
-        ConfigError: it is no TOML, or no valid programme; the text says where and what.
+        ConfigError: it is not TOML, or not a valid programme; the text has the place and the reason.
     """
     try:
         document = tomllib.loads(text)

@@ -2,9 +2,9 @@
 
 The producers of a run are one group with common books, as services with one database would be. A local branch enters
 its message as committed, or fails; a check that finds nothing enters it as rolled back, so that a branch which comes
-later fails. After each repair the brokers have to agree with the books: what is committed there is published once,
-nothing else is published, and no transaction is open. The consumers' view is the ledger's: a committed message is one
-that was sent, any other one nobody sent.
+later fails. After each repair the brokers have to agree with the books: a message committed there is published once,
+nothing else is published, and no transaction is open. The consumers' view is the ledger's: a committed message counts
+as sent, any other one does not.
 """
 
 from __future__ import annotations

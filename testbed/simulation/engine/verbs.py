@@ -3,7 +3,7 @@
     crash     who = "billing-1"                 a member, a producer, a broker or a name server
     partition who = "broker-a", to = "billing-1", one_way = true, for_s = 5.0
 
-A verb with `for_s` ends by itself after so many seconds; without it, or with 0, when the cluster is healed. What each
+A verb with `for_s` ends by itself after that many seconds; without it, or with 0, when the cluster is healed. What each
 does is in `docs/simulation.md`, and how in `testbed/simulation/engine/acts.py`.
 """
 
@@ -21,7 +21,7 @@ ANY = (*CLIENTS, *SERVERS)
 class Verb:
     """One verb."""
 
-    who: tuple[str, ...]  # kinds of hosts it may be done to; empty if it is done to nobody
+    who: tuple[str, ...]  # kinds of hosts it may be done to; empty if it is done to no host
     needs: tuple[str, ...] = ()  # columns beside `who` that it must have
     may: tuple[str, ...] = ()  # columns that it may have
 

@@ -7,7 +7,7 @@ from random import Random
 
 
 def damage_file(path: Path, random: Random) -> str:
-    """Damage one file in a random way; returns what was done."""
+    """Damage one file in a random way; returns a description."""
     content = bytearray(path.read_bytes())
     how = random.choice(["cut", "remove", "flip", "zero"]) if content else "remove"
     if how == "remove":

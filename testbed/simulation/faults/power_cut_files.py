@@ -1,4 +1,4 @@
-"""Files on a disk that loses what was not synced when the power goes.
+"""Files on a disk that loses unsynced writes when the power goes.
 
 The real files hold everything that was written. This layer records, in memory, what a disk would have of it:
 

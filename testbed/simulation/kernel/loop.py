@@ -147,9 +147,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             self._cancelled_timers = 1  # this one, which is not marked yet
 
     def _run_once(self) -> None:
-        """Run what is ready, or move the clock, until the loop stops.
+        """Run ready callbacks, or move the clock, until the loop stops.
 
-        What is called, and in which order, is as in asyncio, which calls this for each iteration.
+        The calls and their order are as in asyncio, which calls this for each iteration.
         """
         ready, timers, kernel = self._ready, self.timers, self.kernel
         woken, booked = kernel.woken, kernel.booked

@@ -140,7 +140,7 @@ class SimulatedNetwork:
         """Connect from the current host; takes one round trip.
 
         Raises:
-            ConnectionRefusedError: Nobody listens there, or a fault refuses; after the round trip.
+            ConnectionRefusedError: No process listens there, or a fault refuses; after the round trip.
 
         Cancellation: the attempt ends; a server that it has not reached never sees it.
         """
@@ -175,7 +175,7 @@ class SimulatedNetwork:
         return connection.client_socket
 
     def connections(self, a: str | None = None, b: str | None = None) -> tuple[SimulatedConnection, ...]:
-        """Return the open connections, oldest first: all, those of host `a`, or those between `a` and `b`."""
+        """Return the open connections, oldest first: all, the ones of host `a`, or the ones between `a` and `b`."""
         wanted = {host for host in (a, b) if host is not None}
         return tuple(each for each in self._connections if wanted <= {each.client[0], each.server[0]})
 
@@ -195,7 +195,7 @@ class SimulatedNetwork:
     def set_latency(self, a: str, b: str, latency_s: float, *, one_way: bool = False) -> Fault:
         """Change the latency from `a` to `b`, and back unless `one_way`; healing restores the network's own.
 
-        What is in flight arrives at its old time, and what is sent later does not overtake it.
+        Bytes in flight arrive at their old time, and later ones do not overtake them.
         """
         if latency_s < 0:
             raise ValueError(f"latency_s={latency_s} must not be negative")
@@ -245,8 +245,8 @@ class SimulatedNetwork:
     def forget(self, connection: SimulatedConnection) -> None:
         """Lose all that is sent on a connection from now on, as a router does that has forgotten it; it stays so.
 
-        Nobody is notified. An end that sends nothing is reset by its system after as many seconds as the options for
-        its keepalive say. One that sends is not: by default, Linux repeats what is not confirmed for 15 minutes.
+        Neither end is notified. An end that sends nothing is reset by its system after as many seconds as the options
+        for its keepalive say. One that sends is not: by default, Linux repeats unconfirmed bytes for 15 minutes.
         """
         self.stall_connection(connection)
         for pipe in connection.pipes:

@@ -101,7 +101,7 @@ def _rare_collections() -> Generator[None]:
     """Collect cyclic garbage rarely, and only of what this world has made.
 
     A simulated world is alive as a whole until its end: with a thousand clients, collections took a third of the time.
-    What was there before it is left out of collections. A process that has left its modules out itself, as one that
+    Objects from before it are left out of collections. A process that has left its modules out itself, as one that
     runs tests does, has that afterwards, too.
     """
     thresholds, is_frozen = gc.get_threshold(), gc.get_freeze_count() > 0

@@ -66,7 +66,7 @@ class Soon(asyncio.Handle):
 
 
 class Timer(asyncio.TimerHandle):
-    """A timer of a virtual loop: asyncio's, with the type of what it keeps to itself."""
+    """A timer of a virtual loop: asyncio's, with the types of its private attributes."""
 
     __slots__ = ()
     _scheduled: bool
@@ -85,9 +85,9 @@ class VirtualSelector(selectors.BaseSelector):
         self._end_s = start_s + limit_s
         self._files: dict[int, VirtualFile] = {}
         self._keys: dict[int, selectors.SelectorKey] = {}
-        self.woken: dict[VirtualFile, None] = {}  # every file that is ready for what it is watched for is among these
+        self.woken: dict[VirtualFile, None] = {}  # every file that is ready for a watched event is among these
         self.booked: list[tuple[float, int, Callable[[], object]]] = []
-        self._order = itertools.count()  # what is booked for one instant happens in the order of booking
+        self._order = itertools.count()  # bookings for one instant happen in the order of booking
         self._fds = itertools.count(FIRST_FD)
 
     def open(self) -> int:
@@ -107,7 +107,7 @@ class VirtualSelector(selectors.BaseSelector):
     def at(self, when_s: float, happen: Callable[[], object]) -> None:
         """Call `happen` when the clock reaches `when_s`, before the timers of that instant.
 
-        A booking is a tuple, and what it calls is called at once: cheaper than a timer.
+        A booking is a tuple, and its callback is called at once: cheaper than a timer.
         """
         heapq.heappush(self.booked, (when_s, next(self._order), happen))
 
@@ -116,7 +116,7 @@ class VirtualSelector(selectors.BaseSelector):
         self.woken[file] = None
 
     def rest(self, file: VirtualFile) -> None:
-        """Learn that nothing is left to read of `file`: unless it waits to write, it rests until it is woken."""
+        """Note that nothing is left to read of `file`: unless it waits to write, it rests until it is woken."""
         key = self._keys.get(file.fd)
         if key is None or not key.events & selectors.EVENT_WRITE:
             self.woken.pop(file, None)
@@ -195,7 +195,7 @@ class VirtualSelector(selectors.BaseSelector):
         return self.register(fileobj, events, data)
 
     def get_map(self) -> Mapping[Any, selectors.SelectorKey]:
-        """Return what is watched, by descriptor."""
+        """Return the watched files, by descriptor."""
         return self._keys
 
     def close(self) -> None:

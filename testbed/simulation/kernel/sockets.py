@@ -9,7 +9,7 @@ machine, because they are the same code.
 Invariant: the bytes of one direction arrive in the order in which they were sent, or the connection is reset. No more
 than the window is ever sent and unread in one direction; the rest waits in the transport, which pauses its protocol.
 
-Example: latency 2 ms, window 64 KiB. A client writes 100 KiB at 0 ms, and the server reads what it gets: 64 KiB arrive
+Example: latency 2 ms, window 64 KiB. A client writes 100 KiB at 0 ms, and the server reads all that arrives: 64 KiB
 at 2 ms, and the rest, for which that made room, at 4 ms.
 """
 
@@ -54,7 +54,7 @@ class Link:
         self.blocks += 1
 
     def unblock(self) -> None:
-        """Undo one `block`; with the last one what was held up flows."""
+        """Undo one `block`; with the last one the blocked bytes flow."""
         self.blocks -= 1
         for pipe in tuple(self.pipes):
             pipe.resume()
@@ -84,7 +84,7 @@ class Pipe:
         self.blocks = 0  # how many faults stop this connection alone
         self.unread = 0  # bytes sent and not yet read, wherever they are
         self._in_flight: deque[tuple[float, Arrival]] = deque()
-        self._sent_s = self._due_s = -1.0  # of what was sent last
+        self._sent_s = self._due_s = -1.0  # of the last bytes sent
         self._booked = False
         link.pipes[self] = None
         sender.outbound = receiver.inbound = self
@@ -98,7 +98,7 @@ class Pipe:
             self._due_s = now_s + self.link.latency_s
             if wire.jitter_s:
                 self._due_s += wire.random.random() * wire.jitter_s
-        self._in_flight.append((self._due_s, item))  # due before what was sent before, it waits behind it
+        self._in_flight.append((self._due_s, item))  # if it is due before earlier bytes, it waits behind them
         if not self._booked:
             self._book()
 
@@ -107,12 +107,12 @@ class Pipe:
         self.blocks += 1
 
     def unblock(self) -> None:
-        """Undo one `block`; with the last one what was held up flows."""
+        """Undo one `block`; with the last one the blocked bytes flow."""
         self.blocks -= 1
         self.resume()
 
     def resume(self) -> None:
-        """Send again what was held up; another fault that still holds stops it again."""
+        """Send the blocked bytes again; another fault that still holds stops them again."""
         again_s = self._wire.kernel.now_s + self.link.latency_s
         self._in_flight = deque((max(due_s, again_s), item) for due_s, item in self._in_flight)
         if self._in_flight and not self._booked:
@@ -269,7 +269,7 @@ class VirtualSocket(_SocketFile):
 
     def _closed_second(self) -> None:
         self._seconds -= 1
-        if self.closed and not self._seconds:  # what came meanwhile was not read, so it is reset
+        if self.closed and not self._seconds:  # bytes that came since were not read, so it is reset
             self.outbound.send(self.outbound.receiver.break_)
 
     def take(self, data: bytes) -> None:
@@ -328,7 +328,7 @@ class SimulatedConnection:
         self.pipes[0].send(admit)
 
     def cut(self) -> None:
-        """Reset the connection at both ends, now; what was in flight is lost."""
+        """Reset the connection at both ends, now; bytes in flight are lost."""
         for pipe in self.pipes:
             pipe.drop()
             pipe.receiver.break_()
@@ -336,7 +336,7 @@ class SimulatedConnection:
             self.server_socket.close()
 
     def break_end(self, host: str) -> None:
-        """Reset the connection at the end that is on a host, and nowhere else; what is in flight to it is lost."""
+        """Reset the connection at the end that is on a host, and nowhere else; bytes in flight to it are lost."""
         for pipe in self.pipes:
             if pipe.receiver.getsockname()[0] == host:
                 pipe.drop()

@@ -64,7 +64,7 @@ class _NumberedCancelScope(anyio_backend.CancelScope):
 
 @contextlib.contextmanager
 def numbered_cancel_scopes(numbers: Iterator[int]) -> Generator[None]:
-    """Number the cancel scopes that are made in this block, those of anyio's task groups included.
+    """Number the cancel scopes that are made in this block, including the ones of anyio's task groups.
 
     anyio has no public setting for the class, so the name in its asyncio backend is replaced.
     """

@@ -65,7 +65,7 @@ class DamageResult:
 
 
 class _Trial:
-    """One trial; what is wrong goes into `findings`."""
+    """One trial; its faults go into `findings`."""
 
     def __init__(self, cluster: SimulatedCluster, data: Path, random: Random, result: DamageResult) -> None:
         self._cluster = cluster
@@ -82,7 +82,7 @@ class _Trial:
         cluster, random = self._cluster, self._random
         await cluster.create_topic(TOPIC, queues=random.randint(1, 4))
         producer = await cluster.start_producer()
-        # In half of the trials nobody has consumed anything, so that no committed offset tells how much there was.
+        # In half of the trials no group has consumed, so no committed offset shows how many messages there were.
         early = None
         if random.random() < 0.5:
             early = await cluster.start_consumer("early", TOPIC, consume_from=ConsumeFrom.FIRST_OFFSET)
@@ -137,7 +137,7 @@ class _Trial:
         await anyio.sleep(5)
 
     def _check_late(self, late: SimulatedConsumer, before: dict[Place, bytes]) -> set[Place]:
-        """Compare what a new group got with what was acknowledged and with what was reported; returns what is lost."""
+        """Compare a new group's messages with the acknowledged ones and the reported losses; returns the lost ones."""
         got = _read(late)
         if wrong := [place for place, body in got.items() if self._stored.get(place) != body]:
             self._find(f"wrong bytes at {wrong}")
