@@ -1,7 +1,7 @@
 """The `rlab` command: collects the commands of all modules. A process begins in `rlab/__main__.py`.
 
-Command modules import what they run inside their functions, so that `rlab --help` takes little longer than the start
-of Python.
+Command modules import the code that they run inside their functions, so that `rlab --help` takes little longer than the
+start of Python.
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ table apply to every command that has the option:
     [topic.create]
     queues = 16
 
-The parser looks only for variables that it knows, so a misspelt one would be ignored in silence. It is named, and is no
-error: others make variables of this prefix too, for instance Kubernetes for a service called rlab.
+The parser looks only for variables that it knows, so a misspelt one would be ignored in silence. It is named, and is
+not an error: others make variables of this prefix too, for instance Kubernetes for a service called rlab.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ OTHERS = (
     *("RLAB_DEBUG", "RLAB_KEY", "RLAB_KEY_FILE", "RLAB_HTTP_KEY", "RLAB_HTTP_KEY_FILE"),
     *("RLAB_TLS_CA", "RLAB_TLS_CERT", "RLAB_TLS_KEY"),
 )
-"""Variables that are no option of a command."""
+"""Variables that are not options of a command."""
 _OF_KUBERNETES = ("RLAB_PORT", "RLAB_SERVICE_")
 _SIZES = {
     "": 1,
@@ -228,7 +228,7 @@ def variables_of(command: Any, prefix: str = PREFIX.rstrip("_")) -> Iterator[str
 
 
 def unknown_variables(names: Iterable[str], command: Any) -> list[str]:
-    """Describe each of the variables that begins like ours and is none, and what it is a misspelling of."""
+    """Describe each variable that begins like ours and is not one, and the variable that may be meant."""
     mine = [name for name in names if name.startswith(PREFIX) and name not in OTHERS]
     if not mine:
         return []
@@ -238,5 +238,5 @@ def unknown_variables(names: Iterable[str], command: Any) -> list[str]:
         if name.startswith(_OF_KUBERNETES):
             continue
         near = get_close_matches(name, sorted(known), 1, 0.8)
-        described.append(f"{name} is no variable of rlab" + (f": is {near[0]} meant?" if near else ""))
+        described.append(f"{name} is not a variable of rlab" + (f": is {near[0]} meant?" if near else ""))
     return described

@@ -33,7 +33,7 @@ _PREVIEW_CHARS = 40
 
 
 def register(parent: typer.Typer) -> None:
-    """Add the commands to those of `rlab group`."""
+    """Register the commands with `rlab group`."""
     parent.add_typer(app, name="dlq")
 
 
@@ -207,9 +207,9 @@ def _print_letters(letters: Sequence[DeadLetter], *, empty: str) -> None:
 
 
 def note_passed_over(count: int, what: str) -> None:
-    """Print on stderr how many dead letters are no messages, and what was done about them; nothing if none is."""
+    """Print on stderr how many dead letters are not messages, and their fate; nothing if all are."""
     if count:
-        what_they_are = "is no message" if count == 1 else "are no messages"
+        what_they_are = "is not a message" if count == 1 else "are not messages"
         print_note(f"note: {count} in the DLQ {what_they_are}, but bytes of a foreign client: {what}")
 
 

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 CAUSES_MS = 60_000.0
 """So far back a trace that is watched is read first: the cause of the next move may have happened already."""
 NO_MESSAGE_MS = 2_000.0
-"""A move is told so long after it although its queue has no message yet."""
+"""A move is printed this long after it although its queue has no message yet."""
 
 
 def register(app: typer.Typer) -> None:
-    """Add the commands to those of `rlab group`."""
+    """Register the commands with `rlab group`."""
     app.command("history")(history)
     app.command("watch")(watch)
 
@@ -116,7 +116,7 @@ def watch(
 ) -> None:
     """Print each queue of a group that moves, as it moves.
 
-    A line has the cause and the time for which nobody read the queue. It runs until it is stopped.
+    A line has the cause and the time for which the queue was not read. It runs until it is stopped.
 
     A line comes some seconds after its move, because nodes send their events once a second and out of step.
 
@@ -164,7 +164,7 @@ async def watched(admin: Admin, group: str, since_ms: float, say: Callable[[str]
     async for known_ms, events in follow_topic(admin, since_ms, lambda fault: say(f"note: {clock_text(fault)}")):
         moves = [move for event in events for move in tracker.take(event)]
         if before:
-            tracker.finish()  # what was under way is told by now, and is no news
+            tracker.finish()  # moves that were under way are printed, and are not new
             before = False
             continue
         for move in (*moves, *tracker.finish(known_ms - NO_MESSAGE_MS)):

@@ -27,7 +27,7 @@ class Mode(StrEnum):
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command to those of `rlab group`."""
+    """Register the command with `rlab group`."""
     app.command("mode")(mode)
 
 
@@ -108,7 +108,7 @@ def by_itself(member: GroupMemberInfo) -> bool:
 
 
 def outcome(group: str, topic: str, to: Mode, alone: list[str], members: int) -> str:
-    """What was set, and who does not follow it."""
+    """The mode that was set, and the members that do not follow it."""
     does = "pops" if to is Mode.pop else "pulls"
     if not alone:
         return f"group {group} {does} {topic} from now on"

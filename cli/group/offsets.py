@@ -26,7 +26,7 @@ _FORMAT = 1
 
 
 def register(app: typer.Typer) -> None:
-    """Add the commands to those of `rlab group`."""
+    """Register the commands with `rlab group`."""
     app.command("export")(export)
     app.command("import")(import_)
 
@@ -57,9 +57,9 @@ def import_(
     json: Json = False,
     config: Config = None,
 ) -> None:
-    """Reset the offsets of a group to those of a file.
+    """Reset the offsets of a group to the offsets of a file.
 
-    The group may go on consuming meanwhile.
+    The group may go on consuming.
 
     All queues are looked at before any is reset, so a topic or broker that is not there changes nothing. Offsets mean
     the same messages only where queues do: in the cluster that they are from, or in a copy of its data.
@@ -98,7 +98,7 @@ def offsets_of(file: Path) -> tuple[str, dict[tuple[str, int], list[MessageQueue
     """Read a file; returns its group, and the queues by topic and offset.
 
     Raises:
-        ConfigError: it cannot be read, or is not what was exported.
+        ConfigError: it cannot be read, or is not an export.
         InvalidParameter: an illegal name.
     """
     try:

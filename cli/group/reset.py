@@ -20,7 +20,7 @@ _QUEUE_DIGITS = 9
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command to those of `rlab group`."""
+    """Register the command with `rlab group`."""
     app.command("reset")(reset)
 
 
@@ -129,7 +129,9 @@ def queue_of(topic: str, text: str) -> MessageQueue:
     """
     broker, _, number = text.removeprefix(f"{topic}@").rpartition(":")
     if not broker or not (number.isascii() and number.isdecimal()) or len(number) > _QUEUE_DIGITS:
-        raise typer.BadParameter(f"{text!r} is no queue: use the broker and the number of the queue, as in broker-a:3")
+        raise typer.BadParameter(
+            f"{text!r} is not a queue: use the broker and the number of the queue, as in broker-a:3"
+        )
     return MessageQueue(topic, broker, int(number))
 
 

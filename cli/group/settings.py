@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command to those of `rlab group`."""
+    """Register the command with `rlab group`."""
     app.command("set")(set_group)
 
 
@@ -40,7 +40,7 @@ def set_group(
             min=1,
             max=MAX_RETRY_QUEUES,
             show_default=False,
-            help="Queues of its retry topic on each broker: so many members share the failed messages.",
+            help="Queues of its retry topic on each broker: at most this many members share the failed messages.",
         ),
     ] = None,
     max_attempts: Annotated[
@@ -48,7 +48,7 @@ def set_group(
         typer.Option(
             metavar="N|own",
             show_default=False,
-            help="Retries of a failed message before it goes to the DLQ; own: as each member says.",
+            help="Retries of a failed message before it goes to the DLQ; own: as each member is configured.",
         ),
     ] = None,
     create: Annotated[bool, switch("--create", help_text="Allow a group that does not exist yet.")] = False,

@@ -31,7 +31,7 @@ _PLACE = re.compile(r"(?P<topic>.+)@(?P<broker>[^@]+):(?P<queue_id>\d+)\+(?P<off
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command to those of `rlab group`."""
+    """Register the command with `rlab group`."""
     app.command("why")(why)
 
 
@@ -120,7 +120,7 @@ async def _last_moves(
 
     def take(event: Event) -> None:
         if not event.group:
-            world.append(event)  # routes and brokers are causes for groups that are heard of later
+            world.append(event)  # routes and brokers are causes for groups that come later in the trace
             for each in trackers.values():
                 each.take(event)
         elif group in (None, event.group):
@@ -138,7 +138,7 @@ async def _last_moves(
     if not moves:
         of_group = f" in group {group}" if group else ""
         raise QueryNotFound(
-            f"the trace has no move of {queue}{of_group}: it may be older, or nobody owned the queue, or there is no "
+            f"the trace has no move of {queue}{of_group}: it may be older, or the queue had no owner, or there is no "
             f"such queue (rlab topic show {queue.topic}){_but(missing)}"
         )
     return moves, missing
@@ -163,7 +163,7 @@ def print_move(move: QueueMove) -> None:
             (clock(stage.event.t_ms), time_of(at_ms), time_of(stage.took_ms), stage.step.value, stage_text(stage), bar)
         )
     print_table(["time (UTC)", ">after", ">took", "stage", "what happened", ""], rows)
-    print_line(f"in all {time_of(move.took_ms)}; nobody read the queue for {time_of(move.gap_ms)}")
+    print_line(f"in all {time_of(move.took_ms)}; the queue was not read for {time_of(move.gap_ms)}")
     if move.missing:
         print_line(f"not in the trace: {', '.join(move.missing)}")
 

@@ -132,17 +132,17 @@ def note_what_is_missing(found: FoundMessages) -> None:
 
 
 def note_what_is_no_message(found: FoundMessages) -> None:
-    """Print on stderr which of the records found are no messages; their bytes are shown as bodies."""
+    """Print on stderr which of the records found are not messages; their bytes are shown as bodies."""
     for each in found.messages:
         if each.undecodable:
             queue, offset = each.message.queue, each.message.offset
             print_note(
-                f"note: {queue}+{offset} is no message, only bytes, which a foreign client stored: {each.undecodable}"
+                f"note: {queue}+{offset} is not a message, only bytes that a foreign client stored: {each.undecodable}"
             )
 
 
 def print_message(found: FoundMessages) -> None:
-    """Print a message and every place where it is stored; a copy that is no message as its bytes."""
+    """Print a message and every place where it is stored; a copy that is not a message as its bytes."""
     whole = [each for each in found.messages if not each.undecodable]
     message = (whole or found.messages)[0].message
     if whole:

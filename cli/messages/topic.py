@@ -206,7 +206,7 @@ def use_of(config: TopicConfig, queue_id: int) -> str:
 
 
 def print_route(route: TopicRoute, *, as_json: bool, done: str) -> None:
-    """Print the route of a topic; `done` is what was done: created, scaled, or that it exists already."""
+    """Print the route of a topic; `done` is the outcome: created, scaled, or that it exists already."""
     if as_json:
         print_json({**route_document(route), "done": done})
     else:

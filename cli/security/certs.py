@@ -34,7 +34,7 @@ def certs(
     """Make a certificate for servers of a test, or for their clients, and first an authority that signs it.
 
     Run it again for another certificate, or to replace one: servers take the new files within 2 s. The key of the
-    authority lies beside them, so whoever reads the directory can pretend to be any server: use it for tests.
+    authority lies beside them, so everyone who can read the directory can pretend to be any server: use it for tests.
 
     Example: rlab certs tls --host broker-a --host 10.0.0.2 --name broker-a
     """

@@ -35,7 +35,7 @@ def new(
 ) -> None:
     """Make a key: the secret goes to a new file, and the line for the access file of the servers is printed.
 
-    Clients get the file by the variable RLAB_KEY_FILE. Servers keep only a hash, with which nobody can log in.
+    Clients get the file by the variable RLAB_KEY_FILE. Servers keep only a hash, with which no client can log in.
 
     Example: rlab key new orders-service --file orders-service.key
     """

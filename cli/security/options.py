@@ -36,7 +36,8 @@ Access = Annotated[
 Insecure = Annotated[
     bool,
     typer.Option(
-        "--insecure", help="Listen on a network without --access or a key: whoever reaches the port may do anything."
+        "--insecure",
+        help="Listen on a network without --access or a key: everyone who reaches the port may do anything.",
     ),
 ]
 
@@ -50,7 +51,7 @@ def access_of(access: Path | None, listen: str, insecure: bool) -> AccessFile | 
     if access is None:
         if not insecure and not is_loopback(parse_address(listen)[0]):
             raise ConfigError(
-                f"--listen {listen}: whoever reaches this address could read, change and delete everything here. Give "
+                f"--listen {listen}: all who reach this address could read, change and delete everything here. Give "
                 "the server users and keys with --access FILE, or say --insecure if the network keeps others out "
                 "(docs/security.md)"
             )
@@ -81,7 +82,7 @@ def http_key_for(
     key = http_key_of()
     if key is None and not insecure and not certificates and not is_loopback(parse_address(listen)[0]):
         raise ConfigError(
-            f"{option} {listen}: whoever reaches this address could read what it shows. Name a key file in "
+            f"{option} {listen}: everyone who reaches this address could read its pages. Name a key file in "
             "RLAB_HTTP_KEY_FILE ('rlab key new' makes one), or say --insecure if the network keeps others out "
             "(docs/security.md)"
         )

@@ -120,7 +120,7 @@ def _starting(*, as_forks: bool) -> Iterator[Start]:
     from testbed.cluster.control.starter import starter
 
     with starter() as start:
-        import testbed.cluster.control.http  # noqa: F401  # the starter imports the servers meanwhile
+        import testbed.cluster.control.http  # noqa: F401  # at the same time the starter imports the servers
 
         yield start
 

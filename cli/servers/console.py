@@ -60,7 +60,7 @@ def console(
             key=http_key_for(listen, insecure, certificates=tls_client_ca is not None),
         )
         if insecure and options.key is None and not is_loopback(parse_address(listen)[0]):
-            print_note(f"note: whoever reaches {listen} can read every message of this cluster on the page")
+            print_note(f"note: everyone who reaches {listen} can read every message of this cluster on the page")
         async with run_console(options) as address:
             line = {"kind": "console", "ready": True, "address": address}
             scheme = "http" if options.tls is None else "https"

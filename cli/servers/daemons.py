@@ -279,7 +279,7 @@ def announce(
 ) -> None:
     """Print the line that announces a daemon and its address; `more` is added only to the JSON document.
 
-    On stderr follows a note of what it means if others than this machine reach an address without access control.
+    A note on stderr follows if other machines than this one reach an address without access control.
     """
     line = {"kind": kind, "name": name, "ready": True, "address": address, **more}
     text = f"{kind} {name} listens on {address}"
@@ -289,7 +289,7 @@ def announce(
     print_outcome(line, text, as_json=as_json)
     if is_open and not is_loopback(parse_address(address)[0]):
         print_note(
-            f"note: there is no access control: whoever reaches {address} may read, change and delete everything there "
+            f"note: there is no access control: all who reach {address} may read, change and delete everything there "
             "(docs/security.md)"
         )
 

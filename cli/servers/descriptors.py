@@ -31,7 +31,7 @@ class Fit(NamedTuple):
 
 
 def connections_within_limits(wanted: int = MAX_CONNECTIONS, *, http: bool = False) -> Fit:
-    """Raise this process's limit of descriptors as far as it may and is of use; return how many connections fit.
+    """Raise this process's limit of descriptors to the allowed and useful number; return how many connections fit.
 
     Fewer than wanted are a warning. `http` says whether the process has an HTTP port, too, which takes its own part.
 

@@ -20,7 +20,7 @@ def doctor(
     json: Json = False,
     config: Config = None,
 ) -> None:
-    """Look at a running cluster, and list what is wrong, why, and what to do.
+    """Check a running cluster, and list each fault with its cause and its remedy.
 
     It asks every name server and broker, looks at every group twice, and reads the events of the last minutes. It
     changes nothing, and joins no group. The exit code is 1 if something is wrong.

@@ -97,10 +97,10 @@ TransactionCheckInterval = Annotated[
     float, typer.Option(metavar="SECONDS", min=0.1, help="Time until it is asked about it again.")
 ]
 TransactionMaxChecks = Annotated[
-    int, typer.Option(metavar="N", min=1, help="How often it is asked, before the half message is given up.")
+    int, typer.Option(metavar="N", min=1, help="How often it is asked, before the half message is abandoned.")
 ]
 TransactionKeep = Annotated[
-    float, typer.Option(metavar="HOURS", min=0.001, help="Age at which a half message is given up, asked or not.")
+    float, typer.Option(metavar="HOURS", min=0.001, help="Age at which a half message is abandoned, asked or not.")
 ]
 
 

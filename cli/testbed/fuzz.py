@@ -19,7 +19,7 @@ _SECONDS = 60.0
 
 
 class FuzzFailed(RlabError):
-    """A server did what it must not; the text lists it."""
+    """A server did something that it must not do; the text lists it."""
 
 
 def register(app: typer.Typer) -> None:
@@ -97,5 +97,5 @@ def _show(report: FuzzReport, *, as_json: bool) -> None:
     if report.found:
         raise FuzzFailed(
             f"{len(report.found)} findings; --seed {report.seed} --skip N --commands 1 sends batch N again, and a "
-            "smaller --skip what was sent before it"
+            "smaller --skip the batches before it"
         )

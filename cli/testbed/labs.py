@@ -88,7 +88,7 @@ def reset(
     with exit_with_error():
         if folder.exists():
             if not (folder / PROGRAMME).is_file():
-                raise ConfigError(f"{folder} is no lesson, so nothing was deleted")
+                raise ConfigError(f"{folder} is not a lesson, so nothing was deleted")
             shutil.rmtree(folder)
         _begin(labs, chosen, folder)
     _print_begin(folder)

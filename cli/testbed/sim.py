@@ -104,7 +104,7 @@ def sim(
         cases = _cases(programme, seed, seeds, kind, quirks, sound=sound)
         if wrong_clocks:
             cases = _with_wrong_clocks(cases)
-        first = cases[0].programme()  # refuses what is wrong with all of them
+        first = cases[0].programme()  # raises an error that all of them have
         if events is not None and seeds > 1:
             raise ConfigError("--events is for one seed: name it with --seed, and leave --seeds out")
         if show:
@@ -152,7 +152,7 @@ def _cases(
         except FileNotFoundError:
             raise ConfigError(f"there is no programme {file}") from None
         except UnicodeDecodeError:
-            raise ConfigError(f"{file}: not a programme: it is no text") from None
+            raise ConfigError(f"{file}: not a programme: it is not text") from None
         except ConfigError as error:
             raise ConfigError(f"{file}: {error}") from None
         seed = read.seed if seed is None else seed

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 NOT_RECEIVED = 3
-"""Exit code of a run in which nothing failed and some messages were not received; 2 is for what was given wrong."""
+"""Exit code of a run in which nothing failed and some messages were not received; 2 is for a usage error."""
 
 
 def register(app: typer.Typer) -> None:

@@ -33,19 +33,19 @@ from traces.figures.records import order_of
 
 STDIN = Path("-")
 READ_BYTES = 64 * 1024
-"""So much of a file is decoded together."""
+"""Size of the part of a file that is decoded together."""
 HELD_EVENTS = 100_000
-"""So many events of a file are kept between two readings, a hundred megabytes; most traces have fewer."""
+"""Events of a file that are kept between two readings, a hundred megabytes; most traces have fewer."""
 FOLLOW_S = 0.5
 """How often a trace that is followed is asked for more; nodes send theirs once a second."""
 SETTLE_MS = 2_500.0
-"""How old an event is before it is shown while a trace grows: by then the others of its moment have come."""
+"""How old an event is before it is shown while a trace grows: the other events of its moment have come until then."""
 _READER = "trace-reader"
 
 
 @dataclass(slots=True)
 class Skipped:
-    """Lines of a trace that are no events."""
+    """Lines of a trace that are not events."""
 
     n: int = 0
     first: str = ""
@@ -120,7 +120,7 @@ def read_files(
 
 
 def _merged(streams: list[Iterator[Event]]) -> Iterator[Event]:
-    """Files side by side, each as far as the others: they are of one cluster and one time."""
+    """Files side by side, at the same pace: they are of one cluster and one time."""
     if len(streams) == 1:
         yield from streams[0]
         return
@@ -188,10 +188,10 @@ async def read_topic(
 async def follow_topic(
     admin: Admin, since_ms: float, know: Callable[[ClockFault], object] = lambda fault: None
 ) -> AsyncIterator[tuple[float, list[Event]]]:
-    """Read what SYS_TRACE has since a time, and then what comes, in order, until it is closed.
+    """Read the events of SYS_TRACE since a time, and then new ones, in order, until it is closed.
 
-    The first list is all that is there, and those after it are what has come since, each with the time up to which the
-    events are known. They have their right times; `know` is called once with each clock that is wrong.
+    The first list has all stored events, and later ones the new events, each with the time up to which the events are
+    known. They have their right times; `know` is called once with each clock that is wrong.
     Raises: see `TraceReader.read`. Cancellation: harmless.
     """
     loop, reader, sorter, ahead_ms = asyncio.get_running_loop(), admin.trace(since_ms), Sorter(), -math.inf
@@ -273,7 +273,7 @@ async def feed_trace(
 ) -> MissingTrace:
     """Pass every event of files, or without any of the topic, to a function, in order and with right times.
 
-    `know` is called with the clocks before the first event. Returns what is missing of the topic; of files, the
+    `know` is called with the clocks before the first event. Returns the missing parts of the topic; of files, the
     parts of brokers that have no event there. Raises and cancellation: see `read_files` and `read_topic`.
     """
     if traces:
@@ -292,7 +292,7 @@ def print_clocks(clocks: Clocks) -> None:
 
 
 def print_missing(missing: MissingTrace) -> None:
-    """Print what is missing of a trace, below what was made of the rest; what may be missing is a note."""
+    """Print the missing parts of a trace, below the result of the rest; parts that may be missing are a note."""
     if missing:
         print_line(f"incomplete: {missing}")
     if missing.limit:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pipeline.report.data import Report
 
 AGAINST = "against"
-"""The folder, in that of a report, of the run that it is compared with."""
+"""The folder, inside a report's, of the run that it is compared with."""
 SHOWN_QUEUES = 10
 """Lines about redelivered messages of a group that pops: queues and members."""
 SHORT_TRACE_BYTES = 30_000_000
@@ -191,7 +191,7 @@ def print_report(report: Report, out: Path) -> None:
         print_line(f"group {each.group}: {ownerless(each)}")
         for row in each.queues[:SHOWN_QUEUES]:
             n = counted(row["redelivered"], "message")
-            print_line(f"  {queue_name(row)}: {n} came again, to {member_name(row['client'])}")
+            print_line(f"  {queue_name(row)}: {n} redelivered, to {member_name(row['client'])}")
         if len(each.queues) > SHOWN_QUEUES:
             print_line(f"  and {len(each.queues) - SHOWN_QUEUES:,} more, which the page has")
     for row in report.transactions:

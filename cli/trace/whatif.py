@@ -40,7 +40,7 @@ _RecordedTimeout = Annotated[
     float | None,
     typer.Option(
         metavar="SECONDS",
-        help="Session timeout in force when the trace was recorded; by default as its members told, else 120.",
+        help="Session timeout in force when the trace was recorded; by default as its members reported, else 120.",
     ),
 ]
 _Sort = Annotated[
@@ -85,7 +85,7 @@ def whatif(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Strategy of the trace; by default it is inferred, among those built in and those of --strategy.",
+            help="Strategy of the trace; by default it is inferred, among the built-in ones and --strategy.",
         ),
     ] = None,
     capacity: _Capacity = None,

@@ -1,7 +1,7 @@
 """`rlab bench rocketmq`: one life of a group on RocketMQ's servers and on ours, with Java's client and with ours.
 
-What plays it (`tests/interop/life.py`, `tests/interop/rates.py`) compiles programs in Java and needs RocketMQ's jars,
-so it is no part of the package: it is started in the checkout that this file stands in.
+Its programs (`tests/interop/life.py`, `tests/interop/rates.py`) compile Java and need RocketMQ's jars,
+so they are not part of the package: they are started in the checkout of this file.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ def play(home: Path | None, runs: Path = _RUNS) -> int:
     """Play all lives and measure the rates, with RocketMQ from its home or else from Maven; returns an exit code.
 
     Raises:
-        ConfigError: this is no checkout, Java or Maven is missing, or there is no RocketMQ in `home`.
+        ConfigError: this is not a checkout, Java or Maven is missing, or there is no RocketMQ in `home`.
     """
     if not runs.exists():
         raise ConfigError(
-            "rlab bench rocketmq needs a checkout of rebalance-lab, because its programs in Java are no part of the "
+            "rlab bench rocketmq needs a checkout of rebalance-lab, because its programs in Java are not part of the "
             "package: clone it, run make setup, and then .venv/bin/rlab bench rocketmq there"
         )
     for program in ("java", "javac", *(() if home else ("mvn",))):

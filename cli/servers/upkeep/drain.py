@@ -1,4 +1,4 @@
-"""`rlab broker drain`: no more writes to a broker, and then the wait until its groups have read what it has."""
+"""`rlab broker drain`: no more writes to a broker, and then the wait until its groups have read its messages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _LOOK_S = 1.0
 _SETTLE_S = ROUTE_POLL_INTERVAL_S + 5.0
-"""So long without a new message, and every producer has polled a route without the broker's queues."""
+"""After this time without a new message, every producer has polled a route without the broker's queues."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

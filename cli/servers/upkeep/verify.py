@@ -1,4 +1,4 @@
-"""`rlab broker verify`: what is damaged or missing in a data directory, as a table or as JSON."""
+"""`rlab broker verify`: damaged or missing messages of a data directory, as a table or as JSON."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def verify(
     """Read every stored message, and say what is damaged or missing.
 
     Nothing in the directory is changed. Exit code 1 means that messages are damaged or missing, or that a loss could
-    not be told.
+    not be ruled out.
 
     Example: rlab broker verify rlab-data/broker-a
     """

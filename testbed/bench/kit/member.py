@@ -56,5 +56,5 @@ def _listener(file: str) -> Iterator[Listener]:
 
 
 if __name__ == "__main__":
-    with suppress(typer.Exit):  # it was told to stop
+    with suppress(typer.Exit):  # a stop was requested
         run(lambda: consume(*sys.argv[1:]), endless=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """One figure, with that of its baseline in the same run if it has one."""
+    """One figure, with its baseline of the same run if it has one."""
 
     name: str
     value: float

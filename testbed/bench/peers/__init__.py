@@ -4,7 +4,7 @@
 
 systems/         the systems: servers and clients, ours among them
 work             the measurements of one system: sends and consumption
-pace             latencies from the intended time of a send: what is due, what was late (pure)
+pace             latencies from the intended time of a send: due and late sends (pure)
 side, latency    the process on one side of a broker, and the measurement that runs two of them
 compare          all measurements of all systems, in turns
 table, picture   medians, ratios and goals as rows; the same as SVG (pure)

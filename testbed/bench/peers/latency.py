@@ -58,7 +58,7 @@ async def measure_latency(system: System, address: str, per_s: int, seconds: flo
 
 async def _start(task: str, system: System, address: str, topic: str, first: int, second: int) -> Child:
     arguments = (task, system.name, address, topic, str(first), str(second))
-    # What a client complains of while it is overrun is no result; that it failed is seen by its exit code.
+    # Complaints of an overrun client are not a result; its exit code shows whether it failed.
     return Child(task, await spawn([*MODULE, "testbed.bench.peers.side", *arguments], stderr=DEVNULL))
 
 

@@ -2,7 +2,7 @@
 
 A producer that waits for a slow answer sends later than it meant to, and measured from the send itself the delay of
 all messages behind it would be forgotten (coordinated omission). Here message `i` of a rate is due at `i / rate` after
-the start, and its latency counts from there, whoever made it late.
+the start, and its latency counts from there, whatever made it late.
 
     rate 1000, started at 5.0      due(5.0021) == 3      intended(2) == 5.002
     message 2 is sent at 5.050 and consumed at 5.051      latency 49 ms
@@ -32,7 +32,7 @@ class SendTimes:
     count: int
 
     def due(self, now_ns: int) -> int:
-        """How many should have been sent by now."""
+        """How many should have been sent at this time."""
         if now_ns < self.start_ns:
             return 0
         return min(self.count, (now_ns - self.start_ns) * self.per_s // NS + 1)

@@ -130,5 +130,5 @@ async def _side(task: str, name: str, address: str, topic: str, first: str, seco
 
 
 if __name__ == "__main__":
-    with suppress(typer.Exit):  # it was told to stop
+    with suppress(typer.Exit):  # a stop was requested
         run(lambda: _side(*sys.argv[1:]))

@@ -40,8 +40,8 @@ class PeerComparison:
     medians: Mapping[str, float]
     rounds: Rounds
     best: str | None  # the best peer by its median; None without a peer
-    ratio: float | None  # ours to that of the best peer
-    of_echo: float | None  # ours to that of the echo, where that is measured
+    ratio: float | None  # ours to the best peer's
+    of_echo: float | None  # ours to the echo's, where that is measured
     more_is_better: bool
 
     @property

@@ -82,7 +82,7 @@ def sending_batches(sender: Sender) -> Work:
 
 
 async def send_rate(sender: Sender, in_flight: int, seconds: float) -> float:
-    """Messages per second with so many sends awaited at the same time."""
+    """Messages per second with `in_flight` sends awaited at the same time."""
     return await rate(sending(sender), in_flight, seconds)
 
 

@@ -1,12 +1,12 @@
-"""overload: four times the requests that a server can serve, and what becomes of the work and of a group meanwhile.
+"""overload: four times the requests that a server can serve, and their effect on the work and on a group.
 
 One broker and one name server, each in a process of its own, and a group of four consumers in four processes. First a
 fixed number of requests in flight shows the most that the server completes per second. Then requests come at four times
 that rate, whatever becomes of them, and say that their sender waits a second: sends, then member lists (what passes of
 a large group ask for), then route polls of the name server. Nothing is sent again, so all that comes is real work.
 
-- `overload-sends` and so forth: completed per second under that load, and as its ratio to the most.
-- `-left`: members that the broker lost meanwhile. Their session is short: a heartbeat that waits for a second is late.
+- `overload-sends` and so forth: completed per second under that load, and as its ratio to the most. - `-left`: members
+that the broker lost under that load. Their session is short: a heartbeat that waits for a second is late.
 - `-balanced`: a fifth consumer joins during the last second; time from the end of the load until all five have queues.
 
 The flood is a client without checks, futures and timers, or it could not send that much.
@@ -44,7 +44,7 @@ CONNECTIONS = 64
 IN_FLIGHT = 16
 """Of each connection, while the most is looked for."""
 MAX_OUTSTANDING = 1_024
-"""Of each connection under load, the limit of a client. What has waited for a second does not count any more."""
+"""Of each connection under load, the limit of a client. Requests that have waited for a second no longer count."""
 BLOCK = 64
 """Frames that are encoded once and sent again and again: a client that encoded each could not send that much."""
 BALANCE_TIMEOUT_S = 60.0
@@ -236,7 +236,7 @@ async def group_version(cluster: ClusterProcesses) -> int:
 
 
 async def _time_to_balance(name_server: str, members: int, since: float | None = None) -> float:
-    """Wait until so many members share the queues of the topic; returns the seconds since a moment, by default now."""
+    """Wait until `members` members share the queues of the topic; returns the seconds since `since`, by default now."""
     started = anyio.current_time() if since is None else since
     async with Admin(name_server) as admin:
         with anyio.fail_after(BALANCE_TIMEOUT_S):

@@ -1,8 +1,8 @@
-"""twice: messages that come twice after one of three consumers was killed, and how many the broker says may have.
+"""twice: messages delivered twice after one of three consumers was killed, and the broker's count of possible ones.
 
 Three consumers, each in a process of its own, consume a topic of 16 queues while 1,000 messages a second are sent to
 it. In the middle one is killed (SIGKILL). A listener writes the number of each message to a file before it returns, so
-that also those of the killed process are known. What may have come twice is counted from the broker's events, as a
+that the numbers of the killed process are known too. Possible duplicates are counted from the broker's events, as a
 report does. RocketMQ 5.4 has 10 (concurrently) and 6 (orderly) of 25,000, because it commits with every pull, as this.
 """
 
@@ -101,7 +101,7 @@ async def measure(order: ConsumeOrder, count: int) -> Repeats:
 
 @dataclass(frozen=True)
 class _Scene:
-    """A cluster with its members, in the order of their client ids; member n writes what it sees to `seen[n]`."""
+    """A cluster with its members, in the order of their client ids; member n writes the messages to `seen[n]`."""
 
     name_server: str
     members: list[Child]
@@ -164,7 +164,7 @@ async def _wait_for_all(scene: _Scene, count: int) -> Counter[bytes]:
             if len(times) == count:
                 return times
             await anyio.sleep(_POLL_S)
-    raise ConvergenceTimeout(f"{count - len(times)} of {count} messages did not come within {_FINISH_S:g} s")
+    raise ConvergenceTimeout(f"{count - len(times)} of {count} messages did not arrive within {_FINISH_S:g} s")
 
 
 def _times_seen(files: list[Path]) -> Counter[bytes]:

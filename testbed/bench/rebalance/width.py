@@ -60,7 +60,7 @@ async def bench_width(sizes: Sizes, progress: Progress) -> list[Result]:
 
 
 def measure_group(members: int) -> list[ChangeCost]:
-    """The cost of each change in a group of so many members."""
+    """The cost of each change in a group of `members` members."""
     with tempfile.TemporaryDirectory() as folder:
         return run_simulation(partial(_live, members, Path(folder)), seed=members)
 

@@ -1,7 +1,7 @@
 """half-away: sends of one producer while one of two brokers is stopped (SIGSTOP) and the other is well.
 
-The connections of a stopped process stay open, so nothing but the missing answers tells the producer. Every send goes
-to any queue, without a key; none may fail, and those that waited for the stopped broker are the slow ones.
+The connections of a stopped process stay open, so only the missing answers show it to the producer. Every send goes
+to any queue, without a key; none may fail, and the sends that waited for the stopped broker are the slow ones.
 """
 
 from __future__ import annotations

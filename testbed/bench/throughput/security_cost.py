@@ -1,8 +1,8 @@
 """security-cost: what access control, and TLS, take of sends and of pulls, with it and without it in turns.
 
-Three clusters run side by side, an open one, one with access control and one with TLS, each with a producer and with
-a member that pulls. The rounds of each secured one take turns with those of the open one. Name server and broker have
-the same options, and a connection proves its key, or shakes hands, before it is measured.
+Three clusters run side by side, an open one, one with access control and one with TLS, each with a producer and with a
+member that pulls. The rounds of each secured one take turns with the rounds of the open one. Name server and broker
+have the same options, and a connection proves its key, or shakes hands, before it is measured.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ MIN_TURNS = 20
 """With fewer the interval of a median says little."""
 CONFIDENCE = 0.95
 BACKLOGS = 8
-"""So many times the messages that are pulled elsewhere: a consumer sends its events once a second, and whether a round
+"""Multiple of the messages that are pulled elsewhere: a consumer sends its events once a second, and whether a round
 that is shorter than that has their cost is chance."""
 
 

@@ -87,7 +87,7 @@ async def bench_open_transactions(sizes: Sizes, progress: Progress) -> list[Resu
 
 
 async def leave_open(name_server: str, n: int) -> None:
-    """Leave so many transactions open."""
+    """Leave `n` transactions open."""
 
     async def some(producer: TransactionProducer, count: int) -> None:
         for _ in range(count):

@@ -166,9 +166,9 @@ def test_the_variables_are_those_that_the_commands_read() -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("RLAB_BROKR_LISTEN", ["RLAB_BROKR_LISTEN is no variable of rlab: is RLAB_BROKER_LISTEN meant?"]),
-        ("RLAB_NAMESERVER", ["RLAB_NAMESERVER is no variable of rlab: is RLAB_NAMESRV meant?"]),
-        ("RLAB_XYZ", ["RLAB_XYZ is no variable of rlab"]),
+        ("RLAB_BROKR_LISTEN", ["RLAB_BROKR_LISTEN is not a variable of rlab: is RLAB_BROKER_LISTEN meant?"]),
+        ("RLAB_NAMESERVER", ["RLAB_NAMESERVER is not a variable of rlab: is RLAB_NAMESRV meant?"]),
+        ("RLAB_XYZ", ["RLAB_XYZ is not a variable of rlab"]),
         ("RLAB_NAMESRV", []),
         ("RLAB_BROKER_LISTEN", []),
         ("RLAB_DEBUG", []),
@@ -191,7 +191,7 @@ def test_a_command_says_it_before_it_does_its_work(
         main()
     told = capsys.readouterr()
     assert (ended.value.code, told.out.startswith("rlab ")) == (0, True)
-    assert told.err == ("note: RLAB_TOPIC_CREATE_QUEUS is no variable of rlab: is RLAB_TOPIC_CREATE_QUEUES meant?\n")
+    assert told.err == ("note: RLAB_TOPIC_CREATE_QUEUS is not a variable of rlab: is RLAB_TOPIC_CREATE_QUEUES meant?\n")
 
 
 def test_the_shell_completes_commands_and_options(

@@ -1,7 +1,7 @@
 """The systems that are compared: a server and a Python client each.
 
 protocol         what a system does for a comparison; read it first
-registry         every system by its name, and what is missing of it on this machine
+registry         every system by its name, and the parts of it that this machine lacks
 ours             rebalance-lab
 redis_peer       Redis Streams with redis-py
 nats_peer        NATS JetStream with nats-py

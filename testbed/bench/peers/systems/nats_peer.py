@@ -85,7 +85,7 @@ class Nats:
                     await connection.flush()
             await connection.flush()
             stream = connection.jetstream()
-            while (await stream.stream_info(topic)).state.messages < count:  # noqa: ASYNC110 - it notifies nobody
+            while (await stream.stream_info(topic)).state.messages < count:  # noqa: ASYNC110 - it has no notification
                 await anyio.sleep(0.05)
 
     async def consume(self, address: str, topic: str, group: str, batch: int, take: Take) -> None:

@@ -1,4 +1,4 @@
-"""Every system by its name, and what is missing of it on this machine."""
+"""Every system by its name, and the parts of it that this machine lacks."""
 
 from __future__ import annotations
 

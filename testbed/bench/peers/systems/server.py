@@ -18,7 +18,7 @@ _TAIL_CHARS = 500
 
 
 def free_port() -> int:
-    """A port of loopback that nobody listens on now."""
+    """A port of loopback on which no process listens now."""
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         return int(sock.getsockname()[1])
@@ -36,7 +36,7 @@ async def server_process(name: str, command: Sequence[str], port: int, folder: P
         process = await anyio.open_process(command, stdout=file, stderr=file, cwd=folder, start_new_session=True)
         try:
             with anyio.move_on_after(_START_S):
-                while process.returncode is None and not await _listens(port):  # noqa: ASYNC110 - it notifies nobody
+                while process.returncode is None and not await _listens(port):  # noqa: ASYNC110 - it has no notification
                     await anyio.sleep(_LOOK_S)
             if process.returncode is not None or not await _listens(port):
                 tail = output.read_text(errors="replace")[-_TAIL_CHARS:].strip()

@@ -53,7 +53,7 @@ def test_letters_that_are_no_messages_are_shown_as_bytes_and_counted(capsys: pyt
     _print_letters([DeadLetter(MESSAGE, False), bad, bad], empty="")
     told = capsys.readouterr()
     assert told.out.count("\\xc1") == 2
-    assert told.err == "note: 2 in the DLQ are no messages, but bytes of a foreign client: shown as bytes\n"
+    assert told.err == "note: 2 in the DLQ are not messages, but bytes of a foreign client: shown as bytes\n"
     note_passed_over(0, "left in the DLQ")
     assert capsys.readouterr().err == ""
 

@@ -35,7 +35,7 @@ def test_a_daemon_that_others_reach_says_once_what_that_means(
     announce("namesrv", "ns", "0.0.0.0:9876", as_json=as_json)
     said = capsys.readouterr()
     assert len(said.out.splitlines()) == 1
-    assert said.err.count("whoever reaches 0.0.0.0:9876 may read, change and delete everything") == 1
+    assert said.err.count("all who reach 0.0.0.0:9876 may read, change and delete everything") == 1
 
 
 def test_only_an_address_that_clients_can_dial_is_advertised() -> None:

@@ -120,7 +120,7 @@ def test_a_message_that_waits_for_too_long_was_in_a_queue_that_nobody_read(clock
     assert not judge.is_broken, "it came in time, and once more"
     judge.dispatched(call("plain", 1, 1))
     assert [str(finding) for finding in judge.finish(drained=False)] == [
-        "orphan: orders@broker-a:0 was read by nobody: offset 1 waited 6.0 s for c1"
+        "orphan: orders@broker-a:0 was not read: offset 1 waited 6.0 s for c1"
     ]
 
 
