@@ -166,7 +166,7 @@ def _once(values: list[T] | None) -> tuple[T, ...]:
 
 
 def _read(spark: SparkSession, traces: list[Path]) -> tuple[list[Event], str]:
-    """The events of files with right times, and what is missing of them; notes are printed."""
+    """The events of files with right times, and the missing parts; notes are printed."""
     from cli.trace.spark_progress import spark_progress
     from pipeline.replay.job import collect_events
     from traces.check.words import clock_text

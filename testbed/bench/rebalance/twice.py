@@ -53,7 +53,7 @@ class Repeats(NamedTuple):
     """What one kill did."""
 
     twice: int  # messages that came a second time
-    told: int  # the most that may have, by the broker's events
+    reported: int  # the most that may have, by the broker's events
 
 
 async def bench_twice(sizes: Sizes, progress: Progress) -> list[Result]:
@@ -70,14 +70,14 @@ async def bench_twice(sizes: Sizes, progress: Progress) -> list[Result]:
 
 def results_of(name: str, kills: list[Repeats], count: int) -> list[Result]:
     """The worst kill, and how far the broker's figure was below and above what came twice."""
-    note = f"of {count:,}; {', '.join(f'{kill.twice} (up to {kill.told})' for kill in kills)}"
+    note = f"of {count:,}; {', '.join(f'{kill.twice} (up to {kill.reported})' for kill in kills)}"
     worst = max(kill.twice for kill in kills)
-    untold = max(max(0, kill.twice - kill.told) for kill in kills)
-    excess = max(max(0, kill.told - 3 * kill.twice) for kill in kills)
+    untold = max(max(0, kill.twice - kill.reported) for kill in kills)
+    excess = max(max(0, kill.reported - 3 * kill.twice) for kill in kills)
     return [
         Result(name=f"twice-{name}", value=worst, unit="messages", note=note),
         Result(name=f"twice-{name}-untold", value=untold, unit="messages"),
-        Result(name=f"twice-{name}-excess", value=excess, unit="messages", note="told beyond 3 times as many"),
+        Result(name=f"twice-{name}-excess", value=excess, unit="messages", note="reported beyond 3 times as many"),
     ]
 
 

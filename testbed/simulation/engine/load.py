@@ -56,7 +56,7 @@ class SimulatedLoad:
         self._programme, self._cluster, self._judge, self._tasks = programme, cluster, judge, tasks
         self._random = cluster.simulation.random
         self._group_of = {slot: group for group in programme.group for slot in group.slots}
-        # One for all members of a group: each would compute the same, and it remembers what was computed last.
+        # One for all members of a group: each would compute the same, and it remembers the last result.
         self._strategies = {group.name: strategy_named(group.strategy) for group in programme.group}
         self._stopping = False
         self._in_flight = 0
@@ -162,13 +162,13 @@ class SimulatedLoad:
         self._cluster.poppers[:] = [each for each in self._cluster.poppers if each is not member]
 
     def given_up(self, slot: str) -> list[str]:
-        """The topics of its group that the member of a slot has given up."""
+        """The topics of its group from which the member of a slot has unsubscribed."""
         member = self.members[slot]
         kept = member.consumer.topics() if isinstance(member, SimulatedConsumer) else []
         return [topic for topic in self._programme.topics_of(self._group_of[slot]) if topic not in kept]
 
     async def unsubscribe(self, slot: str, topic: str) -> bool:
-        """Give a topic up; False if there is no member or it has none. Raises and cancellation: see `GroupConsumer`."""
+        """Unsubscribe from a topic; False without such a member or subscription. Raises and cancellation: see `GroupConsumer`."""
         member = self.members[slot]
         if member is None or topic in self.given_up(slot):
             return False
