@@ -71,7 +71,9 @@ def test_what_is_no_message_is_printed_as_bytes_and_said_to_be_that(capsys: pyte
     told = capsys.readouterr()
     assert told.out.splitlines()[-2:] == ["payload     1 bytes", "\\xc1"]
     assert "message id" not in told.out
-    assert told.err.startswith("note: t@broker-a:1+4 is not a message, only bytes that a foreign client stored: not msg")
+    assert told.err.startswith(
+        "note: t@broker-a:1+4 is not a message, only bytes that a foreign client stored: not msg"
+    )
     print_message(found(bad, stored()))
     told = capsys.readouterr()
     assert told.out.startswith("message id of topic t")
