@@ -168,7 +168,7 @@ class SimulatedLoad:
         return [topic for topic in self._programme.topics_of(self._group_of[slot]) if topic not in kept]
 
     async def unsubscribe(self, slot: str, topic: str) -> bool:
-        """Unsubscribe from a topic; False without such a member or subscription. Raises and cancellation: see `GroupConsumer`."""
+        """Unsubscribe from a topic; False without such a member or subscription. See `GroupConsumer`."""
         member = self.members[slot]
         if member is None or topic in self.given_up(slot):
             return False
