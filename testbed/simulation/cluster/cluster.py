@@ -274,7 +274,7 @@ class SimulatedCluster:
         return popper
 
     async def start_producer(self, **options: Any) -> SimulatedProducer:
-        """Start a producer on a host of its own; options: `host`, those of `Producer` and of `ClientConfig`."""
+        """Start a producer on a host of its own; options: `host`, `Producer` and `ClientConfig` by name."""
         host, made = self._options("p", options)
         simulated = SimulatedProducer(self.simulation, host, Producer(self.addresses, **made))
         await simulated.start()
