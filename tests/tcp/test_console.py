@@ -209,7 +209,7 @@ def test_a_page_begins_faults_of_connections_and_heals_them(tmp_path: Path) -> N
                 assert (await browser.change(change, wanted))[0] == 400
             assert [(await browser.change("heal", {"id": 7}))[1]["done"] for _ in "ab"] == [
                 "healed",
-                "it was over already",
+                "the fault had already ended",
             ]
             assert (await browser.json("/api/test-cluster"))["faults"] == []
 
@@ -299,7 +299,7 @@ def test_every_view_has_an_address_and_nothing_else_is_served(tmp_path: Path) ->
 def test_changes_are_not_allowed_on_an_address_that_others_reach(tmp_path: Path) -> None:
     async def main() -> None:
         options = ConsoleOptions(name_servers="127.0.0.1:1", listen="0.0.0.0:0", allow_changes=True)
-        with pytest.raises(ConfigError, match="everybody who reaches it"):
+        with pytest.raises(ConfigError, match="anyone who can reach it"):
             async with run_console(options):
                 raise AssertionError("not reached")
 
