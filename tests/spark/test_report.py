@@ -45,5 +45,5 @@ def test_the_report_of_a_swarm_counts_what_the_swarm_counted(
     [group] = report.groups
     assert {name: getattr(group.totals, name) for name in counted} == counted
     assert counted["moves"] > 16
-    assert "Who had which queue" in (tmp_path / "out" / PAGE).read_text(encoding="utf-8")
+    assert "Owners of queues" in (tmp_path / "out" / PAGE).read_text(encoding="utf-8")
     assert (tmp_path / "out" / TABLES / "nodes" / "_SUCCESS").exists()
