@@ -391,5 +391,5 @@ def test_a_trace_that_is_not_there_or_is_empty_is_one_clear_error(spark: SparkSe
     (tmp_path / "folder").mkdir()
     (tmp_path / "lines.parquet").write_text("{}\n", encoding="utf-8")
     for name in ("folder", "lines.parquet"):
-        with pytest.raises(ConfigError, match=f"{name} is no trace"):
+        with pytest.raises(ConfigError, match=f"{name} is not a trace in Parquet"):
             read_files(spark, [tmp_path / name])
