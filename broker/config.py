@@ -78,16 +78,17 @@ class BrokerConfig:
         transactions: when producer groups are asked about their transactions, and how often.
         files: file operations of the message store; another one makes a disk fail in tests.
         clock_ms: wall clock in milliseconds.
-        access: users and their rights; without it whoever reaches the port may do anything.
+        access: users and their rights; without it any client that reaches the port may do anything.
         tls: certificate and key, to encrypt what passes.
-        key: proved to name servers; without one, that of the environment, if there is any.
+        key: proved to name servers; without it the key of the environment is used, if there is any.
         parts: features that this broker has, beyond those that every broker has.
         recover_topics: whether topics that the metadata has lost are made again from the log; else it refuses to start.
         rocketmq: whether RocketMQ's own clients are served, too.
         max_connections: the connection after that is refused.
         max_connections_of_address: the same for those that come from one address.
         connection_class: made for each connection; another one watches what passes.
-        rng: draws the tokens of receipt handles, which nobody may guess; a seeded one makes a simulation repeatable.
+        rng: draws the tokens of receipt handles, which must not be guessable; a seeded one makes a simulation
+            repeatable.
 
     Raises:
         InvalidParameter: an illegal broker or cluster name.

@@ -69,7 +69,7 @@ class Destination(NamedTuple):
 
 
 class Feature:
-    """One feature of a broker; a subclass overrides the hooks that concern it. No hook may raise unless it says so."""
+    """One feature of a broker; a subclass overrides the hooks that it needs. Hooks must not raise unless documented."""
 
     def handlers(self) -> Mapping[RequestCode, Handler]:
         """Return the handlers of the requests that it serves."""
@@ -108,7 +108,7 @@ class Feature:
         """A producer that answers checks has joined its group."""
 
     def client_unregistered(self, connection: Connection, group: str, client_id: str) -> None:
-        """A client said that it leaves a group, whether it was a member or not."""
+        """A client asked to leave a group, whether it was a member or not."""
 
     def knows_group(self, group: str) -> bool:
         """Whether something is stored for a group, so that it can be deleted."""
@@ -159,11 +159,11 @@ class Feature:
         return None
 
     def destination_of(self, key: LogKey, offset: int) -> Destination | None:
-        """Whose a damaged message was; None if the queue is not this feature's, or nobody waits for the message."""
+        """The owner of a damaged message; None if the queue is not this feature's, or no one waits for the message."""
         return None
 
     def copy_forward(self, key: LogKey, before: int) -> bool:
-        """Copy what it keeps of a queue to the end of the log, so that segments can go that end before a log position.
+        """Copy its messages of a queue to the end of the log, so that segments before a log position can be deleted.
 
         Returns:
             Whether something is copied; there may be more. False if it does not pay, or for a queue of another feature.
@@ -175,7 +175,7 @@ class Feature:
         return {}
 
     def close(self) -> None:
-        """The broker stops: store what is left; the last commit follows."""
+        """The broker stops: store all unstored state; the last commit follows."""
 
 
 FeatureT = TypeVar("FeatureT", bound=Feature)

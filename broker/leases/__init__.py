@@ -6,7 +6,7 @@ and are pure. `service.py` acts: it stores leases and commits, and notifies memb
 `handlers.py` serves members, `reset.py` operators who reset offsets, and `stats.py` operators who look at a group.
 `start_offsets.py` decides where a group without a committed offset starts.
 
-Read `table.py`, `service.py`, then `handlers.py`. Other rooms are given `Leases`. Two of them stand above this one and
-take part in what it does through hooks of `Feature`: POP, which excludes leases (`withholds_lease`, `commit_refusal`),
-and `broker/leases/leaseless/`, for members that ask for no lease (`lease_refused`, `lease_freed`, `offsets_reset`).
+Read `table.py`, `service.py`, then `handlers.py`. Other rooms are given `Leases`. Two of them are above this one and
+take part in its work through hooks of `Feature`: POP, which excludes leases (`withholds_lease`, `commit_refusal`), and
+`broker/leases/leaseless/`, for members that ask for no lease (`lease_refused`, `lease_freed`, `offsets_reset`).
 """

@@ -32,7 +32,7 @@ from remoting.server import Handler
 
 
 class LeaseHandlers(Feature):
-    """Serves members: it grants queues to them and takes their commits."""
+    """Serves members: it grants queues to them and accepts their commits."""
 
     def __init__(self, core: Core, topics: Topics, groups: Groups, leases: Leases) -> None:
         self._core = core
@@ -51,7 +51,7 @@ class LeaseHandlers(Feature):
     # --- leases ------------------------------------------------------------------------------------------------------
 
     def lock(self, connection: Connection, request: Command) -> None:
-        """Grant what is free; remember the caller for what is not. The answer follows once the leases are stored.
+        """Grant the free queues; remember the caller for the others. The answer follows once the leases are stored.
 
         `broker/leases/leaseless/locks.py` calls it, as soon as a request for a lock is to be served.
         """
@@ -73,7 +73,7 @@ class LeaseHandlers(Feature):
         core.barrier.respond_after_commit(connection, request, {}, msgpack.packb([granted, refused]))
 
     def start_offset(self, member: Member, queue: QueueKey) -> int:
-        """Where a member starts on a queue: the group's commit, or what the group's policy says."""
+        """The start offset of a member on a queue: the group's commit, or the offset by the group's policy."""
         data = member.data
         committed = self._leases.offsets.read(data.group, *queue)
         if committed is not None:
@@ -119,9 +119,9 @@ class LeaseHandlers(Feature):
         return Reply({"offset": offset})
 
     def _start_of(self, header: dict[str, Any]) -> int | None:
-        """Where a member without leases starts on a queue without a commit: who has leases is told with them.
+        """The start of a member without leases on a queue without a commit; other members get it with their leases.
 
-        None if it is no member, or starts at a time, which its heartbeat does not say.
+        None if the client is not a member, or starts at a time, which its heartbeat does not contain.
         """
         member = self._groups.find(header["group"], header.get("client_id") or "")
         queue = QueueKey(header["topic"], header["queue_id"])
@@ -162,7 +162,7 @@ class LeaseHandlers(Feature):
         return not TopicNumber(topic_id, header.get("data_id") or 0).differs(self._topics.number_of(entry))
 
     def _check_speaker(self, connection: Connection, header: dict[str, Any]) -> None:
-        """Refuse whoever acts in the name of a live member that it is not: its tokens are no secret, events show them.
+        """Refuse a client that acts in the name of another live member: tokens are not secret, events show them.
 
         Raises:
             ClientIdConflict: see `GroupTable.check_speaker`.
@@ -215,7 +215,7 @@ class LeaseHandlers(Feature):
         # A member that goes back on its own is fenced like any other; `broker/leases/reset.py` is for operators.
         fenced = Quirk.OFFSETS_GO_BACK not in self._core.quirks
         if fenced and token >= 0 and not leases.table.check(group, queue, client_id, token):
-            raise LeaseLost(f"{queue.topic}:{queue.queue_id} of group {group!r} is leased to another member by now")
+            raise LeaseLost(f"{queue.topic}:{queue.queue_id} of group {group!r} is leased to another member now")
         owner = leases.table.owner_of(group, queue) if fenced and token < 0 else None
         if owner is not None and not (owner.owner == client_id and self._groups.is_leaseless(group, client_id)):
             raise LeaseLost(f"{queue.topic}:{queue.queue_id} of group {group!r} is leased: commit with its token")

@@ -2,10 +2,9 @@
 
 RocketMQ: AdminBrokerProcessor.resetOffset, which makes every member suspend for 10 s, or makes the broker ignore
 commits until the next pull. Here the lease is the switch. In one event-loop iteration the new offset is set and the
-lease of the queue is revoked, so whatever the owner still commits under its token is refused and cannot undo the reset.
-The owner is notified to drop what it has fetched, asks for the queue like any member, and is granted it from the new
-offset on. Clients of RocketMQ, which have no leases, do it in their own time:
-`broker/leases/leaseless/pending_resets.py`.
+lease of the queue is revoked, so later commits of the owner under its token are refused and cannot undo the reset. The
+owner is notified to drop its fetched messages, asks for the queue like any member, and is granted it from the new
+offset on. Clients of RocketMQ, which have no leases, take longer: `broker/leases/leaseless/pending_resets.py`.
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ class ResetHandlers(Feature):
         to = ResetTo(ResetKind(header["to"]), header.get("value") or 0)
         entry = self._topics.existing(topic)
         if not entry.config.perm & Perm.READ:
-            raise NoPermission(f"topic {topic!r} is not readable on this broker, so no group stands anywhere on it")
+            raise NoPermission(f"topic {topic!r} is not readable on this broker, so no group has an offset on it")
         known = self._check_group(group)
         # All rows are checked before any is applied: a refused one must not leave others reset.
         rows = [self._row(group, entry, queue_id, to) for queue_id in _queue_ids(entry, header.get("queue_ids"))]
@@ -121,10 +120,10 @@ class ResetHandlers(Feature):
         core.features.offsets_reset(group, topic, {row.queue_id: row.after for row in rows})
         self._notify_owners([one for one in freed if one.owner not in stock], rows, cause)
         for client_id in stock:
-            # Each may have fetched messages of any queue, whoever has it now.
+            # Each may have fetched messages of any queue, whichever member has it now.
             self._notify(group, client_id, topic, {row.queue_id: row.after for row in rows}, 0, cause)
         # The owners are notified first, over the same connections: a refused pull alone would not stop a consumer that
-        # has so many messages in memory that it does not pull.
+        # does not pull because it has too many messages in memory.
         leases.queues_freed(freed, cause, "reset")
         for row in rows:
             core.features.queue_changed(topic, row.queue_id)
@@ -145,7 +144,7 @@ class ResetHandlers(Feature):
             self._notify(queues[0].group, client_id, queues[0].queue.topic, reset, token, cause)
 
     def _notify(self, group: str, client_id: str, topic: str, reset: dict[int, int], token: int, cause: str) -> None:
-        """Tell a member about queues that were reset: queue id -> offset."""
+        """Notify a member of queues that were reset: queue id -> offset."""
         connection, queue_ids = self._groups.connection_of(group, client_id), list(reset)
         if connection is None:
             return

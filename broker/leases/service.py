@@ -104,7 +104,7 @@ class Leases(Feature):
             self._core.driver.wake_by(self._unstored.add((group, *queue), client_id, self._core.loop.time()))
 
     def commit_with_pull(self, group: str, queue: QueueKey, client_id: str, token: int, offset: int) -> None:
-        """Commit what a pull says that its member has processed, if it may; the pull is answered in any case.
+        """Commit the offset in a pull, if its member may; the pull is answered in any case.
 
         A commit that is refused is ignored here: its member sends it again alone, and is answered why it may not.
         """
@@ -119,7 +119,7 @@ class Leases(Feature):
                 self.commit_soon(group, queue, client_id, offset)
 
     def _store_now(self, group: str, queue: QueueKey) -> None:
-        """Store and record a commit that waits for others, so that it comes before what is done with its queue next."""
+        """Store and record a commit that waits for others, so that it precedes the next act on its queue."""
         if (committed_by := self._unstored.pop((group, *queue))) is not None:
             self._store(group, *queue, committed_by)
 
@@ -155,8 +155,8 @@ class Leases(Feature):
     ) -> Lease | None:
         """Grant a queue to a member, to start at the committed offset; None if it is refused, and notified later.
 
-        `first_offset` is where it starts if the group has committed nothing. A repeated request that is refused is no
-        event.
+        `first_offset` is where it starts if the group has committed nothing. A repeated refusal of the same request
+        makes no event.
         """
         core, lease = self._core, None
         if not core.features.withholds_lease(group, queue, client_id):
@@ -164,7 +164,7 @@ class Leases(Feature):
         if lease is None:
             if not is_repeated:
                 held = self.table.owner_of(group, queue)
-                owner = "POP" if held is None else held.owner  # what is in flight by POP comes first
+                owner = "POP" if held is None else held.owner  # messages that POP has delivered come first
                 core.emit_queue(EventKind.LOCK_REFUSED, group, queue, cause=cause, client=client_id, detail=owner)
             return None
         committed = self.offsets.read(group, *queue)
@@ -180,7 +180,7 @@ class Leases(Feature):
         """Grant a queue and store the lease; None if another member has it. See `QueueLeases.acquire`."""
         lease = self.table.acquire(group, client_id, queue)
         if lease is not None:
-            # Commits of an owner whose lease has ended count as long as nobody else has the queue.
+            # Commits of an owner whose lease has ended count as long as no other member has the queue.
             self._store_now(group, queue)
             self._leases.put(group, *queue, client_id, lease.token)
             self._core.features.queue_changed(*queue)
@@ -211,12 +211,12 @@ class Leases(Feature):
     def _left_by(self, one: Freed, detail: str) -> dict[str, int]:
         """Where the next owner starts after a lease that ended without a release, and how many messages may come twice.
 
-        Those are the messages that its owner was sent and has not committed: which of them it has processed, nobody
-        knows who is still there. Those of an operator's reset are to come again, and do not count.
+        These are the messages that its owner was sent and has not committed; which of them it has processed is unknown.
+        After an operator's reset messages are redelivered on purpose, and do not count.
         """
         entry = self._topics.table.get(one.queue.topic)
         if entry is None:
-            return {}  # it was deleted while the broker was down, and nothing of it comes again
+            return {}  # it was deleted while the broker was down, so nothing is redelivered
         key = (entry.topic_id, one.queue.queue_id)
         first = self.offsets.read(one.group, *one.queue)
         if first is None:

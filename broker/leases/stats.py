@@ -109,7 +109,7 @@ class GroupStatsHandlers(Feature):
         return Reply({}, msgpack.packb(found))
 
     def _progress(self, group: str, only: str | None, *, with_times: bool) -> tuple[list[_Row], dict[str, list[_Row]]]:
-        """A row for each queue that a group reads, and what is known of some of them."""
+        """A row for each queue that a group reads, and further data about some of them."""
         store, info = self._core.store, self._groups.table.get(group)
         committed = {(topic, queue_id): offset for topic, queue_id, offset in self._leases.offsets.of_group(group)}
         policies = {} if info is None else policies_by_topic(info.members.values())
@@ -145,7 +145,7 @@ class GroupStatsHandlers(Feature):
                         store.max_offset(entry.topic_id, queue_id),
                         committed.get((topic, queue_id), -1),
                         "" if lease is None else lease.owner,
-                        -1,  # was the token, which concerns nobody but the owner
+                        -1,  # was the token, which concerns only the owner
                     ]
                 )
         # In the header: a client of an older version reads rows of exactly these columns.

@@ -6,13 +6,13 @@ commit of an earlier owner can be distinguished from the current one's.
 
 A lease lasts as long as its owner is a member of the group: heartbeats and pulls keep the member, and whatever ends the
 membership ends its leases: at once, or after a grace; until then the owner gets a lease back by asking again. A member
-that is refused is remembered, and is notified when the queue is released. Under the quirk OVERLAPPING_HANDOVER nobody
-is refused, and every token stays good.
+that is refused is remembered, and is notified when the queue is released. Under the quirk OVERLAPPING_HANDOVER no
+member is refused, and every token stays good.
 
     acquire(g, A, q)    -> granted token 1
     acquire(g, B, q)    -> refused, A has it; B waits
     release(g, A, q, 1) -> notify B
-    check(g, q, A, 1)   -> still good: nobody else has the queue yet, so A's last commit is welcome
+    check(g, q, A, 1)   -> still good: no other member has the queue yet, so A's last commit is accepted
     acquire(g, B, q)    -> granted token 2
     check(g, q, A, 1)   -> None from now on
 """
@@ -44,7 +44,7 @@ class Lease:
     frees_at: float = NEVER  # loop time in seconds at which the grace period ends; NEVER while its owner is a member
     # Client ids that were refused while it is held, oldest first.
     waiters: dict[str, None] = field(default_factory=dict)
-    start: int = -1  # the offset that its owner was told to start from; -1 until it was told
+    start: int = -1  # the start offset in the grant to its owner; -1 before the grant
     served: int = 0  # the first offset that its owner was not sent yet; -1 if an earlier run of the broker knew
 
 
@@ -110,12 +110,12 @@ class QueueLeases:
         return lease
 
     def owner_of(self, group: str, queue: QueueKey) -> Lease | None:
-        """The lease of a queue while somebody has it, or None."""
+        """The lease of a queue while a member has it, or None."""
         lease = self._leases.get(group, {}).get(queue)
         return lease if lease is not None and lease.held else None
 
     def check(self, group: str, queue: QueueKey, client_id: str, token: int) -> Lease | None:
-        """The lease if a commit or pull under this token is still good: nobody else was granted the queue since."""
+        """The lease if a commit or pull under this token is still good: no other member was granted the queue since."""
         lease = self._leases.get(group, {}).get(queue)
         if lease is not None and (self._overlapping or (lease.token == token and lease.owner == client_id)):
             return lease

@@ -1,9 +1,9 @@
 """Commits that are not stored yet: those that members send with their pulls, stored together once a second. Pure.
 
 A group commits with every pull, thousands of times a second. Each commit counts at once: a new owner begins there. A
-row and an event for each would cost more than the pulls, so only the newest commit of a queue is stored, with those of
-all other queues. A broker that crashes loses the commits of at most that second, and their messages come twice; one
-that stops stores all of them, and so does whatever ends a lease, for its queue.
+row and an event for each would cost more than the pulls, so only the newest commit of a queue is stored, together with
+the other queues' commits. A broker that crashes loses the commits of at most that second, and their messages come
+twice; one that stops stores all of them, and any end of a lease stores the commits of its queue.
 
     add((g, t, 0), "A", now=10.0) -> 11.0     due for all that follow
     add((g, t, 0), "A", now=10.2) -> 11.0     one row for both

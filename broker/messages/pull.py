@@ -198,7 +198,7 @@ class Pulls(Feature):
         return None
 
     def _park(self, connection: Connection, request: Command, until: float) -> str:
-        """Park a pull until a time at the latest; returns why it cannot be parked, or nothing."""
+        """Park a pull until at most a given time; returns why it cannot be parked, or nothing."""
         topic, queue_id = place = (request.header["topic"], request.header["queue_id"])
         sharer = sharer_of(connection.owner)
         if full := self._parked.full_at(topic, queue_id, sharer):

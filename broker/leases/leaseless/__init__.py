@@ -1,7 +1,7 @@
-"""Members that ask for no lease, as RocketMQ's own clients: the broker takes their leases, and watches what they do.
+"""Members that ask for no lease, as RocketMQ's own clients: the broker acquires their leases, and watches their pulls.
 
-What is done for such members alone is here, and pulls ask this room whether they may read. `implicit_leases.py` decides
-when a member has given a queue up, `pending_resets.py` keeps commits from undoing a reset, and `held_locks.py` holds
+The code for such members alone is here, and pulls ask this room whether they may read. `implicit_leases.py` decides
+when a member has released a queue, `pending_resets.py` keeps commits from undoing a reset, and `held_locks.py` holds
 requests for locks that wait; these are pure. `pull_access.py` answers pulls of every client, and takes and frees the
 leases of members that ask for none; `locks.py` lets a request for a lock wait for its queue. Grants, commits and resets
 of `broker/leases/` reach this room through hooks of `Feature`.

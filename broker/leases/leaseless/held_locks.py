@@ -1,9 +1,9 @@
-"""Requests of clients of RocketMQ for the lock of a queue that another member has still: held for a moment. Pure.
+"""Requests of RocketMQ's clients for the lock of a queue that another member still has: held for a moment. Pure.
 
 A client of RocketMQ that joins asks for its locks at once, while the others are only being notified. If it were
-refused, it would ask again a second later at the earliest, because its client rebalances at most once a second, and
-the queue would have no owner meanwhile. So right after a change of the group the broker lets such a request wait until
-the queue is free, for `LOCK_HOLD_S` at most: the client waits a second for an answer, one queue after the other.
+refused, it would ask again a second later or more, because its client rebalances at most once a second, and the queue
+would have no owner until then. So right after a change of the group the broker lets such a request wait until the queue
+is free, for `LOCK_HOLD_S` at most: the client waits a second for an answer, one queue after the other.
 
     hold(("g", t:0), request, until=10.6)
     take(("g", t:0)) -> [request]              the queue is free: it is run again

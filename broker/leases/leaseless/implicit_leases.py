@@ -1,13 +1,13 @@
-"""Leases that the broker takes for members that ask for none, and when such a member has given one up. Pure.
+"""Leases that the broker acquires for members that ask for none, and the rules by which these end. Pure.
 
 RocketMQ's own clients know no leases: a member pulls a queue as soon as its allocation says so, maybe while another one
-still consumes it. So the broker takes the lease for it at its first pull of a queue that is free: an *implicit* lease.
-While another member has the queue, the pull waits. A member gives a queue up without a request; but once another member
-wants the queue, its lease is *contested*, and the broker judges by what the owner does:
+still consumes it. So the broker acquires the lease for it at its first pull of a free queue: an *implicit* lease. While
+another member has the queue, the pull waits. Such a member sends no release; but once another member wants the queue,
+its lease is *contested*, and the broker judges by the owner's pulls and commits:
 
-    drained     Its pulls bring nothing new any more. What it was sent it has committed: it has nothing of this queue in
+    drained     Its pulls bring nothing new. It has committed all that it was sent, so it has nothing of this queue in
                 process, whether it still wants it or not, and the next one may have it. This is exact.
-    given up    It does not pull, and flow control is not the reason: it pulls again as long as it has fewer than 1000
+    abandoned   It does not pull, and flow control is not the reason: it pulls again as long as it has fewer than 1000
                 messages and 100 MiB. Or it neither pulls nor commits, which clients do every 5 s. This is inferred: a
                 listener may still have a message, and messages that were not committed come twice.
 

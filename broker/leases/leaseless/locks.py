@@ -1,4 +1,4 @@
-"""Requests for the lock of a queue: those of members without leases wait a moment for the queue.
+"""Requests for the lock of a queue; requests of members without leases wait a moment for the queue.
 
 `held_locks.py` in this folder has the reason. Any other request is served at once by `broker/leases/handlers.py`.
 """
@@ -54,7 +54,7 @@ class Locks(Feature):
         return {RequestCode.LOCK_BATCH_MQ: self.lock}
 
     def lock(self, connection: Connection, request: Command) -> None:
-        """Grant what is free, or wait for it."""
+        """Grant the free queues, or wait for one."""
         self._lock(_HeldLock(connection, request, self._core.loop.time() + LOCK_HOLD_S))
 
     def _lock(self, one: _HeldLock) -> None:

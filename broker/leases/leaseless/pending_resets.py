@@ -1,8 +1,8 @@
 """Queues whose offsets were reset while clients of RocketMQ consume them, until one follows. Pure.
 
-A member with leases is stopped by the end of its lease. A client of RocketMQ has none: it drops what it has fetched
-when it is notified, waits 10 s, and meanwhile commits every 5 s where it was. So from the reset on, until a member
-pulls the queue from the new offset:
+A member with leases is stopped by the end of its lease. A client of RocketMQ has none: it drops its fetched messages
+when it is notified, waits 10 s, and still commits its old offsets every 5 s. So from the reset on, until a member pulls
+the queue from the new offset:
 
     commits   of another offset, by members without leases, are refused: they would undo the reset
     pulls     from elsewhere bring nothing, because they were begun before it. After `RESET_FOLLOW_S` they are answered
@@ -32,7 +32,7 @@ class Followed(NamedTuple):
 
 
 class PendingResets:
-    """The resets of one broker that nobody has followed yet; no more than there are committed offsets."""
+    """The resets of one broker that no member has followed yet; no more than there are committed offsets."""
 
     def __init__(self) -> None:
         self._pending: dict[Place, Followed] = {}

@@ -49,9 +49,10 @@ class PullAccess(Feature):
         self.resets = PendingResets()  # those that members without leases have not followed yet
 
     def pull_came(self, connection: int, header: Mapping[str, Any], now: float) -> None:
-        """Take a pull that has just come as a sign of life of its member, and its commit.
+        """Record a pull that has just arrived as a sign of life of its member, and its commit.
 
-        Not for a parked pull that runs again: a message that arrives for it is no sign of life, and its commit is old.
+        Not for a parked pull that runs again: a message that arrives for it is not a sign of life, and its commit is
+        old.
         """
         group, client_id, token = header["group"], header.get("client_id") or "", header.get("token")
         if token is None and self._member_without_leases(group, client_id, header["topic"]) is None:
@@ -70,7 +71,7 @@ class PullAccess(Feature):
 
         Raises:
             GroupSwitchedOff: its group is switched off.
-            LeaseLost: another member has the queue by now, or nobody.
+            LeaseLost: another member has the queue now, or no member has it.
             GroupNotExist: a member without leases that has sent its heartbeat over another connection.
         """
         group, client_id, token = header["group"], header.get("client_id") or "", header.get("token")
@@ -138,7 +139,7 @@ class PullAccess(Feature):
             return held  # the member has asked for it: a lock
         if implicit.is_contested(now):
             return NotYet(offset, ReadStatus.NO_NEW, IMPLICIT_LEASE_DRAIN_S)
-        # What is before the group's offset was processed by another member.
+        # Another member has processed the messages before the group's offset.
         begin = leases.offsets.read(group, *queue) or 0 if implicit.begins else 0
         implicit.begins = offset < begin
         return NotYet(begin, ReadStatus.NONE_MATCHED) if implicit.begins else held
@@ -153,7 +154,7 @@ class PullAccess(Feature):
     # --- what happens to leases and offsets --------------------------------------------------------------------------
 
     def lease_granted(self, group: str, queue: tuple[str, int], client_id: str) -> None:
-        """A member that asks for a lease also says when it ends, and is told where to start."""
+        """A member that asks for a lease also releases it, and gets its start offset with it."""
         place = (group, QueueKey(*queue))
         self.implicit.forget(place)
         if not self._groups.is_leaseless(group, client_id):
@@ -211,7 +212,7 @@ class PullAccess(Feature):
     # --- giving up ---------------------------------------------------------------------------------------------------
 
     def next_deadline(self) -> float | None:
-        """When the next contested lease counts as given up."""
+        """When the next contested lease counts as abandoned."""
         return min(
             (
                 given_up_at(lease, self._unprocessed(place)) if lease.is_announced else lease.contested_at
@@ -221,7 +222,7 @@ class PullAccess(Feature):
         )
 
     def expire(self, now: float) -> None:
-        """Free the contested leases that are drained or given up."""
+        """Free the contested leases that are drained or abandoned."""
         for place, lease in self.implicit.contested():
             if lease.is_contested(now + _SOON) and not lease.is_announced:
                 lease.is_announced = True

@@ -111,7 +111,7 @@ async def test_a_late_commit_of_a_member_that_left_does_not_bring_the_group_back
     await peer.unregister("g")
     await delete(peer)
     [[_, _, _, remark]] = await peer.commit(1, token)
-    assert "leased to another member by now" in remark
+    assert "leased to another member now" in remark
     assert await groups(peer) == []
 
 
