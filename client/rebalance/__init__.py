@@ -1,7 +1,7 @@
 """A member of a group: its target, and the queues that it owns.
 
 Two modules decide, and are pure: `plan.py`, which queues the member should own, and `ownership_table.py`, what becomes
-of each queue until it does (with `ownership_events.py` and `ownership_acts.py`, what goes in and what comes out). The
+of each queue until it does (with `ownership_events.py` and `ownership_acts.py`, its input and its output). The
 others carry that out: `leased_queues.py` under leases, for the target that `target.py` finds, with the commits of
 `lease_commits.py`; `broker_assigned_queues.py` for a target that a broker computes; `unleased_queues.py` without
 leases, from the offsets of `start_offsets.py`. All three own queues as `pulled_queues.py` does, and are made of one

@@ -66,7 +66,7 @@ class BrokerAssignedQueues(LeasedQueues):
             self._popping.pop_from(queues)
 
     async def close(self, cause: str) -> None:
-        """Release everything; see `LeasedQueues.close`, and `PopConsumption.close` for what was popped."""
+        """Release everything; see `LeasedQueues.close`, and `PopConsumption.close` for popped messages."""
         if self._popping is not None:
             self._popping.pop_from(())
         await super().close(cause)
@@ -78,7 +78,7 @@ class AssignmentRequests:
     """Asks the coordinator of a group for the target of this member. RocketMQ: RebalanceImpl.tryQueryAssignment.
 
     The coordinator is the first broker, by name, that serves a topic of any member. When an added broker becomes the
-    first, members learn of it at different times; so a member goes on with the old coordinator until the new one knows
+    first, members notice it at different times; so a member stays with the old coordinator until the new one knows
     all the members that the old one knows. If the old one does not answer, there is nothing to wait for, and the new
     one waits for the members that it knows itself (`broker/assignment/group_assignments.py`).
 

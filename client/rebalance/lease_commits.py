@@ -20,11 +20,11 @@ from model.message_queue import MessageQueue
 logger = logging.getLogger(__name__)
 
 _NOT_DONE = (NetworkError, ServerError)
-"""After these a broker may not have done what it was asked. It is asked again."""
+"""After these errors a broker may not have carried out the request, which is sent again."""
 
 
 class LeaseCommits:
-    """The commits of one member; `lost` is called with a queue that a broker says another member owns."""
+    """The commits of one member; `lost` is called with a queue that another member owns, as a broker reports."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class LeaseCommits:
         for owned in queues:
             owned.detached = True  # the commit below is the last; a result after it is ignored
         rewinds = {owned.queue for owned in queues if owned.rewound or self._offsets.is_reset(owned.queue)}
-        logged: set[tuple[MessageQueue, type[RlabError]]] = set()  # not the text: it says when the next attempt is
+        logged: set[tuple[MessageQueue, type[RlabError]]] = set()  # not the text: it has the time of the next attempt
         while left:
             # The commit of a release may not go backwards, so a reset has to be committed before.
             resets = [Commit(o.queue, o.commit_offset, o.token) for o in left.values() if o.queue in rewinds]

@@ -110,7 +110,7 @@ class LeasedQueues(PulledQueues):
 
     async def _ask(self, ask: acts.AskLeases, cause: str) -> bool:
         """Request leases; returns whether the broker of each owned queue has answered that was asked."""
-        # What was confirmed before the request: commits may pass a grant that waits here for another broker's answer.
+        # Only offsets confirmed before the request: commits may pass a grant that waits for another broker's answer.
         confirmed = {queue: self._offsets.confirmed(queue) for queue in ask.again}
         outcome = await self._leases.acquire([*ask.wanted, *ask.again], cause)
         for queue, grant in outcome.granted.items():
@@ -147,7 +147,7 @@ class LeasedQueues(PulledQueues):
     # --- releasing ---------------------------------------------------------------------------------------------------
 
     async def _await_idle_released(self, revoked: Collection[MessageQueue]) -> None:
-        """Wait for the release of those of these queues that are idle, but not long."""
+        """Wait briefly for the release of the idle ones among these queues."""
         leaving = self._table.leaving
         with anyio.move_on_after(_RELEASE_FIRST_WAIT_S):
             while any(not owned.busy for queue in revoked if (owned := leaving.get(queue)) is not None):

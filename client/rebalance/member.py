@@ -49,7 +49,7 @@ class GroupConsumer(ClientLife, GroupMember):
 
     Raises:
         InvalidParameter: an illegal group name.
-        ConfigError: the strategy is none, or is given although a broker assigns the queues.
+        ConfigError: the strategy is not a strategy, or is given although a broker assigns the queues.
     """
 
     _consume_type: ConsumeType
@@ -117,7 +117,7 @@ class GroupConsumer(ClientLife, GroupMember):
         except BaseException as error:
             with anyio.CancelScope(shield=True):
                 if self._state is ServiceState.SHUTDOWN_ALREADY:
-                    await self._background.stop()  # it has failed meanwhile, and leaves by itself
+                    await self._background.stop()  # it has failed since, and leaves the group itself
                     raise
                 if isinstance(error, UsageError) and instance.members.get(self.group) is self:
                     # Refused by one broker: one that knows no other process of our id, for instance, has taken us in.
@@ -167,8 +167,8 @@ class GroupConsumer(ClientLife, GroupMember):
     async def _leave_after_failure(self, reason: BaseException, hurry: bool) -> bool:
         """Leave the group without a shutdown, so that its queues go to other members; see `BackgroundTasks`.
 
-        As after a shutdown, plain listeners that still run have `shutdown_grace_s` to return, though what they return
-        is lost with the tasks that called them. Not at the end of the event loop, which waits for this.
+        As after a shutdown, plain listeners that still run have `shutdown_grace_s` to return, though their results
+        are lost with the tasks that called them. Not at the end of the event loop, which waits for this.
         """
         if self._state is not ServiceState.RUNNING:
             return False  # of a start that has failed, or a shutdown that is under way

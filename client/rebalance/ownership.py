@@ -62,7 +62,7 @@ class QueueOwnership(Protocol):
         ...
 
     async def persist(self) -> object:
-        """Commit what is not committed yet."""
+        """Commit all offsets that are not committed yet."""
         ...
 
     def offsets_reset(self, queues: Collection[MessageQueue], token: int, cause: str) -> None:
@@ -70,7 +70,7 @@ class QueueOwnership(Protocol):
         ...
 
     async def close(self, cause: str) -> None:
-        """Release everything. Cancellation: what is not released yet ends with the membership."""
+        """Release everything. Cancellation: leases that are not released yet end with the membership."""
         ...
 
 

@@ -61,7 +61,7 @@ class DrainQueues(Generic[HoldingT]):
 
 @dataclass(frozen=True, slots=True)
 class AwaitReleases:
-    """Wait a moment for the release of those of these queues that are idle; then `LeasesDue`."""
+    """Wait a moment for the release of the idle ones among these queues; then `LeasesDue`."""
 
     queues: Collection[MessageQueue]
 

@@ -42,7 +42,7 @@ class TargetFound:
 
 @dataclass(frozen=True, slots=True)
 class LeasesDue:
-    """A pass is ready to ask for leases; those of the owned queues in `unconfirmed` may have ended unseen."""
+    """A pass is ready to ask for leases; leases of the owned queues in `unconfirmed` may have ended unseen."""
 
     unconfirmed: Sequence[MessageQueue]
 

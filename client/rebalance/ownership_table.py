@@ -82,7 +82,7 @@ class OwnershipTable(Generic[HoldingT]):
     `RequestFailed`. All other events come at any time.
 
     Attributes:
-        owned: what is pulled and dispatched. Read only.
+        owned: the queues that are pulled and dispatched. Read only.
         leaving: the holdings of draining, releasing and lost queues. Read only.
     """
 
@@ -110,7 +110,7 @@ class OwnershipTable(Generic[HoldingT]):
         return len(self.owned) == len(self._target) and not self.closing  # an owned queue is in the target
 
     def settled(self, target: Sequence[MessageQueue]) -> bool:
-        """Whether a pass with this target would find nothing to do, as far as no lease has ended."""
+        """Whether a pass with this target would find nothing to do, unless a lease has ended."""
         return self.balanced and not self._unanswered and target == self._given
 
     def on(self, event: OwnershipEvent[HoldingT]) -> Sequence[OwnershipAct[HoldingT]]:
@@ -184,7 +184,7 @@ class OwnershipTable(Generic[HoldingT]):
         # One that is leaving comes back after its release: asked for now, it would be granted again at once, with the
         # offset before the last commit.
         wanted = sorted(q for q in self._target if q not in self.owned and q not in self.leaving)
-        # One that another member should own by now is asked for again: if a lost answer has granted it, it is stranded
+        # A queue that another member should own now is asked for again: if a lost answer has granted it, it is stranded
         # until it is released, and only the next grant has the token for that.
         unsure = [q for q in self._unanswered if q not in self._target and q not in self.leaving]
         for queue in (*wanted, *unsure):
@@ -260,7 +260,7 @@ class OwnershipTable(Generic[HoldingT]):
     # --- states ------------------------------------------------------------------------------------------------------
 
     def _move_all(self, holdings: Iterable[HoldingT], state: OwnershipState, step: Step) -> list[HoldingT]:
-        """Take the step with those of the holdings that are in the state; returns them."""
+        """Take the step with each of the holdings that is in the state; returns these."""
         # Compared by identity: a task that was overtaken by a shutdown comes with what another one has released.
         moved = [h for h in holdings if self.leaving.get(h.queue) is h and self.state(h.queue) is state]
         for holding in moved:

@@ -1,4 +1,4 @@
-"""The plan of a pass: which queues this member should own, and how it gets there from what it owns. Pure.
+"""The plan of a pass: the queues that this member should own, and the changes that lead there. Pure.
 
     allocate_target   what: routes + member list + strategy -> the queues this member should own
     plan_rebalance    how:  owned against target -> revoke, keep, acquire
@@ -105,7 +105,7 @@ def allocate_topics(
     queues_of: Mapping[str, Sequence[MessageQueue]],
     view: GroupView,
 ) -> tuple[list[MessageQueue], dict[str, StrategyError]]:
-    """Decide which queues a member should own in CLUSTERING mode, topic by topic as far as the strategy does not fail.
+    """Decide which queues a member should own in CLUSTERING mode, without the topics for which the strategy fails.
 
     The arguments are those of `allocate_target`; a topic without a decision is returned with the reason. RocketMQ
     notes it, too, and goes on with the next topic.

@@ -58,7 +58,7 @@ class PulledQueues(ABC):
     def _apply(self, event: events.OwnershipEvent[OwnedQueue], cause: str = "") -> list[Any]:
         """Give the table an event and carry out its acts.
 
-        Returns those that wait for somebody, for the caller to carry out: `AwaitReleases` after `TargetFound`,
+        Returns the acts that wait for an answer, for the caller to carry out: `AwaitReleases` after `TargetFound`,
         `AskLeases` after `LeasesDue`, `ReleaseQueues` after `QueuesDrained`, `FinishQueues` after `MemberClosed`.
         """
         waiting: list[Any] = []
@@ -75,7 +75,7 @@ class PulledQueues(ABC):
                     self._start(again)
                 case acts.RenewQueue(owned, grant):
                     owned.token, owned.session = grant.token, grant.session
-                    owned.sent_commit = 0  # what was sent under the old lease may have been refused
+                    owned.sent_commit = 0  # a commit under the old lease may have been refused
                     self._callbacks.arrived(owned)  # nothing was dispatched while the lease was in doubt
                 case acts.StopQueue(owned, why):
                     owned.stop()

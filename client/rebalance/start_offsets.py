@@ -2,7 +2,7 @@
 
 The policy LAST_OFFSET means the time of the first subscription to the topic: the offset is asked for in `subscribe`,
 and stored. A queue that is new later, or whose broker was away, is read from that time on, by the clock of its broker.
-RocketMQ decides when it first sees the queue, and loses what was sent before (RebalancePushImpl.computePullFromWhere).
+RocketMQ decides when it first sees the queue, and loses earlier messages (RebalancePushImpl.computePullFromWhere).
 
 A topic may be deleted and created again under its name, and a broker may come back with a new disk. Offsets from before
 would skip the first messages then, so they are stored with the number of the topic (`model/topic_number.py`). It is
@@ -115,5 +115,5 @@ class StartOffsets:
         if now:
             return await self._ask.end(queue)
         wanted = self._offsets.wanted(queue.topic)
-        # Without one it was unsubscribed meanwhile, and the offset is not used.
+        # Without one it was unsubscribed since, and the offset is not used.
         return await self._ask.at(queue, 0 if wanted is None else wanted.since(queue.broker_name, self._clocks))

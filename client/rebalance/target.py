@@ -1,6 +1,6 @@
 """The target of one member under leases: from the member list of its group, its routes and the strategy.
 
-`client/rebalance/plan.py` decides; here is found what it decides with. RocketMQ: RebalanceImpl.rebalanceByTopic.
+`client/rebalance/plan.py` decides; this module collects its inputs. RocketMQ: RebalanceImpl.rebalanceByTopic.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 No other member is involved, so a queue only needs the offset to begin with (`client/rebalance/start_offsets.py`):
 
-    wanted -> stored offset, or that of the policy -> OwnedQueue, pull loop starts    QUEUE_ACQUIRED
+    wanted -> stored offset, or the policy's offset -> OwnedQueue, pull loop starts    QUEUE_ACQUIRED
     not wanted -> stop pulling -> drain (up to a grace) -> store the offset           QUEUE_DROPPED
 """
 
