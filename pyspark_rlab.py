@@ -1,4 +1,4 @@
-"""Makes `format("rlab")` known: Spark imports every module named `pyspark_*` and registers its DefaultSource."""
+"""Registers `format("rlab")`: Spark imports every module named `pyspark_*` and adds its DefaultSource."""
 
 from __future__ import annotations
 

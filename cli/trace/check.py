@@ -151,7 +151,7 @@ def print_verdict_of(verdict: Verdict, limits: HistoryLimits) -> None:
     for clock in verdict.clocks:
         print_line(clock_text(clock))
     for fault in verdict.faults:
-        print_line(f"on purpose: {in_words(fault, verdict.began_ms)}")
+        print_line(f"injected fault: {in_words(fault, verdict.began_ms)}")
     print_line(summary(verdict))
 
 

@@ -197,9 +197,10 @@ def print_report(report: Report, out: Path) -> None:
     for row in report.transactions:
         print_line(f"producer group {row['group']}: {transactions(row)}")
     for fault in report.faults:
-        print_line(f"on purpose: {in_words(fault, report.started_ms)}")
+        print_line(f"injected fault: {in_words(fault, report.started_ms)}")
     if report.damaged:
-        print_line(f"{counted(report.damaged, 'stored message')} cannot be had any more: files of brokers are damaged")
+        lost = counted(report.damaged, "stored message")
+        print_line(f"{lost} cannot be read any more: files of brokers are damaged or missing")
     if report.missing:
         print_line(f"incomplete: {report.missing}")
     for clock in report.clocks:

@@ -48,7 +48,7 @@ def test_what_was_done_on_purpose_is_listed_and_breaks_no_rule(tmp_path: Path) -
     trace.write_bytes(encode_events([*events, began, healed]))
     done = CliRunner().invoke(app, ["check", str(trace), "--html", str(page)])
     assert done.exit_code == 0, done.output
-    assert "on purpose: cut client=<c2>, at x, from " in done.stdout
+    assert "injected fault: cut client=<c2>, at x, from " in done.stdout
     assert "<li>cut client=&lt;c2&gt;, at x, from " in page.read_text(encoding="utf-8")
     document = json.loads(CliRunner().invoke(app, ["check", str(trace), "--json"]).stdout)
     assert [(each["cause"], each["over_ms"]) for each in document["faults"]] == [("x/1", healed.t_ms)]
