@@ -53,7 +53,7 @@ def test_the_report_of_a_group_that_pops_has_what_there_is_and_names_what_there_
         "there are no figures of owners",
         "2 members joined and 1 left; 1 at the end. Redelivered, because not acknowledged in time: 7 messages.",
         "Sent to the dead-letter queue: 1 message.",
-        "orders@b:3: 7 messages came again, to c2",
+        "orders@b:3: 7 messages redelivered, to c2",
     ):
         assert words in done.stdout
     assert "no member of a group owned a queue" not in done.stdout
