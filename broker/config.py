@@ -44,7 +44,7 @@ def wall_clock_ms() -> float:
 
 
 class Part(StrEnum):
-    """A feature that a broker can be without; requests of it are refused then, and the rest works."""
+    """A feature that a broker can lack; it then refuses the requests of this feature, and the rest works."""
 
     ASSIGNMENT = "assignment"
     POP = "pop"
@@ -62,33 +62,33 @@ class BrokerConfig:
         data_dir: where messages and metadata are stored.
         name_servers: addresses of all name servers.
         listen: address to listen on; port 0 takes a free one.
-        advertise: address that clients connect to; by default the one that name servers see this broker at.
+        advertise: address that clients connect to; by default the address at which name servers see this broker.
         cluster: cluster name.
         broker_id: 0 for the master.
         auto_create_topics: whether a send may create its topic.
         register_interval_s: how often the broker registers when nothing changes.
-        expiry_s: time without a registration after which name servers remove it.
+        expiry_s: time without a registration after which name servers remove this broker.
         restore_grace_s: how long members of an earlier run stay listed after a restart without a heartbeat.
         trace: whether events go to the topic SYS_TRACE.
         event_sink: called with every event as well.
-        flush: what an acknowledgement promises.
+        flush: whether a send is answered once its message is in the file, or once it is on the disk.
         quirks: defects of RocketMQ to reproduce.
         store: options of the message store.
         retention: how long messages are kept.
         transactions: when producer groups are asked about their transactions, and how often.
-        files: file operations of the message store; another one makes a disk fail in tests.
+        files: file operations of the message store; tests pass an object that makes the disk fail.
         clock_ms: wall clock in milliseconds.
-        access: users and their rights; without it any client that reaches the port may do anything.
-        tls: certificate and key, to encrypt what passes.
-        key: proved to name servers; without it the key of the environment is used, if there is any.
+        access: users and their rights; without them every client that reaches the port may do anything.
+        tls: certificate and key with which connections are encrypted.
+        key: proved to name servers; by default the key in the environment, if there is one.
         parts: features that this broker has, beyond those that every broker has.
-        recover_topics: whether topics that the metadata has lost are made again from the log; else it refuses to start.
+        recover_topics: whether topics that the metadata has lost are made again from the log; else the broker refuses
+            to start.
         rocketmq: whether RocketMQ's own clients are served, too.
-        max_connections: the connection after that is refused.
-        max_connections_of_address: the same for those that come from one address.
-        connection_class: made for each connection; another one watches what passes.
-        rng: draws the tokens of receipt handles, which must not be guessable; a seeded one makes a simulation
-            repeatable.
+        max_connections: number of connections after which the next one is refused.
+        max_connections_of_address: the same for the connections from one address.
+        connection_class: class of each connection; a subclass can watch the frames that pass.
+        rng: draws the tokens of receipt handles, which must not be guessable; a seed makes a simulation repeatable.
 
     Raises:
         InvalidParameter: an illegal broker or cluster name.

@@ -1,15 +1,17 @@
-"""The protocol of a broker's features, the list that calls their hooks, and what every feature is made from.
+"""The protocol of a broker's features, the list that calls their hooks, and the parts that every feature is made from.
 
 A broker is a list of features: topics, groups, leases, messages, POP and so on. Each is an object that overrides the
-hooks it needs, and is made from `Core` and the features below it. A feature never calls one above it: it announces what
-happened, and the list calls every feature that has a hook for that, in the order in which they were added.
+hooks it needs, and is made from `Core` and the features below it. A feature never calls a feature above it: it
+announces an event, and the list calls every feature that has a hook for the event, in the order in which they were
+added.
 
     features = Features()
     leases = features.add(Leases(core, topics, groups))
     features.add(Messages(core, topics, groups, leases))
     features.queue_changed("orders", 0)      # calls Messages.queue_changed, and not Leases: it has no such hook
 
-Hooks are collected when a feature is added, so a send pays for those that exist and not for a walk over all features.
+Hooks are collected when a feature is added, so a send pays for the hooks that exist and not for a walk over all
+features.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ from remoting.wire.field import Right
 
 
 class CurrentRights(Protocol):
-    """The rights that users have now, of a server with access control: its gate."""
+    """The current rights of users, on a server with access control: its gate."""
 
     def allows(self, owner: str, right: Right, name: str) -> bool:
         """Whether the owner of a connection has a right."""
@@ -50,18 +52,18 @@ class CurrentRights(Protocol):
 
 
 class Kept(NamedTuple):
-    """A message that the broker itself still needs, for those who ask why the log is not deleted."""
+    """A message that the broker itself still needs; it explains to operators why the log is not deleted."""
 
-    topic: str  # that it is for
+    topic: str  # the topic to which the message will be delivered
     what: str  # begins a sentence
-    remedy: str  # what makes it go
+    remedy: str  # the step after which the message is not needed any more
 
 
 logger = logging.getLogger(__name__)
 
 
 class Destination(NamedTuple):
-    """Whose message a feature had in a queue of its own; empty where it is not known."""
+    """The topic and group of a message that a feature had in a queue of its own; empty where they are not known."""
 
     what: str  # names messages of this kind
     topic: str
@@ -69,10 +71,10 @@ class Destination(NamedTuple):
 
 
 class Feature:
-    """One feature of a broker; a subclass overrides the hooks that it needs. Hooks must not raise unless documented."""
+    """One feature of a broker; a subclass overrides the hooks it needs. Only hooks that have "Raises" may raise."""
 
     def handlers(self) -> Mapping[RequestCode, Handler]:
-        """Return the handlers of the requests that it serves."""
+        """Return the handlers of the requests that this feature serves."""
         return {}
 
     def next_deadline(self) -> float | None:
@@ -83,32 +85,32 @@ class Feature:
         """Act on the deadlines that have passed."""
 
     def connection_closed(self, connection: Connection) -> None:
-        """A client's connection is gone, however it went."""
+        """A client's connection was closed, by either side or by an error."""
 
     def queue_changed(self, topic: str, queue_id: int) -> None:
-        """A queue has new messages, was leased or reset, or is gone: look at the requests parked on it."""
+        """A queue has new messages, was leased or reset, or is gone: check the requests that are parked on it."""
 
     def owner_of(self, name: str) -> str | None:
-        """The user that an id belongs to, of a member or of a query; None if nothing is kept of it here."""
+        """The user to whom the id of a member or of a query belongs; None if this feature has no such id."""
         return None
 
     def rights_changed(self, rights: CurrentRights) -> None:
         """Users may have lost rights: end the members, requests and queries that need them."""
 
     def access_refused(self, peer: str, user: str, text: str) -> None:
-        """A request was refused, for a right or an id that its user does not have; not called for each of very many."""
+        """A request was refused because its user lacks a right or an id; called at a limited rate."""
 
     def member_left(self, group: str, client_id: str, cause: str, reason: str) -> None:
         """A member left its group; the reason is the value of a `LeaveReason`."""
 
     def process_replaced(self, group: str, client_id: str, cause: str) -> None:
-        """A new process has taken over a member and its assignment; what the old one held is not the new one's."""
+        """A new process has replaced a member and has its assignment, but not the leases of the old process."""
 
     def producer_came(self, group: str) -> None:
         """A producer that answers checks has joined its group."""
 
     def client_unregistered(self, connection: Connection, group: str, client_id: str) -> None:
-        """A client asked to leave a group, whether it was a member or not."""
+        """A client unregistered from a group, whether it was a member or not."""
 
     def knows_group(self, group: str) -> bool:
         """Whether something is stored for a group, so that it can be deleted."""
@@ -135,38 +137,39 @@ class Feature:
         """A member was granted a queue."""
 
     def lease_refused(self, group: str, queue: tuple[str, int]) -> None:
-        """A member was refused a queue that another one has."""
+        """A member was refused a queue that another member has."""
 
     def lease_freed(self, group: str, queue: tuple[str, int], waiters: Sequence[str]) -> None:
-        """A queue is free; `waiters` are the members that were refused it, and they are notified already."""
+        """A queue is free; `waiters` are the members that were refused it, which have been notified."""
 
     def commit_refusal(self, group: str, queue: tuple[str, int], client_id: str, offset: int) -> str | None:
         """Why a member may not commit an offset of a queue, though no lease forbids it; None if it may."""
         return None
 
     def commit_accepted(self, group: str, queue: tuple[str, int]) -> None:
-        """A member may commit its offset of a queue, which is done next."""
+        """A commit of a member was accepted; the offset is stored next."""
 
     def offsets_reset(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
         """An operator has reset the group's offsets of a topic: queue id -> offset."""
 
     def kept_from(self) -> Mapping[LogKey, int]:
-        """First offset that the broker itself still needs, for each queue of its own; retention keeps what follows."""
+        """First offset that the broker still needs in each queue of its own; retention keeps it and all later ones."""
         return {}
 
     def kept(self, key: LogKey) -> Kept | None:
-        """The first message that `kept_from` names of a queue; None if the queue is not this feature's."""
+        """The message at the offset that `kept_from` has for a queue; None if the queue is not this feature's."""
         return None
 
     def destination_of(self, key: LogKey, offset: int) -> Destination | None:
-        """The owner of a damaged message; None if the queue is not this feature's, or no one waits for the message."""
+        """The destination of a damaged message; None if the queue is not this feature's, or no delivery is pending."""
         return None
 
     def copy_forward(self, key: LogKey, before: int) -> bool:
-        """Copy its messages of a queue to the end of the log, so that segments before a log position can be deleted.
+        """Copy kept messages of a queue to the end of the log, so that segments before a log position can be deleted.
 
         Returns:
-            Whether something is copied; there may be more. False if it does not pay, or for a queue of another feature.
+            Whether messages were copied; there may be more. False if a copy costs more than it frees, or for a queue of
+            another feature.
         """
         return False
 
@@ -175,7 +178,7 @@ class Feature:
         return {}
 
     def close(self) -> None:
-        """The broker stops: store all unstored state; the last commit follows."""
+        """The broker stops: store all unstored changes; the last commit follows."""
 
 
 FeatureT = TypeVar("FeatureT", bound=Feature)
@@ -223,10 +226,10 @@ _JOINED: dict[str, Callable[..., Any]] = {
 class Features(Feature):
     """The features of one broker, in the order in which their hooks are called: lower floors first.
 
-    Each hook is called on the features that override it, and on no others: a send pays for `queue_changed` of those
-    whom it concerns, and not for a walk over all features. The type of its answer decides how the answers of several
-    features are joined, see `_JOINED`. The gate of a server asks them too: a policy that changes ends what outlives a
-    request, such as members, parked requests and queries.
+    Each hook is called on the features that override it, and on no others: a send pays for the `queue_changed` that
+    exist, and not for a walk over all features. The type of its answer decides how the answers of several features are
+    joined, see `_JOINED`. The gate of a server calls these hooks too: when a policy changes, it ends the members,
+    parked requests and queries that are no longer allowed.
     """
 
     def __init__(self) -> None:
@@ -258,7 +261,7 @@ def shares_of_broker(name: str, loop: asyncio.AbstractEventLoop) -> ShareBook:
 
 @dataclass(frozen=True, slots=True)
 class Core:
-    """What every feature of one broker is made from."""
+    """The parts that every feature of one broker is made from."""
 
     loop: asyncio.AbstractEventLoop
     name: str  # the broker's name
@@ -269,9 +272,9 @@ class Core:
     barrier: WriteBarrier
     events: EventLog
     driver: DeadlineDriver  # calls `expire` of the features at their next deadline; `wake_by` announces an earlier one
-    features: Features  # announces what happened to the features above
+    features: Features  # announces events to the features above
     has_access_control: bool = False
-    shares: ShareBook = field(default_factory=ShareBook)  # what one user may have of each table
+    shares: ShareBook = field(default_factory=ShareBook)  # the share of each table that one user may fill
 
     def emit(self, kind: EventKind, **columns: Any) -> str:
         """Record an event of this broker; see `EventLog.emit`."""

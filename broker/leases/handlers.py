@@ -32,7 +32,7 @@ from remoting.server import Handler
 
 
 class LeaseHandlers(Feature):
-    """Serves members: it grants queues to them and accepts their commits."""
+    """Serves members: it grants queues to them and stores their commits."""
 
     def __init__(self, core: Core, topics: Topics, groups: Groups, leases: Leases) -> None:
         self._core = core
@@ -51,9 +51,10 @@ class LeaseHandlers(Feature):
     # --- leases ------------------------------------------------------------------------------------------------------
 
     def lock(self, connection: Connection, request: Command) -> None:
-        """Grant the free queues; remember the caller for the others. The answer follows once the leases are stored.
+        """Grant the queues that are free; add the caller to the waiters of the others.
 
-        `broker/leases/leaseless/locks.py` calls it, as soon as a request for a lock is to be served.
+        The answer follows once the leases are stored. `broker/leases/leaseless/locks.py` calls this, at once or after
+        the request has waited for its queue.
         """
         core, leases, header = self._core, self._leases, request.header
         group, client_id, cause = header["group"], header["client_id"], header.get("cause") or ""
@@ -67,13 +68,13 @@ class LeaseHandlers(Feature):
             if lease is not None:
                 granted.append((topic, queue_id, lease.token, lease.start))
             else:
-                # One queue that it does not get must not cost it the others.
+                # The caller still gets the other queues, although it is refused this one.
                 held = leases.table.owner_of(group, queue)
                 refused.append((topic, queue_id, "" if held is None else held.owner))
         core.barrier.respond_after_commit(connection, request, {}, msgpack.packb([granted, refused]))
 
     def start_offset(self, member: Member, queue: QueueKey) -> int:
-        """The start offset of a member on a queue: the group's commit, or the offset by the group's policy."""
+        """The offset at which a member starts on a queue: the group's commit, or the offset by the group's policy."""
         data = member.data
         committed = self._leases.offsets.read(data.group, *queue)
         if committed is not None:
@@ -96,6 +97,8 @@ class LeaseHandlers(Feature):
         freed: list[Freed] = []
         for topic, queue_id, _, token in rows:
             queue = QueueKey(topic, queue_id)
+            # A late release must not free a newer lease of the same member, so its token has to match. A member
+            # without leases has no token, and releases the lease that it holds now.
             held = leases.table.owner_of(group, queue)
             has_none = token < 0 and held is not None and self._groups.is_leaseless(group, client_id)
             one = leases.table.release(group, client_id, queue, held.token if has_none and held else token)
@@ -119,9 +122,9 @@ class LeaseHandlers(Feature):
         return Reply({"offset": offset})
 
     def _start_of(self, header: dict[str, Any]) -> int | None:
-        """The start of a member without leases on a queue without a commit; other members get it with their leases.
+        """The offset at which a member without leases starts on a queue without a commit; a grant has it for others.
 
-        None if the client is not a member, or starts at a time, which its heartbeat does not contain.
+        None if the caller is not a member, or starts at a time, because its heartbeat does not contain that time.
         """
         member = self._groups.find(header["group"], header.get("client_id") or "")
         queue = QueueKey(header["topic"], header["queue_id"])
@@ -144,7 +147,7 @@ class LeaseHandlers(Feature):
         self._core.barrier.respond_after_commit(connection, request, {}, msgpack.packb(failures))
 
     def _rows_of_present_topics(self, request: Command) -> Iterable[tuple[str, int, int, int]]:
-        """The rows without those whose topic was deleted and created again: such a commit is late, not wrong."""
+        """Drop the rows whose topic was deleted and created again: such a commit is late, not wrong."""
         header, rows = request.header, rows_of(request)
         topic_ids = header.get("topic_ids")
         if topic_ids is None:
@@ -162,7 +165,7 @@ class LeaseHandlers(Feature):
         return not TopicNumber(topic_id, header.get("data_id") or 0).differs(self._topics.number_of(entry))
 
     def _check_speaker(self, connection: Connection, header: dict[str, Any]) -> None:
-        """Refuse a client that acts in the name of another live member: tokens are not secret, events show them.
+        """Refuse a caller that acts as another live member: a token proves nothing, because events show tokens.
 
         Raises:
             ClientIdConflict: see `GroupTable.check_speaker`.
@@ -179,7 +182,7 @@ class LeaseHandlers(Feature):
         cause: str,
         soon: bool = False,
     ) -> list[tuple[str, int, int, str]]:
-        """Apply commits one by one; returns [topic, queue id, code, remark] of those that were refused."""
+        """Apply commits one by one; returns [topic, queue id, code, remark] of each refused commit."""
         check_group(group)
         check_id("client id", client_id)
         failures: list[tuple[str, int, int, str]] = []
@@ -201,18 +204,24 @@ class LeaseHandlers(Feature):
     def _check_commit(
         self, group: str, client_id: str, queue: QueueKey, offset: int, token: int, *, reset: bool
     ) -> None:
-        """LeaseLost, InvalidParameter: this member may not commit this offset of a queue."""
+        """Check that this member may commit this offset of a queue.
+
+        Raises:
+            LeaseLost: the lease or a feature forbids it.
+            InvalidParameter: the queue has no such offset.
+        """
         leases = self._leases
         entry = self._topics.existing(queue.topic)
         end = self._core.store.max_offset(entry.topic_id, queue.queue_id)
         if end == 0:
-            # A queue that has messages may be committed although the topic has shrunk; one that never was, may not.
+            # A commit is accepted for a queue that has messages, even if the topic has fewer queues now, but not for a
+            # queue that never existed.
             check_exists(entry.config, queue.queue_id)
         if not 0 <= offset <= end:
             raise InvalidParameter(
                 f"{queue.topic}:{queue.queue_id} has offsets 0 to {end}; {offset} cannot be committed"
             )
-        # A member that goes back on its own is fenced like any other; `broker/leases/reset.py` is for operators.
+        # A member that seeks to an earlier offset is fenced like any other; `broker/leases/reset.py` is for operators.
         fenced = Quirk.OFFSETS_GO_BACK not in self._core.quirks
         if fenced and token >= 0 and not leases.table.check(group, queue, client_id, token):
             raise LeaseLost(f"{queue.topic}:{queue.queue_id} of group {group!r} is leased to another member now")

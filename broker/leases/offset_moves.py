@@ -1,9 +1,8 @@
 """Reports pulls and pops that miss messages: one OFFSET_MOVED event for each, repeats suppressed. Pure.
 
-Their offset is not stored, or there are damaged messages behind it.
-
-The pull itself is answered PULL_OFFSET_MOVED with the offset to go on from, which is all that the consumer needs. The
-event is for operators, who have to see that a group skipped messages.
+Such a request names an offset at which the broker has no message, or damaged messages follow its offset. The answer of
+a pull is PULL_OFFSET_MOVED with the offset at which the consumer continues, which is all that it needs. The event is
+for operators, who have to see that a group skipped messages.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ from model.log_lines import LogLines
 logger = logging.getLogger(__name__)
 
 REPORTED_AGAIN_S = 60.0
-"""After this time a consumer that does not move, or whose offset was reset, is reported again."""
+"""After this time a consumer is reported again if it has the same offset still, or was reset to it."""
 
 
 class OffsetOutOfRangeReporter:
-    """The reports of one broker, and which of them are recent."""
+    """Reports for one broker, and remembers its recent reports."""
 
     def __init__(self, broker_name: str, events: EventLog) -> None:
         self.cause = ""  # id of the event of the newest deletion, "" if there was none since the start
@@ -43,9 +42,7 @@ class OffsetOutOfRangeReporter:
         deleted = result.status is ReadStatus.OFFSET_TOO_SMALL
         skipped = result.next_offset - asked if deleted else 0
         if deleted:
-            text = (
-                "broker %s: group %r is behind the deleted messages on %s:%d: it continues at %d, not %d, and misses %d"
-            )
+            text = "broker %s: group %r needs deleted messages of %s:%d: it goes on at %d, not %d, and misses %d"
             values: tuple[object, ...] = (result.next_offset, asked, skipped)
         else:
             text = "broker %s: group %r asked %s:%d for offset %d, which is beyond its end: it continues at %d"
@@ -60,7 +57,7 @@ class OffsetOutOfRangeReporter:
         )
 
     def note_damaged(self, header: Mapping[str, Any], result: ReadResult, damaged: int, now: float) -> None:
-        """Note a pull that was answered with an offset behind damaged messages."""
+        """Record a pull that was answered with an offset after damaged messages."""
         if self._is_repeated(header, result, now):
             return
         text = "broker %s: group %r misses %d of offsets %d to %d of %s:%d, which are damaged or missing"
@@ -69,7 +66,7 @@ class OffsetOutOfRangeReporter:
         self._emit(header, result, cause="", n=damaged, detail="damaged")
 
     def _is_repeated(self, header: Mapping[str, Any], result: ReadResult, now: float) -> bool:
-        """Whether this move was reported a short time ago; else it is noted as reported now."""
+        """Whether this move was reported a short time ago; if not, it is recorded as reported now."""
         key, asked = (header["group"], header["topic"], header["queue_id"]), header["offset"]
         before = self._reported.pop(key, None)
         if before is not None and before[:2] == (asked, result.next_offset) and now - before[2] < REPORTED_AGAIN_S:

@@ -1,7 +1,7 @@
 """Committed offsets of groups. Pure. RocketMQ: ConsumerOffsetManager.
 
-A commit never goes backwards, except when it is flagged as a reset: RocketMQ only logs it, and a late commit of a
-former owner then makes the new one consume again.
+A commit never goes backwards, except when it is flagged as a reset. RocketMQ accepts such a commit and logs it, so a
+late commit of a former owner makes the new owner consume messages a second time.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ class OffsetTable:
         return self._offsets.get(group, {}).get((topic, queue_id))
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int, *, reset: bool = False) -> bool:
-        """Store an offset; returns whether it is a new one, which has to be made durable.
+        """Store an offset; returns whether it differs from the stored one, so that it has to be made durable.
 
         Raises:
-            OffsetRegression: it is below the stored one and not flagged as a reset.
+            OffsetRegression: the offset is below the stored one and not flagged as a reset.
             SystemBusy: too many groups have offsets.
         """
         offsets = self._offsets.get(group)
@@ -67,4 +67,4 @@ class OffsetTable:
             for key in [key for key in offsets if key[0] == topic]:
                 del offsets[key]
             if not offsets:
-                del self._offsets[group]  # or it would take the place of a group that has some
+                del self._offsets[group]  # an empty entry would still count against MAX_GROUPS

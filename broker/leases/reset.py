@@ -1,10 +1,11 @@
 """INVOKE_BROKER_TO_RESET_OFFSET: reset the offsets of a group while its members consume.
 
 RocketMQ: AdminBrokerProcessor.resetOffset, which makes every member suspend for 10 s, or makes the broker ignore
-commits until the next pull. Here the lease is the switch. In one event-loop iteration the new offset is set and the
-lease of the queue is revoked, so later commits of the owner under its token are refused and cannot undo the reset. The
-owner is notified to drop its fetched messages, asks for the queue like any member, and is granted it from the new
-offset on. Clients of RocketMQ, which have no leases, take longer: `broker/leases/leaseless/pending_resets.py`.
+commits until the next pull. Here the lease is the switch. In one event-loop iteration the broker sets the new offset
+and revokes the lease of the queue, so every later commit of the owner under its token is refused and cannot undo the
+reset. The owner is notified to drop its fetched messages. It requests the queue like any member, and is granted it from
+the new offset on. Clients of RocketMQ have no leases and move to the new offset later; see
+`broker/leases/leaseless/pending_resets.py`.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from remoting.request_code import RequestCode
 from remoting.server import Handler
 
 _QUEUES_PER_PUSH = 4_096
-"""As many as fit a header."""
+"""The queues that fit in one header."""
 
 
 class _Row(NamedTuple):
@@ -58,7 +59,7 @@ class ResetHandlers(Feature):
         return {RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: self.reset}
 
     def reset(self, connection: Connection, request: Command) -> None:
-        """Reset queues of one topic, all or none; the answer follows once that is stored."""
+        """Reset queues of one topic, all or none; the answer follows once the new offsets are stored."""
         core, header = self._core, request.header
         group, topic = check_group(header["group"]), header["topic"]
         if header["to"] not in set(ResetKind):
@@ -68,14 +69,14 @@ class ResetHandlers(Feature):
         if not entry.config.perm & Perm.READ:
             raise NoPermission(f"topic {topic!r} is not readable on this broker, so no group has an offset on it")
         known = self._check_group(group)
-        # All rows are checked before any is applied: a refused one must not leave others reset.
+        # All rows are checked before the first is applied: a refused row must not leave other queues reset.
         rows = [self._row(group, entry, queue_id, to) for queue_id in _queue_ids(entry, header.get("queue_ids"))]
         if not header.get("dry_run"):
             self._apply(group, topic, rows, to, core.events.cause_of(header.get("cause")))
         core.barrier.respond_after_commit(connection, request, {"known": known}, msgpack.packb(rows))
 
     def _check_group(self, group: str) -> bool:
-        """Whether the group is known here; a broadcasting one is refused."""
+        """Whether the group is known here; a broadcasting group is refused."""
         info = self._groups.table.get(group)
         members = info.members.values() if info is not None else ()
         if any(member.data.model is MessageModel.BROADCASTING for member in members):
@@ -120,10 +121,10 @@ class ResetHandlers(Feature):
         core.features.offsets_reset(group, topic, {row.queue_id: row.after for row in rows})
         self._notify_owners([one for one in freed if one.owner not in stock], rows, cause)
         for client_id in stock:
-            # Each may have fetched messages of any queue, whichever member has it now.
+            # Each may have fetched messages of any queue, also of queues that another member has now.
             self._notify(group, client_id, topic, {row.queue_id: row.after for row in rows}, 0, cause)
-        # The owners are notified first, over the same connections: a refused pull alone would not stop a consumer that
-        # does not pull because it has too many messages in memory.
+        # The owners are notified before their queues become free. A refused pull alone would not stop an owner that
+        # flow control keeps from pulling: it would go on to process the messages that it has in memory.
         leases.queues_freed(freed, cause, "reset")
         for row in rows:
             core.features.queue_changed(topic, row.queue_id)
@@ -163,7 +164,7 @@ class ResetHandlers(Feature):
 
 
 def _queue_ids(entry: TopicEntry, wanted: list[int] | None) -> list[int]:
-    """The queues to reset, sorted: all, or those that are wanted, which must exist."""
+    """The queues to reset, sorted: all, or the wanted ones, which must exist."""
     if wanted is None:
         return list(range(queue_count(entry.config)))
     queue_ids = sorted(set(wanted))

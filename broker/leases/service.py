@@ -41,9 +41,8 @@ class Leases(Feature):
     """The leases and committed offsets of one broker."""
 
     def __init__(self, core: Core, topics: Topics, groups: Groups) -> None:
-        # Tokens have to grow over restarts even where no lease was stored: the clock in milliseconds leaves room for
-        # a thousand grants a millisecond.
-        # For those that only look leases up.
+        # Tokens have to grow over restarts even where no lease was stored: a clock in milliseconds times 1000 allows a
+        # thousand grants per millisecond. The table is public for lookups; changes go through this class.
         self.table = QueueLeases(first_token=int(core.clock_ms()) * 1000, quirks=core.quirks)
         # The committed offsets; changed through `commit` and `commit_soon`, so that they are stored.
         self.offsets = OffsetTable(quirks=core.quirks)
@@ -66,15 +65,16 @@ class Leases(Feature):
         self._raise_ends()
         for group, client_id in self.table.owners():
             if self._groups.table.find(group, client_id) is None:
-                # It left before the restart, and its leases were to live on for a grace period: only this frees them.
+                # The owner left before the restart and its grace period was not stored: only this call frees its
+                # leases.
                 self.member_left(group, client_id, self._core.events.next_id(), "restart")
 
     def _raise_ends(self) -> None:
-        """Let each queue that ends before a committed offset go on at that offset; a warning names each.
+        """Raise the end of each queue that ends before a committed offset to that offset, and log a warning.
 
         The log and the metadata are two files, and one may have lost its end without the other. If group g committed
-        12 on t:0 and the queue ends at 9, three messages are lost that g has consumed. Their offsets must not be those
-        of the next three, or g would skip them.
+        12 on t:0 and the queue ends at 9, three messages are lost that g has consumed. The next three messages must not
+        get the lost offsets, or g would skip them.
         """
         for group in self.offsets.groups():
             for topic, queue_id, offset in self.offsets.of_group(group):
@@ -91,7 +91,7 @@ class Leases(Feature):
                     self._core.store.go_on_at(entry.topic_id, queue_id, offset)
 
     def commit(self, group: str, queue: QueueKey, offset: int, *, reset: bool = False) -> bool:
-        """Commit an offset and store it; whether it is newer than the stored one. See `OffsetTable.commit`."""
+        """Commit an offset and store it; returns whether it is newer than the stored one. See `OffsetTable.commit`."""
         is_new = self.offsets.commit(group, *queue, offset, reset=reset)
         if self._unstored.pop((group, *queue)) is not None or is_new:
             self.save_offset(group, *queue, offset)
@@ -99,14 +99,14 @@ class Leases(Feature):
         return False
 
     def commit_soon(self, group: str, queue: QueueKey, client_id: str, offset: int) -> None:
-        """Commit an offset, to be stored and recorded as an event with others. See `OffsetTable.commit`."""
+        """Commit an offset; it is stored, and recorded as an event, with other commits. See `OffsetTable.commit`."""
         if self.offsets.commit(group, *queue, offset):
             self._core.driver.wake_by(self._unstored.add((group, *queue), client_id, self._core.loop.time()))
 
     def commit_with_pull(self, group: str, queue: QueueKey, client_id: str, token: int, offset: int) -> None:
-        """Commit the offset in a pull, if its member may; the pull is answered in any case.
+        """Commit the offset that a pull carries, if the member may; the pull is answered in any case.
 
-        A commit that is refused is ignored here: its member sends it again alone, and is answered why it may not.
+        A refused commit is ignored here: its member sends it again in a request of its own, and gets the reason.
         """
         known = self.offsets.read(group, *queue)
         if known is not None and offset <= known:
@@ -119,12 +119,12 @@ class Leases(Feature):
                 self.commit_soon(group, queue, client_id, offset)
 
     def _store_now(self, group: str, queue: QueueKey) -> None:
-        """Store and record a commit that waits for others, so that it precedes the next act on its queue."""
+        """Store and record a pending commit of a queue, so that its event precedes the next event of the queue."""
         if (committed_by := self._unstored.pop((group, *queue))) is not None:
             self._store(group, *queue, committed_by)
 
     def _store(self, group: str, topic: str, queue_id: int, client_id: str) -> None:
-        """Store a commit that was not stored, and record it as an event."""
+        """Store a pending commit, and record it as an event."""
         offset = self.offsets.read(group, topic, queue_id)
         assert offset is not None, "a deleted offset is forgotten everywhere"
         self.save_offset(group, topic, queue_id, offset)
@@ -140,7 +140,7 @@ class Leases(Feature):
         self._core.emit_queue(EventKind.OFFSET_COMMITTED, group, queue, cause=cause, **note)
 
     def save_offset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Store a committed offset; for POP, which keeps its commits elsewhere as long as it consumes a queue."""
+        """Store a committed offset; for POP, which keeps its commits elsewhere while it consumes a queue."""
         self._offsets.put(group, topic, queue_id, offset)
 
     def request(
@@ -153,10 +153,10 @@ class Leases(Feature):
         *,
         is_repeated: bool = False,
     ) -> Lease | None:
-        """Grant a queue to a member, to start at the committed offset; None if it is refused, and notified later.
+        """Grant a queue to a member, to start at the committed offset; None if the member is refused and has to wait.
 
-        `first_offset` is where it starts if the group has committed nothing. A repeated refusal of the same request
-        makes no event.
+        `first_offset` returns the start offset if the group has committed nothing. The refusal of a repeated request
+        is not recorded as an event.
         """
         core, lease = self._core, None
         if not core.features.withholds_lease(group, queue, client_id):
@@ -164,7 +164,7 @@ class Leases(Feature):
         if lease is None:
             if not is_repeated:
                 held = self.table.owner_of(group, queue)
-                owner = "POP" if held is None else held.owner  # messages that POP has delivered come first
+                owner = "POP" if held is None else held.owner  # its invisible messages keep the queue from members
                 core.emit_queue(EventKind.LOCK_REFUSED, group, queue, cause=cause, client=client_id, detail=owner)
             return None
         committed = self.offsets.read(group, *queue)
@@ -180,9 +180,11 @@ class Leases(Feature):
         """Grant a queue and store the lease; None if another member has it. See `QueueLeases.acquire`."""
         lease = self.table.acquire(group, client_id, queue)
         if lease is not None:
-            # Commits of an owner whose lease has ended count as long as no other member has the queue.
+            # A former owner may commit until the queue is granted again: its last commit comes first.
             self._store_now(group, queue)
             self._leases.put(group, *queue, client_id, lease.token)
+            # The parked pull of a former owner is refused now, so that this owner stops. At the pull's own deadline it
+            # would be refused as well, but its listeners would go on with the queue until then.
             self._core.features.queue_changed(*queue)
             self._core.features.lease_granted(group, queue, client_id)
         else:
@@ -211,32 +213,32 @@ class Leases(Feature):
     def _left_by(self, one: Freed, detail: str) -> dict[str, int]:
         """Where the next owner starts after a lease that ended without a release, and how many messages may come twice.
 
-        These are the messages that its owner was sent and has not committed; which of them it has processed is unknown.
-        After an operator's reset messages are redelivered on purpose, and do not count.
+        The owner was sent these messages and has not committed them; the broker cannot know which of them it has
+        processed. After an operator's reset the count is 0: the redelivery is intended.
         """
         entry = self._topics.table.get(one.queue.topic)
         if entry is None:
-            return {}  # it was deleted while the broker was down, so nothing is redelivered
+            return {}  # the topic was deleted while the broker was down: no message of it is redelivered
         key = (entry.topic_id, one.queue.queue_id)
         first = self.offsets.read(one.group, *one.queue)
         if first is None:
             first = max(one.start, self._core.store.min_offset(*key))
         end = self._core.store.max_offset(*key)
-        # Of a lease that has not pulled since the broker was started, it may have been everything.
+        # An owner that has not pulled since the broker's restart may have been sent all messages.
         served = end if one.served < 0 else min(one.served, end)
         return {"offset": first, "n": 0 if detail == "reset" else max(0, served - first)}
 
     def is_wanted_by(self, group: str, client_id: str, topic: str) -> bool:
-        """Whether a member that was refused a queue wants its lease still: its group may pop the topic since."""
+        """Whether a member that was refused a queue still wants its lease: its group may have switched to POP."""
         member = self._groups.table.find(group, client_id)
         if member is None or member.data.consume_type is ConsumeType.POP or topic not in member.subscriptions:
             return False
         return member.data.strategy != BROKER_STRATEGY or not self._core.features.is_popped(group, topic)
 
-    # --- what happens elsewhere --------------------------------------------------------------------------------------
+    # --- events of other features ------------------------------------------------------------------------------------
 
     def member_left(self, group: str, client_id: str, cause: str, reason: str) -> None:
-        """Free its queues, at once or after the grace of a quirk."""
+        """Free the queues of the member, at once or after the grace period of a quirk."""
         now = self._core.loop.time()
         self.table.wait_no_longer(group, client_id)
         freed = self.table.owner_left(group, client_id, now=now, grace_s=self._grace_s)
@@ -244,7 +246,7 @@ class Leases(Feature):
         self._core.driver.wake_by(now + self._grace_s)
 
     def process_replaced(self, group: str, client_id: str, cause: str) -> None:
-        """Free what the old process had leased: the new one gets leases of its own, and late commits are refused."""
+        """Free the leases of the old process: the new one gets its own, and late commits of the old one are refused."""
         freed = self.table.owner_left(group, client_id, now=self._core.loop.time(), grace_s=0.0)
         self.queues_freed(freed, cause, "replaced")
 

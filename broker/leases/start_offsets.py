@@ -1,8 +1,8 @@
 """Start offset of a group on a queue without a committed offset; used by consumers and by retention.
 
-LAST_OFFSET means the moment the group was created, on any broker: messages of a queue that was created later, or that
-arrived before the first pull, are not skipped. RocketMQ decides when a member first sees the queue
-(RebalancePushImpl.computePullFromWhere), and loses them.
+LAST_OFFSET means the moment at which the group was created, on any broker: messages of a queue that was created later,
+or that arrived before the first pull, are not skipped. RocketMQ decides when a member first sees the queue
+(RebalancePushImpl.computePullFromWhere), and skips them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from model.names import is_retry_topic
 
 
 def policies_by_topic(members: Iterable[Member]) -> dict[str, list[ConsumerData]]:
-    """Return a member of each distinct policy for each topic: mostly one stands for all ten thousand of a group."""
+    """Return a member of each distinct policy for each topic; mostly one, because the members of a group agree."""
     policies: dict[str, dict[tuple[str, int], ConsumerData]] = {}
     for member in members:
         policy = (str(member.data.consume_from), member.data.consume_timestamp_ms)
@@ -41,7 +41,7 @@ def start_offset(
     timestamp_ms: int,
     group_created_ms: int,
 ) -> int:
-    """Return the offset at which consuming a queue from a given beginning starts.
+    """Return the offset at which a group starts on a queue under a policy.
 
     Raises:
         StoreReadFailed: an I/O error.

@@ -1,4 +1,4 @@
-"""Groups as operators see them: who is in them (GET_GROUP_LIST, GET_CONSUMER_CONNECTION_LIST), and how far they are.
+"""Groups for operators: their members (GET_GROUP_LIST, GET_CONSUMER_CONNECTION_LIST) and their progress.
 
 RocketMQ: AdminBrokerProcessor.
 """
@@ -46,7 +46,7 @@ class GroupStatsHandlers(Feature):
         }
 
     def group_list(self, connection: Connection, request: Command) -> Reply:
-        """Groups with members, offsets or settings; of a topic, those that read it or have."""
+        """Groups with members, offsets or settings; with a topic, only groups that read it now or did before."""
         groups, topic = self._groups.table, request.header.get("topic")
         rows = []
         for name in self._names():
@@ -109,7 +109,7 @@ class GroupStatsHandlers(Feature):
         return Reply({}, msgpack.packb(found))
 
     def _progress(self, group: str, only: str | None, *, with_times: bool) -> tuple[list[_Row], dict[str, list[_Row]]]:
-        """A row for each queue that a group reads, and further data about some of them."""
+        """A row for each queue that a group reads, and further facts about some of these queues, by name."""
         store, info = self._core.store, self._groups.table.get(group)
         committed = {(topic, queue_id): offset for topic, queue_id, offset in self._leases.offsets.of_group(group)}
         policies = {} if info is None else policies_by_topic(info.members.values())
@@ -134,7 +134,8 @@ class GroupStatsHandlers(Feature):
                     last = store.read_one(entry.topic_id, queue_id, at - 1)
                     times.append([topic, queue_id, 0 if last is None else last.stored_ms])
                 if (topic, queue_id) not in committed and topic in policies:
-                    # Members of one group may differ in where they begin, although they should not: the first counts.
+                    # Members of one group may have different policies, although they should not: the lowest offset
+                    # counts.
                     offsets = (policy_offset(store, entry, queue_id, of, created_ms) for of in policies[topic])
                     starts.append([topic, queue_id, min(offsets)])
                 rows.append(
@@ -145,7 +146,7 @@ class GroupStatsHandlers(Feature):
                         store.max_offset(entry.topic_id, queue_id),
                         committed.get((topic, queue_id), -1),
                         "" if lease is None else lease.owner,
-                        -1,  # was the token, which concerns only the owner
+                        -1,  # earlier versions sent the token here; only the owner needs it
                     ]
                 )
         # In the header: a client of an older version reads rows of exactly these columns.

@@ -1,18 +1,18 @@
 """Leases of queues: one member of a group at a time may consume a queue. Pure.
 
-RocketMQ: RebalanceLockManager, which knows locks for orderly groups only and lets concurrent consumers overlap. Here
-every queue consumed in clustering mode is leased, with a fencing token: a number that grows with every grant, so that a
-commit of an earlier owner can be distinguished from the current one's.
+RocketMQ: RebalanceLockManager, which has locks for orderly groups only and lets concurrent consumers overlap. Here
+every queue that is consumed in CLUSTERING is leased, with a fencing token: a number that grows with every grant, so
+that a commit of an earlier owner can be distinguished from a commit of the current one.
 
-A lease lasts as long as its owner is a member of the group: heartbeats and pulls keep the member, and whatever ends the
-membership ends its leases: at once, or after a grace; until then the owner gets a lease back by asking again. A member
-that is refused is remembered, and is notified when the queue is released. Under the quirk OVERLAPPING_HANDOVER no
-member is refused, and every token stays good.
+A lease lasts as long as its owner is a member of the group. Heartbeats and pulls keep the membership, and the end of
+the membership ends the leases, at once or after a grace period; until then the owner gets a lease back when it asks
+again. A member that is refused waits, and is notified when the queue is released. Under the quirk OVERLAPPING_HANDOVER
+no member is refused, and every token stays valid.
 
     acquire(g, A, q)    -> granted token 1
     acquire(g, B, q)    -> refused, A has it; B waits
     release(g, A, q, 1) -> notify B
-    check(g, q, A, 1)   -> still good: no other member has the queue yet, so A's last commit is accepted
+    check(g, q, A, 1)   -> still valid: no other member has the queue yet, so A's last commit is accepted
     acquire(g, B, q)    -> granted token 2
     check(g, q, A, 1)   -> None from now on
 """
@@ -44,12 +44,12 @@ class Lease:
     frees_at: float = NEVER  # loop time in seconds at which the grace period ends; NEVER while its owner is a member
     # Client ids that were refused while it is held, oldest first.
     waiters: dict[str, None] = field(default_factory=dict)
-    start: int = -1  # the start offset in the grant to its owner; -1 before the grant
-    served: int = 0  # the first offset that its owner was not sent yet; -1 if an earlier run of the broker knew
+    start: int = -1  # the start offset that its owner got with the grant; -1 before
+    served: int = 0  # the first offset that its owner was not sent yet; -1 if it was lost with a restart of the broker
 
 
 class Freed(NamedTuple):
-    """A queue whose lease was released, and the members that wait for it; `start` and `served` as of `Lease`."""
+    """A queue whose lease was released, and the members that wait for it; `start` and `served` as in `Lease`."""
 
     group: str
     queue: QueueKey
@@ -65,9 +65,9 @@ class QueueLeases:
 
     def __init__(self, first_token: int = 0, *, quirks: frozenset[Quirk] = frozenset()) -> None:
         self._leases: dict[str, dict[QueueKey, Lease]] = {}
-        # (group, owner) -> held queues: a leaving member must not scan its group.
+        # (group, owner) -> held queues, so that the leave of a member does not scan the leases of its group.
         self._held: dict[tuple[str, str], dict[QueueKey, None]] = {}
-        # (group, client id) -> queues that it was refused and that are still held: the same for one that only waits.
+        # (group, client id) -> held queues that it was refused, so that the leave of a waiter does not scan them.
         self._waits: dict[tuple[str, str], dict[QueueKey, None]] = {}
         self._token = first_token
         self._leaving: dict[tuple[str, str], float] = {}
@@ -103,19 +103,20 @@ class QueueLeases:
                 return None
             self._not_held(group, queue, lease)
         self._token += 1
-        # An owner that gets a queue back may go on with the messages that it was sent under the lease before.
+        # An owner that gets a queue back may still process messages that it was sent under its previous lease. With
+        # 0 they would be missing from the count of possible duplicates when this lease ends without a release.
         served = lease.served if lease is not None and lease.owner == client_id else 0
         lease = leases[queue] = Lease(client_id, self._token, served=served)
         self._held.setdefault((group, client_id), {})[queue] = None
         return lease
 
     def owner_of(self, group: str, queue: QueueKey) -> Lease | None:
-        """The lease of a queue while a member has it, or None."""
+        """The lease of a queue while a member holds it, or None."""
         lease = self._leases.get(group, {}).get(queue)
         return lease if lease is not None and lease.held else None
 
     def check(self, group: str, queue: QueueKey, client_id: str, token: int) -> Lease | None:
-        """The lease if a commit or pull under this token is still good: no other member was granted the queue since."""
+        """The lease if this token is still valid for commits and pulls: the queue was not granted to another since."""
         lease = self._leases.get(group, {}).get(queue)
         if lease is not None and (self._overlapping or (lease.token == token and lease.owner == client_id)):
             return lease
@@ -130,17 +131,17 @@ class QueueLeases:
         return sorted(self._held)
 
     def release(self, group: str, client_id: str, queue: QueueKey, token: int) -> Freed | None:
-        """Release a queue; None if it is not the caller's under this token any more."""
+        """Release a queue; None if the caller does not hold it under this token any more."""
         lease = self._leases.get(group, {}).get(queue)
         if lease is None or not lease.held or lease.owner != client_id or lease.token != token:
             return None
         return self._free(group, queue, lease)
 
     def revoke(self, group: str, queue: QueueKey) -> Freed | None:
-        """Revoke a queue from its owner, if it has one, and end every token given so far; returns what became free.
+        """Revoke a queue from its owner, if it has one, and invalidate every earlier token; returns the freed queue.
 
-        A release leaves the last token good, so that its owner's last commit is welcome; after a reset of the offset
-        that commit would undo the reset.
+        A release leaves the last token valid, so that the last commit of its owner is accepted; after a reset of the
+        offset that commit would undo the reset.
         """
         lease = self._leases.get(group, {}).get(queue)
         if lease is None:
@@ -150,7 +151,7 @@ class QueueLeases:
         return freed
 
     def owner_left(self, group: str, client_id: str, *, now: float, grace_s: float) -> list[Freed]:
-        """End the leases of a client that left its group, at once if the grace is 0; returns what became free now."""
+        """End the leases of a client that left its group, at once if the grace is 0; returns the queues freed now."""
         held = self._held.get((group, client_id))
         if not held:
             return []
@@ -161,7 +162,7 @@ class QueueLeases:
         return self.expire(now) if grace_s <= 0 else []
 
     def wait_no_longer(self, group: str, client_id: str) -> None:
-        """Forget what a client waits for that left its group: members that come and go would fill the memory."""
+        """Remove a client that left its group from all waiters; otherwise members that come and go fill the memory."""
         for queue in self._waits.pop((group, client_id), ()):
             del self._leases[group][queue].waiters[client_id]
 
@@ -174,6 +175,7 @@ class QueueLeases:
             del self._leaving[(group, client_id)]
             for queue in self.held_by(group, client_id):
                 lease = self._leases[group][queue]
+                # The owner may have come back within the grace period and acquired some of its queues again.
                 if lease.frees_at <= now:
                     freed.append(self._free(group, queue, lease))
         return freed
@@ -191,7 +193,7 @@ class QueueLeases:
                     self._not_held(group, queue, lease)
 
     def forget_group(self, group: str) -> None:
-        """Drop every lease of a group that is deleted: no token of it is good any more."""
+        """Drop every lease of a group that is deleted: no token of it is valid any more."""
         for queue, lease in self._leases.pop(group, {}).items():
             if lease.held:
                 self._not_held(group, queue, lease)

@@ -1,9 +1,9 @@
-"""Commits that are not stored yet: those that members send with their pulls, stored together once a second. Pure.
+"""Commits that are not stored yet: members send them with their pulls, and they are stored once a second. Pure.
 
 A group commits with every pull, thousands of times a second. Each commit counts at once: a new owner begins there. A
 row and an event for each would cost more than the pulls, so only the newest commit of a queue is stored, together with
-the other queues' commits. A broker that crashes loses the commits of at most that second, and their messages come
-twice; one that stops stores all of them, and any end of a lease stores the commits of its queue.
+the commits of all other queues. A broker that crashes loses at most the commits of that second, and their messages come
+twice. A broker that stops stores all of them, and the end of a lease stores the commit of its queue.
 
     add((g, t, 0), "A", now=10.0) -> 11.0     due for all that follow
     add((g, t, 0), "A", now=10.2) -> 11.0     one row for both
@@ -24,7 +24,7 @@ Place = tuple[str, str, int]
 
 
 class UnstoredCommits:
-    """The queues whose committed offset is newer than the stored one, and who committed it."""
+    """The queues whose committed offset is newer than the stored one, each with the client that committed it."""
 
     def __init__(self) -> None:
         # No more entries than there are committed offsets.
@@ -35,14 +35,14 @@ class UnstoredCommits:
         return len(self._by)
 
     def add(self, place: Place, client_id: str, now: float) -> float:
-        """Add a commit that was made now, loop time in seconds; returns when it has to be stored."""
+        """Add a commit made at `now`, loop time in seconds; returns when it has to be stored."""
         if not self._by:
             self._due = now + COMMIT_STORE_S
         self._by[place] = client_id
         return self._due
 
     def pop(self, place: Place) -> str | None:
-        """Take the commit of a queue, to store it now; None if it is stored."""
+        """Remove and return the client of the commit of a queue, to store it now; None if nothing is pending."""
         return self._by.pop(place, None)
 
     def next_deadline(self) -> float | None:
@@ -50,7 +50,7 @@ class UnstoredCommits:
         return self._due if self._by else None
 
     def take(self, now: float) -> dict[Place, str]:
-        """Take all commits, if they are due."""
+        """Remove and return all commits, if they are due."""
         if not self._by or now < self._due:
             return {}
         taken, self._by = self._by, {}

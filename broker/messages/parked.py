@@ -1,9 +1,9 @@
-"""Parked requests: pulls and pops that found nothing, held until something arrives or their time expires. Pure.
+"""Parked requests: pulls and pops that found nothing, held until a message arrives or their time expires. Pure.
 
 RocketMQ: PullRequestHoldService, which looks at all held pulls every 5 s, and PopLongPollingService, which wakes one
-pop for each message. Here a request is looked at exactly when something happens at a *place* where it waits, when its
-own time ends, or when its connection closes. A place is a topic and a key: of a pull its queue, of a pop its group
-and its queue. A pull is at one place; a pop that also wants the retry topic of its group is at two:
+pop for each message. Here a request is checked exactly when something happens at a *place* where it waits, when its
+own time ends, or when its connection closes. A place is a topic and a key: for a pull its queue, for a pop its group
+and its queue. A pull waits at one place; a pop that also wants the retry topic of its group waits at two:
 
     park(pull of orders:0)                     at orders/0
     park(pop of orders by group billing)       at orders/(billing, any), %RETRY%billing/(billing, any)
@@ -42,10 +42,10 @@ class Parked(Generic[Conn]):
         deadline: float,
         sharer: Sharer = NO_SHARER,
     ) -> None:
-        self.connection = connection  # any key will do
+        self.connection = connection  # any hashable value will do
         self.request = request
         self.places = places  # where it waits, one or several
-        self.deadline = deadline  # loop time in seconds at which it is answered that there is nothing
+        self.deadline = deadline  # loop time in seconds at which it is answered without a message
         self.number = 0  # ascending in the order of parking
         self.sharer = sharer
 
@@ -66,7 +66,7 @@ class ParkedRequests(Generic[One]):
         # Dicts instead of lists: the request that has waited longest is first, and any can be removed.
         self._at: dict[str, dict[Any, dict[One, None]]] = {}
         self._of: dict[object, dict[One, None]] = {}
-        # Answered requests stay in the heap until they surface or are half of it: removing one would cost a search.
+        # Answered requests stay in the heap until they are at its top or are half of it: a removal costs a search.
         self._deadlines: list[tuple[float, int, One]] = []
         self._order = count(1)
         self._n = 0
@@ -74,13 +74,13 @@ class ParkedRequests(Generic[One]):
         self._max_per_place = max_per_place
         self._shares = (shares or ShareBook()).of(what, max_parked, "wait for those that are held")
         self._share_of_place = max(1, max_per_place // SHARE_OF_ONE)
-        self._of_sharer_at: dict[tuple[Place, int], int] = {}  # first place, sharer -> how many wait there
+        self._of_sharer_at: dict[tuple[Place, int], int] = {}  # first place, sharer -> number of requests there
 
     def __len__(self) -> int:
         return self._n
 
     def full_at(self, topic: str, key: Any, sharer: Sharer = NO_SHARER) -> str:
-        """Why no more can be parked at a place, in all or of this sharer; empty if there is room."""
+        """Why no more can be parked at a place, by anyone or by this sharer; empty if one more can."""
         here = len(self._at.get(topic, {}).get(key, ()))
         if self._n >= self._max_parked or here >= self._max_per_place:
             return f"{here} requests are held at this queue and {self._n} on this broker: retry later"
@@ -94,7 +94,7 @@ class ParkedRequests(Generic[One]):
         return ""
 
     def park(self, one: One) -> None:
-        """Keep a request; `full_at` of its first place comes before."""
+        """Keep a request; the caller has checked `full_at` for its first place."""
         one.number = next(self._order)
         for topic, key in one.places:
             self._at.setdefault(topic, {}).setdefault(key, {})[one] = None
@@ -113,10 +113,10 @@ class ParkedRequests(Generic[One]):
         else:
             del self._of_sharer_at[at]
 
-    # --- looking -----------------------------------------------------------------------------------------------------
+    # --- look-ups ----------------------------------------------------------------------------------------------------
 
     def keys(self, topic: str) -> Iterable[Any]:
-        """The keys of a topic at which something waits."""
+        """The keys of a topic at which a request waits."""
         return self._at.get(topic, ())
 
     def first(self, topic: str, *keys: Any) -> One | None:
@@ -139,10 +139,10 @@ class ParkedRequests(Generic[One]):
         """The requests that came over a connection, oldest first."""
         return list(self._of.get(connection, ()))
 
-    # --- taking ------------------------------------------------------------------------------------------------------
+    # --- removals ----------------------------------------------------------------------------------------------------
 
     def take(self, taken: Iterable[One]) -> None:
-        """Park these requests no longer."""
+        """Remove these requests, which the caller has or answers."""
         for one in taken:
             for topic, key in one.places:
                 at = self._at[topic]
@@ -173,7 +173,7 @@ class ParkedRequests(Generic[One]):
         return taken
 
     def take_connection(self, connection: object) -> None:
-        """Forget the requests of a connection that is gone."""
+        """Remove the requests of a closed connection."""
         self.take(self.of_connection(connection))
 
     def expire(self, now: float) -> list[One]:

@@ -1,8 +1,8 @@
 """Runs pulls, and parks those that find nothing. RocketMQ: PullMessageProcessor, PullRequestHoldService.
 
-A parked pull costs no task: it waits in the table of parked requests (`broker/messages/parked.py`), and is run again
-when a message for its queue is written, when another member is granted the lease of its queue, and when its time is
-over. It is answered then as a pull of that moment would be.
+A parked pull costs no task: it waits in the table of parked requests (`broker/messages/parked.py`), and runs again when
+a message for its queue is written, when another member is granted the lease of its queue, and when its time expires.
+Its answer is the answer that a new pull would get at that moment.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _CODES = {
     ReadStatus.OFFSET_TOO_SMALL: int(ResponseCode.PULL_OFFSET_MOVED),
     ReadStatus.OFFSET_TOO_BIG: int(ResponseCode.PULL_OFFSET_MOVED),
 }
-"""How a pull that brings no message is answered. RocketMQ: PullMessageProcessor.composeResponseHeader."""
+"""The response code of a pull without messages. RocketMQ: PullMessageProcessor.composeResponseHeader."""
 
 _MOVED = (ReadStatus.OFFSET_TOO_SMALL, ReadStatus.OFFSET_TOO_BIG)
 
 SKIPPED_HOLD_S = 1.0
-"""How long a pull is parked that has skipped messages; then it is answered with the offset up to which none matches."""
+"""Longest time for which a pull that has skipped messages is parked; its answer has the offset after these."""
 
 
 class Pulls(Feature):
@@ -79,7 +79,7 @@ class Pulls(Feature):
     # --- offsets of a queue ------------------------------------------------------------------------------------------
 
     def max_offset(self, connection: Connection, request: Command) -> Reply:
-        """The offset that the next message gets, the number of the topic that it is an offset of, and the time."""
+        """The offset that the next message gets, the number of its topic, and the time."""
         topic_id, queue_id = self._queue(request)
         return Reply(
             {
@@ -95,7 +95,7 @@ class Pulls(Feature):
         return Reply({"offset": self._store.min_offset(*self._queue(request))})
 
     def search_offset(self, connection: Connection, request: Command) -> Reply:
-        """The first offset stored at or after a time."""
+        """The offset of the first message that was stored at or after a time."""
         timestamp_ms = request.header["timestamp_ms"]
         return Reply({"offset": self._store.offset_at(*self._queue(request), timestamp_ms)})
 
@@ -115,12 +115,12 @@ class Pulls(Feature):
         return self._run(connection, request, now + suspend_ms / 1000 if suspend_ms else None)
 
     def queue_changed(self, topic: str, queue_id: int) -> None:
-        """Run the parked pulls of a queue again; one of an earlier owner is answered that its lease is lost."""
+        """Run the parked pulls of a queue again; the answer to an earlier owner is LeaseLost."""
         for parked in self._parked.take_all(topic, queue_id):
             self._run_again(parked, parked.deadline)
 
     def group_settings_changed(self, group: str) -> None:
-        """Run the parked pulls of a group again: it may be switched off."""
+        """Run the parked pulls of a group again: the group may be switched off."""
         mine = [parked for parked in self._parked.all() if parked.request.header["group"] == group]
         self._parked.take(mine)
         for parked in mine:
@@ -140,7 +140,7 @@ class Pulls(Feature):
         return self._parked.next_deadline()
 
     def connection_closed(self, connection: Connection) -> None:
-        """Forget the pulls of a connection that is gone."""
+        """Forget the pulls of a closed connection."""
         self._parked.take_connection(connection)
 
     def _run_again(self, parked: Parked[Connection], hold_until: float | None) -> None:
@@ -174,7 +174,7 @@ class Pulls(Feature):
             tag_hashes=None if hashes is None else frozenset(hashes),
         )
         if lease is not None:
-            # The member has everything before the offset that it asks for, maybe from an earlier run of this broker.
+            # The member has all messages before the offset that it asks for, maybe from before a restart of the broker.
             reached = result.next_offset if result.status is ReadStatus.FOUND else header["offset"]
             lease.served = max(lease.served, reached)
             if header.get("token") is None:
@@ -186,11 +186,12 @@ class Pulls(Feature):
         if hold_until is None or result.status not in (ReadStatus.NO_NEW, ReadStatus.NONE_MATCHED):
             return _reply(result)
         if result.next_offset < result.max_offset:
-            # There is more to look through than one read may: the next request goes on, and other clients are served.
+            # The queue has more messages than one read may scan: the next request continues, so that other clients are
+            # served in between.
             return _reply(result)
         if result.status is ReadStatus.NONE_MATCHED:
-            # Parked from behind the messages that do not match, or each of them would cost the consumer a round trip;
-            # but not for long, because it commits only offsets from answers.
+            # Parked at the offset after the messages that do not match, or each of them would cost the consumer a round
+            # trip; but not for long, because the consumer commits only offsets from answers.
             request = request._replace(header={**header, "offset": result.next_offset})
             hold_until = min(hold_until, self._loop.time() + SKIPPED_HOLD_S)
         if full := self._park(connection, request, hold_until):
@@ -198,7 +199,7 @@ class Pulls(Feature):
         return None
 
     def _park(self, connection: Connection, request: Command, until: float) -> str:
-        """Park a pull until at most a given time; returns why it cannot be parked, or nothing."""
+        """Park a pull until a deadline; returns why it cannot be parked, or an empty text."""
         topic, queue_id = place = (request.header["topic"], request.header["queue_id"])
         sharer = sharer_of(connection.owner)
         if full := self._parked.full_at(topic, queue_id, sharer):
@@ -208,7 +209,7 @@ class Pulls(Feature):
         return ""
 
     def _damaged(self, header: dict[str, Any], entry: TopicEntry, result: ReadResult) -> int:
-        """How many of the messages that a read passed over are damaged; the filter passed over the others."""
+        """The number of damaged messages among those that a read skipped; the filter skipped the others."""
         key = (entry.topic_id, header["queue_id"])
         damaged = self._store.damage.count(key, header["offset"], result.next_offset)
         if damaged:
@@ -218,7 +219,7 @@ class Pulls(Feature):
     def _not_yet(
         self, connection: Connection, request: Command, entry: TopicEntry, wait: NotYet, hold_until: float | None
     ) -> Reply | None:
-        """Park a pull that may not read yet, or answer from which offset on it may."""
+        """Park a pull that may not read yet, or answer with the offset from which on it may."""
         if wait.wait_s and hold_until is not None:
             until = min(hold_until, self._loop.time() + wait.wait_s)
             if not self._park(connection, request, until):
@@ -226,7 +227,7 @@ class Pulls(Feature):
         return self._nothing(entry, request.header["queue_id"], wait.next_offset, wait.status)
 
     def _created_again(self, entry: TopicEntry, queue_id: int, number: TopicNumber) -> Reply:
-        """Answer a pull whose offset counts in a topic that was deleted, or that was on an earlier disk."""
+        """Answer a pull whose offset belongs to a deleted topic of this name, or to an earlier disk of the broker."""
         first = self._store.min_offset(entry.topic_id, queue_id)
         reply = self._nothing(entry, queue_id, first, ReadStatus.OFFSET_TOO_BIG)
         return reply._replace(header={**reply.header, **number.to_header()})

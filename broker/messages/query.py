@@ -1,4 +1,4 @@
-"""Finding stored messages by key and by id. RocketMQ: QueryMessageProcessor.
+"""Finds stored messages by key and by id. RocketMQ: QueryMessageProcessor.
 
 A search may have to read gigabytes once, and must not slow down sends or pulls. So searches run one at a time, in short
 steps in a worker thread (`broker/store/keys/search.py`). Each request is answered after about a second with the
@@ -37,7 +37,7 @@ _REST = 3
 """While messages are stored, a search rests for this many times the length of its last step."""
 
 _Row = tuple[str, int, int, bytes] | tuple[str, int, int, bytes, tuple[int, float] | None]
-"""topic, queue id, when it is delivered or -1, stored record; and of a half message what `_half_row` adds"""
+"""Topic, queue id, time of delivery in ms or -1, stored record; a half message has the column that `_half_row` adds."""
 
 
 class Queries(Feature):
@@ -58,7 +58,7 @@ class Queries(Feature):
         self._transactions = transactions
         self._directory = directory
         self._searcher = KeySearcher(files)
-        # asyncio's, not anyio's: that one never returns to a task that was started while the server is being cancelled.
+        # asyncio's lock, because anyio's never returns to a task that was started while the server is being cancelled.
         self._one_at_a_time = asyncio.Lock()
         self._asked = 0
 
@@ -107,13 +107,13 @@ class Queries(Feature):
                     break
                 if step.found is not None and begin_ms <= step.found.stored_ms <= end_ms:
                     row = self._row(step.found, names, with_halves=bool(header.get("halves")))
-                    # An id of the trace is guessed easily, and to read it takes a right to its name.
+                    # The ids of trace messages are easy to guess, and reading the trace needs a right to its name.
                     if row is not None and (row[0] != TRACE_TOPIC or "topic" in header):
                         rows.append(row)
                         size += len(row[3])
                 is_late = loop.time() - started >= LOOKUP_SLICE_S
                 is_enough = len(rows) >= header["max_n"] or size >= MAX_LOOKUP_BYTES or is_late
-                # Below the position in the request, or a client that goes on would ask the same again.
+                # Only below the position in the request, or a client that continues would send the same request again.
                 if is_enough and step.position < before:
                     next_before = step.position
                     break
@@ -124,17 +124,17 @@ class Queries(Feature):
         return Reply({"next_before": next_before}, msgpack.packb(rows))
 
     def _row(self, found: FoundRecord, names: dict[int, str], *, with_halves: bool) -> _Row | None:
-        """The row of a record; None if no consumer could read it."""
+        """The row of a record; None if consumers cannot read it."""
         topic = names.get(found.topic_id)
         if topic is None or found.queue_offset >= self._core.store.max_offset(found.topic_id, found.queue_id):
-            return None  # of a deleted topic, or not acknowledged yet
+            return None  # its topic is deleted, or its send is not acknowledged yet
         if topic == HALF_TOPIC:
             return self._half_row(found) if with_halves else None
         if topic != SCHEDULE_TOPIC:
             return topic, found.queue_id, -1, found.record
         delayed = unpack_delayed(found.record[HEADER.size :])
         if delayed is None or not self._delays.is_waiting(found.queue_offset):
-            return None  # it was delivered, and is found there
+            return None  # it was delivered, and is found in its own queue
         record = encode_record(
             found.topic_id,
             found.queue_id,

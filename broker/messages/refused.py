@@ -1,4 +1,4 @@
-"""Refuses parked requests whose user has lost the right to them: what arrives now is not for that user."""
+"""Refuses parked requests whose user has lost the right to them: that user must not get messages that arrive now."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ One = TypeVar("One", bound="Parked[Any]")
 
 
 def refuse_parked(parked: ParkedRequests[One], rights: CurrentRights) -> None:
-    """Answer the requests that would be refused now with that refusal, and park them no longer."""
+    """Answer the requests that would be refused now with that refusal, and remove them from the table."""
     for one in parked.all():
         connection: Connection = one.connection
         refusal = rights.refusal(connection, one.request)

@@ -1,11 +1,11 @@
 """Search keys of a stored message, by which it is found: its id, and each of its keys with its topic. Pure.
 
-A copy for a retry and a dead-letter message keep the payload of the message, so they are found by the same id and by
-the same keys, under the name of their own topic as well as under that of the message. A delayed message
+A copy for a retry and a dead-letter message keep the payload of the message. So they are found by the same id and by
+the same keys, under their own topic as well as under the topic of the message. A delayed message
 (`broker/retry/delays.py`) is found under the queue to which it will be delivered, a half message
-(`broker/transactions/records.py`) under the one in which a commit publishes it.
+(`broker/transactions/records.py`) under the queue in which a commit publishes it.
 
-This is the only code of a broker that reads payloads, and sends do not pass through it.
+This is the only code of a broker that reads payloads; sends do not use it.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class SearchKeys:
         self._names = names
 
     def __call__(self, topic_id: int, queue_id: int, payload: bytes) -> frozenset[bytes]:
-        """The search keys of one record; none if it is not a message."""
+        """The search keys of one record; empty if it is not a message."""
         stored_in = self._names.get(topic_id)
         if stored_in == SCHEDULE_TOPIC:
             delayed = unpack_delayed(payload) if queue_id == 0 else None
@@ -84,5 +84,5 @@ def _unpack(payload: bytes, types: tuple[type, ...]) -> list[Any] | None:
     try:
         fields = msgpack.unpackb(payload)
     except (ValueError, TypeError, OverflowError, msgpack.UnpackException):
-        return None  # a broker stores any bytes that a producer sends
+        return None  # a broker stores any bytes that a producer sends, so they may not be a message
     return fields if isinstance(fields, list) and tuple(map(type, fields)) == types else None

@@ -1,8 +1,8 @@
 """SEND_MESSAGE and SEND_BATCH_MESSAGE. RocketMQ: SendMessageProcessor.
 
-With access control the topic inside a payload has to be that of the request, which the sender has the right to: the
-listener of a consumer is found by the one inside. A copy for a retry keeps the topic that it was sent to first, and
-`remoting/security/needs.py` asks for a right to that one.
+With access control the topic inside a payload has to equal the topic of the request, for which the sender has a right:
+a consumer chooses the listener by the topic inside the payload. A copy for a retry keeps the topic to which the message
+was first sent, and `remoting/security/needs.py` requires a right to that topic.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Sends(Feature):
         self._answer_send(connection, request, topic, queue_id, offset)
 
     def _send_later(self, connection: Connection, request: Command) -> None:
-        """Store a delayed message, or a copy of a failed one. It gets its offset when it is due."""
+        """Store a delayed message, or a copy of a failed message. It gets its offset when it is due."""
         header = request.header
         times_delivered = header.get("times_delivered") or 0
         self._delays.delay(

@@ -161,7 +161,7 @@ class PopDelivery:
         if queue.waiters and self._forwarder.is_draining(queue):
             return None
         if pop.order and window.batches:
-            return None
+            return None  # earlier messages are invisible, and may become due before these are acknowledged
         return queue
 
     def _committed(self, pop: PopRequest, key: PopKey, entry: TopicEntry) -> int | None:

@@ -136,7 +136,7 @@ class PopLedger:
         """Drop a queue with its window: every handle of it is dead."""
         if self.queues.pop(queue.key, None) is not None:
             self.messages -= _size(queue.window)
-            queue.looked_at_by = -NEVER
+            queue.looked_at_by = -NEVER  # makes its entries in the heap stale: to remove them would cost a search
             self._note((FORGET, queue.number))
             self._forgotten(queue)
 
@@ -226,7 +226,7 @@ class PopLedger:
         while self._deadlines and self._deadlines[0][0] <= now and most > 0:
             looked_at, queue = heapq.heappop(self._deadlines)
             if looked_at != queue.looked_at_by:
-                continue
+                continue  # stale: the queue was forgotten, or an earlier entry has served it
             became_due = queue.window.expire(now, most)
             most -= became_due
             if became_due:

@@ -180,6 +180,8 @@ class Pop(Feature):
         # No client has them: the next pop must not wait until their invisible time has expired.
         times = self._times()
         for batch in batches:
+            # A reset or a deletion may have dropped the window while the delivery was being stored. A newer window of
+            # the same queue does not have this delivery.
             if self.ledger.queues.get(batch.queue.key) is batch.queue:
                 self.ledger.give_back(batch.queue, batch.token, times)
         self._core.barrier.metadata_changed()

@@ -105,7 +105,7 @@ class PullLoop:
                     await self._wait_room()
                     continue
                 try:
-                    token = owned.token
+                    token = owned.token  # a pass may renew it while the pull is outstanding, see `_refused`
                     answer = await self._pull(asked)
                     go_on = answer is None or await self._take(answer, token, asked)
                 except (NetworkError, RecordCorrupt, NotAuthenticated, ConfigError) as error:
@@ -167,6 +167,7 @@ class PullLoop:
         if owned.number is not None:
             header |= owned.number.to_header()
         if owned.token >= 0:
+            # After the last wait: an offset that `take_commit` returns counts as sent, so it must leave now.
             header["token"] = owned.token
             if (commit := owned.take_commit()) is not None:
                 header["commit"] = commit
@@ -181,6 +182,8 @@ class PullLoop:
         """Handle the answer to a pull of these tags under this token; returns whether to go on."""
         owned, code = self._owned, response.code
         if owned.process_queue.dropped:
+            # The queue was revoked after the answer had arrived and before this task ran, so that `stop` could not
+            # cancel the pull. The messages belong to the next owner.
             return False
         if self._is_refused and code in (_FOUND, _NOT_FOUND, _RETRY, _MOVED):
             self._allowed()

@@ -141,6 +141,8 @@ class OwnedQueue:
         """Wait until messages finish or fail. Cancellation: harmless."""
         if self._progress is None:
             self._progress = asyncio.get_running_loop().create_future()
+        # All waiters share the future: without the shield, a cancelled waiter would cancel it for the others, and
+        # `made_progress` could not set its result.
         await asyncio.shield(self._progress)
 
     async def wait_drained(self, grace_s: float) -> None:

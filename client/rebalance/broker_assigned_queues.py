@@ -1,12 +1,12 @@
 """Queues of a member whose group uses assignment="broker": leased queues to pull, and queues to pop.
 
-RocketMQ: RebalanceImpl.getRebalanceResultFromBroker, updateMessageQueueAssignment. All but the target is as in
+RocketMQ: RebalanceImpl.getRebalanceResultFromBroker, updateMessageQueueAssignment. Only the target differs from
 `client/rebalance/leased_queues.py`. When the mode of a topic changes, its queues pass from one half of this class to
 the other, and brokers keep the halves apart: they deliver nothing by POP from a leased queue, and grant no lease of a
 queue with invisible messages.
 
-    PULL -> POP   its queues are revoked as for another member; each is popped once it is released
-    POP -> PULL   it is not popped any more; leases are refused until its popped messages are acknowledged
+    PULL -> POP   the queues are revoked as for another member; each is popped once it is released
+    POP -> PULL   the queues are not popped any more; leases are refused until the popped messages are acknowledged
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 class BrokerAssignedQueues(LeasedQueues):
     """The queues of one member that a broker assigned to it.
 
-    `make_popping` is called when there is something to pop first; it returns None if this consumer cannot.
+    `make_popping` is called with the first queue to pop; it returns None if this consumer cannot pop.
     """
 
     def __init__(self, context: MemberContext, make_popping: Callable[[MemberContext], Popping | None]) -> None:
@@ -55,18 +55,19 @@ class BrokerAssignedQueues(LeasedQueues):
         return [queue for queue in assignment.queues if queue.topic not in assignment.popped and queue.topic in topics]
 
     def _pop(self, queues: Collection[MessageQueue]) -> None:
+        # The shutdown may have begun while this pass waited for its assignment: it must not start to pop then.
         if self._popping is None and queues and not self._table.closing:
             self._popping = self._make_popping(self._context)
             if self._popping is None:
                 logger.error(
-                    "%s: group %s is to pop %s, which this kind of consumer cannot",
+                    "%s: group %s is set to pop %s, and this kind of consumer cannot pop",
                     *(self._instance.client_id, self._group, ", ".join(sorted({queue.topic for queue in queues}))),
                 )
         if self._popping is not None:
             self._popping.pop_from(queues)
 
     async def close(self, cause: str) -> None:
-        """Release everything; see `LeasedQueues.close`, and `PopConsumption.close` for popped messages."""
+        """Release everything; see `LeasedQueues.close`, and `PopConsumption.close` for the popped messages."""
         if self._popping is not None:
             self._popping.pop_from(())
         await super().close(cause)
@@ -78,11 +79,11 @@ class AssignmentRequests:
     """Asks the coordinator of a group for the target of this member. RocketMQ: RebalanceImpl.tryQueryAssignment.
 
     The coordinator is the first broker, by name, that serves a topic of any member. When an added broker becomes the
-    first, members notice it at different times; so a member stays with the old coordinator until the new one knows
-    all the members that the old one knows. If the old one does not answer, there is nothing to wait for, and the new
-    one waits for the members that it knows itself (`broker/assignment/group_assignments.py`).
+    first, members see its route at different times; so a member keeps the old coordinator until the new one has all
+    members of the old one. If the old one does not answer, the member changes at once, and the new one waits for its
+    own members (`broker/assignment/group_assignments.py`).
 
-    Invariant: an assignment that this member applies has a version no less than any that it applied before.
+    Invariant: the versions of the assignments that this member applies never decrease.
     """
 
     def __init__(self, instance: ClientInstance, group: str) -> None:
@@ -94,10 +95,10 @@ class AssignmentRequests:
         self._group = group
 
     async def ask(self, topics: Collection[str], cause: str) -> MemberAssignment | None:
-        """Ask for the assignment of this member; None means to keep the queues it owns and ask again.
+        """Ask for the assignment of this member; None means to keep the owned queues and ask again.
 
-        The topics are those of all members, with their routes known. ConnectFailed: there are brokers, and none
-        answers; another RlabError: the coordinator refuses. Cancellation: harmless.
+        The topics are the topics of all members, and their routes are known. ConnectFailed: there are brokers, but no
+        broker answers; another RlabError: the coordinator refuses. Cancellation: harmless.
         """
         failures = []
         for address in await self._coordinators(topics):
@@ -139,7 +140,7 @@ class AssignmentRequests:
         try:
             return await instance.remoting.request(address, RequestCode.QUERY_ASSIGNMENT, header, body, timeout_s)
         except GroupNotExist:
-            # It was restarted, or our session expired there.
+            # The coordinator was restarted, or our session expired there.
             await instance.heartbeats.send(cause, [address])
             return await instance.remoting.request(address, RequestCode.QUERY_ASSIGNMENT, header, body, timeout_s)
 
@@ -155,6 +156,6 @@ class AssignmentRequests:
                 return None
             self.assignment = assignment
         if header["look_again"]:
-            # Members see different queues. If we were the late one, the change sets off another pass.
+            # Members see different queues. If our routes are the old ones, their change starts another pass.
             await self._instance.update_routes(tuple(topics), cause)
         return None if header.get("wait") else self.assignment

@@ -1,4 +1,4 @@
-"""Commits the offsets of leased queues: at intervals, promptly when no pull takes them along, and with a release."""
+"""Commits the offsets of leased queues: at intervals, promptly when no pull carries them, and with a release."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from model.message_queue import MessageQueue
 logger = logging.getLogger(__name__)
 
 _NOT_DONE = (NetworkError, ServerError)
-"""After these errors a broker may not have carried out the request, which is sent again."""
+"""After these errors the broker may not have executed the request. It is sent again."""
 
 
 class LeaseCommits:
-    """The commits of one member; `lost` is called with a queue that another member owns, as a broker reports."""
+    """The commits of one member; `lost` is called with a queue when its broker reports another owner."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class LeaseCommits:
         return failures
 
     async def _commit_promptly(self, queues: list[OwnedQueue]) -> None:
-        """Commit what no pull has taken along. It is not confirmed by that: a broker that crashes may lose it."""
+        """Commit offsets that no pull has carried. They stay unconfirmed: a broker that crashes may lose them."""
         wanted = [owned for owned in queues if not (owned.detached or self._offsets.is_reset(owned.queue))]
         offsets = {owned: offset for owned in wanted if (offset := owned.take_commit()) is not None}
         if offsets:
@@ -69,25 +69,26 @@ class LeaseCommits:
                 continue  # a pull or the release with a later offset has overtaken it
             owned.sent_commit = 0
             logger.warning("%s: commit of %s: %s", self._instance.client_id, owned.queue, error)
-            # A lease that was renewed while the commit was outstanding is not lost: see `PullLoop`. With a conflict
-            # another process lives under our client id, and so our leases are its own.
+            # A lease that was renewed while the commit was outstanding is not lost: see `PullLoop`. A conflict means
+            # that another process has our client id, and so our leases belong to it.
             if isinstance(error, LeaseLost | ClientIdConflict) and owned.token == commit.token:
                 self._lost(owned)
         return failures
 
     async def release(self, queues: Sequence[OwnedQueue], cause: str) -> None:
-        """Commit and release until every broker has done it: an unused lease would strand its queue.
+        """Commit and release until every broker has done both: an unused lease would strand its queue.
 
-        A broker that is busy or stopping has not done it; one that refuses a commit has. One that is in no route may
-        come back with its leases; but at the end of the membership they end by themselves.
+        A broker that is busy or stopping has not released the lease; a broker that refuses a commit has. A broker
+        without a route may come back with its leases, so it is asked again, but not at the end of the membership, which
+        ends these leases.
         """
         left = {owned.queue: owned for owned in queues}
         for owned in queues:
             owned.detached = True  # the commit below is the last; a result after it is ignored
         rewinds = {owned.queue for owned in queues if owned.rewound or self._offsets.is_reset(owned.queue)}
-        logged: set[tuple[MessageQueue, type[RlabError]]] = set()  # not the text: it has the time of the next attempt
+        logged: set[tuple[MessageQueue, type[RlabError]]] = set()  # not the text: it names the time of the next try
         while left:
-            # The commit of a release may not go backwards, so a reset has to be committed before.
+            # The commit of a release may not go backwards, so a reset has to be committed first.
             resets = [Commit(o.queue, o.commit_offset, o.token) for o in left.values() if o.queue in rewinds]
             failures = await self._leases.commit(resets, cause, reset=True)
             rewinds = {queue for queue, error in failures.items() if isinstance(error, _NOT_DONE)}

@@ -4,11 +4,12 @@ RocketMQ: RebalanceImpl.updateProcessQueueTableInRebalance, RebalancePushImpl. A
 
     acquire: lease granted -> OwnedQueue, pull loop starts                                 QUEUE_ACQUIRED
     revoke:  stop pulling -> drain (up to a grace) -> commit and release the lease         QUEUE_DROPPED
-    lost:    a pull or commit answers that another member owns it: stop, commit nothing    QUEUE_DROPPED
+    lost:    a pull or commit is refused, because another member owns it: stop, no commit  QUEUE_DROPPED
     reset:   the group's offset was set: stop, drain, acquire it again                     QUEUE_DROPPED
 
 A revoked queue does not delay the others: it is drained and released in the background. The broker then notifies the
-member that waits for it (LOCK there). A queue that is in the target again before its release is acquired after it.
+member that waits for it, which starts a pass there (trigger LOCK). A queue that returns to the target before its
+release is acquired again after the release.
 """
 
 from __future__ import annotations
@@ -36,14 +37,14 @@ from model.message_queue import MessageQueue
 from remoting.tasks import run_together
 
 _SHUTDOWN_IDLE_WAIT_S = 0.05
-"""Wait for listeners before a shutdown announces itself: sooner done, the group has one rebalance instead of two."""
+"""Wait for listeners before a shutdown is announced: if they finish within it, the group rebalances only once."""
 
 _RELEASE_FIRST_WAIT_S = 0.25
 """Longest wait for the release of revoked queues before others are acquired: a broker may hang."""
 
 
 class LeasedQueues(PulledQueues):
-    """The queues of one member that it has leases of."""
+    """The queues that one member owns under leases."""
 
     _offsets: OffsetsToCommit
 
@@ -64,10 +65,10 @@ class LeasedQueues(PulledQueues):
     async def rebalance(self, due: RebalancePass, topics: tuple[str, ...]) -> bool:
         """See `QueueOwnership`: find the target, then revoke and acquire.
 
-        StrategyError: the strategy failed; nothing was changed of the topics for which it did. RlabError: the member
-        list could not be fetched; nothing was changed.
+        StrategyError: the strategy failed for some topics; their queues have not changed. RlabError: the member list
+        could not be fetched; nothing has changed.
 
-        Cancellation: a lease that was granted unseen is asked for again in the next pass.
+        Cancellation: the next pass asks again for a lease whose grant did not arrive.
         """
         if due.triggers == (Trigger.NOTIFY,) and self._is_known(topics):
             return True
@@ -77,6 +78,7 @@ class LeasedQueues(PulledQueues):
         self._targets.begin()
         try:
             target = await self._target(due, topics, cause)
+            # The shutdown may have begun during the wait; it releases all queues, and none may be acquired after that.
             if target is not None and not self._table.closing:
                 moved, balanced = await self._move_towards(target, cause)
             for error in self._targets.undecided.values():
@@ -88,7 +90,7 @@ class LeasedQueues(PulledQueues):
         return balanced
 
     def _is_known(self, topics: tuple[str, ...]) -> bool:
-        """Whether a notification brings nothing: a pass would plan as the last one did, and that has been done."""
+        """Whether a notification changes nothing: a pass would repeat the plan of the last one, which is complete."""
         target = self._targets.notified(topics)
         return target is not None and self._table.settled(target) and not self._unconfirmed()
 
@@ -109,8 +111,9 @@ class LeasedQueues(PulledQueues):
         return moved, confirmed and self._table.balanced
 
     async def _ask(self, ask: acts.AskLeases, cause: str) -> bool:
-        """Request leases; returns whether the broker of each owned queue has answered that was asked."""
-        # Only offsets confirmed before the request: commits may pass a grant that waits for another broker's answer.
+        """Request leases; returns whether every broker that was asked about an owned queue has answered."""
+        # The confirmed offsets are read before the request. A grant waits here for the answers of other brokers, and a
+        # later commit may be confirmed in that time: compared with it, a valid grant would look like a reset.
         confirmed = {queue: self._offsets.confirmed(queue) for queue in ask.again}
         outcome = await self._leases.acquire([*ask.wanted, *ask.again], cause)
         for queue, grant in outcome.granted.items():
@@ -138,22 +141,24 @@ class LeasedQueues(PulledQueues):
         super()._wake(anew, cause)
 
     def offsets_reset(self, queues: Collection[MessageQueue], token: int, cause: str) -> None:
-        """Drop the messages of queues whose offset was set, and acquire the queues again, to begin at the new offset.
+        """Drop the messages of queues whose offset was reset, and acquire the queues again, from the new offset on.
 
-        Leases up to the token were revoked by the broker; a later one begins at the new offset already.
+        The broker has revoked the leases up to the token; a lease with a higher token begins at the new offset.
         """
         self._apply(events.QueuesReset(queues, token), cause)
 
     # --- releasing ---------------------------------------------------------------------------------------------------
 
     async def _await_idle_released(self, revoked: Collection[MessageQueue]) -> None:
-        """Wait briefly for the release of the idle ones among these queues."""
+        """Wait a short time for the release of the idle queues among these."""
         leaving = self._table.leaving
         with anyio.move_on_after(_RELEASE_FIRST_WAIT_S):
             while any(not owned.busy for queue in revoked if (owned := leaving.get(queue)) is not None):
                 await self._wait_left()
 
     async def _wait_left(self) -> None:
+        # anyio events cannot be cleared. No release is missed: callers check the queues and come here without an await
+        # in between, and all waiters of an event that is set are awake.
         if self._left.is_set():
             self._left = anyio.Event()
         await self._left.wait()
@@ -164,7 +169,7 @@ class LeasedQueues(PulledQueues):
     async def close(self, cause: str) -> None:
         """Release everything: stop pulling, drain, commit and release the leases.
 
-        If that takes a while, a heartbeat without subscriptions lets the other members own the idle queues now.
+        If listeners are busy, a heartbeat without subscriptions lets the other members acquire the idle queues first.
 
         Cancellation: leases that are not released yet end with the membership.
         """
@@ -177,7 +182,7 @@ class LeasedQueues(PulledQueues):
                 heartbeat = partial(self._instance.heartbeats.send, cause)
                 await run_together([heartbeat, *(partial(self._release_before_close, [one], cause) for one in busy)])
         with anyio.move_on_after(self._options.shutdown_grace_s + self._instance.config.request_timeout_s):
-            while self._table.leaving:  # revoked before, and released by their own tasks
+            while self._table.leaving:  # queues that were revoked before, and that their own tasks release
                 await self._wait_left()
 
     async def _release_before_close(self, queues: list[OwnedQueue], cause: str) -> None:

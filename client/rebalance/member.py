@@ -1,7 +1,7 @@
-"""A member of a group: the life, the subscriptions and the queues that all kinds of consumers have in common.
+"""A member of a group: the lifecycle, subscriptions and queues that all kinds of consumers have in common.
 
 RocketMQ: DefaultMQPushConsumerImpl and DefaultLitePullConsumerImpl, which have two copies of it. The subclasses (push,
-lite pull, pop) add what users call and what becomes of messages.
+lite pull, pop) add the calls for users and the processing of messages.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class GroupConsumer(ClientLife, GroupMember):
 
     Raises:
         InvalidParameter: an illegal group name.
-        ConfigError: the strategy is not a strategy, or is given although a broker assigns the queues.
+        ConfigError: the strategy is not a strategy, or one is given although a broker assigns the queues.
     """
 
     _consume_type: ConsumeType
@@ -72,7 +72,7 @@ class GroupConsumer(ClientLife, GroupMember):
             strategy = LeftToBroker()
         if options.rejoin_within_s and config.instance_name is None:
             raise ConfigError("rejoin_within_s needs an instance_name: a member that comes back is known by it")
-        # Found by the first heartbeat or pass, it would be a crash in the background, long after the mistake.
+        # Checked here: in the first heartbeat or pass the mistake would be a crash in the background.
         self._strategy = AllocateMessageQueueAveragely() if strategy is None else usable("strategy", strategy)
         self._subscriptions: dict[str, SubscriptionData] = {}
         self._subscription_version = 0
@@ -82,7 +82,7 @@ class GroupConsumer(ClientLife, GroupMember):
         self._queue_listener = QueueListenerNotifier(message_queue_listener, self._background)
         self._instance: ClientInstance | None = None
         self._ownership: QueueOwnership | None = None
-        self.missed = MissedMessages()  # in queues that it pulls
+        self.missed = MissedMessages()  # counts of the queues that it pulls
 
     # --- lifecycle ---------------------------------------------------------------------------------------------------
 
@@ -96,7 +96,7 @@ class GroupConsumer(ClientLife, GroupMember):
             InvalidParameter, NoPermission: a broker refuses the consumer.
             ConfigError: in BROADCASTING: the file of the offsets is damaged.
 
-        Cancellation: nothing is left running.
+        Cancellation: all tasks are stopped, and the consumer is not registered.
         """
         self._begin_start("consumer")
         instance = await acquire_instance(self.config)
@@ -117,10 +117,11 @@ class GroupConsumer(ClientLife, GroupMember):
         except BaseException as error:
             with anyio.CancelScope(shield=True):
                 if self._state is ServiceState.SHUTDOWN_ALREADY:
-                    await self._background.stop()  # it has failed since, and leaves the group itself
+                    await self._background.stop()  # a background task failed during the start, which leaves the group
                     raise
                 if isinstance(error, UsageError) and instance.members.get(self.group) is self:
-                    # Refused by one broker: one that knows no other process of our id, for instance, has taken us in.
+                    # One broker has refused us, but another may have registered us, for instance because it has no
+                    # other process with our client id.
                     await instance.heartbeats.leave(self.group, "")
                 instance.unregister(self)
                 await self._background.stop()
@@ -132,12 +133,12 @@ class GroupConsumer(ClientLife, GroupMember):
         """Leave: stop the intake, drain, commit, release, unregister, close. Idempotent.
 
         The drain may take `shutdown_grace_s`; messages that are finished later are redelivered to another member. A
-        consumer that has failed leaves in the same way by itself; then this waits for that.
+        consumer that has failed leaves in the same way without this call, which then waits for the end of that.
 
         Raises:
             IllegalOperation: called by a listener of this consumer.
 
-        Cancellation: the rest is cut short; the broker sees the connection close.
+        Cancellation: the remaining steps are skipped; the broker sees the connection close.
         """
         self._check_home()
         if self._state is not ServiceState.RUNNING:
@@ -167,11 +168,11 @@ class GroupConsumer(ClientLife, GroupMember):
     async def _leave_after_failure(self, reason: BaseException, hurry: bool) -> bool:
         """Leave the group without a shutdown, so that its queues go to other members; see `BackgroundTasks`.
 
-        As after a shutdown, plain listeners that still run have `shutdown_grace_s` to return, though their results
-        are lost with the tasks that called them. Not at the end of the event loop, which waits for this.
+        As after a shutdown, plain listeners that still run have `shutdown_grace_s` to return, but their results are
+        lost with the tasks that called them. At the end of the event loop, which waits for this, they have less time.
         """
         if self._state is not ServiceState.RUNNING:
-            return False  # of a start that has failed, or a shutdown that is under way
+            return False  # the start has failed, or a shutdown is in progress and leaves
         self._prepare_shutdown()
         instance, _ = self._parts()
         try:
@@ -189,9 +190,9 @@ class GroupConsumer(ClientLife, GroupMember):
         """Wait until the consumer is shut down. Cancellation: harmless; the consumer goes on.
 
         Raises:
-            ClientFailed: it has ended without a shutdown, because of a bug, because other code cancelled its tasks, or
-                because a broker refuses its heartbeats for good.
-                It leaves its group by itself, within `shutdown_grace_s`.
+            ClientFailed: the consumer has ended without a shutdown: because of a bug, because other code cancelled its
+                tasks, or because a broker refuses its heartbeats permanently. It leaves its group within
+                `shutdown_grace_s`.
             KeyboardInterrupt, SystemExit: user code ends the process. The consumer has left its group.
         """
         self._check_home()
@@ -204,7 +205,7 @@ class GroupConsumer(ClientLife, GroupMember):
             raise IllegalOperation(f"this consumer is {self._state}: start it first, and use it before its shutdown")
 
     def _begin(self, context: MemberContext) -> MemberContext:
-        """Make what consumes, and start it in the background; returns the context with its callbacks."""
+        """Make the part that consumes, and start it in the background; returns the context with its callbacks."""
         return context
 
     def _prepare_shutdown(self) -> None:
@@ -223,7 +224,7 @@ class GroupConsumer(ClientLife, GroupMember):
         return store
 
     def _make_popping(self, context: MemberContext) -> Popping | None:
-        """Make what pops, because the broker that assigns queues says so; None without listeners."""
+        """Make the part that pops, when the coordinator has set a topic to POP; None without listeners."""
         return None
 
     def _all_queues(self, topics: tuple[str, ...]) -> list[MessageQueue]:
@@ -249,7 +250,7 @@ class GroupConsumer(ClientLife, GroupMember):
         self._restart_pulls({topic})
 
     def _restart_pulls(self, topics: Collection[str]) -> None:
-        """Cancel parked pulls of topics: they wait for other tags than those that are wanted now."""
+        """Cancel the parked pulls of topics: they wait for the tags of an earlier subscription."""
         for owned in self._ownership.owned.values() if self._ownership is not None else ():
             if owned.queue.topic in topics:
                 owned.cancel_pending_pull()
@@ -270,12 +271,12 @@ class GroupConsumer(ClientLife, GroupMember):
         if isinstance(self._ownership, UnleasedQueues):
             self._ownership.end(topic)
         if self._state is ServiceState.RUNNING and Quirk.UNSUBSCRIBE_STRANDS not in self.config.quirks:
-            # Nothing new is wanted, so nothing depends on routes that no name server answers with now.
+            # No queue is added, so the new routes are not needed: a silent name server must not fail this.
             with suppress(NetworkError):
                 await self._register_at_brokers()
 
     async def _subscribe(self, topic: str, expression: str, *, with_retry: bool) -> None:
-        """Note a subscription and apply it; one that a broker refuses is withdrawn, so that the others go on."""
+        """Record a subscription and apply it; if a broker refuses it, it is withdrawn, and the others go on."""
         before = self._subscriptions.get(topic)
         self._note_subscription(topic, expression, with_retry=with_retry)
         try:
@@ -317,7 +318,7 @@ class GroupConsumer(ClientLife, GroupMember):
         try:
             await self._update_routes(instance, cause)
         except NetworkError:
-            # Known brokers get the heartbeat all the same; the missing routes come with a later poll.
+            # Known brokers get the heartbeat in any case; a later poll brings the missing routes.
             await instance.heartbeats.send(cause)
             instance.start_rebalancing(self, cause)
             raise
@@ -328,7 +329,7 @@ class GroupConsumer(ClientLife, GroupMember):
         instance.start_rebalancing(self, cause)
 
     def _emit_start(self, instance: ClientInstance) -> str:
-        """CLIENT_START; returns its cause."""
+        """Emit CLIENT_START; returns its cause."""
         detail = f"session_timeout_s={self.options.session_timeout_s:g}"
         return instance.events.emit(EventKind.CLIENT_START, group=self.group, client=instance.client_id, detail=detail)
 
@@ -339,8 +340,8 @@ class GroupConsumer(ClientLife, GroupMember):
         ]
         if missing:
             logger.warning("%s do not exist yet; %s waits for them", ", ".join(missing), instance.client_id)
-            # Every broker has the trace topic, so its route names them all. A broker that creates the topic later has
-            # to know the group before the first message, or LAST_OFFSET would begin after that message.
+            # Every broker has the trace topic, so its route has all brokers. A broker that creates the missing topic
+            # later needs the group before the first message, or LAST_OFFSET would begin after that message.
             await instance.update_routes((TRACE_TOPIC,), cause)
 
     def _subscription_of(self, topic: str) -> SubscriptionData | None:
@@ -365,9 +366,9 @@ class GroupConsumer(ClientLife, GroupMember):
     def topics(self) -> tuple[str, ...]:
         """See `GroupMember`."""
         others = self._ownership.topics_of_others if self._ownership is not None else ()
-        # Each broker at which a member registers has the group's retry topic from then on. By its route all members
-        # find the same brokers, also members that consume no retries: a broker that does not know a member would
-        # answer the others with a member list without it.
+        # Each broker at which a member registers gets the group's retry topic. Through its route all members find the
+        # same brokers, also members that consume no retries: a broker without a heartbeat of one member would answer
+        # the others with a member list that lacks it.
         shared = {retry_topic(self.group)} if self._is_member and self.options.model is MessageModel.CLUSTERING else ()
         return tuple(sorted({*self._subscriptions, *others, *shared}))
 
@@ -377,8 +378,8 @@ class GroupConsumer(ClientLife, GroupMember):
         if not self._is_member or self._state not in (ServiceState.RUNNING, ServiceState.SHUTDOWN_ALREADY):
             return None
         # In a shutdown it subscribes to nothing, so that others are assigned its queues; but it stays a member until
-        # its listeners are done, or its leases would end while they have messages.
-        # One that comes back keeps its queues, and so its subscriptions.
+        # its listeners have finished, or its leases would end while they have messages. A member that will come back
+        # keeps its queues, and so its subscriptions.
         stays = self._state is ServiceState.RUNNING or self.options.rejoin_within_s > 0
         wanted = self.subscribed_topics() if stays else ()
         return ConsumerData(

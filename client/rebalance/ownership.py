@@ -21,7 +21,7 @@ def _ignore(owned: OwnedQueue) -> None:
 
 @dataclass(slots=True)
 class MissedMessages:
-    """Counts of messages that a consumer was moved past, because its brokers do not have them any more."""
+    """Counts of messages that a consumer skipped, because its brokers do not have them any more."""
 
     deleted: int = 0  # by retention, before they were read
     damaged: int = 0  # damaged or missing in the brokers' files
@@ -35,7 +35,7 @@ class MemberContext:
     group: str
     options: ConsumerOptions
     background: BackgroundTasks
-    """Runs pull loops, pops and releases, which end with the consumer."""
+    """Runs the tasks that end with the consumer: pull loops, pops, releases."""
     subscription_of: Callable[[str], SubscriptionData | None]
     arrived: Callable[[OwnedQueue], None] = _ignore
     """Called when a queue has messages to dispatch."""
@@ -58,15 +58,15 @@ class QueueOwnership(Protocol):
         ...
 
     async def rebalance(self, due: RebalancePass, topics: tuple[str, ...]) -> bool:
-        """Run one pass over the subscribed topics, sorted; returns whether it owns its target now."""
+        """Run one pass over the subscribed topics, sorted; returns whether the member owns its target now."""
         ...
 
     async def persist(self) -> object:
-        """Commit all offsets that are not committed yet."""
+        """Commit the offsets that are not committed yet."""
         ...
 
     def offsets_reset(self, queues: Collection[MessageQueue], token: int, cause: str) -> None:
-        """The group's offset was set for these queues."""
+        """Apply a reset of the group's offsets of these queues."""
         ...
 
     async def close(self, cause: str) -> None:

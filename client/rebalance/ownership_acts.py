@@ -1,6 +1,7 @@
-"""The acts that an ownership table answers an event with, for the caller to carry out in their order. Pure.
+"""The acts that an ownership table returns for an event; the caller carries them out in their order. Pure.
 
-Those that wait are `AwaitReleases`, `AskLeases`, `ReleaseQueues` and `FinishQueues`; the event that each names follows.
+The acts that wait are `AwaitReleases`, `AskLeases`, `ReleaseQueues` and `FinishQueues`; the event that an act names
+follows it.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class RenewQueue(Generic[HoldingT]):
 
 @dataclass(frozen=True, slots=True)
 class StopQueue(Generic[HoldingT]):
-    """Stop to pull and to dispatch; what listeners finish is still committed."""
+    """Stop to pull and to dispatch; messages that listeners finish later are still committed."""
 
     holding: HoldingT
     why: str
@@ -46,7 +47,7 @@ class StopQueue(Generic[HoldingT]):
 
 @dataclass(frozen=True, slots=True)
 class DropQueue(Generic[HoldingT]):
-    """Stop to pull and to dispatch, and commit nothing any more: the lease is not valid."""
+    """Stop to pull and to dispatch, and commit no more: the lease is not valid."""
 
     holding: HoldingT
     why: str
@@ -54,21 +55,21 @@ class DropQueue(Generic[HoldingT]):
 
 @dataclass(frozen=True, slots=True)
 class DrainQueues(Generic[HoldingT]):
-    """Wait until no listener has messages of these; then `QueuesDrained`."""
+    """Wait until no listener has messages of these queues; then `QueuesDrained`."""
 
     holdings: Sequence[HoldingT]
 
 
 @dataclass(frozen=True, slots=True)
 class AwaitReleases:
-    """Wait a moment for the release of the idle ones among these queues; then `LeasesDue`."""
+    """Wait a moment for the release of the idle queues among these; then `LeasesDue`."""
 
     queues: Collection[MessageQueue]
 
 
 @dataclass(frozen=True, slots=True)
 class AskLeases:
-    """Request leases: of wanted queues, and again of others that may be held already."""
+    """Request leases of wanted queues, and again of queues whose lease this member may have."""
 
     wanted: Sequence[MessageQueue]
     again: Sequence[MessageQueue]
@@ -76,21 +77,21 @@ class AskLeases:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseQueues(Generic[HoldingT]):
-    """Commit and release these, then `QueuesReleased`."""
+    """Commit and release these queues; then `QueuesReleased`."""
 
     holdings: Sequence[HoldingT]
 
 
 @dataclass(frozen=True, slots=True)
 class FinishQueues(Generic[HoldingT]):
-    """Drain and release these, the last ones: as `DrainQueues`, but the caller waits, and may give up."""
+    """Drain and release the last queues: as `DrainQueues`, but the caller waits itself, and may stop waiting."""
 
     holdings: Sequence[HoldingT]
 
 
 @dataclass(frozen=True, slots=True)
 class WakePass:
-    """Run a pass: a queue may be asked for now. `anew`: the target may have changed unseen."""
+    """Run a pass: a lease may be free now. `anew`: the target may have changed unseen, and is computed again."""
 
     anew: bool
 

@@ -1,6 +1,6 @@
-"""The events of an ownership table: what a pass, an answer or a task reports to it. Pure.
+"""The events of an ownership table: reports of a pass, of an answer or of a task. Pure.
 
-`client/rebalance/ownership_table.py` decides what becomes of each. Its acts are `client/rebalance/ownership_acts.py`.
+`client/rebalance/ownership_table.py` decides the acts for each event; `client/rebalance/ownership_acts.py` has them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from model.message_queue import MessageQueue
 
 
 class Holding(Protocol):
-    """What a member has of one grant of a queue; `OwnedQueue` is one. The next grant of the queue has a new one."""
+    """A queue as one grant gave it to a member, for instance an `OwnedQueue`; the next grant makes a new holding."""
 
     queue: MessageQueue
     token: int
@@ -21,7 +21,7 @@ class Holding(Protocol):
 
     @property
     def commit_offset(self) -> int:
-        """The offset that the next owner has to start from."""
+        """The offset from which the next owner has to start."""
         ...
 
     @property
@@ -35,21 +35,21 @@ HoldingT = TypeVar("HoldingT", bound=Holding)
 
 @dataclass(frozen=True, slots=True)
 class TargetFound:
-    """A pass has found the queues that this member should own. Not changed afterwards."""
+    """A pass has found the queues that this member should own; the sequence is never changed."""
 
     queues: Sequence[MessageQueue]
 
 
 @dataclass(frozen=True, slots=True)
 class LeasesDue:
-    """A pass is ready to ask for leases; leases of the owned queues in `unconfirmed` may have ended unseen."""
+    """A pass is ready to ask for leases; the leases of the owned queues in `unconfirmed` may have ended unseen."""
 
     unconfirmed: Sequence[MessageQueue]
 
 
 @dataclass(frozen=True, slots=True)
 class QueueGranted(Generic[HoldingT]):
-    """A lease was granted; `confirmed` is the offset that its broker had stored for this member before it was asked."""
+    """A lease was granted; `confirmed` is the last offset that the broker had confirmed before the request."""
 
     holding: HoldingT
     confirmed: int | None
@@ -64,7 +64,7 @@ class QueueRefused:
 
 @dataclass(frozen=True, slots=True)
 class RequestFailed:
-    """There is no answer about a lease; if it is `definite`, nothing was granted."""
+    """A request for a lease failed; if the failure is `definite`, nothing was granted."""
 
     queue: MessageQueue
     definite: bool
@@ -72,14 +72,14 @@ class RequestFailed:
 
 @dataclass(frozen=True, slots=True)
 class QueueLost(Generic[HoldingT]):
-    """A pull or a commit was answered that another member has the lease."""
+    """A pull or a commit was refused, because another member has the lease."""
 
     holding: HoldingT
 
 
 @dataclass(frozen=True, slots=True)
 class QueuesReset:
-    """The group's offset was set; the broker has revoked the leases up to this token."""
+    """The group's offsets were reset; the broker has revoked the leases up to this token."""
 
     queues: Collection[MessageQueue]
     token: int
@@ -102,14 +102,14 @@ class QueueOutdated(Generic[HoldingT]):
 
 @dataclass(frozen=True, slots=True)
 class QueuesDrained(Generic[HoldingT]):
-    """No listener has messages of these, or the grace period is over."""
+    """No listener has messages of these queues, or the grace period has ended."""
 
     holdings: Sequence[HoldingT]
 
 
 @dataclass(frozen=True, slots=True)
 class QueuesReleased(Generic[HoldingT]):
-    """These were committed and released, or are left to the end of the membership."""
+    """These queues were committed and released, or their leases will end with the membership."""
 
     holdings: Sequence[HoldingT]
 

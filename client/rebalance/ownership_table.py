@@ -1,12 +1,12 @@
-"""The table of one member's queues: each is in one state, events move it, and acts come out for the caller. Pure.
+"""The table of one member's queues: each is in one state, events move it, and the caller gets acts. Pure.
 
-RocketMQ: processQueueTable of RebalanceImpl. There a queue is in the table or not; whatever is between the two (a
+RocketMQ: processQueueTable of RebalanceImpl. There a queue is in the table or not; every state between the two (a
 request without an answer, a listener that still works) is in local variables of several threads. A queue passes through
 
-    absent -> wanted -> asked -> owned -> draining -> releasing -> absent      a target brings it, another takes it away
+    absent -> wanted -> asked -> owned -> draining -> releasing -> absent      in one target, and not in a later one
                                  owned -> lost -> wanted -> asked -> owned     another member had it, or a reset
 
-`TRANSITIONS` has every step, and no other is taken. For example, of a queue `q` that another member releases late:
+`TRANSITIONS` has every step that is possible. For example, for a queue `q` that another member releases late:
 
     on(TargetFound([q]))         []                                            q is wanted
     on(LeasesDue(()))            [AskLeases((q,), ())]                         asked
@@ -18,8 +18,8 @@ request without an answer, a listener that still works) is in local variables of
     on(QueuesReleased((h,)))     []                                            absent
 
 Laws, with a test of each in tests/property/test_ownership_table.py: a queue is in one state; without an event there is
-no act; a holding is started once and stopped once, and dispatches only between the two; each lease that was granted is
-owned, draining or released, or asked for again; after `MemberClosed` nothing is owned.
+no act; a holding is started once and stopped once, and dispatches only between the two; each granted lease is owned,
+draining or released, or is requested again; after `MemberClosed` no queue is owned.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ class OwnershipState(StrEnum):
     """The state of a queue."""
 
     ABSENT = "absent"  # not in the table
-    WANTED = "wanted"  # in the target, without a lease: not asked for yet, or refused
-    ASKED = "asked"  # its lease may have been granted: a request is on its way, or its answer was lost
+    WANTED = "wanted"  # in the target, without a lease: not requested yet, or refused
+    ASKED = "asked"  # its lease may have been granted: a request is outstanding, or its answer was lost
     OWNED = "owned"  # pulled and dispatched
     DRAINING = "draining"  # stopped under a valid lease, until no listener has a message of it
-    RELEASING = "releasing"  # drained; its broker is asked to commit and to free the lease
+    RELEASING = "releasing"  # drained; the request to commit and to free the lease is outstanding
     LOST = "lost"  # stopped without a valid lease; a listener still has a message of it
 
 
@@ -62,7 +62,7 @@ TRANSITIONS: Final[Mapping[tuple[OwnershipState, Step], OwnershipState | None]] 
     (ASKED, "ask"): ASKED,
     (ASKED, "refuse"): FREE,
     (ASKED, "grant"): OWNED,
-    (WANTED, "grant"): OWNED,  # it was owned, and lost while its lease was being confirmed
+    (WANTED, "grant"): OWNED,  # the queue was owned, and was lost while its lease was being confirmed
     (ASKED, "grant to give back"): DRAINING,
     (ABSENT, "grant to give back"): DRAINING,
     (OWNED, "revoke"): DRAINING,
@@ -82,7 +82,7 @@ class OwnershipTable(Generic[HoldingT]):
     `RequestFailed`. All other events come at any time.
 
     Attributes:
-        owned: the queues that are pulled and dispatched. Read only.
+        owned: the holdings that are pulled and dispatched. Read only.
         leaving: the holdings of draining, releasing and lost queues. Read only.
     """
 
@@ -92,12 +92,12 @@ class OwnershipTable(Generic[HoldingT]):
         self.leaving: dict[MessageQueue, HoldingT] = {}
         self.closing = False
         self._places = {OWNED: self.owned, **dict.fromkeys((DRAINING, RELEASING, LOST), self.leaving)}
-        self._states: dict[MessageQueue, OwnershipState] = {}  # of all that are not absent
+        self._states: dict[MessageQueue, OwnershipState] = {}  # of all queues that are not absent
         self._given: Sequence[MessageQueue] = ()
         self._target: frozenset[MessageQueue] = frozenset()
-        # Queues of requests that were not answered: their leases may be granted until a later request is answered,
-        # since a broker that hangs executes a request after its timeout. The value is whether an earlier request than
-        # the last one was not answered either; only then the lease may be granted although the last one did not leave.
+        # Queues of requests that were not answered. Their leases may be granted until a later request is answered,
+        # because a broker that hangs executes a request after its timeout. The value is true if an earlier request was
+        # not answered either: then the lease may be granted even if the last request was never sent.
         self._unanswered: dict[MessageQueue, bool] = {}
 
     def state(self, queue: MessageQueue) -> OwnershipState:
@@ -110,11 +110,11 @@ class OwnershipTable(Generic[HoldingT]):
         return len(self.owned) == len(self._target) and not self.closing  # an owned queue is in the target
 
     def settled(self, target: Sequence[MessageQueue]) -> bool:
-        """Whether a pass with this target would find nothing to do, unless a lease has ended."""
+        """Whether a pass with this target would find nothing to do, provided that no lease has ended."""
         return self.balanced and not self._unanswered and target == self._given
 
     def on(self, event: OwnershipEvent[HoldingT]) -> Sequence[OwnershipAct[HoldingT]]:
-        """Take an event; returns what to do."""
+        """Apply an event; returns the acts that the caller has to carry out."""
         match event:
             case events.TargetFound(queues):
                 return self._target_found(queues)
@@ -136,7 +136,7 @@ class OwnershipTable(Generic[HoldingT]):
             case events.QueueLost(lost) if self.owned.get(lost.queue) is lost:
                 return [*self._drop(lost, "lose", "lost"), acts.WakePass(anew=True)]
             case events.QueuesReset(queues, token):
-                # A lease with a later token was granted after the reset, and began at the new offset.
+                # A lease with a higher token was granted after the reset, and began at the new offset.
                 old = [held for queue, held in self.owned.items() if queue in queues and held.token <= token]
                 drops = [act for held in old for act in self._drop(held, "reset", "reset")]
                 return [*drops, acts.WakePass(anew=False)]
@@ -159,7 +159,7 @@ class OwnershipTable(Generic[HoldingT]):
 
     def _target_found(self, queues: Sequence[MessageQueue]) -> Sequence[OwnershipAct[HoldingT]]:
         if self.closing or (self.balanced and queues == self._given):
-            return []  # nearly every pass: nothing is made for it
+            return []  # nearly every pass: no object is made for it
         before, self._given, self._target = self._target, queues, frozenset(queues)
         plan = plan_rebalance(self.owned, self._target)
         revoked = [self.owned[queue] for queue in plan.revoke]
@@ -169,23 +169,23 @@ class OwnershipTable(Generic[HoldingT]):
                 self._move(queue, "target")
         idle: dict[str, list[HoldingT]] = {}
         for holding in revoked:
-            if holding.busy:  # it delays no other queue
+            if holding.busy:  # in a task of its own, so that it delays no other queue
                 out.append(acts.DrainQueues((holding,)))
             else:
                 idle.setdefault(holding.queue.broker_name, []).append(holding)
-        out += map(acts.DrainQueues, idle.values())  # one request for all of a broker
-        # When a newcomer moves a queue from each member to the next, all of them do this at the same time. A member
-        # that asked at once would be refused, notified of the release by its neighbour, and ask again.
+        out += map(acts.DrainQueues, idle.values())  # one request for all idle queues of a broker
+        # When a newcomer moves a queue from each member to the next, all members do this at the same time. A member
+        # that asked at once would be refused, be notified when its neighbour releases, and ask again.
         return [*out, acts.AwaitReleases(plan.revoke)] if plan.revoke and plan.acquire else out
 
     def _leases_due(self, unconfirmed: Sequence[MessageQueue]) -> Sequence[OwnershipAct[HoldingT]]:
         if self.closing or (self.balanced and not self._unanswered and not unconfirmed):
             return []
-        # One that is leaving comes back after its release: asked for now, it would be granted again at once, with the
+        # A queue that is leaving is requested after its release: now the broker would grant it again at once, with the
         # offset before the last commit.
         wanted = sorted(q for q in self._target if q not in self.owned and q not in self.leaving)
-        # A queue that another member should own now is asked for again: if a lost answer has granted it, it is stranded
-        # until it is released, and only the next grant has the token for that.
+        # A queue that is not in the target any more is requested again if an answer is missing: if the lost answer has
+        # granted it, it is stranded until its release, and only the next grant has the token for that.
         unsure = [q for q in self._unanswered if q not in self._target and q not in self.leaving]
         for queue in (*wanted, *unsure):
             self._move(queue, "ask")
@@ -197,22 +197,24 @@ class OwnershipTable(Generic[HoldingT]):
         queue, out = grant.queue, list[OwnershipAct[HoldingT]]()
         self._unanswered.pop(queue, None)
         if self.closing:
-            return []  # the pass was overtaken by the shutdown: the lease ends with the membership
+            return []  # the shutdown began while the request was outstanding: the lease ends with the membership
         if (owned := self.owned.get(queue)) is not None:
             if (confirmed or 0) <= grant.commit_offset <= owned.commit_offset:
                 return [acts.RenewQueue(owned, grant)]
-            # Another member owned it in between, and has committed messages that we would consume again. Or the group
-            # was reset while we were away: without a reset, a broker never goes behind an offset that it has confirmed.
+            # Above our offset: another member owned the queue in between, and has committed messages that we would
+            # consume again. Below the confirmed one: the group was reset, because only a reset moves a broker back
+            # behind an offset that it has confirmed.
             out += [*self._drop(owned, "lose", "lost"), acts.WakePass(anew=True)]
         if queue in self.leaving:
-            # Lost while it was asked for, and a listener still has a message: started now, the queue could dispatch
-            # that message again, or one before or after it. The lease stays ours unused, so it is asked for again.
+            # The queue was lost while it was requested, and a listener still has a message: started now, the queue
+            # could dispatch that message again, or one before or after it. The lease stays ours unused, so it is
+            # requested again.
             self._unanswered[queue] = True
         elif queue in self._target:
             self._move(queue, "grant", grant)
             out.append(acts.StartQueue(grant))
         else:
-            # Granted by an earlier request whose answer was lost; now the queue is in the target of another member.
+            # An earlier request whose answer was lost was granted; now the queue is in the target of another member.
             self._move(queue, "grant to give back", grant)
             out.append(acts.DrainQueues((grant,)))
         return out
@@ -229,7 +231,7 @@ class OwnershipTable(Generic[HoldingT]):
         return [acts.StopQueue(holding, why) for holding in holdings]
 
     def _drop(self, holding: HoldingT, step: Step, why: str) -> list[OwnershipAct[HoldingT]]:
-        """Drop a queue whose lease is not valid any more; it may be asked for again once it is drained.
+        """Drop a queue whose lease is not valid any more; it may be requested again once it is drained.
 
         Messages with listeners may be duplicates. RocketMQ: the lock of the process queue, without which a queue is not
         removed from the table.
@@ -247,10 +249,10 @@ class OwnershipTable(Generic[HoldingT]):
 
     def _closed(self, alone: bool) -> Sequence[OwnershipAct[HoldingT]]:
         self.closing = True
-        if alone:  # a lost queue needs no release, and one that was being released has had its last commit
+        if alone:  # a lost queue needs no release, and the last commit of a releasing one was sent
             for queue in [queue for queue in self.leaving if self.state(queue) is not DRAINING]:
                 del self.leaving[queue]
-        # With the others their tasks go on.
+        # If their tasks still run (not `alone`), these release the leaving queues.
         orphans = list(self.leaving.values()) if alone else []
         owned = list(self.owned.values())
         stops = self._revoke(owned, "shutdown")
@@ -260,8 +262,8 @@ class OwnershipTable(Generic[HoldingT]):
     # --- states ------------------------------------------------------------------------------------------------------
 
     def _move_all(self, holdings: Iterable[HoldingT], state: OwnershipState, step: Step) -> list[HoldingT]:
-        """Take the step with each of the holdings that is in the state; returns these."""
-        # Compared by identity: a task that was overtaken by a shutdown comes with what another one has released.
+        """Move the holdings that are in the state by the step; returns these holdings."""
+        # Compared by identity: a task may report holdings that a shutdown has released before it.
         moved = [h for h in holdings if self.leaving.get(h.queue) is h and self.state(h.queue) is state]
         for holding in moved:
             self._move(holding.queue, step)

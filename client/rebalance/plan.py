@@ -1,9 +1,9 @@
-"""The plan of a pass: the queues that this member should own, and the changes that lead there. Pure.
+"""The plan of a pass: which queues this member should own, and the steps from the queues that it owns now. Pure.
 
     allocate_target   what: routes + member list + strategy -> the queues this member should own
     plan_rebalance    how:  owned against target -> revoke, keep, acquire
 
-When a pass runs is decided by `client/instance/schedule.py`; `client/rebalance/leased_queues.py` carries the plan out.
+`client/instance/schedule.py` decides when a pass runs; `client/rebalance/leased_queues.py` carries the plan out.
 RocketMQ: RebalanceImpl.
 """
 
@@ -38,7 +38,7 @@ class Plan(NamedTuple):
 
 
 class DecidedTarget(NamedTuple):
-    """The target that a pass computed from a member list, and from what.
+    """The target that a pass computed, and its input: topics, member list and queues.
 
     Member lists and the queue lists of routes are replaced when they change, so the same objects give the same target.
     """
@@ -49,13 +49,13 @@ class DecidedTarget(NamedTuple):
     target: list[MessageQueue]
 
     def is_from(self, topics: tuple[str, ...], view: GroupView, queues: dict[str, SortedQueues]) -> bool:
-        """Whether it was computed from these."""
+        """Whether the target was computed from this input."""
         same = len(queues) == len(self.queues) and all(map(is_, queues.values(), self.queues.values()))
         return same and view is self.view and topics == self.topics
 
 
 def plan_rebalance(owned: Iterable[MessageQueue], target: Iterable[MessageQueue]) -> Plan:
-    """Compare the queues that a member owns, without those that it is revoking already, with its target.
+    """Compare the queues that a member owns with its target; queues that are being revoked are not owned.
 
     RocketMQ: RebalanceImpl.updateProcessQueueTableInRebalance; over all topics at once, so that queues of a topic that
     is no longer subscribed are revoked like all others, with their offset persisted and their lease released.
@@ -83,7 +83,7 @@ def allocate_target(
     BROADCASTING a member owns every queue of every topic. A topic that is not in `queues_of` does not exist and has no
     queues; for a GroupWideStrategy, topics that only other members subscribe to have to be in it too. The view is None
     in BROADCASTING only: a pass that could not get the view in CLUSTERING must end as not balanced and change nothing,
-    because an empty view would mean to revoke everything.
+    because an empty view would revoke every queue.
 
     Raises:
         StrategyError: the strategy raised, or returned a queue that it was not given, or one twice.
@@ -105,10 +105,10 @@ def allocate_topics(
     queues_of: Mapping[str, Sequence[MessageQueue]],
     view: GroupView,
 ) -> tuple[list[MessageQueue], dict[str, StrategyError]]:
-    """Decide which queues a member should own in CLUSTERING mode, without the topics for which the strategy fails.
+    """Decide which queues a member should own in CLUSTERING; a topic for which the strategy fails does not stop others.
 
-    The arguments are those of `allocate_target`; a topic without a decision is returned with the reason. RocketMQ
-    notes it, too, and goes on with the next topic.
+    The arguments are the same as for `allocate_target`; a topic without a decision is returned with the error. RocketMQ
+    logs the error, too, and goes on with the next topic.
     """
     if is_group_wide(strategy):
         known = {topic: list(_sorted(queues)) for topic, queues in queues_of.items() if queues}
@@ -147,9 +147,9 @@ def _sorted(queues: Sequence[MessageQueue]) -> SortedQueues:
 def _checked_share(
     ask: Callable[[], Iterable[MessageQueue]], where: str, queues: SortedQueues, members: int
 ) -> list[MessageQueue]:
-    # A strategy is user code, so anything may come out of it, and the loop of all groups must survive that. The
-    # supervisor that reports StrategyError has the traceback in its cause. It may also change the lists it was given,
-    # so it is judged by none of them.
+    # A strategy is user code: it may raise or return anything, and the loop of all groups must survive that. The
+    # report of a StrategyError has the traceback in its cause. A strategy may also change the lists that it is given,
+    # so its answer is compared with other lists.
     try:
         share = list(ask())
     except (KeyboardInterrupt, SystemExit):
@@ -159,7 +159,7 @@ def _checked_share(
         raise StrategyError(f"{where} raised {what} for {len(queues)} queues, {members} members") from error
     taken: set[MessageQueue] = set()
     for queue in share:
-        # The isinstance test: an equal plain tuple would pass, and an unhashable thing could not be looked up.
+        # The isinstance test is needed: an equal plain tuple would pass, and an unhashable object would raise below.
         if not isinstance(queue, MessageQueue) or not _contains(queues, queue):
             raise StrategyError(f"{where} returned {shown(queue)} which it was not given")
         if queue in taken:
@@ -169,9 +169,9 @@ def _checked_share(
 
 
 def _contains(queues: SortedQueues, queue: MessageQueue) -> bool:
-    # By bisection: a set of thousands of queues, to look up the few of one member, is most of a pass.
+    # By bisection: to build a set of thousands of queues for the look-up of a few costs most of a pass.
     try:
         at = bisect_left(queues, queue)
-    except TypeError:  # one that was made of other types cannot be compared
+    except TypeError:  # a MessageQueue with fields of other types cannot be compared
         return False
     return at < len(queues) and queues[at] == queue

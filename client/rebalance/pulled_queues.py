@@ -1,7 +1,7 @@
-"""The queues that one consumer pulls: the common half of owning queues with and without leases.
+"""The queues that one consumer pulls: the common base of the queues with and without leases.
 
-`client/rebalance/ownership_table.py` decides what becomes of a queue; here its acts are carried out. What differs with
-and without leases is in `client/rebalance/leased_queues.py` and `client/rebalance/unleased_queues.py`.
+`client/rebalance/ownership_table.py` decides the acts for a queue; here they are carried out. The parts that need or
+lack a lease are in `client/rebalance/leased_queues.py` and `client/rebalance/unleased_queues.py`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 
 class PulledQueues(ABC):
-    """The queues of one consumer; the attributes are those of `QueueOwnership`."""
+    """The queues of one consumer; `QueueOwnership` documents the attributes."""
 
     def __init__(self, context: MemberContext, offsets: OffsetsToCommit | OffsetStore) -> None:
         self._offsets = offsets
@@ -56,9 +56,9 @@ class PulledQueues(ABC):
     # --- acts --------------------------------------------------------------------------------------------------------
 
     def _apply(self, event: events.OwnershipEvent[OwnedQueue], cause: str = "") -> list[Any]:
-        """Give the table an event and carry out its acts.
+        """Pass an event to the table and carry out its acts.
 
-        Returns the acts that wait for an answer, for the caller to carry out: `AwaitReleases` after `TargetFound`,
+        Returns the acts that have to wait, which the caller carries out: `AwaitReleases` after `TargetFound`,
         `AskLeases` after `LeasesDue`, `ReleaseQueues` after `QueuesDrained`, `FinishQueues` after `MemberClosed`.
         """
         waiting: list[Any] = []
@@ -76,7 +76,7 @@ class PulledQueues(ABC):
                 case acts.RenewQueue(owned, grant):
                     owned.token, owned.session = grant.token, grant.session
                     owned.sent_commit = 0  # a commit under the old lease may have been refused
-                    self._callbacks.arrived(owned)  # nothing was dispatched while the lease was in doubt
+                    self._callbacks.arrived(owned)  # while the lease was in doubt, no message was dispatched
                 case acts.StopQueue(owned, why):
                     owned.stop()
                     self._report_dropped(owned, why, cause)
@@ -102,7 +102,7 @@ class PulledQueues(ABC):
         self._background.start_soon(loop.run)
 
     async def _leave(self, queues: Sequence[OwnedQueue], cause: str) -> None:
-        """Drain queues that are not owned any more, and release those that are still held."""
+        """Drain queues that are not owned any more, and release the leases among them that are still valid."""
         await self._drain(queues)
         await self._release_drained(queues, cause)
 
@@ -111,6 +111,7 @@ class PulledQueues(ABC):
             try:
                 await self._release(act.holdings, cause)
             finally:
+                # Also after a failure or a cancellation: a queue that stays "releasing" would never be acquired again.
                 for owned in act.holdings:
                     self._offsets.forget(owned.queue)
                 self._apply(events.QueuesReleased(act.holdings), cause)
@@ -123,12 +124,12 @@ class PulledQueues(ABC):
     async def _drain(self, queues: Sequence[OwnedQueue]) -> None:
         """Wait until no message of these queues is with a listener, or the grace period has ended."""
         busy = [owned for owned in queues if owned.busy]
-        if busy:  # a task group costs more than all the rest of a release, and most queues are idle
+        if busy:  # a task group costs more than the rest of a release, and most queues are idle
             async with anyio.create_task_group() as tasks:
                 for owned in busy:
                     tasks.start_soon(owned.wait_drained, self._options.shutdown_grace_s)
 
-    # --- what pull loops report --------------------------------------------------------------------------------------
+    # --- reports of pull loops ---------------------------------------------------------------------------------------
 
     def _lost(self, owned: OwnedQueue) -> None:
         self._apply(events.QueueLost(owned))
@@ -137,14 +138,14 @@ class PulledQueues(ABC):
         self._apply(events.QueueOutdated(owned), owned.cause)
 
     def restart(self, owned: OwnedQueue, offset: int) -> OwnedQueue:
-        """Pull an owned queue from another offset on; messages that were fetched of it before are dropped."""
+        """Pull an owned queue from another offset on; its fetched messages are dropped."""
         process_queue = process_queue_for(self._options, offset)
         again = OwnedQueue(owned.queue, owned.token, process_queue, owned.cause, owned.session, owned.number)
         self._apply(events.QueueRestarted(owned, again))
         return again
 
     def _moved(self, owned: OwnedQueue, next_offset: int) -> None:
-        """Go on at another offset: the messages at ours were deleted, or the newest ones were lost."""
+        """Go on at another offset: the broker has deleted the messages at ours, or has lost the newest ones."""
         wanted = owned.process_queue.pull_offset
         logger.warning(
             "%s: group %s on %s goes on at %d instead of %d: %s",
@@ -155,14 +156,14 @@ class PulledQueues(ABC):
             self._context.missed.deleted += next_offset - wanted
             owned.process_queue.advance(next_offset)
             return
-        # Offsets beyond the end will be those of other messages: those that we have must not be committed.
+        # The broker will give the offsets beyond its end to other messages: ours must not be committed.
         self._offsets.reset(owned.queue, next_offset)
         owned.detached, owned.commit_at = True, next_offset
         owned.stop()
         self._background.start_soon(self._restart_drained, owned, next_offset)
 
     def _damaged(self, owned: OwnedQueue, n: int, next_offset: int) -> None:
-        """Note messages that are damaged or missing at the broker, before an offset at which the queue goes on."""
+        """Count and log messages that are damaged or missing at the broker; the queue goes on at the offset."""
         self._context.missed.damaged += n
         logger.warning(
             "%s: group %s on %s misses %d before offset %d: they are damaged or missing at the broker, whose log names "
@@ -171,15 +172,16 @@ class PulledQueues(ABC):
         )
 
     async def _restart_drained(self, owned: OwnedQueue, offset: int) -> None:
-        """Begin a queue again once it is drained: in order, the messages in place of the old ones have to wait."""
+        """Restart a queue once it is drained: in order, new messages wait for the listeners of the old ones."""
         await self._drain([owned])
+        # It may have been revoked or lost during the wait: the table then ignores the restart.
         self.restart(owned, offset)
 
     # --- offsets and events ------------------------------------------------------------------------------------------
 
     @abstractmethod
     async def persist(self) -> dict[MessageQueue, RlabError]:
-        """Store the offset of every queue; returns the failures, which are tried again next time."""
+        """Store the offset of every queue; returns the failures, which the next call tries again."""
 
     def _take_offsets(self) -> None:
         for owned in self.owned.values():
@@ -193,7 +195,7 @@ class PulledQueues(ABC):
         self._offsets.update(owned.queue, owned.commit_offset)
 
     def _report_dispatched(self, owned: OwnedQueue) -> None:
-        """Emit the count of messages of a queue that were dispatched since the last event, if there are any."""
+        """Emit the number of messages of a queue that were dispatched since the last event, if there are any."""
         counts = owned.dispatch_counts
         if counts.n:
             owned.dispatch_counts = DispatchCounts()

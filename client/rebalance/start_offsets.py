@@ -1,12 +1,13 @@
-"""Start offsets of queues that are read without leases: stored, or by the policy, and of the topic as it is now.
+"""Start offsets of queues that are read without leases: stored, or by the policy, and checked against the topic.
 
-The policy LAST_OFFSET means the time of the first subscription to the topic: the offset is asked for in `subscribe`,
-and stored. A queue that is new later, or whose broker was away, is read from that time on, by the clock of its broker.
-RocketMQ decides when it first sees the queue, and loses earlier messages (RebalancePushImpl.computePullFromWhere).
+The policy LAST_OFFSET means the time of the first subscription to the topic: `subscribe` requests the offset and stores
+it. A queue that is created later, or whose broker was away, is read from that time on, by the clock of its broker.
+RocketMQ decides when it first sees the queue, and loses the messages sent before that
+(RebalancePushImpl.computePullFromWhere).
 
-A topic may be deleted and created again under its name, and a broker may come back with a new disk. Offsets from before
-would skip the first messages then, so they are stored with the number of the topic (`model/topic_number.py`). It is
-compared before queues are acquired, and by the broker at each pull and commit. RocketMQ uses the old offsets.
+A topic may be deleted and created again under its name, and a broker may come back with a new disk. Old offsets would
+then skip the first messages, so offsets are stored with the number of the topic (`model/topic_number.py`). The consumer
+compares it before it acquires queues, and the broker at each pull and commit. RocketMQ uses the old offsets.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class StartOffsets:
         self._clocks: dict[str, float] = {}  # by broker name; see `WantedTopic.since`
 
     async def find(self, queues: Collection[MessageQueue], *, now: bool = False) -> dict[MessageQueue, int]:
-        """Start offsets of queues; those that are not known now are missing. `now`: LAST_OFFSET is this moment.
+        """Start offsets of queues; offsets that cannot be found now are missing. `now`: LAST_OFFSET is this moment.
 
         Cancellation: some queues may have their start offset, and keep it.
         """
@@ -68,9 +69,10 @@ class StartOffsets:
         return starts
 
     async def _look_at_topics(self, queues: Collection[MessageQueue]) -> set[_Place]:
-        """Drop the offsets of queues whose topic was created again since; returns the places that did not answer.
+        """Drop the offsets of queues whose topic was created again; returns the places that did not answer.
 
-        Without an answer a queue may begin at an offset whose number is known: its pulls are compared by the broker.
+        Without an answer a queue may begin at an offset whose topic number is known: the broker compares that number at
+        each pull.
         """
         looks: dict[_Place, TopicLook] = {}
         one_of = {_place(queue): queue for queue in queues}
@@ -115,5 +117,5 @@ class StartOffsets:
         if now:
             return await self._ask.end(queue)
         wanted = self._offsets.wanted(queue.topic)
-        # Without one it was unsubscribed since, and the offset is not used.
+        # None if the topic was unsubscribed during the requests: the offset is not used then.
         return await self._ask.at(queue, 0 if wanted is None else wanted.since(queue.broker_name, self._clocks))

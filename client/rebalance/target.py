@@ -1,6 +1,6 @@
 """The target of one member under leases: from the member list of its group, its routes and the strategy.
 
-`client/rebalance/plan.py` decides; this module collects its inputs. RocketMQ: RebalanceImpl.rebalanceByTopic.
+`client/rebalance/plan.py` decides; this module collects its input. RocketMQ: RebalanceImpl.rebalanceByTopic.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from model.message_queue import MessageQueue
 from model.topic_route import SortedQueues
 
 _ABOUT_MEMBERS = frozenset({Trigger.NOTIFY, Trigger.LOCK})
-"""Triggers of a pass that asks for no list if the notification brought it: the others heal a lost notification."""
+"""Triggers of a pass that uses the member list of a notification: other passes fetch it, in case one was lost."""
 
 
 class TargetFinder:
@@ -42,7 +42,7 @@ class TargetFinder:
         self._decided: DecidedTarget | None = None
 
     def begin(self) -> None:
-        """Begin a search: nothing was seen yet."""
+        """Begin a search: reset its results."""
         self.version, self.undecided = -1, {}
 
     def forget(self) -> None:
@@ -50,25 +50,26 @@ class TargetFinder:
         self._decided = None
 
     def notified(self, topics: tuple[str, ...]) -> Sequence[MessageQueue] | None:
-        """The last target, if a notification brings nothing that changes it; None if it may be another one."""
-        # Each broker of the group notifies of a change, and every member plans with the list of the first of them.
+        """The last target, if the notifications do not change it; None if it may be another one."""
+        # Each broker of the group notifies of a change, but every member plans with the list of the first broker.
         last, notified = self._decided, self._instance.views.told(self._group, topics)
         if last is None or notified is None or self.topics_of_others:
-            return None  # of topics of others, a route may still be unknown
+            return None  # a route of the topics of others may still be unknown
         return last.target if last.is_from(topics, notified.view, self._queues(topics)) else None
 
     async def find(self, due: RebalancePass, topics: tuple[str, ...], cause: str) -> Sequence[MessageQueue] | None:
         """The target of this member; None if it cannot be computed yet.
 
-        For a topic for which the strategy fails, the target is what the member owns; queues of others may be revoked.
-        RlabError: the member list could not be fetched. Cancellation: harmless.
+        For a topic for which the strategy fails, the target is the queues that the member owns; queues of other topics
+        may be revoked. RlabError: the member list could not be fetched. Cancellation: harmless.
         """
+        # Cleared first: after a failure or a cancellation, no later notification may be compared with the old target.
         last, self._decided = self._decided, None
         if not topics:
-            return []  # it has unsubscribed from the last one, and there is no broker of its topics to ask
+            return []  # it has unsubscribed from its last topic, and has no broker to ask
         if last is not None and last.topics == topics and due.triggers == (Trigger.LOCK,):
-            # Only a lease is free. If the group has changed as well, the pass for that is due after this one; and in a
-            # large group, where a newcomer moves a queue of every member, a second request is half of all the work.
+            # Only a lease is free. If the group has changed as well, another pass follows this one. In a large group,
+            # where a newcomer moves a queue of every member, a second request would be half of all the work.
             self._decided, self.version = last, last.view.version
             return last.target
         view = await self.view(topics, cause, notified=_ABOUT_MEMBERS.issuperset(due.triggers))
@@ -76,7 +77,7 @@ class TargetFinder:
             return None
         queues = self._queues((*topics, *self.topics_of_others))
         if last is not None and last.is_from(topics, view, queues):
-            self._decided = last  # nearly every pass is one of the timer that finds nothing new
+            self._decided = last  # the usual case: the timer started the pass, and nothing has changed
             return last.target
         client_id = self._instance.client_id
         target, self.undecided = allocate_topics(self._strategy, self._group, client_id, topics, queues, view)
@@ -86,21 +87,21 @@ class TargetFinder:
         return target
 
     async def view(self, topics: tuple[str, ...], cause: str, *, notified: bool = False) -> GroupView | None:
-        """The member list of the group; None if it cannot be had, or this member is not in it.
+        """The member list of the group; None if no broker can answer, or if this member is not in the list.
 
-        RlabError: it could not be fetched. Cancellation: harmless.
+        RlabError: the list could not be fetched. Cancellation: harmless.
         """
         views, client_id = self._instance.views, self._instance.client_id
         fetched = await views.fetch(self._group, topics, notified=notified)
         if fetched is not None and client_id not in fetched.view.members:
-            # The broker is new, or our session expired there. A target without us would revoke everything we own.
+            # The broker is new, or our session expired there. A target without us would revoke all our queues.
             await self._instance.heartbeats.send(cause)
             fetched = await views.fetch(self._group, topics)
         if fetched is None or client_id not in fetched.view.members:
             return None
         if fetched.notify_in_s and not self._owned and len(fetched.view.members) > 1:
-            # More members are joining. Until that pauses, others own what we would ask for: the notification that is
-            # on its way begins the one pass that counts.
+            # More members are joining. Until that pauses, other members own the queues that we would request: the
+            # broker's delayed notification starts the one pass that counts.
             return None
         self.version = fetched.view.version
         if is_group_wide(self._strategy):

@@ -1,8 +1,8 @@
-"""Queues that a consumer reads without leases: all in BROADCASTING, or those that a lite pull consumer assigned.
+"""Queues that a consumer reads without leases: all in BROADCASTING, or the assigned ones of a lite pull consumer.
 
-No other member is involved, so a queue only needs the offset to begin with (`client/rebalance/start_offsets.py`):
+No other member is involved, so a queue only needs its start offset (`client/rebalance/start_offsets.py`):
 
-    wanted -> stored offset, or the policy's offset -> OwnedQueue, pull loop starts    QUEUE_ACQUIRED
+    wanted -> stored offset, or offset by policy -> OwnedQueue, pull loop starts      QUEUE_ACQUIRED
     not wanted -> stop pulling -> drain (up to a grace) -> store the offset           QUEUE_DROPPED
 """
 
@@ -43,14 +43,15 @@ class UnleasedQueues(PulledQueues):
     # --- the target --------------------------------------------------------------------------------------------------
 
     def begin(self, topics: Iterable[str]) -> tuple[str, ...]:
-        """Record that topics are wanted from now on; returns those that were not wanted before."""
+        """Record that topics are wanted from now on; returns the topics that were not wanted before."""
         now_ms, loop_ms = int(self._instance.config.clock_ms()), anyio.current_time() * 1000
         return tuple(topic for topic in topics if self._offsets.begin(topic, now_ms, loop_ms))
 
     async def store_start_offsets(self, new: tuple[str, ...]) -> None:
         """Find and store the start offsets of the queues of these topics, which `begin` returned.
 
-        An offset whose broker does not answer now is found by time later. RlabError: the offsets could not be stored.
+        If a broker does not answer now, a later pass finds its offsets by time. RlabError: the offsets could not be
+        stored.
 
         Cancellation: some queues may have their start offset, and keep it.
         """
@@ -68,6 +69,7 @@ class UnleasedQueues(PulledQueues):
         for ask in self._apply(events.LeasesDue(())):
             starts = await self._starts.find(ask.wanted)
             moved += len(starts)
+            # A topic may have been unsubscribed, or another set of queues assigned, while the offsets were requested.
             still = set(self._wanted(topics)) if starts else set()
             for queue in ask.wanted:
                 if queue in starts and queue in still:
@@ -102,7 +104,7 @@ class UnleasedQueues(PulledQueues):
             super()._take_offset(owned)
 
     def offsets_reset(self, queues: Collection[MessageQueue], token: int, cause: str) -> None:
-        """Nothing: operators do not set offsets that are kept here, and brokers notify members only."""
+        """Do nothing: operators cannot reset offsets that a client stores, and brokers notify only members."""
 
     async def close(self, cause: str) -> None:
         """Release everything: stop pulling, drain, store the offsets.
@@ -116,7 +118,7 @@ class UnleasedQueues(PulledQueues):
     # --- offsets -----------------------------------------------------------------------------------------------------
 
     async def persist(self) -> dict[MessageQueue, RlabError]:
-        """See `PulledQueues`. Cancellation: some of it may have been stored."""
+        """See `PulledQueues`. Cancellation: some offsets may have been stored."""
         self._take_offsets()
         try:
             failures = await self._offsets.persist()

@@ -1,10 +1,11 @@
-"""Members that ask for no lease, as RocketMQ's own clients: the broker acquires their leases, and watches their pulls.
+"""Members that ask for no lease, like RocketMQ's own clients: the broker leases for them, and watches their requests.
 
-The code for such members alone is here, and pulls ask this room whether they may read. `implicit_leases.py` decides
-when a member has released a queue, `pending_resets.py` keeps commits from undoing a reset, and `held_locks.py` holds
-requests for locks that wait; these are pure. `pull_access.py` answers pulls of every client, and takes and frees the
-leases of members that ask for none; `locks.py` lets a request for a lock wait for its queue. Grants, commits and resets
-of `broker/leases/` reach this room through hooks of `Feature`.
+This room serves only such members, except that pulls of every client check here whether they may read.
+`implicit_leases.py` decides when a member has abandoned a queue, `pending_resets.py` keeps commits from undoing a
+reset, and `held_locks.py` holds requests for locks that wait; these are pure. `pull_access.py` decides about the pulls
+of every client, and takes and frees the leases of members that ask for none; `locks.py` lets a request for a lock wait
+for its queue. Grants, commits and resets of `broker/leases/` reach this room through hooks of `Feature`.
 
-Read `implicit_leases.py`, then `pull_access.py`. Without RocketMQ's clients nothing is ever stored or waited for here.
+Read `implicit_leases.py`, then `pull_access.py`. Without RocketMQ's clients this room stores nothing and waits for
+nothing.
 """

@@ -1,9 +1,9 @@
 """Requests of RocketMQ's clients for the lock of a queue that another member still has: held for a moment. Pure.
 
-A client of RocketMQ that joins asks for its locks at once, while the others are only being notified. If it were
-refused, it would ask again a second later or more, because its client rebalances at most once a second, and the queue
-would have no owner until then. So right after a change of the group the broker lets such a request wait until the queue
-is free, for `LOCK_HOLD_S` at most: the client waits a second for an answer, one queue after the other.
+A client of RocketMQ that joins asks for its locks at once, while the other members are only being notified. If the
+broker refused, the client would ask again a second later at the earliest, because it rebalances at most once a second.
+Until then the queue would have no owner. So right after a change of the group the broker lets such a request wait until
+the queue is free, for at most `LOCK_HOLD_S`: the client waits a second for an answer, one queue after the other.
 
     hold(("g", t:0), request, until=10.6)
     take(("g", t:0)) -> [request]              the queue is free: it is run again
@@ -46,7 +46,7 @@ class HeldLocks(Generic[One]):
         return self._n
 
     def hold(self, place: Place, lock: One) -> bool:
-        """Hold a request, unless too many are."""
+        """Hold a request, unless too many are held; returns whether it is held."""
         if self._n >= MAX_HELD_LOCKS:
             return False
         self._held.setdefault(place, []).append(lock)
@@ -54,7 +54,7 @@ class HeldLocks(Generic[One]):
         return True
 
     def take(self, place: Place) -> list[One]:
-        """Take the requests for a queue, oldest first."""
+        """Remove and return the requests for a queue, oldest first."""
         taken = self._held.pop(place, [])
         self._n -= len(taken)
         return taken
@@ -64,6 +64,6 @@ class HeldLocks(Generic[One]):
         return min((lock.until for locks in self._held.values() for lock in locks), default=None)
 
     def expire(self, now: float) -> list[One]:
-        """Take the requests whose time is over, and those that wait for the same queues; these may be held again."""
+        """Remove and return every request for a queue at which one request is due; the others may be held again."""
         due = [place for place, locks in self._held.items() if any(lock.until <= now for lock in locks)]
         return [lock for place in due for lock in self.take(place)]

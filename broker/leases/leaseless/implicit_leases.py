@@ -1,20 +1,22 @@
-"""Leases that the broker acquires for members that ask for none, and the rules by which these end. Pure.
+"""Leases that the broker takes for members that ask for none, and the end of such a lease. Pure.
 
-RocketMQ's own clients know no leases: a member pulls a queue as soon as its allocation says so, maybe while another one
-still consumes it. So the broker acquires the lease for it at its first pull of a free queue: an *implicit* lease. While
-another member has the queue, the pull waits. Such a member sends no release; but once another member wants the queue,
-its lease is *contested*, and the broker judges by the owner's pulls and commits:
+RocketMQ's own clients have no leases: a member pulls a queue as soon as its allocation has it, maybe while another
+member still consumes it. So the broker takes the lease for it at its first pull of a queue that is free: an *implicit*
+lease. While another member has the queue, the pull waits. A member sends no request when it stops to consume a queue;
+but once another member wants the queue, the lease is *contested*, and the broker judges by the requests of the owner:
 
-    drained     Its pulls bring nothing new. It has committed all that it was sent, so it has nothing of this queue in
-                process, whether it still wants it or not, and the next one may have it. This is exact.
+    drained     Its pulls bring nothing new any more, and it has committed every message that it was sent. It processes
+                no message of this queue, whether it still wants it or not, and the next member may have it. This is
+                exact.
     abandoned   It does not pull, and flow control is not the reason: it pulls again as long as it has fewer than 1000
                 messages and 100 MiB. Or it neither pulls nor commits, which clients do every 5 s. This is inferred: a
-                listener may still have a message, and messages that were not committed come twice.
+                listener may still have a message, and messages that were not committed come twice. The event that
+                reports it has the detail "given up".
 
-A lease is contested at the earliest `IMPLICIT_LEASE_TENURE_S` after it was taken. While two members disagree about the
-owner of a queue, it would go back and forth between their pulls otherwise, and neither would get a message.
+A lease is contested at the earliest `IMPLICIT_LEASE_TENURE_S` after it was taken. Otherwise, while two members disagree
+about the owner of a queue, it would go back and forth between their pulls, and neither would get a message.
 
-The lease that a member has asked for (RocketMQ's lock of an orderly consumer) is not implicit: it ends when its owner
+A lease that a member has asked for (RocketMQ's lock of an orderly consumer) is not implicit: it ends when its owner
 releases it or leaves.
 """
 
@@ -41,15 +43,15 @@ Place = tuple[str, QueueKey]
 
 @dataclass(slots=True)
 class ImplicitLease:
-    """What the owner of one implicit lease has done; times are loop time in seconds."""
+    """The record of one implicit lease and of its owner's requests; times are loop time in seconds."""
 
     taken_at: float
     pulled_at: float
     committed_at: float
-    contested_at: float = NEVER  # from when on it counts that another member wants the queue
-    is_announced: bool = False  # whether its parked pull was run again since
-    sent_bytes: int = 0  # of messages, since it had processed everything
-    begins: bool = True  # whether it has not pulled from the group's offset on yet
+    contested_at: float = NEVER  # the time from which on another member's wish for the queue counts
+    is_announced: bool = False  # whether the owner's parked pull was run again since then
+    sent_bytes: int = 0  # of messages that the owner was sent since it had last processed all of them
+    begins: bool = True  # whether the owner has not yet pulled from the group's offset on
 
     def is_contested(self, now: float) -> bool:
         """Whether another member wants the queue."""
@@ -79,7 +81,7 @@ class ImplicitLeases:
         return lease
 
     def committed(self, place: Place, now: float) -> bool:
-        """Record a commit of the owner; whether the lease is contested, so that it may be drained now."""
+        """Record a commit of the owner; returns whether the lease is contested, so that it may be drained now."""
         lease = self._leases.get(place)
         if lease is None:
             return False
@@ -87,7 +89,7 @@ class ImplicitLeases:
         return lease.is_contested(now)
 
     def contest(self, place: Place, now: float) -> float | None:
-        """Record that another member wants the queue; from when on that counts if it is new, else None."""
+        """Record that another member wants the queue; returns the time from which on that counts, None if not new."""
         lease = self._leases.get(place)
         if lease is None or lease.contested_at != NEVER:
             return None
@@ -101,7 +103,7 @@ class ImplicitLeases:
         self._contested.pop(place, None)
 
     def forget_all(self, is_gone: Callable[[Place], bool]) -> None:
-        """The queues of a group or topic are gone: a contested one among them would be waited for, for ever."""
+        """Forget the queues of a deleted group or topic: a contested one among them would never be freed."""
         for place in [place for place in self._leases if is_gone(place)]:
             self.forget(place)
 
@@ -111,7 +113,7 @@ class ImplicitLeases:
 
 
 def given_up_at(lease: ImplicitLease, unprocessed: int) -> float:
-    """When a contested lease ends if its owner does nothing until then: at once if it is drained.
+    """When a contested lease ends if its owner sends nothing until then: at once if it is drained.
 
     `unprocessed` is the number of messages that the owner was sent and has not committed.
     """

@@ -1,6 +1,6 @@
-"""Requests for the lock of a queue; requests of members without leases wait a moment for the queue.
+"""Requests for the lock of a queue: a request of a member without leases waits a moment for the queue.
 
-`held_locks.py` in this folder has the reason. Any other request is served at once by `broker/leases/handlers.py`.
+`held_locks.py` in this folder has the reason. Every other request is served at once by `broker/leases/handlers.py`.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Locks(Feature):
         return {RequestCode.LOCK_BATCH_MQ: self.lock}
 
     def lock(self, connection: Connection, request: Command) -> None:
-        """Grant the free queues, or wait for one."""
+        """Grant the queues that are free, or hold the request."""
         self._lock(_HeldLock(connection, request, self._core.loop.time() + LOCK_HOLD_S))
 
     def _lock(self, one: _HeldLock) -> None:
@@ -67,7 +67,7 @@ class Locks(Feature):
         self._grant(one.connection, one.request)
 
     def _hold(self, one: _HeldLock) -> bool:
-        """Whether a request for one queue waits for it."""
+        """Hold a request for one queue until the queue is free; returns whether it is held."""
         rows, group = list(rows_of(one.request)), one.request.header["group"]
         info = self._groups.get(group)
         if len(rows) != 1 or info is None:
@@ -84,6 +84,7 @@ class Locks(Feature):
 
     def lease_freed(self, group: str, queue: tuple[str, int], waiters: Sequence[str]) -> None:
         """Serve the requests that wait for a queue."""
+        # All are removed before the first runs: one of them gets the queue, and the others may be held again.
         self._lock_again(self._held.take((group, QueueKey(*queue))))
 
     def _lock_again(self, held: list[_HeldLock]) -> None:
@@ -98,5 +99,5 @@ class Locks(Feature):
         return self._held.next_deadline()
 
     def expire(self, now: float) -> None:
-        """Answer the held requests whose time is over."""
+        """Answer the held requests that are due."""
         self._lock_again(self._held.expire(now + _SOON))

@@ -1,15 +1,15 @@
-"""Queues whose offsets were reset while clients of RocketMQ consume them, until one follows. Pure.
+"""Queues whose offsets were reset while clients of RocketMQ consume them, until one of these follows. Pure.
 
-A member with leases is stopped by the end of its lease. A client of RocketMQ has none: it drops its fetched messages
-when it is notified, waits 10 s, and still commits its old offsets every 5 s. So from the reset on, until a member pulls
-the queue from the new offset:
+A member with leases is stopped by the end of its lease. A client of RocketMQ has no lease: when it is notified it drops
+its fetched messages and waits 10 s, and during these it still commits its old offset every 5 s. So from the reset on,
+until a member pulls the queue from the new offset:
 
     commits   of another offset, by members without leases, are refused: they would undo the reset
-    pulls     from elsewhere bring nothing, because they were begun before it. After `RESET_FOLLOW_S` they are answered
-              with the new offset, as those of a consumer that is not notified (lite pull) at once
+    pulls     from another offset bring nothing, because they began before the reset. After `RESET_FOLLOW_S` the answer
+              has the new offset; for a consumer that is not notified (lite pull) it has it at once
 
 RocketMQ: Broker2Client.resetOffset, and ConsumerOffsetManager.resetOffsetTable, which forgets it with the first pull. A
-broker that restarts in these seconds has forgotten them, and the old offset may win.
+broker that restarts in these seconds loses its pending resets, and the old offset may win.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Place = tuple[str, QueueKey]
 
 
 class Followed(NamedTuple):
-    """What a pull of a queue that was reset may do: nothing before `at`, loop time in seconds, then go to `offset`."""
+    """The answer to a pull of a queue that was reset: nothing before `at` (loop time, seconds), then `offset`."""
 
     offset: int
     at: float
@@ -41,11 +41,11 @@ class PendingResets:
         return len(self._pending)
 
     def add(self, place: Place, offset: int, now: float) -> None:
-        """A queue was reset to an offset."""
+        """Record that a queue was reset to an offset."""
         self._pending[place] = Followed(offset, now + RESET_FOLLOW_S)
 
     def pulled(self, place: Place, offset: int) -> Followed | None:
-        """A member without leases pulls from an offset: None if it may, which ends the reset if there was one."""
+        """Record a pull of a member without leases from an offset; None if it may read, which ends a pending reset."""
         pending = self._pending.get(place)
         if pending is None:
             return None
@@ -60,7 +60,7 @@ class PendingResets:
         return pending is not None and pending.offset != offset
 
     def followed(self, place: Place) -> None:
-        """A member with leases has the queue now, from the new offset on."""
+        """End a pending reset: a member with leases has the queue now, from the new offset on."""
         self._pending.pop(place, None)
 
     def forget(self, is_gone: Callable[[Place], bool]) -> None:

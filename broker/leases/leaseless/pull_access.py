@@ -1,8 +1,8 @@
 """The access of pulls to queues: under a token, or under a lease that the broker takes for a member without one.
 
-Pulls ask this object alone, for every client. A member of ours has asked for its lease, and a look at the table of
-leases is all that its pull costs. For a member without leases `implicit_leases.py` in this folder has the rules; here
-its leases are taken, contested and freed. A client without an id only looks at a queue, and may read.
+Pulls of every client ask this object alone. A member of this project has asked for its lease, so its pull costs one
+look-up in the table of leases. For a member without leases `implicit_leases.py` in this folder has the rules; here its
+leases are taken, contested and freed. A client without an id only views a queue, and may read.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SOON = 1e-6
 
 
 class NotYet(NamedTuple):
-    """A pull that may not read now: it waits for at most `wait_s` and asks again, or is answered with the rest."""
+    """A pull that may not read now: it runs again after at most `wait_s`; with 0 the other fields are its answer."""
 
     next_offset: int
     status: ReadStatus
@@ -46,13 +46,13 @@ class PullAccess(Feature):
         self._switched_off = settings.switched_off
         self._overlapping = Quirk.OVERLAPPING_HANDOVER in core.quirks
         self.implicit = ImplicitLeases()
-        self.resets = PendingResets()  # those that members without leases have not followed yet
+        self.resets = PendingResets()  # resets that members without leases have not followed yet
 
     def pull_came(self, connection: int, header: Mapping[str, Any], now: float) -> None:
-        """Record a pull that has just arrived as a sign of life of its member, and its commit.
+        """Record a new pull as a sign of life of its member, and store its commit.
 
-        Not for a parked pull that runs again: a message that arrives for it is not a sign of life, and its commit is
-        old.
+        Not called for a parked pull that runs again: a message that arrives for it does not show that its member lives,
+        and its commit is old.
         """
         group, client_id, token = header["group"], header.get("client_id") or "", header.get("token")
         if token is None and self._member_without_leases(group, client_id, header["topic"]) is None:
@@ -67,12 +67,12 @@ class PullAccess(Feature):
             self._leases.commit_with_pull(group, queue, client_id, token, commit)
 
     def access(self, connection: int, header: Mapping[str, Any]) -> Lease | NotYet | None:
-        """The lease under which a pull reads now; None for a client that needs none.
+        """The lease under which a pull reads now; None for a client that needs no lease.
 
         Raises:
             GroupSwitchedOff: its group is switched off.
             LeaseLost: another member has the queue now, or no member has it.
-            GroupNotExist: a member without leases that has sent its heartbeat over another connection.
+            GroupNotExist: a member without leases has sent its heartbeat over another connection.
         """
         group, client_id, token = header["group"], header.get("client_id") or "", header.get("token")
         if client_id and self._switched_off and group in self._switched_off:
@@ -91,7 +91,7 @@ class PullAccess(Feature):
     # --- members without leases --------------------------------------------------------------------------------------
 
     def _member_without_leases(self, group: str, client_id: str, topic: str) -> Member | None:
-        """The member whose leases of the topic's queues this broker takes, because it asks for none; None if it is not.
+        """The member for whom this broker takes leases of the topic's queues; None if it asks for leases or needs none.
 
         In a broadcasting group every member reads every queue.
         """
@@ -118,15 +118,15 @@ class PullAccess(Feature):
         place, leases, now = (group, queue), self._leases, self._core.loop.time()
         wait = NotYet(offset, ReadStatus.NO_NEW, LEASELESS_WAIT_S)
         if (reset := self.resets.pulled(place, offset)) is not None:
-            # A client that only reads answers is not notified of the reset.
+            # A lite pull consumer is not notified of the reset: only this answer moves it.
             is_due = now + _SOON >= reset.at or member.data.consume_type is ConsumeType.ACTIVELY
             return NotYet(reset.offset, ReadStatus.OFFSET_TOO_BIG) if is_due else wait
         if self._overlapping:
             return None
         held = leases.table.owner_of(group, queue)
         if held is None or held.owner != client_id:
-            # The pull of a member that locks may have been parked since before it unlocked the queue: it must not take
-            # the queue back.
+            # A member that locks may have unlocked the queue while its pull was parked: that pull must not take the
+            # queue back.
             is_repeated = held is None or client_id in held.waiters
             if member.locks:
                 return wait
@@ -145,28 +145,28 @@ class PullAccess(Feature):
         return NotYet(begin, ReadStatus.NONE_MATCHED) if implicit.begins else held
 
     def sent(self, group: str, queue: QueueKey, lease: Lease, n_bytes: int) -> None:
-        """Count what a pull without a token brought, for the limits of flow control."""
+        """Count the bytes that a pull without a token brought, for the limits of flow control."""
         implicit = self.implicit.get((group, queue))
         if implicit is not None:
             processed = (self._leases.offsets.read(group, *queue) or 0) >= lease.served
             implicit.sent_bytes = n_bytes if processed else implicit.sent_bytes + n_bytes
 
-    # --- what happens to leases and offsets --------------------------------------------------------------------------
+    # --- events of leases and offsets --------------------------------------------------------------------------------
 
     def lease_granted(self, group: str, queue: tuple[str, int], client_id: str) -> None:
-        """A member that asks for a lease also releases it, and gets its start offset with it."""
+        """End the implicit lease: a member that asks for a lease also releases it, and the grant names its offset."""
         place = (group, QueueKey(*queue))
         self.implicit.forget(place)
         if not self._groups.is_leaseless(group, client_id):
             self.resets.followed(place)
 
     def lease_refused(self, group: str, queue: tuple[str, int]) -> None:
-        """Another member wants a queue: if the lease is implicit, see whether its owner still consumes the queue."""
+        """Contest the lease that another member wants, if it is implicit."""
         place, now = (group, QueueKey(*queue)), self._core.loop.time()
         held = self._leases.table.owner_of(*place)
         is_restored = held is not None and held.served < 0 and self.implicit.get(place) is None
         if held is not None and is_restored and self._groups.is_leaseless(group, held.owner):
-            self.implicit.pulled(place, now)  # an earlier run of the broker took it
+            self.implicit.pulled(place, now)  # the broker took it before its restart, and has no record of it
         self._core.driver.wake_by(self.implicit.contest(place, now))
 
     def lease_freed(self, group: str, queue: tuple[str, int], waiters: Sequence[str]) -> None:
@@ -176,7 +176,7 @@ class PullAccess(Feature):
             self._core.features.queue_changed(*queue)
 
     def commit_refusal(self, group: str, queue: tuple[str, int], client_id: str, offset: int) -> str | None:
-        """A commit that would undo a reset is refused."""
+        """Refuse a commit that would undo a reset."""
         topic, queue_id = queue
         if not self.resets.undoes((group, QueueKey(*queue)), offset):
             return None
@@ -185,13 +185,13 @@ class PullAccess(Feature):
         return f"{topic}:{queue_id} of group {group!r} was reset: go on at the new offset"
 
     def commit_accepted(self, group: str, queue: tuple[str, int]) -> None:
-        """The owner of a contested lease may have processed everything with this commit."""
+        """Check a contested lease soon: this commit may have drained it."""
         now = self._core.loop.time()
         if self.implicit.committed((group, QueueKey(*queue)), now):
             self._core.driver.wake_by(now)
 
     def offsets_reset(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
-        """Members without leases follow the reset in their own time."""
+        """Record the reset until members without leases follow it."""
         info = self._groups.get(group)
         if info is not None and any(member.data.leaseless for member in info.members.values()):
             for queue_id, offset in offsets.items():
@@ -209,7 +209,7 @@ class PullAccess(Feature):
         self.resets.forget(is_gone)
         self.implicit.forget_all(is_gone)
 
-    # --- giving up ---------------------------------------------------------------------------------------------------
+    # --- ends of implicit leases -------------------------------------------------------------------------------------
 
     def next_deadline(self) -> float | None:
         """When the next contested lease counts as abandoned."""
@@ -226,7 +226,8 @@ class PullAccess(Feature):
         for place, lease in self.implicit.contested():
             if lease.is_contested(now + _SOON) and not lease.is_announced:
                 lease.is_announced = True
-                # Its parked pull is held for a shorter time from now on, and brings nothing new.
+                # Its parked pull must not wait on and bring new messages: it is held for a short time from now on, and
+                # brings nothing.
                 self._core.features.queue_changed(*place[1])
             self._free_if_due(place, now)
 
@@ -236,7 +237,7 @@ class PullAccess(Feature):
         if lease is None:
             return 0
         if lease.served < 0:
-            return 1  # an earlier run of the broker knew
+            return 1  # the number was lost with a restart of the broker: not zero is safe
         return lease.served - max(self._leases.offsets.read(group, *queue) or 0, lease.start)
 
     def _free_if_due(self, place: Place, now: float) -> None:

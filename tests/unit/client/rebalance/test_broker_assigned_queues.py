@@ -97,7 +97,7 @@ def test_a_consumer_that_cannot_pop_says_so_and_goes_on_with_the_rest(
                 assert {queue.topic for queue in consumer.queues} >= {"t"}
                 await pop(cluster)
                 assert "t" not in {queue.topic for queue in consumer.queues}
-        assert "group g is to pop t, which this kind of consumer cannot" in caplog.text
+        assert "group g is set to pop t, and this kind of consumer cannot pop" in caplog.text
 
     simulate(scenario, brokers=1)
 
