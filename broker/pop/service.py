@@ -180,8 +180,7 @@ class Pop(Feature):
         # No client has them: the next pop must not wait until their invisible time has expired.
         times = self._times()
         for batch in batches:
-            # A reset or a deletion may have dropped the window while the delivery was being stored. A newer window of
-            # the same queue does not have this delivery.
+            # A reset may have replaced the window while the delivery was being stored; a new one does not have it.
             if self.ledger.queues.get(batch.queue.key) is batch.queue:
                 self.ledger.give_back(batch.queue, batch.token, times)
         self._core.barrier.metadata_changed()
@@ -277,8 +276,7 @@ class Pop(Feature):
             if window.is_idle:
                 self._notify_waiters(queue)
                 self.ledger.forget(queue)
-        elif self._parked:
-            # A pop may wait that asks in order, or that found the window full.
+        elif self._parked:  # maybe a pop that asks in order, or that found the window full
             self._wake(key)
 
     # --- deadlines ---------------------------------------------------------------------------------------------------
