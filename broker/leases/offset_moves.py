@@ -42,7 +42,9 @@ class OffsetOutOfRangeReporter:
         deleted = result.status is ReadStatus.OFFSET_TOO_SMALL
         skipped = result.next_offset - asked if deleted else 0
         if deleted:
-            text = "broker %s: group %r needs deleted messages of %s:%d: it goes on at %d, not %d, and misses %d"
+            text = (
+                "broker %s: group %r is behind the deleted messages on %s:%d: it continues at %d, not %d, and misses %d"
+            )
             values: tuple[object, ...] = (result.next_offset, asked, skipped)
         else:
             text = "broker %s: group %r asked %s:%d for offset %d, which is beyond its end: it continues at %d"

@@ -117,7 +117,7 @@ def test_beyond_the_hard_limit_a_group_that_was_away_goes_on_from_what_is_left_a
         assert len(moved) == 2
         assert sum(event.n for event in moved) == missed
         assert {event.cause for event in moved} <= {event.cause for event in deletions}
-        assert "group 'away' needs deleted messages of t:0" in caplog.text
+        assert "group 'away' is behind the deleted messages on t:0" in caplog.text
         assert "messages were deleted unread" in caplog.text
 
     simulate(scenario, **options(retain_bytes_max=LIMIT))

@@ -34,7 +34,7 @@ def test_a_move_says_who_skipped_how_many_messages_of_which_queue(caplog: pytest
     assert event.kind == EventKind.OFFSET_MOVED
     assert (event.group, event.topic, event.queue_id, event.client) == ("g", "t", 0, "c1")
     assert (event.offset, event.n, event.detail, event.cause) == (12, 7, "deleted", "broker-a/77")
-    assert "group 'g' needs deleted messages of t:0: it goes on at 12, not 5, and misses 7" in caplog.text
+    assert "group 'g' is behind the deleted messages on t:0: it continues at 12, not 5, and misses 7" in caplog.text
 
 
 def test_an_offset_beyond_the_end_is_told_and_skips_nothing() -> None:
