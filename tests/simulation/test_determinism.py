@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import subprocess
 import sys
@@ -14,6 +15,9 @@ import pytest
 
 from model.event_log import encode_events
 from testbed.simulation.cluster.cluster import SimulatedCluster
+from testbed.simulation.engine import run
+from testbed.simulation.engine.programme import ClusterPart, LoadPart, Programme, Step
+from testbed.simulation.engine.run import run_programme
 from testbed.simulation.kernel.run import Simulation, run_simulation
 
 pytestmark = pytest.mark.simulation
@@ -79,6 +83,29 @@ def test_processes_that_hash_strings_differently_have_the_same_history() -> None
         digests.add(done.stdout.strip())
     assert len(digests) == 1
     assert len(digests.pop()) == 64
+
+
+def test_a_programme_with_power_cuts_has_one_history_whatever_the_process_and_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    # A power cut draws by the lengths of writes what is left of a file, and a broker writes its process id.
+    caplog.set_level(logging.CRITICAL + 1)  # clients report that the broker is down
+    cuts = tuple(Step(at_s=at_s, do="power_cut", who="broker-a", for_s=0.1) for at_s in (0.3, 0.9, 1.5))
+    programme = Programme(
+        seed=1,  # which loses the writes to the lock file, and draws another number for another length
+        cluster=ClusterPart(brokers=1, flush="sync"),
+        load=LoadPart(messages=20, pause_s=0.1),
+        step=cuts,
+    )
+    outcomes = []
+    for process_id, folder in ((7, "a"), (12_345, "folder")):
+        (tmp_path / folder).mkdir()
+        monkeypatch.setattr(os, "getpid", lambda process_id=process_id: process_id)
+        monkeypatch.setattr(run, "MEMORY", tmp_path / "none")
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / folder))
+        outcomes.append(run_programme(programme))
+    assert outcomes[0].acts == {"power_cut": 3}
+    assert outcomes[0] == outcomes[1]
 
 
 if __name__ == "__main__":

@@ -58,6 +58,29 @@ SUPERVISORS = {
 # The one place that makes a task outside a group, to hold a group open from a start() to a shutdown().
 TASK_HOLDER = "client/instance/background.py"
 
+# Packages that run in the simulation, and the calls in them whose results no seed decides. All other code gets a clock,
+# a generator or a file layer as an argument, so that equal seeds give equal histories.
+SIMULATED = ("model", "remoting", "rocketmq", "namesrv", "broker", "client")
+REAL_WORLD = {
+    "broker/broker.py shutil.disk_usage": "a figure that the broker shows, and decides nothing by",
+    "broker/config.py random.SystemRandom": "the default of an option",
+    "broker/config.py time.time": "the default of an option",
+    "broker/store/disk/files.py os.getpid": "the file layer, which a simulated broker replaces",
+    "broker/store/upkeep/verify.py time.time": "a command on a data directory that no broker uses",
+    "client/config.py time.time": "the default of an option",
+    "client/instance/instance.py os.getpid": "the default of an option",
+    "client/instance/registry.py os.getpid": "compared alone: a forked process has instances of its own",
+    "remoting/security/gate.py secrets.token_bytes": "compared alone, and of one length",
+    "remoting/security/gate.py secrets.token_hex": "compared alone, and of one length",
+    "remoting/security/login.py secrets.token_hex": "compared alone, and of one length",
+    "remoting/tasks.py os.getpid": "compared alone, to refuse a client in a forked process",
+}
+_UNSEEDED = re.compile(
+    r"os\.(getpid|getppid|urandom|times|getloadavg)|secrets\.\w+|uuid\.uuid\w+|time\.(time|monotonic|perf_counter)(_ns)?"
+    r"|datetime\.\w+\.(now|utcnow|today)|random\.(?!Random$)\w+|shutil\.disk_usage|os\.f?statvfs|socket\.gethostname"
+    r"|platform\.node"
+)
+
 # Source files without a test file of their own, each with what covers it instead.
 COVERED_ELSEWHERE: dict[str, str] = {
     "broker/groups/outcomes.py": "records alone: tests/unit/broker/groups/test_table.py",
@@ -161,6 +184,14 @@ def banned_calls(source: Source) -> Iterator[str]:
             yield f"{source.path}:{node.lineno} {ast.unparse(node)}: {BANNED['asyncio.create_task']['msg']}"
 
 
+def unseeded(source: Source) -> Iterator[str]:
+    """Calls whose results no seed decides, in packages that run in the simulation."""
+    if source.path.startswith(tuple(f"{package}/" for package in SIMULATED)):
+        for line, name in uses(source):
+            if _UNSEEDED.fullmatch(name) and f"{source.path} {name}" not in REAL_WORLD:
+                yield f"{source.path}:{line} {name}: no seed decides it: take an argument, or give REAL_WORLD a reason"
+
+
 def blind_excepts(source: Source) -> Iterator[str]:
     """Handlers and suppressions of every exception, except in supervisors and where it is raised on, maybe renamed."""
     if source.path in SUPERVISORS:
@@ -232,7 +263,7 @@ def catches_everything(kind: ast.expr | None) -> bool:
 
 
 Rule = Callable[[Source], Iterator[str]]
-RULES: list[Rule] = [too_long, without_header, banned_calls, blind_excepts, real_sleeps]
+RULES: list[Rule] = [too_long, without_header, banned_calls, unseeded, blind_excepts, real_sleeps]
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
@@ -252,6 +283,8 @@ def test_every_file_keeps_the_rule(rule: Rule) -> None:
         (banned_calls, "import asyncio as aio\naio.create_task(f())"),
         (banned_calls, "import asyncio\nasyncio.get_running_loop().create_task(f())"),
         (banned_calls, "self._loop.create_task(f())"),
+        (unseeded, "import os\nos.getpid()"),
+        (unseeded, "from random import random\nrandom()"),
         (blind_excepts, "try:\n    f()\nexcept Exception:\n    pass"),
         (blind_excepts, "try:\n    f()\nexcept (OSError, BaseException) as error:\n    raise OSError from error"),
         (blind_excepts, "try:\n    f()\nexcept:\n    pass"),
@@ -325,6 +358,8 @@ def test_every_exception_to_a_rule_is_still_needed() -> None:
     assert sorted(COVERED_ELSEWHERE.keys() - paths) == []
     lengths = {source.path: source.text.count("\n") for source in sources()}
     assert [path for path in LONG_FILES if lengths.get(path, 0) <= MAX_FILE_LINES] == []
+    used = {f"{source.path} {name}" for source in sources() for _, name in uses(source)}
+    assert sorted(REAL_WORLD.keys() - used) == []
     needless = [
         path for path in COVERED_ELSEWHERE if f"tests/unit/{Path(path).parent}/test_{Path(path).name}" in texts()
     ]

@@ -166,7 +166,7 @@ class DirectoryLock:
             raise self._in_use()
         self._files.truncate(fd, 0)
         with contextlib.suppress(OSError):  # it is only for the message, and a full disk may have no room for it
-            self._files.write_all(fd, f"{os.getpid()}\n".encode(), 0)
+            self._files.write_all(fd, f"{self._files.process_id()}\n".encode(), 0)
 
     def _in_use(self) -> StoreInUse:
         written = b"" if self._fd is None else self._files.pread(self._fd, _PID_BYTES, 0)

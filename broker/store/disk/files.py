@@ -107,6 +107,10 @@ class Files:
         """Remove a file; one that is not there is fine."""
         path.unlink(missing_ok=True)
 
+    def process_id(self) -> int:
+        """Return the id of this process, which a lock file shows."""
+        return os.getpid()
+
     def try_lock(self, fd: int) -> bool:
         """Acquire the exclusive lock of an open file, without waiting; it ends with the descriptor or the process."""
         try:

@@ -20,7 +20,7 @@ from pathlib import Path
 from random import Random
 
 from broker.store.disk.directory import METADATA_NAME
-from broker.store.disk.files import Files
+from testbed.simulation.cluster.servers import UnsyncedFiles
 
 _GAP_PROBABILITY = 0.25
 """Probability that a cut keeps a write behind a gap, in a file that lost several writes."""
@@ -92,13 +92,11 @@ def _change_names(names: dict[str, _DiskFile], changes: dict[str, _DiskFile | No
             names[name] = file
 
 
-class PowerCutFiles(Files):
+class PowerCutFiles(UnsyncedFiles):
     """The file layer of brokers whose power a programme cuts.
 
     A sync does not reach the real disk. A file that existed before its first use here counts as durable.
     """
-
-    is_shared = False
 
     def __init__(self) -> None:
         self._directories: dict[Path, _DiskDirectory] = {}
@@ -157,9 +155,6 @@ class PowerCutFiles(Files):
         written = super().pwrite(fd, data, position)
         self._open[fd].pending.append((position, bytes(data[:written])))
         return written
-
-    def allocate(self, fd: int, size: int) -> None:
-        """Do nothing: a power cut copies every file."""
 
     def truncate(self, fd: int, size: int) -> None:
         """See `Files.truncate`."""
