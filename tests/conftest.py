@@ -9,7 +9,9 @@ from __future__ import annotations
 import gc
 import importlib
 import os
+import shutil
 import sys
+import tempfile
 from collections.abc import Generator
 from contextlib import suppress
 from pathlib import Path
@@ -20,6 +22,7 @@ from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
 from pipeline.garbage import no_search_for_cycles
+from tests.temporary_files import folder_in_memory
 
 # No deadline and no check of how fast examples are made: on a shared machine a slow example says something about the
 # machine. A hang is faulthandler's to end.
@@ -47,6 +50,31 @@ class SharedByProcess(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships
         if file.startswith("tests/spark/"):
             return file if "/drivers/" in file else "spark"
         return "style" if file in STYLE else nodeid
+
+
+TEMPORARY = pytest.StashKey[Path]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Put the temporary files of all processes of this run into memory, see `tests.temporary_files`."""
+    folder = folder_in_memory()
+    if folder is not None:
+        config.stash[TEMPORARY] = folder
+        os.environ["TMPDIR"] = str(folder)  # the other processes of the run inherit it
+        tempfile.tempdir = None  # found anew
+
+
+def pytest_terminal_summary(terminalreporter: Any, exitstatus: int, config: pytest.Config) -> None:
+    """Keep the files of a run that failed, and print where they are."""
+    if exitstatus and TEMPORARY in config.stash:
+        terminalreporter.write_line(f"The files of failed tests are in {config.stash[TEMPORARY]}, which is in memory.")
+        del config.stash[TEMPORARY]
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Remove the temporary files of a run that passed."""
+    if TEMPORARY in config.stash:
+        shutil.rmtree(config.stash[TEMPORARY], ignore_errors=True)
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests import temporary_files
 from tests.docs.pages import ROOT
+from tests.temporary_files import folder_in_memory
 
 pytestmark = pytest.mark.process
 
@@ -79,3 +81,15 @@ def test_a_report_of_a_bug_asks_for_what_the_tools_say() -> None:
     assert {"check", "doctor", "version", "repeat"} <= asked.keys()
     for tool in ("check", "doctor"):
         assert f"`rlab {tool} " in asked[tool]["description"]
+
+
+def test_temporary_files_are_in_memory_unless_somebody_names_a_folder_or_there_is_no_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert folder_in_memory({"TMPDIR": "/var/tmp"}, tmp_path) is None
+    assert folder_in_memory({}, tmp_path / "nothing") is None
+    monkeypatch.setattr(temporary_files, "MIN_FREE_BYTES", 0)
+    can_run_programs = not os.statvfs(tmp_path).f_flag & os.ST_NOEXEC
+    assert (folder_in_memory({}, tmp_path) is not None) == can_run_programs
+    monkeypatch.setattr(temporary_files, "MIN_FREE_BYTES", 2**60)
+    assert folder_in_memory({}, tmp_path) is None
