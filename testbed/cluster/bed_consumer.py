@@ -1,8 +1,8 @@
-"""A consumer of a test cluster in a process of its own, for `rlab cluster --console`; it takes messages and keeps none.
+"""A consumer of a test cluster in its own process, for `rlab cluster --console`. It receives and discards messages.
 
     python -P -m testbed.cluster.bed_consumer HOST:PORT GROUP TOPIC
 
-It announces its client id as a daemon does its address, and ends when its standard input is closed.
+It announces its client id as a daemon announces its address. It ends when its standard input is closed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ async def _consume() -> None:
     name_server, group, topic = sys.argv[1:]
 
     async def listen(messages: Any) -> None:
-        """Take them."""
+        """Discard them."""
 
     async with PushConsumer(name_server, group=group) as consumer:
         await consumer.subscribe(topic, listen)

@@ -18,10 +18,10 @@ _OWNER_ONLY = 0o600
 
 
 def make_certificate(directory: Path, name: str, hosts: list[str], days: int) -> tuple[Path, Path]:
-    """Make a certificate with its key, signed by the authority of the directory; returns both files.
+    """Make a certificate with its key, signed by the authority of the directory. Returns both files.
 
     Raises:
-        ConfigError: a host is no name, the files cannot be written, or trustme is missing.
+        ConfigError: a host is not a valid name, the files cannot be written, or trustme is not installed.
     """
     if not name or Path(name).name != name or name in ("ca", "ca-key"):
         raise ConfigError(f"--name {name!r}: use the name of a file, without a folder, and not `ca`")
@@ -30,7 +30,7 @@ def make_certificate(directory: Path, name: str, hosts: list[str], days: int) ->
         authority = _authority(directory)
         leaf = authority.issue_cert(*hosts, not_after=datetime.now(UTC) + timedelta(days=days))
         cert, key = directory / f"{name}.pem", directory / f"{name}-key.pem"
-        # The key first: a server that reads both in between finds that they do not match, and tries again.
+        # The key is written first: a server that reads both files in between finds that they do not match, and retries.
         _write(key, leaf.private_key_pem.bytes())
         _write(cert, b"".join(each.bytes() for each in leaf.cert_chain_pems))
     except OSError as error:

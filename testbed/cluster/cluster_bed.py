@@ -1,6 +1,6 @@
-"""The processes of `rlab cluster`: it kills, pauses and starts them, does faults to their connections, adds consumers.
+"""Kills, pauses and starts the processes of `rlab cluster`, injects faults into their connections, adds consumers.
 
-What is done to a process is told in the trace by a broker that runs.
+A running broker records each of these actions in the trace.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ class ClusterBed:
     """The processes of one cluster.
 
     Args:
-        name_servers, brokers: the lists whose children are stopped at the end; one that is started again takes its
-            place.
-        commands: by name, that which starts a server again on its data and port.
-        start: starts a process of one, and of each consumer.
+        name_servers, brokers: the lists whose children are stopped at the end. A restarted server replaces the old
+            child in its list.
+        commands: name of a server -> the command that restarts it on its data and port.
+        start: starts the process of a server or of a consumer.
     """
 
     def __init__(
@@ -44,19 +44,19 @@ class ClusterBed:
     ) -> None:
         self._start = start
         self.consumers: list[Child] = []
-        self._faults: dict[int, dict[Child, int]] = {}  # number -> where it was begun, and its number there
+        self._faults: dict[int, dict[Child, int]] = {}  # number -> servers with the fault, and its number at each
         self._begun = 0
         self._name_servers = name_servers
         self._brokers = brokers
         self._commands = commands
-        self._states: dict[str, str] = {}  # of those that are not running
-        self._causes: dict[str, str] = {}  # of those: the event that told what was done to it
+        self._states: dict[str, str] = {}  # states of the processes that are not running
+        self._causes: dict[str, str] = {}  # of the same processes: the event that recorded the action
         self._added = 0
 
-    # --- what a console shows ----------------------------------------------------------------------------------------
+    # --- the view of the console -------------------------------------------------------------------------------------
 
     def parts(self) -> list[TestPart]:
-        """The brokers, and the consumers that were added."""
+        """The name servers, the brokers, and the consumers that were added."""
         kinds = [
             *(("name server", child) for child in self._name_servers),
             *(("broker", child) for child in self._brokers),
@@ -70,22 +70,22 @@ class ClusterBed:
         return found
 
     def missing(self) -> str:
-        """What cannot be done from outside of a process."""
+        """The actions that this test bed does not offer, in words for its page."""
         return (
             "Killing closes the connections of a process; pausing leaves them open, as if it hung. rlab fault has more "
             "faults of connections and requests. Topics are scaled on their own page."
         )
 
-    # --- what it does ------------------------------------------------------------------------------------------------
+    # --- actions -----------------------------------------------------------------------------------------------------
 
     async def act(self, name: str, action: str) -> str:
-        """Kill, pause, start again or stop a process; see `TestBed`. Cancellation: it may have been done."""
+        """Kill, pause, resume, start or stop a process; see `TestBed`. Cancellation: the action may have happened."""
         part = next((part for part in self.parts() if part.name == name), None)
         if part is None or action not in part.actions:
-            raise InvalidParameter(f"{name[:60]!r} does not take {action[:20]!r} now")
+            raise InvalidParameter(f"{name[:60]!r} does not accept {action[:20]!r} now")
         child = next(child for child in (*self._servers, *self.consumers) if child.name == name)
         if action in _BEGINS:
-            self._causes[name] = await self._tell(EventKind.FAULT_BEGAN, child, action)
+            self._causes[name] = await self._record(EventKind.FAULT_BEGAN, child, action)
         if action in _SIGNALS:
             child.process.send_signal(_SIGNALS[action])
             self._states[name] = "paused"
@@ -101,11 +101,11 @@ class ClusterBed:
                 await child.stop()
             await child.process.wait()
         if action in _ENDS:
-            await self._tell(EventKind.FAULT_HEALED, child, action)
+            await self._record(EventKind.FAULT_HEALED, child, action)
         return f"{name}: {action}"
 
-    async def _tell(self, kind: EventKind, process: Child, done: str) -> str:
-        """Let a broker tell what is done to a process: one that is left, if there is one; returns the event's id."""
+    async def _record(self, kind: EventKind, process: Child, done: str) -> str:
+        """Let a broker, if possible another one, record an action on a process. Returns the event's id, or ""."""
         order = {"do": "tell", "kind": kind.value, "process": process.name, "done": done}
         if kind is EventKind.FAULT_HEALED:
             order["cause"] = self._causes.pop(process.name, "")
@@ -121,12 +121,12 @@ class ClusterBed:
         await child.process.aclose()
         started = Child(child.name, await self._start(self._commands[child.name]))
         siblings = self._brokers if child in self._brokers else self._name_servers
-        siblings[siblings.index(child)] = started  # from now on it is stopped at the end
+        siblings[siblings.index(child)] = started  # from here on the new process is stopped at the end
         await started.wait_ready()
         self._states.pop(child.name, None)
 
     async def add_consumer(self, group: str, topic: str) -> str:
-        """Start a consumer in a process of its own; see `TestBed`. Cancellation: it may have been started."""
+        """Start a consumer in its own process; see `TestBed`. Cancellation: it may have been started."""
         check_group(group)
         check_topic(topic)
         if len(self.consumers) - list(self._states.values()).count("stopped") >= MAX_BED_CONSUMERS:
@@ -153,7 +153,7 @@ class ClusterBed:
         """Begin a fault; see `TestBed`. Cancellation: some servers may have begun it."""
         fault = dict(document)
         at = fault.pop("at", "")
-        # Brokers first: the first of them tells of it, and that is its cause at the others.
+        # Brokers first: the first one records the fault, and its event is the cause at the other servers.
         running = [child for child in (*self._brokers, *self._name_servers) if child.name not in self._states]
         chosen = [child for child in running if at in ("", child.name)]
         if not chosen:
@@ -178,7 +178,7 @@ class ClusterBed:
                 if child in self._servers and child.name not in self._states:
                     is_active = (await child.ask({"do": "heal", "id": there}))["healed"] > 0 or is_active
             if left := {child: there for child, there in begun.items() if self._is_paused(child)}:
-                self._faults[each] = left  # it goes on there, and can be healed when its process goes on
+                self._faults[each] = left  # the fault stays active there, and can be healed once the process resumes
             healed += is_active
         return healed
 
@@ -207,15 +207,15 @@ class ClusterBed:
     # --- the end -----------------------------------------------------------------------------------------------------
 
     async def first_end(self) -> Child:
-        """Wait until a server ends that nobody has stopped. Cancellation: harmless."""
-        while True:  # processes come and go, so there is no one event to wait for
+        """Wait until a server ends by itself, without a kill or stop from here. Cancellation: harmless."""
+        while True:  # processes are added and replaced, so there is no single event to wait for
             for child in self._servers:
                 if child.process.returncode is not None and child.name not in self._states:
                     return child
             await anyio.sleep(_LOOK_S)
 
     async def stop(self) -> None:
-        """Let paused processes go on, so that they can stop, and stop the consumers."""
+        """Resume paused processes, so that they can stop, and stop the consumers."""
         for child in (*self._servers, *self.consumers):
             if self._states.get(child.name) == "paused":
                 child.process.send_signal(signal.SIGCONT)
@@ -225,7 +225,7 @@ class ClusterBed:
 
 
 def restarts(brokers: Sequence[Child], commands: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """The commands that start brokers again, with the ports that they have now."""
+    """The commands that restart brokers on their current ports."""
     found = {}
     for child in brokers:
         command = list(commands[child.name])

@@ -13,11 +13,11 @@ _PORTS = range(20_000, 32_000)
 def free_port() -> int:
     """A port that is free now, and below the ephemeral ports.
 
-    A killed broker restarts on its port. Until then its clients try to connect, and an ephemeral port of such a try
-    could be that very port: the connection would be one to itself, and the broker would find its port taken.
+    A killed broker restarts on its port. Until then its clients try to connect to it, each from an ephemeral port. If
+    that were the broker's port, the client would connect to itself, and the broker would find its port in use.
 
     Raises:
-        ServiceNotAvailable: there is none.
+        ServiceNotAvailable: no port in the range is free.
     """
     for port in _PORTS:
         with socket.socket() as probe, suppress(OSError):

@@ -26,7 +26,7 @@ async def wait_registered(admin: Admin, addresses: Iterable[str], timeout_s: flo
     """
     wanted = set(addresses)
     with anyio.move_on_after(timeout_s) as scope:
-        # Name servers do not notify anybody of a new broker.
+        # Name servers send no notification about a new broker.
         while not wanted <= {each for broker in await admin.brokers() for each in broker.addresses.values()}:  # noqa: ASYNC110
             await anyio.sleep(_POLL_S)
     if scope.cancelled_caught:

@@ -1,4 +1,4 @@
-"""Keys and certificates of a cluster, which are made anew while it runs."""
+"""Keys and certificates of a test cluster; replaces them while the cluster runs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RIGHTS = {
 
 
 class Secrets:
-    """Keys and certificates of a run: the files that every process reads again."""
+    """The files with the keys and certificates of a run; every process reads them again when they change."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -40,7 +40,7 @@ class Secrets:
         return self.folder / f"{user}.key"
 
     def act_as(self, user: str, *, tls: bool = True) -> None:
-        """Let this process, and those that it starts from now on, be a user's."""
+        """Set the key of a user in the environment, for this process and for the processes that it starts later."""
         os.environ[KEY_FILE] = str(self.key_file(user))
         if tls:
             os.environ[TLS_CA] = str(self.folder / AUTHORITY)
@@ -59,7 +59,7 @@ class Secrets:
         self._write(self.access, "\n".join(tables))
 
     async def rotate(self, files_are_read: Callable[[], Awaitable[None]]) -> None:
-        """Replace the certificate and every key, as docs/security.md says, and wait until the files are read again."""
+        """Replace the certificate and all keys as in docs/security.md, and wait until the files are read again."""
         make_certificate(self.folder, "server", ["127.0.0.1"], 2)
         new = {user: self._new_key(user) for user in RIGHTS}
         self._write_access(new, self._keys)

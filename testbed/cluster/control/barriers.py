@@ -1,6 +1,6 @@
-"""Conditions of a group that a test waits for: each says what is still missing, and nothing once it is so. Pure.
+"""Conditions of a group that a test waits for. Each returns the parts that are not met, and [] once all are met. Pure.
 
-not_stable(group, members=2)           -> ["orders@broker-a:0 is of c1 and should be of c2"]
+not_stable(group, members=2)           -> ["orders@broker-a:0 is owned by c1 and should be owned by c2"]
 not_owned(group, "c2", 2)              -> []
 not_consumed(group, ends)              -> ["orders@broker-b:1 is consumed up to 7 of 9"]
 """
@@ -16,29 +16,30 @@ from model.names import is_retry_topic
 
 
 def is_client(name: str, client_id: str) -> bool:
-    """Whether a name is a client id, or what comes behind its `@`."""
+    """Whether a name is a client id, or its part after the `@`."""
     return name in (client_id, client_id.rpartition("@")[2])
 
 
 def not_stable(group: GroupInfo, members: int | None = None) -> list[str]:
-    """What keeps a group from being balanced, with so many members if that is given."""
+    """The reasons why a group has not converged, or does not have the given number of members."""
     missing = []
     if members is not None and len(group.members) != members:
-        missing.append(f"it has {len(group.members)} members and not {members}")
+        missing.append(f"it has {len(group.members)} members instead of {members}")
     elif not group.members:
         missing.append("it has no members")
     missing += [f"broker {name} does not answer" for name in group.unreachable]
     missing += [f"a member has the strategy {name}, which is not installed here" for name in group.unknown_strategies]
     missing += [
-        f"{each.queue} is of {each.owner or 'nobody'} and should be of {' and '.join(each.targets) or 'nobody'}"
+        f"{each.queue} is owned by {each.owner or 'no member'} and should be owned by "
+        f"{' and '.join(each.targets) or 'no member'}"
         for each in group.queues
         if not each.settled
     ]
-    return missing + [f"nobody should own {queue}: the strategies disagree" for queue in group.stranded]
+    return missing + [f"{queue} is assigned to no member: the strategies disagree" for queue in group.stranded]
 
 
 def not_owned(group: GroupInfo, client: str, queues: int | None = None) -> list[str]:
-    """What a member lacks until it owns so many queues, those of retry topics not counted; at least one by default."""
+    """[] if a member owns this number of queues, without queues of retry topics; at least one by default."""
     owned = [
         each.queue
         for each in group.queues
@@ -46,11 +47,11 @@ def not_owned(group: GroupInfo, client: str, queues: int | None = None) -> list[
     ]
     if len(owned) == queues or (queues is None and owned):
         return []
-    return [f"{client} owns {len(owned)} queues and not {'at least 1' if queues is None else queues}"]
+    return [f"{client} owns {len(owned)} queues instead of {'at least 1' if queues is None else queues}"]
 
 
 def ends_of(group: GroupInfo) -> dict[MessageQueue, int]:
-    """Up to where each queue of a group is filled now."""
+    """The end offset of each queue of a group now."""
     return {each.queue: each.max_offset for each in group.queues}
 
 
@@ -65,14 +66,14 @@ def not_consumed(group: GroupInfo, ends: Mapping[MessageQueue, int]) -> list[str
 
 
 def not_gone(group: GroupInfo, client: str) -> list[str]:
-    """What is left of a member that should be gone: its membership, and what it owns."""
+    """The membership and the queues of a member that should have left."""
     found = [f"{each.client_id} is a member" for each in group.members if is_client(client, each.client_id)]
     owned = [str(each.queue) for each in group.queues if each.owner and is_client(client, each.owner)]
     return found + [f"{client} owns {queue}" for queue in owned]
 
 
 def not_passed(events: Sequence[Event], group: str, n: int) -> list[str]:
-    """The members that have not made so many passes in these events; one by one, those that made any."""
+    """The members that made at least one pass in these events, and fewer than `n`."""
     passes: dict[str, int] = {}
     for event in events:
         if event.kind == EventKind.REBALANCE_END and event.group == group:

@@ -1,7 +1,7 @@
-"""The HTTP of the control plane: one table of routes, from which the application and its OpenAPI page are made.
+"""The HTTP server of the control plane. The application and its OpenAPI page are made from one table of routes.
 
-Every request needs `Authorization: Bearer TOKEN`, except the two that describe it: a page of another site that a user
-has open can send requests here, and does not know the token.
+Every request needs `Authorization: Bearer TOKEN`, except the two that describe the API: a page of another site that a
+user has open can send requests here, and does not know the token.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from remoting.security.key import same_secret
 from testbed.cluster.control.plane import BARRIERS, PROCESS_VERBS, Document, Plane
 
 NOT_IN_TIME = 504
-"""Status of a barrier that was not reached; the body says what is missing."""
+"""Status of a barrier that was not reached; the body lists the conditions that are not met."""
 _FAULT = "do, client, group, peer, code, direction, share, one_in, n, for_s, by_s, jitter_s, rate, end, at"
 
 
 class Route(NamedTuple):
-    """One row of the table: what is asked, what it does, and what answers."""
+    """One row of the table: a request, its description, and the function that answers it."""
 
     method: str
     path: str
@@ -90,17 +90,17 @@ async def _report(plane: Plane, request: web.Request) -> Document:
 
 
 ROUTES = (
-    Route("GET", "/v1/processes", "Every process, its state, and what may be done to it.", _processes),
-    Route("POST", "/v1/processes/{name}/{verb}", f"Do to a process: {', '.join(PROCESS_VERBS)}.", _act),
+    Route("GET", "/v1/processes", "Every process, its state, and the actions that it accepts.", _processes),
+    Route("POST", "/v1/processes/{name}/{verb}", f"Act on a process: {', '.join(PROCESS_VERBS)}.", _act),
     Route("POST", "/v1/consumers", "Start a consumer in a process: group, topic.", _consumer),
     Route("GET", "/v1/topics", "The names of all topics.", _topics),
     Route("POST", "/v1/topics", "Create a topic, or scale it: topic, queues on each broker.", _create),
     Route("GET", "/v1/groups", "Every group.", _groups),
-    Route("GET", "/v1/groups/{group}", "A group: members, version, and of each queue owner, target, lag.", _group),
+    Route("GET", "/v1/groups/{group}", "A group: members, version; for each queue owner, target, lag.", _group),
     Route(
         "GET",
         "/v1/groups/{group}/wait/{barrier}",
-        f"Wait until it is so: {', '.join(BARRIERS)}. At the time limit {NOT_IN_TIME} and what is missing.",
+        f"Wait for a barrier: {', '.join(BARRIERS)}. After the time limit: {NOT_IN_TIME} and the unmet conditions.",
         _wait,
         ("timeout_s", "members", "client", "queues", "n", "since_ms"),
     ),
@@ -108,9 +108,9 @@ ROUTES = (
     Route("POST", "/v1/faults", f"Begin a fault: {', '.join(VERBS)}. Columns: {_FAULT}.", _begin),
     Route("DELETE", "/v1/faults/{id}", "Heal one fault.", _heal),
     Route("POST", "/v1/heal", "Heal all faults; start and resume every server.", _heal),
-    Route("GET", "/v1/report", "The last rebalances, what the checker found, active faults.", _report, ("group",)),
+    Route("GET", "/v1/report", "The last rebalances, the checker's findings, active faults.", _report, ("group",)),
 )
-"""Everything that is served."""
+"""All routes."""
 
 
 @asynccontextmanager

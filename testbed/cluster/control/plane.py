@@ -1,7 +1,7 @@
-"""The cluster as its tests may change and ask it: processes, topics, groups, barriers, faults, a report.
+"""The requests that tests send to a cluster: processes, topics, groups, barriers, faults, a report.
 
-Everything comes and goes as JSON documents; `http.py` carries them. A barrier looks again and again, because brokers
-offer no event for most of what it waits for; what it looks at is decided in `barriers.py`.
+All arguments and results are JSON documents; `http.py` transports them. A barrier polls, because brokers offer no event
+for most conditions; `barriers.py` decides whether a condition is met.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from traces.figures.records import Rebalance
 from traces.figures.trace import TraceFigures
 
 _DONE = {"kill": "kill", "crash": "kill", "pause": "pause", "resume": "go on", "start": "start", "stop": "stop"}
-"""Verb of a process -> action of the test bed; `crash` is the name that `rlab sim` has for it."""
+"""Verb of a process -> action of the test bed; `crash` is the word of `rlab sim` for `kill`."""
 PROCESS_VERBS = (*_DONE, "restart")
 BARRIERS = ("stable", "owns", "consumed", "gone", "passes")
 _REBALANCES = 10
@@ -51,11 +51,11 @@ class Plane:
     # --- processes ---------------------------------------------------------------------------------------------------
 
     def processes(self) -> Document:
-        """The name server for clients, and every process with its kind, its state, and what may be done to it."""
+        """The name server for clients, and every process with its kind, its state, and the actions that it accepts."""
         return {"name_server": self._name_server, "processes": [part._asdict() for part in self._bed.parts()]}
 
     async def act(self, name: str, verb: str) -> Document:
-        """Do something to a process. Raises: InvalidParameter. Cancellation: it may have been done."""
+        """Act on a process. Raises: InvalidParameter. Cancellation: the action may have happened."""
         if verb == "restart":
             await self._bed.act(name, "stop")
             await self._bed.act(name, "start")
@@ -83,7 +83,7 @@ class Plane:
         """Create a topic, or give one more queues. Raises: RlabError. Cancellation: some brokers may have it."""
         topic, queues = _text(document, "topic"), document.get("queues", 4)
         if not isinstance(queues, int) or isinstance(queues, bool):
-            raise InvalidParameter("queues is a whole number")
+            raise InvalidParameter("queues must be a whole number")
         if topic in await self._admin.topics():
             await self._admin.scale_topic(topic, read=queues, write=queues)
         else:
@@ -95,7 +95,7 @@ class Plane:
         return {"groups": [{"group": each.group, "members": each.members} for each in await self._admin.groups()]}
 
     async def group(self, name: str) -> Document:
-        """A group with its members, and of each queue owner, target and lag. Raises: RlabError."""
+        """A group with its members, and for each queue its owner, target and lag. Raises: RlabError."""
         info = await self._admin.group(name)
         return {
             "group": name,
@@ -119,18 +119,18 @@ class Plane:
     # --- barriers ----------------------------------------------------------------------------------------------------
 
     async def wait(self, name: str, barrier: str, given: Mapping[str, str]) -> Document:
-        """Wait until something is so of a group, or for `timeout_s`.
+        """Wait for a barrier of a group, at most `timeout_s`.
 
-        Returns `ok`, `took_s`, and in `missing` what is not so.
+        Returns `ok`, `took_s`, and in `missing` the conditions that are not met.
 
         Raises:
-            InvalidParameter: there is no such barrier, or it lacks something.
+            InvalidParameter: there is no such barrier, or an argument of it is missing or wrong.
 
         Cancellation: harmless.
         """
         timeout_s = _number(given, "timeout_s", 10.0)
         if not 0 <= timeout_s <= MAX_CONTROL_WAIT_S:
-            raise InvalidParameter(f"timeout_s is 0 to {MAX_CONTROL_WAIT_S:g}")
+            raise InvalidParameter(f"timeout_s must be 0 to {MAX_CONTROL_WAIT_S:g}")
         began = anyio.current_time()
         look = await self._look_of(name, barrier, given)
         while True:
@@ -170,7 +170,7 @@ class Plane:
         async def look() -> list[str]:
             try:
                 return missing(await self._admin.group(name))
-            except RlabError as error:  # not yet, or not while its broker is away
+            except RlabError as error:  # the group does not exist yet, or its broker does not answer
                 return [str(error)]
 
         return look
@@ -186,9 +186,9 @@ class Plane:
         return {"active": await self._bed.active_faults()}
 
     async def heal(self, number: int | None = None) -> Document:
-        """End one fault or all, and with all start and resume every server. Cancellation: some may be left."""
+        """End one fault; without a number end all, start and resume all servers. Cancellation: some may be left."""
         started = 0
-        if number is None:  # first, because a process that is paused heals nothing
+        if number is None:  # servers first, because a paused process cannot heal a fault
             for part in self._bed.parts():
                 for action in ("go on", "start"):
                     if action in part.actions:
@@ -196,7 +196,7 @@ class Plane:
                         started += 1
         return {"healed": started + await self._bed.heal(number)}
 
-    # --- what happened -----------------------------------------------------------------------------------------------
+    # --- the trace ---------------------------------------------------------------------------------------------------
 
     async def _read(self) -> list[Event]:
         async with self._reading:
@@ -204,7 +204,7 @@ class Plane:
         return list(self._events)
 
     async def report(self, group: str | None = None) -> Document:
-        """The last rebalances, what the checker of traces found, and the active faults. Raises: RlabError."""
+        """The last rebalances, the findings of the trace checker, and the active faults. Raises: RlabError."""
         figures, check = TraceFigures(group), HistoryCheck(only=group)
         rows = []
         for event in in_order(await self._read()):
@@ -247,7 +247,7 @@ def _line(event: Event) -> str:
 def _text(document: Mapping[str, Any], name: str) -> str:
     value = document.get(name)
     if not isinstance(value, str) or not value:
-        raise InvalidParameter(f"{name} is missing, or no text")
+        raise InvalidParameter(f"{name} is missing, or not a text")
     return value
 
 
@@ -257,5 +257,5 @@ def _number(given: Mapping[str, str], name: str, default: float) -> float:
     except ValueError:
         number = math.nan
     if not math.isfinite(number):
-        raise InvalidParameter(f"{name} is a number, got {shown(given[name])}")
+        raise InvalidParameter(f"{name} must be a number, got {shown(given[name])}")
     return number

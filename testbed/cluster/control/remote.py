@@ -1,4 +1,4 @@
-"""A running test cluster through its control plane, for tests in Python: HTTP with the standard library alone.
+"""Controls a running test cluster through its control plane, for tests in Python. It needs only the standard library.
 
 The pytest plugin imports this module in every run of pytest, so it imports little of the project.
 """
@@ -27,11 +27,11 @@ class ControlError(Exception):
 class RemoteCluster(FaultVerbs, Barriers[Awaitable[float]]):
     """A running cluster, through its control plane.
 
-    Barriers are coroutines. A test that is no coroutine calls them by `blocking`: `cluster.blocking.balanced("g")`.
+    Barriers are coroutines. A synchronous test calls them through `blocking`: `cluster.blocking.balanced("g")`.
 
     Attributes:
         name_server: its `host:port`, for clients.
-        control, token: where its control plane is.
+        control, token: the `host:port` and the token of its control plane.
     """
 
     def __init__(self, control: str, token: str, name_server: str = "") -> None:
@@ -40,7 +40,7 @@ class RemoteCluster(FaultVerbs, Barriers[Awaitable[float]]):
         self.blocking = BlockingBarriers(self)
 
     def ask(self, method: str, path: str, body: dict[str, Any] | None = None, timeout_s: float = 0.0) -> dict[str, Any]:
-        """Send one request to the control plane; returns its answer. Raises: ControlError."""
+        """Send one request to the control plane, and return its answer. Raises: ControlError."""
         data = None if body is None else json.dumps(body).encode()
         headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
         request = Request(f"http://{self.control}{path}", data, headers, method=method)
@@ -72,12 +72,12 @@ class RemoteCluster(FaultVerbs, Barriers[Awaitable[float]]):
     # --- processes ---------------------------------------------------------------------------------------------------
 
     def act(self, name: str, verb: str) -> None:
-        """Do something to a broker or name server: kill, pause, resume, start, stop, restart."""
+        """Act on a broker or name server: kill, pause, resume, start, stop, restart."""
         self.ask("POST", f"/v1/processes/{quote(name, safe='')}/{verb}")
 
     @contextmanager
     def killed(self, name: str) -> Iterator[None]:
-        """Kill a server; it is started again at the end of the block."""
+        """Kill a server, and start it again at the end of the block."""
         self.act(name, "kill")
         try:
             yield
@@ -86,7 +86,7 @@ class RemoteCluster(FaultVerbs, Barriers[Awaitable[float]]):
 
     @contextmanager
     def paused(self, name: str) -> Iterator[None]:
-        """Pause a server, as if it hung; it goes on at the end of the block."""
+        """Pause a server, as if it hung, and resume it at the end of the block."""
         self.act(name, "pause")
         try:
             yield
@@ -106,21 +106,21 @@ class RemoteCluster(FaultVerbs, Barriers[Awaitable[float]]):
         self.act(name, "restart")
 
     def add_consumer(self, group: str, topic: str) -> str:
-        """Start a consumer in a process of its own, which takes messages and does nothing; returns that process."""
+        """Start a consumer in its own process, which receives and discards messages. Returns the process's name."""
         return str(self.ask("POST", "/v1/consumers", {"group": group, "topic": topic})["process"])
 
-    # --- what is there -----------------------------------------------------------------------------------------------
+    # --- topics and groups -------------------------------------------------------------------------------------------
 
     def create_topic(self, topic: str, queues: int = 4) -> None:
-        """Create a topic with so many queues on each broker, or give one so many."""
+        """Create a topic with this number of queues on each broker, or scale the topic to it."""
         self.ask("POST", "/v1/topics", {"topic": topic, "queues": queues})
 
     def group(self, group: str) -> dict[str, Any]:
-        """A group: its members, version, lag, and of each queue owner, target and lag."""
+        """A group: its members, version, lag, and for each queue its owner, target and lag."""
         return self.ask("GET", f"/v1/groups/{quote(group, safe='')}")
 
     def report(self, group: str = "") -> dict[str, Any]:
-        """The last rebalances, what the checker of traces found, and the active faults."""
+        """The last rebalances, the findings of the trace checker, and the active faults."""
         return self.ask("GET", f"/v1/report?{urlencode({'group': group} if group else {})}")
 
     def _wait(self, group: str, barrier: str, timeout_s: float, given: dict[str, Any]) -> Awaitable[float]:
@@ -128,7 +128,7 @@ class RemoteCluster(FaultVerbs, Barriers[Awaitable[float]]):
 
 
 class BlockingBarriers(Barriers[float]):
-    """The barriers of a cluster, for tests that are no coroutines."""
+    """The barriers of a cluster, for synchronous tests."""
 
     def __init__(self, cluster: RemoteCluster) -> None:
         self._cluster = cluster

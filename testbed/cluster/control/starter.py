@@ -1,15 +1,16 @@
 """Starts the servers of a test cluster as forks of one process that has imported them once.
 
-A new Python takes 0.6 s of CPU until it is a broker, and a fork a twentieth of that: so the first test of a
-project does not wait, and a broker that a test has killed is back at once. Only `rlab cluster --control` does it: a
-fork has the command line of its parent, by which people tell the brokers of a plain `rlab cluster` apart.
+A new Python takes 0.6 s of CPU until it is a broker, a fork a twentieth of that. So the first test of a project does
+not wait, and a killed broker is back at once. Only `rlab cluster --control` uses a starter: all forks have the command
+line of their parent, and people distinguish the brokers of a plain `rlab cluster` by their command lines.
 
-    with starter() as start:                      before a loop runs and before there is any thread: both end in a fork
+    with starter() as start:                      before a loop runs and before there is any thread: a fork has neither
         process = await start([*MODULE, "rlab", "broker", ...])     as `spawn` of `process/children.py`
 
-The starter is a process between us and its forks, in which no loop ever runs. With each request it gets the
-descriptors of the fork: of its standard input and output, and of a pipe into which the starter writes its process id,
-and its exit code when it ends. It ends when we do, and a fork when its standard input is closed, as any other child.
+The starter is a process between us and its forks; no loop ever runs in it. Each request carries two descriptors: the
+standard input and output of the fork, and the *report*, a pipe into which the starter writes the process id of the
+fork, and its exit code when it ends. The starter ends when we end. A fork ends when its standard input is closed, as
+any other child.
 """
 
 from __future__ import annotations
@@ -33,19 +34,19 @@ from anyio.abc import ByteReceiveStream, ByteSendStream, Process, UNIXSocketStre
 from process.children import MODULE, Start, spawn
 
 _SERVERS = ("broker.broker", "broker.groups.faults", "namesrv.server")
-"""What forks find imported."""
+"""Modules that the starter imports before it forks."""
 _MAX_REQUEST_BYTES = 16_384
 _NUMBER_BYTES = 10
-"""Each number in that pipe has so many: the exit code may follow the process id at once."""
+"""Length of each number in a report: the exit code may follow the process id at once."""
 _LOST = -1
-"""The exit code of a fork whose starter has ended, so that nobody knows."""
+"""Stands for the exit code of a fork whose starter has ended, because it is unknown then."""
 
 
 @contextmanager
 def starter() -> Iterator[Start]:
-    """Run a starter while the block runs; yields what starts a process in the place of `spawn`.
+    """Run a starter while the block runs; yields a function that starts a process, to be used in place of `spawn`.
 
-    Where the system has no packets between processes, which macOS lacks, that is `spawn` itself.
+    On systems without packets between processes, as macOS, it yields `spawn` itself.
     """
     if not sys.platform.startswith("linux"):
         yield spawn
@@ -57,7 +58,7 @@ def starter() -> Iterator[Start]:
         ours.close()
         try:
             _serve(its)
-        finally:  # whatever happened: this process must not go on as a second `rlab cluster`
+        finally:  # after any error too: this process must not continue as a second `rlab cluster`
             os._exit(1)
     its.close()
 
@@ -72,49 +73,49 @@ def starter() -> Iterator[Start]:
 class _Fork(Process):
     """A process that a starter has forked."""
 
-    def __init__(self, stream: UNIXSocketStream, told: int, pid: int) -> None:
+    def __init__(self, stream: UNIXSocketStream, report: int, pid: int) -> None:
         self._stream = stream
-        self._told = told  # the reading end of the pipe into which its exit code comes
+        self._report = report  # the reading end of the pipe
         self._pid = pid
         self._code: int | None = None
 
     @classmethod
     async def start(cls, starter: socket.socket, module_and_arguments: Sequence[str]) -> _Fork:
-        """Ask a starter for a fork. Cancellation: it ends, as its standard input is closed."""
+        """Request a fork from a starter. Cancellation: the fork ends, because its standard input is closed."""
         ours, its = socket.socketpair()
-        told, tells = os.pipe()
+        report, writing_end = os.pipe()
         with its:
             request = json.dumps(module_and_arguments).encode()
-            socket.send_fds(starter, [request], [its.fileno(), tells])
-        os.close(tells)
-        os.set_blocking(told, False)
+            socket.send_fds(starter, [request], [its.fileno(), writing_end])
+        os.close(writing_end)
+        os.set_blocking(report, False)
         try:
-            await anyio.wait_readable(told)
-            pid = int(os.read(told, _NUMBER_BYTES))
-        except BaseException:  # a cancellation too: nobody else knows of the pipe and the socket
-            os.close(told)
+            await anyio.wait_readable(report)
+            pid = int(os.read(report, _NUMBER_BYTES))
+        except BaseException:  # a cancellation too: only this call can close the pipe and the socket
+            os.close(report)
             ours.close()
             raise
-        return cls(await UNIXSocketStream.from_socket(ours), told, pid)
+        return cls(await UNIXSocketStream.from_socket(ours), report, pid)
 
     async def wait(self) -> int:
         """Wait until it has ended. Cancellation: harmless."""
         while (code := self.returncode) is None:
-            await anyio.wait_readable(self._told)
+            await anyio.wait_readable(self._report)
         return code
 
     async def aclose(self) -> None:
-        """Close its standard input and output, by which it ends, and wait for that. Cancellation: it is killed."""
+        """Close its standard input and output, and wait until it has ended for that. Cancellation: it is killed."""
         await self._stream.aclose()
         try:
             await self.wait()
-        except BaseException:  # a cancellation: whoever waits no longer leaves no process behind
+        except BaseException:  # a cancellation: do not leave a process behind
             self.kill()
             raise
         finally:
-            if self._told >= 0:
-                os.close(self._told)
-                self._told = -1
+            if self._report >= 0:
+                os.close(self._report)
+                self._report = -1
 
     def terminate(self) -> None:
         self.send_signal(signal.SIGTERM)
@@ -132,10 +133,10 @@ class _Fork(Process):
 
     @property
     def returncode(self) -> int | None:
-        """Its exit code, and the number of a signal below 0; None while it runs."""
-        if self._code is None and self._told >= 0:
+        """Its exit code, negative for a signal; None while it runs."""
+        if self._code is None and self._report >= 0:
             try:
-                self._code = int(os.read(self._told, _NUMBER_BYTES) or _LOST)
+                self._code = int(os.read(self._report, _NUMBER_BYTES) or _LOST)
             except BlockingIOError:
                 return None
         return self._code
@@ -158,7 +159,7 @@ class _Fork(Process):
 
 def _serve(control: socket.socket) -> NoReturn:
     """Fork for each request, until the other end is closed."""
-    os.setsid()  # a signal from the terminal is for the cluster, which stops the forks in the right order
+    os.setsid()  # signals from the terminal reach only the cluster, which stops the forks in the right order
     ended, wake = os.pipe()
     os.set_blocking(wake, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -166,50 +167,50 @@ def _serve(control: socket.socket) -> NoReturn:
     for module in _SERVERS:
         import_module(module)
     gc.collect()
-    gc.freeze()  # what is there now stays: no collection of a fork looks at it, or copies its pages by that
-    tellers: dict[int, int] = {}
+    gc.freeze()  # a collection in a fork skips the present objects, so it does not copy their pages
+    reports: dict[int, int] = {}  # process id of a fork -> the writing end of its report
     while True:
         ready, _, _ = select.select([control.fileno(), ended], [], [])
         if ended in ready:
             os.read(ended, 4096)
-            _tell_ends(tellers)
+            _report_ends(reports)
         if control.fileno() not in ready:
             continue
         request, descriptors, _, _ = socket.recv_fds(control, _MAX_REQUEST_BYTES, 2)
         if not request:
             break
-        stream, tells = descriptors
+        stream, report = descriptors
         pid = os.fork()
         if not pid:
             control.close()
-            for descriptor in (ended, wake, tells, *tellers.values()):
+            for descriptor in (ended, wake, report, *reports.values()):
                 os.close(descriptor)
             _become(json.loads(request), stream)
         os.close(stream)
-        _tell(tells, pid)
-        tellers[pid] = tells
-    while tellers:  # they end as well, and somebody has to wait for them
-        tellers.pop(os.wait()[0])
+        _write_number(report, pid)
+        reports[pid] = report
+    while reports:  # the forks end as well, and their parent has to wait for them
+        reports.pop(os.wait()[0])
     os._exit(0)
 
 
-def _tell_ends(tellers: dict[int, int]) -> None:
-    while tellers:
+def _report_ends(reports: dict[int, int]) -> None:
+    while reports:
         pid, status = os.waitpid(-1, os.WNOHANG)
         if not pid:
             return
-        tells = tellers.pop(pid)
-        with suppress(BrokenPipeError):  # nobody wants to know any more
-            _tell(tells, os.waitstatus_to_exitcode(status))
-        os.close(tells)
+        report = reports.pop(pid)
+        with suppress(BrokenPipeError):  # the reading end is closed: the exit code is not needed
+            _write_number(report, os.waitstatus_to_exitcode(status))
+        os.close(report)
 
 
-def _tell(tells: int, number: int) -> None:
-    os.write(tells, str(number).rjust(_NUMBER_BYTES).encode())
+def _write_number(report: int, number: int) -> None:
+    os.write(report, str(number).rjust(_NUMBER_BYTES).encode())
 
 
 def _become(arguments: list[str], stream: int) -> NoReturn:
-    """Be the programme that a new Python would be; its standard error is that of the cluster."""
+    """Run the programme in this fork, as a new Python would; its standard error is the one of the cluster."""
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.setsid()
@@ -226,7 +227,7 @@ def _become(arguments: list[str], stream: int) -> NoReturn:
         code = 0
     except SystemExit as end:
         code = end.code
-    except BaseException:  # told here, because _exit below ends the fork before Python tells
+    except BaseException:  # printed here, because _exit below ends the fork before Python prints it
         sys.excepthook(*sys.exc_info())
         raise
     finally:

@@ -1,7 +1,7 @@
-"""The faults and barriers of a test cluster by their names in docs/testing.md, whichever cluster carries them out.
+"""The faults and barriers of a test cluster, by their names in docs/testing.md, for real and simulated clusters.
 
 `remote.py` sends them to the control plane of a real cluster, `virtual.py` calls the control plane of a simulated one.
-The pytest plugin imports this module in every run of pytest, so it imports nothing of the project.
+The pytest plugin imports this module in every run of pytest, so it imports no other module of the project.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from abc import ABC, abstractmethod
 from typing import Any, Generic, TypeVar
 
 Took = TypeVar("Took")
-"""The result of a barrier: the seconds, or an awaitable that gives them."""
+"""The result of a barrier: the seconds that it took, or an awaitable of them."""
 
 
 class NotReached(AssertionError):
-    """A barrier was not reached in time; the text says what was missing."""
+    """A barrier was not reached in time; the text lists the conditions that were not met."""
 
 
 class FaultVerbs(ABC):
@@ -22,7 +22,7 @@ class FaultVerbs(ABC):
 
     @abstractmethod
     def begin(self, document: dict[str, Any]) -> dict[str, Any]:
-        """Begin a fault; returns its id, its cause, and to how many connections it was done at once."""
+        """Begin a fault; returns its id, its cause, and the number of connections that it hit at once."""
 
     @abstractmethod
     def end(self, fault: int) -> None:
@@ -61,52 +61,52 @@ class FaultVerbs(ABC):
         return self.fault("pause", client=client, **columns)
 
     def half_open(self, **columns: Any) -> BegunFault:
-        """End connections at one end; the other end does not learn of it."""
+        """End connections at one end; the other end does not notice."""
         return self.fault("half_open", **columns)
 
     def slow_reader(self, rate: float, **columns: Any) -> BegunFault:
-        """Send at most so many bytes a second."""
+        """Send at most `rate` bytes a second."""
         return self.fault("slow_reader", rate=rate, **columns)
 
 
 class Barriers(ABC, Generic[Took]):
-    """Each waits until something is so of a group, and has as its result the seconds that it took.
+    """Each waits for a condition of a group, and its result is the seconds that it took.
 
     Raises:
-        NotReached: not in time; the text says what was missing.
+        NotReached: the condition was not met in time; the text lists the parts that were not met.
     """
 
     @abstractmethod
     def _wait(self, group: str, barrier: str, timeout_s: float, given: dict[str, Any]) -> Took:
-        """Wait for one."""
+        """Wait for a barrier."""
 
     def balanced(self, group: str, *, members: int | None = None, timeout_s: float = 10.0) -> Took:
-        """Wait until every queue has the owner that it should have, among so many members."""
+        """Wait until every queue has the owner that it should have, and the group this number of members."""
         return self._wait(group, "stable", timeout_s, {} if members is None else {"members": members})
 
     def owns(self, group: str, client: str, queues: int | None = None, *, timeout_s: float = 10.0) -> Took:
-        """Wait until a member owns so many queues, or any."""
+        """Wait until a member owns this number of queues; at least one by default."""
         chosen = {} if queues is None else {"queues": queues}
         return self._wait(group, "owns", timeout_s, {"client": client, **chosen})
 
     def consumed(self, group: str, *, timeout_s: float = 10.0) -> Took:
-        """Wait until a group has committed all that is stored now."""
+        """Wait until a group has committed all messages that are stored now."""
         return self._wait(group, "consumed", timeout_s, {})
 
     def gone(self, group: str, client: str, *, timeout_s: float = 30.0) -> Took:
-        """Wait until a member is none any more, and owns nothing."""
+        """Wait until a client is no longer a member, and owns nothing."""
         return self._wait(group, "gone", timeout_s, {"client": client})
 
     def passes(self, group: str, n: int = 1, *, timeout_s: float = 30.0) -> Took:
-        """Wait until each member that makes passes has made so many."""
+        """Wait until each member that makes passes has made `n`."""
         return self._wait(group, "passes", timeout_s, {"n": n})
 
 
 def took_s(answer: dict[str, Any], group: str, barrier: str, timeout_s: float) -> float:
-    """How long a barrier took, by the answer to its request.
+    """The seconds that a barrier took, from the answer to its request.
 
     Raises:
-        NotReached: it was not reached.
+        NotReached: the barrier was not reached.
     """
     if not answer["ok"]:
         lines = "".join(f"\n  {each}" for each in answer["missing"])
@@ -115,11 +115,11 @@ def took_s(answer: dict[str, Any], group: str, barrier: str, timeout_s: float) -
 
 
 class BegunFault:
-    """A fault that has begun; as a context manager it is healed at the end of the block.
+    """A fault that has begun; used as a context manager, it is healed at the end of the block.
 
     Attributes:
         cause: its id in the trace.
-        at_once: to how many connections it was done when it began.
+        at_once: the number of connections that it hit when it began.
     """
 
     def __init__(self, cluster: FaultVerbs, document: dict[str, Any]) -> None:
@@ -140,10 +140,10 @@ class BegunFault:
 
     @property
     def is_active(self) -> bool:
-        """Whether it is not over yet; one with `n` or `for_s` ends by itself."""
+        """Whether it has not ended; a fault with `n` or `for_s` ends by itself."""
         return any(each["id"] == self._id for each in self._cluster.faults())
 
     @property
     def done(self) -> int:
-        """How often it was done, while it is active."""
+        """How often it has hit a connection or a request; 0 once it has ended."""
         return next((each["done"] for each in self._cluster.faults() if each["id"] == self._id), 0)

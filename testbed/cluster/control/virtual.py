@@ -9,9 +9,9 @@
 
     run_virtual(scenario, folder, seed=7)
 
-It is the control plane of `rlab cluster`, whose processes are those of a simulation. What a process of a real cluster
-does while its caller is blocked is awaited here, because nothing else moves the virtual clock: kill, start, restart,
-`async with cluster.killed(...)`. Faults of connections are begun and ended at once, as there.
+It is the control plane of `rlab cluster`, with the servers of a simulation in place of processes. Actions on servers
+are awaited here, because nothing else moves the virtual clock: kill, start, restart, `async with cluster.killed(...)`.
+On a real cluster they block the caller. Connection faults begin and end at once on both.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class VirtualCluster(FaultVerbs, Barriers[Awaitable[float]]):
     """See the module header.
 
     Attributes:
-        simulated: the cluster itself, which starts consumers and producers, and has faults of networks and clocks.
+        simulated: the cluster itself; it starts consumers and producers, and injects faults of networks and clocks.
         name_server: its `host:port`, for clients.
     """
 
@@ -72,12 +72,12 @@ class VirtualCluster(FaultVerbs, Barriers[Awaitable[float]]):
     # --- processes ---------------------------------------------------------------------------------------------------
 
     async def act(self, name: str, verb: str) -> None:
-        """Do something to a broker or name server: kill, pause, resume, start, stop, restart.
+        """Act on a broker or name server: kill, pause, resume, start, stop, restart.
 
         Raises:
-            InvalidParameter: there is no such server or verb, or it makes no sense now.
+            InvalidParameter: there is no such server or verb, or the server does not accept the verb now.
 
-        Cancellation: it may have been done.
+        Cancellation: the action may have happened.
         """
         await self._plane.act(name, verb)
 
@@ -95,7 +95,7 @@ class VirtualCluster(FaultVerbs, Barriers[Awaitable[float]]):
 
     @asynccontextmanager
     async def killed(self, name: str) -> AsyncIterator[None]:
-        """Kill a server; it is started again at the end of the block."""
+        """Kill a server, and start it again at the end of the block."""
         await self.act(name, "kill")
         try:
             yield
@@ -104,7 +104,7 @@ class VirtualCluster(FaultVerbs, Barriers[Awaitable[float]]):
 
     @asynccontextmanager
     async def paused(self, name: str) -> AsyncIterator[None]:
-        """Pause a server, as if it hung; it goes on at the end of the block."""
+        """Pause a server, as if it hung, and resume it at the end of the block."""
         await self.act(name, "pause")
         try:
             yield
@@ -115,20 +115,20 @@ class VirtualCluster(FaultVerbs, Barriers[Awaitable[float]]):
         """End all faults, and start and resume every server. Cancellation: some may be left."""
         await self._plane.heal()
 
-    # --- what is there -----------------------------------------------------------------------------------------------
+    # --- topics and groups -------------------------------------------------------------------------------------------
 
     async def create_topic(self, topic: str, queues: int = 4) -> None:
-        """Create a topic with so many queues on each broker, or give one so many.
+        """Create a topic with this number of queues on each broker, or scale the topic to it.
 
         Raises:
-            RlabError: a broker does not answer, or refuses it.
+            RlabError: a broker does not answer, or refuses the request.
 
-        Cancellation: some brokers may have it.
+        Cancellation: some brokers may have the topic.
         """
         await self._plane.create_topic({"topic": topic, "queues": queues})
 
     async def group(self, group: str) -> dict[str, Any]:
-        """A group: its members, version, lag, and of each queue owner, target and lag.
+        """A group: its members, version, lag, and for each queue its owner, target and lag.
 
         Raises:
             RlabError: no broker answers.
@@ -138,7 +138,7 @@ class VirtualCluster(FaultVerbs, Barriers[Awaitable[float]]):
         return await self._plane.group(group)
 
     async def report(self, group: str = "") -> dict[str, Any]:
-        """The last rebalances, what the checker of traces found, and the active faults.
+        """The last rebalances, the findings of the trace checker, and the active faults.
 
         Raises:
             RlabError: no broker answers.
@@ -157,15 +157,15 @@ class VirtualCluster(FaultVerbs, Barriers[Awaitable[float]]):
 def run_virtual(
     scenario: Callable[[VirtualCluster], Awaitable[T]], folder: Path, *, seed: int = 0, **options: Any
 ) -> T:
-    """Run a scenario on a cluster of its own in virtual time; the options are those of `SimulatedCluster`.
+    """Run a scenario on its own cluster in virtual time; the options are the ones of `SimulatedCluster`.
 
     Raises:
-        whatever the scenario raises, with a note of how to run it again.
+        every error of the scenario, with a note that shows how to run it again.
     """
 
     async def main(simulation: Simulation) -> T:
         async with SimulatedCluster(simulation, folder, **{"trace": True, **options}) as simulated:
-            simulated.client_options["trace"] = True  # passes are told by the clients themselves
+            simulated.client_options["trace"] = True  # only the clients themselves record their passes
             with simulation.on_host("control"):
                 async with Admin(simulated.addresses, rng=Random(f"control {seed}")) as admin:
                     return await scenario(VirtualCluster(simulated, admin))
@@ -174,14 +174,14 @@ def run_virtual(
 
 
 def _at_once(call: Coroutine[Any, Any, T]) -> T:
-    """The result of a coroutine that has nothing to wait for: orders to simulated servers are answered at once."""
+    """The result of a coroutine that never suspends: simulated servers answer orders at once."""
     try:
         call.send(None)
     except StopIteration as end:
         result: T = end.value
         return result
     call.close()
-    raise AssertionError("it waits for something")
+    raise AssertionError("the coroutine suspended")
 
 
 class _SimulatedBed(ClusterBed):
@@ -203,7 +203,7 @@ class _SimulatedBed(ClusterBed):
 
 
 class _SimulatedChild:
-    """A simulated server as a bed has it: a `Child` that is its own `Process`."""
+    """A simulated server with the interface that `ClusterBed` uses: a `Child` that is its own `Process`."""
 
     def __init__(
         self, simulation: Simulation, server: SimulatedServer[Any], make_orders: Callable[[Any, Random], Orders]
@@ -217,17 +217,17 @@ class _SimulatedChild:
         self._is_killed = False
 
     async def ask(self, order: Mapping[str, Any]) -> dict[str, Any]:
-        """See `Child`. Raises: InvalidParameter. Cancellation: it is done at once."""
+        """See `Child`. Raises: InvalidParameter. Cancellation: cannot happen, it does not wait."""
         if self._orders is None:
             self._orders = self.make_orders(self.server.running, Random(f"faults {self._simulation.seed} {self.name}"))
         return self._orders.answer(order)
 
     async def stop(self) -> None:
-        """See `Child`. Cancellation: it ends all the same."""
+        """See `Child`. Cancellation: the server ends nevertheless."""
         await self.server.stop()
 
     def send_signal(self, number: int) -> None:
-        """Pause it, or let it go on: nothing reaches it meanwhile, and nothing leaves it."""
+        """Pause or resume the server. While it is paused, no packet reaches it and none leaves it."""
         if number == signal.SIGSTOP:
             self._pause = self._simulation.network.stall(self.name)
         elif self._pause is not None:
@@ -235,7 +235,7 @@ class _SimulatedChild:
             self._pause = None
 
     def kill(self) -> None:
-        """See `Process`; it is gone when `wait` returns."""
+        """See `Process`; the server has ended when `wait` returns."""
         self._is_killed = True
 
     async def wait(self) -> int:

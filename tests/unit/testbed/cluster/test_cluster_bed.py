@@ -93,7 +93,7 @@ async def test_a_paused_process_is_stopped_at_the_end_all_the_same() -> None:
 )
 async def test_what_a_process_does_not_take_is_refused(name: str, action: str) -> None:
     async with a_bed() as (bed, _):
-        with pytest.raises(InvalidParameter, match="does not take"):
+        with pytest.raises(InvalidParameter, match="does not accept"):
             await bed.act(name, action)
 
 

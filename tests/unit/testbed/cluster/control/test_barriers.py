@@ -74,14 +74,16 @@ def test_a_group_is_stable_when_each_queue_has_its_target_and_it_has_so_many_mem
 def test_a_group_without_members_or_with_a_broker_that_is_silent_is_not_stable() -> None:
     assert not_stable(group(members=())) == ["it has no members"]
     assert not_stable(replace(group(), unreachable=("broker-b",))) == ["broker broker-b does not answer"]
-    assert not_stable(group(queue(0, None, "h@c1"))) == ["orders@broker-a:0 is of nobody and should be of h@c1"]
+    assert not_stable(group(queue(0, None, "h@c1"))) == [
+        "orders@broker-a:0 is owned by no member and should be owned by h@c1"
+    ]
 
 
 def test_a_member_owns_so_many_queues_by_its_id_or_its_name() -> None:
     info = group(queue(0, "h@c1", "h@c1"), queue(1, "h@c1", "h@c1"), queue(2, None, "h@c2"))
     assert [not_owned(info, "c1"), not_owned(info, "h@c1", 2), not_owned(info, "c2", 0)] == [[], [], []]
-    assert not_owned(info, "c1", 3) == ["c1 owns 2 queues and not 3"]
-    assert not_owned(info, "c2") == ["c2 owns 0 queues and not at least 1"]
+    assert not_owned(info, "c1", 3) == ["c1 owns 2 queues instead of 3"]
+    assert not_owned(info, "c2") == ["c2 owns 0 queues instead of at least 1"]
     assert not is_client("1", "h@c1")
 
 

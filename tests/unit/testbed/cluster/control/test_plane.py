@@ -79,7 +79,7 @@ def test_barriers_answer_when_it_is_so_and_at_the_time_limit_say_what_is_missing
                     await plane.wait("g", "soon", {})
                 with pytest.raises(InvalidParameter, match="needs client"):
                     await plane.wait("g", "owns", {})
-                with pytest.raises(InvalidParameter, match="timeout_s is"):
+                with pytest.raises(InvalidParameter, match="timeout_s must be"):
                     await plane.wait("g", "stable", {"timeout_s": "soon"})
         causes = {event.cause for event in cluster.events_of(EventKind.FAULT_BEGAN)}
         assert causes == {began["cause"]}, "both brokers began one fault"
