@@ -1,6 +1,6 @@
 """Audit of a crash run: compares the messages stored at the end with the acknowledgements of producers. Pure.
 
-Rows come queue by queue in the order of offsets, as plain pulls return them; see `Ledger` for lanes.
+The messages are checked queue by queue in the order of offsets, as plain pulls return them; see `Ledger` for lanes.
 
     ledger: 3:0 at q1+0, 3:1 at q1+1     log of q1: 0 = 3:0, 1 = 3:1         nothing is wrong
                                          log of q1: 0 = 3:0                  3:1 is lost
@@ -27,7 +27,7 @@ KINDS = {
     "one offset for two": "acknowledged at the same offset as another",
     "out of order": "stored after a later message of its lane in the same queue",
     "hole": "an offset of a queue without a message",
-    "damaged": "a byte differs from what was sent",
+    "damaged": "a byte differs from the message that was sent",
     "commit beyond the log": "the committed offset is beyond the end of the queue",
     "commit lost": "after the last crash the committed offset is lower than before",
     "no restart": "a broker ended by itself, or did not start again",
@@ -55,7 +55,7 @@ class CrashVerdict:
 
 
 class Audit:
-    """One comparison of a ledger with the log; of the ledger, only the findings change."""
+    """One comparison of a ledger with the log. It adds findings to the ledger, and changes nothing else of it."""
 
     def __init__(self, ledger: Ledger) -> None:
         self.findings: Findings = ledger.findings
@@ -81,7 +81,7 @@ class Audit:
     def queue(self, queue: MessageQueue, offsets: range, rows: list[MessageExt]) -> None:
         """Check the next part of a queue.
 
-        `offsets` is what its broker has, from the end of the part before; `rows` are its messages in their order.
+        `offsets` is the range that was pulled, from the end of the part before; `rows` are its messages in order.
         """
         given = {row.offset for row in rows}
         for offset in offsets:
@@ -112,7 +112,7 @@ class Audit:
     def progress(self, before: dict[MessageQueue, int], queues: tuple[QueueProgress, ...]) -> None:
         """Check the group's committed offsets after the last restart.
 
-        `before` is what the group had committed before the restart.
+        `before` has the committed offsets from before the restart.
         """
         committed = {now.queue: now.committed or 0 for now in queues}
         for now in queues:
@@ -123,7 +123,7 @@ class Audit:
                 self.findings.add("commit lost", f"{queue}: {committed.get(queue, 0)} after {offset}")
 
     def verdict(self) -> CrashVerdict:
-        """Return the result, after everything was checked, or as much as could be if a broker did not restart."""
+        """Return the result, once all queues are checked; if a broker did not restart, without the missing messages."""
         ledger, findings, counted = self._ledger, self.findings, self._ledger.messages
         if "no restart" not in findings.counts:
             self._find_missing()
@@ -149,8 +149,8 @@ class Audit:
                 findings.add("lost", f"{sent} ({lane_kind(sent.lane).name}), acknowledged at {place}")
         verdict = ledger.verdict()
         findings.counts |= {each.rule.value: each.found for each in verdict.rules if each.found}
-        if counted.lost:  # also if the group was given nothing at all
+        if counted.lost:  # also if the group received nothing at all
             findings.counts[Rule.LOST_WRITE.value] = counted.lost
         findings.examples += map(headline, verdict.anomalies)
         for (queue, offset), (sent, _) in self._unplaced.items():
-            findings.add("not in its place", f"{sent} was to be at {queue}+{offset}")
+            findings.add("not in its place", f"{sent} should be at {queue}+{offset}")

@@ -1,4 +1,4 @@
-"""Broker processes of a crash run: started, killed, started again on the same files and the same port."""
+"""Starts and kills the broker processes of a crash run, and restarts them on the same files and the same port."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from testbed.crash.schedule import Kill, Moment
 
 POLL_S = 0.001
 ROLL_TIMEOUT_S = 3.0
-"""Time that a kill waits for a new segment, which is begun only under load."""
+"""Time that a kill waits for a new segment; brokers begin one only under load."""
 FIRST_START_S = 0.8
-"""Assumed duration of a start until one was measured."""
+"""Assumed duration of a start until the first one is measured."""
 _BROKER = (*MODULE, "rlab", "broker")
 _SEGMENT = re.compile(r"\d{20}\.log(\.tmp)?")
 
@@ -32,23 +32,23 @@ class Life(NamedTuple):
     broker: str
     start_s: float | None  # from the start of the process to its announcement; None if it was killed before
     recovery_s: float | None  # the part of `start_s` in which it opened its files
-    scanned_bytes: int  # of the log, by recovery
+    scanned_bytes: int  # bytes of the log that recovery read
     cut_bytes: int  # length of the torn tail that recovery cut off
-    killed: Moment | None  # None if it never was
+    killed: Moment | None  # None if it was not killed
 
 
 class BrokerProcess:
     """A broker that is killed and restarted; an async context manager that stops its last process.
 
-    `log` is the file for the standard error of all its processes. `arguments` are those of `rlab broker` beyond its
-    name, data and address; a test may run another `program`.
+    `log` is the file for the standard error of all its processes. `arguments` are further options of `rlab broker`,
+    beside its name, data and address. A test may run another `program`.
     """
 
     def __init__(
         self, name: str, data: Path, log: Path, arguments: Sequence[str], *, program: Sequence[str] = _BROKER
     ) -> None:
         self.name = name
-        self.lives: list[Life] = []  # finished ones, and the current one once it listens
+        self.lives: list[Life] = []  # finished lives, and the current one once it listens
         self.failures: list[str] = []  # ends without a kill, and failed starts
         self.address = f"127.0.0.1:{free_port()}"
         self._data = data
@@ -71,7 +71,7 @@ class BrokerProcess:
             self._stderr.close()
 
     async def start(self) -> None:
-        """Start it and wait until it listens; does nothing if it does already.
+        """Start the broker and wait until it listens. Does nothing if it listens already.
 
         Raises:
             ServiceNotAvailable: it did not start.
@@ -83,9 +83,9 @@ class BrokerProcess:
         await self._wait_ready()
 
     async def live(self, kill: Kill) -> bool:
-        """Start it if it is not running, and return when it listens and may be killed at `kill.moment`.
+        """Start the broker if it is not running, and return when it listens and may be killed at `kill.moment`.
 
-        False if it was killed while it was starting.
+        Returns False if this call has killed it while it was starting.
 
         Raises:
             ServiceNotAvailable: it did not start, although it was not killed.
@@ -101,7 +101,7 @@ class BrokerProcess:
         return False
 
     async def wait_segment(self) -> None:
-        """Wait until a segment is begun, or for `ROLL_TIMEOUT_S`. Cancellation: harmless."""
+        """Wait until the broker begins a segment, at most `ROLL_TIMEOUT_S`. Cancellation: harmless."""
         before = _segments(self._data)
         await wait_until(lambda: _segments(self._data) > before, ROLL_TIMEOUT_S, POLL_S)
 
@@ -155,8 +155,8 @@ class BrokerProcess:
 
     def _failed(self, text: str) -> ServiceNotAvailable:
         self.failures.append(text)
-        said = self._log.read_text(errors="replace").splitlines() or ["nothing"]
-        return ServiceNotAvailable(f"{text}; the last line of {self._log}: {said[-1]}")
+        lines = self._log.read_text(errors="replace").splitlines() or ["nothing"]
+        return ServiceNotAvailable(f"{text}; the last line of {self._log}: {lines[-1]}")
 
 
 def appending(path: Path) -> BinaryIO:

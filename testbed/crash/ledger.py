@@ -1,14 +1,14 @@
-"""Ledger of a crash run: messages that producers were acknowledged, with their places, and what the group got. Pure.
+"""Ledger of a crash run: the acknowledged messages with their places, and the messages that the group received. Pure.
 
-What the group was given is judged by a history check (`traces/check`). Where each message has to be stored, and
-which sends were refused for certain, only this run knows.
+A history check (`traces/check`) judges the deliveries to the group. Only the ledger has the place of each message, and
+the sends that were certainly refused.
 
 Messages are sent in *lanes*. A lane sends one message at a time and numbers them from 0, so the messages of one lane
 in one queue must be stored in the order of their numbers, retried sends included. Many lanes keep many sends
-outstanding. A body begins with its lane and number, and its other bytes follow from them, so that a changed byte is
+outstanding. A body begins with its lane and number. Its other bytes are computed from them, so that a changed byte is
 detected.
 
-    acknowledge(Sent(3, 0), SendResult(q1, 17, id))   the group must consume it, and the log must have it there
+    acknowledge(Sent(3, 0), SendResult(q1, 17, id))   the group must consume it, and the log must have it at q1+17
     give_up(Sent(3, 1), refused=False)              it may be stored nevertheless
     deliver("c1", Sent(3, 0), q1, 17)               a listener is called with it
     consume("c1", Sent(3, 0), q1, 17)               the listener succeeded
@@ -32,7 +32,7 @@ _MIN_BODY_BYTES, _BODY_SIZES = 48, 900
 LANES = 18
 """Lanes of one producer."""
 MAX_EXAMPLES = 20
-"""Findings of one kind that are kept in full; the others are only counted."""
+"""Findings of one kind that are kept as text; further ones are only counted."""
 
 
 class LaneKind(Enum):
@@ -82,7 +82,7 @@ class Findings:
 
 
 class Ledger:
-    """Messages of one run; `clock_ms` is of any clock that goes on."""
+    """Messages of one run; `clock_ms` is any clock that advances."""
 
     def __init__(self, clock_ms: Callable[[], float]) -> None:
         self.acknowledged: dict[Sent, SendResult] = {}
@@ -93,14 +93,14 @@ class Ledger:
         self._clock_ms = clock_ms
 
     def acknowledge(self, message: Sent, place: SendResult) -> None:
-        """Record that a broker has acknowledged a message; once for each."""
+        """Record that a broker has acknowledged a message; to be called once for each message."""
         self.acknowledged[message] = place
         self._history.feed(sent(self._clock_ms(), message, place.queue, place.offset))
 
     def give_up(self, message: Sent, *, refused: bool) -> None:
         """Record that a send failed for good.
 
-        `refused` means that the error says that it is certainly not stored; otherwise it may be.
+        `refused` means that the message is certainly not stored, by the error of the send; otherwise it may be stored.
         """
         self._history.feed(send_failed(self._clock_ms(), message))
         if refused:
@@ -121,5 +121,5 @@ class Ledger:
         return self._history.messages(GROUP)
 
     def verdict(self) -> Verdict:
-        """The verdict on what the group was given; to be called once, at the end."""
+        """The verdict on the deliveries to the group; to be called once, at the end."""
         return self._history.finish(self._clock_ms())

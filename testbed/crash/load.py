@@ -1,7 +1,7 @@
-"""Load of a crash run: producers whose lanes send in several ways, and a group whose listeners fail now and then.
+"""Load of a crash run: producers whose lanes send in several ways, and a group whose listeners fail at times.
 
-Between kills the lanes keep a modest rate. Around a kill they send without pauses, so that each kill hits tens of
-outstanding sends while the whole run stays small enough to be checked message by message.
+Between kills the lanes send at a modest rate. Around a kill they send without pauses, so that each kill hits tens of
+outstanding sends, and the whole run stays small enough to check every message.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from traces.check.ledger import Sent
 TOPIC = "crash"
 BATCH = 8
 AFTER_FAILURE_S = 0.1
-"""Pause of a lane after a failed send: mostly the broker is down, and the next send would fail as quickly."""
+"""Pause of a lane after a failed send: mostly the broker is down, and the next send would fail at once."""
 FLOW_TIMEOUT_S = 2.0
 FLOW_POLL_S = 0.005
 CHURN_S = 1.5
@@ -39,8 +39,8 @@ SLOW_EVERY = 61
 """One in 61 batches takes `SLOW_S`, so that kills hit dispatched messages."""
 SLOW_S = 0.01
 ROUTE_POLL_S = (0.5, 2.0, 5.0)
-"""Route poll intervals of clients, in turns. A client that polls often loses the queues of a broker that is down for a
-moment; one that polls seldom does not notice."""
+"""Route poll intervals, used by the clients in turns. A client that polls often loses the queues of a broker that is
+down for a moment; a client that polls seldom does not notice."""
 _CONSUMER_OPTIONS = {
     "consume_from": ConsumeFrom.FIRST_OFFSET,
     "consume_batch": 8,
@@ -56,7 +56,7 @@ _CLIENT_OPTIONS = {
 
 
 class CrashLoad(LoadGenerator):
-    """Producers and consumers, which write the ledger; made by `run_load`."""
+    """Producers and consumers that write the ledger; made by `run_load`."""
 
     def __init__(self, options: LoadOptions, ledger: Ledger) -> None:
         super().__init__(options)
@@ -68,7 +68,7 @@ class CrashLoad(LoadGenerator):
         self._delivered: Counter[str] = Counter()
 
     async def wait_flow(self, broker: str) -> None:
-        """Wait until a broker stores and delivers messages again, or for `FLOW_TIMEOUT_S`: clients reconnect later.
+        """Wait until a broker stores and delivers messages again, at most `FLOW_TIMEOUT_S`: clients reconnect later.
 
         Cancellation: harmless.
         """
@@ -131,7 +131,7 @@ class CrashLoad(LoadGenerator):
         found = [(message, sent_of(message.body)) for message in messages]
         for message, sent in found:
             if sent is None:
-                ledger.findings.add("damaged", f"{message.queue}+{message.offset}, as a consumer got it")
+                ledger.findings.add("damaged", f"{message.queue}+{message.offset}, as a consumer received it")
             else:
                 ledger.deliver(name, sent, message.queue, message.offset)
         self._delivered[messages[0].queue.broker_name] += len(messages)

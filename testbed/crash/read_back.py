@@ -1,4 +1,4 @@
-"""Reads a whole topic by plain pulls, without a group, a lease or a process queue."""
+"""Reads a whole topic by plain pulls, without a group, a lease or a processing queue."""
 
 from __future__ import annotations
 

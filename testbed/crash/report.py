@@ -46,7 +46,7 @@ def verdict_table(result: CrashResult) -> Table:
         word = Text("kept", "") if result.power_cuts.ok else Text("broken", "bold red")
         table.add_row("guarantees of --flush sync", word, result.power_cuts.summary)
     if result.damage is not None:
-        word = Text("told", "") if result.damage.ok else Text("untold", "bold red")
+        word = Text("reported", "") if result.damage.ok else Text("not reported", "bold red")
         table.add_row("damage to files", word, result.damage.summary)
     return table
 

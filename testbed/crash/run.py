@@ -37,7 +37,7 @@ SURGE_S = 0.04
 RESTORE_GRACE_S = 2.0
 """`--restore-grace` of the brokers: the default of 10 s is longer than most of their lives."""
 DRAIN_QUIET_S = 15.0
-"""Time without a delivery after which messages still owed count as lost to the group."""
+"""Time without a delivery after which messages that the group has not consumed count as lost."""
 DRAIN_POLL_S = 0.1
 
 
@@ -59,7 +59,7 @@ class CrashOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """Statistics of durations in seconds; all 0 if there are none."""
+    """Statistics of durations in seconds; all 0 if there are no durations."""
 
     n: int
     min_s: float
@@ -78,15 +78,15 @@ class CrashResult:
     duration_s: float  # from the first server to the verdict
     verdict: CrashVerdict
     starts: Spread  # from the start of a broker process until it listens
-    recoveries: Spread  # the parts of them in which a broker opened its files
-    scanned_bytes_max: int  # by one recovery
+    recoveries: Spread  # the parts of these starts in which a broker opened its files
+    scanned_bytes_max: int  # the most bytes that one recovery read
     torn_tails: int  # recoveries that cut off a torn write
     power_cuts: SimulatedPart | None
     damage: SimulatedPart | None
 
 
 class CrashRun:
-    """One run; `progress` reports on it."""
+    """One run; `progress` describes its state in a line."""
 
     def __init__(self, options: CrashOptions) -> None:
         self.ledger = Ledger(wall_clock_ms)
@@ -100,9 +100,9 @@ class CrashRun:
         """Run it.
 
         Raises:
-            RlabError: the cluster could not be started, or there can be no verdict for another reason.
+            RlabError: the cluster could not be started, or another error prevents a verdict.
 
-        Cancellation: everything is stopped; the files stay.
+        Cancellation: all processes are stopped; the files stay.
         """
         options, started = self._options, anyio.current_time()
         async with AsyncExitStack() as stack:
@@ -150,7 +150,7 @@ class CrashRun:
     # --- the cluster -------------------------------------------------------------------------------------------------
 
     async def _start_servers(self, stack: AsyncExitStack) -> str:
-        """Start everything; returns the address of the name server."""
+        """Start the servers and create the topic; returns the address of the name server."""
         options = self._options
         stderr = stack.enter_context(appending(options.directory / "namesrv.log"))
         at = ("--listen", "127.0.0.1:0", *DAEMON)
@@ -187,7 +187,7 @@ class CrashRun:
                 tasks.start_soon(self._torment, broker, load)
 
     async def _torment(self, broker: BrokerProcess, load: CrashLoad) -> None:
-        """Kill and restart one broker while kills are left; it is running at the end."""
+        """Kill and restart one broker while kills are left; the broker is running at the end."""
         rng = Random(f"{self._options.seed} {broker.name}")
         try:
             while self._kills_left > 0 and not self._broken:
@@ -203,7 +203,7 @@ class CrashRun:
             self.ledger.findings.add("no restart", str(error))
 
     async def _wait_moment(self, broker: BrokerProcess, kill: Kill, load: CrashLoad) -> None:
-        """Wait for the moment of the kill of a broker that listens, and kill it."""
+        """Wait for the moment of the kill, and kill the broker, which listens."""
         if kill.moment is not Moment.STARTED:
             await load.wait_flow(broker.name)
         if kill.moment is Moment.LOADED:
@@ -215,7 +215,7 @@ class CrashRun:
             await broker.kill(kill.moment)
 
     async def _kill_once_more(self) -> None:
-        """Kill and restart every broker without load, so that everything it has comes from its files."""
+        """Kill and restart every broker without load, so that all its data comes from its files."""
         for broker in self._brokers:
             if self._broken:
                 return
@@ -229,7 +229,7 @@ class CrashRun:
     # --- the end -----------------------------------------------------------------------------------------------------
 
     async def _drain(self, name_server: str) -> None:
-        """Wait until the group has consumed and committed all that is owed, or is stuck for `DRAIN_QUIET_S`."""
+        """Wait until the group has consumed and committed all messages, or is stuck for `DRAIN_QUIET_S`."""
         ledger = self.ledger
         async with Admin(name_server) as admin:
             seen, quiet_since = -1, anyio.current_time()
@@ -287,7 +287,7 @@ def _committed(queues: tuple[QueueProgress, ...]) -> dict[MessageQueue, int]:
 
 
 def spread(durations: list[float | None]) -> Spread:
-    """Statistics of durations; None is a duration that is not known."""
+    """Statistics of durations; unknown ones are None, and left out."""
     known = sorted(duration for duration in durations if duration is not None)
     if not known:
         return Spread(n=0, min_s=0.0, median_s=0.0, max_s=0.0)

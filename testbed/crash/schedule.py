@@ -1,7 +1,7 @@
-"""Schedule of kills: the moment of a broker's life, and the delay into it, from a random generator. Pure.
+"""Schedule of kills: a random generator draws the moment of a broker's life, and the delay into this moment. Pure.
 
-The seed fixes the moments. The machine's work before them differs from run to run, so a seed repeats a schedule but not
-a history.
+The seed fixes the moments. The work that the machine does before them differs between runs, so a seed repeats the
+schedule, and not the history.
 """
 
 from __future__ import annotations
@@ -19,35 +19,35 @@ class Moment(StrEnum):
     STARTING = "starting"
     """Before it listens: files are being recovered or created."""
     STARTED = "started"
-    """It has just begun to listen: all clients reconnect, leases and offsets are being written."""
+    """It has just begun to listen: all clients reconnect, and it writes leases and offsets."""
     LOADED = "loaded"
     """In the middle of a burst of sends and commits."""
     ROLLING = "rolling"
-    """A segment was just begun, and the one before it is being synced and indexed."""
+    """It has just begun a segment, and syncs and indexes the segment before it."""
     LAST = "last"
-    """After everything was consumed: messages read back afterwards have been through a recovery."""
+    """After all messages were consumed: messages that are read back later have gone through a recovery."""
 
 
 class Kill(NamedTuple):
     """One kill."""
 
     moment: Moment
-    delay: float  # into the moment: seconds, but for `Moment.STARTING` a fraction of a typical start
+    delay: float  # from the begin of the moment, in seconds; for `Moment.STARTING` a fraction of a typical start
 
 
 LOADED_MEAN_S = 0.3
-"""Mean time under load, after the first answer."""
+"""Mean time under load before the kill, from the first answer on."""
 STARTED_MAX_S = 0.06
 ROLLING_MAX_S = 0.004
 STARTING_SHARE = (0.5, 1.05)
-"""Range in a typical start: most of it is the import of modules, and recovery is in the second half."""
+"""Range of the delay, in typical starts: a start begins with the import of modules; recovery is in its second half."""
 _WEIGHTS = {Moment.LOADED: 9, Moment.ROLLING: 4, Moment.STARTING: 4, Moment.STARTED: 3}
 
 
 def next_kill(rng: Random) -> Kill:
     """Choose the next kill of one broker.
 
-    `rng` belongs to this broker alone, so that the schedules of brokers do not depend on each other.
+    `rng` is used for this broker only, so that the schedules of brokers do not depend on each other.
     """
     moment = rng.choices(list(_WEIGHTS), list(_WEIGHTS.values()))[0]
     match moment:

@@ -1,6 +1,6 @@
-"""The simulated parts of a crash run, which no signal can cause: power cuts (`rlab sim`) and damaged files.
+"""The simulated parts of a crash run: power cuts (`rlab sim`) and damaged files, which no signal can cause.
 
-They run in a process of their own, because the simulation has its own event loop.
+They run in a separate process, because the simulation has its own event loop.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ class SimulatedPart:
 
 
 async def cut_power(seed: int, cuts: int) -> SimulatedPart:
-    """Cut the power of simulated brokers that answer a send only after a sync, about so many times.
+    """Cut the power of simulated brokers about `cuts` times. The brokers answer a send only after a sync.
 
     Cancellation: the simulation is stopped.
     """
-    seeds = max(2, math.ceil(cuts / CUTS_OF_A_PROGRAMME))  # of one alone rlab sim tells other things
+    seeds = max(2, math.ceil(cuts / CUTS_OF_A_PROGRAMME))  # for a single seed rlab sim prints another document
     words = ["--kind", "power", "--seed", str(seed), "--seeds", str(seeds), "--json"]
     ok, lines, errors = await _simulate("rlab", "sim", *words)
     if not lines:
         return SimulatedPart(ok=False, summary=_NOT_FINISHED, findings=errors)
-    told = json.loads(lines[-1])
-    done, sent, failed = told["steps"].get("power_cut", 0), told["messages"], len(told["failed"])
+    result = json.loads(lines[-1])
+    done, sent, failed = result["steps"].get("power_cut", 0), result["messages"], len(result["failed"])
     summary = f"{done} power cuts in {seeds} programmes: {sent:,} acknowledged, {failed} programmes failed"
     return SimulatedPart(ok=ok, summary=summary, findings=() if ok else errors)
 
@@ -54,6 +54,6 @@ _NOT_FINISHED = "the simulation did not finish"
 
 
 async def _simulate(*arguments: str) -> tuple[bool, tuple[str, ...], tuple[str, ...]]:
-    """Whether it succeeded, and the lines that it printed, on stdout and on stderr."""
+    """Run a simulation. Returns whether it succeeded, and the lines of its stdout and of its stderr."""
     done = await anyio.run_process([*MODULE, *arguments], stderr=PIPE, check=False)
     return done.returncode == 0, tuple(done.stdout.decode().splitlines()), tuple(done.stderr.decode().splitlines())

@@ -1,7 +1,7 @@
 """A cluster inside this process: one name server and some brokers, on free loopback ports.
 
 The servers are the shipped ones on real sockets. A broker can be restarted: it ends as on SIGTERM, and a new one starts
-on the same data directory and port. Brokers can do faults to the connections of one client (`remoting/faults`).
+on the same data directory and port. Brokers can inject faults into the connections of one client (`remoting/faults`).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class EmbeddedCluster:
     _stopped: dict[str, anyio.Event] = field(default_factory=dict, init=False)
 
     async def start_broker(self, name: str, listen: str = "127.0.0.1:0") -> None:
-        """Start a broker on its data directory; returns once it listens.
+        """Start a broker on its data directory, and return once it listens.
 
         Raises:
             ConfigError: its data directory or address cannot be used.
@@ -57,7 +57,7 @@ class EmbeddedCluster:
         self.brokers[name] = await self._tasks.start(self._run_broker, name, listen)
 
     async def restart_broker(self, name: str) -> None:
-        """Stop a broker and start a new one in its place; returns once that listens.
+        """Stop a broker, start a new one in its place, and return once the new one listens.
 
         Cancellation: the broker may be stopped.
         """
@@ -66,7 +66,7 @@ class EmbeddedCluster:
         await self.start_broker(name, self.brokers[name])
 
     def begin(self, do: str, client: str) -> None:
-        """Begin a fault at every broker, to the connections of a client, which is named by the end of its id."""
+        """Begin a fault at every broker, for the connections of a client; `client` is the end of its client id."""
         for hook in self._faults.values():
             hook.begin(ConnectionFault(do=do, client=client))
 
@@ -79,7 +79,7 @@ class EmbeddedCluster:
         """Wait until the name server lists every broker.
 
         Raises:
-            ServiceNotAvailable: it does not within `REGISTERED_TIMEOUT_S`.
+            ServiceNotAvailable: a broker is not listed within `REGISTERED_TIMEOUT_S`.
         """
         await wait_registered(self.admin, self.brokers.values(), REGISTERED_TIMEOUT_S)
 
@@ -109,13 +109,13 @@ async def run_cluster(
 ) -> AsyncIterator[EmbeddedCluster]:
     """Run a cluster while the block runs.
 
-    Brokers are named `broker-a` and so on; each stores in a folder of its name in `data_dir` and gives its events to
-    `sink`. They are registered when the block begins.
+    Brokers are named `broker-a` and so on. Each stores its data in a folder of its name in `data_dir`, and passes its
+    events to `sink`. They are registered when the block begins.
 
     Raises:
         RlabError: a server could not be started.
 
-    Cancellation: everything is stopped.
+    Cancellation: all servers are stopped.
     """
     async with (
         run_name_server(NameServerConfig(listen="127.0.0.1:0")) as name_server,

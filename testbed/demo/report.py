@@ -37,7 +37,7 @@ def step_table(steps: Sequence[RebalanceStep]) -> Table:
 
 
 def words(cause: str) -> str:
-    """A cause for people: `MEMBER_LEAVE expiry` becomes `member leave expiry`."""
+    """A cause as text for people: `MEMBER_LEAVE expiry` becomes `member leave expiry`."""
     return cause.replace("_", " ").lower()
 
 
@@ -52,7 +52,7 @@ def step_line(step: RebalanceStep) -> str:
 
 
 def milliseconds(value: float) -> str:
-    """A time for people: whole milliseconds, with one digit more below ten."""
+    """A time as text for people: whole milliseconds, and one decimal below ten."""
     return f"{value:,.0f} ms" if value >= 10 else f"{value:.1f} ms"
 
 

@@ -1,8 +1,7 @@
 """State of a running demo: its history, queue owners, steps, and the latest events.
 
-Every event and every message goes to a history check (`traces/check`), which has the verdict at the end. The view
-and the report read everything from here. The clock is an argument; all times are wall-clock milliseconds, as in the
-events.
+All events and messages go to a history check (`traces/check`), which has the verdict at the end. The view and the
+report read all their data from here. The clock is an argument; all times are wall-clock milliseconds, as in the events.
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ from traces.check.limits import HistoryLimits
 from traces.check.verdict import GroupMessages
 
 MAX_NOTES = 200
-"""Latest lines that are kept."""
+"""Number of the latest lines that are kept."""
 LIMITS = HistoryLimits(drained=True, flap_moves=12, thundering_passes=100)
-"""A demo has eleven steps within a minute, and most of them move queues: the bounds of restlessness are above that."""
+"""A demo has eleven steps within a minute, and most of them move queues, so the limits of moves and passes are high."""
 
 
 class Health(StrEnum):
@@ -55,7 +54,7 @@ class Note:
 
 
 class DemoState:
-    """A `SwarmSink` that keeps what a demo shows.
+    """A `SwarmSink` that keeps the data that a demo shows.
 
     `names` lists every consumer that will take part, in order; `trace` gets every event as well. `on_note` is called
     with each new note, `on_step` with the result of each step.
@@ -74,9 +73,9 @@ class DemoState:
         self.history = HistoryCheck(LIMITS)
         self.tracker = OwnershipTracker(group, topic, strategy)
         self.health = dict.fromkeys(names, Health.NOT_YET)
-        self.steps: list[RebalanceStep] = []  # finished ones
+        self.steps: list[RebalanceStep] = []  # finished steps
         self.steps_planned = 0
-        self.step = "the cluster starts"  # name of the current one
+        self.step = "the cluster starts"  # name of the current step
         self.notes: deque[Note] = deque(maxlen=MAX_NOTES)  # oldest first
         self.moved_ms: dict[MessageQueue, float] = {}  # time at which each queue got its owner
         self.clock_ms = clock_ms
@@ -96,7 +95,7 @@ class DemoState:
         self.history.feed(send_failed(self.clock_ms(), Sent(producer, number)))
 
     def received(self, producer: int, number: int) -> None:
-        """A consumer got the message."""
+        """A consumer received the message."""
         self.history.feed(ended(self.clock_ms(), self._group, "", Sent(producer, number)))
 
     @property

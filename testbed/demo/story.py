@@ -1,8 +1,8 @@
 """The life of a group in eleven steps, on an embedded cluster under load: the script of `rlab demo`.
 
-A step ends when the group has converged and no queue has moved for `SETTLE_S`, or after `GIVE_UP_S`. Its time runs
-from the action to the last moment at which the group converged; for a consumer that goes silent it runs from the
-silence, so it includes the session timeout.
+A step ends when the group has converged and no queue has moved for `SETTLE_S`, or after `GIVE_UP_S`. Its time is
+measured from the action to the last moment at which the group converged. For a consumer that goes silent the action is
+the begin of the silence, so the time includes the session timeout.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class StoryOptions:
     data_dir: Path  # of the brokers
     rate: float = 2_000.0  # messages per second of all producers together
     pace_s: float = 1.2  # pause after each step, for the viewer
-    console_port: int | None = None  # a console shows it there meanwhile
+    console_port: int | None = None  # port of a console during the demo; None for no console
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +73,7 @@ async def run_story(options: StoryOptions, state: DemoState) -> DemoResult:
     Raises:
         RlabError: a server could not be started.
 
-    Cancellation: everything is stopped in order, and nothing is left running.
+    Cancellation: clients and servers are stopped in order, and none is left running.
     """
     state.steps_planned = STEPS
     async with AsyncExitStack() as stack:
@@ -108,7 +108,7 @@ async def run_story(options: StoryOptions, state: DemoState) -> DemoResult:
                 await story.live()
                 return await story.verdict()
             finally:
-                cluster.heal()  # a consumer that is silent could not leave
+                cluster.heal()  # a silent consumer could not leave
 
 
 class _Story:
@@ -136,12 +136,12 @@ class _Story:
         await self._step("broker-b restarts", self._restart, "broker-b")
 
     async def verdict(self) -> DemoResult:
-        """Stop the producers, wait for pending messages, and count."""
+        """Stop the producers, wait for pending messages, and count the messages."""
         state = self._state
         state.step = "the producers stop"
         await self._swarm.fall_quiet()
         await wait_until(lambda: not state.messages.lost, DRAIN_S, _LOOK_S)
-        # Duplicates arrive soon after the first delivery.
+        # Duplicates arrive shortly after the first delivery.
         await anyio.sleep(min(SETTLE_S, self._options.pace_s))
         state.tracker.figures.advance(state.clock_ms())
         totals, counted = state.tracker.figures.totals(), state.messages
@@ -190,7 +190,7 @@ class _Story:
         self._state.health[name] = health
         self._expect()
 
-    # --- what happens to the group -----------------------------------------------------------------------------------
+    # --- changes to the group ----------------------------------------------------------------------------------------
 
     async def _start(self, *names: str) -> None:
         for name in names:
@@ -205,7 +205,7 @@ class _Story:
         await self._swarm.leave(name)
 
     async def _cut(self, name: str) -> None:
-        # New connections, too: it would reconnect within the grace period, and no queue would move.
+        # New connections are refused, too: else it would reconnect within the grace period, and no queue would move.
         self._cluster.begin("refuse", name)
         self._state.note(f"{name}: its connections were cut")
         await anyio.sleep(_CUT_S)
@@ -214,7 +214,7 @@ class _Story:
     async def _silence(self, name: str) -> None:
         self._cluster.begin("pause", name)
         self._is_now(name, Health.SILENT)
-        self._state.note(f"{name}: is silent from now on, with its connections open")
+        self._state.note(f"{name}: goes silent, with its connections open")
 
     async def _speak(self, name: str) -> None:
         self._is_now(name, Health.LIVE)

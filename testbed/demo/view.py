@@ -1,6 +1,7 @@
-"""Live view of a demo: owners of queues, latest events and counters, in any terminal from 80 x 24 up.
+"""Live view of a demo: owners of queues, latest events and counters, in any terminal of at least 80 x 24.
 
-`frame` draws one picture of a state and keeps nothing. A terminal with 36 lines or more also shows the finished steps.
+`frame` draws one picture of a state, and keeps no state itself. A terminal with 36 lines or more also shows the
+finished steps.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from testbed.demo.state import DemoState, Health, Note, Tone, short
 
 FRAMES_PER_S = 10
 FLASH_MS = 700.0
-"""Time for which a queue that has moved is drawn bright."""
+"""Time for which a moved queue is drawn bright."""
 STEPS_FROM_LINES = 36
 LAG_ALARM = 200
 """Lag from which it is highlighted."""
@@ -115,7 +116,7 @@ def _headings(owners: dict[MessageQueue, tuple[str, ...]], cell: int) -> Iterato
     for broker, queues in groupby(owners, key=lambda queue: queue.broker_name):
         numbers = [queue.queue_id for queue in queues]
         brokers.append(f"{broker[: cell * len(numbers)]:<{cell * (len(numbers) + 1)}}", "bold")
-        # In the narrow form only the last digit has room.
+        # In the narrow form there is room only for the last digit.
         ids.append("".join(f"{str(n)[-(cell - 1) :]:<{cell}}" for n in numbers) + " " * cell)
     yield brokers
     yield ids
@@ -132,7 +133,7 @@ def _orphans(owners: dict[MessageQueue, tuple[str, ...]], cell: int) -> Text:
     return line
 
 
-# --- the rest --------------------------------------------------------------------------------------------------------
+# --- counters, steps and notes ---------------------------------------------------------------------------------------
 
 
 def _counters(state: DemoState) -> Text:

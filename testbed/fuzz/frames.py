@@ -1,8 +1,8 @@
 """The frames of `rlab fuzz`, made from the schemas of all requests and from a seed. Pure.
 
-Most frames are requests that are right but for something: a field of another type, out of its bounds, missing, too long
-or nested, a body that is not what it should be. They get through the first checks, and meet the code behind. Others are
-no frames at all: cut, too long, garbage, or of RocketMQ's protocol. One at most ends a batch and its connection.
+Most frames are requests with one error: a field of another type, out of its bounds, missing, too long or nested, or a
+wrong body. They pass the first checks and reach the code behind them. Other frames are broken: cut, too long, garbage,
+or of RocketMQ's protocol. A batch has at most one broken frame; it comes last, and ends the connection.
 
     whole, broken = Frames(Random(), seed=7).batch(0)
     whole[0].data, whole[0].opaque    -> bytes, the number of its answer
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 BATCH_FRAMES = 64
 """Requests of a batch: they are sent at once, and their answers may come in any order."""
 _BROKEN_RATIO = 0.6
-"""Batches with a frame that is no request, which costs the connection."""
+"""Part of the batches that have a broken frame, for which the server may close the connection."""
 _SERVED_RATIO = 0.95
 _RECEIVERS = {"broker": ("broker", "any server"), "namesrv": ("name server", "any server")}
-"""Kind of a server -> whose requests it serves, as the schemas name them."""
+"""Kind of a server -> the receivers, as the schemas name them, of the requests that it serves."""
 _NAMES = ("orders", "fuzz", "%RETRY%fuzz", "%DLQ%fuzz", "SYS_TRACE", "TBW102", "a b", "", "x" * 300, "<b>\n\r\0", "ü")
 _NUMBERS = (0, 1, -1, 2, 3, 7, 255, 2**31 - 1, 2**31, -(2**31), 2**53, 2**63 - 1, -(2**63), 2**64 - 1)
 _COMMON = 4
@@ -45,15 +45,15 @@ _DEEP = 600
 
 
 class FuzzFrame(NamedTuple):
-    """One frame; `opaque` is None if there may be no answer, and the connection may be closed for it."""
+    """One frame; `opaque` is None for a broken frame, which may have no answer, or end the connection."""
 
     data: bytes
     opaque: int | None
-    told: str
+    text: str  # for the report
 
 
 class FuzzAnswer(NamedTuple):
-    """What a server answered; with a `reply`, what it asked or told by itself, and what is to be sent back."""
+    """An answer of a server; with a `reply`, a request or notification of the server, and the data to send back."""
 
     opaque: int
     code: int
@@ -62,25 +62,25 @@ class FuzzAnswer(NamedTuple):
 
 
 class FuzzDecoder(Protocol):
-    """Makes frames of the bytes of a connection; `error` says why it cannot any more."""
+    """Decodes the bytes of a connection into frames, until the first error."""
 
     @property
     def error(self) -> ProtocolError | None:
-        """None as long as it can."""
+        """The error that ended the decoding; None if there was no error."""
         ...
 
     def feed(self, data: bytes, /) -> Sequence[Any]:
-        """Return the frames that are whole."""
+        """Return the frames that are complete."""
         ...
 
 
 class Frames:
-    """Numbered batches of frames; equal seeds give equal batches, each of which can be made without those before.
+    """Numbered batches of frames; equal seeds give equal batches. Each batch can be made without the batches before it.
 
     Args:
-        rng: is seeded anew for each batch.
+        rng: is seeded again for each batch.
         seed: decides every frame, together with the kind.
-        kind: what the server says it is: most requests are those that it serves. "" for no preference.
+        kind: kind of the server: most requests are of the codes that this kind serves. "" for no preference.
     """
 
     def __init__(self, rng: Random, seed: int, kind: str = "") -> None:
@@ -91,18 +91,18 @@ class Frames:
         self._served = [code for code in self._codes if SCHEMA[code].receiver in served] or self._codes
 
     def batch(self, number: int) -> tuple[list[FuzzFrame], FuzzFrame | None]:
-        """The requests of a batch, and what is no request and is to be sent when they are answered, if there is one."""
+        """The requests of a batch, and in some batches a broken frame, to be sent once they are answered."""
         self._rng.seed(f"{self._seed}/{number}")
         first = number * BATCH_FRAMES + 1
         whole = [self._request_with(opaque & 2**31 - 1) for opaque in range(first, first + BATCH_FRAMES)]
-        return whole, self._no_request() if self._rng.random() < _BROKEN_RATIO else None
+        return whole, self._broken() if self._rng.random() < _BROKEN_RATIO else None
 
     def decoder(self) -> FuzzDecoder:
-        """A decoder of what a server sends."""
+        """A decoder for the frames of a server."""
         return CODEC.decoder()
 
     def answer_of(self, frame: Any) -> FuzzAnswer:
-        """What a decoded frame of a server is for this side."""
+        """The answer, or the request of the server, in a decoded frame."""
         if frame.flags == RESPONSE:
             return FuzzAnswer(frame.opaque, frame.code, str(frame.header.get("remark", "")))
         refusal = CODEC.encode(RESPONSE, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, frame.opaque, {}, None)
@@ -119,7 +119,7 @@ class Frames:
 
     def _header(self, schema: RequestSchema) -> dict[str, Any]:
         rng = self._rng
-        wrong = rng.randrange(len(schema.fields) + 2)  # at most one is, mostly
+        wrong = rng.randrange(len(schema.fields) + 2)  # the field with an error; past the end for none
         header = {}
         for at, field in enumerate(schema.fields):
             if at == wrong:
@@ -188,7 +188,7 @@ class Frames:
         return packed
 
     def _document(self, code: RequestCode) -> bytes:
-        """The body that a request takes if it is no table, mostly with something else at one place of it."""
+        """The body of a request whose body is not a table, mostly with an error at one place."""
         rng = self._rng
         document: Any
         if code == RequestCode.SEND_MESSAGE:
@@ -233,7 +233,7 @@ class Frames:
         ).to_wire()
 
     def _spoil(self, document: Any) -> None:
-        """Put something else at one place of a document."""
+        """Replace the value at one place of a document."""
         rng, at = self._rng, document
         while True:
             key = rng.choice(sorted(at)) if isinstance(at, dict) else rng.randrange(len(at))
@@ -253,9 +253,9 @@ class Frames:
     def _shown(header: object) -> str:
         return repr(header)[:300]
 
-    # --- what is no request ------------------------------------------------------------------------------------------
+    # --- broken frames -----------------------------------------------------------------------------------------------
 
-    def _no_request(self) -> FuzzFrame:
+    def _broken(self) -> FuzzFrame:
         makers = (self._garbage, self._cut, self._too_long, self._odd, self._rocketmq)
         make: Callable[[], bytes] = self._rng.choice(makers)
         return FuzzFrame(make(), None, make.__name__.strip("_"))
@@ -271,7 +271,7 @@ class Frames:
         return self._rng.choice((2**24 + 1, 2**31, 2**32 - 1)).to_bytes(4, "big") + self._rng.randbytes(20)
 
     def _odd(self) -> bytes:
-        """A frame whose array is another one, or nested deep."""
+        """A frame with another array than a command has, or with deeply nested arrays."""
         if self._rng.random() < 0.3:
             return _framed(b"\x91" * (_DEEP * 100) + b"\xc0")
         return _framed(msgpack.packb([self._anything(3) for _ in range(self._rng.randrange(8))]))

@@ -1,8 +1,8 @@
 """The requests of `rlab fuzz --http`, made from a seed for all HTTP ports of the project. Pure.
 
-Most are requests that are right but for something: bytes of another character set in a header, a body that is nested
-too deep, a number with thousands of digits, a path with half a character. Others are no requests at all: cut, or
-garbage. Every port gets the paths of all: those that it does not have are refused.
+Most requests have one error: bytes of another character set in a header, a body that is nested too deep, a number with
+thousands of digits, a path with half a character. Others are cut or garbage. Every port is sent the paths of all ports,
+and refuses the paths that it does not have.
 
     HttpRequests(Random(), seed=7, host="127.0.0.1:9101", token="").request(0).data -> bytes
 """
@@ -75,20 +75,20 @@ class HttpRequest(NamedTuple):
     """One request; if it is not `whole`, its sender ends the connection instead of waiting for an answer."""
 
     data: bytes
-    told: str
+    text: str  # for the report
     whole: bool
-    has_body: bool  # whether the answer may have one
+    has_body: bool  # whether the answer may have a body
 
 
 class HttpRequests:
     """Numbered requests; equal seeds give equal requests.
 
     Args:
-        rng: is seeded anew for each request.
+        rng: is seeded again for each request.
         seed: decides every request, together with host and tokens.
-        host: the Host that the port is called by.
-        token: proved by most requests, if there is one.
-        page_token: the token of a page of the console.
+        host: the value of the header Host.
+        token: the token of the port, which most requests carry; "" for none.
+        page_token: the token of a page of the console; "" for none.
     """
 
     def __init__(self, rng: Random, seed: int, host: str, token: str = "", page_token: str = "") -> None:

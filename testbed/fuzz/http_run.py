@@ -1,6 +1,6 @@
-"""One run of `rlab fuzz --http`: several connections send one request after the other, and each answer is judged.
+"""One run of `rlab fuzz --http`: sends requests over several connections, one after the other, and judges each answer.
 
-A request that is whole has to be answered, with anything but an internal error; one that is not may be answered, too.
+A whole request must be answered, and not with an internal error. A cut request may be answered, too.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from testbed.fuzz.http import HttpRequest, HttpRequests
 from testbed.fuzz.run import MAX_FOUND, FuzzPlan, FuzzReport, run_lanes
 
 _SILENCE_S = 20.0
-"""Barriers of the control plane wait 10 s if a request names no other time."""
+"""Longest time for an answer: barriers of the control plane wait 10 s if a request has no other time."""
 _MAX_HEAD_BYTES = 64 * 1024
 _MAX_ANSWER_BYTES = 64 * 2**20
 _PAUSED = ("502", "503", "504")
-"""Answers that are no fault of a port: the cluster behind it does not answer, or there is no place, or no time left."""
+"""Answers that are not a fault of the port: the cluster behind it does not answer, or a limit or a time is reached."""
 CONTROL_TOKEN = "RLAB_FAULT_TOKEN"
-"""Variable of the environment: the token of a control plane, as its announcement prints it."""
+"""Environment variable: the token of a control plane, as its announcement prints it."""
 
 
 async def fuzz_http(address: str, plan: FuzzPlan, environment: Mapping[str, str] = os.environ) -> FuzzReport:
     """Fuzz one HTTP port.
 
     Raises:
-        ConnectFailed: it does not listen, or not any more.
-        ConfigError: there is no process of that id that may be looked at.
+        ConnectFailed: the port does not listen, or stopped listening.
+        ConfigError: there is no process with the id of the plan, or its usage may not be read.
 
     Cancellation: harmless.
     """
@@ -55,7 +55,7 @@ def _get(path: str, address: str, token: str = "") -> bytes:
 
 
 async def _page_token(address: str, token: str) -> str:
-    """The token of the pages, if it is a console that allows changes."""
+    """The token of the pages of a console that allows changes; "" for other ports."""
     request = HttpRequest(_get("/api/session", address, token), "the first request", whole=True, has_body=True)
     _, text = await _ask(address, request)
     _, found, rest = text.partition('"token":"')
@@ -82,11 +82,11 @@ async def _connect(address: str) -> ByteStream:
 
 
 async def _answer(stream: BufferedByteReceiveStream, request: HttpRequest) -> tuple[str, bool, str]:
-    """Read an answer; returns its status, whether the connection goes on, and its text.
+    """Read an answer; returns its status, whether the connection stays open, and its text.
 
     Raises:
         anyio.EndOfStream: the connection was closed.
-        ProtocolError: it is no answer.
+        ProtocolError: the data is not an HTTP answer.
     """
     head = (await stream.receive_until(b"\r\n\r\n", _MAX_HEAD_BYTES)).decode("latin-1")
     version, _, rest = head.partition(" ")
@@ -104,11 +104,11 @@ async def _answer(stream: BufferedByteReceiveStream, request: HttpRequest) -> tu
             if int(value) > _MAX_ANSWER_BYTES:
                 raise ProtocolError(f"an answer of {value} bytes")
             return status, goes_on, (await stream.receive_exactly(int(value))).decode("utf-8", "replace")
-    return status, False, ""  # a stream of updates never ends, so its connection is ended
+    return status, False, ""  # a stream of updates never ends, so the connection is closed
 
 
 class _Run:
-    """The connections of one run share the numbers of requests, the report, and the bounds."""
+    """One run: its connections share the numbers of requests, the report, and the bounds."""
 
     def __init__(self, address: str, plan: FuzzPlan, token: str, page_token: str) -> None:
         self._address = address
@@ -133,7 +133,7 @@ class _Run:
                     pass
 
     async def _exchange(self, stream: ByteStream, answers: BufferedByteReceiveStream) -> bool:
-        """Send a request and judge its answer; returns whether the connection is still good."""
+        """Send a request and judge its answer; returns whether the connection can be used further."""
         request = self._requests.request(next(self._numbers))
         self.report.commands += 1
         try:
@@ -147,12 +147,12 @@ class _Run:
         except (anyio.EndOfStream, anyio.IncompleteRead, anyio.BrokenResourceError):
             return self._found(request, "is answered by the end of the connection")
         except (anyio.DelimiterNotFound, ProtocolError, ConnectionLost) as error:
-            return self._found(request, f"is answered with no HTTP: {error}")
+            return self._found(request, f"is answered with other data than HTTP: {error}")
         self.report.codes[status] += 1
         if status.startswith("5") and status not in _PAUSED:
             return self._found(request, f"is answered with {status}")
         return goes_on
 
     def _found(self, request: HttpRequest, what: str) -> bool:
-        self.report.found.append(f"request {request.told} {what}")
+        self.report.found.append(f"request {request.text} {what}")
         return False

@@ -1,9 +1,9 @@
 """The frames of `rlab fuzz --rocketmq`: requests of RocketMQ's clients and tool, made from a seed. Pure.
 
 The dialect has no schemas: each translator reads the fields that it needs by their names. So a request has all fields
-that any of them reads, most of them as a client would write them, and the body that its code takes, with an error in it
-or without. Others can have no answer: lengths that lie, headers that are deep or no JSON, what is itself an answer, and
-one-way requests.
+that any translator reads, most of them as a client writes them, and the body for its code, with or without an error.
+Other frames have no answer: frames with wrong lengths, with a deep header or one that is not JSON, answers, and one-way
+requests.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _MAX_HELD_MS = 20
 _SMALL = (0, 0, 0, 1, 1, 2, 3, 4, 6, 7, -1)
 _LARGE = (12, 0x101, 0x301, 2**31 - 1, 2**31, -(2**31), 2**53, 2**63 - 1, -(2**63), 2**64)
 _ODD = (None, True, float("nan"), float("inf"), 1e308, "0x10", " 7 ", "1e3", "٣", "9" * 5_000, "y" * 8_000)
-"""What a field of a right frame may be, beside names and numbers: anything but a list or an object."""
+"""Values for a field of a valid frame, beside names and numbers: any JSON value except lists and objects."""
 _PROPERTIES = (
     *("", "KEYS\x01k\x02TAGS\x01t\x02", "DELAY\x012\x02", "DELAY\x0199\x02", "TIMER_DELAY_MS\x0120\x02"),
     *("TRAN_MSG\x01true\x02PGROUP\x01fuzz\x02", "UNIQ_KEY\x01U\x02", "a", "\x02\x01", "TIMER_DELIVER_MS\x01x\x02"),
@@ -65,7 +65,7 @@ _DOCUMENTS: dict[int, dict[str, Any]] = {
     },
     401: {"topic": "orders", "consumerGroup": "fuzz", "mode": "POP", "popShareQueueNum": 0},
 }
-"""Request code -> the JSON body that it takes."""
+"""Request code -> the JSON body of its requests."""
 
 
 class RocketmqFrames(Frames):
@@ -146,9 +146,9 @@ class RocketmqFrames(Frames):
     def _spoilt(self) -> Any:
         return "\ud800" if self._rng.random() < 0.05 else self._anything(2)
 
-    # --- what is no request ------------------------------------------------------------------------------------------
+    # --- broken frames -----------------------------------------------------------------------------------------------
 
-    def _no_request(self) -> FuzzFrame:
+    def _broken(self) -> FuzzFrame:
         makers = (self._garbage, self._lying, self._bad_header, self._unasked, self._one_way)
         make: Callable[[], bytes] = self._rng.choice(makers)
         return FuzzFrame(make(), None, make.__name__.strip("_"))
@@ -170,7 +170,7 @@ class RocketmqFrames(Frames):
         return struct.pack(">II", 4 + len(text), self._rng.randrange(2) << 24 | len(text)) + text
 
     def _unasked(self) -> bytes:
-        """The answer to something that was never asked."""
+        """An answer without a request."""
         return _framed(
             {"code": self._rng.choice(_LARGE), "flag": RESPONSE_BIT, "opaque": self._rng.choice(_SMALL)}, b"x"
         )

@@ -1,8 +1,8 @@
-"""One run of `rlab fuzz`: several connections at once send batches, and what comes back is judged.
+"""One run of `rlab fuzz`: sends batches over several connections at once, and judges the answers.
 
-Every batch has a number, and the seed and its number decide its frames: which connection sends it, and when, does not
-matter for what is sent. A batch waits for all of its answers, so that each silence has the name of a request; the other
-connections go on meanwhile, which keeps a server busy while some of its requests are held.
+Every batch has a number. Its frames depend only on the seed and this number, and not on the connection or the time. A
+connection waits for all answers to a batch, so that a missing answer is reported with its request. The other
+connections continue to send, which keeps a server busy while some of its requests are held.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ if TYPE_CHECKING:
     from remoting.security.key import Key
 
 _SILENCE_S = LOOKUP_TIMEOUT_S
-"""A request that a server has not answered in this time is lost: no client waits for any answer longer than that."""
+"""A request without an answer within this time counts as lost: no client waits longer for any answer."""
 MAX_FOUND = 20
 _INTERNAL = "see the server's log"
 _LOOK_S = 1.0
-"""Time between two looks at the process of the server."""
+"""Time between two samples of the server's process."""
 _WARM_UP = 4
-"""The part of the looks that does not count, as 1 / 4: tables and caches of a server fill first."""
+"""The first 1 / 4 of the samples does not count: tables and caches of a server fill first."""
 _STORE = StoreOptions()
 _MARGINS = {
-    # Segments of a log are files, and its newest records and parts of its indexes fill caches of so many MiB.
+    # Segments of a log are files. Caches of these sizes hold its newest records and parts of its indexes.
     "descriptors": Margin(1.2, 64, trend=False),
     "RSS MiB": Margin(1.2, (_STORE.tail_bytes + _STORE.index_cache_bytes) / MIB, trend=False),
 }
@@ -53,7 +53,7 @@ _MARGINS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FuzzPlan:
-    """What to send, and for how long: it ends with the first of the two bounds."""
+    """The batches to send, and the bounds of the run: it ends at the first bound of `seconds` and `commands`."""
 
     seed: int
     seconds: float = float("inf")
@@ -61,13 +61,13 @@ class FuzzPlan:
     skip: int = 0  # batches that are not sent
     connections: int = 16
     rocketmq: bool = False
-    pid: int | None = None  # process of the server, if its memory and descriptors are to be looked at
-    key: Key | None = None  # proved on each connection, unless RocketMQ's protocol is spoken
+    pid: int | None = None  # process of the server, to check its memory and descriptors; None for no check
+    key: Key | None = None  # proved on each connection, except with RocketMQ's protocol
 
 
 @dataclass(slots=True)
 class FuzzReport:
-    """Counts of a run, and what it found; `levels` are what the server's process used in the begin, middle and end."""
+    """Counts and findings of a run; `levels` is the usage of the server's process at the begin, middle and end."""
 
     seed: int
     commands: int = 0
@@ -78,16 +78,16 @@ class FuzzReport:
 
 
 async def fuzz_server(address: str, plan: FuzzPlan) -> FuzzReport:
-    """Fuzz one server. What was sent when its time is over still has to be answered.
+    """Fuzz one server. After the last batch, all requests that were sent still have to be answered.
 
     Raises:
-        ConnectFailed: it does not listen, or not any more.
-        RlabError: it refuses the key.
-        ConfigError: there is no process of that id that may be looked at.
+        ConnectFailed: the server does not listen, or stopped listening.
+        RlabError: the server refuses the key.
+        ConfigError: there is no process with the id of the plan, or its usage may not be read.
 
     Cancellation: harmless.
     """
-    # Imported here: it has the whole dialect with it, and every command of `rlab` would wait for that.
+    # Imported here: it imports the whole dialect, and every command of `rlab` would start later.
     from testbed.fuzz.rocketmq import RocketmqFrames
 
     kind = await _kind_of(address, plan.key)
@@ -98,11 +98,11 @@ async def fuzz_server(address: str, plan: FuzzPlan) -> FuzzReport:
 
 
 async def run_lanes(plan: FuzzPlan, report: FuzzReport, send: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Run a sender for each connection of the plan until all of them end, and look at the server's process meanwhile.
+    """Run a sender for each connection of the plan until all senders end, and sample the server's process.
 
     Raises:
         ConnectFailed: a sender cannot connect.
-        ConfigError: there is no process of that id that may be looked at.
+        ConfigError: there is no process with the id of the plan, or its usage may not be read.
 
     Cancellation: harmless.
     """
@@ -118,7 +118,7 @@ async def run_lanes(plan: FuzzPlan, report: FuzzReport, send: Callable[[], Corou
     except ExceptionGroup as group:
         error: Exception = group
         while isinstance(error, ExceptionGroup):
-            error = error.exceptions[0]  # all connections fail when a server is gone; the first says when
+            error = error.exceptions[0]  # all connections fail when a server ends; the first error has the time
         raise error from None
     if usage is not None:
         report.levels = usage.levels()
@@ -126,7 +126,7 @@ async def run_lanes(plan: FuzzPlan, report: FuzzReport, send: Callable[[], Corou
 
 
 async def _kind_of(address: str, key: Key | None) -> str:
-    """Whether it is a broker or a name server; "" if it tells nobody without a key. Raises RlabError."""
+    """Whether it is a broker or a name server; "" if it does not answer this without a key. Raises RlabError."""
     async with RemotingClient(key=key) as client:
         try:
             state = await client.request(address, RequestCode.GET_SERVER_STATE)
@@ -138,7 +138,7 @@ async def _kind_of(address: str, key: Key | None) -> str:
 
 
 class _Run:
-    """The connections of one run share the numbers of batches, the report, and the bounds."""
+    """One run: its connections share the numbers of batches, the report, and the bounds."""
 
     def __init__(self, address: str, plan: FuzzPlan, frames: Frames) -> None:
         self._address = address
@@ -222,31 +222,31 @@ class _Attacker(asyncio.Protocol):
             else:
                 self._judge(self._answer_of(frame))
         if self._decoder.error is not None and not self.transport.is_closing():
-            self._found(f"what the server sends cannot be read: {self._decoder.error}")
+            self._found(f"the server's data cannot be decoded: {self._decoder.error}")
             self.transport.abort()
-        self._tell()
+        self._wake()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by the loop."""
         self.closed = True
         if self._greeting is not None:
-            self._greeting.set_exception(ConnectionLost("the server closed the connection instead of taking the key"))
+            self._greeting.set_exception(ConnectionLost("the server closed the connection and did not accept the key"))
             self._greeting = None
-        self._tell()
+        self._wake()
 
-    def _tell(self) -> None:
+    def _wake(self) -> None:
         self._progress.set()
         self._progress = anyio.Event()
 
-    # --- what is sent ------------------------------------------------------------------------------------------------
+    # --- sending -----------------------------------------------------------------------------------------------------
 
     def send(self, data: bytes) -> None:
-        """Send, if there is anything and the server has not closed the connection by now."""
+        """Send data, unless it is empty or the connection is closed."""
         if data and not self.transport.is_closing() and not self._parting:
             self.transport.write(data if self._sign is None else self._sign(data))
 
     async def log_in(self, key: Key) -> None:
-        """Prove a key; from then on everything is signed."""
+        """Prove a key; all later data is signed."""
         handshake = ClientHandshake(key)
         answer = await self._ask(RequestCode.GET_CHALLENGE, handshake.challenge)
         answer = await self._ask(RequestCode.AUTHENTICATE, handshake.proof(answer))
@@ -262,9 +262,9 @@ class _Attacker(asyncio.Protocol):
         raise RequestTimeout("the server did not answer the proof of the key")
 
     async def exchange(self, number: int, whole: list[FuzzFrame]) -> bool:
-        """Send the requests of a batch, and wait until each is answered; returns whether the connection is still good.
+        """Send the requests of a batch and wait for all answers; returns whether the connection can be used further.
 
-        One that the server has closed since the last batch is found here, too.
+        It also finds a connection that the server has closed since the last batch.
         """
         self._batch, self._refusal = number, ""
         self._waiting = {frame.opaque: frame for frame in whole if frame.opaque is not None}
@@ -274,7 +274,7 @@ class _Attacker(asyncio.Protocol):
                 await self._progress.wait()
         if not self._waiting and not self.closed:
             return True
-        first = next((frame.told for frame in self._waiting.values()), "anything more")
+        first = next((frame.text for frame in self._waiting.values()), "anything more")
         if scope.cancelled_caught:
             self._found(f"{len(self._waiting)} requests are not answered, the first: {first}")
             self.transport.abort()
@@ -284,10 +284,10 @@ class _Attacker(asyncio.Protocol):
         return False
 
     async def part(self) -> None:
-        """End the connection, and wait until the server has ended it, too: it must not keep what nobody uses."""
+        """End the connection, and wait until the server has ended it, too: it must not keep an unused connection."""
         self._batch, self._parting = -1, True
         if self.transport.is_closing() or not self.transport.can_write_eof():
-            await anyio.sleep(0.001)  # over TLS there is no end of one side
+            await anyio.sleep(0.001)  # TLS cannot end only one direction
             return
         self.transport.write_eof()
         with anyio.move_on_after(_SILENCE_S) as scope:
@@ -296,19 +296,19 @@ class _Attacker(asyncio.Protocol):
         if scope.cancelled_caught:
             self._found("the server keeps a connection that its client has ended")
 
-    # --- what is judged ----------------------------------------------------------------------------------------------
+    # --- judging -----------------------------------------------------------------------------------------------------
 
     def _judge(self, answer: FuzzAnswer) -> None:
         if answer.reply is not None:
             self.send(answer.reply)
             return
         sent = self._waiting.pop(answer.opaque, None)
-        told = "a broken frame" if sent is None else sent.told
+        text = "a broken frame" if sent is None else sent.text
         self._report.codes[str(answer.code)] += 1
         if answer.code == ResponseCode.SYSTEM_ERROR and _INTERNAL in answer.remark:
-            self._found(f"internal error ({answer.remark}): {told}")
+            self._found(f"internal error ({answer.remark}): {text}")
         elif sent is None and answer.opaque and self._batch >= 0:
-            self._found(f"an answer that nobody waits for: {answer!r}")
+            self._found(f"an answer without a request: {answer!r}")
         elif sent is None:
             self._refusal = answer.remark
 
@@ -330,12 +330,12 @@ class _Usage:
             usage = process_usage(self._pid)
         except OSError as error:
             if self._samples:
-                return  # it has ended: connections tell that
-            raise ConfigError(f"--pid {self._pid}: no process of this user that can be looked at ({error})") from error
+                return  # the process has ended: the connections report it
+            raise ConfigError(f"--pid {self._pid}: cannot read the usage of this process ({error})") from error
         self._samples.append({"RSS MiB": round(usage.rss_bytes / 2**20, 1), "descriptors": usage.fds})
 
     async def keep_looking(self) -> None:
-        """Look every now and then, until cancelled."""
+        """Take a sample every `_LOOK_S`, until cancelled."""
         while True:
             await anyio.sleep(_LOOK_S)
             self._look()
@@ -347,7 +347,7 @@ class _Usage:
         return {name: [row[name] for row in rows] for name in rows[0]}
 
     def grown(self) -> list[str]:
-        """A line for each figure that has grown as long as the run lasted; none of a run that was too short to tell."""
+        """A line for each figure that has grown during the whole run; [] after a run that was too short for this."""
         detector = LeakDetector(warm_up=len(self._samples) // _WARM_UP, margins=_MARGINS)
         for sample in self._samples:
             detector.note(sample)

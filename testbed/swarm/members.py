@@ -1,7 +1,7 @@
 """A swarm: a load of one message for each send, whose events and messages go to a sink.
 
-A sink gets everything that happens at once, so a swarm may be observed in its process, or be one part of many in other
-processes. Messages of other runs in the topic are ignored.
+A sink receives each event and message at once. So a swarm may be observed in its own process, or be one of several
+parts in other processes. Messages of other runs in the topic are ignored.
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ from traces.check.ledger import Sent
 logger = logging.getLogger(__name__)
 
 OUTAGE_OVER_S = 15.0
-"""Failed sends are one outage, with one warning, until none failed for this time; above all tries of a send."""
+"""Failed sends belong to one outage, with one warning, until this time passes without a failure. It is longer than all
+tries of a send together."""
 
 
 class SwarmSink(Protocol):
-    """Receives what a swarm reports; called at once, must not block."""
+    """Receives the reports of a swarm; it is called at once, and must not block."""
 
     def acknowledged(self, producer: int, number: int) -> object:
         """A broker acknowledged the message."""
@@ -40,7 +41,7 @@ class SwarmSink(Protocol):
         """A send failed."""
 
     def received(self, producer: int, number: int) -> object:
-        """A consumer got the message."""
+        """A consumer received the message."""
 
     def event(self, event: Event) -> object:
         """A client emitted an event."""

@@ -1,13 +1,13 @@
 """Observes a swarm: counts its messages, and the figures of its group. Pure.
 
-The figures are those of `traces/figures/`, so a report of the same run has the same ones, and the rules that its events
-have to keep are those of `rlab check` (`traces/check`), as far as clients can tell. Whether the group has converged is
-judged by the strategy (`testbed/simulation/checks/ownership.py`): from the first change until then is one
-*convergence*, to which several rebalances may belong: eight members that start together are eight rebalances and one
-convergence.
+`traces/figures/` computes the figures, so a report of the same run has the same figures. The events must keep the rules
+of `rlab check` (`traces/check`), except rules that need the events of brokers. The group has converged when each queue
+has the owner that the strategy assigns (`testbed/simulation/checks/ownership.py`). The time from the first change until
+then is one *convergence*, which may have several rebalances: if eight members start together, there are eight
+rebalances and one convergence.
 
-Members are those that the swarm's own clients report (CLIENT_START, CLIENT_STOP), so no other members may be in the
-group. Events of several processes arrive in bunches; each is held for `settle_ms`, and they pass in order of time.
+The members are known only from the swarm's own clients (CLIENT_START, CLIENT_STOP), so the group must have no other
+members. Events of several processes arrive in bunches. Each is held for `settle_ms`, and then counted in order of time.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from traces.figures.records import GroupTotals, Rebalance, order_of
 TARGETS_AT_ONCE = 100_000
 """Members times queues up to which the targets of all members are computed at each join and leave: some 10 ms."""
 TARGETS_PER_MS = 4_000
-"""Above it they are computed so seldom that it takes a small part of the time, also while a thousand members join."""
+"""Above it they are computed so seldom that they take a small part of the time, even while a thousand members join."""
 MAX_TIMES = 10_000
 """Rebalances whose times the percentiles are computed from; the oldest are forgotten."""
 
 LIMITS = HistoryLimits(flap_moves=10_000, thundering_passes=10_000)
-"""A swarm is as restless as its churn: only what may never happen breaks it."""
+"""The churn causes any number of moves and passes, so these limits are out of reach: only the other rules apply."""
 
 _MOVES = frozenset({EventKind.QUEUE_ACQUIRED, EventKind.QUEUE_DROPPED})
 _JUDGED = _MOVES | {EventKind.CLIENT_START, EventKind.CLIENT_STOP}
-"""Kinds that tell whether a group has converged."""
+"""Kinds of events that change whether a group has converged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,16 +78,15 @@ class SwarmSummary:
 
     Attributes:
         lost: messages acknowledged, not received, and not in a queue for the group. During a run it is the lag.
-        unread: messages acknowledged and not received, which the group has still to read.
-        unknown: messages acknowledged and not received, where queues could not be read to see whether they are unread.
-        rebalances, queues_moved, needed: see `traces/figures/records.py`, as all that follows. Up to now; at the end of
-        the
-            whole run, with the leaves of all consumers, so they are those of `in_all`.
+        unread: messages acknowledged and not received, which are in a queue for the group.
+        unknown: messages acknowledged and not received, whose queues could not be read: they may be unread or lost.
+        rebalances, queues_moved, needed: see `traces/figures/records.py`, also for the figures below. They count up to
+            now; at the end they are the figures of `in_all`, for the whole run with the leaves of all consumers.
         balance_ms_p50, balance_ms_p95: time to balance of a rebalance that moved a queue; None without one. The leaves
             at the end do not count.
-        double_owner_ms, orphan_ms: time that queues had two owners, or none, summed over the queues.
-        broken: a line for each anomaly of the history, as `rlab check` has it.
-        in_all: figures of the whole run; None until its consumers have left. `rlab report` has the same ones.
+        double_owner_ms, orphan_ms: time that queues had two owners, or no owner, summed over the queues.
+        broken: a line for each anomaly of the history, as `rlab check` prints it.
+        in_all: figures of the whole run; None until its consumers have left. `rlab report` has the same figures.
         converged: whether the group had converged before its consumers left.
     """
 
@@ -125,8 +124,8 @@ class SwarmSummary:
 class SwarmObserver:
     """A `SwarmSink` that counts and measures.
 
-    `settle_ms` is how long events are held to be sorted, 0 if they come in order. `on_converged` is called each time
-    that the group has converged.
+    `settle_ms` is the time for which events are held to be sorted, 0 if they come in order. `on_converged` is called
+    each time that the group has converged.
     """
 
     def __init__(
@@ -151,14 +150,14 @@ class SwarmObserver:
         self._held: list[tuple[tuple[float, bool, str, int], Event]] = []
         self._members: dict[str, None] = {}
         self._queues: tuple[MessageQueue, ...] = ()
-        self._expect_due = False  # members or queues have changed since the tracker was told
+        self._expect_due = False  # members or queues have changed since the last update of the tracker
         self._expected_ms = -math.inf
         self._converging = False
         self._joined = self._left = 0
         self._before = GroupTotals(group=group)
         self._times: deque[float] = deque(maxlen=MAX_TIMES)  # of rebalances that are over
 
-    # --- what happens ------------------------------------------------------------------------------------------------
+    # --- events ------------------------------------------------------------------------------------------------------
 
     def event(self, event: Event) -> None:
         """Record an event; it counts at once, or when it is old enough for `advance`."""
@@ -185,7 +184,7 @@ class SwarmObserver:
         self.tracker.figures.advance(now_ms - self._settle_ms)
         if self._expect_due and now_ms - self._expected_ms >= self._targets / TARGETS_PER_MS:
             self._expected_ms = now_ms
-            self._tell_tracker(now_ms - self._settle_ms)
+            self._update_tracker(now_ms - self._settle_ms)
             self._look_for_end()
 
     def in_all(self) -> GroupTotals:
@@ -220,11 +219,11 @@ class SwarmObserver:
 
     def _expect(self, now_ms: float) -> None:
         if self._targets <= TARGETS_AT_ONCE:
-            self._tell_tracker(now_ms)
+            self._update_tracker(now_ms)
         else:
             self._expect_due = True  # for `advance`
 
-    def _tell_tracker(self, now_ms: float) -> None:
+    def _update_tracker(self, now_ms: float) -> None:
         self._expect_due = False
         self.tracker.expect(self._members, self._queues, now_ms)
 
@@ -256,15 +255,15 @@ class SwarmObserver:
         parts = [f"{n} {what}" for n, what in ((self._joined, "joined"), (self._left, "left")) if n]
         return ", ".join(parts) or "queues moved by themselves"
 
-    # --- looking -----------------------------------------------------------------------------------------------------
+    # --- results -----------------------------------------------------------------------------------------------------
 
     @property
     def balanced(self) -> bool:
-        """Whether the group has converged, as far as events have passed."""
+        """Whether the group has converged, and no held event can change that."""
         return not self._converging and not any(event.kind in _JUDGED for _, event in self._held)
 
     def summary(self) -> SwarmSummary:
-        """Everything so far."""
+        """The counts and figures so far."""
         check, totals = self.check, rounded(self.tracker.figures.totals())
         open_times = [row.balance_ms for row in self.tracker.figures.rebalances() if row.moves]
         times = sorted([*self._times, *open_times])
@@ -293,9 +292,9 @@ class SwarmObserver:
         """The summary of the whole run, once its consumers have left.
 
         Args:
-            before: the summary before they left: it says whether the group had converged.
-            unread: how many messages that were not received are in queues for the group.
-            unknown: of how many it is not known; the others are lost.
+            before: the summary before they left; `converged` and `broken` are taken from it.
+            unread: number of messages that were not received and are in queues for the group.
+            unknown: number of messages that were not received and whose queues could not be read. The others are lost.
         """
         check, totals = self.check, self.in_all()
         return replace(
@@ -324,7 +323,7 @@ def rounded(totals: GroupTotals) -> GroupTotals:
 
 
 def _percentile(ordered: list[float], share: float) -> float | None:
-    """The nearest-rank percentile: a measured time, never one between two."""
+    """The nearest-rank percentile: always a measured time, without interpolation."""
     if not ordered:
         return None
     return round(ordered[max(0, math.ceil(share * len(ordered)) - 1)], 1)

@@ -1,4 +1,4 @@
-"""Parts of a swarm behind one interface: one in this process, or several in processes of their own."""
+"""Parts of a swarm behind one interface: one part in this process, or several in their own processes."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from testbed.swarm.wire import read_line
 logger = logging.getLogger(__name__)
 
 MAX_LINE_BYTES = 64 * 1024 * 1024
-"""Longest line of a part; a line holds the events of a twentieth of a second."""
+"""Longest line of a part; a line has the events of a twentieth of a second."""
 START_TIMEOUT_S = 60.0
 LEAVE_TIMEOUT_S = 15.0
-"""Time for a part to leave before it is killed; its consumers bound their own steps to less."""
+"""Time for a part to leave before it is killed; its consumers have shorter limits for their own steps."""
 
 
 class SwarmPart(Protocol):
@@ -52,7 +52,7 @@ class _HerePart:
 
 
 class RemotePart:
-    """A part elsewhere, which `worker.py` runs: commands go to it, and lines come from it."""
+    """A part elsewhere, run by `worker.py`. It receives commands, and sends lines."""
 
     def __init__(self, name: str, commands: AnyByteSendStream, lines: AnyByteReceiveStream, sink: SwarmSink) -> None:
         self.name = name
@@ -73,14 +73,14 @@ class RemotePart:
             # Closed: `stop` has no other way to end a part that is elsewhere.
             await self.wait()
             for event in self._states.values():
-                event.set()  # release those who wait for a state that will not come
+                event.set()  # wake the tasks that wait for a state that will not come
             self._ended.set()
 
     async def wait(self) -> None:
-        """Wait until what runs it has ended, after its last line."""
+        """Wait until its process or task has ended, after its last line."""
 
     def reason(self) -> str:
-        """Why it has ended, as far as that can be known here."""
+        """The reason why it has ended, if it is known in this process."""
         return "see above"
 
     async def ended(self) -> None:
@@ -88,17 +88,17 @@ class RemotePart:
         await self._ended.wait()
 
     async def reach(self, state: str) -> None:
-        """Wait until it says that it has reached a state, or has ended."""
+        """Wait until it reports that it has reached a state, or has ended."""
         await self._states[state].wait()
 
     async def send(self, line: str) -> None:
         """Send a command."""
-        # If it has ended, `_raise_when_one_ends` says so.
+        # If it has ended, `_raise_when_one_ends` raises the error.
         with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
             await self._commands.send(line.encode() + b"\n")
 
     async def send_options(self, options: SwarmOptions) -> None:
-        """Send the first line, which it begins with."""
+        """Send the options, which are the first line that a part reads."""
         values = {field.name: getattr(options, field.name) for field in fields(options) if field.name != "clock_ms"}
         await self.send(json.dumps(values))
 
@@ -113,29 +113,29 @@ class RemotePart:
         await self.reach("quiet")
 
     async def leave(self) -> None:
-        """Have its consumers leave, and wait until they have, or stop it."""
+        """Let its consumers leave and wait until they have left; stop it after `LEAVE_TIMEOUT_S`."""
         await self.end_commands()
         with anyio.move_on_after(LEAVE_TIMEOUT_S):
             await self._ended.wait()
         if not self._ended.is_set():
             logger.warning("%s did not leave within %g s, and was stopped", self.name, LEAVE_TIMEOUT_S)
             await self.stop()
-        await self._ended.wait()  # `listen` reads to the end, and must not have it closed meanwhile
+        await self._ended.wait()  # `listen` reads to the end, so the part must not be closed before
         await self.close()
 
     async def end_commands(self) -> None:
-        """End its commands, upon which it leaves."""
+        """End its commands; it leaves then."""
         await self._commands.aclose()
 
     async def stop(self) -> None:
         """End it although its consumers have not left."""
 
     async def close(self) -> None:
-        """Release it."""
+        """Release its process or connection."""
 
 
 class ProcessPart(RemotePart):
-    """A part in a process of its own."""
+    """A part in its own process."""
 
     def __init__(self, number: int, process: Process, sink: SwarmSink) -> None:
         assert process.stdin is not None, "its stdin is a pipe"
@@ -168,9 +168,9 @@ OpenParts = Callable[[list[SwarmOptions], SwarmSink, TaskGroup], AsyncGenerator[
 async def run_parts(
     parts: list[SwarmOptions], sink: SwarmSink, elsewhere: OpenParts | None = None
 ) -> AsyncIterator[list[SwarmPart]]:
-    """Run the parts of a swarm while the block runs: a single one in this process, several in processes of their own.
+    """Run the parts of a swarm while the block runs: a single part in this process, several in their own processes.
 
-    All consumers have joined when the block begins. With `elsewhere` all parts run there.
+    All consumers have joined when the block begins. If `elsewhere` is given, it opens all parts.
 
     Raises:
         ConnectFailed: no name server answers.
@@ -182,7 +182,7 @@ async def run_parts(
         async with run_swarm(parts[0], sink) as swarm:
             yield [_HerePart(swarm)]
         return
-    # Lines are read until all parts have left, also when one has failed and the block is being cancelled.
+    # Lines are read until all parts have left, even if one has failed and the block is being cancelled.
     async with background_tasks() as listening:
         running: list[RemotePart] = []
         try:
@@ -204,7 +204,7 @@ async def run_parts(
 
 
 async def _raise_when_one_ends(parts: list[RemotePart]) -> NoReturn:
-    """Raise `ServiceNotAvailable` for the first that ends without a request to: several often end for one reason."""
+    """Raise `ServiceNotAvailable` for the first part that ends by itself: several often end for one reason."""
     ended: list[RemotePart] = []
     async with anyio.create_task_group() as waiting:
 

@@ -20,7 +20,7 @@ from testbed.swarm.parts import OpenParts, SwarmPart, run_parts
 from testbed.swarm.unread import UnreadSearch
 
 READY_TIMEOUT_S = 10.0
-"""Time for a broker to appear in the cluster: compose starts everything at once."""
+"""Time for a broker to appear in the cluster: compose starts all services at once."""
 BALANCE_TIMEOUT_S = 30.0
 DRAIN_TIMEOUT_S = 5.0
 SETTLE_MS = 1_000.0
@@ -34,7 +34,7 @@ _ROUTE_INTERVAL_S = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SwarmRunOptions:
-    """Options of a run; those with the name of one of `SwarmOptions` are for all parts together.
+    """Options of a run; an option that `SwarmOptions` has as well is for all parts together.
 
     Raises:
         ConfigError: there is no such order, strategy or mode, or the mode does not keep the order.
@@ -67,7 +67,7 @@ class SwarmRunOptions:
 def parts_of(options: SwarmRunOptions, run: int) -> list[SwarmOptions]:
     """Split a swarm into parts, each with some consumers or producers.
 
-    `run` distinguishes messages and clients of this run from those of others.
+    `run` distinguishes the messages and clients of this run from other runs.
     """
     n = max(1, min(options.processes, options.consumers + options.producers))
     consumers = _split(options.consumers, n)
@@ -108,10 +108,10 @@ def _split(total: int, n: int) -> list[int]:
 
 
 class SwarmRun:
-    """A run; `summary` is set when `run` has ended, also by an error or a signal.
+    """A run; `summary` is set when `run` has ended, even if by an error or a signal.
 
     `on_converged` is called each time that the group has converged, `on_status` when the producers begin and every
-    `STATUS_INTERVAL_S`. With `elsewhere` its parts run there, see `run_parts`.
+    `STATUS_INTERVAL_S`. `elsewhere` opens the parts in other places, see `run_parts`.
     """
 
     def __init__(
@@ -163,12 +163,12 @@ class SwarmRun:
                         with anyio.CancelScope(shield=True):
                             await self._finish(parts)
             finally:
-                if self.summary is not None:  # its consumers have left, and have committed what they received
+                if self.summary is not None:  # the consumers have left, and have committed all received messages
                     with anyio.CancelScope(shield=True):
                         self.summary = await self._final(admin, self.summary)
 
     async def _finish(self, parts: list[SwarmPart]) -> None:
-        """Wait for pending messages, and count before the consumers leave."""
+        """Wait for pending messages, and make the summary before the consumers leave."""
         observer = self._observer
         try:
             with anyio.move_on_after(DRAIN_TIMEOUT_S):
@@ -178,7 +178,7 @@ class SwarmRun:
             self.summary = observer.summary()
 
     async def _final(self, admin: Admin, summary: SwarmSummary) -> SwarmSummary:
-        """Look for the messages that were not received, and count once more."""
+        """Search for the messages that were not received, and make the summary of the whole run."""
         missing, search = self._observer.check.lost, self._search
         if missing:
             await search.search(admin, missing)

@@ -1,10 +1,10 @@
-"""Parts of a swarm in the executors of Spark, each in a task of one job. They are as any other part from then on.
+"""Parts of a swarm in the executors of Spark, each in a task of one job. Once connected, they are like any other part.
 
     this process  --job, a task for each part-->  executor:  worker.work()
                   <-----  a TCP connection each  ---------   the lines of wire.py, and back the commands
 
-A task gets the address of this process and a secret with its closure, and begins its connection with that, so that
-nobody else who finds the port is taken for a part. It runs until its commands end, also because this process has died.
+A task receives the address of this process and a secret with its closure. It sends the secret first, so that another
+program that connects to the port is not mistaken for a part. It runs until its commands end, or this process has died.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ _HELLO_BYTES = 200
 
 
 class Job:
-    """The job of all parts: whether it has ended, and why, if by itself."""
+    """The job of all parts; `failure` is the reason if it has failed."""
 
     def __init__(self) -> None:
         self.ended = anyio.Event()
         self.failure = ""
 
     async def run(self, collect: Callable[[], object]) -> None:
-        """Run it in a thread. It raises nothing: the listeners of the parts go on until those have left."""
+        """Run the job in a thread. It raises nothing: the listeners of the parts run until the parts have left."""
         from py4j.protocol import Py4JError
 
         try:
@@ -71,7 +71,7 @@ class TaskPart(RemotePart):
 
     async def wait(self) -> None:
         """See `RemotePart`."""
-        # The error of the job says more than the end of a connection.
+        # The error of the job has more details than the end of a connection.
         with anyio.move_on_after(JOB_END_TIMEOUT_S):
             await self._job.ended.wait()
 
@@ -85,7 +85,7 @@ class TaskPart(RemotePart):
         try:
             await self._stream.send_eof()
         except (OSError, RuntimeError):
-            return  # it has gone: uvloop says so with a RuntimeError
+            return  # the task has ended: uvloop raises a RuntimeError for this
 
     async def stop(self) -> None:
         """See `RemotePart`."""
@@ -134,7 +134,7 @@ class SparkParts:
                     try:
                         await connected.send((number, stream, lines))
                     except anyio.ClosedResourceError:
-                        await stream.aclose()  # the job has ended meanwhile, which is the error then
+                        await stream.aclose()  # the job has ended before, and its failure is raised
 
             async def stop_waiting() -> None:
                 await job.ended.wait()
@@ -161,11 +161,11 @@ class SparkParts:
 
 
 async def hello(lines: BufferedByteReceiveStream, secret: str) -> int | None:
-    """The number with which a part greets; None for somebody else."""
+    """The number in the greeting of a part; None if the greeting is not from a part."""
     with anyio.move_on_after(HELLO_TIMEOUT_S):
         try:
-            said, _, number = (await lines.receive_until(b"\n", _HELLO_BYTES)).decode("ascii").partition(" ")
-            return int(number) if compare_digest(said, secret) else None
+            sent, _, number = (await lines.receive_until(b"\n", _HELLO_BYTES)).decode("ascii").partition(" ")
+            return int(number) if compare_digest(sent, secret) else None
         except (
             *(anyio.EndOfStream, anyio.IncompleteRead, anyio.DelimiterNotFound, anyio.BrokenResourceError),
             ValueError,
@@ -189,7 +189,7 @@ def _part_of(host: str, port: int, secret: str) -> Callable[[int, Iterable[int]]
 
 
 def explained(text: str) -> str:
-    """Why a job failed, in one line: the last line of the Python error of its first task, or what Spark says of it."""
+    """The reason why a job failed, in one line: the last line of its first Python error, or else Spark's message."""
     errors: list[str] = re.findall(
         r"^(?:\w+\.)*(\w+(?:Error|Failed|Exception|Available|NotExist): .*)$", text, re.MULTILINE
     )

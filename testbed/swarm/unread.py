@@ -1,7 +1,7 @@
-"""Searches queues for messages that a swarm did not receive: those that a queue still has for its group are unread.
+"""Searches queues for messages that a swarm did not receive: messages that a queue still has for its group are unread.
 
-A queue has a message for the group if it is not committed yet. So a message that the group has skipped is lost, also
-while the queue has it. The retry topic of the group is searched, too, because its progress has the queues of it.
+A queue has a message for the group if the group has not committed it. So a skipped message is lost, even while the
+queue has it. The retry topic of the group is searched, too, because the group's progress includes its queues.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from testbed.swarm.members import number_in
 logger = logging.getLogger(__name__)
 
 SEARCH_S = 10.0
-"""Time for the search: enough for some hundred thousand messages. What is not found by then is unknown."""
+"""Time for the search: enough for some hundred thousand messages. Messages that it has not found are unknown."""
 
 
 def ends_in(info: BrokerInfo, topic: str) -> dict[MessageQueue, int]:
@@ -36,7 +36,7 @@ def unread_ranges(
 ) -> dict[MessageQueue, tuple[int, int]]:
     """The offsets of each queue that the group has not committed, from the begin of the run on. Pure.
 
-    `begins` has the ends of the queues as the run began. A queue without an offset of the group is all unread.
+    `begins` has the ends of the queues at the begin of the run. A queue without an offset of the group is all unread.
     """
     committed: dict[MessageQueue, int] = {}
     until = dict(ends)
@@ -48,11 +48,11 @@ def unread_ranges(
 
 
 class UnreadSearch:
-    """Counts the messages of a run that queues still have; `is_missing` says which were not received.
+    """Counts the messages of a run that queues still have; `is_missing` is true for a message that was not received.
 
     Attributes:
-        found: how many were found.
-        complete: whether every queue was read to its end, so that what was not found is nowhere.
+        found: number of messages found.
+        complete: whether every queue was read to its end, so that the other messages are in no queue.
     """
 
     def __init__(self, topic: str, group: str, run: int, is_missing: Callable[[int, int], bool]) -> None:
@@ -71,11 +71,11 @@ class UnreadSearch:
         return len(self._seen)
 
     def know(self, brokers: Iterable[str]) -> None:
-        """Remember brokers that have the topic: they are asked, also if they are away at the end."""
+        """Record brokers that have the topic: the search asks them, even if they do not answer at the end."""
         self._brokers.update(dict.fromkeys(brokers))
 
     async def begin(self, admin: Admin) -> None:
-        """Note where the queues end; without an answer of a broker they are read from their begin.
+        """Record the ends of the queues; without an answer of a broker its queues are searched from their begin.
 
         Cancellation: harmless.
         """
@@ -86,7 +86,7 @@ class UnreadSearch:
                 continue  # its clients report it
 
     async def search(self, admin: Admin, missing: int) -> None:
-        """Read what the group has not committed, until so many are found, for `SEARCH_S` at most.
+        """Read the messages that the group has not committed, until `missing` are found, for at most `SEARCH_S`.
 
         An error of a broker makes the search incomplete, and is logged. Cancellation: harmless.
         """
@@ -97,7 +97,7 @@ class UnreadSearch:
                 try:
                     ends.update(ends_in(await admin.broker_info(broker), self._topic))
                 except RlabError as error:
-                    failures.append(error)  # the queues of the others are read all the same
+                    failures.append(error)  # the queues of the other brokers are read nevertheless
             try:
                 progress = await admin.progress(self._group)
                 for queue, (begin, end) in unread_ranges(self._begins, ends, progress).items():
@@ -117,5 +117,5 @@ class UnreadSearch:
                 number = None if what_is_wrong else number_in(message.body, self._run)
                 if number is not None and self._is_missing(*number):
                     self._seen.add(number)
-            # Where messages were deleted or damaged, go on behind them.
+            # Skip messages that were deleted or damaged.
             offset = max(offset + 1, next_offset)

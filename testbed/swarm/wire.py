@@ -1,4 +1,4 @@
-"""Lines of JSON from a part of a swarm to the observing process, each with everything since the last line. Pure.
+"""Lines of JSON from a part of a swarm to the observing process, each with all reports since the last line. Pure.
 
 Message numbers are sent as runs (producer, first, count), because messages that are acknowledged or received together
 are mostly consecutive:
@@ -52,7 +52,7 @@ class Bunch:
             runs.append([producer, number, 1])
 
     def take_line(self) -> bytes:
-        """Return all that was recorded since the last call as one line; empty if nothing was."""
+        """Return all reports since the last call as one line; empty if there are none."""
         if not self._runs and not self._events:
             return b""
         line: dict[str, Any] = {**self._runs, "events": self._events}

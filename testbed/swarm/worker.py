@@ -1,6 +1,6 @@
-"""A part of a swarm in a process of its own: `python -m testbed.swarm.worker`, started by `testbed/swarm/parts.py`.
+"""A part of a swarm in its own process: `python -m testbed.swarm.worker`, started by `testbed/swarm/parts.py`.
 
-With `--prompt`, each message is reported before its listener returns, so the messages that a killed part may have
+With `--prompt`, each message is reported before its listener returns, so that all messages that a killed part may have
 committed are known.
 
 Standard input: the options as one line of JSON, then a line `produce`, then a line `quiet`; at its end the consumers
@@ -30,7 +30,7 @@ FLUSH_INTERVAL_S = 0.05
 
 
 class PromptBunch(Bunch):
-    """Writes a line to standard output for each message as it comes."""
+    """Writes a line to standard output for each message at once."""
 
     def received(self, producer: int, number: int) -> None:
         """See `SwarmSink`; returns when the line is written."""
@@ -46,7 +46,7 @@ class PromptBunch(Bunch):
 async def work(stdin: int = 0, stdout: int = 1, bunch: Bunch | None = None) -> None:
     """Run a part of a swarm until the end of the input, with descriptors for commands and for lines.
 
-    `bunch` collects what it reports.
+    `bunch` collects its reports.
 
     Raises:
         ConnectFailed: no name server answers.
@@ -86,7 +86,7 @@ async def _flush_regularly(bunch: Bunch, stdout: int) -> None:
 
 
 def _write(stdout: int, data: bytes) -> None:
-    # Blocking on purpose: the observing process reads all the time, and a part that cannot report must not go on.
+    # Blocking on purpose: the observing process reads all the time, and a part that cannot report must not continue.
     while data:
         data = data[os.write(stdout, data) :]
 

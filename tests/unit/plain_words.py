@@ -85,11 +85,3 @@ PATTERNS: tuple[tuple[str, str, str], ...] = (
 
 ALLOWED: dict[str, str] = {}
 """Parts of sentences that may stay although a pattern finds them, each with the reason."""
-
-NOT_PLAIN_YET: tuple[str, ...] = (
-    "testbed/crash/",
-    "testbed/demo/",
-    "testbed/fuzz/",
-    "testbed/swarm/",
-)
-"""Paths that begin so are not read yet: folders and pages from before the patterns. The list only shrinks."""

@@ -79,5 +79,7 @@ def test_power_cuts_have_a_line_of_their_own() -> None:
 
 def test_damage_has_a_line_of_its_own() -> None:
     damage = SimulatedPart(ok=True, summary="9 trials", findings=())
-    assert drawn(replace(RESULT, damage=damage))[-1] == "damage to files told 9 trials"
-    assert drawn(replace(RESULT, ok=False, damage=replace(damage, ok=False)))[-1].startswith("damage to files untold")
+    assert drawn(replace(RESULT, damage=damage))[-1] == "damage to files reported 9 trials"
+    assert drawn(replace(RESULT, ok=False, damage=replace(damage, ok=False)))[-1].startswith(
+        "damage to files not reported"
+    )

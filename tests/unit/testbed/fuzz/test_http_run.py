@@ -51,7 +51,7 @@ def fuzzed(answer: bytes, *, closes: bool = False) -> FuzzReport:
         (b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\n\r\n", False, "is answered with 500"),
         (b"", True, "is answered by the end of the connection"),
         (b"", False, "is not answered within"),
-        (b"garbage\r\n\r\n", False, "is answered with no HTTP"),
+        (b"garbage\r\n\r\n", False, "is answered with other data than HTTP"),
     ],
 )
 def test_a_fault_of_an_http_port_is_found_with_its_request(

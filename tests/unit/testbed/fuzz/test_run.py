@@ -97,7 +97,7 @@ def test_an_answer_that_comes_twice_is_found() -> None:
         connection.accept(request)
         return Reply({})
 
-    assert any("an answer that nobody waits for" in found for found in served(planted).found)
+    assert any("an answer without a request" in found for found in served(planted).found)
 
 
 def test_what_a_server_asks_is_no_answer_also_with_the_number_of_a_request() -> None:
@@ -116,7 +116,7 @@ def test_what_cannot_be_read_is_found_at_once_and_not_taken_for_silence() -> Non
         connection.send_frame(b"\xff" * 100)
 
     found = served(planted).found
-    assert any("what the server sends cannot be read" in each for each in found)
+    assert any("the server's data cannot be decoded" in each for each in found)
     assert not any("not answered" in each for each in found)
 
 
