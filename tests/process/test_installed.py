@@ -52,7 +52,7 @@ def test_what_is_installed_works_beside_packages_of_the_same_names(installed: Pa
 
 
 def test_tests_pass_on_what_is_installed(installed: Path, tmp_path: Path) -> None:
-    write_tests(tmp_path, ("tests/conftest.py", *TESTED))
+    write_tests(tmp_path, ("tests/conftest.py", "tests/temporary_files.py", *TESTED))
     path = os.pathsep.join([str(installed), sysconfig.get_path("purelib")])
     done = subprocess.run(
         [sys.executable, "-S", "-m", "pytest", "-q", "-p", "no:cacheprovider", *TESTED],
