@@ -1,8 +1,8 @@
 """The rules by which the console answers a request. Pure.
 
-A page of another site can make the browser of its user send requests to this machine. These rules prevent two attacks:
-a name that an attacker points here (DNS rebinding) is not a name of this host, and a request for a change needs the
-token of this run, which only our own page can read, and the origin of our own page.
+A page of another site can make the browser of its user send requests to this machine. Two rules prevent that. The Host
+header has to be a name of this console, so a name that an attacker points here (DNS rebinding) is refused. A request
+for a change needs the origin of our own page, and the token of this run, which only that page can read.
 
     guard = Guard(("127.0.0.1:8080", "localhost:8080"), token, allow_changes=True)
     guard.refuses_host("evil.example:8080")                       -> the reason

@@ -38,7 +38,9 @@ HEADER_BYTES = HEADER.size
 CRC_FROM = 8
 """The checksum covers a record from here to its end."""
 SINK_FLAG = 0x0001
-"""Set in records that were published from a stage; a broker that is killed in the middle counts them."""
+"""Set in records of a sink's batch that was published. A broker that was killed while it appended such a batch counts
+the records that have the flag, and appends the others.
+"""
 CONTROL_FLAG = 0x8000
 """Set in records that a store writes for itself."""
 MAX_TIMES_DELIVERED = 0xFFFF
@@ -65,7 +67,7 @@ class FlushMode(StrEnum):
 
 
 class RecordCorrupt(ServerError):
-    """A checksum or a length of a record is wrong. A second read may find it whole."""
+    """A checksum or a length of a record is wrong. A second read may find the record whole."""
 
 
 class RecordTruncated(RecordCorrupt):
@@ -95,7 +97,7 @@ def encode_record(
 ) -> bytes:
     """Wrap a payload in the record header, and return the record, `HEADER_BYTES` longer than the payload.
 
-    Positional, unlike the rest of the project: a broker calls this once per message, and keywords cost a tenth of it.
+    Arguments are positional, unlike elsewhere: a broker calls this once per message, and keywords would cost a tenth.
 
     Raises:
         struct.error: a number is out of its range; a bug of the caller.

@@ -50,4 +50,4 @@ class OpenTransaction(NamedTuple):
     topic: str
     age_s: float
     checks: int  # how often its group was asked
-    next_check_s: float  # until then; -1 while it waits for a producer of the group
+    next_check_s: float  # seconds until the next check; -1 while it waits for a producer of the group

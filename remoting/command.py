@@ -28,7 +28,7 @@ class Command(NamedTuple):
     """One frame; `remoting/wire/schema.py` lists the fields of headers."""
 
     flags: int
-    code: int  # of the request, or in a response a response code
+    code: int  # the request code; in a response the response code
     opaque: int  # chosen by the sender of a request and returned in its response
     header: dict[str, Any]
     body: bytes | None

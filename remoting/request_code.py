@@ -1,6 +1,6 @@
 """Request codes of the wire, with RocketMQ's numbers and names where it has them; 90000 to 99999 are our own.
 
-RocketMQ: RequestCode. `remoting/wire/schema.py` has the fields and the answer of each request.
+RocketMQ: RequestCode. The fields and the answer of each request are in `remoting/wire/schema.py`.
 """
 
 from __future__ import annotations

@@ -100,7 +100,7 @@ class RemotingServer:
         self._addresses = Addresses(max_connections_of_address)
         self._newcomers = Newcomers(loop)
         self._memory: PeerMemory[Connection] = PeerMemory()
-        self._lines = LogLines()  # of connections about their peers
+        self._lines = LogLines()  # the log lines of connections about their peers
         self._failures = LogLines()
         self._numbers = count(1)
         self._frames = FramesUnderWay()

@@ -44,7 +44,7 @@ _NOTHING = {"popTime": 0, "invisibleTime": 0, "reviveQid": _IN_CHECK_POINT, "res
 
 
 def pop(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked | StockAnswer:
-    """A pop of one queue or of all of them, held as long as its client wants."""
+    """Translate a pop of one queue or of all queues; the broker holds it as long as its client wants."""
     if fields.text("expType", "TAG") != "TAG":
         return StockAnswer(code=ResponseCode.SYSTEM_ERROR, remark="only filters by tags are supported here, not SQL92")
     topic = fields.text("topic")
@@ -92,14 +92,14 @@ def _delivered(caller: Caller, invisible_ms: int, batches: list[Any]) -> StockAn
             messages.append(stored_message(caller, place, record, properties, times_delivered=times - 1))
         firsts.append(f"0 {queue_id} {found[0].queue_offset}")
         offsets.append(f"0 {queue_id} {','.join(str(record.queue_offset) for record in found)}")
-    said = {"popTime": pop_ms, "invisibleTime": invisible_ms, "reviveQid": _IN_CHECK_POINT, "restNum": 0}
+    answer_fields = {"popTime": pop_ms, "invisibleTime": invisible_ms, "reviveQid": _IN_CHECK_POINT, "restNum": 0}
     return StockAnswer(
-        {**said, "startOffsetInfo": ";".join(firsts), "msgOffsetInfo": ";".join(offsets)}, b"".join(messages)
+        {**answer_fields, "startOffsetInfo": ";".join(firsts), "msgOffsetInfo": ";".join(offsets)}, b"".join(messages)
     )
 
 
 def acknowledge(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
-    """Acknowledge a message."""
+    """Translate the acknowledgement of a message."""
     topic, offset = fields.text("topic"), fields.number("offset")
     header = {"group": fields.text("consumerGroup"), "client_id": caller.id_or_peer}
     rows = [[topic, fields.number("queueId"), token_of(fields.text("extraInfo")), [offset]]]
@@ -114,7 +114,7 @@ def acknowledge(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> As
 
 
 def change_invisible_time(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
-    """Another invisible time for a message, from now on."""
+    """Translate a change of the invisible time of a message; the new time begins now."""
     invisible_ms = min(max(0, fields.number("invisibleTime")), MAX_INVISIBLE_MS)
     header = {
         "group": fields.text("consumerGroup"),
@@ -158,14 +158,14 @@ def _signed(token: int) -> int:
 
 
 def query_assignment(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
-    """The queues of one topic for one member."""
-    said = Fields(json_object(body))
-    topic = said.text("topic")
+    """Translate a question of a member for its queues of a topic."""
+    asked = Fields(json_object(body))
+    topic = asked.text("topic")
     header = {
-        "group": said.text("consumerGroup"),
-        "client_id": said.text("clientId"),
+        "group": asked.text("consumerGroup"),
+        "client_id": asked.text("clientId"),
         "topic": topic,
-        "strategy": said.text("strategyName", "AVG"),
+        "strategy": asked.text("strategyName", "AVG"),
     }
 
     def answer(answered: dict[str, Any], queues: bytes | None, code: int) -> StockAnswer:
@@ -184,12 +184,12 @@ def query_assignment(caller: Caller, fields: Fields, body: bytes, frame: Frame) 
 
 
 def set_mode(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
-    """Whether a group pulls or pops a topic."""
-    said = Fields(json_object(body))
+    """Translate the choice whether a group pulls or pops a topic."""
+    asked = Fields(json_object(body))
     header = {
-        "group": said.text("consumerGroup"),
-        "topic": said.text("topic"),
-        "mode": said.text("mode"),
-        "pop_share_queue_num": said.number("popShareQueueNum", 0),
+        "group": asked.text("consumerGroup"),
+        "topic": asked.text("topic"),
+        "mode": asked.text("mode"),
+        "pop_share_queue_num": asked.number("popShareQueueNum", 0),
     }
     return Asked(RequestCode.SET_MESSAGE_REQUEST_MODE, header, None, nothing)

@@ -78,7 +78,7 @@ class ConsumerGroupInfo:
     # The disagreement that was reported last; `disagreement` is its text, "" while they agree.
     split: tuple[tuple[str, tuple[str, ...]], ...] = ()
     disagreement: str = ""
-    reports: LogLines = field(default_factory=LogLines)  # of disagreements, one of which may begin and end at will
+    reports: LogLines = field(default_factory=LogLines)  # a disagreement may begin and end often
     # The one subscription table of the group under `Quirk.GROUP_WIDE_SUBSCRIPTION`, else None.
     shared_topics: tuple[str, ...] | None = None
     owed_since: float = 0.0  # loop time in seconds of the first change that `notify_at` is about

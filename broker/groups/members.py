@@ -43,7 +43,7 @@ class Client(NamedTuple):
     producer_groups: tuple[str, ...]
     checkers: tuple[str, ...] = ()  # the producer groups for which it answers checks of transactions
     heartbeat: HeartbeatData | None = None
-    fingerprint: int | None = None  # of that heartbeat, if the client named one: the next one may be this alone
+    fingerprint: int | None = None  # that heartbeat's, if it had one: then the next may be this alone
 
 
 class Groups(Feature):
@@ -226,7 +226,10 @@ class Groups(Feature):
         return None if client is None else client.connection
 
     def notify_members(self, now: float) -> None:
-        """Notify the members of each group that changed and whose window is over. RocketMQ: ConsumerIdsChange."""
+        """Notify the members of each group that changed and whose window is over.
+
+        RocketMQ: ConsumerIdsChange, Broker2Client.notifyConsumerIdsChanged.
+        """
         core = self._core
         for info in self.table.take_notifications(now):
             header: dict[str, object] = {"group": info.group, "version": info.version, "cause": info.cause}

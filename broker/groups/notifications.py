@@ -44,7 +44,7 @@ class Notifications:
 
     def __init__(self, window_s: float = NOTIFY_WINDOW_S) -> None:
         self._owed: dict[str, ConsumerGroupInfo] = {}
-        self._earliest: float | None = NEVER  # of their times; None when it has to be computed
+        self._earliest: float | None = NEVER  # the earliest of their times; None: compute it
         self._base_window_s = window_s
 
     def owe(self, info: ConsumerGroupInfo, now: float, joined: bool) -> None:

@@ -55,6 +55,8 @@ class LeaseHandlers(Feature):
 
         The answer follows once the leases are stored. `broker/leases/leaseless/locks.py` calls this, at once or after
         the request has waited for its queue.
+
+        RocketMQ: lockBatchMQ.
         """
         core, leases, header = self._core, self._leases, request.header
         group, client_id, cause = header["group"], header["client_id"], header.get("cause") or ""
@@ -86,7 +88,10 @@ class LeaseHandlers(Feature):
         )
 
     def unlock(self, connection: Connection, request: Command) -> None:
-        """Commit and release, in one step, so that the next owner starts where this one stopped."""
+        """Commit and release, in one step, so that the next owner starts where this one stopped.
+
+        RocketMQ: unlockBatchMQ.
+        """
         leases, header = self._leases, request.header
         group, client_id = header["group"], header["client_id"]
         cause = self._core.events.cause_of(header.get("cause"))

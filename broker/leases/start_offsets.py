@@ -1,8 +1,9 @@
 """Start offset of a group on a queue without a committed offset; used by consumers and by retention.
 
 LAST_OFFSET means the moment at which the group was created, on any broker: messages of a queue that was created later,
-or that arrived before the first pull, are not skipped. RocketMQ decides when a member first sees the queue
-(RebalancePushImpl.computePullFromWhere), and skips them.
+or that arrived before the first pull, are not skipped.
+
+RocketMQ: computePullFromWhere, which decides when a member first sees the queue, and skips them.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ class Delays(Feature):
         self._topics = topics.table
         self._topic_id = self._topics.existing(SCHEDULE_TOPIC).topic_id
         self._dropped = LogLines()
-        self._clock_ahead_ms = self._ahead_ms()  # of the loop's time
+        self._clock_ahead_ms = self._ahead_ms()  # the clock minus the loop's time
         low = self._load_low_water()
         self._table = DelayTable(low, MAX_DELAYED_MESSAGES, MAX_DELAYED_SENDS, core.shares)
         self._lost: dict[int, None] = {}  # offsets that the start could not read, and that no mark names
@@ -287,7 +287,7 @@ class Delays(Feature):
         record = self._store.read_one(self._topic_id, DELAYED, offset)
         if record is None:
             logger.error("delayed message %d is no longer stored", offset)
-            self._table.forget(offset)  # or retention would keep all that follows it
+            self._table.forget(offset)  # otherwise retention would keep every later message
             return None
         delayed: Any = msgpack.unpackb(record.payload)
         return list(delayed)

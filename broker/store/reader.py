@@ -1,7 +1,7 @@
-"""Reads old records from the files: through the index rows, several records per read, every record verified.
+"""Reads old records from the files: finds them by the index rows, fetches several at once, and verifies each.
 
-Records of one queue are scattered among the records of other queues. Neighbours that are close enough are fetched with
-one `pread`, the bytes between them thrown away: copying 16 KiB costs less than another system call.
+Records of one queue are scattered among the records of other queues. Those that are close together are fetched with one
+`pread`, and the bytes between them are thrown away: copying 16 KiB costs less than another system call.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from broker.store.segments.segment import Segment
 from model.record import CRC_FROM, HEADER_BYTES
 
 _GAP_BYTES = 16 * 1024
+"""Two records with more bytes than this between them are not fetched together."""
 _FETCH_BYTES = 128 * 1024
 """A fetch of several records is at most this long; beyond it, larger blocks only cost more memory traffic."""
 
@@ -51,8 +52,8 @@ class LogReader:
         """Read records of one queue in [offset, end_offset) from one segment, the first one however long it is.
 
         Returns:
-            The records back to back, their number, and the offset to go on from. There may be no record, because all
-            that were examined were filtered or damaged; the offset has moved on then.
+            The records back to back, their number, and the offset at which the next read begins. If all records that
+            were examined were filtered out or damaged, there is no record, and the offset is after them.
         """
         budget = self._scan_records
         while offset < end_offset and budget > 0:
@@ -124,7 +125,7 @@ class LogReader:
         at = (offset - row.first_offset) * ENTRY_BYTES
         entries = ENTRY.iter_unpack(row.entries[at : at + look * ENTRY_BYTES])
         if tag_hashes is None:
-            # Nearly always all are wanted: without the loop below, which took a third of the time of such a read.
+            # Nearly always all entries are picked. This way skips the loop below, a third of the time of such a read.
             positions, lengths, _, _ = columns = tuple(zip(*entries, strict=True))
             if 0 not in lengths:
                 n = len(lengths) if sum(lengths) <= max_bytes else bisect_right([*accumulate(lengths)], max_bytes) or 1
@@ -151,8 +152,8 @@ class LogReader:
         while first < len(picked):
             start = picked[first][1]
             after = bisect_right(picked, start + _FETCH_BYTES, first + 1, key=_stop)
-            # Most often all bytes between the records are fewer than one gap may have, so none is looked at.
-            if _stop(picked[after - 1]) - start - sum(map(_LENGTH, picked[first:after])) > _GAP_BYTES:
+            # Most often the bytes between all these records are fewer than one gap may have: then no gap is too long.
+            if _stop(picked[after - 1]) - start - sum(map(_length_of, picked[first:after])) > _GAP_BYTES:
                 after = _before_gap(picked, first, after)
             block = self._log.read(segment, _stop(picked[after - 1]) - start, start)
             count += self._verify(segment, key, picked[first:after], start, block, parts)
@@ -189,7 +190,7 @@ class LogReader:
         return count
 
 
-_LENGTH = itemgetter(2)
+_length_of = itemgetter(2)
 
 
 def _stop(record: tuple[int, int, int]) -> int:

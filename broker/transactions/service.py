@@ -159,7 +159,7 @@ class Transactions(Feature):
         first = self.log.append_halves(
             [_new_tuple(HalfMessage, (group, *row[:-1], cause, row[-1])) for row in rows], sharer.number
         )
-        self.table.shares.add(sharer.number, len(rows))  # until they are written, and open
+        self.table.shares.add(sharer.number, len(rows))  # their share, until they are written and open
         born = core.loop.time()
         waits_s = [options.timeout_s if row[3] < 0 else row[3] / 1000 for row in rows]
 

@@ -1,4 +1,4 @@
-"""TransactionTable: the half messages that are not ended, and when their producer group is asked about each. Pure.
+"""The half messages that are not ended, and the times at which producers are asked about them. Pure.
 
 A half message is known by its offset in the half queue. Batches arrive in the order of their offsets, and become due
 together, so the heap has one entry for a batch and not for a message.
@@ -9,8 +9,8 @@ together, so the heap has one entry for a batch and not for a message.
     t=36   it is still open           CHECK again, up to 15 times; then GIVE_UP
     t=36   its group has no producer  `wait`: not counted; due at 66, or as soon as one comes
 
-The end of a half message is not final until the log has it: between `begin_end` and `ended` it is neither open, so that
-no producer is asked about it, nor forgotten, because a failed write puts it back. A second end changes nothing.
+The end of a half message is not final until the log has it. Between `begin_end` and `ended` the message is not open, so
+no producer is asked about it, and not forgotten, because a failed write opens it again. A second end changes nothing.
 
 RocketMQ: TransactionalMessageServiceImpl, which reads all open half messages in each check, and writes each one that it
 has asked about again at the end of the queue.
@@ -62,7 +62,7 @@ class TransactionOptions:
 
 
 class Why(StrEnum):
-    """Why a half message that is due is abandoned; `NOT_YET` is one that is asked about."""
+    """The reason to abandon a half message that is due; `NOT_YET`: none, so a producer is asked about it."""
 
     NOT_YET = ""
     CHECKS = "checks"
@@ -80,14 +80,14 @@ class OpenHalf:
     due: float
     checks: int = 0
     waits: bool = False  # for a producer of its group
-    sharer: int = 0  # number of the one who sent it, see `remoting/overload/shares.py`
+    sharer: int = 0  # number of the sender, see `remoting/overload/shares.py`
 
 
 def whom_to_ask(producers: Sequence[int], half: OpenHalf, offset: int) -> list[int]:
     """Return the connections of a group's producers, in the order in which they are to be tried for the next check.
 
-    First comes the producer that sent the message, which knows whether its local branch still runs; at each further
-    check another one.
+    The producer that sent the message comes first, because it knows whether its local transaction still runs. Each
+    further check begins with the next producer.
     """
     first = producers.index(half.connection) if half.connection in producers else offset % len(producers)
     turn = (first + half.checks) % len(producers)
@@ -103,6 +103,7 @@ class DueHalf(NamedTuple):
 
 
 _TAKEN = float("inf")
+"""When a half message is due that `take_due` has returned: not before its caller sets another time."""
 _Batch = tuple[float, int, Sequence[int]]
 """When it is due, a number that makes entries comparable, and the offsets."""
 
@@ -121,13 +122,13 @@ class TransactionTable:
         self._ending: dict[int, OpenHalf] = {}
         self._heap: list[_Batch] = []
         self._pushed = 0
-        self._waiting: dict[str, dict[int, None]] = {}  # group -> offsets of those that wait for a producer of it
+        self._waiting: dict[str, dict[int, None]] = {}  # group -> offsets that wait for a producer of it
 
     def __len__(self) -> int:
         return len(self._open) + len(self._ending)
 
     def __iter__(self) -> Iterator[tuple[int, OpenHalf]]:
-        """All that are not ended for good, in no order."""
+        """All half messages whose end is not in the log, in no particular order."""
         yield from self._open.items()
         yield from self._ending.items()
 
@@ -140,7 +141,7 @@ class TransactionTable:
         return {group: len(offsets) for group, offsets in self._waiting.items()}
 
     def first(self) -> int | None:
-        """The lowest offset that is not ended for good."""
+        """The lowest offset of a half message whose end is not in the log."""
         return min((offset for offset, _ in self), default=None)
 
     # --- arrival and end ---------------------------------------------------------------------------------------------
@@ -158,7 +159,7 @@ class TransactionTable:
         self.shares.check(sharer, n)
 
     def add(self, offset: int, half: OpenHalf) -> None:
-        """Add a half message, which is due alone."""
+        """Add one half message, with an entry of its own in the heap."""
         self._open[offset] = half
         self.shares.add(half.sharer)
         self._push(half.due, (offset,))
@@ -192,7 +193,7 @@ class TransactionTable:
     # --- checks ------------------------------------------------------------------------------------------------------
 
     def next_due(self) -> float | None:
-        """When the next half message is due, or earlier; None without any."""
+        """A time before which no half message is due; None if there is none."""
         return self._heap[0][0] if self._heap else None
 
     def take_due(self, now: float, limit: int) -> list[DueHalf]:
@@ -208,8 +209,8 @@ class TransactionTable:
                     self._push(at, offsets[n:])
                     break
                 half = self._open.get(offset)
-                if half is not None and half.due == at:  # or it was ended, or has become due at another time
-                    # Its own from now on; and another entry may be due at the very same time.
+                if half is not None and half.due == at:  # otherwise it has ended, or is due at another time
+                    # A record of its own, which is not due: another entry of the heap may have the same time.
                     half = self._open[offset] = replace(half, due=_TAKEN)
                     due.append(DueHalf(offset, half, self._judge(half, now)))
         return due

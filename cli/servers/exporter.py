@@ -1,4 +1,7 @@
-"""`rlab exporter`: the metrics of the groups of a whole cluster, from its trace."""
+"""`rlab exporter`: the metrics of the groups of a whole cluster, from its trace.
+
+One broker sees only a part of a rebalance, so these metrics need the events of all nodes.
+"""
 
 from __future__ import annotations
 
@@ -40,8 +43,8 @@ def exporter(
 ) -> None:
     """Show rebalances, time to balance, orphan and double-owner time of all groups to Prometheus, until it is stopped.
 
-    It reads the topic SYS_TRACE, and joins no group. One exporter is enough for a cluster: what brokers show by
-    themselves (--metrics) can be added up, and what this shows cannot.
+    It reads the topic SYS_TRACE, and joins no group. One exporter is enough for a cluster. The metrics of brokers
+    (--metrics) can be added up; these cannot, because they need the events of all brokers and members.
 
     Example: rlab exporter --namesrv ns1:9876
     """

@@ -54,7 +54,7 @@ class BrokerInfo:
     disk_full: bool = False  # whether it refuses sends because of that; an older broker does not report these three
     disk_free_bytes: int = -1  # of the file system that holds its data
     disk_total_bytes: int = -1
-    log_held_bytes: int = 0  # of the log that the limits would delete, and that are still needed; 0 if there are none
+    log_held_bytes: int = 0  # part of the log that the limits would delete, but that is still needed
     log_held_by: str = ""  # a sentence that names the holder and the remedy
 
     @classmethod

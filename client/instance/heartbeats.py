@@ -279,7 +279,7 @@ class Heartbeats:
         try:
             await self._host.remoting.request(address, RequestCode.UNREGISTER_CLIENT, header, None, _LEAVE_TIMEOUT_S)
         except ClientIdConflict:
-            return  # of a process that was refused for its client id: there is nothing to leave
+            return  # the process was refused for its client id: there is nothing to leave
         except RlabError as error:
             logger.warning("%s: could not unregister from %s: %s", self._host.client_id, address, error)
 

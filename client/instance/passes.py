@@ -36,7 +36,7 @@ class PassRunner:
         self._schedule.remove(group)
 
     def wake(self, group: str, trigger: Trigger, cause: str) -> None:
-        """Run a pass of a group; nothing for a group that was not added."""
+        """Run a pass of a group; nothing for a group that was not added. RocketMQ: rebalanceImmediately."""
         now = _now()
         self._schedule.wake(group, trigger, cause, now=now)
         self._driver.wake_by(now)

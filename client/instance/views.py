@@ -65,7 +65,10 @@ class GroupViews:
         self._told.pop(group, None)
 
     def notified(self, group: str, address: str, cause: str, since: object, difference: bytes | None) -> None:
-        """Record that a broker has notified us of a change, and the new list if the difference came with it."""
+        """Record that a broker has notified us of a change, and the new list if the difference came with it.
+
+        RocketMQ: notifyConsumerIdsChanged.
+        """
         if type(since) is int and difference and self._learn(group, address, since, difference):
             self._told[group] = (address, cause)
         elif self._told.get(group, ("", ""))[1] != cause:
@@ -97,6 +100,8 @@ class GroupViews:
         """The member list of the first broker that answers; None when no broker serves any of the topics.
 
         With `notified`, that broker is not asked if its newest list has come with a notification.
+
+        RocketMQ: findConsumerIdList.
 
         ConnectFailed: there are brokers, and none answers. Cancellation: harmless.
         """

@@ -68,7 +68,7 @@ class LeaseRequests:
         self._group = group
 
     async def acquire(self, queues: Iterable[MessageQueue], cause: str) -> LeaseOutcome:
-        """Request leases of queues, all brokers at once.
+        """Request leases of queues, all brokers at once. RocketMQ: RebalanceImpl.lockAll, lockBatchMQ.
 
         Cancellation: leases may have been granted unseen; they end with the membership, and the next request is granted
         the same ones.

@@ -195,7 +195,7 @@ class Producer(ClientLife, Resident):
         payload = encode_payload(message, int(self._clock_ms()), message_id)
         hashed = tag_hash(message.tags) if message.tags else 0
         avoid: str | None = None
-        doubt: RlabError | None = None  # of an attempt that may have been carried out
+        doubt: RlabError | None = None  # the error of an attempt that may have been carried out
         pick, is_free = self._picker.pick, queue is None and key is None
         attempt, several = 1, is_free and queues[0].broker_name != queues[-1].broker_name
         while True:

@@ -1,15 +1,16 @@
 """Runs: a worker calls a listener with one batch of a queue after the other, for as long as it returns without waiting.
 
 While a listener does not wait, the event loop runs nothing else, so no other code sees the state of a message between
-two batches. Hence dispatch, end and counts are noted once for a run and not once for a message. As soon as a listener
-waits, or a batch fails, the run is over: its batches are finished up to there, this one is dispatched like any other,
-and the rest of the run waits again, for any worker.
+two batches. Hence the dispatch, the end and the counts of messages are recorded once per run, not once per message. As
+soon as a listener waits, or a batch fails, the run is over: the batches before that one are finished, that one is
+dispatched like any other, and the later ones wait again, for any worker.
 
     run 5 6 7 8, batches of one      5 returns, 6 returns, 7 waits      5 and 6 finished, 7 dispatched, 8 waits
 
 A run is in offset order, so it keeps the order of a queue and of each key, as long as no message before it is with
-another worker: `can_run` of the process queue says so. With an order, each batch is of one lane: a queue's batches
-always are, and batches by key if they are of one message.
+another worker: `can_run` of the process queue says so. For a listener with an order, all messages of a batch must be of
+one lane (`client/pull/ordered_process_queue.py`): with order by queue they always are, with order by key if the batch
+size is 1.
 
 The calls of a run share one copy of the context of the subscription, as long as none of them changes it.
 
@@ -57,7 +58,7 @@ def run_listener(
     try:
         while True:
             context = call.context.copy()
-            outcome = context.run(_call_each, call, listen, owned, run, batch_size, clock, end, done, context)
+            outcome = context.run(_call_in_context, call, listen, owned, run, batch_size, clock, end, done, context)
             if outcome is not False:
                 return outcome
     finally:
@@ -68,7 +69,7 @@ def run_listener(
             owned.made_progress()
 
 
-def _call_each(
+def _call_in_context(
     call: ListenerCall,
     listen: Callable[[Messages], Awaited],
     owned: OwnedQueue,
@@ -79,7 +80,7 @@ def _call_each(
     done: list[int],
     context: Context,
 ) -> Outcome | Literal[False] | None:
-    """Call the listener in a context as long as it does not wait, and leaves the context unchanged.
+    """Call the listener in a context, batch after batch, as long as it neither waits nor changes the context.
 
     Returns what `run_listener` is to return, or False if the run goes on in another context. `done` counts the finished
     messages of the run, and those that are dispatched behind them.
@@ -108,9 +109,9 @@ def _call_each(
 def _differ(context: Context, unchanged: Context) -> bool:
     """Whether a context may not be the same as the one that it was copied from.
 
-    The comparison costs less than a copy, and than to call a listener in it. It looks no further if nothing was set.
+    The comparison costs less than another copy of the context. If no variable was set, it ends at once.
     """
     try:
         return context != unchanged
-    except Exception:  # of the values, which compare themselves
+    except Exception:  # the comparison calls `__eq__` of values, which may raise anything
         return True

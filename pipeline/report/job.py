@@ -1,7 +1,7 @@
 """`rlab report`: converts a trace to a folder with Parquet tables and an HTML page.
 
 with spark_session("report") as spark:
-write_report(read_files(spark, [Path("trace.jsonl")]), Path("report"))  # report/index.html, report/tables
+    write_report(read_files(spark, [Path("trace.jsonl")]), Path("report"))  # report/index.html, report/tables
 """
 
 from __future__ import annotations

@@ -19,16 +19,17 @@ from pipeline.source.rows import rows
 from pipeline.wire import WireClient
 
 SMALL_TASK_ROWS = 1_000
-"""Small ranges share a task of up to this many messages: a task costs Spark as much as reading ten thousand."""
+"""Small ranges share a task of up to this many messages: a task costs Spark as much as ten thousand messages."""
 JOINED_ROWS = 50_000
-"""Maximum number of messages of a task that ranges share: a query may spend more time on a message than its read."""
+"""Maximum number of messages of a task that ranges share; low, because a query may be slower than the read."""
 JOINED_BYTES = 64 * 1024 * 1024
-"""Approximate maximum number of bytes of such a task."""
+"""Approximate maximum number of bytes of a task that ranges share."""
 FEWEST_TASKS = 16
 """Ranges are joined into at least this number of tasks, unless each would be below `SMALL_TASK_ROWS`, because the
 planner does not know the number of cores.
 """
 _SAMPLES = 8
+"""Maximum number of ranges from which the mean size of a message is estimated."""
 NO_MASTERS: Mapping[str, str] = {}
 
 
@@ -76,7 +77,7 @@ def _rows_of_task(pieces: list[Range], options: SourceOptions, bytes_of: Callabl
 
 
 def sampled_bytes(client: WireClient, options: SourceOptions, some: list[Range]) -> float:
-    """Return the mean size of the first messages of some ranges; 0 if none can be read now, which the tasks report."""
+    """Return the mean size of the first messages of some ranges; 0 if none can be read, which the tasks report."""
     sizes = []
     for one in some:
         first = Range(one.queue, one.start, one.start + 1)

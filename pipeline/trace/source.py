@@ -1,8 +1,8 @@
 """Reads a trace from JSON Lines files, Parquet or the topic SYS_TRACE, and records that topic to Parquet.
 
-All three yield the same table, a row per event with the columns of docs/events.md. A message of SYS_TRACE has some
-lines, each an event (`model/event_log.py`). A node that receives no answer sends its events again, so an event may be
-stored twice; `trace_events` removes duplicates by node, number and time.
+All three yield the same table, a row per event with the columns of docs/events.md. A message of SYS_TRACE has
+one or more lines, one event each (`model/event_log.py`). A node that receives no answer sends its events again, so an
+event may be stored twice; `trace_events` removes duplicates by node, number and time.
 """
 
 from __future__ import annotations
@@ -105,14 +105,14 @@ def each_once(events: DataFrame) -> DataFrame:
     return events.dropDuplicates(list(_IDENTITY))
 
 
-def any_twice(events: DataFrame) -> bool:
+def may_have_duplicates(events: DataFrame) -> bool:
     """Whether there may be duplicate events; this check costs a tenth of their removal."""
-    # By hashes, because a collision only costs time.
+    # It compares hashes: two events with one hash only cause a removal that finds no duplicate.
     hashes = events.select(F.xxhash64(*_IDENTITY).alias("hash")).repartition("hash")
-    return hashes.mapInArrow(_twice, hashes.schema).count() > 0
+    return hashes.mapInArrow(_repeated, hashes.schema).count() > 0
 
 
-def _twice(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _repeated(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield the hashes that occur more than once in all batches."""
     read = list(batches)
     if read:
@@ -120,14 +120,14 @@ def _twice(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_arrays([pa.array(hashes[1:][hashes[1:] == hashes[:-1]])], ["hash"])
 
 
-def not_events(read: DataFrame) -> int:
+def count_non_events(read: DataFrame) -> int:
     """Count the lines that are not events."""
     return read.where(~_is_event()).count()
 
 
 def report_non_events(read: DataFrame, progress: Callable[[str], object]) -> None:
     """Call `progress` if lines are skipped because they are not events, e.g. the last line of a process that died."""
-    bad = not_events(read)
+    bad = count_non_events(read)
     if bad:
         progress(f"skipped lines of the trace that are not events: {bad:,}")
 

@@ -33,7 +33,7 @@ from pipeline.trace.clocks import clocks_of_runs, in_right_times
 from pipeline.trace.events_table import write_events
 from pipeline.trace.group_figures import write_figures
 from pipeline.trace.rows import SCHEMAS as OF_GROUPS
-from pipeline.trace.source import EVENT_SCHEMA, any_twice, each_once, trace_events
+from pipeline.trace.source import EVENT_SCHEMA, each_once, may_have_duplicates, trace_events
 from traces.figures.clocks.clocks import RIGHT_CLOCKS, ClockFault
 from traces.figures.transactions import COUNTED, SINGLE, TransactionTotals
 
@@ -74,7 +74,7 @@ def write_tables(
         read = in_right_times(read, clocks)
         runs, others = write_events(read, directory / "events", group=group)
     events = spark.read.schema(EVENT_SCHEMA).parquet(str(directory / "events"))
-    if any_twice(events):
+    if may_have_duplicates(events):
         # Rare and expensive: all columns of all events are sorted. A table cannot be read and replaced at the same
         # time.
         twice = set_aside(directory / "events")

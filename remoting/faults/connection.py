@@ -47,7 +47,7 @@ class FaultyConnection:
         self.is_half_open = False  # the client sees the connection closed, and this end must not notice that
         self._faults = faults
         self._class = type(connection)
-        self._code = UNKNOWN  # of the frame that is being encoded
+        self._code = UNKNOWN  # request code of the frame that is being encoded
         self._answers = False  # whether that frame is an answer
         self._backlog = bytearray()  # bytes that are held back
         self._drip: asyncio.TimerHandle | None = None

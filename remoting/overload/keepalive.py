@@ -1,14 +1,15 @@
-"""Probes of connections by the system: they find peers that vanished without closing.
+"""TCP keepalive: the system probes idle connections, and so finds peers that vanished without closing.
 
-A machine lost power, or a router forgot the connection. RocketMQ's servers close a connection that was silent for 120 s
-(serverChannelMaxIdleTimeSeconds). Here silence means nothing: an administrator may think for an hour. So the system
-probes the peer's system (TCP keepalive), which answers as long as it knows the connection, whether the process is idle
-or busy; after some seconds without an answer the connection is lost like any other. Otherwise vanished clients would
-fill a server up to `MAX_CONNECTIONS`, and a consumer would wait for ever for the answer to a pull.
+A peer vanishes when its machine loses power, or when a router forgets the connection. RocketMQ's servers close a
+connection that was silent for 120 s (serverChannelMaxIdleTimeSeconds). Here silence means nothing: an administrator may
+think for an hour. So the system probes the peer's system (TCP keepalive), which answers as long as it knows the
+connection, whether the process is idle or busy; after some seconds without an answer the connection is lost like any
+other. Otherwise vanished clients would fill a server up to `MAX_CONNECTIONS`, and a consumer would wait for ever for
+the answer to a pull.
 
-Keepalive is for idle connections only. Linux resends unconfirmed bytes for 15 minutes. Clients shorten that. Servers do
-not: the same timer runs while a peer reads nothing, and a reader that is slow on purpose, as one in Spark, has not
-vanished.
+Keepalive is for idle connections only. Linux resends unconfirmed bytes for 15 minutes. Clients shorten that time.
+Servers do not: the same timer runs while a peer reads nothing, and a reader that is slow on purpose, as one in Spark,
+has not vanished.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ def leave_when_unacknowledged(transport: asyncio.BaseTransport) -> None:
 
 
 def watch_server(sock: OptionSocket) -> None:
-    """Do both to the socket of a client that has no transport."""
+    """Do the same as both functions above, for the socket of a client that has no transport."""
     _set(sock, _KEEPALIVE + _UNACKNOWLEDGED)
 
 

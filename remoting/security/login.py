@@ -1,4 +1,7 @@
-"""The client's side of the handshake, and where its key comes from."""
+"""The client's side of the handshake, and the places from which it reads its key.
+
+The client proves that it has the key, the server that it knows the user, and neither sends the key.
+"""
 
 from __future__ import annotations
 
@@ -26,10 +29,11 @@ HTTP_KEY_FILE, HTTP_KEY = "RLAB_HTTP_KEY_FILE", "RLAB_HTTP_KEY"
 """The same for the key that the HTTP ports of this process ask for."""
 CREDENTIALS = "CREDENTIALS_DIRECTORY"
 """Variable of the environment: the directory in which systemd passes secrets to a service."""
-_NO_SECRET_BITS = 0o077
-_NO_CREDENTIAL_BITS = 0o037
-"""The mode of a credential. Where the file system has access lists, systemd lets the user of a service read it by an
-entry in the list, and the mask of the list is shown in the place of the group's rights.
+_FORBIDDEN_MODE = 0o077
+"""Mode bits that a key file must not have."""
+_FORBIDDEN_CREDENTIAL_MODE = 0o037
+"""Mode bits that a credential must not have. The group may read it: where the file system has access lists, systemd
+gives the user of a service an entry in the list, and the mode then shows the list's mask in place of the group's bits.
 """
 
 
@@ -43,7 +47,7 @@ def read_key(path: Path, environment: Mapping[str, str] = os.environ) -> Key:
         status = path.stat()
         if stat.S_ISDIR(status.st_mode):
             raise ConfigError(f"the key file {path} is a directory")
-        if status.st_mode & (_NO_CREDENTIAL_BITS if _is_credential(path, environment) else _NO_SECRET_BITS):
+        if status.st_mode & (_FORBIDDEN_CREDENTIAL_MODE if _is_credential(path, environment) else _FORBIDDEN_MODE):
             raise ConfigError(f"the key file {path} is open to others than its owner: chmod 600 {path}")
         return Key.parse(path.read_text(encoding="utf-8"), f"the key file {path}")
     except (OSError, UnicodeDecodeError) as error:

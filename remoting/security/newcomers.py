@@ -1,7 +1,7 @@
 """Newcomers: the connections of a server without access control that have not asked for anything yet. Shell.
 
-Clients of any make connect because they have a request. A peer that only occupies a place is closed. On a server with
-access control the gate does that: it asks for a key and waits for a shorter time.
+A client of any kind connects because it has a request, so a peer that sends none only occupies a place: its connection
+is closed. On a server with access control the gate does that: it asks for a key and waits for a shorter time.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ class Newcomers:
     def opened(self, connection: Connection, serve: Serve) -> None:
         """Wait for the first request of a connection; it and all later ones go to `serve`."""
 
-        def first(connection: Connection, request: Command) -> object:
+        def serve_first(connection: Connection, request: Command) -> object:
             self._due.pop(connection, None)
             connection.serve_by(serve)
             return serve(connection, request)
 
         due = self._due[connection] = self._loop.time() + FIRST_REQUEST_S
-        connection.serve_by(first)
+        connection.serve_by(serve_first)
         if self._timer is None:
             self._timer = self._loop.call_at(due, self._expire)
 
@@ -54,10 +54,10 @@ class Newcomers:
 
     def _expire(self) -> None:
         self._timer = None
-        now = self._loop.time() + 1e-6
+        now = self._loop.time() + 1e-6  # a loop may call a timer early, by the resolution of its clock
         for connection in [each for each, due in self._due.items() if due <= now]:
             del self._due[connection]
-            if connection.has_frame_under_way:  # it has a deadline of its own, and may wait for the budget
+            if connection.has_frame_under_way:  # the frame has its own deadline, and may wait for memory
                 continue
             logger.info("closing the connection of %s, which has sent no request", connection.peer)
             error = ServiceNotAvailable(f"no request arrived within {FIRST_REQUEST_S:g} s")

@@ -134,7 +134,7 @@ class _Queue:
         self.released: Event | None = None
         self.ended: Event | None = None
         self.granted: Event | None = None
-        self.acquired: Event | None = None  # of a move that is not returned yet
+        self.acquired: Event | None = None  # the acquisition of a move that is not returned yet
         self.pull: Event | None = None
         self.message: Event | None = None
         self.passes: dict[MoveStep, Event] = {}

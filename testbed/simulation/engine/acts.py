@@ -26,7 +26,7 @@ from testbed.simulation.cluster.servers import SimulatedServer
 from testbed.simulation.engine.load import SimulatedLoad
 from testbed.simulation.engine.programme import Step
 from testbed.simulation.faults.damage import damage_file
-from testbed.simulation.faults.full_disk import FailingDisks, FillingDisks
+from testbed.simulation.faults.full_disk import FillingDisks, FillingDisksWithPowerCuts
 from testbed.simulation.faults.request_filters import RequestFilters
 from testbed.simulation.kernel.network import Fault
 from testbed.simulation.kernel.run import EPOCH_MS
@@ -41,7 +41,7 @@ class Acts:
         self,
         cluster: SimulatedCluster,
         load: SimulatedLoad,
-        disks: FillingDisks | FailingDisks,
+        disks: FillingDisks | FillingDisksWithPowerCuts,
         filters: RequestFilters,
         tasks: TaskGroup,
     ) -> None:
@@ -310,7 +310,7 @@ class Acts:
         server, disks = self._cluster.brokers[step.who], self._disks
         if not server.process:
             return False
-        assert isinstance(disks, FailingDisks), "a programme with power cuts has disks that lose unsynced writes"
+        assert isinstance(disks, FillingDisksWithPowerCuts), "with power cuts, disks lose unsynced writes"
         self._tell(EventKind.BROKER_DOWN, step.who, "killed")
         await server.crash(lambda directory, survivor: disks.cut(directory, survivor, self._random))
         disks.forget(self._data_dir / step.who)

@@ -11,7 +11,7 @@ from broker.store.disk.options import MIB
 from testbed.simulation.checks.leaks import LeakDetector, Margin, object_counts, table_sizes
 from testbed.simulation.checks.process_usage import process_usage
 from testbed.simulation.cluster.cluster import SimulatedCluster
-from testbed.simulation.faults.full_disk import FailingDisks, FillingDisks
+from testbed.simulation.faults.full_disk import FillingDisks, FillingDisksWithPowerCuts
 
 WARM_UP = 2
 """Counts that are left out: tables and caches fill first."""
@@ -30,7 +30,9 @@ _MARGINS = {
 class LeakCounts:
     """The counts of one run."""
 
-    def __init__(self, cluster: SimulatedCluster, disks: FillingDisks | FailingDisks, warm_up: int = WARM_UP) -> None:
+    def __init__(
+        self, cluster: SimulatedCluster, disks: FillingDisks | FillingDisksWithPowerCuts, warm_up: int = WARM_UP
+    ) -> None:
         self._cluster, self._disks = cluster, disks
         self._detector = LeakDetector(warm_up=warm_up, margins=_MARGINS)
 

@@ -35,7 +35,7 @@ from testbed.simulation.engine.load import SimulatedLoad
 from testbed.simulation.engine.pops import unacknowledged, watch_brokers
 from testbed.simulation.engine.programme import ClockPart, Programme
 from testbed.simulation.engine.rest import LeakCounts
-from testbed.simulation.faults.full_disk import FailingDisks, FillingDisks
+from testbed.simulation.faults.full_disk import FillingDisks, FillingDisksWithPowerCuts
 from testbed.simulation.faults.request_filters import RequestFilters
 from testbed.simulation.kernel.run import EPOCH_MS, Simulation, run_simulation
 from testbed.simulation.kernel.selector import SimulationDeadlock, SimulationTimeout
@@ -174,7 +174,7 @@ class _Run:
         state.world = simulation
         self.clock_s = 0.0  # virtual time when the programme's own clock stood at 0
         cuts_power = any(step.do == "power_cut" for step in self.programme.step)
-        self.disks = FailingDisks(data_dir) if cuts_power else FillingDisks(data_dir)
+        self.disks = FillingDisksWithPowerCuts(data_dir) if cuts_power else FillingDisks(data_dir)
         part = self.programme.cluster
         simulation.loop.blocking_s = part.sync_s
         self.cluster = SimulatedCluster(

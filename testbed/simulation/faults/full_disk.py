@@ -13,8 +13,8 @@ from broker.store.disk.files import Files
 from testbed.simulation.cluster.servers import UnsyncedFiles
 from testbed.simulation.faults.power_cut_files import PowerCutFiles
 
-_FITS_BYTES = 64
-"""On a full disk a write of at most this many bytes fails at once; of a longer one half is written first."""
+_FAILS_AT_ONCE_BYTES = 64
+"""On a full disk a write of at most this many bytes fails at once; of a longer one the first half is written."""
 
 
 class _DisksOfBrokers(Files):
@@ -50,18 +50,18 @@ class _DisksOfBrokers(Files):
     def pwrite(self, fd: int, data: bytes | memoryview, position: int) -> int:
         """See `Files.pwrite`; fails with ENOSPC on a full disk."""
         if self.open_files.get(fd) in self.full:
-            if len(data) <= _FITS_BYTES:
+            if len(data) <= _FAILS_AT_ONCE_BYTES:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             return super().pwrite(fd, data[: len(data) // 2], position)
         return super().pwrite(fd, data, position)
 
 
 class FillingDisks(_DisksOfBrokers, UnsyncedFiles):
-    """Disks that fill up, of brokers whose processes crash and whose machines do not."""
+    """Disks that fill up, for runs in which processes crash and no machine loses power."""
 
 
-class FailingDisks(_DisksOfBrokers, PowerCutFiles):
-    """Disks that fill up, of brokers that lose power as well."""
+class FillingDisksWithPowerCuts(_DisksOfBrokers, PowerCutFiles):
+    """Disks that fill up, for runs in which machines also lose power."""
 
     def __init__(self, data_dir: Path) -> None:
         PowerCutFiles.__init__(self)

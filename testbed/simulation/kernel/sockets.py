@@ -179,7 +179,7 @@ class VirtualSocket(_SocketFile):
 
     def __init__(self, wire: Wire, address: Address, peer: Address, on_close: Callable[[], object]) -> None:
         super().__init__(wire.kernel, address)
-        self._wire, self._peer, self._on_close, self._seconds = wire, peer, on_close, 0  # second descriptors, open ones
+        self._wire, self._peer, self._on_close, self._open_duplicates = wire, peer, on_close, 0
         self._unread: list[bytes] = []
         self._ended = self._broken = self._shut = False
         self._kernel.attach(self)
@@ -203,7 +203,7 @@ class VirtualSocket(_SocketFile):
             ConnectionResetError: The connection was reset.
         """
         if self._broken:
-            raise ConnectionResetError(errno.ECONNRESET, "SimulatedConnection reset by peer")
+            raise ConnectionResetError(errno.ECONNRESET, "Connection reset by peer")
         wire, pipe = self._wire, self.outbound
         room = wire.window_bytes - pipe.unread
         if room <= 0:
@@ -239,7 +239,7 @@ class VirtualSocket(_SocketFile):
                 self._kernel.rest(self)
             return data
         if self._broken:
-            raise ConnectionResetError(errno.ECONNRESET, "SimulatedConnection reset by peer")
+            raise ConnectionResetError(errno.ECONNRESET, "Connection reset by peer")
         if self._ended:
             return b""
         raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
@@ -255,27 +255,27 @@ class VirtualSocket(_SocketFile):
         if self.closed:
             return
         self.closed = True
-        if (reset or self._unread) and not self._seconds:
+        if (reset or self._unread) and not self._open_duplicates:
             self.outbound.send(self.outbound.receiver.break_)
-        elif not self._broken and not self._seconds:
+        elif not self._broken and not self._open_duplicates:
             self.shutdown(socket.SHUT_WR)
         self._kernel.detach(self)
         self._on_close()
 
     def dup(self) -> Duplicate:
         """Return a second descriptor of this end, which stays open until both are closed."""
-        self._seconds += 1
-        return Duplicate(self.shutdown, self._closed_second)
+        self._open_duplicates += 1
+        return Duplicate(self.shutdown, self._closed_duplicate)
 
-    def _closed_second(self) -> None:
-        self._seconds -= 1
-        if self.closed and not self._seconds:  # bytes that came since were not read, so it is reset
+    def _closed_duplicate(self) -> None:
+        self._open_duplicates -= 1
+        if self.closed and not self._open_duplicates:  # bytes after `close` were not read, so it is reset
             self.outbound.send(self.outbound.receiver.break_)
 
     def take(self, data: bytes) -> None:
         """Bytes arrive."""
         if self.closed:  # they will never be read, and a kernel answers that with a reset
-            if not self._seconds:
+            if not self._open_duplicates:
                 self.outbound.send(self.outbound.receiver.break_)
             return
         self._unread.append(data)
@@ -332,7 +332,7 @@ class SimulatedConnection:
         for pipe in self.pipes:
             pipe.drop()
             pipe.receiver.break_()
-        if not self._admitted:  # nor ever will be, so no server closes this end
+        if not self._admitted:  # and it never will be, so no server closes this end
             self.server_socket.close()
 
     def break_end(self, host: str) -> None:

@@ -1,8 +1,8 @@
-"""Finds the right clocks, and the courses of the others, from pairs of events. Pure.
+"""Finds by how much each node's clock was wrong, from pairs of events: a reason, and its effect at another node. Pure.
 
 The true time is unknown. So one clock is assumed to be right, and the others are computed from it one after the other,
-beginning with the best known. The chosen clock is the one with which most clocks agree: right clocks agree with each
-other, while each wrong clock has its own error.
+beginning with the one that the pairs bound most closely. The chosen clock is the one with which most clocks agree:
+right clocks agree with each other, while each wrong clock has its own error.
 
     three members and two brokers, c1 is 2 s ahead       with b1 as the right one, four of five have no offset
                                                          with c1 as the right one, only c1 has no offset
@@ -98,7 +98,7 @@ class Courses:
         return sum(all(abs(piece.ahead_ms) < AGREES_MS for piece in pieces) for pieces in self.of.values())
 
     @property
-    def hidden(self) -> int:
+    def hidden_steps(self) -> int:
         """The number of steps back by more than a long pause after which the clock does not show an earlier time.
 
         That requires a pause of all nodes as long as the step, so it is likelier that another clock was set forward.
@@ -133,14 +133,14 @@ def courses_of(
     of_ledger = [pair for pair in pairs if ledger in (pair.reason.clock, pair.effect.clock)]
     for pair in pairs:
         if ledger in (pair.reason.clock, pair.effect.clock):
-            continue  # they bound clocks only to seconds, and are used last
+            continue  # such a pair bounds a clock only to seconds; `follow` uses them, last
         neighbours[pair.reason.clock].append(pair)
         neighbours[pair.effect.clock].append(pair)
     found: dict[int, list[Piece]] = {}
     for group in _connected(neighbours):
         choices = sorted(group, key=lambda clock: (-len(neighbours[clock]), clock))[:MAX_CHOICES]
         tried = [(clock, _solve(clock, group, timelines, neighbours, machines)) for clock in choices]
-        _, best = max(tried, key=lambda each: (each[1].agreeing, -each[1].hidden, each[0] in preferred))
+        _, best = max(tried, key=lambda each: (each[1].agreeing, -each[1].hidden_steps, each[0] in preferred))
         if ledger is not None:
             best.follow(ledger, of_ledger)
         found |= best.of
@@ -153,16 +153,16 @@ def _connected(neighbours: Sequence[Sequence[Pair]]) -> Iterator[list[int]]:
     for first, pairs in enumerate(neighbours):
         if first in seen or not pairs:
             continue
-        group, ahead = [], [first]
+        group, to_visit = [], [first]
         seen.add(first)
-        while ahead:
-            clock = ahead.pop()
+        while to_visit:
+            clock = to_visit.pop()
             group.append(clock)
             for pair in neighbours[clock]:
                 for other in (pair.reason.clock, pair.effect.clock):
                     if other not in seen:
                         seen.add(other)
-                        ahead.append(other)
+                        to_visit.append(other)
         yield sorted(group)
 
 
@@ -177,27 +177,27 @@ def _solve(
     courses = Courses(timelines, neighbours)
     n = len(timelines[right][0])
     courses.set(right, [Piece(begin=0, end=n, ahead_ms=0.0, unsure_ms=0.0, sure=(0, n - 1))])
-    left = {clock: _Known() for clock in group if clock != right}
+    unsolved = {clock: _KnownBounds() for clock in group if clock != right}
     clock, of_machine, unsure = right, {machines[right]: [0.0]}, dict[int, float]()
-    while left:
+    while unsolved:
         for pair in neighbours[clock]:
             other = pair.effect.clock if pair.reason.clock == clock else pair.reason.clock
-            if other in left and courses.is_sure(pair, other):
-                left[other].take(courses.bound(pair, other))
-        clock = min(left, key=lambda each: (left[each].rank, each))
+            if other in unsolved and courses.is_sure(pair, other):
+                unsolved[other].take(courses.bound(pair, other))
+        clock = min(unsolved, key=lambda each: (unsolved[each].rank, each))
         others = of_machine.setdefault(machines[clock], [0.0])
         courses.set(clock, course_of(timelines[clock][1], courses.bounds(clock), others[-1]))
         if not courses.is_all_sure(clock):
             unsure[clock] = others[-1]
         others.append(courses.of[clock][-1].ahead_ms)
-        del left[clock]
+        del unsolved[clock]
     for clock, before_ms in unsure.items():  # events after a pause may have pairs with clocks that were solved later
         courses.set(clock, course_of(timelines[clock][1], courses.bounds(clock), before_ms))
     return courses
 
 
-class _Known:
-    """The bounds of a clock's offset so far."""
+class _KnownBounds:
+    """The bounds of a clock's offset from the clocks that are solved so far."""
 
     __slots__ = ("least_ms", "most_ms")
 

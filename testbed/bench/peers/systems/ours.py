@@ -1,4 +1,4 @@
-"""rebalance-lab itself, as one of the systems that are compared."""
+"""rebalance-lab as one of the systems that the benchmark compares: it implements `System` with our own client."""
 
 from __future__ import annotations
 
