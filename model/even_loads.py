@@ -104,7 +104,7 @@ class _Levelling:
     ) -> list[_Step] | None:
         """Find a shortest chain from a kind to one below its goal, or, if it takes, from one above; its start is first.
 
-        If there is none, all kinds that were reached are closed: no other move opens a chain out of them.
+        Without such a chain, all kinds that were reached are closed: no other move opens a chain out of them.
         So each failing search is the only one in its part of the group.
         """
         if start in closed:

@@ -22,7 +22,7 @@ class TopicNumber(NamedTuple):
 
     @classmethod
     def from_header(cls, header: Mapping[str, Any]) -> TopicNumber | None:
-        """The number in a header of a request or an answer; None if there is none, as from servers of RocketMQ."""
+        """The number in a header of a request or an answer; None without one: servers of RocketMQ send none."""
         topic_id = header.get("topic_id")
         return cls(topic_id, header.get("data_id") or 0) if topic_id else None
 

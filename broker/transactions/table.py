@@ -193,7 +193,7 @@ class TransactionTable:
     # --- checks ------------------------------------------------------------------------------------------------------
 
     def next_due(self) -> float | None:
-        """A time before which no half message is due; None if there is none."""
+        """Return a time before which no half message is due; None without open half messages."""
         return self._heap[0][0] if self._heap else None
 
     def take_due(self, now: float, limit: int) -> list[DueHalf]:

@@ -151,7 +151,7 @@ def log_failure(log: logging.Logger, error: BaseException, text: str, *args: obj
     """
     try:
         log.error(text, *args, exc_info=error)
-    except Exception:
+    except Exception:  # whatever `__str__` or `__repr__` of the user's exception raises
         log.error("%s: %s (it cannot be printed)", text % args, type(error).__name__)
 
 
@@ -163,7 +163,7 @@ def observing(function: Callable[..., object], what: str) -> Callable[..., None]
             function(*args)
         except EXITS:
             raise
-        except BaseException as error:
+        except BaseException as error:  # of any class: a plain function cannot be cancelled, so it raised this itself
             log_failure(logger, error, "the %s failed (%s)", what, name_of(function))
 
     return observe

@@ -50,7 +50,7 @@ _COLUMN_INDEX = {name: index for index, name in enumerate(SCHEMA.fieldNames())}
 def _row_or_reason(
     queue: MessageQueue, message: MessageExt, reason: str, options: SourceOptions
 ) -> tuple[tuple[object, ...] | None, str]:
-    """Return the row of a message, or the reason if there is none: some messages do not fit into columns."""
+    """Return the row of a message, or the reason why it has no row: some messages do not fit into columns."""
     if reason:
         return None, reason
     try:

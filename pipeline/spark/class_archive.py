@@ -22,7 +22,7 @@ _FOLDER = Path(sys.prefix) / "share" / "rebalance-lab"
 
 
 def archive_options(java: str) -> str:
-    """Return the options with which a JVM of Spark uses the archive; empty if there is none for this `java`."""
+    """Return the options with which a JVM of Spark uses the archive; empty if this `java` has no archive."""
     archive = archive_path(java)
     return f'"-XX:SharedArchiveFile={archive}" {QUIET}' if archive.exists() else ""
 

@@ -157,7 +157,7 @@ class LoadGenerator(ABC):
         await consumer.start()
         try:
             await consumer.subscribe(options.topic, listen)
-        except BaseException:
+        except BaseException:  # a cancellation too: no caller has this consumer yet to shut it down
             with anyio.CancelScope(shield=True):
                 await consumer.shutdown()
             raise

@@ -63,7 +63,7 @@ def test_a_running_broker_is_copied_and_a_broker_starts_with_the_copy_where_it_w
     scenario(tmp_path / "again")
 
 
-def test_a_topic_that_is_made_meanwhile_is_in_the_copy_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_topic_that_is_made_during_the_copy_is_in_it_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = tmp_path / "data"
     restore_directory(copied(tmp_path), data)
     copy_database, made = backup._copy_database, tmp_path / "second"
