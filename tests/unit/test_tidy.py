@@ -60,7 +60,7 @@ TASK_HOLDER = "client/instance/background.py"
 
 # Packages that run in the simulation, and the calls in them whose results no seed decides. All other code gets a clock,
 # a generator or a file layer as an argument, so that equal seeds give equal histories.
-SIMULATED = ("model", "remoting", "rocketmq", "namesrv", "broker", "client")
+SIMULATED = ("model", "remoting", "rocketmq", "namesrv", "broker", "client", "replica")
 REAL_WORLD = {
     "broker/broker.py shutil.disk_usage": "a figure that the broker shows, and decides nothing by",
     "broker/config.py random.SystemRandom": "the default of an option",

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from model.own_name import package_of
 
-OURS = frozenset({"model", "remoting", "namesrv", "broker", "client"})
+OURS = frozenset({"model", "remoting", "namesrv", "broker", "client", "replica"})
 """Packages whose objects are walked; objects of the standard library and of tests are not."""
 
 
