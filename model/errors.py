@@ -25,6 +25,9 @@ certainly had no effect; false means that it may have been carried out although 
     |   +-- FlushDiskTimeout                                                       FLUSH_DISK_TIMEOUT
     |   +-- StorageFull                                                            STORAGE_FULL
     |   +-- StaleRegistration             a newer broker state is known            STALE_REGISTRATION
+    |   +-- NotMaster                     another replica serves, or none yet      NOT_MASTER
+    |   +-- NotEnoughReplicas             too few copies would be made             NOT_ENOUGH_REPLICAS
+    |   +-- ReplicationTimeout            stored, but the copies are late          REPLICATION_TIMEOUT
     +-- NegativeAnswer                 not a failure: there is nothing to return
     |   +-- PullNotFound                                                           PULL_NOT_FOUND
     |   +-- PullRetryImmediately                                                   PULL_RETRY_IMMEDIATELY
@@ -184,6 +187,37 @@ class StaleRegistration(ServerError):
     """A name server already knows a newer state of this broker than the registered one."""
 
     code = ResponseCode.STALE_REGISTRATION
+
+
+class NotMaster(ServerError):
+    """This replica does not serve its broker's clients; nothing was changed. Ask the master, or look up the route.
+
+    `master_address` is where the master listens, empty if this replica does not know; `epoch` is the number of that
+    mastership, or 0.
+    """
+
+    code = ResponseCode.NOT_MASTER
+
+    def __init__(self, text: str = "", master_address: str = "", epoch: int = 0) -> None:
+        super().__init__(text)
+        self.master_address = master_address
+        self.epoch = epoch
+
+
+class NotEnoughReplicas(ServerError):
+    """Fewer replicas are in sync than the set requires; nothing was stored. RocketMQ: IN_SYNC_REPLICAS_NOT_ENOUGH."""
+
+    code = ResponseCode.NOT_ENOUGH_REPLICAS
+
+
+class ReplicationTimeout(ServerError):
+    """It is stored here, but not all in-sync replicas have confirmed it in time: it may or may not survive a failover.
+
+    RocketMQ: FLUSH_SLAVE_TIMEOUT.
+    """
+
+    code = ResponseCode.REPLICATION_TIMEOUT
+    definite = False
 
 
 class NegativeAnswer(RlabError):

@@ -11,7 +11,7 @@ from typing import Any
 
 import anyio
 
-from model.errors import ConfigError, ConnectFailed, InvalidParameter, RlabError, SystemBusy, error_of
+from model.errors import ConfigError, ConnectFailed, InvalidParameter, NotMaster, RlabError, SystemBusy, error_of
 from model.limits import CONNECT_TIMEOUT_S, RECONNECT_FIRST_S, RECONNECT_MAX_S, REQUEST_TIMEOUT_S
 from remoting.address import parse_address
 from remoting.codec import Codec, Peer
@@ -53,6 +53,9 @@ def refusal_of(response: Command) -> RlabError:
     error = error_of(response.code, str(response.header.get("remark", "no remark")))
     if isinstance(error, SystemBusy) and type(retry_after_ms := response.header.get("retry_after_ms")) is int:
         error.retry_after_s = retry_after_ms / 1000
+    elif isinstance(error, NotMaster) and type(address := response.header.get("master_address")) is str:
+        error.master_address = address
+        error.epoch = epoch if type(epoch := response.header.get("epoch")) is int else 0
     return error
 
 

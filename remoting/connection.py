@@ -24,7 +24,15 @@ from typing import Any, cast
 
 import anyio
 
-from model.errors import ConnectionLost, InvalidParameter, ProtocolError, RequestTimeout, RlabError, SystemBusy
+from model.errors import (
+    ConnectionLost,
+    InvalidParameter,
+    NotMaster,
+    ProtocolError,
+    RequestTimeout,
+    RlabError,
+    SystemBusy,
+)
 from model.limits import (
     MAX_REMARK_CHARS,
     MAX_UNANSWERED_BYTES_OF_ONE,
@@ -214,6 +222,8 @@ class Connection(asyncio.Protocol):
         header: dict[str, object] = {"remark": str(error)[:MAX_REMARK_CHARS]}
         if isinstance(error, SystemBusy) and error.retry_after_s:
             header["retry_after_ms"] = math.ceil(error.retry_after_s * 1000)
+        elif isinstance(error, NotMaster) and error.master_address:
+            header |= {"master_address": error.master_address, "epoch": error.epoch}
         self.respond(request, header, None, error.code)
 
     def accept(self, request: Command) -> None:

@@ -33,7 +33,14 @@ _OWN_CODES = 90_000
 """Response codes from this number on are this project's: RocketMQ's clients do not know them."""
 _FIRST_NOTIFICATION = 2**30
 """First opaque of notifications: if a client answers one, it is not mistaken for the answer of a request."""
-_LIKE_OURS: dict[int, int] = {ResponseCode.STORAGE_FULL: ResponseCode.SERVICE_NOT_AVAILABLE}
+_FLUSH_SLAVE_TIMEOUT = 12
+_LIKE_OURS: dict[int, int] = {
+    ResponseCode.STORAGE_FULL: ResponseCode.SERVICE_NOT_AVAILABLE,
+    ResponseCode.NOT_MASTER: ResponseCode.SERVICE_NOT_AVAILABLE,
+    ResponseCode.NOT_ENOUGH_REPLICAS: ResponseCode.SERVICE_NOT_AVAILABLE,
+    ResponseCode.REPLICATION_TIMEOUT: _FLUSH_SLAVE_TIMEOUT,
+}
+"""Our codes that have a RocketMQ code of like meaning: 14 makes its clients try another broker."""
 
 
 class StockAnswer(NamedTuple):

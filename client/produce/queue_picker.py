@@ -46,6 +46,8 @@ ELSEWHERE = frozenset(
         ResponseCode.NO_PERMISSION,
         ResponseCode.INVALID_PARAMETER,
         ResponseCode.STORAGE_FULL,
+        ResponseCode.NOT_MASTER,
+        ResponseCode.NOT_ENOUGH_REPLICAS,
     }
 )
 """Refusals after which another broker may have the topic, or be able to write. RocketMQ: retryResponseCodes."""

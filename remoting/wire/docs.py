@@ -59,6 +59,8 @@ is a 4-byte big-endian length and one [msgpack](https://msgpack.org) array:
   forgets the request after that time. Without the field the request is answered, however late. Single sends with the
   usual timeout leave it out.
 - A late server may answer SYSTEM_BUSY, with `retry_after_ms` in the header: the time that the sender has to wait.
+- A replica that does not serve answers NOT_MASTER, with `master_address` and `epoch` in the header if it knows which
+  replica does: the address to ask instead, and the number of that mastership.
 - Request and response codes from 90000 to 99999 are this project's own; the others are RocketMQ's.
 """
 

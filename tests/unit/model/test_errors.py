@@ -18,6 +18,7 @@ BRANCHES = {errors.UsageError, errors.ServerError, errors.NegativeAnswer, errors
 INDEFINITE = {
     errors.SystemError_,
     errors.FlushDiskTimeout,
+    errors.ReplicationTimeout,
     errors.NetworkError,
     errors.ConnectionLost,
     errors.RequestTimeout,

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.errors import ConfigError, ConnectFailed, ConnectionLost, SystemBusy, SystemError_, TopicNotExist
+from model.errors import ConfigError, ConnectFailed, ConnectionLost, NotMaster, SystemBusy, SystemError_, TopicNotExist
 from model.limits import CONNECT_TIMEOUT_S, RECONNECT_FIRST_S, RECONNECT_MAX_S, WRITE_HIGH_WATER_BYTES
-from remoting.client import Backoff, RemotingClient, raise_for_code
+from model.response_code import ResponseCode
+from remoting.client import Backoff, RemotingClient, raise_for_code, refusal_of
 from remoting.command import RESPONSE, Command, Reply
 from remoting.connection import Connection
 from remoting.request_code import RequestCode
@@ -330,6 +331,30 @@ def test_what_a_server_pushes_reaches_its_handler_and_nonsense_is_logged(caplog:
     assert [(address, command.header) for address, command in pushed] == [(SERVER, {"group": "g", "version": 2})]
     assert "pushed request code 4711" in caplog.text
     assert "field 'group' must be of type str, got 5" in caplog.text
+
+
+@pytest.mark.parametrize(("address", "epoch"), [("10.0.0.7:10911", 4), ("", 0)])
+def test_a_refusal_of_a_replica_brings_the_address_of_its_master_and_the_epoch_if_it_knows_them(
+    address: str, epoch: int
+) -> None:
+    async def main(simulation: Simulation) -> None:
+        def refuse(connection: Connection, request: Command) -> Reply:
+            raise NotMaster("broker-a is served elsewhere", address, epoch)
+
+        async with serve({STATE: refuse}, SERVER), RemotingClient() as client:
+            with pytest.raises(NotMaster, match="served elsewhere") as refused:
+                await client.request(SERVER, STATE)
+        assert (refused.value.master_address, refused.value.epoch) == (address, epoch)
+
+    run_simulation(main)
+
+
+def test_a_refusal_with_a_master_of_another_form_is_read_without_it() -> None:
+    for header in ({}, {"master_address": 7, "epoch": 4}, {"master_address": "10.0.0.7:1", "epoch": "4"}):
+        error = refusal_of(Command(RESPONSE, ResponseCode.NOT_MASTER, 1, {"remark": "no", **header}, None))
+        assert isinstance(error, NotMaster)
+        assert error.master_address in ("", "10.0.0.7:1")
+        assert error.epoch == 0
 
 
 def test_a_request_that_a_late_server_refuses_is_sent_again_after_a_pause_that_others_share_but_heartbeats_do_not() -> (

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import struct
+from typing import cast
+
+import pytest
 
 from model.limits import MAX_REMARK_CHARS
+from model.response_code import ResponseCode
+from remoting.codec import Peer
+from remoting.command import RESPONSE
 from remoting.request_code import RequestCode
-from rocketmq.frame import FrameDecoder
+from rocketmq.edge import Asked, Facts, RocketmqDialect, nothing
+from rocketmq.frame import Frame, FrameDecoder, encode_frame
 from tests.unit.broker.harness import World, consumer, simulated
 from tests.unit.rocketmq.stock_client import StockClient
 
@@ -81,6 +88,28 @@ async def test_a_refusal_with_a_code_of_our_own_is_a_system_error(world: World) 
     refused = await client.call(15, {"consumerGroup": "g", "topic": "t", "queueId": 0, "commitOffset": 0})
     assert refused.code == 1
     assert "is leased" in (refused.remark or "")
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        (ResponseCode.STORAGE_FULL, 14),
+        (ResponseCode.NOT_MASTER, 14),
+        (ResponseCode.NOT_ENOUGH_REPLICAS, 14),
+        (ResponseCode.REPLICATION_TIMEOUT, 12),
+        (ResponseCode.FLUSH_DISK_TIMEOUT, 10),
+        (ResponseCode.LEASE_LOST, 1),
+    ],
+)
+def test_a_code_of_our_own_becomes_the_code_after_which_a_stock_client_does_the_right_thing(
+    ours: ResponseCode, theirs: int
+) -> None:
+    asked = Asked(RequestCode.GET_SERVER_STATE, {}, None, nothing)
+    edge = RocketmqDialect(Facts(), {99: lambda *_: asked}, {}).codec(cast(Peer, None))
+    [command] = edge.feed(encode_frame(Frame(99, 0, 7, {})))
+    answer = edge.encode(RESPONSE, ours, command.opaque, {"remark": "why"}, None)
+    [frame] = FrameDecoder().feed(answer)
+    assert (frame.code, frame.opaque, frame.remark) == (theirs, 7, "why")
 
 
 @simulated

@@ -15,6 +15,7 @@ from model.errors import (
     MessageIllegal,
     NoPermission,
     NotAuthenticated,
+    NotEnoughReplicas,
     RequestTimeout,
     RlabError,
     StorageFull,
@@ -167,7 +168,9 @@ def test_a_refusal_of_one_message_has_nothing_avoided() -> None:
     assert brokers_picked(queue_picker, 0.0) == {"a": 4, "b": 4, "c": 4}
 
 
-@pytest.mark.parametrize("error", [ConnectFailed, RequestTimeout, SystemBusy, StorageFull, NotAuthenticated])
+@pytest.mark.parametrize(
+    "error", [ConnectFailed, RequestTimeout, SystemBusy, StorageFull, NotEnoughReplicas, NotAuthenticated]
+)
 def test_a_failure_of_the_broker_itself_has_it_avoided_for_every_topic(error: type[RlabError]) -> None:
     queue_picker = picker()
     queue_picker.record_failure(MessageQueue("other", "b", 0), error(""), 0.0)
