@@ -28,6 +28,7 @@ certainly had no effect; false means that it may have been carried out although 
     |   +-- NotMaster                     another replica serves, or none yet      NOT_MASTER
     |   +-- NotEnoughReplicas             too few copies would be made             NOT_ENOUGH_REPLICAS
     |   +-- ReplicationTimeout            stored, but the copies are late          REPLICATION_TIMEOUT
+    |   +-- RegisterUnavailable           the register of replica sets, for now    REGISTER_UNAVAILABLE
     +-- NegativeAnswer                 not a failure: there is nothing to return
     |   +-- PullNotFound                                                           PULL_NOT_FOUND
     |   +-- PullRetryImmediately                                                   PULL_RETRY_IMMEDIATELY
@@ -217,6 +218,16 @@ class ReplicationTimeout(ServerError):
     """
 
     code = ResponseCode.REPLICATION_TIMEOUT
+    definite = False
+
+
+class RegisterUnavailable(ServerError):
+    """The register of replica sets cannot be asked, or did not answer: a change may have been written or not.
+
+    Read the row again before any other decision (`replica/register.py`).
+    """
+
+    code = ResponseCode.REGISTER_UNAVAILABLE
     definite = False
 
 

@@ -91,6 +91,8 @@ COVERED_ELSEWHERE: dict[str, str] = {
     "cli/servers/upkeep/backup.py": "with what it calls: tests/unit/broker/store/upkeep/test_backup.py",
     "broker/durability/background_sync.py": "it needs a broker: tests/unit/broker/durability/test_sync_flush.py",
     "model/access_limits.py": "numbers alone; each is tried where it holds, in tests/unit/remoting/security",
+    "model/replica_limits.py": "numbers alone; each is tried where it holds",
+    "replica/register.py": "a protocol: tests/unit/replica/registers has one suite for all that implement it",
     "remoting/security/arrivals.py": "it needs real sockets: tests/tcp/test_tls.py",
     "remoting/security/gate.py": "it needs connections: tests/simulation/test_access.py",
     "remoting/security/tls.py": "it needs real sockets: tests/tcp/test_tls.py",

@@ -19,6 +19,7 @@ INDEFINITE = {
     errors.SystemError_,
     errors.FlushDiskTimeout,
     errors.ReplicationTimeout,
+    errors.RegisterUnavailable,
     errors.NetworkError,
     errors.ConnectionLost,
     errors.RequestTimeout,

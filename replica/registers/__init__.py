@@ -1,0 +1,7 @@
+"""Registers: where the rows of replica sets are; each implements `replica/register.py`.
+
+`stored_row` in `model/replica_set.py` decides which rows may be written; a register only stores its result. Read
+`memory.py` first.
+
+    memory.py   in this process, with faults, for tests and the simulation
+"""

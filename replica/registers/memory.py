@@ -1,0 +1,76 @@
+"""A register in memory, for tests and the simulation, with the faults that a register over a network has.
+
+register = MemoryRegister(register_id=7)
+faults = RegisterFaults()
+of_replica_2 = register.seen_with(faults)      # the same rows, reached over a faulty network
+faults.down = True                             # replica 2 reaches the register no more
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import anyio
+
+from model.errors import RegisterUnavailable
+from model.replica_set import ReplicaSet, stored_row
+
+
+@dataclass(slots=True, kw_only=True)
+class RegisterFaults:
+    """Faults of the way to a register; a test changes them while it runs.
+
+    Attributes:
+        down: nothing reaches the register.
+        delay_s: seconds that a request takes to the register, and its answer back.
+        lose_answers: number of the next writes that are applied, but whose answers are lost.
+    """
+
+    down: bool = False
+    delay_s: float = 0.0
+    lose_answers: int = 0
+
+
+class MemoryRegister:
+    """A `Register` whose rows are in this process; `faults` may be changed at any time."""
+
+    def __init__(self, *, register_id: int = 1, faults: RegisterFaults | None = None) -> None:
+        self.register_id = register_id
+        self.faults = faults or RegisterFaults()
+        self._rows: dict[str, ReplicaSet] = {}
+
+    def seen_with(self, faults: RegisterFaults) -> MemoryRegister:
+        """The same rows for one more caller, with faults of its own."""
+        other = MemoryRegister(register_id=self.register_id, faults=faults)
+        other._rows = self._rows
+        return other
+
+    async def read(self, name: str) -> ReplicaSet | None:
+        """See `Register.read`."""
+        await self._travel()
+        row = self._rows.get(name)
+        await self._travel()
+        return row
+
+    async def write(self, new: ReplicaSet, expected_version: int) -> ReplicaSet:
+        """See `Register.write`."""
+        await self._travel()
+        current, n_rows = self._rows.get(new.name), len(self._rows)
+        row = stored_row(current, new, expected_version, register_id=self.register_id, n_rows=n_rows)
+        self._rows[new.name] = row
+        if self.faults.lose_answers > 0:
+            self.faults.lose_answers -= 1
+            raise RegisterUnavailable("the answer of the register is lost: the row may have been written")
+        await self._travel()
+        return row
+
+    async def rows(self) -> list[ReplicaSet]:
+        """See `Register.rows`."""
+        await self._travel()
+        return [self._rows[name] for name in sorted(self._rows)]
+
+    async def _travel(self) -> None:
+        """One way of a request or an answer. Cancellation: harmless."""
+        await anyio.sleep(self.faults.delay_s)
+        if self.faults.down:
+            raise RegisterUnavailable("the register cannot be reached")
