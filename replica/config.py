@@ -1,0 +1,43 @@
+"""The options of one replica of a broker."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from broker.config import BrokerConfig
+from model.errors import ConfigError
+from model.replica_set import Acks
+from replica.register import Register
+
+HANDOVER_TIMEOUT_S = 3.0
+"""How long a handover may wait for the acknowledgements of the others: more than a replica may hold a send."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaConfig:
+    """Options of one replica; see `rlab broker --help` for the same list.
+
+    Attributes:
+        broker: options of the broker that this replica is while it is the master.
+        register: where the row of the set is.
+        makes: whether the set is made if the register has none of this name; else a new directory joins the set.
+        copies: how many replicas the set should have, the master counted; None leaves it as it is, as the next two.
+        acks: whether an answer waits for every replica in sync, or for the master alone.
+        min_in_sync: how many replicas have to be in sync for a send to be accepted.
+        handover_timeout_s: how long a handover may take; a master that is stopped waits no longer either.
+
+    Raises:
+        ConfigError: a handover has no time.
+    """
+
+    broker: BrokerConfig
+    register: Register
+    makes: bool = False
+    copies: int | None = None
+    acks: Acks | None = None
+    min_in_sync: int | None = None
+    handover_timeout_s: float = HANDOVER_TIMEOUT_S
+
+    def __post_init__(self) -> None:
+        if self.handover_timeout_s <= 0:
+            raise ConfigError(f"handover_timeout_s must be positive, got {self.handover_timeout_s}")

@@ -1,0 +1,272 @@
+"""A replica's place in its set: made, joined or taken up again at the start, and the newest row of the register since.
+
+Two things last: the file REPLICA of the directory, and the row of the register. A start writes the file first, then
+the row (`replica/directory.py` says why). Each change of the row is a decision of `replica/sets.py` on the newest row,
+and a compare-and-set. A register whose answer is lost is asked again before anything else is decided.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+
+import anyio
+
+from broker.store.disk.directory import claim_directory
+from model.errors import RegisterUnavailable
+from model.log_lines import LogLines
+from model.replica_set import ReplicaSet, SetChanged
+from replica.config import ReplicaConfig
+from replica.directory import (
+    NotAReplica,
+    ReplicaIdentity,
+    check_identity,
+    read_identity,
+    write_identity,
+)
+from replica.sets import create, joined, started, with_options
+
+logger = logging.getLogger(__name__)
+
+POLL_S = 1.0
+"""How often the register is asked whether the row has changed: a decision of an operator waits for it."""
+RETRY_S = 0.5
+"""Pause before a register that could not be reached is asked again."""
+DEFAULT_COPIES = 2
+"""Wanted copies of a new set: one can be lost."""
+
+_SET_ID_BITS = 62  # SQLite and msgpack store it as it is
+_LOG_SUFFIX = ".log"
+
+
+class Membership:
+    """See the module header. `row` is the newest row that this process knows."""
+
+    def __init__(self, config: ReplicaConfig, address: str) -> None:
+        self.row: ReplicaSet
+        self.identity: ReplicaIdentity
+        self.reachable = True  # whether the register answered when it was last asked
+        self.address = address  # `host:port` at which clients and the other replicas reach this one
+        self._config = config
+        self._register = config.register
+        self._directory, self._files = config.broker.data_dir, config.broker.files
+        self._name = config.broker.name
+        self._changed = anyio.Event()
+        self._look = anyio.Event()
+        self._lines = LogLines()
+
+    @property
+    def replica_id(self) -> int:
+        """Number of this replica in its set."""
+        return self.identity.replica_id
+
+    @property
+    def is_master(self) -> bool:
+        """Whether the newest row has this replica as its master."""
+        return self.row.master == self.replica_id
+
+    # --- the start ---------------------------------------------------------------------------------------------------
+
+    async def begin(self) -> None:
+        """Make or join the set, or take the place in it again; waits for the register as long as it takes.
+
+        A replica that is the master of the row afterwards has a new epoch.
+
+        Raises:
+            ConfigError: the directory is refused, by a subclass of `replica/directory.py`, or by a rule of `sets.py`.
+
+        Cancellation: the place may be taken; the next start goes on from there.
+        """
+        known = read_identity(self._directory, self._files)
+        row = await self._read()
+        if known is None:
+            await (self._make(row) if self._config.makes else self._join(row))
+        elif known.register_id == 0:
+            await self._make(row, known)
+        else:
+            await self._start(known, self._checked(row, known))
+        if self._config.makes:
+            await self.change(self._with_options)
+
+    def _with_options(self, row: ReplicaSet) -> ReplicaSet:
+        config = self._config
+        changed = with_options(row, copies=config.copies, min_in_sync=config.min_in_sync, acks=config.acks)
+        return row if changed == row else changed
+
+    async def _make(self, row: ReplicaSet | None, known: ReplicaIdentity | None = None) -> None:
+        if row is not None and (known is None or known.set_id != row.set_id):
+            raise NotAReplica(
+                f"the register has a set {self._name} already, and {self._directory} does not belong to it: to join "
+                "it, start with --replica-of and an empty directory"
+            )
+        is_new = known is None
+        if known is None:
+            set_id = self._config.broker.rng.getrandbits(_SET_ID_BITS) or 1
+            known = self._note(
+                ReplicaIdentity(name=self._name, set_id=set_id, register_id=0, replica_id=1, incarnation=1)
+            )
+        proposed = self._with_options(create(self._name, self.address, set_id=known.set_id, copies=DEFAULT_COPIES))
+        made = await self._apply(lambda current, _: proposed if current is None else current)
+        if made.set_id != known.set_id:
+            await self._make(made, known)  # another one was quicker
+            return
+        known = self._note(replace(known, register_id=made.register_id))
+        if is_new:
+            self.row = made  # its making was this start
+        else:
+            await self._start(known, made)
+
+    async def _join(self, row: ReplicaSet | None) -> None:
+        if row is None:
+            raise NotAReplica(
+                f"the register has no set {self._name}: start its first broker with --copies, or check --namesrv"
+            )
+        claim_directory(self._directory, self._files).release()
+        if any(name.endswith(_LOG_SUFFIX) for name in self._files.list_names(self._directory)):
+            raise NotAReplica(
+                f"{self._directory} has messages and does not belong to the set {self._name}: a new replica starts "
+                "with an empty directory, and gets everything from the master"
+            )
+        replica_id = 0
+
+        def decide(current: ReplicaSet | None, _maybe_done: bool) -> ReplicaSet:
+            nonlocal replica_id
+            if current is None:
+                raise NotAReplica(f"the set {self._name} is gone from the register")
+            changed, replica_id = joined(current, self.address)
+            return changed
+
+        row = await self._apply(decide)
+        await self._start(
+            self._note(
+                ReplicaIdentity(
+                    name=self._name,
+                    set_id=row.set_id,
+                    register_id=row.register_id,
+                    replica_id=replica_id,
+                    incarnation=0,
+                )
+            ),
+            row,
+        )
+
+    async def _start(self, known: ReplicaIdentity, row: ReplicaSet) -> None:
+        """Count this start, first in the file and then in the register."""
+        member = row.member(known.replica_id)
+        assert member is not None, "checked"
+        own = self._note(replace(known, incarnation=max(known.incarnation, member.incarnation + 1)))
+
+        def decide(current: ReplicaSet | None, maybe_done: bool) -> ReplicaSet:
+            # A copy of this directory that starts at the same time counts to the same number, and may have been faster.
+            row = self._checked(current, own if maybe_done else known)
+            member = row.member(own.replica_id)
+            if maybe_done and member is not None and member.incarnation == own.incarnation:
+                return row
+            return started(row, own.replica_id, self.address)
+
+        self.row = await self._apply(decide)
+
+    def _note(self, identity: ReplicaIdentity) -> ReplicaIdentity:
+        claim_directory(self._directory, self._files).release()  # a new directory gets its marker first
+        write_identity(self._directory, identity, self._files)
+        self.identity = identity
+        return identity
+
+    # --- the row -----------------------------------------------------------------------------------------------------
+
+    def saw(self, row: ReplicaSet) -> None:
+        """Note a row that came from the register, or from another replica that has it from there."""
+        if row.version > self.row.version:
+            self.row = row
+            self._changed.set()
+            self._changed = anyio.Event()
+
+    async def wait_changed(self) -> None:
+        """Wait until a newer row is known. Cancellation: harmless."""
+        await self._changed.wait()
+
+    def look_now(self) -> None:
+        """Let `poll` ask the register at once, because another replica knows more, or does not answer."""
+        self._look.set()
+
+    async def poll(self) -> None:
+        """Keep the row up to date.
+
+        Raises:
+            ConfigError: this replica is not a member any more, or another process has taken its place.
+
+        Cancellation: it ends.
+        """
+        while True:
+            with anyio.move_on_after(POLL_S):
+                await self._look.wait()
+            self._look = anyio.Event()
+            await self.refresh()
+
+    async def refresh(self) -> ReplicaSet:
+        """Read the row now; waits while the register cannot be reached. Raises as `poll`. Cancellation: harmless."""
+        self.saw(self._checked(await self._read()))
+        return self.row
+
+    def _checked(self, row: ReplicaSet | None, identity: ReplicaIdentity | None = None) -> ReplicaSet:
+        return check_identity(identity or self.identity, row, name=self._name, directory=self._directory)
+
+    async def change(self, decide: Callable[[ReplicaSet], ReplicaSet]) -> ReplicaSet:
+        """Apply a decision to the row, and return the new one; waits for the register.
+
+        `decide` returns the row that it got if there is nothing to change.
+
+        Raises:
+            RlabError: the refusal of the decision.
+
+        Cancellation: it may have been applied.
+        """
+
+        def on_newest(current: ReplicaSet | None, _maybe_done: bool) -> ReplicaSet:
+            row = self._checked(current)
+            self.saw(row)  # also if the decision refuses it
+            return decide(row)
+
+        row = await self._apply(on_newest)
+        self.saw(row)
+        return row
+
+    async def _apply(self, decide: Callable[[ReplicaSet | None, bool], ReplicaSet]) -> ReplicaSet:
+        """Apply a decision; its second argument is whether an earlier attempt may have been applied."""
+        current, maybe_done = await self._read(), False
+        while True:
+            wanted = decide(current, maybe_done)
+            if wanted is current:
+                return wanted
+            try:
+                return await self._register.write(wanted, 0 if current is None else current.version)
+            except SetChanged as error:
+                current = error.current
+            except RegisterUnavailable as error:
+                self._note_unreachable(error)
+                await anyio.sleep(RETRY_S)
+                current, maybe_done = await self._read(), True
+
+    async def _read(self) -> ReplicaSet | None:
+        """The row, as soon as the register answers."""
+        while True:
+            try:
+                row = await self._register.read(self._name)
+            except RegisterUnavailable as error:
+                self._note_unreachable(error)
+                await anyio.sleep(RETRY_S)
+            else:
+                if not self.reachable:
+                    logger.warning("%s: the register of the set answers again", self._name)
+                self.reachable = True
+                return row
+
+    def _note_unreachable(self, error: RegisterUnavailable) -> None:
+        if self.reachable:
+            logger.warning(
+                "%s: the register of the set does not answer (%s): until it does, the set cannot change its master "
+                "or the replicas that are in sync",
+                *(self._name, error),
+            )
+        self.reachable = False
