@@ -22,7 +22,8 @@ from broker.config import BrokerConfig, Part
 from broker.durability.background_sync import sync_regularly
 from broker.durability.barrier import WriteBarrier
 from broker.durability.lock_watch import watch_lock
-from broker.durability.metadata import MetadataStore, metadata_exists
+from broker.durability.metadata import MetadataStore, Number
+from broker.durability.metadata_file import metadata_exists
 from broker.feature import Core, Feature, Features, shares_of_broker
 from broker.groups.handlers import GroupHandlers
 from broker.groups.members import Groups
@@ -48,6 +49,7 @@ from broker.store.disk.directory import METADATA_NAME
 from broker.store.disk.options import MIB
 from broker.store.message_store import MessageStore
 from broker.topics.damage import DamageReports
+from broker.topics.facts import BrokerFacts
 from broker.topics.lost import lost_topics, metadata_missing
 from broker.topics.registration import Announcement
 from broker.topics.service import Topics
@@ -68,7 +70,6 @@ from remoting.request_code import RequestCode
 from remoting.server import Handler, RemotingServer, serve
 from remoting.tasks import background_tasks
 from rocketmq.dialects import broker_dialect
-from rocketmq.edge import Facts
 
 logger = logging.getLogger(__name__)
 
@@ -97,10 +98,7 @@ class Broker(Feature):
         self.metadata = metadata
         self.loop = loop
         self._started_at = self._look_at = loop.time()
-        run = metadata.number("runs")
-        metadata.save_number("runs", run + 1)  # committed with what the features store at the start, as the next is
-        self._data_id = metadata.number("data_id") or config.rng.getrandbits(_DATA_ID_BITS)
-        metadata.save_number("data_id", self._data_id)
+        run = self._begin_run()
         self.events = EventLog(config.name, config.clock_ms, sink=config.event_sink, buffered=config.trace, run=run)
         self.features = features = Features()
         self.driver = DeadlineDriver(features.next_deadline, features.expire, reads_first=True)
@@ -148,6 +146,17 @@ class Broker(Feature):
         if Part.RETENTION in config.parts and not topics.made_again:
             self.retention = add(Retention(core, topics, groups, leases, config.retention, config.files))
         metadata.commit()
+
+    def _begin_run(self) -> int:
+        """Count this run, and return how many there were before; committed with what the features store at the start.
+
+        All replicas have the same number of the data directory, because the numbers of topics in commits are of it.
+        """
+        runs, data_id = (Number(self.metadata, name, replicated=True) for name in ("runs", "data_id"))
+        self._data_id = data_id.read() or self.config.rng.getrandbits(_DATA_ID_BITS)
+        data_id.save(self._data_id)
+        runs.save((run := runs.read()) + 1)
+        return run
 
     def _announcement(self, *, newcomer: bool) -> Announcement:
         return Announcement(
@@ -268,36 +277,6 @@ class Broker(Feature):
         )
 
 
-class BrokerFacts(Facts):
-    """A broker as the clients of RocketMQ's dialect see it."""
-
-    def __init__(self, broker: Broker) -> None:
-        self._config = broker.config
-        self._topics = broker.topics.table
-
-    def now_ms(self) -> int:
-        """See `Facts`."""
-        return int(self._config.clock_ms())
-
-    def topic_id(self, topic: str) -> int:
-        """See `Facts`."""
-        entry = self._topics.get(topic)
-        return 0 if entry is None else entry.topic_id
-
-    def topic_of(self, topic_id: int) -> str | None:
-        """See `Facts`."""
-        return self._topics.name_of(topic_id)
-
-    def broker_name(self) -> str:
-        """See `Facts`."""
-        return self._config.name
-
-    def write_queues(self, topic: str) -> int:
-        """See `Facts`."""
-        entry = self._topics.get(topic)
-        return 0 if entry is None else entry.config.write_queue_nums
-
-
 @dataclass(frozen=True, slots=True)
 class RunningBroker:
     """A broker that listens."""
@@ -377,7 +356,9 @@ def _serve(broker: Broker, closed: Callable[[Connection], None]) -> AbstractAsyn
         on_closed=closed,
         max_connections=config.max_connections,
         max_connections_of_address=config.max_connections_of_address,
-        dialect=broker_dialect(BrokerFacts(broker)) if config.rocketmq else None,
+        dialect=broker_dialect(BrokerFacts(config.name, config.clock_ms, broker.topics.table))
+        if config.rocketmq
+        else None,
         connection_class=config.connection_class,
         access=config.access,
         tls=config.tls,

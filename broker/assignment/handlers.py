@@ -49,7 +49,7 @@ class Assignment(Feature):
         self._topics = topics
         self._groups = groups
         core.metadata.add_tables(_SCHEMA)
-        self._modes = Table(core.metadata, "request_modes")
+        self._modes = Table(core.metadata, "request_modes", replicated=True)
         for group, topic, mode, share in self._modes.rows():
             self.assignments.set_mode(group, topic, TopicMode(mode=RequestMode(mode), pop_share_queue_num=share))
 

@@ -1,140 +1,76 @@
 """The small transactional state of a broker: one SQLite file, in which each room has its own tables.
 
 Changes are collected by the handlers of one event-loop iteration and committed together by the write barrier, before
-anybody is answered. With a write-ahead log and `FlushMode.ASYNC` (`synchronous = NORMAL`) a killed process loses
-nothing, and a power cut may lose the last commits, as it may lose messages. With `FlushMode.SYNC` (`FULL`) each commit
-is on the disk when it returns: a message whose topic is lost is lost. That sync is waited for on the event loop;
-changes are rare beside messages.
+anybody is answered. `metadata_file.py` says what a commit survives.
 
 A room declares its tables by their schema, and changes them row by row:
 
     metadata.add_tables("create table if not exists offsets (... primary key (group_name, topic, queue_id)) ...")
-    offsets = Table(metadata, "offsets")
+    offsets = Table(metadata, "offsets", replicated=True)
     offsets.put("g", "t", 0, 42)            # takes effect at the next commit, as do the next two
     offsets.delete("g", "t", 0)
     offsets.delete_where("topic", "t")
     offsets.rows()                          # the committed rows
+
+Where a broker has replicas, `replicated` rows are the same at each of them: a commit also returns its changes as values
+(`changes.py`), and a replica that joins begins with a snapshot of these tables (`snapshot.py`). The last reading of a
+machine's clock, for instance, is not replicated.
 """
 
 from __future__ import annotations
 
-import contextlib
-import sqlite3
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import msgpack
 
-from broker.store.disk.directory import METADATA_NAME, to_store_error
-from broker.store.disk.errors import StoreError, StoreNotWritable
+from broker.durability.changes import APPEND, CLEAR, DELETE, DELETE_WHERE, PUT, SYNC, RowChange, Statement, delete_where
+from broker.durability.metadata_file import MetadataFile
+from broker.durability.snapshot import NUMBERS
 from broker.store.disk.files import Files
-from model.errors import ConfigError, InvalidParameter, RlabError, ServiceNotAvailable, StorageFull, SystemError_
+from model.errors import RlabError
 from model.record import FlushMode
 
-_CHECKPOINT_PAGES = 4_000
-"""Pages of 4 KiB in the write-ahead log before SQLite moves them to the file. It syncs then, and the loop waits: with
-its own 1,000, a group that pops at full speed would stand still four times as often."""
-
-_UNREADABLE = (sqlite3.Error, UnicodeDecodeError)
-"""What SQLite raises about a damaged file; the second if its own message quotes a damaged name."""
-_DAMAGES = (*_UNREADABLE, InvalidParameter, SystemError_, ValueError, TypeError, LookupError, msgpack.UnpackException)
-"""What a feature raises that loads a damaged row: another type, no msgpack, a name that is not legal or not there."""
-
-_SCHEMA = "create table if not exists numbers (name text primary key, value integer not null);"
+_ALL_NUMBERS = "select name, value from numbers"
 
 
-class MetadataStore:
-    """The open file in a broker's data directory, which the message store has already locked; a context manager.
-
-    `flush` says what a commit has to survive, and `files` is asked whether the file may be written.
-
-    Raises:
-        ConfigError: the file cannot be opened or written, or is not a database; the text says what to do.
-    """
+class MetadataStore(MetadataFile):
+    """The metadata of a running broker: its rooms declare their tables and change rows, the barrier commits them."""
 
     def __init__(self, directory: Path, *, flush: FlushMode = FlushMode.ASYNC, files: Files | None = None) -> None:
-        path = directory / METADATA_NAME
-        self._files = files or Files()
-        _check_writable(path, self._files)
-        self.path = path
-        self._synchronous = "full" if flush is FlushMode.SYNC else "normal"
+        super().__init__(directory, flush=flush, files=files)
         self._must_sync = False
-        self._db = _open(path, self._synchronous, is_shared=self._files.is_shared)
         # (table, primary key) -> the newest change of that row, in the order of those changes. One for each row: a disk
         # that stays full for hours must not make a list of every commit of those hours.
-        self._pending: dict[tuple[object, ...], tuple[str, tuple[object, ...]]] = {}
+        self._pending: dict[tuple[object, ...], tuple[Statement, tuple[object, ...]]] = {}
         self._journals: list[Journal] = []
-        self._table_read = ""
+        self._replicated: dict[tuple[str, str], bool] = {}  # (table, number or "") -> whether it is
+        self._recorded: list[RowChange] | None = None
         self._refusal: RlabError | None = None
-
-    def __enter__(self) -> MetadataStore:
-        return self
 
     def __exit__(self, *_error: object) -> None:
         # A broker that could not be made may have scheduled a commit, which must find nothing to do.
         self._pending.clear()
         for journal in self._journals:
             journal.pending.clear()
-        self._db.close()
-
-    @contextmanager
-    def loading(self) -> Iterator[None]:
-        """Read the stored rows in the block. SQLite checks only the types of its rows; it has no checksums.
-
-        Raises:
-            ConfigError: a row has a value that cannot be one; the text names file and table, and says what to do.
-        """
-        try:
-            yield
-        except (ConfigError, StoreError):
-            raise
-        except _DAMAGES as error:
-            cause = f"{type(error).__name__}: {error}"
-            raise ConfigError(
-                f"{self.path} is damaged: table {self._table_read!r} cannot be loaded ({cause}): put the newest "
-                "copy of the file back (docs/storage.md), or remove it and start once with --recover-topics"
-            ) from error
-
-    def number(self, name: str) -> int:
-        """A stored number, 0 if it was never stored."""
-        self._table_read = "numbers"
-        row = self._db.execute("select value from numbers where name = ?", (name,)).fetchone()
-        return 0 if row is None else int(row[0])
-
-    def save_number(self, name: str, value: int) -> None:
-        """Store a number under a name with the next commit."""
-        self.change(("numbers", name), "insert or replace into numbers values (?, ?)", name, value)
-
-    def add_tables(self, schema: str) -> None:
-        """Make the tables of a room, where they are missing.
-
-        Raises:
-            ConfigError: they cannot be made; the text says what to do.
-        """
-        try:
-            self._db.executescript(schema)
-        except _UNREADABLE as error:
-            raise _cannot_open(self.path, error) from error
+        super().__exit__()
 
     def add_journal(self, journal: Journal) -> None:
         """Write the entries of a journal with each commit from now on."""
         self._journals.append(journal)
 
-    def rows(self, query: str) -> Iterator[tuple[Any, ...]]:
-        """What a query of committed rows finds.
+    def declare(self, table: str, number: str = "", *, replicated: bool) -> None:
+        """Note whether replicas have a table, or one of the numbers; called by `Table` and `Number`."""
+        known = self._replicated.setdefault((table, number), replicated)
+        assert known is replicated, f"{table} {number} is declared in two ways"
 
-        Raises:
-            ConfigError: the file is damaged; the text says what to do.
-        """
-        try:
-            self._table_read = query.rpartition(" from ")[2].partition(" ")[0]
-            return iter(self._db.execute(query).fetchall())
-        except _UNREADABLE as error:
-            raise _cannot_open(self.path, error) from error
+    @property
+    def declared(self) -> dict[tuple[str, str], bool]:
+        """(table, name of a number or "") -> whether replicas have it."""
+        return dict(self._replicated)
 
-    def change(self, row: tuple[object, ...], statement: str, *values: object) -> None:
+    def change(self, row: tuple[object, ...], statement: Statement, *values: object) -> None:
         """Execute a statement for a row (table, primary key) with the next commit; of two for a row the newer one."""
         # Last in line again, and not in the place of the earlier change: the topic may have been deleted in between.
         self._pending.pop(row, None)
@@ -167,52 +103,65 @@ class MetadataStore:
             return
         if self._refusal is not None:
             raise self._refusal
-        execute = self._db.execute
-        try:
-            if self._must_sync:
-                execute("pragma synchronous = full")
-            execute("begin immediate")
-            for statement, values in self._pending.values():
-                execute(statement, values)
-            for journal, data in journals:
-                # Behind the changes: a snapshot among them is older than these.
-                execute(f"insert into {journal.table} (data) values (?)", (data,))
-            execute("commit")
-        except sqlite3.Error as error:
-            if self._db.in_transaction:
-                execute("rollback")
-            if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
-                raise StorageFull("the disk of the broker is full: make room, or add a broker") from error
-            try:
-                _check_writable(self.path, self._files)  # SQLite does not say why
-            except StoreNotWritable:
-                raise ServiceNotAvailable(
-                    f"{self.path} cannot be written now: check whether its file system is read-only; the broker goes "
-                    "on as soon as it takes a write"
-                ) from error
-            raise SystemError_(f"the broker's metadata could not be written: {error} ({self.path})") from error
-        if self._must_sync:
-            self._must_sync = False
-            execute(f"pragma synchronous = {self._synchronous}")
+        statements = [(statement.sql, values) for statement, values in self._pending.values()]
+        # Behind the changes: a snapshot among them is older than these.
+        statements += [(journal.insert.sql, (data,)) for journal, data in journals]
+        self._write(statements, must_sync=self._must_sync)
+        if self._recorded is not None:
+            self._record(self._recorded, journals)
+        self._must_sync = False
         self._pending.clear()
         for journal, data in journals:
             journal.pending.clear()
             journal.written_bytes += len(data)
 
+    # --- replicas ----------------------------------------------------------------------------------------------------
+
+    def record_changes(self) -> None:
+        """Keep the replicated changes of each commit from now on, for `take_changes`."""
+        self._recorded = []
+
+    def take_changes(self) -> list[RowChange]:
+        """Return the replicated changes that were committed since the last call, in their order."""
+        changes, self._recorded = self._recorded or [], []
+        return changes
+
+    def _record(self, changes: list[RowChange], journals: list[tuple[Journal, bytes]]) -> None:
+        before = len(changes)
+        changes += [each.change(values) for each, values in self._pending.values() if each.replicated]
+        changes += [journal.insert.change((data,)) for journal, data in journals if journal.insert.replicated]
+        if self._must_sync and len(changes) > before:
+            changes.append(RowChange("", SYNC, ()))
+
+    def snapshot(self) -> Iterator[bytes]:
+        """Copy the committed rows of all replicated tables and numbers now; returns the chunks of the copy.
+
+        Raises:
+            StorageFull, SystemError_: the copy could not be made.
+        """
+        tables = [table for (table, number), replicated in self._replicated.items() if replicated and not number]
+        numbers = [number for (_, number), replicated in self._replicated.items() if replicated and number]
+        return self.copy_tables(sorted({*tables, NUMBERS}), sorted(numbers))
+
 
 class Table:
-    """A table of a room, which `add_tables` made. Its columns are those of its schema, the primary key first."""
+    """A table of a room, which `add_tables` made. Its columns are those of its schema, the primary key first.
 
-    def __init__(self, metadata: MetadataStore, name: str) -> None:
+    `replicated`: whether each replica of the broker has the same rows.
+    """
+
+    def __init__(self, metadata: MetadataStore, name: str, *, replicated: bool) -> None:
+        metadata.declare(name, replicated=replicated)
         self._metadata = metadata
         self._change = metadata.change
         self._name = name
-        columns = list(metadata.rows(f"pragma table_info({name})"))
-        key = [f"{column} = ?" for _, column, _, _, _, in_key in columns if in_key]
-        self._n_key = len(key)
-        self._select = f"select {', '.join(column for _, column, *_ in columns)} from {name}"
-        self._put = f"insert or replace into {name} values ({', '.join('?' * len(columns))})"
-        self._delete = f"delete from {name} where {' and '.join(key)}"
+        self._replicated = replicated
+        shape = metadata.shape(name)
+        self._n_key = len(shape.key)
+        self._select = f"select {', '.join(column.name for column in shape.columns)} from {name}"
+        self._put = Statement(shape.sql(PUT), name, PUT, replicated)
+        self._delete = Statement(shape.sql(DELETE), name, DELETE, replicated)
+        self._clear = Statement(shape.sql(CLEAR), name, CLEAR, replicated)
 
     def rows(self, order: str = "") -> Iterator[tuple[Any, ...]]:
         """All committed rows; sorted by these columns, if any are named."""
@@ -228,25 +177,48 @@ class Table:
 
     def delete_where(self, column: str, value: object) -> None:
         """Delete every row that has a value in a column, also those that are put but not committed yet."""
-        self._change(((self._name, column), value), f"delete from {self._name} where {column} = ?", value)
+        sql = delete_where(self._name, column)
+        statement = Statement(sql, self._name, DELETE_WHERE, self._replicated, column)
+        self._change(((self._name, column), value), statement, value)
 
     def replace_all(self, rows: Iterable[tuple[object, ...]]) -> None:
         """Replace the whole table."""
         self._metadata.drop_changes(self._name)
-        self._change((self._name,), f"delete from {self._name}")
+        self._change((self._name,), self._clear)
         for row in rows:
             self.put(*row)
 
 
-class Journal:
-    """Entries in the order in which they were appended; all entries of a commit are one row of a table (seq, data)."""
+class Number:
+    """A number that is stored under a name; `replicated` as of a table."""
 
-    def __init__(self, metadata: MetadataStore, table: str) -> None:
-        self.table = table
+    def __init__(self, metadata: MetadataStore, name: str, *, replicated: bool) -> None:
+        metadata.declare(NUMBERS, name, replicated=replicated)
+        self._metadata = metadata
+        self._name = name
+        self._put = Statement("insert or replace into numbers values (?, ?)", NUMBERS, PUT, replicated)
+
+    def read(self) -> int:
+        """The committed number, 0 if it was never stored."""
+        return next((int(value) for name, value in self._metadata.rows(_ALL_NUMBERS) if name == self._name), 0)
+
+    def save(self, value: int) -> None:
+        """Store a number with the next commit."""
+        self._metadata.change((NUMBERS, self._name), self._put, self._name, value)
+
+
+class Journal:
+    """Entries in the order in which they were appended; all entries of a commit are one row of a table (seq, data).
+
+    `replicated` as of a table.
+    """
+
+    def __init__(self, metadata: MetadataStore, table: str, *, replicated: bool) -> None:
         self.pending: list[tuple[Any, ...]] = []  # entries that are not committed yet: many, if the disk is full
         self.written_bytes = 0  # size of what this run has written since the journal was last cleared
         self.append = self.pending.append
-        self._rows = Table(metadata, table)
+        self._rows = Table(metadata, table, replicated=replicated)
+        self.insert = Statement(metadata.shape(table).sql(APPEND), table, APPEND, replicated)
         metadata.add_journal(self)
 
     def entries(self) -> Iterator[tuple[Any, ...]]:
@@ -260,42 +232,3 @@ class Journal:
         self.pending.clear()
         self.written_bytes = 0
         self._rows.replace_all(())
-
-
-def _check_writable(path: Path, files: Files) -> None:
-    """Ask the system itself: SQLite only says that it is unable to open the file."""
-    try:
-        # Its companions come and go; one that another user left behind stops SQLite as well.
-        for each in (path, *filter(Path.exists, (path.with_name(f"{path.name}-{end}") for end in ("wal", "shm")))):
-            files.close(files.open(each, create=True))
-    except OSError as error:
-        raise to_store_error(path, error) from error
-
-
-def metadata_exists(directory: Path) -> bool:
-    """Whether a data directory has a metadata file with anything in it."""
-    path = directory / METADATA_NAME
-    return path.exists() and path.stat().st_size > 0
-
-
-def _open(path: Path, synchronous: str, *, is_shared: bool) -> sqlite3.Connection:
-    try:
-        with contextlib.ExitStack() as on_failure:
-            db = sqlite3.connect(path, isolation_level=None)
-            on_failure.callback(db.close)
-            if not is_shared:
-                db.execute("pragma locking_mode = exclusive")  # a lock is kept, and not taken for each commit
-            db.execute("pragma journal_mode = wal")
-            db.execute(f"pragma synchronous = {synchronous}")
-            db.execute(f"pragma wal_autocheckpoint = {_CHECKPOINT_PAGES}")
-            db.executescript(_SCHEMA)
-            on_failure.pop_all()
-    except _UNREADABLE as error:
-        raise _cannot_open(path, error) from error
-    return db
-
-
-def _cannot_open(path: Path, error: Exception) -> ConfigError:
-    return ConfigError(
-        f"cannot open {path}: {error}; is it a broker's data directory? If it is damaged, put its newest copy back"
-    )

@@ -61,11 +61,11 @@ class Groups(Feature):
         self.checkers: dict[str, dict[int, None]] = {}
         self._core = core
         core.metadata.add_tables(_SCHEMA)
-        self._groups = Table(core.metadata, "groups")
-        self._members = Table(core.metadata, "members")
+        self._groups = Table(core.metadata, "groups", replicated=True)
+        self._members = Table(core.metadata, "members", replicated=True)
         # A table of its own: the files of brokers that did not store run ids have no column for them.
-        self._epochs = Table(core.metadata, "epochs")
-        self._sharers = Table(core.metadata, "group_sharers")  # as well
+        self._epochs = Table(core.metadata, "epochs", replicated=True)
+        self._sharers = Table(core.metadata, "group_sharers", replicated=True)  # as well
         self._load(core.loop.time() + restore_grace_s)
 
     def _load(self, expires_at: float) -> None:

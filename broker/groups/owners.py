@@ -22,7 +22,7 @@ class MemberOwners:
         self._owners: dict[str, str] = {}
         self._groups: dict[str, dict[str, None]] = {}  # client id -> groups that it is a member of
         metadata.add_tables(_SCHEMA)
-        self._rows = Table(metadata, "owners")
+        self._rows = Table(metadata, "owners", replicated=True)
         self._stored: dict[str, str] = dict(self._rows.rows())
 
     def restored(self, group: str, client_id: str) -> None:

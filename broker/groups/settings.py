@@ -60,7 +60,7 @@ class SettingsOfGroups(Feature):
         self._groups = groups
         self._of: dict[str, GroupSettings] = {}  # those that differ from the defaults in more than the retry queues
         core.metadata.add_tables(_SCHEMA)
-        self._rows = Table(core.metadata, "group_settings")
+        self._rows = Table(core.metadata, "group_settings", replicated=True)
         for group, consume, broadcast, max_attempts in self._rows.rows("group_name"):
             stored = GroupSettings(consume=bool(consume), broadcast=bool(broadcast), max_attempts=max_attempts)
             self._take(group, stored)

@@ -52,8 +52,8 @@ class Leases(Feature):
         self._groups = groups
         self._grace_s = LOCK_MAX_LIVE_S if Quirk.LOCKS_SURVIVE_CLOSE in core.quirks else 0.0
         core.metadata.add_tables(_SCHEMA)
-        self._leases = Table(core.metadata, "leases")
-        self._offsets = Table(core.metadata, "offsets")
+        self._leases = Table(core.metadata, "leases", replicated=True)
+        self._offsets = Table(core.metadata, "offsets", replicated=True)
         self._unstored = UnstoredCommits()
         self._load()
 

@@ -23,9 +23,9 @@ class PopStore:
 
     def __init__(self, metadata: MetadataStore) -> None:
         metadata.add_tables(_SCHEMA)
-        self._windows = Table(metadata, "pop_windows")
+        self._windows = Table(metadata, "pop_windows", replicated=True)
         self.journal_limit = MAX_POP_JOURNAL_BYTES
-        self.journal = Journal(metadata, "pop_journal")
+        self.journal = Journal(metadata, "pop_journal", replicated=True)
 
     def windows(self) -> Iterator[WindowRow]:
         """The last snapshot."""

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import NamedTuple
 
-from broker.durability.metadata import Table
+from broker.durability.metadata import Number, Table
 from broker.feature import Core, Feature
 from broker.groups.members import Groups
 from broker.leases.service import Leases
@@ -31,7 +31,6 @@ from model.limits import CLOCK_SAVED_MS, MAX_SEGMENTS_PER_TRIM, RETENTION_CHECK_
 logger = logging.getLogger(__name__)
 
 _SCHEMA = "create table if not exists clock_jumps (before_ms integer primary key, size_ms integer not null);"
-_SEEN = "clock_seen_ms"
 _HOUR_MS = 3_600_000
 
 
@@ -77,7 +76,9 @@ class Retention(Feature):
         self._reported: dict[tuple[str, str], None] = {}  # holders that were logged, until nothing is held
         self.held = NOTHING_HELD
         core.metadata.add_tables(_SCHEMA)
-        self._jumps = Table(core.metadata, "clock_jumps")
+        # Of this machine: another replica has another clock.
+        self._seen = Number(core.metadata, "clock_seen_ms", replicated=False)
+        self._jumps = Table(core.metadata, "clock_jumps", replicated=False)
         self._clock = WallClock(Jump(*row) for row in self._jumps.rows())
         self._saved_ms = 0
         self._start_clock()
@@ -85,7 +86,7 @@ class Retention(Feature):
     def _start_clock(self) -> None:
         now_ms = int(self._core.clock_ms())
         # The clock was seen when it was stored, and by each message of an earlier run; the last segment is of this one.
-        seen_ms = max(self._core.metadata.number(_SEEN), *(span.newest_ms for span in self._store.spans()[:-1]), 0)
+        seen_ms = max(self._seen.read(), *(span.newest_ms for span in self._store.spans()[:-1]), 0)
         self._note_jump(self._clock.start(seen_ms or now_ms, now_ms, self._core.loop.time() * 1000))
         self._save_clock(now_ms)
 
@@ -109,7 +110,7 @@ class Retention(Feature):
 
     def _save_clock(self, now_ms: int) -> None:
         self._saved_ms = now_ms
-        self._core.metadata.save_number(_SEEN, now_ms)
+        self._seen.save(now_ms)
         self._core.barrier.metadata_changed()
 
     def close(self) -> None:

@@ -82,7 +82,7 @@ class DeadLetters(Feature):
         self._core = core
         self._topics = topics.table
         core.metadata.add_tables(_SCHEMA)
-        self._rows = Table(core.metadata, "resent")
+        self._rows = Table(core.metadata, "resent", replicated=True)
         self._resent = {
             (topic, queue_id): ResentMarks(below, cast("list[int]", msgpack.unpackb(above)))
             for topic, queue_id, _, below, above in self._rows.rows("topic, queue_id")

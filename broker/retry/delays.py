@@ -28,6 +28,7 @@ from typing import Any
 
 import msgpack
 
+from broker.durability.metadata import Number
 from broker.feature import Core, Destination, Feature, Kept
 from broker.retry.delay_table import DelayTable, LowWater, Sharing
 from broker.store.disk.errors import StoreError
@@ -65,6 +66,8 @@ class Delays(Feature):
         self._topic_id = self._topics.existing(SCHEDULE_TOPIC).topic_id
         self._dropped = LogLines()
         self._clock_ahead_ms = self._ahead_ms()  # the clock minus the loop's time
+        self._low_delayed = Number(core.metadata, "delay_parked", replicated=True)
+        self._low_marks = Number(core.metadata, "delay_marks", replicated=True)
         low = self._load_low_water()
         self._table = DelayTable(low, MAX_DELAYED_MESSAGES, MAX_DELAYED_SENDS, core.shares)
         self._lost: dict[int, None] = {}  # offsets that the start could not read, and that no mark names
@@ -300,7 +303,7 @@ class Delays(Feature):
         The lowered numbers are stored with the next commit, before any new message is acknowledged: it gets the offset
         of a lost one, and the next start would not read it otherwise.
         """
-        noted = LowWater(self._core.metadata.number("delay_parked"), self._core.metadata.number("delay_marks"))
+        noted = LowWater(self._low_delayed.read(), self._low_marks.read())
         low = LowWater(
             min(noted.delayed, self._store.max_offset(self._topic_id, DELAYED)),
             min(noted.marks, self._store.max_offset(self._topic_id, MARKS)),
@@ -343,8 +346,8 @@ class Delays(Feature):
         self._save(self._table.low_water())
 
     def _save(self, low: LowWater) -> None:
-        self._core.metadata.save_number("delay_parked", low.delayed)
-        self._core.metadata.save_number("delay_marks", low.marks)
+        self._low_delayed.save(low.delayed)
+        self._low_marks.save(low.marks)
         self._core.barrier.metadata_changed()
 
 

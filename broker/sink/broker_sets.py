@@ -46,7 +46,7 @@ class SinkBrokerSets:
         self._clock_ms = clock_ms
         self._batches: dict[str, _Batch] = {}
         metadata.add_tables(_SCHEMA)
-        self._rows = Table(metadata, "sink_spreads")
+        self._rows = Table(metadata, "sink_spreads", replicated=True)
         for query_id, topic, batch_id, data in self._rows.rows():
             noted: Any = msgpack.unpackb(data, use_list=False)
             noted_ms, brokers = noted

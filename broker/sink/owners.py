@@ -32,7 +32,7 @@ class QueryOwners:
         self._is_kept = is_kept
         self._clock_ms = clock_ms
         metadata.add_tables(_SCHEMA)
-        self._rows = Table(metadata, "sink_owners")
+        self._rows = Table(metadata, "sink_owners", replicated=True)
         # name of the query -> (query id, owner, time of a use in wall clock ms), the oldest first
         self._owners: dict[str, tuple[str, str, int]] = {}
         for query_id, owner, used_ms in self._rows.rows("used_ms"):

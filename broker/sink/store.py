@@ -50,10 +50,10 @@ class SinkStore:
 
     def __init__(self, metadata: MetadataStore) -> None:
         metadata.add_tables(_SCHEMA)
-        self._chunks = Table(metadata, "sink_chunks")
-        self._publishing = Table(metadata, "sink_publishing")
-        self._queries = Table(metadata, "sink_queries")
-        self._sharers = Table(metadata, "sink_sharers")
+        self._chunks = Table(metadata, "sink_chunks", replicated=True)
+        self._publishing = Table(metadata, "sink_publishing", replicated=True)
+        self._queries = Table(metadata, "sink_queries", replicated=True)
+        self._sharers = Table(metadata, "sink_sharers", replicated=True)
 
     def chunks(self) -> Iterator[tuple[Attempt, Chunk]]:
         """Every staged chunk."""

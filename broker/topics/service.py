@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import msgpack
 
-from broker.durability.metadata import Table
+from broker.durability.metadata import Number, Table
 from broker.feature import Core, Feature
 from broker.store.disk.errors import StoreError
 from broker.topics.lost import lost_topics, made_again, metadata_too_old
@@ -33,7 +33,6 @@ _SCHEMA = """
 create table if not exists topics (topic text primary key, topic_id integer not null, config blob not null);
 create table if not exists topic_sharers (topic text primary key, topic_id integer not null, sharer integer not null);
 """
-_LAST_ID = "last_topic_id"
 
 
 class Topics(Feature):
@@ -48,15 +47,16 @@ class Topics(Feature):
         self._core = core
         self._metadata = metadata = core.metadata
         metadata.add_tables(_SCHEMA)
-        self._rows = Table(metadata, "topics")
+        self._rows = Table(metadata, "topics", replicated=True)
+        self._last_id = Number(metadata, "last_topic_id", replicated=True)
         # A table of its own: the files of earlier commits have no column for them. Those write none, so topics that
         # they made have no sharer, and the topic number shows a row whose topic they deleted.
-        self._sharers = Table(metadata, "topic_sharers")
+        self._sharers = Table(metadata, "topic_sharers", replicated=True)
         sharers = {topic_id: sharer for _, topic_id, sharer in self._sharers.rows()}
         for _, topic_id, config in self._rows.rows("topic_id"):
             self.table.restore(topic_id, TopicConfig.from_wire(msgpack.unpackb(config)), sharers.get(topic_id, 0))
             core.store.name_topic(topic_id, config)
-        self.table.restore_last_topic_id(metadata.number(_LAST_ID))
+        self.table.restore_last_topic_id(self._last_id.read())
         lost = lost_topics(core.store.queues(), self.table.names(), self.table.last_topic_id)
         if lost and not recover_topics:
             raise metadata_too_old(metadata.path, lost)
@@ -219,7 +219,7 @@ class Topics(Feature):
         if entry.sharer:
             self._sharers.put(entry.config.topic, entry.topic_id, entry.sharer)
         self._core.store.name_topic(entry.topic_id, config)
-        self._metadata.save_number(_LAST_ID, self.table.last_topic_id)
+        self._last_id.save(self.table.last_topic_id)
         self._metadata.sync_next_commit()
 
     def _announce(self, topic: str, read_queue_nums: int, detail: str, cause: str) -> None:

@@ -79,9 +79,9 @@ class HalfLog:
         self.topic_id = topics.ensure_own(HALF_TOPIC).topic_id
         self._table = table
         core.metadata.add_tables(_SCHEMA)
-        self._rows = Table(core.metadata, "open_transactions")
+        self._rows = Table(core.metadata, "open_transactions", replicated=True)
         self.lost: dict[int, None] = {}  # offsets that the start could not read, and whose end no mark names
-        self._sharers = Table(core.metadata, "open_transaction_sharers")
+        self._sharers = Table(core.metadata, "open_transaction_sharers", replicated=True)
         self._from = self._recover()
         self._noted: tuple[_State, int] | None = None  # and the end of the log then
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from broker.durability.metadata import Journal, MetadataStore, Table
+from broker.durability.metadata import Journal, MetadataStore, Number, Table
 from broker.store.disk.directory import METADATA_NAME
 from broker.store.disk.files import Files
 from model.errors import ConfigError, StorageFull, SystemError_
@@ -27,7 +27,7 @@ create table if not exists journal (seq integer primary key, data blob not null)
 
 def table(store: MetadataStore) -> Table:
     store.add_tables(SCHEMA)
-    return Table(store, "offsets")
+    return Table(store, "offsets", replicated=True)
 
 
 def load(directory: Path, order: str = "") -> list[tuple[Any, ...]]:
@@ -124,17 +124,18 @@ def test_a_table_that_is_replaced_has_the_new_rows_only(store: MetadataStore, of
 
 
 def test_numbers_are_0_until_they_are_stored(store: MetadataStore, tmp_path: Path) -> None:
-    assert store.number("runs") == 0
-    store.save_number("runs", 3)
-    store.save_number("runs", 4)
+    runs = Number(store, "runs", replicated=True)
+    assert runs.read() == 0
+    runs.save(3)
+    runs.save(4)
     store.commit()
     with MetadataStore(tmp_path) as again:
-        assert again.number("runs") == 4
+        assert Number(again, "runs", replicated=True).read() == 4
 
 
 # --- journals --------------------------------------------------------------------------------------------------------
 def test_entries_of_a_journal_come_back_in_their_order(store: MetadataStore, offsets: Table, tmp_path: Path) -> None:
-    journal = Journal(store, "journal")
+    journal = Journal(store, "journal", replicated=True)
     for number in range(3):
         journal.append((number, b"entry"))
     assert len(journal.pending) == 3
@@ -149,7 +150,7 @@ def test_entries_of_a_journal_come_back_in_their_order(store: MetadataStore, off
 
 
 def test_a_journal_that_is_cleared_keeps_what_is_appended_afterwards(store: MetadataStore, offsets: Table) -> None:
-    journal = Journal(store, "journal")
+    journal = Journal(store, "journal", replicated=True)
     journal.append((0,))
     store.commit()
     journal.append((1,))
@@ -161,7 +162,7 @@ def test_a_journal_that_is_cleared_keeps_what_is_appended_afterwards(store: Meta
 
 
 def test_entries_that_cannot_be_committed_stay_pending(store: MetadataStore, offsets: Table) -> None:
-    journal = Journal(store, "journal")
+    journal = Journal(store, "journal", replicated=True)
     fill_the_disk(store)
     for number in range(3):
         journal.append((number, b"x" * 10_000))
@@ -230,7 +231,7 @@ def test_the_file_can_be_read_meanwhile_where_directories_are_shared(tmp_path: P
         MetadataStore(tmp_path, files=files) as store,
         closing(sqlite3.connect(tmp_path / METADATA_NAME, timeout=0)) as other,
     ):
-        store.save_number("n", 7)
+        Number(store, "n", replicated=True).save(7)
         store.commit()
         with nullcontext() if is_shared else pytest.raises(sqlite3.OperationalError, match="locked"):
             assert other.execute("select value from numbers").fetchall() == [(7,)]

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from broker.broker import Broker
+from broker.durability.metadata import Table
 from broker.retention.plan import RetentionOptions
 from broker.store.disk.options import StoreOptions
 from model.events import EventKind
@@ -240,7 +241,7 @@ async def test_what_was_delayed_for_a_topic_that_was_deleted_just_before_a_crash
     await peer.put_topic(read=1)
     await send_later(peer, FORTY_DAYS_MS)
     broker.topics.table.delete("t")  # as if the mark had not reached the log
-    broker.metadata.change(("topics", "t"), "delete from topics where topic = ?", "t")
+    Table(broker.metadata, "topics", replicated=True).delete("t")
     await world.stop_broker()
     broker = await started(world)
     await world.sleep(1)

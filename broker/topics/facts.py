@@ -1,0 +1,39 @@
+"""The facts about a broker and its topics that the translators of RocketMQ's dialect need."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from broker.topics.table import TopicTable
+from rocketmq.edge import Facts
+
+
+class BrokerFacts(Facts):
+    """A broker as the clients of RocketMQ's dialect see it."""
+
+    def __init__(self, name: str, clock_ms: Callable[[], float], topics: TopicTable) -> None:
+        self._name = name
+        self._clock_ms = clock_ms
+        self._topics = topics
+
+    def now_ms(self) -> int:
+        """See `Facts`."""
+        return int(self._clock_ms())
+
+    def topic_id(self, topic: str) -> int:
+        """See `Facts`."""
+        entry = self._topics.get(topic)
+        return 0 if entry is None else entry.topic_id
+
+    def topic_of(self, topic_id: int) -> str | None:
+        """See `Facts`."""
+        return self._topics.name_of(topic_id)
+
+    def broker_name(self) -> str:
+        """See `Facts`."""
+        return self._name
+
+    def write_queues(self, topic: str) -> int:
+        """See `Facts`."""
+        entry = self._topics.get(topic)
+        return 0 if entry is None else entry.config.write_queue_nums

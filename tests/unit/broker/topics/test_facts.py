@@ -1,0 +1,16 @@
+"""The facts that translators of RocketMQ's dialect ask of a broker."""
+
+from __future__ import annotations
+
+from broker.topics.facts import BrokerFacts
+from broker.topics.table import TopicTable
+from model.topic_route import READ_WRITE, TopicConfig
+
+
+def test_a_topic_that_is_known_has_a_number_and_queues_and_another_has_none() -> None:
+    topics = TopicTable(auto_create=False)
+    topics.restore(7, TopicConfig(topic="t", read_queue_nums=4, write_queue_nums=3, perm=READ_WRITE))
+    facts = BrokerFacts("broker-a", lambda: 1234.5, topics)
+    assert (facts.now_ms(), facts.broker_name()) == (1234, "broker-a")
+    assert (facts.topic_id("t"), facts.topic_of(7), facts.write_queues("t")) == (7, "t", 3)
+    assert (facts.topic_id("u"), facts.topic_of(8), facts.write_queues("u")) == (0, None, 0)
