@@ -23,6 +23,9 @@ RATES = ("latency-20000", "latency-40000", "latency-60000")
 PEER_NAMES = ("send-1", "send-64", "batches-32", "consume", "consume-32", *RATES)
 """The measurements that are compared with peers."""
 
+PROFILED = ("send-1", "send-64", "batches-32", "consume", "consume-32")
+"""The measurements that have a profile."""
+
 ROCKETMQ = "rocketmq"
 """Beside these, a comparison that runs by itself and prints tables of its own."""
 
@@ -52,51 +55,77 @@ def _servers(peers: str | None) -> list[str] | None:
     return list(dict.fromkeys(servers))
 
 
+_Names = Annotated[
+    list[str] | None,
+    typer.Argument(
+        help=f"Benchmarks to run: {', '.join(BENCHMARKS)}; by default all but {', '.join(BY_NAME_ONLY)}. "
+        f"With --peers: {', '.join(PEER_NAMES)}; by default all. Alone, {ROCKETMQ}: one life of a group on "
+        "RocketMQ's servers and on these, with RocketMQ's client for Java and with ours.",
+    ),
+]
+_Seconds = Annotated[
+    float, typer.Option(metavar="SECONDS", min=0.01, help="Length of a round of sends, pulls or echoes.")
+]
+_Repeat = Annotated[
+    int, typer.Option(metavar="N", min=1, help="Rounds of each side, in turns; the median is reported.")
+]
+_Joins = Annotated[int, typer.Option(metavar="N", min=1, help="Number of joins in join-100.")]
+_Peers = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAMES", help=f"Compare with these instead, separated by commas: {', '.join(PEERS)} (make peers)."
+    ),
+]
+_Profile = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Instead of rates, measure where the CPU time of a message goes, in the client and in the broker, and "
+        f"write it as Markdown into this file: {', '.join(PROFILED)}; by default all.",
+    ),
+]
+_Picture = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="With --peers: draw the comparison into this file, as SVG.")
+]
+_Home = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help=f"With {ROCKETMQ}: a distribution of RocketMQ; by default Maven gets two."),
+]
+
+
 def bench(
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(
-            help=f"Benchmarks to run: {', '.join(BENCHMARKS)}; by default all but {', '.join(BY_NAME_ONLY)}. "
-            f"With --peers: {', '.join(PEER_NAMES)}; by default all. Alone, {ROCKETMQ}: one life of a group on "
-            "RocketMQ's servers and on these, with RocketMQ's client for Java and with ours.",
-        ),
-    ] = None,
-    seconds: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0.01, help="Length of a round of sends, pulls or echoes.")
-    ] = 0.5,
-    repeat: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Rounds of each side, in turns; the median is reported.")
-    ] = 15,
-    joins: Annotated[int, typer.Option(metavar="N", min=1, help="Number of joins in join-100.")] = 20,
-    peers: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAMES", help=f"Compare with these instead, separated by commas: {', '.join(PEERS)} (make peers)."
-        ),
-    ] = None,
-    picture: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="With --peers: draw the comparison into this file, as SVG.")
-    ] = None,
-    home: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help=f"With {ROCKETMQ}: a distribution of RocketMQ; by default Maven gets two."),
-    ] = None,
+    names: _Names = None,
+    seconds: _Seconds = 0.5,
+    repeat: _Repeat = 15,
+    joins: _Joins = 20,
+    peers: _Peers = None,
+    profile: _Profile = None,
+    picture: _Picture = None,
+    home: _Home = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Measure rates, latencies and memory on this machine.
 
-    Rates are compared with a bare echo of the same frames in the same run. If the host of a virtual machine withheld
-    CPU time during the run, a line at the end says how much.
+    Rates are compared with a bare echo of the same frames in the same run, in turns. From 15 turns on, the ratio has
+    the interval of its median, with 90 % confidence, and a goal is met if all of the interval is within it; if the
+    interval is wider than 15 %, or 30 % for latencies, the verdict is "cannot say". Beside it is the part of the CPU
+    time that the measurement wanted and did not get: the host of a virtual machine withheld it, or other processes
+    used it.
 
     Example: rlab bench send-64 pull-32 --seconds 1
     """
     from rich.console import Console
 
-    from testbed.bench.kit.host_share import read_cpu_time, share_kept
+    from testbed.bench.kit.host_share import cpu_shares, read_cpu_time
     from testbed.bench.kit.rounds import Sizes
 
     if ROCKETMQ in (names or ()) or home is not None:
         _play_rocketmq(names, home, plain=peers is None and picture is None and not as_json)
+        return
+    if profile is not None:
+        if peers is not None or picture is not None:
+            raise typer.BadParameter("--profile is about our own processes: leave out --peers and --picture")
+        _profile(_checked(names, PROFILED, PROFILED), Sizes(seconds=seconds, repeat=repeat), profile, as_json)
         return
     servers = _servers(peers)
     chosen = _chosen(names, of_peers=servers is not None, draws=picture is not None)
@@ -108,10 +137,27 @@ def bench(
             if servers is None
             else _compare(servers, chosen, sizes, picture, status.update)
         )
-    kept = share_kept(before, read_cpu_time())
+    shares = cpu_shares(before, read_cpu_time())
+    kept = None if shares is None else shares.withheld
     show(kept, as_json)
     if not as_json:
         _note_withheld(kept)
+
+
+def _profile(names: Sequence[str], sizes: Sizes, file: Path, as_json: bool) -> None:
+    """Write where the time of a message goes, and print how much it is in each process."""
+    from rich.console import Console
+
+    from testbed.bench.profile.measure import run_profile
+    from testbed.bench.profile.table import COLUMNS, as_row, markdown
+
+    with Console(stderr=True).status("") as status:
+        profiles = run(lambda: run_profile(names, sizes, status.update))
+    file.write_text(markdown(profiles), encoding="utf-8")
+    if as_json:
+        print_json({"profiles": profiles})
+    else:
+        print_table(COLUMNS, [as_row(profile) for profile in profiles])
 
 
 def _note_withheld(kept: float | None) -> None:

@@ -93,6 +93,7 @@ COVERED_ELSEWHERE: dict[str, str] = {
     "model/access_limits.py": "numbers alone; each is tried where it holds, in tests/unit/remoting/security",
     "model/replica_limits.py": "numbers alone; each is tried where it holds",
     "replica/register.py": "a protocol: tests/unit/replica/registers has one suite for all that implement it",
+    "testbed/bench/profile/profiled.py": "by its command: tests/unit/testbed/bench/profile/test_measure.py",
     "remoting/security/arrivals.py": "it needs real sockets: tests/tcp/test_tls.py",
     "remoting/security/gate.py": "it needs connections: tests/simulation/test_access.py",
     "remoting/security/tls.py": "it needs real sockets: tests/tcp/test_tls.py",

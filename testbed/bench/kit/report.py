@@ -5,6 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from testbed.bench.kit.host_share import CpuShares
+from testbed.bench.kit.interval import WIDEST_RATE, Interval
+
+MET, MISSED, UNSURE = "met", "missed", "cannot say"
+"""Verdicts about a goal."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
@@ -15,6 +21,8 @@ class Result:
     unit: str  # of `value` and `baseline_value`
     baseline_value: float | None = None
     ratio: float | None = None  # value divided by the baseline
+    interval: Interval | None = None  # of the ratio, with 90 % confidence; None after a few rounds
+    host: CpuShares | None = None  # the CPU time that the measurement did not get, where it is known
     note: str = ""  # facts about this machine that are needed to read it
 
 
@@ -26,14 +34,27 @@ class Goal:
     of_ratio: bool  # limits the ratio instead of the value
     at_least: bool  # a lower limit
 
-    def is_met(self, result: Result) -> bool:
-        """Whether the figure is within the limit."""
+    def admits(self, figure: float) -> bool:
+        """Whether a figure is within the limit."""
+        return figure >= self.bound if self.at_least else figure <= self.bound
+
+    def verdict(self, result: Result) -> str:
+        """Whether the figure is within the limit; see `verdict_of` for a ratio that has an interval."""
         figure = result.ratio if self.of_ratio else result.value
         assert figure is not None, f"{result.name} has a goal for a ratio that it does not have"
-        return figure >= self.bound if self.at_least else figure <= self.bound
+        if self.of_ratio and result.interval is not None:
+            return verdict_of(self, figure, result.interval, WIDEST_RATE)
+        return MET if self.admits(figure) else MISSED
 
     def __str__(self) -> str:
         return f"{'≥' if self.at_least else '≤'} {self.bound:,g}{' ×' if self.of_ratio else ''}"
+
+
+def verdict_of(goal: Goal, ratio: float, interval: Interval, widest: float) -> str:
+    """Whether the end of the interval that is nearer to the limit is within it; nothing is said of a wide interval."""
+    if interval.width(ratio) > widest:
+        return UNSURE
+    return MET if goal.admits(interval.low if goal.at_least else interval.high) else MISSED
 
 
 _LINEAR = Goal(1.15, of_ratio=False, at_least=False)
@@ -83,7 +104,7 @@ GOALS = {
     "spark-executors": Goal(1.5, of_ratio=True, at_least=True),
 }
 
-COLUMNS = ("benchmark", ">value", "unit", ">baseline", ">ratio", ">goal", "", "")
+COLUMNS = ("benchmark", ">value", "unit", ">baseline", ">ratio", ">90 %", ">goal", "", ">host + others", "")
 
 
 def as_rows(results: Sequence[Result]) -> list[tuple[str | None, ...]]:
@@ -98,8 +119,10 @@ def _row(result: Result, goal: Goal | None) -> tuple[str | None, ...]:
         result.unit,
         None if result.baseline_value is None else _figure(result.baseline_value),
         None if result.ratio is None else f"{result.ratio:.2f}",
+        None if result.interval is None else str(result.interval),
         None if goal is None else str(goal),
-        "" if goal is None else "met" if goal.is_met(result) else "missed",
+        "" if goal is None else goal.verdict(result),
+        None if result.host is None else str(result.host),
         result.note,
     )
 

@@ -1,7 +1,8 @@
 """Rounds of a fixed time, in turns with their baseline.
 
 Noise of the machine lasts longer than a round: with all rounds of one side first, it would hit only one side. So the
-sides take turns, each turn gives one ratio, and the turn with the median ratio is reported.
+sides take turns, in random order, each turn gives one ratio, and the turn with the median ratio is reported, with the
+interval of that median (`interval.py`) and the CPU time that the machine did not give (`host_share.py`).
 """
 
 from __future__ import annotations
@@ -11,11 +12,16 @@ import math
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from random import Random
+from typing import Any, NamedTuple, TypeVar
 
 import anyio
 
+from testbed.bench.kit.host_share import CpuShares, cpu_shares, read_cpu_time
+from testbed.bench.kit.interval import MIN_ROUNDS, SEED, median_interval
 from testbed.bench.kit.report import Result
+
+T = TypeVar("T")
 
 Progress = Callable[[str], None]
 """Called with the name of the next step."""
@@ -86,11 +92,15 @@ Round = Callable[[], Coroutine[Any, Any, float]]
 """Measures a rate, per second."""
 
 
-async def rate(work: Work, workers: int, seconds: float) -> float:
-    """Run a round: `workers` copies of `work` for some seconds; returns the operations per second of all together.
+class Counted(NamedTuple):
+    """What the workers of a round did, and the seconds that it took."""
 
-    Cancellation: the workers are cancelled.
-    """
+    done: int
+    elapsed_s: float
+
+
+async def count(work: Work, workers: int, seconds: float) -> Counted:
+    """Run a round: `workers` copies of `work` for some seconds. Cancellation: the workers are cancelled."""
     window = Window()
     started = time.perf_counter()
     timer = asyncio.get_running_loop().call_later(seconds, window.close)
@@ -100,25 +110,45 @@ async def rate(work: Work, workers: int, seconds: float) -> float:
                 tasks.start_soon(work, window)
     finally:
         timer.cancel()
-    return window.done / (time.perf_counter() - started)
+    return Counted(window.done, time.perf_counter() - started)
 
 
-async def in_turns(value: Round, baseline: Round, repeat: int) -> list[Turn]:
-    """Measure both sides `repeat` times, in turns, each going first in every other turn.
+async def rate(work: Work, workers: int, seconds: float) -> float:
+    """Run a round (see `count`); returns the operations per second of all workers together."""
+    done, elapsed_s = await count(work, workers, seconds)
+    return done / elapsed_s
+
+
+class MeasuredTurns(list[Turn]):
+    """The turns of two sides.
+
+    Attributes:
+        host: the CPU time that this machine did not give to them; None if that is unknown.
+    """
+
+    host: CpuShares | None = None
+
+
+async def in_turns(value: Round, baseline: Round, repeat: int) -> MeasuredTurns:
+    """Measure both sides `repeat` times, in turns; which goes first is random.
 
     Both run once before that, uncounted, to fill caches and make connections. Cancellation: it stops.
     """
     await baseline()
     await value()
-    turns = []
-    for number in range(repeat):
-        if number % 2:
-            measured = await value()
-            turns.append(Turn(measured, await baseline()))
-        else:
-            against = await baseline()
-            turns.append(Turn(await value(), against))
+    turns, random, before = MeasuredTurns(), Random(SEED), read_cpu_time()
+    for _ in range(repeat):
+        measured: dict[Round, float] = {}
+        for side in shuffled([value, baseline], random):
+            measured[side] = await side()
+        turns.append(Turn(measured[value], measured[baseline]))
+    turns.host = cpu_shares(before, read_cpu_time())
     return turns
+
+
+def shuffled(systems: Sequence[T], random: Random) -> list[T]:
+    """The order of a round."""
+    return random.sample(systems, len(systems))
 
 
 def median_turn(turns: list[Turn]) -> Turn:
@@ -132,8 +162,15 @@ def percentile(figures: Sequence[float], share: float) -> float:
 
 
 def result_of(name: str, turns: list[Turn], note: str = "") -> Result:
-    """The figure of a benchmark that was measured in turns."""
-    turn = median_turn(turns)
+    """The figure of a benchmark that was measured in turns; with its interval if there are enough of them."""
+    turn, ratios = median_turn(turns), [turn.ratio for turn in turns]
     return Result(
-        name=name, value=turn.value, unit="messages/s", baseline_value=turn.baseline, ratio=turn.ratio, note=note
+        name=name,
+        value=turn.value,
+        unit="messages/s",
+        baseline_value=turn.baseline,
+        ratio=turn.ratio,
+        interval=median_interval(ratios) if len(ratios) >= MIN_ROUNDS else None,
+        host=turns.host if isinstance(turns, MeasuredTurns) else None,
+        note=note,
     )

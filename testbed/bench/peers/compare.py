@@ -1,7 +1,8 @@
 """All measurements of all systems, in turns.
 
-In each round every system is measured once, each round beginning with another one, so that a slow minute of the
-machine meets all of them. All servers run all the time; a server without requests costs next to nothing.
+In each round every system is measured once, in random order, so that a slow minute of the machine meets all of them,
+and no system always follows the same other one. The round before the first is not counted: it fills caches and makes
+connections. All servers run all the time; a server without requests costs next to nothing.
 """
 
 from __future__ import annotations
@@ -12,11 +13,14 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from random import Random
 from typing import TypeVar
 
 from testbed.bench.kit.echo import BODY, EchoClient, connect_echo
+from testbed.bench.kit.host_share import CpuShares, cpu_shares, read_cpu_time
+from testbed.bench.kit.interval import SEED
 from testbed.bench.kit.processes import echo_process
-from testbed.bench.kit.rounds import Progress, Sizes, rate
+from testbed.bench.kit.rounds import Progress, Sizes, rate, shuffled
 from testbed.bench.peers.latency import measure_latency
 from testbed.bench.peers.pace import Latencies
 from testbed.bench.peers.systems.protocol import LATENCY, OURS, TOPIC, Sender, System
@@ -29,8 +33,8 @@ _BATCH = {"consume": 1, "consume-32": 32}
 _IN_FLIGHT = {"send-1": 1, "send-64": 64}
 _FILLED = "filled"
 
-T = TypeVar("T")
-Measure = Callable[[], Awaitable[float]]
+Figure = TypeVar("Figure")
+Measure = Callable[[], Awaitable[Figure]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +99,7 @@ async def _fill(each: _Running, count: int) -> None:
 
 async def _rates(name: str, taking: Sequence[_Running], sizes: Sizes, progress: Progress) -> PeerComparison:
     async with AsyncExitStack() as stack:
-        measures: dict[str, Measure] = {}
+        measures: dict[str, Measure[float]] = {}
         for each in taking:
             system = each.system
             if name in _BATCH:
@@ -112,49 +116,44 @@ async def _rates(name: str, taking: Sequence[_Running], sizes: Sizes, progress: 
             echo = await stack.enter_async_context(echo_process())
             client = await stack.enter_async_context(connect_echo(echo.address))
             measures[ECHO] = _echoes(client, _IN_FLIGHT[name], sizes.seconds)
-        rounds = await _in_turns(name, measures, sizes.repeat, progress)
-    return compare(name, "messages/s", rounds, more_is_better=True)
+        rounds, host = await _in_turns(name, measures, sizes.repeat, progress)
+    return compare(name, "messages/s", rounds, more_is_better=True, host=host)
 
 
-def _sends(name: str, sender: Sender, seconds: float) -> Measure:
+def _sends(name: str, sender: Sender, seconds: float) -> Measure[float]:
     if name in _IN_FLIGHT:
         return partial(send_rate, sender, _IN_FLIGHT[name], seconds)
     return partial(batch_rate, sender, seconds)
 
 
-def _echoes(client: EchoClient, in_flight: int, seconds: float) -> Measure:
+def _echoes(client: EchoClient, in_flight: int, seconds: float) -> Measure[float]:
     return partial(rate, echoing(client), in_flight, seconds)
 
 
 async def _in_turns(
-    name: str, measures: Mapping[str, Measure], repeat: int, progress: Progress
-) -> dict[str, list[float]]:
-    """Measure each once uncounted, and then all of them in each round."""
-    rounds: dict[str, list[float]] = {system: [] for system in measures}
-    for number in range(-1, repeat):
-        for system in turn(list(measures), number):
-            progress(f"{name}: {system}, round {max(number, 0) + 1} of {repeat}")
+    name: str, measures: Mapping[str, Measure[Figure]], repeat: int, progress: Progress
+) -> tuple[dict[str, list[Figure]], CpuShares | None]:
+    """Measure each once uncounted, and then all of them in each round, in random order."""
+    rounds: dict[str, list[Figure]] = {system: [] for system in measures}
+    random, before = Random(SEED), None
+    for number in range(repeat + 1):
+        for system in shuffled(list(measures), random):
+            progress(f"{name}: {system}, " + (f"round {number} of {repeat}" if number else "uncounted round"))
             figure = await measures[system]()
-            if number >= 0:
+            if number:
                 rounds[system].append(figure)
-    return rounds
+        if not number:
+            before = read_cpu_time()
+    return rounds, cpu_shares(before, read_cpu_time())
 
 
 async def _latencies(per_s: int, taking: Sequence[_Running], sizes: Sizes, progress: Progress) -> list[PeerComparison]:
-    measured: dict[str, list[Latencies]] = {each.system.name: [] for each in taking}
-    for number in range(sizes.repeat):
-        for each in turn(list(taking), number):
-            system = each.system
-            progress(f"{per_s:,}/s: {system.name}, round {number + 1} of {sizes.repeat}")
-            measured[system.name].append(await measure_latency(system, each.address, per_s, sizes.seconds))
+    measures: dict[str, Measure[Latencies]] = {
+        each.system.name: partial(measure_latency, each.system, each.address, per_s, sizes.seconds) for each in taking
+    }
+    measured, host = await _in_turns(f"{per_s:,}/s", measures, sizes.repeat, progress)
     results = []
     for what in ("p50", "p99", "p999"):
         rounds = {name: [getattr(each, what) for each in of_system] for name, of_system in measured.items()}
-        results.append(compare(f"latency-{per_s}-{what}", "ms", rounds, more_is_better=False))
+        results.append(compare(f"latency-{per_s}-{what}", "ms", rounds, more_is_better=False, host=host))
     return results
-
-
-def turn(systems: list[T], number: int) -> list[T]:
-    """The order of a round: each begins with the next system."""
-    first = number % len(systems)
-    return systems[first:] + systems[:first]

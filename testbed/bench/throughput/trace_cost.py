@@ -8,12 +8,12 @@ nothing of how noise is distributed.
 from __future__ import annotations
 
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from math import comb
 
 from client import Producer
 from testbed.bench.kit.consumers import consuming
 from testbed.bench.kit.echo import TOPIC
+from testbed.bench.kit.interval import Interval
 from testbed.bench.kit.processes import cluster_processes
 from testbed.bench.kit.report import Result
 from testbed.bench.kit.rounds import Progress, Sizes, Turn, in_turns, median_turn
@@ -66,14 +66,6 @@ def cost_of(name: str, turns: list[Turn]) -> Result:
             f"{len(turns)} turns; {turn.value:,.0f} against {turn.baseline:,.0f} messages/s"
         ),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """Bounds of a median."""
-
-    low: float
-    high: float
 
 
 def interval(figures: list[float]) -> Interval:

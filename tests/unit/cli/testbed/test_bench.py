@@ -28,7 +28,7 @@ def test_one_json_document_has_the_results_that_were_asked_for() -> None:
     results = document["results"]
     assert [result["name"] for result in results] == ["send-1", "send-64"]
     for result in results:
-        assert result.keys() == {"name", "value", "unit", "baseline_value", "ratio", "note"}
+        assert result.keys() == {"name", "value", "unit", "baseline_value", "ratio", "interval", "host", "note"}
         assert result["unit"] == "messages/s"
         assert result["ratio"] == pytest.approx(result["value"] / result["baseline_value"])
 

@@ -1,11 +1,24 @@
 from __future__ import annotations
 
+from random import Random
+
 import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.bench.kit.rounds import Turn, Window, in_turns, median_turn, percentile, rate, result_of
+from testbed.bench.kit.interval import MIN_ROUNDS, Interval
+from testbed.bench.kit.rounds import (
+    MeasuredTurns,
+    Turn,
+    Window,
+    in_turns,
+    median_turn,
+    percentile,
+    rate,
+    result_of,
+    shuffled,
+)
 from testbed.simulation.kernel.run import Simulation, run_simulation
 
 
@@ -44,7 +57,7 @@ def test_a_worker_that_fails_ends_the_round() -> None:
     run_simulation(main)
 
 
-def test_the_sides_take_turns_after_one_uncounted_round_each() -> None:
+def test_the_sides_take_turns_in_random_order_after_one_uncounted_round_each() -> None:
     order: list[str] = []
 
     async def value() -> float:
@@ -55,12 +68,23 @@ def test_the_sides_take_turns_after_one_uncounted_round_each() -> None:
         order.append("b")
         return float(len(order))
 
-    async def main(simulation: Simulation) -> list[Turn]:
-        return await in_turns(value, baseline, 3)
+    async def main(simulation: Simulation) -> MeasuredTurns:
+        return await in_turns(value, baseline, 40)
 
     turns = run_simulation(main)
-    assert "".join(order) == "bv" + "bv" + "vb" + "bv"
-    assert turns == [Turn(4, 3), Turn(5, 6), Turn(8, 7)]
+    assert "".join(order[:2]) == "bv"
+    pairs = ["".join(order[n : n + 2]) for n in range(2, len(order), 2)]
+    assert 8 <= pairs.count("vb") == 40 - pairs.count("bv") <= 32
+    assert turns == [
+        Turn(first, first + 1) if pair == "vb" else Turn(first + 1, first)
+        for first, pair in zip(range(3, 83, 2), pairs, strict=True)
+    ]
+    assert turns.host is None or 0 <= turns.host.withheld <= 1
+
+
+@given(st.lists(st.integers(), max_size=6), st.randoms(use_true_random=False))
+def test_a_round_has_every_system_once(systems: list[int], random: Random) -> None:
+    assert sorted(shuffled(systems, random)) == sorted(systems)
 
 
 def test_the_median_turn_is_reported_whole_so_that_its_ratio_fits_its_rates() -> None:
@@ -69,6 +93,12 @@ def test_the_median_turn_is_reported_whole_so_that_its_ratio_fits_its_rates() ->
     assert median_turn(turns[:3]) == Turn(30, 60)
     result = result_of("send-64", turns)
     assert (result.value, result.baseline_value, result.ratio) == (40, 100, 0.4)
+    assert result.interval is None
+
+
+def test_enough_turns_have_an_interval() -> None:
+    turns = MeasuredTurns([Turn(8, 10), Turn(9, 10), Turn(10, 10)] * (MIN_ROUNDS // 3))
+    assert result_of("send-64", turns).interval == Interval(0.8, 1.0)
 
 
 def test_a_percentile_is_one_of_the_times() -> None:

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
+from testbed.bench.kit.interval import Interval
 from testbed.bench.kit.rounds import Turn
-from testbed.bench.throughput.trace_cost import Interval, cost_of, interval
+from testbed.bench.throughput.trace_cost import cost_of, interval
 
 
 def test_the_interval_of_a_median_leaves_out_as_many_at_both_ends_as_coins_allow() -> None:
