@@ -22,7 +22,7 @@ from types import CodeType, FrameType
 from testbed.bench.profile.table import Samples
 
 TICK_S = 0.001
-"""Less than a tick of the system, which sends the signal at its next own tick: 250 times a second, or as it is built."""
+"""Less than a tick of the system, which then sends the signal at each of its ticks: 250 a second on most machines."""
 _RESUME = opmap["RESUME"]
 
 
