@@ -12,3 +12,65 @@ MAX_SET_NUMBER = 2**62
 """Ids, epochs, versions and incarnations: SQLite and msgpack store each of them as it is."""
 REGISTER_TIMEOUT_S = 3.0
 """How long a read or a write of the register waits for one name server, as any request does."""
+
+# --- the stream between replicas -------------------------------------------------------------------------------------
+REPLICA_FRAME_BYTES = 1024 * 1024
+"""Log bytes in one frame of the stream: the loop of either side is busy with one for a millisecond or two."""
+REPLICA_CHANGES_BYTES = 8 * 1024 * 1024
+"""Changes of the tables in one frame. A flush with more is not sent: the tables are, in chunks."""
+REPLICA_CATCH_UP_BYTES = 4 * 1024 * 1024
+"""Bytes under way to a replica that catches up: enough for the widest usual network, and soon out of the way."""
+REPLICA_WINDOW_BYTES = 8 * 1024 * 1024
+"""Bytes under way to a replica that follows, in frames; further frames wait for acknowledgements."""
+REPLICA_KEPT_BYTES = 16 * 1024 * 1024
+"""Changes that the master keeps for replicas that have not been sent them; beyond it the slowest gets the tables
+again. With the bytes under way and a frame in the making, a replica takes less than 32 MiB of the master's memory."""
+REPLICA_MAX_LAG_BYTES = 16 * 1024 * 1024
+"""Log bytes that an in-sync replica may not have acknowledged: sends wait for it that long, and no longer."""
+REPLICA_JOIN_LAG_BYTES = 1024 * 1024
+"""Log bytes that a replica may lack when the master begins to wait for it: a few milliseconds of the network."""
+REPLICA_BEACON_S = 0.3
+"""How often an idle master sends a frame without content, so that silence means a broken connection."""
+REPLICA_SILENCE_S = 1.2
+"""How long nothing comes from a replica until its connection counts as broken: four beacons unanswered."""
+REPLICA_DEAD_S = 10.0
+"""How long nothing comes from a replica until its connection is closed: one that is not in sync may need that long for
+a write to its disk."""
+MASTER_DEAD_S = 3.0
+"""How long a replica gets no frame from its master until it closes the connection. Longer than the master's patience: a
+replica that is too hasty would leave the in-sync set although only the master was busy."""
+REPLICA_BACK_S = 0.2
+"""How long the connection of an in-sync replica may be closed before it leaves the set: a broken connection is dialled
+again at once, a process that was killed takes longer."""
+REPLICA_START_S = 2.0
+"""The same for a master that has just started: the others still have to notice it."""
+REPLICA_FRAME_TIMEOUT_S = 2.0
+"""How long an in-sync replica may take to confirm a flush before it leaves the set: its disk is full, slow or hangs."""
+REPLICA_REJOIN_S = 5.0
+REPLICA_REJOIN_MAX_S = 60.0
+"""How long a replica that had to leave has to follow before the master waits for it again; doubled each time, so that
+a bad disk does not hold up sends every few seconds. After that long in sync it begins with the first one again."""
+REPLICATION_TIMEOUT_S = 3.0
+"""How long a request waits for the acknowledgements of replicas (RocketMQ: slaveTimeout)."""
+REGISTER_POLL_S = 1.0
+"""How often a master reads its row of the register, in which an operator may have elected another one."""
+REGISTER_RETRY_S = 0.2
+"""Pause before a register that could not be asked is asked again."""
+REPLICA_REDIAL_TIMEOUT_S = 1.0
+"""How long a replica waits for a connection to its master, and for the answer to its first request."""
+REPLICA_SYNC_S = 0.2
+"""How long written bytes of a replica may stay unsynced with flush=async, as those of a master."""
+MAX_REPLICA_EPOCHS = 1_000
+"""Epochs in the history of a log that a replica sends to its master: one for each change or restart of a master."""
+SEGMENT_RANGE_BYTES = 4 * 1024 * 1024
+"""Most bytes of a file in one answer to a replica: a quarter of a frame."""
+INDEX_RETRY_S = 1.0
+MAX_INDEX_TRIES = 30
+"""Pause before a replica asks again for the index of a finished segment, which the master writes with its next sync;
+and how often it asks. Without an index, the replica reads the segment when it becomes the master."""
+
+assert REPLICA_KEPT_BYTES + REPLICA_WINDOW_BYTES + 4 * REPLICA_FRAME_BYTES < 32 * 1024 * 1024, "memory of one replica"
+assert REPLICA_BACK_S < REPLICA_SILENCE_S < REPLICA_FRAME_TIMEOUT_S < REPLICATION_TIMEOUT_S, (
+    "a replica leaves before a send that waits for it times out"
+)
+assert 3 * REPLICA_BEACON_S < REPLICA_SILENCE_S, "a lost answer to one beacon is not silence"

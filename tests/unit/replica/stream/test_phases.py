@@ -1,0 +1,122 @@
+"""One replica at its master: when it has to leave the in-sync set, and when it may enter it."""
+
+from __future__ import annotations
+
+import pytest
+
+from model.replica_limits import (
+    REPLICA_BACK_S,
+    REPLICA_BEACON_S,
+    REPLICA_FRAME_TIMEOUT_S,
+    REPLICA_JOIN_LAG_BYTES,
+    REPLICA_MAX_LAG_BYTES,
+    REPLICA_REJOIN_MAX_S,
+    REPLICA_REJOIN_S,
+    REPLICA_SILENCE_S,
+    REPLICA_START_S,
+)
+from replica.stream.phases import NEVER, Phase, ReplicaPhases
+
+
+def following(now: float = 0.0, position: int = 1_000) -> ReplicaPhases:
+    """A replica that has flush 7 and the log up to a position."""
+    replica = ReplicaPhases(2, now)
+    replica.connected(now, position)
+    replica.snapshot_begins()
+    replica.sent(now, 10, 7, position, crc=5)
+    replica.snapshot_ends(now)
+    assert replica.acknowledged(now, 1, 5)
+    return replica
+
+
+def test_a_replica_goes_from_the_files_over_the_tables_to_the_flushes() -> None:
+    replica = ReplicaPhases(2, 0.0)
+    phases = [replica.phase]
+    replica.connected(1.0, 500)
+    phases.append(replica.phase)
+    assert (replica.acked_position, replica.acked_n) == (500, -1)
+    replica.sent(1.0, 100, -1, 600, crc=1)
+    replica.snapshot_begins()
+    phases.append(replica.phase)
+    replica.sent(1.1, 50, 3, 600, crc=2)
+    replica.snapshot_ends(1.1)
+    assert [*phases, replica.phase] == list(Phase)
+    assert replica.unacked_bytes == 150
+    assert replica.acknowledged(1.2, 1, 1)
+    assert (replica.acked_position, replica.acked_n, replica.may_join_at(600)) == (600, -1, NEVER)
+    assert replica.acknowledged(1.3, 2, 2)
+    assert (replica.acked_n, replica.may_join_at(600)) == (3, 1.1)
+
+
+def test_a_closed_connection_is_trouble_unless_it_is_back_soon() -> None:
+    replica = following()
+    replica.disconnected(5.0)
+    assert replica.leaves_at(1_000, NEVER).at == 5.0 + REPLICA_BACK_S
+    replica.connected(5.1, 1_000)
+    assert replica.leaves_at(1_000, NEVER).at == 5.1 + REPLICA_SILENCE_S
+
+
+def test_a_master_that_has_just_started_gives_the_others_time_to_connect() -> None:
+    assert ReplicaPhases(2, 100.0).leaves_at(0, NEVER).at == pytest.approx(100.0 + REPLICA_START_S)
+
+
+def test_silence_is_trouble_and_any_acknowledgement_is_a_sign_of_life() -> None:
+    replica = following()
+    assert replica.leaves_at(1_000, NEVER).at == REPLICA_SILENCE_S
+    assert replica.acknowledged(1.0, 1, 5)
+    assert replica.leaves_at(1_000, NEVER).at == 1.0 + REPLICA_SILENCE_S
+
+
+def test_a_flush_that_is_not_confirmed_in_time_is_trouble() -> None:
+    replica = following()
+    replica.acknowledged(1.9, 1, 5)
+    assert replica.leaves_at(1_000, 0.5).at == 0.5 + REPLICA_FRAME_TIMEOUT_S
+
+
+def test_a_replica_too_far_behind_is_in_leaves_at_once() -> None:
+    replica = following()
+    assert replica.leaves_at(1_000 + REPLICA_MAX_LAG_BYTES, NEVER).at > 0
+    assert replica.leaves_at(1_001 + REPLICA_MAX_LAG_BYTES, NEVER).at == 0.0
+
+
+def test_a_replica_that_lost_bytes_it_had_acknowledged_is_in_trouble_until_it_has_caught_up() -> None:
+    replica = following()
+    replica.connected(1.0, 999)
+    assert (replica.leaves_at(1_000, NEVER).at, replica.acked_n) == (0.0, -1)
+    replica.sent(1.0, 10, 8, 1_000, crc=6)
+    assert replica.acknowledged(1.0, 1, 6)
+    assert replica.leaves_at(1_000, NEVER).at > 1.0
+
+
+def test_only_a_replica_close_behind_may_join() -> None:
+    replica = following()
+    assert replica.may_join_at(1_000 + REPLICA_JOIN_LAG_BYTES) == 0.0
+    assert replica.may_join_at(1_001 + REPLICA_JOIN_LAG_BYTES) == NEVER
+
+
+def test_a_replica_that_had_to_leave_has_to_be_stable_for_longer_each_time() -> None:
+    replica = following()
+    waits = []
+    for _ in range(6):
+        replica.left(100.0, in_sync_since=99.0)
+        waits.append(replica.may_join_at(1_000) - 100.0)
+    assert waits == [REPLICA_REJOIN_S, 10.0, 20.0, 40.0, REPLICA_REJOIN_MAX_S, REPLICA_REJOIN_MAX_S]
+    replica.left(500.0, in_sync_since=500.0 - REPLICA_REJOIN_MAX_S)
+    assert replica.may_join_at(1_000) == 500.0 + REPLICA_REJOIN_S
+
+
+def test_a_replica_whose_changes_are_not_kept_gets_the_tables_again() -> None:
+    replica = following()
+    replica.falls_back()
+    assert (replica.phase, replica.sent_n, replica.acked_n, replica.may_join_at(1_000)) == (
+        *(Phase.CATCHING_UP, -1, 7, NEVER),
+    )
+
+
+def test_a_beacon_is_due_when_nothing_else_was_sent() -> None:
+    replica = following()
+    assert replica.beacon_at == REPLICA_BEACON_S
+    replica.sent(0.2, 1, 8, 1_001, crc=0)
+    assert replica.beacon_at == 0.2 + REPLICA_BEACON_S
+    replica.disconnected(0.3)
+    assert replica.beacon_at == NEVER
