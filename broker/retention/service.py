@@ -158,7 +158,7 @@ class Retention(Feature):
         """Queue -> first offset of what the broker itself has still to do."""
         waiting_from, written = self._noted
         now = self._core.features.kept_from()
-        if self._store.synced_position >= written:
+        if self._store.settled_position >= written:
             self._waiting_from = waiting_from
             self._noted = (now, self._store.written_position)
         earlier = self._waiting_from

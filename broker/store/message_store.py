@@ -90,7 +90,7 @@ class MessageStore(StoreWriter):
 
     def __init__(self, log: CommitLog, lock: DirectoryLock, options: StoreOptions, clock_ms: Callable[[], int]) -> None:
         """Use `open` instead."""
-        super().__init__(log, Durability(log, lock, self._note_ends), options, clock_ms)
+        super().__init__(log, Durability(log, lock, self._synced), options, clock_ms)
         self._lock = lock
         self._reader = LogReader(log, self.damage, options.scan_records)
         self.on_damage: Callable[[], None] | None = None  # called when a read has come upon damage: `damage` has it

@@ -1,10 +1,10 @@
-"""The memory of one queue: its offsets and newest records, and the budget for the newest records of all queues. Pure.
+"""The memory of one queue: its offsets, its newest records, and what readers do not see of it yet. Pure.
 
 min_offset <= end_offset <= flushed_offset <= next_offset, and tail_base <= flushed_offset
 
 [min_offset, tail_base)         only in the files
 [tail_base, flushed_offset)     in the files and in `tail`
-[end_offset, flushed_offset)    in the files, and held back until they are synced; mostly empty
+[end_offset, flushed_offset)    in the files, and held back until they are synced or committed; mostly empty
 [flushed_offset, next_offset)   appended but not flushed: in `tail`, not visible to readers
 
 The newest records leave memory first in, first out, over all queues, under one budget of bytes. A read finds them at
@@ -19,6 +19,7 @@ and generation.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from struct import Struct
 
 from broker.store.segments.index import IndexRow, LogKey
@@ -66,6 +67,39 @@ class QueueState:
         if self.tail_base < offset:
             del self.tail[: offset - self.tail_base]
             self.tail_base = offset
+
+
+class HeldBack:
+    """The flushes that readers do not see yet, oldest first; `shown_position` is the log position before them.
+
+    Each is noted with the log position behind it and the new ends of its queues:
+
+        flush to 100: q0 ends at 3      flush to 150: q0 at 4, q1 at 1      flush to 200: q1 at 2
+        shown up to 170: q0 ends at 4, q1 at 1
+    """
+
+    def __init__(self, shown_position: int) -> None:
+        self.shown_position = shown_position
+        self._flushes: deque[tuple[int, list[tuple[QueueState, int]]]] = deque()
+
+    def add(self, position: int, queues: Iterable[QueueState]) -> None:
+        """Note a flush that ends at a log position, and hold the messages back that it added to these queues."""
+        ends: list[tuple[QueueState, int]] = []
+        for queue in queues:
+            queue.flushed_offset = queue.next_offset
+            ends.append((queue, queue.next_offset))
+        self._flushes.append((position, ends))
+
+    def show(self, position: int) -> dict[QueueState, None]:
+        """Show the flushes up to a log position to readers; returns their queues."""
+        shown: dict[QueueState, None] = {}
+        flushes = self._flushes
+        while flushes and flushes[0][0] <= position:
+            for queue, end_offset in flushes.popleft()[1]:
+                queue.end_offset = end_offset
+                shown[queue] = None
+        self.shown_position = max(self.shown_position, position)
+        return shown
 
 
 class TailCache:

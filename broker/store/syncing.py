@@ -7,28 +7,24 @@ restarted and recovery has read the files. Reads go on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from broker.store.disk.directory import DirectoryLock
 from broker.store.disk.errors import StoreLockLost, StoreReadOnly, StoreSyncFailed
-from broker.store.queue_state import QueueState
 from broker.store.segments.commit_log import CommitLog
 from broker.store.segments.sync_job import SyncJob
 
 
 class Durability:
-    """Runs the sync jobs of one log, one at a time; `on_shown` gets the queues that go on for readers with each."""
+    """Runs the sync jobs of one log, one at a time; `on_synced` is called when one has succeeded."""
 
-    def __init__(self, log: CommitLog, lock: DirectoryLock, on_shown: Callable[[Iterable[QueueState]], None]) -> None:
+    def __init__(self, log: CommitLog, lock: DirectoryLock, on_synced: Callable[[], None]) -> None:
         self._log = log
         self._lock = lock
         self._lost: StoreLockLost | None = None
         self._job: SyncJob | None = None
         self._error: OSError | None = None
-        # The end of each queue that readers may see once the records flushed since the last job began are durable.
-        self.held_back: dict[QueueState, int] = {}
-        self._held_by_job: dict[QueueState, int] = {}
-        self._on_shown = on_shown
+        self._on_synced = on_synced
 
     def check_lock(self) -> None:
         """Check that the directory is still locked by this store; once it is not, nothing is written any more.
@@ -65,8 +61,6 @@ class Durability:
             self._job = self._log.begin_sync(finish_active=finish_active)
         except OSError as error:
             raise StoreSyncFailed(f"cannot prepare a sync of {self._log.directory}: {error}") from error
-        self._held_by_job = self.held_back.copy()
-        self.held_back.clear()  # the same object, which the writer fills
         return self._job
 
     def finish_sync(self, job: SyncJob) -> None:
@@ -76,10 +70,7 @@ class Durability:
             self._error = job.error
             if job.error is None:
                 self._log.finish_sync(job)
-                for queue, end_offset in self._held_by_job.items():
-                    queue.end_offset = end_offset
-                if self._held_by_job:
-                    self._on_shown(self._held_by_job)
+                self._on_synced()
         if job.error is not None:
             raise StoreSyncFailed(
                 f"sync of {self._log.directory} failed ({job.error.strerror}): records after position "

@@ -14,18 +14,16 @@ from collections.abc import Callable, Collection, Iterable
 
 from broker.store.damage import DamageLog
 from broker.store.disk.errors import (
-    StoreError,
     StoreFull,
     StoreLockLost,
     StoreReadFailed,
     StoreReadOnly,
     StoreSyncFailed,
-    StoreWriteFailed,
 )
 from broker.store.disk.options import MIB, StoreOptions
-from broker.store.disk.reserve import NO_ROOM, Reserve
+from broker.store.disk.reserve import Reserve, write_error
 from broker.store.ends import EndsFile
-from broker.store.queue_state import QueueState, TailCache
+from broker.store.queue_state import HeldBack, QueueState, TailCache
 from broker.store.segments.commit_log import CommitLog
 from broker.store.segments.index import ENTRY, LogKey, MemoryIndex
 from broker.store.segments.scan import (
@@ -68,7 +66,8 @@ class StoreWriter:
         self._batch_queues: list[QueueState] = []
         self._batch_dropped: list[QueueState] = []
         self._next_at = 0
-        self._held_back: dict[QueueState, int] | None = None
+        self._held_back: HeldBack | None = None
+        self._shows_synced = False
 
     def show_only_synced(self) -> None:
         """Show messages to readers only once they are durable, instead of once they are in the file.
@@ -76,7 +75,26 @@ class StoreWriter:
         Without it, a reader may have read messages that a loss of power removes, and go on after them: it never reads
         the messages that get those offsets next, however durable they are.
         """
-        self._held_back = self._durability.held_back
+        self._held_back = HeldBack(self._log.written_position)
+        self._shows_synced = True
+
+    def show_only_committed(self) -> None:
+        """Show messages to readers only once `show` is called, because other replicas have them then, and not sooner.
+
+        Otherwise a failover could take messages that a reader has read, and others would get their offsets.
+        """
+        self._held_back = self._held_back or HeldBack(self._log.written_position)
+        self._shows_synced = False
+
+    def show(self, position: int) -> None:
+        """Show what was flushed up to a log position; see `show_only_committed`."""
+        assert self._held_back is not None, "nothing is held back"
+        if queues := self._held_back.show(position):
+            self._note_ends(queues)
+
+    def _synced(self) -> None:
+        if self._shows_synced:
+            self.show(self._log.synced_position)
 
     def _begin(self, firsts: dict[LogKey, int], ends: dict[LogKey, int], last_stored_ms: int) -> None:
         """Begin with what recovery found; the active segment has a row for each queue."""
@@ -214,7 +232,7 @@ class StoreWriter:
             log.append(data)
         except OSError as error:
             self._roll_back()
-            raise _write_error(log, error) from error
+            raise write_error(log.directory, error) from error
         except StoreReadOnly:
             self._roll_back()
             raise
@@ -223,8 +241,7 @@ class StoreWriter:
             for queue in queues:
                 queue.end_offset = queue.flushed_offset = queue.next_offset
         else:
-            for queue in queues:
-                self._held_back[queue] = queue.flushed_offset = queue.next_offset
+            self._held_back.add(log.written_position, queues)
         self._tail.added(queues, len(data), len(buffer))
         if self._held_back is None and queues:
             self._note_ends(queues)
@@ -268,7 +285,12 @@ class StoreWriter:
 
     @property
     def _shown_position(self) -> int:
-        return self._log.written_position if self._held_back is None else self._log.synced_position
+        return self._log.written_position if self._held_back is None else self._held_back.shown_position
+
+    @property
+    def settled_position(self) -> int:
+        """Log position before which everything is durable, and shown to readers."""
+        return min(self._log.synced_position, self._shown_position)
 
     def _rewrite_ends(self, *, durable: bool = False) -> None:
         queues = self._queues.values()
@@ -368,15 +390,3 @@ class StoreWriter:
             # Without a sync the indexes of finished segments would pile up in memory.
             with contextlib.suppress(StoreSyncFailed):
                 self._durability.sync()
-
-
-def _write_error(log: CommitLog, error: OSError) -> StoreError:
-    if error.errno in NO_ROOM:
-        return StoreFull(
-            f"no room in {log.directory} ({error.strerror}): nothing of this batch is stored; free space or shorten "
-            "the retention, sending works again at once"
-        )
-    return StoreWriteFailed(
-        f"cannot write to {log.directory} ({error.strerror}): nothing of this batch is stored; check the disk, sending "
-        "works again as soon as it takes a write"
-    )

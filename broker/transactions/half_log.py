@@ -174,7 +174,7 @@ class HalfLog:
             return
         if self._noted is None:
             self._noted = (self._snapshot(), self._store.written_position)
-        elif self._store.synced_position >= self._noted[1]:
+        elif self._store.settled_position >= self._noted[1]:
             self._save(self._noted[0])
 
     def close(self) -> None:

@@ -18,6 +18,7 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
+from broker.store.disk.errors import StoreError, StoreFull, StoreWriteFailed
 from broker.store.disk.files import Files
 
 logger = logging.getLogger(__name__)
@@ -76,3 +77,16 @@ class Reserve:
             logger.warning("no reserve of the disk: %s: %s", self._path, error)
         self.is_missing = False
         return True
+
+
+def write_error(directory: Path, error: OSError) -> StoreError:
+    """The error of a write to the log that the system refused."""
+    if error.errno in NO_ROOM:
+        return StoreFull(
+            f"no room in {directory} ({error.strerror}): nothing of this batch is stored; free space or shorten "
+            "the retention, sending works again at once"
+        )
+    return StoreWriteFailed(
+        f"cannot write to {directory} ({error.strerror}): nothing of this batch is stored; check the disk, sending "
+        "works again as soon as it takes a write"
+    )

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.store.queue_state import RECORD_OVERHEAD_BYTES, QueueState, TailCache, read_tail
+from broker.store.queue_state import RECORD_OVERHEAD_BYTES, HeldBack, QueueState, TailCache, read_tail
 from broker.store.segments.index import IndexRow
 from model.record import encode_record
 
@@ -103,3 +103,34 @@ def test_records_that_are_not_flushed_are_not_read() -> None:
     queue = tagged(3)
     queue.tail.append(b"not flushed")
     assert read_tail(queue, 0, max_n=9, max_bytes=1000, scan_records=9, tag_hashes=None)[1:] == (3, 3)
+
+
+# --- held back -------------------------------------------------------------------------------------------------------
+@given(
+    st.lists(
+        st.one_of(st.lists(st.integers(0, 2), max_size=4), st.integers(0, 200)),  # a flush to these queues, or a show
+        max_size=30,
+    )
+)
+def test_readers_see_what_was_flushed_up_to_the_highest_position_shown(steps: list[list[int] | int]) -> None:
+    queues = [queue_with_tail(0, 0) for _ in range(3)]
+    held, position, shown = HeldBack(0), 0, 0
+    flushes: list[tuple[int, list[int]]] = []
+    for step in steps:
+        if isinstance(step, list):
+            position += 10
+            for number in step:
+                queues[number].next_offset += 1
+            held.add(position, [queues[number] for number in dict.fromkeys(step)])
+            flushes.append((position, step))
+        else:
+            before = [each.end_offset for each in queues]
+            to_position = min(step, position)
+            grown = held.show(to_position)
+            shown = max(shown, to_position)
+            assert {each for each, end in zip(queues, before, strict=True) if each.end_offset != end} == set(grown)
+        for number, each in enumerate(queues):
+            ends = sum(to.count(number) for at, to in flushes if at <= shown)
+            assert each.end_offset == ends
+            assert each.flushed_offset == each.next_offset
+        assert held.shown_position == shown

@@ -155,6 +155,49 @@ def test_a_segment_that_was_begun_meanwhile_continues_where_the_file_ends_and_no
         assert store.damage.report() == ()
 
 
+def test_a_store_that_shows_what_is_committed_shows_nothing_for_a_sync(tmp_path: Path) -> None:
+    with open_store(tmp_path, segment_records=2) as store:
+        fill(store, 2)
+        store.show_only_committed()
+        assert offsets(store) == [0, 1]
+        fill(store, 1)
+        first = store.written_position
+        fill(store, 2)
+        store.sync()
+        assert (store.max_offset(1, 0), store.settled_position < first) == (2, True)
+        store.show(first)
+        assert (offsets(store), store.settled_position) == ([0, 1, 2], first)
+        store.show(store.written_position)
+        assert offsets(store) == [0, 1, 2, 3, 4]
+        assert store.settled_position == store.written_position
+
+
+def test_what_was_written_before_its_commit_is_known_counts_from_then_on_although_it_was_held_for_a_sync(
+    tmp_path: Path,
+) -> None:
+    with open_store(tmp_path) as store:
+        store.show_only_synced()
+        fill(store, 1)
+        store.show_only_committed()
+        store.sync()
+        assert offsets(store) == []
+        store.show(store.written_position)
+        assert offsets(store) == [0]
+
+
+def test_the_end_of_a_queue_is_written_down_when_it_is_shown_and_a_start_finds_all_of_the_log(tmp_path: Path) -> None:
+    with open_store(tmp_path) as store:
+        store.show_only_committed()
+        fill(store, 3)
+        assert store._ends.load().ends == {}  # type: ignore[union-attr]  # there is a file
+        store.show(store.written_position)
+        assert store._ends.load().ends == {(1, 0): 3}  # type: ignore[union-attr]
+        fill(store, 2)
+    with open_store(tmp_path) as store:
+        assert offsets(store) == [0, 1, 2, 3, 4]
+        assert store.damage.report() == ()
+
+
 def names_and_contents(directory: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in directory.iterdir()}
 
