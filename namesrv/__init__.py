@@ -4,6 +4,9 @@
 left without a goodbye; `registration` checks what a broker sends; `beginning` decides when a topic without a
 registration does not exist. `handlers` answers requests from these tables, `server` joins them with a port and the one
 timer, `config` has the options, `faults` breaks connections in test clusters. Read them in this order: registration,
-route_table, absent, beginning, handlers, server. Name servers do not know each other, and keep nothing on disk: after a
-restart the table is complete again once every broker has registered. Others import `server` and `config`.
+route_table, absent, beginning, handlers, server. Name servers do not know each other, and keep no routes on disk: after
+a restart the table is complete again once every broker has registered. Others import `server` and `config`.
+
+One name server of a cluster whose brokers have replicas also keeps the register of these sets, on disk: `elections` is
+the file, `election_handlers` answers the requests.
 """

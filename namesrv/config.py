@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random, SystemRandom
 
 from model.errors import ConfigError
 from model.limits import MAX_CONNECTIONS, MAX_CONNECTIONS_OF_ADDRESS
@@ -25,6 +27,9 @@ class NameServerConfig:
         connection_class: the class of its connections; a subclass can observe their frames.
         access: users and their rights; without it any client that reaches the port may do anything.
         tls: certificate and key, to encrypt connections.
+        elections: directory of the register of replica sets; None for a name server without one. One name server of a
+            cluster has it.
+        rng: draws the id of a new register; a seed makes a simulation repeatable.
         grace_s: seconds for which a shutdown waits for pending answers.
 
     Raises:
@@ -39,6 +44,8 @@ class NameServerConfig:
     connection_class: type[Connection] = Connection
     access: AccessFile | Policy | None = None
     tls: TlsFiles | None = None
+    elections: Path | None = None
+    rng: Random = field(default_factory=SystemRandom)
     grace_s: float = 1.0
 
     def __post_init__(self) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
 
 from model.log_lines import LogLines
 from namesrv.config import NameServerConfig
+from namesrv.election_handlers import ElectionHandlers
+from namesrv.elections import Elections, open_elections
 from namesrv.handlers import NameServerHandlers
 from namesrv.route_table import CLOSED, SILENT, BrokerGone, RouteTable
 from remoting.connection import Connection
@@ -23,11 +25,15 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class NameServer:
-    """A running name server, with the `host:port` that it listens on; only requests change its table."""
+    """A running name server, with the `host:port` that it listens on; only requests change its table.
+
+    `elections` is its register of replica sets, None without one.
+    """
 
     address: str
     table: RouteTable
     server: RemotingServer
+    elections: Elections | None = None
 
 
 @asynccontextmanager
@@ -35,10 +41,17 @@ async def run_name_server(config: NameServerConfig) -> AsyncIterator[NameServer]
     """Run a name server while the block runs; it listens when the block begins.
 
     Raises:
-        ConfigError: the address cannot be listened on.
+        ConfigError: the address cannot be listened on, or the register of replica sets cannot be opened.
 
     Cancellation: the port is released and every connection closed before it goes on.
     """
+    with nullcontext() if config.elections is None else open_elections(config.elections, config.rng) as elections:
+        async with _serving(config, elections) as server:
+            yield server
+
+
+@asynccontextmanager
+async def _serving(config: NameServerConfig, elections: Elections | None) -> AsyncIterator[NameServer]:
     loop, table, lines = asyncio.get_running_loop(), RouteTable(), LogLines()
 
     def expire(now: float) -> None:
@@ -65,7 +78,7 @@ async def run_name_server(config: NameServerConfig) -> AsyncIterator[NameServer]
     server: RemotingServer
     async with (
         serve(
-            handlers.by_code(),
+            {**handlers.by_code(), **ElectionHandlers(elections).by_code()},
             config.listen,
             on_closed=closed,
             grace_s=config.grace_s,
@@ -80,4 +93,4 @@ async def run_name_server(config: NameServerConfig) -> AsyncIterator[NameServer]
     ):
         tasks.start_soon(driver.run)
         logger.info("name server listens on %s", server.address)
-        yield NameServer(server.address, table, server)
+        yield NameServer(server.address, table, server, elections)

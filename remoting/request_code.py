@@ -84,3 +84,6 @@ class RequestCode(IntEnum):
     SINK_SPREAD = 90_043
     # Transactions:
     SEND_HALF_MESSAGE = 90_050
+    # Replicas:
+    GET_REPLICA_SET = 90_067
+    PUT_REPLICA_SET = 90_068

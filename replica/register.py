@@ -8,7 +8,11 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from model.replica_set import ReplicaSet
+import anyio
+
+from model.errors import RegisterUnavailable
+from model.replica_limits import REGISTER_RETRY_S
+from model.replica_set import ReplicaSet, SetChanged, was_written
 
 
 class Register(Protocol):
@@ -29,10 +33,10 @@ class Register(Protocol):
         Raises:
             SetChanged: the row has another version; nothing was written.
             IllegalOperation: the row may not follow the stored one (`stored_row` has the rules); nothing was written.
-            RegisterUnavailable: it may have been written or not. Read the row again before any other decision: a
-                row equal to the one that was to be written, with the version behind the expected one, was written.
+            RegisterUnavailable: it may have been written or not, or may be written later, when a request that is still
+                under way arrives. `write_until_answered` finds out.
 
-        Cancellation: it may have been written or not.
+        Cancellation: as for RegisterUnavailable.
         """
 
     async def rows(self) -> list[ReplicaSet]:
@@ -43,3 +47,33 @@ class Register(Protocol):
 
         Cancellation: harmless.
         """
+
+
+async def write_until_answered(
+    register: Register, new: ReplicaSet, expected_version: int, *, within_s: float
+) -> ReplicaSet:
+    """Write a row, again and again until there is an answer; returns the row as stored.
+
+    The same write, repeated, is applied once: the version that it expects is gone afterwards. So an answer is definite,
+    even while an earlier request is under way: whenever that one arrives, it changes nothing. To read the row instead
+    would not be enough: the write could arrive after the read.
+
+    Raises:
+        SetChanged: another replica has changed the row; of this write nothing is left.
+        IllegalOperation: the row may not follow the stored one.
+        RegisterUnavailable: no answer in `within_s` seconds; it may be written now, later, or never.
+
+    Cancellation: as for RegisterUnavailable.
+    """
+    deadline = anyio.current_time() + within_s
+    while True:
+        try:
+            return await register.write(new, expected_version)
+        except SetChanged as changed:
+            if changed.current is not None and was_written(new, expected_version, changed.current):
+                return changed.current
+            raise
+        except RegisterUnavailable:
+            if anyio.current_time() + REGISTER_RETRY_S >= deadline:
+                raise
+            await anyio.sleep(REGISTER_RETRY_S)

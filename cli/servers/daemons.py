@@ -108,6 +108,14 @@ def namesrv(
     listen: Listen = "127.0.0.1:9876",
     name: Annotated[str, typer.Option(help="Name in the log and the announcement; by default its address.")] = "",
     rocketmq: Rocketmq = True,
+    elections: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Keep the register of replica sets in this directory: for brokers with copies. One name server of a "
+            "cluster keeps it.",
+        ),
+    ] = None,
     access: Access = None,
     insecure: Insecure = False,
     tls_cert: TlsCert = None,
@@ -135,6 +143,7 @@ def namesrv(
             listen=listen,
             name=name,
             rocketmq=rocketmq,
+            elections=elections,
             access=access_of(access, listen, insecure),
             tls=tls_of(tls_cert, tls_key, tls_client_ca),
             **connections_within_limits(http=metrics is not None)._asdict(),

@@ -12,6 +12,7 @@ An access file is TOML, one table for each user:
     [users.broker-a]
     key = "rlab1:..."
     brokers = ["broker-a"]                 # names of brokers that it may register with name servers
+    replicate = ["broker-a"]               # names of brokers that it may be a replica of
 
     [users.ops]
     key = "rlab1:..."
@@ -69,6 +70,7 @@ class Rights:
     groups: NamePatterns = field(default_factory=NamePatterns)
     manage: NamePatterns = field(default_factory=NamePatterns)
     brokers: NamePatterns = field(default_factory=NamePatterns)
+    replicate: NamePatterns = field(default_factory=NamePatterns)
     admin: bool = False
     requests_per_s: float = 0.0
     bytes_per_s: float = 0.0
@@ -85,6 +87,8 @@ class Rights:
             return EVERY_TOPIC in self.consume
         if right is Right.REGISTER:
             return name in self.brokers
+        if right in (Right.REPLICATE, Right.CHANGE_SET):
+            return name in self.replicate or (self.admin and right is Right.CHANGE_SET)
         if right in (Right.MEMBER, Right.MANAGE_GROUP, Right.KNOW_GROUP):
             return self._group(right, name)
         return self._topic(right, name)
@@ -135,7 +139,7 @@ class User:
 Policy = Mapping[str, User]
 """Users by name."""
 
-_LISTS = ("produce", "consume", "groups", "manage", "brokers")
+_LISTS = ("produce", "consume", "groups", "manage", "brokers", "replicate")
 _QUOTAS = ("requests_per_s", "bytes_per_s")
 _KNOWN = {*_LISTS, *_QUOTAS, "key", "keys", "admin", "rocketmq_secret"}
 

@@ -42,6 +42,8 @@ class Right(StrEnum):
     KNOW_GROUP = "know a group"
     OWN = "own"  # an id that belongs to one user: `security/claims.py`
     REGISTER = "brokers"  # a broker
+    REPLICATE = "replicate"  # a broker: be one of its replicas, which have all its messages
+    CHANGE_SET = "replicate or administer"  # a broker: change its replica set
     ADMIN = "admin"  # the cluster
     ANYONE = "anyone"  # who has proved a key
 

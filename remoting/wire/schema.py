@@ -19,6 +19,7 @@ from remoting.wire.groups import GROUP_SCHEMA
 from remoting.wire.leases import LEASE_SCHEMA
 from remoting.wire.messages import MESSAGE_SCHEMA
 from remoting.wire.pop import POP_SCHEMA
+from remoting.wire.replicas import REPLICA_SCHEMA
 from remoting.wire.servers import SERVER_SCHEMA
 from remoting.wire.sink import SINK_SCHEMA
 from remoting.wire.topics import TOPIC_SCHEMA
@@ -34,6 +35,7 @@ SCHEMA: dict[RequestCode, RequestSchema] = {
     **ASSIGNMENT_SCHEMA,
     **SINK_SCHEMA,
     **TRANSACTION_SCHEMA,
+    **REPLICA_SCHEMA,
 }
 
 _MIN, _MAX = -(2**63), 2**63 - 1  # stored numbers are signed 64-bit numbers, and msgpack accepts larger ones

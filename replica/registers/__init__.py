@@ -4,4 +4,5 @@
 `memory.py` first.
 
     memory.py   in this process, with faults, for tests and the simulation
+    remote.py   asks the name servers, one of which keeps the register in a file (`namesrv/elections.py`)
 """

@@ -55,7 +55,7 @@ RIGHTS = {
     **dict.fromkeys(("removed", "owner", "twin"), ALL),
     "admin": Rights(admin=True),
     "reader": Rights(consume=NamePatterns(["*"])),
-    "broker": Rights(brokers=NamePatterns(["broker-z"])),
+    "broker": Rights(brokers=NamePatterns(["broker-z"]), replicate=NamePatterns(["broker-z"])),
 }
 USERS: dict[str, User] = {name: made_user(name, rights, rocketmq_secret=SECRET) for name, rights in RIGHTS.items()}
 WITH_USERS = {**SERVER_ACCESS, "access": {**SERVER_ACCESS["access"], **USERS}}
@@ -203,6 +203,15 @@ MATRIX = (
     of_name_server(C.WIPE_WRITE_PERM_OF_BROKER, {"broker_name": "broker-z"}, "key key no no no ok no", by="admin"),
     of_name_server(C.ADD_WRITE_PERM_OF_BROKER, {"broker_name": "broker-z"}, "key key no no no ok no", by="admin"),
     of_name_server(C.UNREGISTER_BROKER, BROKER, "key key no no no ok no", by="broker"),
+    # This name server keeps no elections; tests/simulation/test_elections.py has one that does.
+    of_name_server(C.GET_REPLICA_SET, {"broker_name": "broker-z"}, "key key no no no unknown no", by="broker"),
+    of_name_server(C.GET_REPLICA_SET, {}, "key key no no no unknown no", by="admin"),
+    of_name_server(
+        C.PUT_REPLICA_SET,
+        {"broker_name": "broker-z", "expected_version": 0},
+        "key key no no no unknown no",
+        by="broker",
+    ),
     # A challenge is how a key is proved, and is answered to everybody who has not proved one.
     Case(C.GET_CHALLENGE, {"user": "owner", "nonce": "n"}, None, "ok key unknown unknown unknown unknown unknown"),
     Case(C.AUTHENTICATE, {"proof": "0"}, None, "key key unknown unknown unknown unknown unknown"),

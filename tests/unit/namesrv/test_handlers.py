@@ -14,6 +14,7 @@ from model.errors import InvalidParameter, ServiceNotAvailable, StaleRegistratio
 from model.limits import LINES_AT_ONCE, NAME_SERVER_STARTING_S
 from model.topic_route import READ_WRITE, Perm, TopicRoute
 from namesrv.config import NameServerConfig
+from namesrv.election_handlers import ElectionHandlers
 from namesrv.handlers import NameServerHandlers
 from namesrv.registration import BrokerRegistration
 from namesrv.route_table import RouteTable
@@ -79,7 +80,7 @@ def asked(scenario: Scenario) -> Callable[[], None]:
 def test_every_request_that_names_a_name_server_as_its_receiver_has_a_handler() -> None:
     async def main(_: Simulation) -> None:
         handlers = NameServerHandlers(RouteTable(), name=lambda: "", wake_by=lambda deadline: None).by_code()
-        assert set(handlers) == {
+        assert {*handlers, *ElectionHandlers(None).by_code()} == {
             code for code, schema in SCHEMA.items() if schema.sender.endswith(("name server", "any server"))
         }
 

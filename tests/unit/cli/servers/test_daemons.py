@@ -87,6 +87,7 @@ def test_an_option_that_makes_no_sense_is_a_usage_error(arguments: list[str]) ->
     ("arguments", "complaint"),
     [
         (["namesrv", "--listen", "here"], "error: 'here' is not an address"),
+        (["namesrv", "--listen", "127.0.0.1:0", "--elections", "{full}"], "has no register and is not empty"),
         (["broker", "--listen", "127.0.0.1:0", "--data", "{file}"], "is not a directory"),
         (["broker", "--listen", "127.0.0.1:0", "--data", "{full}"], "is not a message store and not empty"),
         (["broker", "--listen", "127.0.0.1:0", "--data", "{new}", "--name", "a b"], "error: broker name 'a b'"),

@@ -37,6 +37,15 @@ def test_names_are_exact_or_prefixes_and_empty_ones_hold_nothing() -> None:
         (Rights(admin=True), Right.REGISTER, "broker-a", False),
         (Rights(brokers=NamePatterns(["broker-a"])), Right.REGISTER, "broker-a", True),
         (Rights(brokers=NamePatterns(["*"])), Right.ADMIN, "", False),
+        # A replica has all messages, which an administrator may not read; both may decide which replica is the master.
+        (Rights(brokers=NamePatterns(["broker-a"])), Right.REPLICATE, "broker-a", False),
+        (Rights(brokers=NamePatterns(["broker-a"])), Right.CHANGE_SET, "broker-a", False),
+        (Rights(replicate=NamePatterns(["broker-a"])), Right.REPLICATE, "broker-a", True),
+        (Rights(replicate=NamePatterns(["broker-a"])), Right.CHANGE_SET, "broker-a", True),
+        (Rights(replicate=NamePatterns(["broker-a"])), Right.CHANGE_SET, "broker-b", False),
+        (Rights(replicate=NamePatterns(["broker-a"])), Right.REGISTER, "broker-a", False),
+        (Rights(admin=True), Right.REPLICATE, "broker-a", False),
+        (Rights(admin=True), Right.CHANGE_SET, "broker-a", True),
         (Rights(brokers=NamePatterns(["b"])), Right.KNOW, "orders", True),
         (Rights(brokers=NamePatterns(["b"])), Right.MANAGE_TOPIC, "orders", False),
         # Where a group is on a topic is decided by who consumes or manages the topic.

@@ -1,0 +1,235 @@
+"""The register of replica sets in a name server: one SQLite file with one row for each set.
+
+    register    one row: the id of the register
+    sets        for each set: broker name, encoded row, checksum
+
+A row decides which replica is the master of a set, and which replicas may become it (`model/replica_set.py`). So a
+write is on the disk before it is answered: `synchronous = full` with a journal that is truncated, and not deleted,
+because a deleted journal could return after a power cut and take the last write back. One process has the file: SQLite
+keeps an exclusive lock for as long as it is open. Reads and writes run in a thread, one after the other; the name
+server goes on serving routes while a disk is slow.
+
+The id of the register is a random number, stored in the file. Replicas store it too, and refuse another register: a new
+file in the place of a lost one does not know who was in sync.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+from typing import TypeVar
+from zlib import crc32
+
+from model.arguments import shown
+from model.errors import ConfigError, InvalidParameter, RegisterUnavailable
+from model.replica_limits import MAX_SET_NUMBER
+from model.replica_set import ReplicaSet, stored_row
+
+logger = logging.getLogger(__name__)
+
+FILE_NAME = "elections.sqlite"
+_FORMAT = 1
+_SCHEMA = """
+create table register (only integer primary key check (only = 1), register_id integer not null);
+create table sets (name text primary key, row blob not null, crc integer not null);
+"""
+_UNREADABLE = (sqlite3.Error, UnicodeDecodeError, InvalidParameter)
+"""What a damaged file raises: SQLite itself, the decoder of its messages, or the check of a row."""
+
+T = TypeVar("T")
+
+
+class Elections:
+    """The open register of one directory; made by `open_elections`. It is a `Register` of `replica/register.py`."""
+
+    def __init__(self, path: Path, db: sqlite3.Connection, register_id: int) -> None:
+        self.path = path
+        self.register_id = register_id
+        self._db = db
+        self._file = _identity(path)
+        self._lock = threading.Lock()  # a call whose caller was cancelled goes on in its thread
+
+    async def read(self, name: str) -> ReplicaSet | None:
+        """See `Register.read`."""
+        return await self._in_thread(self._read, name)
+
+    async def write(self, new: ReplicaSet, expected_version: int) -> ReplicaSet:
+        """See `Register.write`."""
+        return await self._in_thread(self._write, new, expected_version)
+
+    async def rows(self) -> list[ReplicaSet]:
+        """See `Register.rows`."""
+        return await self._in_thread(self._rows)
+
+    def close(self) -> None:
+        """Close the file, behind a write that is in progress. A second call does nothing."""
+        with self._lock:
+            self._db.close()
+
+    async def _in_thread(self, act: Callable[..., T], *arguments: object) -> T:
+        return await asyncio.get_running_loop().run_in_executor(None, self._locked, act, *arguments)
+
+    def _locked(self, act: Callable[..., T], *arguments: object) -> T:
+        with self._lock:
+            if _identity(self.path) != self._file:
+                raise RegisterUnavailable(
+                    f"{self.path} was removed or replaced while this name server was running: stop it, put the file "
+                    "back, and start it again"
+                )
+            try:
+                return act(*arguments)
+            except _UNREADABLE as error:
+                logger.error("the register %s could not be read or written: %s", self.path, error)
+                raise RegisterUnavailable(f"the register could not be read or written: {error}") from error
+            finally:
+                with contextlib.suppress(sqlite3.Error):
+                    if self._db.in_transaction:
+                        self._db.execute("rollback")
+
+    def _read(self, name: str) -> ReplicaSet | None:
+        found = self._db.execute("select * from sets where name = ?", (name,)).fetchone()
+        return None if found is None else _decoded(*found)
+
+    def _rows(self) -> list[ReplicaSet]:
+        return [_decoded(*found) for found in self._db.execute("select * from sets order by name")]
+
+    def _write(self, new: ReplicaSet, expected_version: int) -> ReplicaSet:
+        self._db.execute("begin immediate")
+        [n_rows] = self._db.execute("select count(*) from sets").fetchone()
+        current = self._read(new.name)
+        row = stored_row(current, new, expected_version, register_id=self.register_id, n_rows=n_rows)
+        self._db.execute("insert or replace into sets values (?, ?, ?)", _encoded(row))
+        self._db.execute("commit")
+        logger.info("%s is stored, %s", row, "new" if current is None else f"before: {current}")
+        return row
+
+
+@contextmanager
+def open_elections(directory: Path, rng: Random) -> Iterator[Elections]:
+    """Open the register of a directory while the block runs, and make it if it is new; `rng` draws its id.
+
+    Raises:
+        ConfigError: the directory cannot be used, another process has it, or the file is damaged.
+    """
+    path = directory / FILE_NAME
+    is_new = _check_directory(directory, path)
+    db = _opened(path)
+    try:
+        with _clear_errors(path):
+            register_id = _made(db, rng) if is_new else _checked(db)
+            elections = Elections(path, db, register_id)
+            n_sets = len(elections._rows())
+    except BaseException:
+        db.close()
+        if is_new:
+            path.unlink(missing_ok=True)  # an empty file would be taken for a damaged one
+        raise
+    text = "register %d in %s is new" if is_new else "register %d in %s is open, it has %d sets"
+    logger.info(text, register_id, directory, *(() if is_new else (n_sets,)))
+    try:
+        yield elections
+    finally:
+        elections.close()
+
+
+def _check_directory(directory: Path, path: Path) -> bool:
+    """Make the directory if needed; returns whether it has no register yet."""
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        others = sorted(each.name for each in directory.iterdir() if each != path)
+        if path.exists():
+            if path.stat().st_size == 0:
+                raise ConfigError(
+                    f"{path} is empty: put the newest copy of it back, or remove it to begin a new register, which "
+                    "the replicas of an earlier one refuse"
+                )
+            return False
+    except OSError as error:
+        raise ConfigError(f"cannot use {directory} for elections ({error}): name another directory") from error
+    if others:
+        raise ConfigError(
+            f"{directory} has no register and is not empty (it holds {others[0]!r}): name an empty or a new directory"
+        )
+    return True
+
+
+def _opened(path: Path) -> sqlite3.Connection:
+    with _clear_errors(path):
+        db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=0)
+        try:
+            db.execute("pragma locking_mode = exclusive")
+            db.execute("begin exclusive")  # from here on the lock is kept
+            db.execute("commit")
+            db.execute("pragma journal_mode = truncate")
+            db.execute("pragma synchronous = full")
+        except BaseException:
+            db.close()
+            raise
+    return db
+
+
+@contextmanager
+def _clear_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except _UNREADABLE as error:
+        if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY:
+            raise ConfigError(
+                f"{path} is in use by another process: one name server keeps the elections of a cluster"
+            ) from error
+        raise ConfigError(
+            f"{path} is damaged, or not a register ({error}): put the newest copy of it back (docs/replication.md)"
+        ) from error
+
+
+def _made(db: sqlite3.Connection, rng: Random) -> int:
+    register_id = rng.randint(1, MAX_SET_NUMBER)
+    db.execute("begin immediate")
+    for statement in filter(str.strip, _SCHEMA.split(";")):
+        db.execute(statement)
+    db.execute("insert into register values (1, ?)", (register_id,))
+    db.execute(f"pragma user_version = {_FORMAT}")
+    db.execute("commit")
+    return register_id
+
+
+def _checked(db: sqlite3.Connection) -> int:
+    [version] = db.execute("pragma user_version").fetchone()
+    if version > _FORMAT:
+        raise InvalidParameter(f"it has format {version}, and this version knows format {_FORMAT}")
+    [state] = db.execute("pragma integrity_check(1)").fetchone()
+    if state != "ok":
+        raise InvalidParameter(state)
+    found = db.execute("select register_id from register").fetchone()
+    if found is None or type(found[0]) is not int:
+        raise InvalidParameter("its id is missing")
+    return found[0]
+
+
+def _encoded(row: ReplicaSet) -> tuple[str, bytes, int]:
+    wire = row.to_wire()
+    return row.name, wire, crc32(wire)
+
+
+def _decoded(name: object, wire: object, crc: object) -> ReplicaSet:
+    if type(wire) is not bytes or crc32(wire) != crc:
+        raise InvalidParameter(f"the checksum of set {shown(name)} is wrong")
+    row = ReplicaSet.from_wire(wire)
+    if row.name != name:
+        raise InvalidParameter(f"set {shown(name)} has the row of {row.name}")
+    return row
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino

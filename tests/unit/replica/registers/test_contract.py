@@ -1,0 +1,311 @@
+"""The contract of registers: one suite for the one in memory, for the file, and for a name server over the wire."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from random import Random
+
+import anyio
+import pytest
+
+from model.errors import IllegalOperation, RegisterUnavailable
+from model.replica_set import ReplicaSet, SetChanged, was_written
+from namesrv.config import NameServerConfig
+from namesrv.elections import Elections, open_elections
+from namesrv.server import NameServer, run_name_server
+from replica.register import Register, write_until_answered
+from replica.registers.memory import MemoryRegister, RegisterFaults
+from replica.registers.remote import RemoteRegister
+from replica.sets import create, in_sync_with, joined, removed_from_in_sync, started, with_options
+from testbed.simulation.cluster.servers import SimulatedServer
+from testbed.simulation.kernel.run import Simulation, run_simulation
+
+ADDRESSES = ("plain:9876", "keeper:9876")
+"""The first name server keeps no elections."""
+NEW = create("broker-a", "h1:1", set_id=7, copies=2)
+
+
+@dataclass
+class Rig:
+    """A register that is there for two callers.
+
+    `lossy` loses the answers to the first caller in its block; `restart` restarts the keeper of the rows, after a crash
+    where it can crash.
+    """
+
+    first: Register
+    second: Register
+    lossy: Callable[[], AbstractAsyncContextManager[None]]
+    restart: Callable[[], Awaitable[None]]
+
+
+Kind = Callable[[Simulation, Path], AbstractAsyncContextManager[Rig]]
+
+
+async def nothing() -> None:
+    """A register in memory is not restarted."""
+
+
+@asynccontextmanager
+async def all_arrives() -> AsyncIterator[None]:
+    """In one process no answer is lost."""
+    yield
+
+
+@asynccontextmanager
+async def in_memory(_: Simulation, __: Path) -> AsyncIterator[Rig]:
+    faults, register = RegisterFaults(), MemoryRegister(register_id=5)
+
+    @asynccontextmanager
+    async def lossy() -> AsyncIterator[None]:
+        faults.lose_answers = 1
+        yield
+        faults.lose_answers = 0
+
+    yield Rig(register.seen_with(faults), register, lossy, nothing)
+
+
+class File:
+    """The file, which can be closed and opened again while callers have it."""
+
+    def __init__(self, directory: Path, stack: ExitStack) -> None:
+        self._directory, self._stack = directory, stack
+        self.elections = self._opened()
+
+    def _opened(self) -> Elections:
+        return self._stack.enter_context(open_elections(self._directory, Random(1)))
+
+    async def restart(self) -> None:
+        self._stack.close()
+        self.elections = self._opened()
+
+    async def read(self, name: str) -> ReplicaSet | None:
+        return await self.elections.read(name)
+
+    async def write(self, new: ReplicaSet, expected_version: int) -> ReplicaSet:
+        return await self.elections.write(new, expected_version)
+
+    async def rows(self) -> list[ReplicaSet]:
+        return await self.elections.rows()
+
+
+@asynccontextmanager
+async def in_a_file(_: Simulation, directory: Path) -> AsyncIterator[Rig]:
+    with ExitStack() as stack:
+        file = File(directory, stack)
+        yield Rig(file, file, all_arrives, file.restart)
+
+
+class OnHost:
+    """A register whose caller is on a host of its own."""
+
+    def __init__(self, register: Register, host: str, simulation: Simulation) -> None:
+        self._register, self._host, self._simulation = register, host, simulation
+
+    async def read(self, name: str) -> ReplicaSet | None:
+        with self._simulation.on_host(self._host):
+            return await self._register.read(name)
+
+    async def write(self, new: ReplicaSet, expected_version: int) -> ReplicaSet:
+        with self._simulation.on_host(self._host):
+            return await self._register.write(new, expected_version)
+
+    async def rows(self) -> list[ReplicaSet]:
+        with self._simulation.on_host(self._host):
+            return await self._register.rows()
+
+
+@asynccontextmanager
+async def at_a_name_server(simulation: Simulation, directory: Path) -> AsyncIterator[Rig]:
+    plain = NameServerConfig(listen="0.0.0.0:9876")
+    keeping = replace(plain, elections=directory, rng=Random(1))
+
+    def server(name: str, config: NameServerConfig, data_dir: Path | None) -> SimulatedServer[NameServer]:
+        return SimulatedServer(
+            *(simulation, tasks, name, 9876, lambda _: run_name_server(config)), data_dir=data_dir, sink=print
+        )
+
+    async def restart() -> None:
+        await servers[1].crash()
+        await servers[1].start()
+
+    @asynccontextmanager
+    async def lossy() -> AsyncIterator[None]:
+        with simulation.network.partition("keeper", "replica-1", one_way=True):
+            yield
+
+    async with (
+        anyio.create_task_group() as tasks,
+        RemoteRegister(ADDRESSES, rng=Random(1)) as first,
+        RemoteRegister(ADDRESSES, rng=Random(2)) as second,
+    ):
+        servers = [server("plain", plain, None), server("keeper", keeping, directory)]
+        for each in servers:
+            await each.start()
+        yield Rig(OnHost(first, "replica-1", simulation), OnHost(second, "replica-2", simulation), lossy, restart)
+        for each in servers:
+            await each.stop()
+
+
+KINDS: dict[str, Kind] = {"memory": in_memory, "file": in_a_file, "name server": at_a_name_server}
+Scenario = Callable[[Rig], Awaitable[None]]
+
+
+@pytest.fixture(params=KINDS)
+def check(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[Scenario], None]:
+    """Run a scenario with one kind of register."""
+
+    def run(scenario: Scenario) -> None:
+        async def main(simulation: Simulation) -> None:
+            async with KINDS[request.param](simulation, tmp_path / "elections") as rig:
+                await scenario(rig)
+
+        run_simulation(main)
+
+    return run
+
+
+Check = Callable[[Scenario], None]
+
+
+def test_a_row_is_read_by_all_as_it_was_stored(check: Check) -> None:
+    async def scenario(rig: Rig) -> None:
+        assert await rig.first.read("broker-a") is None
+        assert await rig.first.rows() == []
+        stored = await rig.first.write(NEW, 0)
+        assert stored == replace(NEW, version=1, register_id=stored.register_id)
+        assert stored.register_id > 0
+        assert await rig.second.read("broker-a") == stored
+        assert await rig.second.read("broker-b") is None
+
+    check(scenario)
+
+
+def test_all_rows_are_sorted_by_name(check: Check) -> None:
+    async def scenario(rig: Rig) -> None:
+        for name in ("b", "a", "c"):
+            await rig.first.write(replace(NEW, name=name), 0)
+        assert [row.name for row in await rig.second.rows()] == ["a", "b", "c"]
+        assert len({row.register_id for row in await rig.second.rows()}) == 1
+
+    check(scenario)
+
+
+def test_of_two_writers_with_one_version_one_wins_and_the_other_gets_the_row(check: Check) -> None:
+    async def scenario(rig: Rig) -> None:
+        base = await rig.first.write(NEW, 0)
+        outcomes: dict[str, ReplicaSet | None] = {}
+
+        async def change(caller: Register, copies: int) -> None:
+            try:
+                outcomes["won"] = await caller.write(with_options(base, copies=copies), base.version)
+            except SetChanged as changed:
+                outcomes["lost"] = changed.current
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(change, rig.first, 3)
+            tasks.start_soon(change, rig.second, 4)
+        assert outcomes["won"] == outcomes["lost"] == await rig.first.read("broker-a")
+        assert outcomes["won"] is not None
+        assert outcomes["won"].version == 2
+
+    check(scenario)
+
+
+def test_of_two_creators_one_wins(check: Check) -> None:
+    async def scenario(rig: Rig) -> None:
+        await rig.first.write(NEW, 0)
+        with pytest.raises(SetChanged, match="has version 1 and not 0") as refused:
+            await rig.second.write(replace(NEW, set_id=8), 0)
+        assert refused.value.current == await rig.first.read("broker-a")
+
+    check(scenario)
+
+
+def test_a_change_of_a_row_that_is_not_there_is_refused(check: Check) -> None:
+    async def scenario(rig: Rig) -> None:
+        with pytest.raises(SetChanged) as refused:
+            await rig.first.write(NEW, 3)
+        assert refused.value.current is None
+        assert await rig.first.rows() == []
+
+    check(scenario)
+
+
+def test_a_row_that_goes_back_or_is_of_another_register_is_refused_and_changes_nothing(check: Check) -> None:
+    async def scenario(rig: Rig) -> None:
+        stored = await rig.first.write(replace(NEW, epoch=5), 0)
+        for wrong in (
+            replace(stored, epoch=4),
+            replace(stored, set_id=8),
+            replace(stored, register_id=stored.register_id + 1),
+        ):
+            with pytest.raises(IllegalOperation, match="set broker-a stays as it is"):
+                await rig.second.write(wrong, 1)
+        with pytest.raises(IllegalOperation, match="belongs to register"):
+            await rig.second.write(replace(stored, name="broker-b", register_id=stored.register_id + 1), 0)
+        assert await rig.first.rows() == [stored]
+
+    check(scenario)
+
+
+def test_rows_and_the_id_of_the_register_survive_a_restart(check: Check) -> None:
+    async def scenario(rig: Rig) -> None:
+        stored = await rig.first.write(NEW, 0)
+        await rig.restart()
+        assert await write_until_answered(rig.first, with_options(stored, copies=3), 1, within_s=10.0)
+        assert (await rig.second.rows())[0].register_id == stored.register_id
+
+    check(scenario)
+
+
+def test_the_life_of_a_set_by_compare_and_set(check: Check) -> None:
+    async def scenario(rig: Rig) -> None:
+        row = await rig.first.write(NEW, 0)
+        row, replica_id = joined(row, "h2:1")
+        row = await rig.second.write(row, 1)
+        row = await rig.second.write(started(row, replica_id, "h2:1"), 2)
+        row = await rig.first.write(in_sync_with(row, replica_id, by=1, epoch=1, incarnation=1), 3)
+        assert row.in_sync == (1, 2)
+        row = await rig.first.write(removed_from_in_sync(row, replica_id, by=1, epoch=1), 4)
+        assert (row.in_sync, row.version) == ((1,), 5)
+        assert await rig.second.read("broker-a") == row
+
+    check(scenario)
+
+
+@pytest.mark.parametrize("check", ["memory", "name server"], indirect=True)
+def test_a_write_whose_answer_is_lost_is_applied_once_and_is_found_by_writing_it_again(check: Check) -> None:
+    async def scenario(rig: Rig) -> None:
+        stored = await rig.first.write(NEW, 0)
+        new = with_options(stored, copies=3)
+        async with rig.lossy():
+            with pytest.raises(RegisterUnavailable):
+                await rig.first.write(new, 1)
+            # The other caller sees it: it is written, although the first one does not know.
+            assert was_written(new, 1, await rig.second.read("broker-a"))
+        found = await write_until_answered(rig.first, new, 1, within_s=10.0)
+        assert found == replace(new, version=2)
+        assert await rig.second.read("broker-a") == found
+
+    check(scenario)
+
+
+@pytest.mark.parametrize("check", ["memory", "name server"], indirect=True)
+def test_a_write_whose_answer_is_lost_and_that_another_one_follows_is_reported_as_changed(check: Check) -> None:
+    async def scenario(rig: Rig) -> None:
+        stored = await rig.first.write(NEW, 0)
+        async with rig.lossy():
+            with pytest.raises(RegisterUnavailable):
+                await rig.first.write(with_options(stored, copies=3), 1)
+        current = await rig.second.read("broker-a")
+        assert current is not None
+        last = await rig.second.write(with_options(current, copies=4), 2)
+        with pytest.raises(SetChanged) as refused:
+            await write_until_answered(rig.first, with_options(stored, copies=3), 1, within_s=10.0)
+        assert refused.value.current == last
+
+    check(scenario)
