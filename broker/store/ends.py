@@ -86,6 +86,17 @@ def decode_ends(data: bytes) -> KnownEnds:
     return known
 
 
+def encode_ends(min_position: int, firsts: Mapping[LogKey, int], position: int, ends: Mapping[LogKey, int]) -> bytes:
+    """Return the content of a whole file."""
+    return b"".join(
+        [
+            _MAGIC,
+            _block(_FIRSTS, min_position, ((*key, first) for key, first in firsts.items())),
+            _block(_ENDS, position, ((*key, end) for key, end in ends.items())),
+        ]
+    )
+
+
 def _block(kind: int, position: int, rows: Iterable[tuple[int, int, int]]) -> bytes:
     packed = b"".join([_pack_row(*row) for row in rows])
     rest = _pack_block(kind, len(packed), position) + packed
@@ -133,12 +144,7 @@ class EndsFile:
         durable: bool = False,
     ) -> None:
         """Rewrite the whole file."""
-        parts = [
-            _MAGIC,
-            _block(_FIRSTS, min_position, ((*key, first) for key, first in firsts.items())),
-            _block(_ENDS, position, ((*key, end) for key, end in ends.items())),
-        ]
-        data = b"".join(parts)
+        data = encode_ends(min_position, firsts, position, ends)
         with contextlib.suppress(OSError):
             fd = self._files.create(self._path, data, durable=durable)
             self._close_file()

@@ -22,7 +22,6 @@ Invariants:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -31,8 +30,11 @@ from broker.store.disk.directory import DirectoryLock, claim_directory, to_store
 from broker.store.disk.errors import StoreReadFailed, StoreWriteFailed
 from broker.store.disk.files import Files
 from broker.store.disk.options import StoreOptions
+from broker.store.disk.reserve import write_error
+from broker.store.follower.cut import finish_cut
+from broker.store.follower.source import LogSource
 from broker.store.queue_state import QueueState, read_tail
-from broker.store.read_result import ReadResult, ReadStatus
+from broker.store.read_result import FirstNeeded, ReadResult, ReadStatus, StoreStatistics
 from broker.store.reader import LogReader
 from broker.store.recovery import Recovery, RecoveryReport
 from broker.store.segments.commit_log import CommitLog
@@ -56,34 +58,7 @@ class SegmentSpan(NamedTuple):
     newest_ms: int
 
 
-class FirstNeeded(NamedTuple):
-    """The oldest segment that is still needed, by its log position, and a queue with messages in it that are needed."""
-
-    position: int
-    key: LogKey
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoreStatistics:
-    """The state of a store at one moment; see the properties of `MessageStore`.
-
-    Attributes:
-        min_position: log position of the oldest byte stored.
-        tail_bytes, index_cache_bytes: memory of recent records, and of loaded index parts.
-        unfinished_segments: segments that wait for a sync or for their index file; 1, the one being written, is normal.
-    """
-
-    queues: int
-    segments: int
-    min_position: int
-    written_position: int
-    synced_position: int
-    tail_bytes: int
-    index_cache_bytes: int
-    unfinished_segments: int
-
-
-class MessageStore(StoreWriter):
+class MessageStore(StoreWriter, LogSource):
     """Stores the messages of one broker in one directory; `recovery` reports what opening it had to do."""
 
     recovery: RecoveryReport
@@ -98,12 +73,22 @@ class MessageStore(StoreWriter):
 
     @classmethod
     def open(
-        cls, directory: Path, options: StoreOptions, clock_ms: Callable[[], int], files: Files | None = None
+        cls,
+        directory: Path,
+        options: StoreOptions,
+        clock_ms: Callable[[], int],
+        files: Files | None = None,
+        *,
+        epoch: tuple[int, int] | None = None,
     ) -> Self:
         """Open the store in a directory, or create it.
 
         The directory must be empty, a store, or not exist yet. Recovers what a crash left (`recovery.py`); everything
         found is durable when this returns. The store is a context manager that closes it.
+
+        The master of a set of replicas begins an `epoch` with it, given as its number and the id of the replica. The
+        directory may be the one of a `FollowerLog`, which must be closed. Opened without an epoch, a log that has
+        epochs loses them: later messages are not a part of the set's log.
 
         Raises:
             StoreUnusable: one of its kinds, saying what to change.
@@ -115,17 +100,18 @@ class MessageStore(StoreWriter):
         try:
             store = cls(log, lock, options, clock_ms)
             store.reserve.give_up()  # until the caller takes it, once it has opened what else needs room
-            store._recover()
+            store._recover(epoch)
         except BaseException:
             log.close()
             lock.release()
             raise
         return store
 
-    def _recover(self) -> None:
+    def _recover(self, epoch: tuple[int, int] | None) -> None:
         try:
+            finish_cut(self._log.directory, self._log.files)
             recovery = Recovery(self._log, self.damage, self._ends.load())
-            self.recovery = recovery.run(self._clock_ms())
+            self.recovery = recovery.run(self._clock_ms(), epoch)
         except OSError as error:
             raise to_store_error(self._log.directory, error) from error
         self._begin(recovery.first_offsets, recovery.end_offsets, recovery.last_stored_ms)
@@ -159,6 +145,22 @@ class MessageStore(StoreWriter):
 
     def __exit__(self, *_error: object) -> None:
         self.close()
+
+    def begin_segment_now(self) -> None:
+        """Begin the next segment before this one is full, so that the next start has next to nothing to read.
+
+        Only while nothing is buffered. Does nothing if this segment has no message.
+
+        Raises:
+            StoreLockLost: another broker may write to the directory.
+            StoreFull, StoreWriteFailed: an I/O error; the segment is still written.
+        """
+        assert not self._buffer, "flush first"
+        try:
+            if self._log.active.record_count:
+                self._begin_segment()
+        except OSError as error:
+            raise write_error(self._log.directory, error) from error
 
     # --- reading -----------------------------------------------------------------------------------------------------
 

@@ -1,9 +1,12 @@
-"""The answer of a read of the store. Apart from the reader, because decisions that are pure take it. Pure."""
+"""The answers of the store. Apart from the reader, because decisions that are pure take them. Pure."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
+
+from broker.store.segments.index import LogKey
 
 
 class ReadStatus(Enum):
@@ -30,3 +33,30 @@ class ReadResult(NamedTuple):
     next_offset: int  # where to go on. May be beyond the last record of `body`, when others were skipped
     min_offset: int
     max_offset: int  # the queue's end: the offset of the next message
+
+
+class FirstNeeded(NamedTuple):
+    """The oldest segment that is still needed, by its log position, and a queue with messages in it that are needed."""
+
+    position: int
+    key: LogKey
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreStatistics:
+    """The state of a store at one moment; see the properties of `MessageStore`.
+
+    Attributes:
+        min_position: log position of the oldest byte stored.
+        tail_bytes, index_cache_bytes: memory of recent records, and of loaded index parts.
+        unfinished_segments: segments that wait for a sync or for their index file; 1, the one being written, is normal.
+    """
+
+    queues: int
+    segments: int
+    min_position: int
+    written_position: int
+    synced_position: int
+    tail_bytes: int
+    index_cache_bytes: int
+    unfinished_segments: int

@@ -17,20 +17,18 @@ the log: a file that is found again may be put back, and is used at the next sta
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from broker.store.damage import DamageLog
-from broker.store.disk.files import TEMPORARY_SUFFIX
+from broker.store.disk.errors import StoreEpochTooLow
 from broker.store.ends import FILE_NAME as ENDS_NAME
 from broker.store.ends import KnownEnds
 from broker.store.segments.commit_log import CommitLog
+from broker.store.segments.epochs import Epoch, encode_epochs, with_epoch
 from broker.store.segments.index import LogKey, MemoryIndex
 from broker.store.segments.index_file import FileIndex
 from broker.store.segments.scan import Scan, encode_queue_table
-from broker.store.segments.segment import INDEX_SUFFIX, KEYS_SUFFIX, LOG_SUFFIX, Segment, segment_name
-
-_LOG_NAME = re.compile(r"(\d{20})\.log")
+from broker.store.segments.segment import Segment, segment_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,26 +64,40 @@ class Recovery:
         self._scanned_bytes = 0
         self._cut_bytes = 0
 
-    def run(self, now_ms: int) -> RecoveryReport:
+    def run(self, now_ms: int, epoch: tuple[int, int] | None = None) -> RecoveryReport:
         """Fill `log.segments` and begin the segment to write to; damage is in the damage log.
+
+        The segment begins an epoch, given by its number and by the replica that writes it. Without one the log has no
+        epochs from now on: it does not belong to a set any more.
 
         Raises:
             OSError: a file cannot be read or written.
+            StoreEpochTooLow: the log has this epoch, or a later one.
         """
         log = self._log
-        bases = self._clean_up()
+        bases = log.clean_up()
         for number, base_position in enumerate(bases):
             self._add_segment(base_position, bases[number + 1] if number + 1 < len(bases) else None)
         if bases:
             self.end_offsets = log.ends(log.active)
             self.first_offsets = {key: log.first_offset(log.segments[0], key) for key in self.end_offsets}
         flaw = self._compare_ends(bases)
+        known_epochs, epochs_end = log.history()
+        if epoch is not None and known_epochs and epoch[0] <= known_epochs[-1].number:
+            raise StoreEpochTooLow(
+                f"{log.directory} has epoch {known_epochs[-1].number} of its set, so epoch {epoch[0]} cannot begin: "
+                "the register of the set is an older copy; restore the newest one"
+            )
         if self._last_is_empty:
             # The new segment gets the name of the last one, and replaces its file in one step.
             self._end_position = log.active.base_position
             log.drop(log.active)
+        if epoch is not None:
+            # A segment without epochs that stays at the end of the log was not written by a master of the set.
+            is_known = not log.segments or epochs_end >= log.written_position
+            log.epochs = with_epoch(known_epochs if is_known else (), Epoch(epoch[0], self._end_position, epoch[1]))
         now_ms = max(now_ms, self.last_stored_ms)
-        head = encode_queue_table(self.end_offsets, now_ms)
+        head = encode_queue_table(self.end_offsets, now_ms) + encode_epochs(log.epochs, now_ms)
         log.begin_segment(self._end_position, head, MemoryIndex(self.end_offsets), now_ms=now_ms, durable=True)
         return RecoveryReport(
             segments=len(bases),
@@ -97,18 +109,6 @@ class Recovery:
             damaged_messages=sum(self._damage.total(key) for key in self.end_offsets),
             ends_flaw=flaw,
         )
-
-    def _clean_up(self) -> list[int]:
-        """Return the base positions of the segments; remove unfinished files, and what belongs to no segment."""
-        log = self._log
-        names = log.files.list_names(log.directory)
-        logs = [name for name in names if _LOG_NAME.fullmatch(name)]
-        for name in names:
-            stem, dot, suffix = name.rpartition(".")
-            is_orphan = dot + suffix in (INDEX_SUFFIX, KEYS_SUFFIX) and stem + LOG_SUFFIX not in logs
-            if is_orphan or name.endswith(TEMPORARY_SUFFIX):
-                log.files.remove(log.directory / name)
-        return [int(name.removesuffix(LOG_SUFFIX)) for name in logs]
 
     def _add_segment(self, base_position: int, next_base: int | None) -> None:
         log = self._log

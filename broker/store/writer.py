@@ -25,6 +25,7 @@ from broker.store.disk.reserve import Reserve, write_error
 from broker.store.ends import EndsFile
 from broker.store.queue_state import HeldBack, QueueState, TailCache
 from broker.store.segments.commit_log import CommitLog
+from broker.store.segments.epochs import encode_epochs
 from broker.store.segments.index import ENTRY, LogKey, MemoryIndex
 from broker.store.segments.scan import (
     MAX_RECORD_BYTES,
@@ -368,20 +369,19 @@ class StoreWriter:
         self._end_batch()
 
     def _begin_next_segment(self) -> None:
+        # The batch is stored and must not be refused now. Without the lock, the next one is refused. On an error of the
+        # disk the segment grows on, and the next flush tries again; whatever is wrong will soon stop a write as well.
+        with contextlib.suppress(StoreLockLost, OSError):
+            self._begin_segment()
+
+    def _begin_segment(self) -> None:
         log = self._log
-        try:
-            self._durability.check_lock()
-        except StoreLockLost:
-            return  # the batch is stored, in a file that is open; the next one is refused
+        self._durability.check_lock()
         ends = {key: queue.flushed_offset for key, queue in self._queues.items()}
         index = MemoryIndex(ends)
-        try:
-            head = encode_queue_table(ends, self._stored_ms) + self._encode_names(self._names)
-            log.begin_segment(log.written_position, head, index, now_ms=self._stored_ms, durable=False)
-        except OSError:
-            # The batch is stored and must not be refused now. The segment grows on, and the next flush tries again;
-            # whatever is wrong with the disk will soon stop a write as well.
-            return
+        head = encode_queue_table(ends, self._stored_ms) + encode_epochs(log.epochs, self._stored_ms)
+        head += self._encode_names(self._names)
+        log.begin_segment(log.written_position, head, index, now_ms=self._stored_ms, durable=False)
         for key, queue in self._queues.items():
             queue.row = index.rows[key]
         self._next_at = log.active.size

@@ -14,7 +14,7 @@ from broker.store.disk.options import StoreOptions
 from broker.store.keys import search as key_search
 from broker.store.keys.search import KeySearcher, segment_views
 from broker.store.message_store import MessageStore
-from tests.unit.broker.store.faulty_files import FaultyFiles
+from tests.unit.broker.store.disk.faulty_files import FaultyFiles
 
 TERMS = [b"a", b"b", b"plumless", b"buckeroo"]  # the hashes of the last two are the same
 NO_LIMIT = 2**60

@@ -18,7 +18,7 @@ from broker.store.ends import FILE_NAME
 from broker.store.message_store import MessageStore
 from broker.store.read_result import ReadStatus
 from model.record import StoredRecord, iter_records
-from tests.unit.broker.store.faulty_files import FaultyFiles
+from tests.unit.broker.store.disk.faulty_files import FaultyFiles
 from tests.unit.broker.store.store_helpers import read_all
 
 Key = tuple[int, int]

@@ -16,7 +16,7 @@ from broker.store.disk.options import StoreOptions
 from broker.store.ends import FILE_NAME
 from broker.store.message_store import MessageStore
 from model.record import CONTROL_FLAG, HEADER, StoredRecord
-from tests.unit.broker.store.faulty_files import FaultyFiles
+from tests.unit.broker.store.disk.faulty_files import FaultyFiles
 from tests.unit.broker.store.store_helpers import read_all
 
 Key = tuple[int, int]

@@ -3,6 +3,8 @@
 STORE                        marker: one line with the format version
 LOCK                         locked by the process that has the store open, as the directory itself is
 ENDS                         where the log and its queues begin and end (`ends.py`)
+CUT                          where the log is being cut, while that is not finished (`follower/cut.py`)
+salvage/                     the bytes that such cuts removed (`follower/salvage.py`)
 RESERVE                      room for when the disk is full (`reserve.py`)
 metadata.sqlite              topics, groups, offsets (`broker/durability/metadata.py`, which makes it)
 00000000000000000000.log     segments, named after the log position of their first byte

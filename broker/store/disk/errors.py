@@ -7,9 +7,12 @@ StoreError
 |   +-- StoreForeign                                the directory holds something else
 |   +-- StoreFormatUnsupported                      written by another version
 |   +-- StoreInUse                                  by another process
+|   +-- StoreEpochTooLow                            the log has a later epoch of its set
+|   +-- StoreCutUnreadable                          a cut of the log was begun, and its marker is damaged
 +-- StoreFull                (StorageFull)          no room; nothing of the batch is stored; works again with room
 +-- StoreWriteFailed         (ServiceNotAvailable)  the disk takes nothing now; nothing of the batch is stored
 +-- StoreReadFailed          (ServerError)          an I/O error; may be retried
++-- StoreBytesRefused        (ServerError)          bytes of another replica do not fit the log; nothing has changed
 +-- StoreSyncFailed          (FlushDiskTimeout)     written, but perhaps not durable: indefinite
 +-- StoreReadOnly            (ServiceNotAvailable)  a sync failed earlier; reads go on, writes need a restart
     +-- StoreLockLost                               another broker may write there now; this one stops
@@ -49,6 +52,14 @@ class StoreInUse(StoreUnusable):
     """Another process has the directory open."""
 
 
+class StoreEpochTooLow(StoreUnusable):
+    """The register of the set gave an epoch that the log has already: it is an older copy of the register."""
+
+
+class StoreCutUnreadable(StoreUnusable):
+    """A crash came into a cut of the log, and the marker that repeats it is damaged."""
+
+
 class StoreFull(StoreError, StorageFull):
     """The disk or the quota is full. Nothing of the batch was stored; it works again as soon as there is room."""
 
@@ -59,6 +70,12 @@ class StoreWriteFailed(StoreError, ServiceNotAvailable):
 
 class StoreReadFailed(StoreError, ServerError):
     """The system could not read a file of the log."""
+
+    code = ResponseCode.SYSTEM_ERROR
+
+
+class StoreBytesRefused(StoreError, ServerError):
+    """Bytes that another replica sent are damaged, or do not continue this log. Nothing has changed."""
 
     code = ResponseCode.SYSTEM_ERROR
 

@@ -60,8 +60,9 @@ class ReadOnlyFiles(Files):
         """Do nothing."""
 
     def rename(self, source: Path, target: Path) -> None:
-        """Rename a new file."""
-        super().rename(self._copy(source), self._copy(target))
+        """Rename a new file; a file of the directory itself stays."""
+        if self._copy(source).exists():
+            super().rename(self._copy(source), self._copy(target))
 
     def remove(self, path: Path) -> None:
         """Remove a new file."""

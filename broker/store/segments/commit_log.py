@@ -12,15 +12,17 @@ system's page cache already reads ahead, so the store keeps no blocks of its own
 from __future__ import annotations
 
 import contextlib
-from bisect import bisect_left
+import errno
+from bisect import bisect_left, bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from broker.store.disk.files import Files
+from broker.store.disk.files import TEMPORARY_SUFFIX, Files
 from broker.store.disk.options import StoreOptions
+from broker.store.segments.epochs import Epoch, LogHistory, read_head
 from broker.store.segments.index import IndexRow, LogKey, MemoryIndex
 from broker.store.segments.index_file import (
     HEADER_BYTES,
@@ -31,7 +33,7 @@ from broker.store.segments.index_file import (
     decode_header,
 )
 from broker.store.segments.scan import Scan, find_topic_names, scan_segment
-from broker.store.segments.segment import Segment
+from broker.store.segments.segment import INDEX_SUFFIX, KEYS_SUFFIX, LOG_SUFFIX, Segment, segment_bases
 from broker.store.segments.sync_job import SegmentSync, SyncJob
 
 _T = TypeVar("_T")
@@ -47,6 +49,7 @@ class CommitLog:
         self.directory = directory
         self.files = files
         self.segments: list[Segment] = []  # all of them; the last one is being written (none before recovery has run)
+        self.epochs: tuple[Epoch, ...] = ()  # the head of each new segment repeats them; none outside a set
         self.parts = PartCache(options.index_cache_bytes)  # cache of the index files
         self._open_files_max = options.open_files
         self._open: OrderedDict[str, int] = OrderedDict()
@@ -69,6 +72,16 @@ class CommitLog:
     def written_position(self) -> int:
         """Position after the newest byte."""
         return self.segments[-1].end_position
+
+    def clean_up(self) -> list[int]:
+        """Return the base positions of the segments; remove unfinished files, and files that belong to no segment."""
+        names = self.files.list_names(self.directory)
+        for name in names:
+            stem, dot, suffix = name.rpartition(".")
+            is_orphan = dot + suffix in (INDEX_SUFFIX, KEYS_SUFFIX) and stem + LOG_SUFFIX not in names
+            if is_orphan or name.endswith(TEMPORARY_SUFFIX):
+                self.files.remove(self.directory / name)
+        return segment_bases(names)
 
     # --- writing -----------------------------------------------------------------------------------------------------
 
@@ -97,6 +110,14 @@ class CommitLog:
         segment.synced_size = segment.size
         self.close_file(segment)
         self._unfinished.pop(segment, None)
+
+    def drop_index(self, segment: Segment) -> None:
+        """Remove the index file of a segment, and its table of terms, because its bytes change."""
+        self._forget(segment, segment.name, segment.index_name)
+        segment.index = MemoryIndex({})
+        self._unfinished[segment] = None
+        self.files.remove(self.directory / segment.index_name)
+        self.files.remove(self.directory / segment.keys_name)
 
     def append(self, data: bytes) -> None:
         """Write a batch of whole records at the end of the log: all of it or nothing.
@@ -131,6 +152,46 @@ class CommitLog:
         """Read bytes at a position inside a segment; fewer at the end of its file."""
         fd = segment.fd if segment.fd is not None else self._open_file(segment.name)
         return self.files.pread(fd, length, position)
+
+    def bytes_at(self, position: int, max_bytes: int) -> tuple[bytes, int]:
+        """Read the bytes of one segment from a log position on; see `MessageStore.log_bytes`."""
+        number = max(bisect_right(self.segments, position, key=lambda each: each.base_position) - 1, 0)
+        while position >= self.segments[number].end_position and number + 1 < len(self.segments):
+            number += 1
+        segment = self.segments[number]
+        start = max(position - segment.base_position, 0)
+        length = min(max_bytes, segment.size - start)
+        data = self.read(segment, length, start) if length > 0 else b""
+        if len(data) < length:
+            raise OSError(errno.EIO, f"{segment.name} ends at byte {start + len(data)} of {segment.size}")
+        return data, segment.base_position
+
+    def index_bytes(self, base_position: int) -> bytes | None:
+        """Read the index file of a segment as a whole; see `MessageStore.index_bytes`."""
+        segment = next((each for each in self.segments if each.base_position == base_position), None)
+        if segment is None or not isinstance(segment.index, FileIndex):
+            return None
+        fd = self.files.open(self.directory / segment.index_name)
+        try:
+            return self.files.pread(fd, self.files.size(fd), 0)
+        finally:
+            self.files.close(fd)
+
+    def history(self) -> LogHistory:
+        """Return the epochs of this log; none if its newest messages were written without one, outside a set.
+
+        A last segment that ends within its head, or holds nothing else, does not count if it has no epochs: the history
+        is the one of the segment before, and ends where the last segment begins.
+        """
+        end_position = self.written_position if self.segments else 0
+        for segment in reversed(self.segments):
+            head = read_head(partial(self.read, segment), segment.size)
+            if head.epochs:
+                return LogHistory(head.epochs, end_position)
+            if head.has_messages:
+                break
+            end_position = segment.base_position
+        return LogHistory((), self.written_position if self.segments else 0)
 
     def row(self, segment: Segment, key: LogKey) -> IndexRow | None:
         """Return a queue's row in the index of a segment. One in a bad index file is rebuilt from the segment."""
@@ -208,17 +269,23 @@ class CommitLog:
 
     # --- syncing -----------------------------------------------------------------------------------------------------
 
-    def begin_sync(self, *, finish_active: bool = False, indexes: bool = True) -> SyncJob:
+    def begin_sync(
+        self, *, finish_active: bool = False, indexes: bool = True, copied: Mapping[int, bytes] | None = None
+    ) -> SyncJob:
         """Collect the segments that are not durable yet, and, with `indexes`, the finished ones without an index file.
 
-        With `finish_active`, the active segment will not be written again, and gets its index file too.
+        With `finish_active`, the active segment will not be written again, and gets its index file too. With `copied`,
+        a segment gets the index file that another broker wrote for it, by its base position, and no other one.
         """
         work: list[SegmentSync] = []
         try:
             for segment in self._unfinished:
+                index: MemoryIndex | bytes | None
                 needs_sync = segment.synced_size < segment.size
                 is_finished = indexes and (segment is not self.active or (finish_active and segment.record_count > 0))
                 index = segment.index if is_finished and isinstance(segment.index, MemoryIndex) else None
+                if copied is not None:
+                    index = copied.get(segment.base_position)
                 if needs_sync or index is not None:
                     assert segment.fd is not None or not needs_sync, f"{segment.name} was closed before it was synced"
                     work.append(

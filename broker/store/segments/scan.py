@@ -6,7 +6,7 @@ torn tail: the write that a crash interrupted.
 
     |head|r0|r1|r2?|r3|r4|half of r5        valid: r0 r1 r3 r4    damaged: r2's bytes    valid_bytes: end of r4
 
-Three kinds of records belong to the store itself, and make the log enough to rebuild everything. They are ordinary
+Four kinds of records belong to the store itself, and make the log enough to rebuild everything. They are ordinary
 records with `CONTROL_FLAG`; they belong to no queue, and no reader gets them.
 
 - A **queue table** is at the start of each segment: every queue with the offset of its next message. So a segment can
@@ -14,6 +14,8 @@ records with `CONTROL_FLAG`; they belong to no queue, and no reader gets them.
 - **Topic dropped**: the queues of a topic end here, and do not come back when the log is scanned.
 - **Topic named**: what a topic number stands for, in bytes that the store does not look into. A scan passes over it; a
   broker that has lost its metadata asks for it (`find_topic_names`).
+- **Epochs**: which replicas of a set wrote the log (`epochs.py`). A scan passes over it, as over a kind that a later
+  version adds.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ import re
 import struct
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 from zlib import crc32
 
 from broker.store.segments.index import ENTRY, ENTRY_BYTES, LogKey, MemoryIndex
@@ -136,6 +139,23 @@ def scan_segment(read: Read, size: int, ends_before: dict[LogKey, int] | None) -
     return scan
 
 
+class Whole(NamedTuple):
+    """The end of the records before the first damage, and of the last whole record, which may be behind damage."""
+
+    whole_bytes: int
+    valid_bytes: int
+
+
+def measure(read: Read, size: int) -> Whole:
+    """Find where the first `size` bytes of a segment are damaged, without an index. Raises what `read` does."""
+    whole = valid = 0
+    for position, length, *_ in walk(read, size):
+        if position == whole == valid:
+            whole += length
+        valid = position + length
+    return Whole(whole, valid)
+
+
 def walk(read: Read, size: int, position: int = 0, *, with_payloads: bool = False) -> Iterator[_Found]:
     """Yield every whole record in the first `size` bytes of a segment; the bytes between two of them are damaged.
 
@@ -166,6 +186,16 @@ def walk(read: Read, size: int, position: int = 0, *, with_payloads: bool = Fals
         # Not a record. Go to the next place that looks like one; near the end of the block, read on and look again.
         shape = _HEADER_SHAPE.search(block, at + 1)
         position = base + shape.start() if shape else max(position + 1, base + len(block) - _SHAPE_BYTES + 1)
+
+
+def read_queue_table(read: Read, size: int) -> dict[LogKey, int]:
+    """Return the queue table at the start of a segment: where each queue goes on; the parts of it that are whole."""
+    ends: dict[LogKey, int] = {}
+    for _, _, _, _, _, _, _, flags, payload in walk(read, size):
+        if flags != QUEUE_TABLE:
+            break
+        ends.update(decode_queue_table(payload))
+    return ends
 
 
 def find_topic_names(read: Read, size: int, wanted: Collection[int]) -> dict[int, bytes]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from broker.store.segments.index import MemoryIndex
@@ -11,6 +13,7 @@ LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
 KEYS_SUFFIX = ".keys"
 _NAME_DIGITS = 20
+_LOG_NAME = re.compile(r"(\d{20})\.log")
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -50,3 +53,8 @@ class Segment:
 def segment_name(base_position: int) -> str:
     """File name of the segment that begins at a log position."""
     return f"{base_position:0{_NAME_DIGITS}d}{LOG_SUFFIX}"
+
+
+def segment_bases(names: Iterable[str]) -> list[int]:
+    """Base positions of the segments among the names of a directory, sorted."""
+    return sorted(int(name.removesuffix(LOG_SUFFIX)) for name in names if _LOG_NAME.fullmatch(name))

@@ -27,7 +27,8 @@ class SegmentSync:
     segment: Segment  # the job does not look inside, because it may be changing
     fd: int | None  # descriptor to sync, the job's own; None if the records are durable already
     size: int  # bytes of the segment when the job began
-    index: MemoryIndex | None  # write its index file from this; None if the segment is still being written, or has one
+    # Write its index file from this; None if the segment is still being written, or has one.
+    index: MemoryIndex | bytes | None
     index_path: Path
     last_stored_ms: int
     header: IndexHeader | None = None  # set by the job once the index file is there
@@ -83,13 +84,19 @@ class SyncJob:
         try:
             for item in self.work:
                 if item.index is not None:
-                    data = encode_index(
-                        item.index,
-                        base_position=item.segment.base_position,
-                        covered_bytes=item.size,
-                        last_stored_ms=item.last_stored_ms,
-                    )
+                    data = _content(item, item.index)
                     self._files.replace(item.index_path, data, durable=True)
                     item.header = decode_header(data[:HEADER_BYTES])
         except OSError as error:
             self.index_error = error
+
+
+def _content(item: SegmentSync, index: MemoryIndex | bytes) -> bytes:
+    if isinstance(index, bytes):
+        return index
+    return encode_index(
+        index,
+        base_position=item.segment.base_position,
+        covered_bytes=item.size,
+        last_stored_ms=item.last_stored_ms,
+    )

@@ -175,7 +175,11 @@ class PowerCutFiles(UnsyncedFiles):
         if target.exists():
             self._record_of(target)
         super().rename(source, target)
-        self._directory(target).change({source.name: None, target.name: file})
+        if source.parent == target.parent:
+            self._directory(target).change({source.name: None, target.name: file})
+        else:
+            self._directory(source).change({source.name: None})
+            self._directory(target).change({target.name: file})
 
     def remove(self, path: Path) -> None:
         """See `Files.remove`."""

@@ -18,7 +18,7 @@ from broker.store.disk.errors import StoreSyncFailed
 from broker.store.disk.options import StoreOptions
 from broker.store.message_store import MessageStore
 from model.errors import RlabError
-from tests.unit.broker.store.faulty_files import FaultyFiles
+from tests.unit.broker.store.disk.faulty_files import FaultyFiles
 
 
 class SlowDisk(FaultyFiles):

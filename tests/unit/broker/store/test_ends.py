@@ -7,7 +7,7 @@ import pytest
 
 from broker.store import ends
 from broker.store.ends import FILE_NAME, EndsFile, KnownEnds, decode_ends
-from tests.unit.broker.store.faulty_files import FaultyFiles
+from tests.unit.broker.store.disk.faulty_files import FaultyFiles
 from tests.unit.broker.store.store_helpers import fill, offsets, open_store
 
 A, B, C = (1, 0), (1, 1), (2, 7)

@@ -11,7 +11,7 @@ from broker.store.disk.options import StoreOptions
 from broker.store.message_store import MessageStore
 from broker.store.read_result import ReadStatus
 from model.record import iter_records
-from tests.unit.broker.store.faulty_files import FaultyFiles
+from tests.unit.broker.store.disk.faulty_files import FaultyFiles
 from tests.unit.broker.store.store_helpers import fill, offsets, open_store
 
 EVERYTHING = 2**62

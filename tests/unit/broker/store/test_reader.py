@@ -9,7 +9,7 @@ import pytest
 from broker.store.disk.errors import StoreReadFailed
 from broker.store.read_result import ReadStatus
 from model.record import iter_records
-from tests.unit.broker.store.faulty_files import FaultyFiles
+from tests.unit.broker.store.disk.faulty_files import FaultyFiles
 from tests.unit.broker.store.store_helpers import NOW_MS, fill, offsets, open_store
 
 

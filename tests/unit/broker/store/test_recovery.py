@@ -10,7 +10,7 @@ from broker.store.damage import Damage
 from broker.store.disk.errors import StoreNotWritable, StoreUnusable
 from broker.store.ends import FILE_NAME
 from model.record import iter_records
-from tests.unit.broker.store.faulty_files import FaultyFiles
+from tests.unit.broker.store.disk.faulty_files import FaultyFiles
 from tests.unit.broker.store.store_helpers import fill, offsets, open_store
 
 

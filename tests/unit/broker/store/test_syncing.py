@@ -8,7 +8,7 @@ import pytest
 from broker.store.disk.directory import LOCK_NAME
 from broker.store.disk.errors import StoreFull, StoreLockLost, StoreReadOnly, StoreSyncFailed
 from broker.store.message_store import MessageStore
-from tests.unit.broker.store.faulty_files import FaultyFiles
+from tests.unit.broker.store.disk.faulty_files import FaultyFiles
 from tests.unit.broker.store.store_helpers import fill, offsets, open_store
 
 

@@ -11,7 +11,7 @@ from broker.store.disk.options import StoreOptions
 from broker.store.message_store import MessageStore
 from broker.store.segments.scan import MAX_RECORD_BYTES
 from model.record import CONTROL_FLAG, HEADER_BYTES, iter_records
-from tests.unit.broker.store.faulty_files import FaultyFiles
+from tests.unit.broker.store.disk.faulty_files import FaultyFiles
 from tests.unit.broker.store.store_helpers import fill, offsets, open_store
 
 

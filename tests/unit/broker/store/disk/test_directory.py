@@ -21,7 +21,7 @@ from broker.store.disk.errors import (
     StoreUnusable,
 )
 from broker.store.disk.files import Files
-from tests.unit.broker.store.faulty_files import FaultyFiles
+from tests.unit.broker.store.disk.faulty_files import FaultyFiles
 
 
 def test_a_new_directory_is_made_with_its_parents_and_marked(tmp_path: Path) -> None:

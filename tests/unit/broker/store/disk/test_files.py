@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from broker.store.disk.files import TEMPORARY_SUFFIX, Files
-from tests.unit.broker.store.faulty_files import FaultyFiles
+from tests.unit.broker.store.disk.faulty_files import FaultyFiles
 
 
 def test_what_is_written_is_read_back_and_ends_at_the_end_of_the_file(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from broker.store.keys import file as key_file
 from broker.store.keys.search import KeySearcher, Progress, segment_views
 from broker.store.message_store import MessageStore
 from model.record import iter_records
-from tests.unit.broker.store.faulty_files import FaultyFiles
+from tests.unit.broker.store.disk.faulty_files import FaultyFiles
 from tests.unit.broker.store.store_helpers import NOW_MS, open_store
 
 NO_LIMIT = 2**60

@@ -10,7 +10,7 @@ from broker.store.segments.commit_log import CommitLog
 from broker.store.segments.index import ENTRY, MemoryIndex
 from broker.store.segments.scan import encode_queue_table
 from model.record import encode_record
-from tests.unit.broker.store.faulty_files import FaultyFiles
+from tests.unit.broker.store.disk.faulty_files import FaultyFiles
 
 HEAD = encode_queue_table({}, 0)
 RECORD = encode_record(1, 0, 0, 5, 0, 0, 0, b"payload")

@@ -8,7 +8,7 @@ import pytest
 from broker.store.disk.errors import StoreReadFailed
 from broker.store.message_store import MessageStore
 from broker.store.segments.moving import worth_moving
-from tests.unit.broker.store.faulty_files import FaultyFiles
+from tests.unit.broker.store.disk.faulty_files import FaultyFiles
 from tests.unit.broker.store.store_helpers import open_store
 
 KEPT, OTHER = (7, 0), (1, 0)

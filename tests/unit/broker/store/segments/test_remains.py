@@ -4,7 +4,7 @@ import errno
 from pathlib import Path
 
 from broker.store.segments.remains import remains_of
-from tests.unit.broker.store.faulty_files import FaultyFiles
+from tests.unit.broker.store.disk.faulty_files import FaultyFiles
 from tests.unit.broker.store.store_helpers import offsets, open_store
 
 KEY = (1, 0)

@@ -8,7 +8,7 @@ from broker.store.segments.index import MemoryIndex
 from broker.store.segments.index_file import HEADER_BYTES, decode_header
 from broker.store.segments.segment import Segment
 from broker.store.segments.sync_job import SegmentSync, SyncJob
-from tests.unit.broker.store.faulty_files import FaultyFiles
+from tests.unit.broker.store.disk.faulty_files import FaultyFiles
 
 
 def make_job(directory: Path, files: FaultyFiles, *, with_index: bool = True) -> SyncJob:

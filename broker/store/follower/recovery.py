@@ -1,0 +1,62 @@
+"""Opens the log of a replica: trusts segments with an index, reads the others, and cuts off a torn tail."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from broker.store.segments.commit_log import CommitLog
+from broker.store.segments.index import MemoryIndex
+from broker.store.segments.scan import measure
+from broker.store.segments.segment import Segment
+
+
+class FollowerRecovery:
+    """One opening; `run` fills `log.segments`.
+
+    Attributes:
+        damaged: base position of each damaged segment -> log position of the first byte that is wrong or missing.
+    """
+
+    def __init__(self, log: CommitLog) -> None:
+        self.damaged: dict[int, int] = {}
+        self._log = log
+
+    def run(self) -> None:
+        """Find the segments. Raises `OSError`."""
+        bases = self._log.clean_up()
+        for base, next_base in zip(bases, [*bases[1:], None], strict=False):
+            self._add(base, next_base)
+
+    def _add(self, base: int, next_base: int | None) -> None:
+        log = self._log
+        segment = Segment(base_position=base, size=0, index=MemoryIndex({}))
+        log.add(segment)
+        segment.fd = log.files.open(log.directory / segment.name)
+        size = log.files.size(segment.fd)
+        segment.size = size if next_base is None else min(size, next_base - base)
+        header = log.load_index(segment)
+        if header is not None and header.covered_bytes == segment.size:
+            log.settle(segment)
+            return
+        segment.index = MemoryIndex({})
+        found = measure(partial(log.read, segment), segment.size)
+        if next_base is None:
+            self._end_at(segment, size, found.valid_bytes)
+            is_whole = found.whole_bytes == found.valid_bytes
+        else:
+            is_whole = base + found.whole_bytes == next_base
+        if not is_whole:
+            self.damaged[base] = base + found.whole_bytes
+
+    def _end_at(self, segment: Segment, size: int, valid_bytes: int) -> None:
+        """Cut off what no whole record follows: the write that a crash came into. Its index was about more."""
+        log = self._log
+        if valid_bytes == 0:
+            log.files.remove(log.directory / segment.name)
+            log.drop(segment)
+            return
+        log.drop_index(segment)
+        if size > valid_bytes:
+            assert segment.fd is not None
+            log.files.truncate(segment.fd, valid_bytes)
+            segment.size = valid_bytes

@@ -1,0 +1,153 @@
+"""Keeps the bytes that a cut removes, and reads them: the messages that an unclean election gave up.
+
+A cut at position 1400 of a log whose segments begin at 0, 900, 2000 and 3000 makes a folder with three files: the end
+of the segment that is cut, named after position 1400, and the two segments behind it, as they were.
+
+    salvage/000001/...1400.log  ...2000.log  ...3000.log
+
+Each cut has a folder of its own, with a number. The files are records, as in the log; the first one begins with the
+names of the topics in it. Nothing in there is read by a broker, and all of it may be deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from broker.store.disk.files import TEMPORARY_SUFFIX, Files
+from broker.store.segments.index import LogKey
+from broker.store.segments.index_file import Read
+from broker.store.segments.scan import TOPIC_NAMED, encode_topic_named, find_topic_names, walk
+from broker.store.segments.segment import segment_bases, segment_name
+from model.record import CONTROL_FLAG, StoredRecord, iter_records
+
+SALVAGE_NAME = "salvage"
+_COPY_BYTES = 1024 * 1024
+
+
+class SalvagedRecord(NamedTuple):
+    """One message that a cut removed, and its queue."""
+
+    topic_id: int
+    queue_id: int
+    record: StoredRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SalvagedRange:
+    """The messages of one queue that one cut removed. Their offsets may be those of other messages now.
+
+    `topic` is the content of the newest record that names the topic, see `MessageStore.name_topic`; empty if there is
+    none. There are fewer `messages` than offsets if some are damaged.
+    """
+
+    salvage: int  # number of the folder
+    topic_id: int
+    topic: bytes
+    queue_id: int
+    first_offset: int
+    end_offset: int
+    messages: int
+
+
+def salvage_folder(directory: Path, number: int) -> Path:
+    """Folder of one cut in a data directory."""
+    return directory / SALVAGE_NAME / f"{number:06d}"
+
+
+def salvage_numbers(directory: Path, files: Files) -> list[int]:
+    """Numbers of the folders in a data directory, sorted.
+
+    Raises:
+        OSError: the directory cannot be read.
+    """
+    try:
+        return sorted(int(name) for name in files.list_names(directory / SALVAGE_NAME) if name.isdecimal())
+    except FileNotFoundError:
+        return []
+
+
+def salvage_segment(directory: Path, files: Files, number: int, base: int) -> None:
+    """Move a whole segment into a folder. Raises `OSError`; may be repeated."""
+    path = directory / segment_name(base)
+    fd = files.open(path)
+    try:
+        files.sync(fd)
+    finally:
+        files.close(fd)
+    files.rename(path, salvage_folder(directory, number) / path.name)
+
+
+def salvage_tail(directory: Path, files: Files, number: int, base: int, fd: int, start: int) -> None:
+    """Copy the end of a segment, from a byte on, into a folder. Raises `OSError`; may be repeated."""
+    read, size = partial(files.pread, fd), files.size(fd)
+    wanted = {topic_id for _, _, topic_id, _, _, _, _, flags, _ in walk(read, size, start) if not flags & CONTROL_FLAG}
+    names = find_topic_names(read, size, wanted)
+    head = b"".join([encode_topic_named(topic_id, 0, name) for topic_id, name in sorted(names.items())])
+    target = salvage_folder(directory, number) / segment_name(base + start)
+    temporary = target.with_name(target.name + TEMPORARY_SUFFIX)
+    copy = files.open(temporary, create=True)
+    try:
+        files.truncate(copy, 0)
+        files.write_all(copy, head, 0)
+        for at in range(start, size, _COPY_BYTES):
+            files.write_all(copy, read(min(_COPY_BYTES, size - at), at), len(head) + at - start)
+        files.sync(copy)
+    finally:
+        files.close(copy)
+    files.rename(temporary, target)
+
+
+def salvaged_records(directory: Path, number: int, files: Files | None = None) -> Iterator[SalvagedRecord]:
+    """Yield the messages that one cut removed, in the order of the log, without those that are damaged.
+
+    Raises:
+        OSError: while iterating: a file cannot be read, or there is no folder of this number.
+    """
+    for read, size in _files_of(directory, number, files or Files()):
+        for position, length, topic_id, queue_id, _, _, _, flags, _ in walk(read, size):
+            if not flags & CONTROL_FLAG:
+                for record in iter_records(read(length, position)):
+                    yield SalvagedRecord(topic_id, queue_id, record)
+
+
+def salvaged_ranges(directory: Path, number: int, files: Files | None = None) -> list[SalvagedRange]:
+    """Return the messages that one cut removed, by queue, sorted. Reads all of them: seconds for a gigabyte.
+
+    Raises:
+        OSError: a file cannot be read, or there is no folder of this number.
+    """
+    names: dict[int, bytes] = {}
+    found: dict[LogKey, tuple[int, int, int]] = {}
+    for read, size in _files_of(directory, number, files or Files()):
+        for _, _, topic_id, queue_id, offset, _, _, flags, payload in walk(read, size):
+            if flags == TOPIC_NAMED:
+                names[topic_id] = payload
+            elif not flags & CONTROL_FLAG:
+                first, end, n = found.get((topic_id, queue_id), (offset, offset, 0))
+                found[topic_id, queue_id] = min(first, offset), max(end, offset + 1), n + 1
+    return [
+        SalvagedRange(
+            salvage=number,
+            topic_id=topic_id,
+            topic=names.get(topic_id, b""),
+            queue_id=queue_id,
+            first_offset=first,
+            end_offset=end,
+            messages=n,
+        )
+        for (topic_id, queue_id), (first, end, n) in sorted(found.items())
+    ]
+
+
+def _files_of(directory: Path, number: int, files: Files) -> Iterator[tuple[Read, int]]:
+    folder = salvage_folder(directory, number)
+    for base in segment_bases(files.list_names(folder)):
+        fd = files.open(folder / segment_name(base))
+        try:
+            yield partial(files.pread, fd), files.size(fd)
+        finally:
+            files.close(fd)
