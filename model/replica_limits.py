@@ -74,5 +74,3 @@ assert REPLICA_BACK_S < REPLICA_SILENCE_S < REPLICA_FRAME_TIMEOUT_S < REPLICATIO
     "a replica leaves before a send that waits for it times out"
 )
 assert 3 * REPLICA_BEACON_S < REPLICA_SILENCE_S, "a lost answer to one beacon is not silence"
-REGISTER_RETRY_S = 0.1
-"""Pause before a write of the register that got no answer is sent again."""
