@@ -17,7 +17,7 @@ from cli.group import command as group
 from cli.messages import consume, message, produce, producer, topic
 from cli.options import unknown_variables
 from cli.security import certs, key
-from cli.servers import cluster, daemons
+from cli.servers import cluster, daemons, elections
 from cli.testbed import bench, crash, demo, fault, fuzz, labs, sim, swarm
 from cli.trace import check, report, strategies, whatif
 from process.output import print_note
@@ -56,6 +56,7 @@ def root(
 for module in (
     daemons,
     cluster,
+    elections,
     key,
     fault,
     fuzz,

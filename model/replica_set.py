@@ -19,7 +19,7 @@ master differs: no epoch has two masters. `replica/sets.py` decides which change
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, NoReturn
@@ -173,12 +173,27 @@ class ReplicaSet:
             known["acks"] = acks_of(known["acks"])
         return cls(**known)
 
+    @classmethod
+    def from_document(cls, fields: Mapping[str, Any]) -> ReplicaSet:
+        """Read and check a row of `rlab elections show --json`, in which a member is a map.
+
+        Raises:
+            InvalidParameter: it is not a row.
+        """
+        members = _list_of(fields.get("members"), "members")
+        flat = [list(map(each.get, _MEMBER)) if isinstance(each, dict) else each for each in members]
+        try:
+            return cls.from_wire(msgpack.packb({**fields, "members": flat}))
+        except (TypeError, OverflowError) as error:
+            raise InvalidParameter(f"a replica set must have numbers and texts: {error}") from None
+
     def __str__(self) -> str:
         master = "no master" if self.master == NO_MASTER else f"master {self.master}"
         in_sync = ", ".join(map(str, self.in_sync)) or "none"
         return f"set {self.name} version {self.version}: epoch {self.epoch}, {master}, in sync {in_sync}"
 
 
+_MEMBER = ("replica_id", "address", "incarnation")
 _REQUIRED = frozenset({"name", "set_id", "epoch", "master", "in_sync", "members"})
 _FIELDS = (*sorted(_REQUIRED), *("register_id", "version", "last_replica_id", "copies", "min_in_sync", "acks"))
 

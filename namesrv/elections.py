@@ -20,8 +20,9 @@ import contextlib
 import logging
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import TypeVar
@@ -29,12 +30,14 @@ from zlib import crc32
 
 from model.arguments import shown
 from model.errors import ConfigError, InvalidParameter, RegisterUnavailable
-from model.replica_limits import MAX_SET_NUMBER
-from model.replica_set import ReplicaSet, stored_row
+from model.replica_limits import MAX_REPLICA_SETS, MAX_SET_NUMBER
+from model.replica_set import NO_MASTER, ReplicaSet, stored_row
 
 logger = logging.getLogger(__name__)
 
 FILE_NAME = "elections.sqlite"
+RESTORED_VERSIONS = 1_000_000
+"""Versions that a restored row skips: more changes of a set than there are between two copies of its register."""
 _FORMAT = 1
 _SCHEMA = """
 create table register (only integer primary key check (only = 1), register_id integer not null);
@@ -123,7 +126,7 @@ def open_elections(directory: Path, rng: Random) -> Iterator[Elections]:
     db = _opened(path)
     try:
         with _clear_errors(path):
-            register_id = _made(db, rng) if is_new else _checked(db)
+            register_id = _make(db, rng.randint(1, MAX_SET_NUMBER)) if is_new else _checked(db)
             elections = Elections(path, db, register_id)
             n_sets = len(elections._rows())
     except BaseException:
@@ -139,6 +142,33 @@ def open_elections(directory: Path, rng: Random) -> Iterator[Elections]:
         elections.close()
 
 
+def restore_elections(directory: Path, rows: Iterable[ReplicaSet]) -> int:
+    """Make a register from a copy of the rows of a lost one, in a new directory; returns its id, which is the same.
+
+    The copy may be older than the last change of a set, so each row gets a version above any that the lost register
+    can have given, and only its master stays in sync: the master adds the others again when they have all messages.
+
+    Raises:
+        ConfigError: the directory is not empty or cannot be used, or the rows are not all of one register.
+    """
+    rows = list(rows)
+    ids = {row.register_id for row in rows}
+    if len(ids) != 1 or 0 in ids or len({row.name for row in rows}) < len(rows) or len(rows) > MAX_REPLICA_SETS:
+        raise ConfigError(f"a copy has 1 to {MAX_REPLICA_SETS} sets of one register, not {len(rows)} of {len(ids)}")
+    path = directory / FILE_NAME
+    if not _check_directory(directory, path):
+        raise ConfigError(f"{directory} has a register already: name an empty or a new directory")
+    [register_id] = ids
+    with _clear_errors(path), contextlib.closing(_opened(path)) as db:
+        _make(db, register_id, map(_restored, rows))
+    return register_id
+
+
+def _restored(row: ReplicaSet) -> ReplicaSet:
+    in_sync = row.in_sync if row.master == NO_MASTER else (row.master,)
+    return replace(row, version=row.version + RESTORED_VERSIONS, in_sync=in_sync)
+
+
 def _check_directory(directory: Path, path: Path) -> bool:
     """Make the directory if needed; returns whether it has no register yet."""
     try:
@@ -147,8 +177,8 @@ def _check_directory(directory: Path, path: Path) -> bool:
         if path.exists():
             if path.stat().st_size == 0:
                 raise ConfigError(
-                    f"{path} is empty: put the newest copy of it back, or remove it to begin a new register, which "
-                    "the replicas of an earlier one refuse"
+                    f"{path} is empty: remove it, and restore the register from a copy (docs/replication.md), or begin "
+                    "a new one, which the replicas of an earlier one refuse"
                 )
             return False
     except OSError as error:
@@ -185,16 +215,16 @@ def _clear_errors(path: Path) -> Iterator[None]:
                 f"{path} is in use by another process: one name server keeps the elections of a cluster"
             ) from error
         raise ConfigError(
-            f"{path} is damaged, or not a register ({error}): put the newest copy of it back (docs/replication.md)"
+            f"{path} is damaged, or not a register ({error}): restore it from a copy (docs/replication.md)"
         ) from error
 
 
-def _made(db: sqlite3.Connection, rng: Random) -> int:
-    register_id = rng.randint(1, MAX_SET_NUMBER)
+def _make(db: sqlite3.Connection, register_id: int, rows: Iterable[ReplicaSet] = ()) -> int:
     db.execute("begin immediate")
     for statement in filter(str.strip, _SCHEMA.split(";")):
         db.execute(statement)
     db.execute("insert into register values (1, ?)", (register_id,))
+    db.executemany("insert into sets values (?, ?, ?)", map(_encoded, rows))
     db.execute(f"pragma user_version = {_FORMAT}")
     db.execute("commit")
     return register_id

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -22,6 +23,7 @@ from model.replica_set import (
     stored_row,
     was_written,
 )
+from process.output import document
 
 ONE, TWO, THREE = (Replica(replica_id=each, address=f"h{each}:1", incarnation=1) for each in (1, 2, 3))
 ROW = ReplicaSet(
@@ -126,6 +128,20 @@ def test_bytes_that_are_no_legal_row_are_refused_with_the_field(changes: dict[st
 def test_bytes_that_are_no_row_at_all_are_refused(wire: bytes) -> None:
     with pytest.raises(InvalidParameter, match="a replica set must be"):
         ReplicaSet.from_wire(wire)
+
+
+def test_a_row_is_the_same_behind_a_document() -> None:
+    for row in (ROW, largest()):
+        assert ReplicaSet.from_document(json.loads(json.dumps(document(row)))) == row
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"members": None}, {"members": [1]}, {"members": [{}]}, {"epoch": 2**70}, {"epoch": object()}, {"in_sync": [1.5]}],
+)
+def test_a_document_that_is_not_a_row_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(InvalidParameter):
+        ReplicaSet.from_document({**document(ROW), **wrong})
 
 
 def test_a_set_has_so_many_members_and_no_more() -> None:

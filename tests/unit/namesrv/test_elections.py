@@ -18,12 +18,13 @@ import pytest
 
 from model.errors import ConfigError, RegisterUnavailable
 from model.own_name import PREFIX
-from model.replica_set import ReplicaSet
-from namesrv.elections import FILE_NAME, Elections, open_elections
+from model.replica_set import NO_MASTER, Replica, ReplicaSet
+from namesrv.elections import FILE_NAME, RESTORED_VERSIONS, Elections, open_elections, restore_elections
 from replica.sets import create, with_options
 from testbed.simulation.kernel.run import Simulation, run_simulation
 
 ROW = create("broker-a", "h1:1", set_id=7, copies=2)
+TWO = Replica(replica_id=2, address="h2:1")
 
 
 def stored(directory: Path) -> list[ReplicaSet]:
@@ -126,6 +127,32 @@ os.kill(os.getpid(), signal.SIGKILL)
     assert row == replace(ROW, version=1, register_id=register_id)
 
 
+def test_a_register_is_made_from_its_rows_with_its_id_and_only_masters_in_sync(tmp_path: Path) -> None:
+    without_master = replace(ROW, name="broker-b", master=NO_MASTER)
+    register_id = written(tmp_path / "lost", ROW, without_master)
+    pair = replace(stored(tmp_path / "lost")[0], members=(*ROW.members, TWO), in_sync=(1, 2), last_replica_id=2)
+    rows = [pair, stored(tmp_path / "lost")[1]]
+    assert restore_elections(tmp_path / "new", rows) == register_id
+    restored = stored(tmp_path / "new")
+    assert [row.version for row in restored] == [1 + RESTORED_VERSIONS] * 2
+    assert [(row.register_id, row.in_sync) for row in restored] == [(register_id, (1,))] * 2
+    assert restored[0] == replace(pair, version=1 + RESTORED_VERSIONS, in_sync=(1,))
+
+
+def test_rows_of_several_registers_or_none_make_no_register(tmp_path: Path) -> None:
+    one, two = (replace(ROW, name=name, register_id=number) for number, name in ((1, "a"), (2, "b")))
+    for rows in ([], [one, two], [one, one], [replace(one, register_id=0)]):
+        with pytest.raises(ConfigError, match="a copy has 1 to 1024 sets of one register"):
+            restore_elections(tmp_path / "new", rows)
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_register_is_not_made_over_another_one(tmp_path: Path) -> None:
+    written(tmp_path, ROW)
+    with pytest.raises(ConfigError, match="has a register already: name an empty or a new directory"):
+        restore_elections(tmp_path, stored(tmp_path))
+
+
 def cut_short(path: Path) -> None:
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
@@ -159,7 +186,7 @@ def changed_by(*statements: str) -> Callable[[Path], None]:
     [
         (cut_short, "is damaged, or not a register"),
         (garbage, "is damaged, or not a register"),
-        (emptied, "is empty: put the newest copy of it back, or remove it to begin a new register"),
+        (emptied, "is empty: remove it, and restore the register from a copy"),
         (one_bit_of_a_row, "the checksum of set 'broker-a' is wrong"),
         (changed_by("update sets set name = 'broker-b'"), "set 'broker-b' has the row of broker-a"),
         (changed_by("update sets set row = 'text'"), "the checksum of set 'broker-a' is wrong"),
