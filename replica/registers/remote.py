@@ -119,7 +119,13 @@ class RemoteRegister:
     async def _request(
         self, address: str, code: RequestCode, header: dict[str, Any], body: bytes | None = None
     ) -> Command:
-        return await self._client.request(address, code, header, body, self._timeout_s)
+        try:
+            return await self._client.request(address, code, header, body, self._timeout_s)
+        except NetworkError:
+            if self._client.connected(address) is None:
+                # With its back-off of seconds: a set waits for the register, and few replicas ask it, with pauses.
+                self._client.drop(address)
+            raise
 
 
 def _rows_of(answer: Command) -> list[ReplicaSet]:

@@ -14,13 +14,14 @@ import msgpack
 import pytest
 
 from model.errors import ConfigError, IllegalOperation, RegisterUnavailable
-from model.replica_limits import REGISTER_TIMEOUT_S
+from model.replica_limits import REGISTER_RETRY_S, REGISTER_TIMEOUT_S
 from namesrv.config import NameServerConfig
 from namesrv.server import run_name_server
 from remoting.command import Command, Reply
 from remoting.connection import Connection
 from remoting.request_code import RequestCode
 from remoting.server import Handler, serve
+from replica.register import write_until_answered
 from replica.registers.remote import RemoteRegister
 from replica.sets import create, with_options
 from testbed.simulation.kernel.run import Simulation, run_simulation
@@ -110,6 +111,25 @@ def test_a_keeper_that_does_not_answer_is_unavailable_within_the_time(tmp_path: 
                 with pytest.raises(RegisterUnavailable, match="may have changed set broker-a, or not"):
                     await register.write(with_options(row, copies=3), 1)
                 assert anyio.current_time() - before <= 2 * REGISTER_TIMEOUT_S
+
+    run_simulation(main)
+
+
+def test_a_register_that_was_away_for_long_is_reached_as_soon_as_it_is_back(tmp_path: Path) -> None:
+    async def main(_: Simulation) -> None:
+        async with RemoteRegister([KEEPER], rng=Random(1)) as register:
+            written: list[float] = []
+
+            async def write() -> None:
+                await write_until_answered(register, ROW, 0, within_s=90.0)
+                written.append(anyio.current_time())
+
+            async with anyio.create_task_group() as tasks, AsyncExitStack() as stack:
+                tasks.start_soon(write)
+                await anyio.sleep(60.0)
+                await start(stack, KEEPER, tmp_path / "e")
+                await anyio.sleep(10.0)
+            assert written[0] <= 60.0 + 2 * REGISTER_RETRY_S
 
     run_simulation(main)
 
