@@ -24,6 +24,7 @@ from broker.durability.barrier import WriteBarrier
 from broker.durability.lock_watch import watch_lock
 from broker.durability.metadata import MetadataStore, Number
 from broker.durability.metadata_file import metadata_exists
+from broker.durability.serving import guarded
 from broker.feature import Core, Feature, Features, shares_of_broker
 from broker.groups.handlers import GroupHandlers
 from broker.groups.members import Groups
@@ -58,7 +59,7 @@ from broker.transactions.checks import TransactionChecks
 from broker.transactions.service import Transactions
 from model.event_log import EventLog, encode_events
 from model.events import EventKind
-from model.limits import RESERVE_CHECK_S, TRACE_FLUSH_INTERVAL_S
+from model.limits import REPLICATION_TIMEOUT_S, RESERVE_CHECK_S, TRACE_FLUSH_INTERVAL_S
 from model.message import Message, encode_payload, tag_hash
 from model.names import TRACE_TOPIC
 from model.record import FlushMode
@@ -146,6 +147,8 @@ class Broker(Feature):
         if Part.RETENTION in config.parts and not topics.made_again:
             self.retention = add(Retention(core, topics, groups, leases, config.retention, config.files))
         metadata.commit()
+        if config.replicator is not None:
+            self.barrier.replicate(add(config.replicator(core)))
 
     def _begin_run(self) -> int:
         """Count this run, and return how many there were before; committed with what the features store at the start.
@@ -338,6 +341,9 @@ async def run_broker(config: BrokerConfig) -> AsyncIterator[RunningBroker]:
                     stopping = True
                     with anyio.CancelScope(shield=True):
                         await broker.topics.registration.stop()
+                        if broker.barrier.replication is not None:
+                            broker.features.close()  # stores what the replicas should have as well
+                            await broker.barrier.wait_committed(REPLICATION_TIMEOUT_S)
                     broker.barrier.close()  # while there are connections to answer over
         finally:
             broker.events.emit(EventKind.BROKER_DOWN, broker=config.name, detail="stop")
@@ -349,9 +355,9 @@ async def run_broker(config: BrokerConfig) -> AsyncIterator[RunningBroker]:
 
 
 def _serve(broker: Broker, closed: Callable[[Connection], None]) -> AbstractAsyncContextManager[RemotingServer]:
-    config = broker.config
+    config, replication, handlers = broker.config, broker.barrier.replication, broker.features.handlers()
     return serve(
-        broker.features.handlers(),
+        handlers if replication is None else guarded(handlers, replication),
         config.listen,
         on_closed=closed,
         max_connections=config.max_connections,

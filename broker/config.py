@@ -9,6 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 from random import Random, SystemRandom
 
+from broker.feature import Core, ReplicatingFeature
 from broker.retention.plan import RetentionOptions
 from broker.store.disk.files import Files
 from broker.store.disk.options import StoreOptions
@@ -88,6 +89,7 @@ class BrokerConfig:
         max_connections: number of connections after which the next one is refused.
         max_connections_of_address: the same for the connections from one address.
         connection_class: class of each connection; a subclass can watch the frames that pass.
+        replicator: makes the feature that sends everything to other replicas; without it there are none.
         rng: draws the tokens of receipt handles, which must not be guessable; a seed makes a simulation repeatable.
 
     Raises:
@@ -125,6 +127,7 @@ class BrokerConfig:
     tls: TlsFiles | None = None
     key: Key | None = None
     parts: frozenset[Part] = frozenset(Part)
+    replicator: Callable[[Core], ReplicatingFeature] | None = None
 
     def __post_init__(self) -> None:
         check_id("broker name", self.name)

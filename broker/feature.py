@@ -25,6 +25,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from broker.durability.barrier import WriteBarrier
 from broker.durability.metadata import MetadataStore
+from broker.durability.replicator import Replicator
 from broker.store.message_store import MessageStore
 from broker.store.segments.index import LogKey
 from model.errors import NoPermission
@@ -179,6 +180,10 @@ class Feature:
 
     def close(self) -> None:
         """The broker stops: store all unstored changes; the last commit follows."""
+
+
+class ReplicatingFeature(Feature, Replicator):
+    """The feature that keeps the replicas of a broker equal to it: it serves their requests, too."""
 
 
 FeatureT = TypeVar("FeatureT", bound=Feature)

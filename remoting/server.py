@@ -4,7 +4,8 @@ A handler is called as `handler(connection, request)` and returns one of
 - a `Reply`: sent at once;
 - None: the handler itself answers later, through `connection.respond`, so a held pull needs no task and does not block
   its connection;
-- a coroutine of a `Reply`: runs in the server's task group, so one connection's requests are answered concurrently.
+- a coroutine of a `Reply` or None: runs in the server's task group, so one connection's requests are answered
+  concurrently.
 
 A late server sorts requests before it calls their handlers, as `remoting/overload/admission.py` decides. It measures
 lateness once per event-loop iteration with requests, not for each request.
@@ -65,7 +66,8 @@ from remoting.wire.schema import check_header
 
 logger = logging.getLogger(__name__)
 
-Handler = Callable[[Connection, Command], "Reply | Coroutine[Any, Any, Reply] | None"]
+Outcome = Reply | Coroutine[Any, Any, Reply | None] | None
+Handler = Callable[[Connection, Command], Outcome]
 
 
 class RemotingServer:
@@ -299,10 +301,11 @@ class RemotingServer:
             logger.warning("%s refuses new work: %d bytes of requests are unanswered", self.address, n_bytes)
         return error
 
-    async def _run(self, connection: Connection, request: Command, outcome: Awaitable[Reply]) -> None:
+    async def _run(self, connection: Connection, request: Command, outcome: Awaitable[Reply | None]) -> None:
         try:
             reply = await outcome
-            connection.respond(request, reply.header, reply.body, reply.code)
+            if reply is not None:
+                connection.respond(request, reply.header, reply.body, reply.code)
         except Exception as error:
             self._answer_error(connection, request, error)
         finally:

@@ -6,6 +6,9 @@ knows no room: each declares its own tables, and changes their rows through `Tab
 file, which a replica keeps equal to its master's by changes (`changes.py`) and snapshots (`snapshot.py`).
 `lock_watch.py` stops a broker whose directory is not locked any more.
 
+A broker with other replicas also waits for these: `replication.py` keeps written flushes until they are committed,
+`replicator.py` is the interface of their sender, and `serving.py` refuses requests while that is impossible.
+
 Read `barrier.py`, then `metadata.py`. Features reach both through `Core`: a handler changes rows, then calls
 `barrier.respond_after_commit`, `after_append` or `metadata_changed`. A room with stored state imports `Table`, and
 `Journal` if its changes are too many for rows.

@@ -6,6 +6,8 @@ acknowledged that was not written. With `FlushMode.SYNC` it is synced as well, t
 wrote (`broker/durability/group_commit.py`): the answers of an iteration leave later, together, in their order.
 
 Commits of offsets and leases do not depend on it: they go on while messages find no room.
+
+A broker that has other replicas answers only when these have the flush too (`replication.py`).
 """
 
 from __future__ import annotations
@@ -16,20 +18,21 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from broker.durability.group_commit import GroupCommit, Written
+import anyio
+
+from broker.durability.answers import NO_HEADER, Response, Sends, Written, answer_sends
+from broker.durability.group_commit import GroupCommit
 from broker.durability.metadata import MetadataStore
+from broker.durability.replication import Queues, Replication, WaitingForReplicas
+from broker.durability.replicator import Replicator
 from broker.store.disk.errors import StoreReadOnly
 from broker.store.message_store import MessageStore
-from model.errors import RlabError, StorageFull
+from model.errors import NotMaster, RlabError, StorageFull
 from model.record import FlushMode
 from remoting.command import Command
 from remoting.connection import Connection
 
 logger = logging.getLogger(__name__)
-
-_Sends = list[tuple[Connection, Command, int]]
-_Queues = dict[tuple[str, int], None]
-_NO_HEADER: Mapping[str, Any] = {}
 
 
 class WriteBarrier:
@@ -52,11 +55,13 @@ class WriteBarrier:
         self._on_new_messages = on_new_messages
         self._scheduled: asyncio.Handle | None = None
         self._group_commit = GroupCommit(loop, store) if flush is FlushMode.SYNC else None
-        self._sends: _Sends = []
-        self._queues: _Queues = {}
+        self._sends: Sends = []
+        self._queues: Queues = {}
         self._after_append: list[Written] = []
         self._after_commit: list[Written] = []
+        self._commit_changes = self._commit
         self._unsynced = asyncio.Event()
+        self.replication: Replication | None = None  # of a broker that has other replicas
         self._writes_fail = False
 
     def answer_send(self, connection: Connection, request: Command, topic: str, queue_id: int, offset: int) -> None:
@@ -83,11 +88,11 @@ class WriteBarrier:
         self,
         connection: Connection,
         request: Command,
-        header: Mapping[str, Any] = _NO_HEADER,
+        header: Mapping[str, Any] = NO_HEADER,
         body: bytes | None = None,
     ) -> None:
         """Answer a request once the metadata that this iteration changed is written, or with the error of the write."""
-        self.after_commit(lambda failure: answer(connection, request, failure, header, body))
+        self.after_commit(Response(connection, request, header, body))
 
     def metadata_changed(self) -> None:
         """Write changed metadata at the end of this iteration although no request waits for it."""
@@ -104,6 +109,40 @@ class WriteBarrier:
         self._flush()
         if self._group_commit is not None:
             self._group_commit.close()
+        if self.replication is not None:
+            self.replication.close()
+
+    # --- replicas ----------------------------------------------------------------------------------------------------
+
+    def replicate(self, replicator: Replicator) -> None:
+        """Offer the present state to a replicator, and each flush from now on, and answer once they are committed."""
+        self._metadata.record_changes()
+        self.replication = Replication(self._loop, self._store, replicator, self._on_new_messages, self._group_commit)
+        self.replication.begin(self._end)
+
+    def _end(self, error: NotMaster) -> None:
+        """End all writes: this broker is not the master, and the log of the new one may differ from here on."""
+        logger.warning("nothing is written any more, because this broker is not the master: %s", error)
+        self._commit_changes = lambda: error
+
+    async def wait_committed(self, timeout_s: float) -> bool:
+        """Wait until everything up to now is written, and committed by the replicator; returns whether it is.
+
+        Cancellation: harmless.
+        """
+        outcomes: list[RlabError | None] = []
+        done = asyncio.Event()
+
+        def written(failure: RlabError | None) -> None:
+            outcomes.append(failure)
+            done.set()
+
+        self.after_commit(written)
+        with anyio.move_on_after(timeout_s):
+            await done.wait()
+        return outcomes == [None]
+
+    # --- writing -----------------------------------------------------------------------------------------------------
 
     def _flush(self) -> None:
         self._scheduled = None
@@ -111,11 +150,16 @@ class WriteBarrier:
         queues, self._queues = self._queues, {}
         after_append, self._after_append = self._after_append, []
         after_commit, self._after_commit = self._after_commit, []
-        not_committed = self._commit()
+        not_committed = self._commit_changes()
         written_before = self._store.written_position
         not_stored = self._store_messages(not_committed)
         if not_stored is not None or self._writes_fail:
             self._note_writes(not_stored, has_written=self._store.written_position > written_before)
+        if self.replication is not None:
+            wrote_log = self._store.written_position > written_before
+            waiting = WaitingForReplicas(sends, after_append, after_commit, queues)
+            self._replicate(self.replication, waiting, not_committed, not_stored, wrote_log=wrote_log)
+            return
         if self._group_commit is None or not_stored is not None:
             self._answer(sends, after_append, queues, not_stored)
         elif queues or self._store.written_position > written_before:
@@ -124,17 +168,30 @@ class WriteBarrier:
         for callback in after_commit:
             callback(not_committed)
 
-    def _answer(
-        self, sends: _Sends, after_append: list[Written], queues: _Queues, not_stored: RlabError | None
+    def _replicate(
+        self,
+        replication: Replication,
+        waiting: WaitingForReplicas,
+        not_committed: RlabError | None,
+        not_stored: RlabError | None,
+        *,
+        wrote_log: bool,
     ) -> None:
-        if not_stored is None:
-            for connection, request, offset in sends:
-                connection.respond(request, {"offset": offset})
-            if sends:
-                sends[-1][0].flush()  # spares the last one, mostly the only one, an event-loop iteration
-        else:
-            for connection, request, _ in sends:
-                connection.respond_error(request, not_stored)
+        """Offer the written part of a flush, and answer at once for the part that was not written."""
+        if not_stored is not None:
+            self._answer(waiting.sends, waiting.after_append, {}, not_stored)
+            waiting.sends, waiting.after_append, waiting.queues = [], [], {}
+        if not_committed is not None:
+            for callback in waiting.after_commit:
+                callback(not_committed)
+            return
+        changes = self._metadata.take_changes()
+        has_written = wrote_log or bool(changes)
+        if has_written or waiting.sends or waiting.after_append or waiting.after_commit:
+            replication.offer(waiting, changes, has_written=has_written, wrote_log=wrote_log)
+
+    def _answer(self, sends: Sends, after_append: list[Written], queues: Queues, not_stored: RlabError | None) -> None:
+        answer_sends(sends, not_stored)
         for callback in after_append:
             callback(not_stored)
         if not_stored is None:
@@ -171,7 +228,7 @@ class WriteBarrier:
         if failure is None and has_written:
             self._writes_fail = False
             logger.warning("messages and changes are stored again")
-        elif failure is not None and not self._writes_fail and not isinstance(failure, StoreReadOnly):
+        elif failure is not None and not self._writes_fail and not isinstance(failure, StoreReadOnly | NotMaster):
             self._writes_fail = True
             logger.error("sends are refused, reads go on: %s", failure)
 
@@ -179,17 +236,3 @@ class WriteBarrier:
         """Wait until something was written since the last call that is not synced yet. Cancellation: harmless."""
         await self._unsynced.wait()
         self._unsynced.clear()
-
-
-def answer(
-    connection: Connection,
-    request: Command,
-    failure: RlabError | None,
-    header: Mapping[str, Any] = _NO_HEADER,
-    body: bytes | None = None,
-) -> None:
-    """Answer a request with its reply, or with the error of the write."""
-    if failure is None:
-        connection.respond(request, header, body)
-    else:
-        connection.respond_error(request, failure)

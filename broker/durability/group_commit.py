@@ -17,8 +17,8 @@ The number of waiting writes is bounded by the unanswered requests of all connec
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
+from broker.durability.answers import Written
 from broker.store.disk.errors import StoreError, StoreSyncFailed
 from broker.store.message_store import MessageStore
 from broker.store.segments.sync_job import SyncJob
@@ -26,9 +26,6 @@ from model.errors import RlabError
 
 GATHER_MAX_S = 0.005
 """Upper bound of the wait for other producers, however slow the disk is."""
-
-Written = Callable[[RlabError | None], None]
-"""Called with None, or with the error; must not raise."""
 
 
 class GroupCommit:

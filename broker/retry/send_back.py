@@ -7,7 +7,7 @@ to `%DLQ%group`, where an operator finds it.
 
 from __future__ import annotations
 
-from broker.durability.barrier import answer
+from broker.durability.answers import answer
 from broker.feature import Core, Feature
 from broker.groups.settings import SettingsOfGroups
 from broker.retry.delays import Delays

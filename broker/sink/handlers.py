@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgpack
 
-from broker.durability.barrier import answer
+from broker.durability.answers import answer
 from broker.feature import Core, Feature
 from broker.sink.broker_sets import SinkBrokerSets
 from broker.sink.owners import QueryOwners

@@ -24,7 +24,7 @@ from collections import deque
 from dataclasses import replace
 from typing import NamedTuple
 
-from broker.durability.group_commit import Written
+from broker.durability.answers import Written
 from broker.feature import Core, Feature
 from broker.sink.stage_table import Attempt, Chunk, LastBatch, StagedMessage, StageTable, staged_messages
 from broker.sink.store import Intent, SinkStore

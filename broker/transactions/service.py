@@ -12,8 +12,7 @@ from dataclasses import replace
 
 import msgpack
 
-from broker.durability.barrier import answer
-from broker.durability.group_commit import Written
+from broker.durability.answers import Written, answer
 from broker.feature import Core, Destination, Feature, Kept
 from broker.groups.members import Groups
 from broker.store.disk.errors import StoreError

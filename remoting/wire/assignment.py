@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from remoting.request_code import RequestCode
-from remoting.wire.field import CAUSE, CLIENT, GROUP, TOPIC, Field, RequestSchema, Right
+from remoting.wire.field import CAUSE, CLIENT, GROUP, TOPIC, Effect, Field, RequestSchema, Right
 
 _MEMBER = (GROUP.takes(Right.MEMBER), CLIENT.takes(Right.OWN))
 _QUEUES = "[[topic, broker name, [queue id, ...]], ...]"
@@ -33,6 +33,7 @@ ASSIGNMENT_SCHEMA: dict[RequestCode, RequestSchema] = {
                 "only topics count that members of the group subscribe to, and their heartbeats took the right"
             ),
         ),
+        effect=Effect.CHANGES,
     ),
     RequestCode.QUERY_TOPIC_ASSIGNMENT: RequestSchema(
         "consumer -> broker",
@@ -46,6 +47,7 @@ ASSIGNMENT_SCHEMA: dict[RequestCode, RequestSchema] = {
         answer="header `mode`: PULL or POP; body: msgpack array of [broker name, queue id]; queue id -1 stands for "
         "all queues of that broker. TOPIC_NOT_EXIST when there is no route, SUBSCRIPTION_GROUP_NOT_EXIST when the "
         "caller is not a member that wants the topic",
+        effect=Effect.READS,
     ),
     RequestCode.SET_MESSAGE_REQUEST_MODE: RequestSchema(
         "admin -> broker",
@@ -65,6 +67,7 @@ ASSIGNMENT_SCHEMA: dict[RequestCode, RequestSchema] = {
             CAUSE,
         ),
         answer="once it is stored",
+        effect=Effect.CHANGES,
     ),
     RequestCode.GET_GROUP_ASSIGNMENT: RequestSchema(
         "admin -> broker",
@@ -73,5 +76,6 @@ ASSIGNMENT_SCHEMA: dict[RequestCode, RequestSchema] = {
         answer="header `version`, 0 when it has made none; body: msgpack array of "
         f"[[client id, {_QUEUES}, [[popped topic, share], ...]], ...] and of the modes that were set: "
         "[[topic, mode, share], ...]",
+        effect=Effect.READS,
     ),
 }

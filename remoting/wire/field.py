@@ -11,7 +11,7 @@ named thing, or why it takes none. So the rights of a request follow from its sc
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from enum import IntEnum, StrEnum
+from enum import Enum, IntEnum, StrEnum
 
 _Type = type[object]  # a field has an attribute `type`
 
@@ -54,6 +54,15 @@ class Rank(IntEnum):
     KEEPALIVE = 0  # keeps a group alive, or ends something
     CONTROL = 1  # asks for or sets the state of groups, topics and servers
     DATA = 2  # new work
+
+
+class Effect(Enum):
+    """The effect of a request at a broker that has replicas; `broker/durability/serving.py` acts on it."""
+
+    LOCAL = "neither shows nor changes what replicas have in common"
+    READS = "shows stored state"
+    CHANGES = "changes stored state, but appends no message of a client"
+    APPENDS = "appends messages of a client"
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +124,7 @@ class RequestSchema:
         rank: when a late server serves it.
         right: the right that it takes to the cluster. Without it, and without a field that takes a right, ADMIN.
         names: the names in a body without rows; `security/needs.py` reads them.
+        effect: its effect at a broker that has replicas; None for requests that no broker serves.
     """
 
     sender: str
@@ -127,6 +137,7 @@ class RequestSchema:
     rank: Rank = Rank.CONTROL
     right: Right | None = None
     names: tuple[Field, ...] = ()
+    effect: Effect | None = None
 
     @property
     def receiver(self) -> str:

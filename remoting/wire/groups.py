@@ -14,6 +14,7 @@ from remoting.wire.field import (
     GROUP,
     QUEUE,
     TOPIC,
+    Effect,
     Field,
     Noun,
     Rank,
@@ -65,6 +66,7 @@ GROUP_SCHEMA: dict[RequestCode, RequestSchema] = {
         "process is in one of the groups under this client id; then the sender has joined no group",
         rank=Rank.KEEPALIVE,
         names=_JOINED,
+        effect=Effect.CHANGES,
     ),
     RequestCode.UNREGISTER_CLIENT: RequestSchema(
         "client -> broker",
@@ -79,6 +81,7 @@ GROUP_SCHEMA: dict[RequestCode, RequestSchema] = {
         answer="CLIENT_ID_CONFLICT when another live process is in one of the groups under this client id; then the "
         "sender has left no group",
         rank=Rank.KEEPALIVE,
+        effect=Effect.CHANGES,
     ),
     RequestCode.GET_CONSUMER_LIST_BY_GROUP: RequestSchema(
         "client, admin -> broker",
@@ -92,6 +95,7 @@ GROUP_SCHEMA: dict[RequestCode, RequestSchema] = {
         "`unchanged` true and no body; else body: msgpack [version, [[[topic, ...], [client id, ...]], ...]], one row "
         "for all members with equal topics. With `difference` true in the answer: msgpack [version, number of members, "
         "rows of members that are new or changed, [client id that left, ...]]",
+        effect=Effect.READS,
     ),
     RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: RequestSchema(
         "broker -> member, one-way",
@@ -109,6 +113,7 @@ GROUP_SCHEMA: dict[RequestCode, RequestSchema] = {
         "Members of a group with their subscriptions, strategy, model and queues.",
         (_KNOWN,),
         answer="body: msgpack map",
+        effect=Effect.READS,
     ),
     RequestCode.GET_CONSUMER_RUNNING_INFO: RequestSchema(
         "admin -> broker",
@@ -117,6 +122,7 @@ GROUP_SCHEMA: dict[RequestCode, RequestSchema] = {
         (_KNOWN, _ASKED, Field("stacks", bool, "with the stacks of its threads", required=False)),
         answer="body: ConsumerRunningInfo in JSON, as the member wrote it. CONSUMER_NOT_ONLINE when it is not "
         "connected, ILLEGAL_OPERATION when it is not a client of RocketMQ, SYSTEM_BUSY when it does not answer",
+        effect=Effect.READS,
     ),
     RequestCode.CONSUME_MESSAGE_DIRECTLY: RequestSchema(
         "admin -> broker",
@@ -126,6 +132,7 @@ GROUP_SCHEMA: dict[RequestCode, RequestSchema] = {
         body="none; to the member the record of the message",
         answer="body: ConsumeMessageDirectlyResult in JSON, as the member wrote it. Refusals as those of "
         "GET_CONSUMER_RUNNING_INFO, and QUERY_NOT_FOUND without such a message",
+        effect=Effect.READS,
     ),
     RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: RequestSchema(
         "admin -> broker",
@@ -139,12 +146,14 @@ GROUP_SCHEMA: dict[RequestCode, RequestSchema] = {
             CAUSE,
         ),
         answer=f"once they are stored: header `cause`: the cause of the event, empty if nothing changed; {_SETTINGS}",
+        effect=Effect.CHANGES,
     ),
     RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: RequestSchema(
         "admin -> broker",
         "The settings of a group on this broker; the defaults for one that is not known.",
         (_KNOWN,),
         answer=f"header `is_set`, whether operators have set any; {_SETTINGS}",
+        effect=Effect.READS,
     ),
     RequestCode.NOTIFY_GROUP_SETTINGS: RequestSchema(
         "broker -> member, one-way",
@@ -155,6 +164,7 @@ GROUP_SCHEMA: dict[RequestCode, RequestSchema] = {
         "admin -> broker",
         "Delete a group with its offsets and its retry topic. ILLEGAL_OPERATION while it has members.",
         (_MANAGED, CAUSE),
+        effect=Effect.CHANGES,
     ),
     RequestCode.GET_GROUP_LIST: RequestSchema(
         "admin -> broker",
@@ -165,5 +175,6 @@ GROUP_SCHEMA: dict[RequestCode, RequestSchema] = {
             ).takes(Right.KNOW, absent=Right.ADMIN),
         ),
         answer="body: msgpack array of [group, members, version]",
+        effect=Effect.READS,
     ),
 }

@@ -15,6 +15,7 @@ from remoting.wire.field import (
     QUEUE,
     TIMES,
     TOPIC,
+    Effect,
     Field,
     Noun,
     Rank,
@@ -36,6 +37,7 @@ LEASE_SCHEMA: dict[RequestCode, RequestSchema] = {
         answer="body: msgpack [granted, refused]; granted: [topic, queue id, token, offset to start from]; "
         "refused: [topic, queue id, owner]. SUBSCRIPTION_GROUP_NOT_EXIST when the caller is not a member: it has to "
         "send a heartbeat first",
+        effect=Effect.CHANGES,
     ),
     RequestCode.UNLOCK_BATCH_MQ: RequestSchema(
         "consumer -> broker",
@@ -50,6 +52,7 @@ LEASE_SCHEMA: dict[RequestCode, RequestSchema] = {
         max_rows=MAX_LEASE_ROWS,
         answer="body as of UPDATE_CONSUMER_OFFSET, and CLIENT_ID_CONFLICT as there",
         rank=Rank.KEEPALIVE,
+        effect=Effect.CHANGES,
     ),
     RequestCode.NOTIFY_QUEUES_RELEASED: RequestSchema(
         "broker -> refused member, one-way",
@@ -73,6 +76,7 @@ LEASE_SCHEMA: dict[RequestCode, RequestSchema] = {
         ),
         answer="header `offset`; QUERY_NOT_FOUND when none is stored, unless the caller is a member that starts at the "
         "group's creation or at the first message",
+        effect=Effect.READS,
     ),
     RequestCode.UPDATE_CONSUMER_OFFSET: RequestSchema(
         "consumer, admin -> broker",
@@ -115,6 +119,7 @@ LEASE_SCHEMA: dict[RequestCode, RequestSchema] = {
         answer="body: msgpack array of [topic, queue id, response code, remark], the refused ones only. "
         "CLIENT_ID_CONFLICT when the client id is that of a live member over another connection, with another run id",
         rank=Rank.KEEPALIVE,
+        effect=Effect.CHANGES,
     ),
     RequestCode.GET_CONSUME_STATS: RequestSchema(
         "admin -> broker",
@@ -132,6 +137,7 @@ LEASE_SCHEMA: dict[RequestCode, RequestSchema] = {
         "[topic, queue id, offset at which the group begins] of queues without a committed offset; `sent`, [topic, "
         "queue id, messages beyond the committed offset that the owner was sent, less than 0 if it is known to be "
         "further] of owned queues; with `times` `times`, [topic, queue id, when the last committed message was stored]",
+        effect=Effect.READS,
     ),
     RequestCode.GET_BROKER_CONSUME_STATS: RequestSchema(
         "admin -> broker",
@@ -140,6 +146,7 @@ LEASE_SCHEMA: dict[RequestCode, RequestSchema] = {
         answer="body: msgpack array of [group, rows, more], body and header as in the answer of GET_CONSUME_STATS. "
         f"ILLEGAL_OPERATION beyond {MAX_LEASE_ROWS} rows",
         right=Right.ADMIN,
+        effect=Effect.READS,
     ),
     RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: RequestSchema(
         "admin -> broker",
@@ -164,6 +171,7 @@ LEASE_SCHEMA: dict[RequestCode, RequestSchema] = {
         answer="once it is stored: header `known`, whether the group has members or offsets here; body: msgpack array "
         "of [queue id, offset before or -1, offset after, whether that is an end of the queue instead of the "
         "requested offset, owner or empty]",
+        effect=Effect.CHANGES,
     ),
     RequestCode.RESET_CONSUMER_CLIENT_OFFSET: RequestSchema(
         "broker -> member, one-way",

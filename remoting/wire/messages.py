@@ -14,6 +14,7 @@ from remoting.wire.field import (
     TAG_HASHES,
     TOPIC,
     TOPIC_ID,
+    Effect,
     Field,
     Noun,
     Rank,
@@ -41,6 +42,7 @@ MESSAGE_SCHEMA: dict[RequestCode, RequestSchema] = {
         answer="header `offset`: offset in the queue, -1 for a delayed message, which has none yet",
         rank=Rank.DATA,
         names=(Field("payload", str, "topic of a copy for a retry", noun=Noun.TOPIC).takes(Right.CONSUME_OR_MANAGE),),
+        effect=Effect.APPENDS,
     ),
     RequestCode.SEND_BATCH_MESSAGE: RequestSchema(
         "producer -> broker",
@@ -49,6 +51,7 @@ MESSAGE_SCHEMA: dict[RequestCode, RequestSchema] = {
         body="msgpack array of [tag hash, payload]; with access control the topic of each payload has to be `topic`",
         answer="header `offset`: offset of the first; the others follow",
         rank=Rank.DATA,
+        effect=Effect.APPENDS,
     ),
     RequestCode.PULL_MESSAGE: RequestSchema(
         "consumer -> broker",
@@ -91,6 +94,7 @@ MESSAGE_SCHEMA: dict[RequestCode, RequestSchema] = {
         "PULL_OFFSET_MOVED with `topic_id` and `data_id`: the topic that has this name now has another number than the "
         "request, so that the offset means nothing in it",
         rank=Rank.DATA,
+        effect=Effect.CHANGES,
     ),
     RequestCode.QUERY_MESSAGE: RequestSchema(
         "admin -> broker",
@@ -109,6 +113,7 @@ MESSAGE_SCHEMA: dict[RequestCode, RequestSchema] = {
         "newest first; a half message has one value more: [checks, seconds to the next or -1 while it waits for a "
         "producer], or nil once it is ended",
         rank=Rank.DATA,
+        effect=Effect.READS,
     ),
     RequestCode.VIEW_MESSAGE_BY_ID: RequestSchema(
         "admin -> broker",
@@ -122,6 +127,7 @@ MESSAGE_SCHEMA: dict[RequestCode, RequestSchema] = {
         answer="as of QUERY_MESSAGE",
         rank=Rank.DATA,
         right=Right.CONSUME_ALL,
+        effect=Effect.READS,
     ),
     RequestCode.CONSUMER_SEND_MSG_BACK: RequestSchema(
         "consumer -> broker",
@@ -135,6 +141,7 @@ MESSAGE_SCHEMA: dict[RequestCode, RequestSchema] = {
             Field("delay_ms", int, "wait before the next attempt; absent for 10 s, 30 s, 1 m, ...", False, minimum=0),
         ),
         answer="header `dead`: whether it went to the DLQ",
+        effect=Effect.APPENDS,
     ),
     RequestCode.MARK_DEAD_LETTERS: RequestSchema(
         "admin -> broker",
@@ -145,12 +152,14 @@ MESSAGE_SCHEMA: dict[RequestCode, RequestSchema] = {
         body="none to only ask",
         answer="once it is stored: header `below`: all messages below this offset were re-sent, `min_offset`, "
         "`max_offset`; body: msgpack array of the re-sent offsets from there on",
+        effect=Effect.CHANGES,
     ),
     RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: RequestSchema(
         "consumer, admin -> broker",
         "First offset stored at or after a time.",
         (_KNOWN, QUEUE, Field("timestamp_ms", int, "wall clock in milliseconds", minimum=0)),
         answer="header `offset`; the end of the queue when no message is that young",
+        effect=Effect.READS,
     ),
     RequestCode.GET_MAX_OFFSET: RequestSchema(
         "consumer, admin -> broker",
@@ -159,11 +168,13 @@ MESSAGE_SCHEMA: dict[RequestCode, RequestSchema] = {
         answer="header `offset`, `topic_id`: number of the topic in this broker, another one once it was deleted and "
         "created again, `data_id`: random number of the broker's data directory, `now_ms`: wall clock of the broker in "
         "milliseconds",
+        effect=Effect.READS,
     ),
     RequestCode.GET_MIN_OFFSET: RequestSchema(
         "consumer, admin -> broker",
         "Lowest offset that the queue still holds.",
         (_KNOWN, QUEUE),
         answer="header `offset`",
+        effect=Effect.READS,
     ),
 }

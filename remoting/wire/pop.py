@@ -19,6 +19,7 @@ from remoting.wire.field import (
     SUSPEND,
     TAG_HASHES,
     TOPIC,
+    Effect,
     Field,
     Noun,
     Rank,
@@ -50,6 +51,7 @@ _ACK = RequestSchema(
     answer="once it is stored: body: msgpack array of [topic, queue id, offset] of the messages whose handles were "
     "dead: acknowledged or redelivered before, or their invisible time was changed. The others are acknowledged",
     rank=Rank.KEEPALIVE,
+    effect=Effect.CHANGES,
 )
 
 POP_SCHEMA: dict[RequestCode, RequestSchema] = {
@@ -91,6 +93,7 @@ POP_SCHEMA: dict[RequestCode, RequestSchema] = {
         "PULL_NOT_FOUND when nothing came, or, before `suspend_ms` has passed, when the filter excluded so much that "
         "other requests should be served; POLLING_FULL when too many pops are held",
         rank=Rank.DATA,
+        effect=Effect.CHANGES,
     ),
     RequestCode.ACK_MESSAGE: _ACK,
     RequestCode.BATCH_ACK_MESSAGE: replace(_ACK, purpose="The same as ACK_MESSAGE."),
@@ -110,6 +113,7 @@ POP_SCHEMA: dict[RequestCode, RequestSchema] = {
         answer="once it is stored: header `token`: of the new handle, because the old one is dead; `visible_ms`: "
         "end of the invisible time, wall clock in milliseconds. NO_MESSAGE when the handle is dead",
         rank=Rank.KEEPALIVE,
+        effect=Effect.CHANGES,
     ),
     RequestCode.GET_POP_STATS: RequestSchema(
         "admin -> broker",
@@ -124,5 +128,6 @@ POP_SCHEMA: dict[RequestCode, RequestSchema] = {
         "invisible messages, messages that wait for their redelivery, age in ms of the oldest invisible one, ms until "
         "the next one is visible (both -1 without any), most deliveries of one message, whether the queue is being "
         "drained for PULL, [[client id, invisible messages], ...]]",
+        effect=Effect.READS,
     ),
 }

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from model.limits import MAX_BROKER_EXPIRY_S, MAX_TOPICS
 from remoting.request_code import RequestCode
-from remoting.wire.field import BROKER, CAUSE, TIMES, TOPIC, Field, Noun, Rank, RequestSchema, Right
+from remoting.wire.field import BROKER, CAUSE, TIMES, TOPIC, Effect, Field, Noun, Rank, RequestSchema, Right
 from remoting.wire.topics import TOPIC_CONFIG
 
 _MAX_EXPIRY_MS = int(MAX_BROKER_EXPIRY_S * 1000)
@@ -91,6 +91,7 @@ SERVER_SCHEMA: dict[RequestCode, RequestSchema] = {
         ),
         answer="body: msgpack map, in it `topics`: [..., [min offset, max offset, with `times` when the last message "
         "was stored or 0] of each queue]",
+        effect=Effect.READS,
     ),
     RequestCode.GET_CHALLENGE: RequestSchema(
         "client -> any server's gate",
@@ -115,5 +116,6 @@ SERVER_SCHEMA: dict[RequestCode, RequestSchema] = {
         "Health: kind, name and uptime of a server.",
         answer="header `kind` (namesrv, broker), `name`, `uptime_s`",
         right=Right.ANYONE,
+        effect=Effect.LOCAL,
     ),
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from model.limits import MAX_SPREAD_BROKERS
 from remoting.request_code import RequestCode
-from remoting.wire.field import BROKER, QUEUE, TOPIC, Field, Noun, Rank, RequestSchema, Right
+from remoting.wire.field import BROKER, QUEUE, TOPIC, Effect, Field, Noun, Rank, RequestSchema, Right
 
 _BATCH = (
     Field("query_id", str, "id of the query, the same over its restarts", noun=Noun.QUERY).takes(Right.OWN),
@@ -31,6 +31,7 @@ SINK_SCHEMA: dict[RequestCode, RequestSchema] = {
         body="with access control the topic of each payload has to be the topic of its row",
         answer="header `n`: messages that the attempt has staged here",
         rank=Rank.DATA,
+        effect=Effect.APPENDS,
     ),
     RequestCode.SINK_COMMIT: RequestSchema(
         "sink -> broker",
@@ -44,6 +45,7 @@ SINK_SCHEMA: dict[RequestCode, RequestSchema] = {
         ),
         answer="header `published`: false if it was before. STAGE_LOST when an attempt is not staged as named",
         right=Right.PRODUCE_ANY,  # staging took the rights to its topics
+        effect=Effect.APPENDS,
     ),
     RequestCode.SINK_ABORT: RequestSchema(
         "sink -> broker",
@@ -51,6 +53,7 @@ SINK_SCHEMA: dict[RequestCode, RequestSchema] = {
         _BATCH,
         answer="header `dropped`: chunks dropped",
         right=Right.PRODUCE_ANY,
+        effect=Effect.CHANGES,
     ),
     RequestCode.SINK_SPREAD: RequestSchema(
         "sink -> broker",
@@ -60,5 +63,6 @@ SINK_SCHEMA: dict[RequestCode, RequestSchema] = {
         rows=BROKER.freely("it names brokers that the rows of the query's own batch go to"),
         max_rows=MAX_SPREAD_BROKERS,
         answer="header `brokers`: the set of the first request",
+        effect=Effect.CHANGES,
     ),
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from remoting.request_code import RequestCode
-from remoting.wire.field import CAUSE, TOPIC, Field, RequestSchema, Right
+from remoting.wire.field import CAUSE, TOPIC, Effect, Field, RequestSchema, Right
 
 _MANAGED = TOPIC.takes(Right.MANAGE_TOPIC)
 TOPIC_CONFIG = (
@@ -35,9 +35,13 @@ TOPIC_SCHEMA: dict[RequestCode, RequestSchema] = {
         "admin -> broker",
         "Create a topic or change its queue counts and permissions.",
         (_MANAGED, *TOPIC_CONFIG, CAUSE),
+        effect=Effect.CHANGES,
     ),
     RequestCode.DELETE_TOPIC_IN_BROKER: RequestSchema(
-        "admin -> broker", "Delete a topic and its messages on one broker.", (_MANAGED, CAUSE)
+        "admin -> broker",
+        "Delete a topic and its messages on one broker.",
+        (_MANAGED, CAUSE),
+        effect=Effect.CHANGES,
     ),
     RequestCode.DELETE_TOPIC_IN_NAMESRV: RequestSchema(
         "admin -> name server", "Remove a topic from the routes of every broker.", (_MANAGED,)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from model.limits import MAX_BATCH_MESSAGES, MAX_TRANSACTION_TIMEOUT_S
 from remoting.request_code import RequestCode
-from remoting.wire.field import CAUSE, QUEUE, TOPIC, Field, Noun, RequestSchema, Right
+from remoting.wire.field import CAUSE, QUEUE, TOPIC, Effect, Field, Noun, RequestSchema, Right
 
 _GROUP = Field("group", str, "producer group", noun=Noun.GROUP)
 _MEMBER = _GROUP.takes(Right.MEMBER)
@@ -36,6 +36,7 @@ TRANSACTION_SCHEMA: dict[RequestCode, RequestSchema] = {
         ),
         max_rows=MAX_BATCH_MESSAGES,
         answer="once they are stored: header `offset` of the first, the others follow; END_TRANSACTION names it",
+        effect=Effect.APPENDS,
     ),
     RequestCode.END_TRANSACTION: RequestSchema(
         "producer -> broker",
@@ -53,6 +54,7 @@ TRANSACTION_SCHEMA: dict[RequestCode, RequestSchema] = {
         ),
         max_rows=MAX_BATCH_MESSAGES,
         answer="once it is stored; body: msgpack array of the outcome of each: 0 done, 1 ended before, 2 not found",
+        effect=Effect.APPENDS,
     ),
     RequestCode.CHECK_TRANSACTION_STATE: RequestSchema(
         "broker -> producer, one-way",
@@ -67,6 +69,7 @@ TRANSACTION_SCHEMA: dict[RequestCode, RequestSchema] = {
         answer="body: msgpack array of [group, members, open transactions, age of the oldest in seconds, those that "
         "wait for a producer that can be asked]",
         right=Right.ADMIN,
+        effect=Effect.READS,
     ),
     RequestCode.GET_PRODUCER_CONNECTION_LIST: RequestSchema(
         "admin -> broker",
@@ -74,5 +77,6 @@ TRANSACTION_SCHEMA: dict[RequestCode, RequestSchema] = {
         (_GROUP.takes(Right.KNOW_GROUP),),
         answer="body: msgpack [[[client id, address, whether it answers checks], ...], [[message id, topic, age in "
         "seconds, checks, next check in seconds], ...], open transactions]",
+        effect=Effect.READS,
     ),
 }

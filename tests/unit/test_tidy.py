@@ -90,6 +90,7 @@ COVERED_ELSEWHERE: dict[str, str] = {
     "broker/messages/refused.py": "it needs access control: tests/simulation/test_rights.py",
     "broker/store/upkeep/verify.py": "by its command: tests/unit/cli/servers/upkeep/test_verify.py",
     "cli/servers/upkeep/backup.py": "with what it calls: tests/unit/broker/store/upkeep/test_backup.py",
+    "broker/durability/replicator.py": "an interface: tests/unit/broker/durability/test_replication.py",
     "broker/durability/background_sync.py": "it needs a broker: tests/unit/broker/durability/test_sync_flush.py",
     "model/access_limits.py": "numbers alone; each is tried where it holds, in tests/unit/remoting/security",
     "model/replica_limits.py": "numbers alone; each is tried where it holds",

@@ -1,0 +1,178 @@
+"""A broker with replicas, as its clients see it: a failover takes away nothing that they have seen or were promised."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from model.errors import NotEnoughReplicas, NotMaster, ReplicationTimeout, ServiceNotAvailable
+from model.limits import REPLICATION_TIMEOUT_S
+from model.response_code import ResponseCode
+from remoting.request_code import RequestCode
+from remoting.wire.schema import SCHEMA
+from tests.unit.broker.durability.test_replication import ReplicatorByHand
+from tests.unit.broker.harness import Peer, World, consumer, payload_of, records, simulated, unpacked
+from tests.unit.rocketmq.stock_client import StockClient
+
+SEND: dict[str, Any] = {"topic": "t", "queue_id": 0, "tag_hash": 0}
+
+
+async def begun(world: World, **options: Any) -> tuple[ReplicatorByHand, Peer, Peer]:
+    """A broker with a topic, two clients, and a replicator whose flushes are committed from here on by hand."""
+    replicator = ReplicatorByHand(is_alone=True)
+    await world.start_broker(replicator=lambda core: replicator, **options)
+    a = world.peer("a")
+    await a.put_topic()
+    replicator.is_alone = False
+    world.at_end.append(replicator.commit)
+    return replicator, a, world.peer("b")
+
+
+@simulated
+async def test_a_send_is_answered_and_seen_once_it_is_committed(world: World) -> None:
+    replicator, a, b = await begun(world)
+    held = await b.begin_pull(suspend_ms=30_000)
+    sent = await a.begin(RequestCode.SEND_MESSAGE, SEND, payload_of(b"x"))
+    await world.sleep(1.0)
+    assert not sent.done()
+    assert not held.done()
+    assert (await b.call(RequestCode.GET_MAX_OFFSET, {"topic": "t", "queue_id": 0})).header["offset"] == 0
+    replicator.commit()
+    assert (await sent).header["offset"] == 0
+    assert [record.payload for record in records(await held)] == [payload_of(b"x")]
+
+
+@simulated
+async def test_a_lease_is_promised_and_an_offset_stored_once_they_are_committed(world: World) -> None:
+    replicator, a, _ = await begun(world)
+    await a.heartbeat(consumer())
+    lock = await a.begin(RequestCode.LOCK_BATCH_MQ, {"group": "g", "client_id": a.client_id}, [["t", 0]])
+    await world.sleep(1.0)
+    assert not lock.done()
+    replicator.commit()
+    [[_, _, token, _]], _ = unpacked(await lock)
+    commit = await a.begin(
+        RequestCode.UPDATE_CONSUMER_OFFSET, {"group": "g", "client_id": a.client_id}, [["t", 0, 0, token]]
+    )
+    await world.sleep(1.0)
+    assert not commit.done()
+    replicator.commit()
+    assert (await commit).code == ResponseCode.SUCCESS
+
+
+@simulated
+async def test_late_replicas_leave_a_send_in_doubt_and_further_ones_are_refused_before_they_are_stored(
+    world: World,
+) -> None:
+    replicator, a, b = await begun(world)
+    with pytest.raises(ReplicationTimeout, match="it may be there or not") as in_doubt:
+        await a.send()
+    assert not in_doubt.value.definite
+    written = world.broker.store.written_position
+    with pytest.raises(NotEnoughReplicas, match="other replicas are late"):
+        await a.send()
+    assert world.broker.store.written_position == written
+    await b.heartbeat(consumer())  # a group goes on
+    assert records(await b.pull()) == []
+    replicator.commit()
+    assert len(records(await b.pull())) == 1
+    sent = await a.begin(RequestCode.SEND_MESSAGE, SEND, payload_of(b"x"))
+    await world.sleep(0.1)
+    replicator.commit()
+    assert (await sent).header["offset"] == 1
+
+
+@simulated
+async def test_too_few_replicas_refuse_what_appends_and_nothing_else(world: World) -> None:
+    replicator, a, b = await begun(world)
+    replicator.refused, replicator.is_alone = NotEnoughReplicas("1 of 2 replicas are in sync"), True
+    written = world.broker.store.written_position
+    for code, header, body in (
+        (RequestCode.SEND_MESSAGE, SEND, payload_of(b"x")),
+        (RequestCode.SEND_BATCH_MESSAGE, {"topic": "new", "queue_id": 0}, [[0, payload_of(b"x")]]),
+        (RequestCode.SEND_HALF_MESSAGE, {"group": "p"}, [["t", 0, 0, -1, payload_of(b"x")]]),
+    ):
+        with pytest.raises(NotEnoughReplicas, match="1 of 2"):
+            await a.call(code, header, body)
+    assert world.broker.store.written_position == written
+    assert world.broker.topics.table.get("new") is None
+    await b.heartbeat(consumer())
+    assert await b.commit(0, await b.token_of(0)) == []
+    stock = await StockClient.connect(world)
+    assert (await stock.send()).code == 14
+
+
+@simulated
+async def test_a_broker_that_is_not_the_master_any_more_writes_nothing_and_names_the_master(world: World) -> None:
+    replicator, a, b = await begun(world)
+    await b.heartbeat(consumer())
+    sent = await a.begin(RequestCode.SEND_MESSAGE, SEND, payload_of(b"x"))
+    locked = await b.begin(RequestCode.LOCK_BATCH_MQ, {"group": "g", "client_id": b.client_id}, [["t", 0]])
+    await world.sleep(0.1)
+    written, offers = world.broker.store.written_position, len(replicator.offers)
+    replicator.end()
+    assert [(await answer).code for answer in (sent, locked)] == [ResponseCode.REPLICATION_TIMEOUT] * 2
+    for code, header, body in (
+        (RequestCode.SEND_MESSAGE, SEND, payload_of(b"x")),
+        (RequestCode.GET_MAX_OFFSET, {"topic": "t", "queue_id": 0}, None),
+        (RequestCode.HEART_BEAT, {}, []),
+    ):
+        with pytest.raises(NotMaster, match="epoch 2") as refused:
+            await a.call(code, header, body)
+        assert (refused.value.master_address, refused.value.epoch) == ("10.0.0.2:10911", 2)
+    assert (await a.call(RequestCode.GET_SERVER_STATE)).header["kind"] == "broker"
+    world.broker.features.close()  # stores nothing
+    await world.sleep(60.0)
+    assert (world.broker.store.written_position, len(replicator.offers)) == (written, offers)
+    stock = await StockClient.connect(world)
+    assert (await stock.send()).code == 14
+
+
+@simulated
+async def test_requests_wait_until_the_state_of_the_start_is_committed(world: World) -> None:
+    await world.start_broker()
+    await world.peer("a").put_topic()
+    assert await world.peer("a").send() == 0
+    await world.stop_broker()
+    replicator = ReplicatorByHand()
+    world.at_end.append(replicator.commit)
+    await world.start_broker(replicator=lambda core: replicator)
+    assert replicator.offers == [[]]
+    b = world.peer("b")
+    assert (await b.call(RequestCode.GET_SERVER_STATE)).header["kind"] == "broker"
+    pull = await b.begin_pull()
+    await world.sleep(1.0)
+    assert not pull.done()
+    replicator.commit()
+    assert len(records(await pull)) == 1
+
+
+@simulated
+async def test_a_start_that_is_not_committed_for_long_refuses_requests(world: World) -> None:
+    replicator = ReplicatorByHand()
+    await world.start_broker(replicator=lambda core: replicator)
+    world.at_end.append(replicator.commit)
+    began = world.now
+    with pytest.raises(ServiceNotAvailable, match="just started"):
+        await world.peer("b").put_topic()
+    assert world.now - began >= REPLICATION_TIMEOUT_S
+
+
+@simulated
+async def test_a_broker_that_stops_gives_its_replicas_what_it_had_in_memory(world: World) -> None:
+    replicator, a, _ = await begun(world)
+    replicator.is_alone = True
+    await a.send()
+    await a.heartbeat(consumer())
+    await a.commit(1, await a.token_of(0), soon=True)
+    offers = len(replicator.offers)
+    await world.stop_broker()
+    changes = [change for offer in replicator.offers[offers:] for change in offer]
+    assert ("g", "t", 0, 1) in [change.values for change in changes if change.table == "offsets"]
+
+
+def test_every_command_that_a_broker_serves_has_an_effect_and_no_other() -> None:
+    for code, schema in SCHEMA.items():
+        is_served = schema.receiver in ("broker", "any server") and "gate" not in schema.sender
+        assert (schema.effect is not None) is is_served, code.name
