@@ -36,7 +36,7 @@ ACTS = st.lists(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(acts=ACTS)
 def test_the_cut_is_the_first_byte_at_which_two_logs_differ(acts: list[tuple[str, int, int]]) -> None:
     logs = [NaiveLog() for _ in range(3)]

@@ -289,5 +289,5 @@ def first_difference(one: Log, other: Log) -> int:
 
 TestReplicasAgainstBytes = ReplicasAgainstBytes.TestCase
 TestReplicasAgainstBytes.settings = settings(
-    max_examples=40, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=25, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
 )

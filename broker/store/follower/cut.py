@@ -67,11 +67,11 @@ def finish_cut(directory: Path, files: Files) -> Cut | None:
         else:
             files.remove(directory / segment_name(base))
         _remove_beside(directory, files, base)
+    if cut.salvage:
+        files.sync_directory(salvage_folder(directory, cut.salvage))
     kept = [base for base in bases if base < cut.position]
     if kept:
         _cut_segment(directory, files, kept[-1], cut)
-    if cut.salvage:
-        files.sync_directory(salvage_folder(directory, cut.salvage))
     write_ends(directory, files, kept, durable=True)
     files.sync_directory(directory)
     files.remove(directory / CUT_NAME)

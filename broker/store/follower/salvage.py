@@ -82,7 +82,7 @@ def salvage_segment(directory: Path, files: Files, number: int, base: int) -> No
 
 
 def salvage_tail(directory: Path, files: Files, number: int, base: int, fd: int, start: int) -> None:
-    """Copy the end of a segment, from a byte on, into a folder. Raises `OSError`; may be repeated."""
+    """Copy the end of a segment, from a byte on, into a folder, durably. Raises `OSError`; may be repeated."""
     read, size = partial(files.pread, fd), files.size(fd)
     wanted = {topic_id for _, _, topic_id, _, _, _, _, flags, _ in walk(read, size, start) if not flags & CONTROL_FLAG}
     names = find_topic_names(read, size, wanted)
@@ -99,6 +99,7 @@ def salvage_tail(directory: Path, files: Files, number: int, base: int, fd: int,
     finally:
         files.close(copy)
     files.rename(temporary, target)
+    files.sync_directory(target.parent)
 
 
 def salvaged_records(directory: Path, number: int, files: Files | None = None) -> Iterator[SalvagedRecord]:

@@ -178,8 +178,10 @@ class PowerCutFiles(UnsyncedFiles):
         if source.parent == target.parent:
             self._directory(target).change({source.name: None, target.name: file})
         else:
+            # A file system journals both directories as one change: never is the old name gone without the new one.
+            directory = self._directory(target)
+            directory.names[target.name] = directory.durable[target.name] = file
             self._directory(source).change({source.name: None})
-            self._directory(target).change({target.name: file})
 
     def remove(self, path: Path) -> None:
         """See `Files.remove`."""

@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 
 from broker.store.damage import Damage
-from broker.store.disk.errors import StoreNotWritable, StoreUnusable
+from broker.store.disk.errors import StoreEpochTooLow, StoreNotWritable, StoreUnusable
 from broker.store.ends import FILE_NAME
+from broker.store.segments.epochs import Epoch
 from model.record import iter_records
 from tests.unit.broker.store.disk.faulty_files import FaultyFiles
+from tests.unit.broker.store.follower.follower_helpers import log_of, open_master
 from tests.unit.broker.store.store_helpers import fill, offsets, open_store
 
 
@@ -299,3 +301,31 @@ def test_a_disk_that_fails_during_recovery_is_an_error_and_leaves_the_directory_
     with pytest.raises(kind):
         open_store(tmp_path, files)
     open_store(tmp_path).close()
+
+
+def test_an_epoch_begins_with_the_new_segment_and_never_a_second_time(tmp_path: Path) -> None:
+    with open_master(tmp_path, (4, 1)) as store:
+        fill(store, 5)
+        end = store.written_position
+    with open_master(tmp_path, (6, 2)) as store:
+        assert store.epochs == (Epoch(4, 0, 1), Epoch(6, end, 2))
+        fill(store, 30)
+    before = log_of(tmp_path)
+    for number in (4, 5, 6):
+        with pytest.raises(StoreEpochTooLow, match="older copy"):
+            open_master(tmp_path, (number, 1))
+    assert log_of(tmp_path) == before
+    with open_master(tmp_path, (7, 1)) as store:
+        assert [epoch.number for epoch in store.epochs] == [4, 6, 7]
+        assert offsets(store) == list(range(35))
+
+
+def test_a_log_that_was_continued_without_an_epoch_begins_a_new_history(tmp_path: Path) -> None:
+    with open_master(tmp_path, (4, 1)) as store:
+        fill(store, 5)
+    with open_master(tmp_path, None) as store:
+        assert store.epochs == ()
+        fill(store, 1)
+        end = store.written_position
+    with open_master(tmp_path, (2, 1)) as store:
+        assert store.epochs == (Epoch(2, end, 1),)

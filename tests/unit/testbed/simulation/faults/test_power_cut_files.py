@@ -72,6 +72,20 @@ def test_writes_are_lost_from_some_moment_on_or_with_a_gap_of_zeros(tmp_path: Pa
     }
 
 
+def test_a_rename_into_another_folder_never_leaves_neither_name(tmp_path: Path) -> None:
+    disk = Disk(tmp_path)
+    fd = disk.write("a", b"one")
+    disk.files.sync(fd)
+    disk.files.sync_directory(disk.directory)
+    (tmp_path / "kept").mkdir()
+    disk.files.rename(disk.directory / "a", tmp_path / "kept" / "a")
+    assert {"a" in outcome for outcome in disk.outcomes()} == {True, False}
+    left = tmp_path / "left"
+    left.mkdir()
+    disk.files.cut(tmp_path / "kept", left, Random(1))
+    assert (left / "a").read_bytes() == b"one"
+
+
 def test_a_rename_happened_or_not_and_never_leaves_nothing(tmp_path: Path) -> None:
     disk = Disk(tmp_path)
     (disk.directory / "a").write_bytes(b"old")
