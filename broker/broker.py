@@ -59,10 +59,11 @@ from broker.transactions.checks import TransactionChecks
 from broker.transactions.service import Transactions
 from model.event_log import EventLog, encode_events
 from model.events import EventKind
-from model.limits import REPLICATION_TIMEOUT_S, RESERVE_CHECK_S, TRACE_FLUSH_INTERVAL_S
+from model.limits import RESERVE_CHECK_S, TRACE_FLUSH_INTERVAL_S
 from model.message import Message, encode_payload, tag_hash
 from model.names import TRACE_TOPIC
 from model.record import FlushMode
+from model.replica_limits import REPLICATION_TIMEOUT_S, VERSIONS_OF_EPOCH
 from model.topic_route import TopicConfig
 from remoting.command import Command, Reply
 from remoting.connection import Connection
@@ -116,11 +117,12 @@ class Broker(Feature):
             Topics(core, announcement, auto_create=config.auto_create_topics, recover_topics=config.recover_topics)
         )
         self.damage = add(DamageReports(core, topics, config.data_dir))
-        groups = self.groups = add(Groups(core, config.restore_grace_s))
+        ahead = 0 if config.replicator is None else VERSIONS_OF_EPOCH
+        groups = self.groups = add(Groups(core, config.restore_grace_s, versions_ahead=ahead))
         settings = add(SettingsOfGroups(core, topics, groups))
         add(GroupHandlers(core, topics, groups, settings))
         add(MemberQuestions(core, topics, groups))
-        leases = self.leases = add(Leases(core, topics, groups))
+        leases = self.leases = add(Leases(core, topics, groups, tokens_ahead=ahead))
         access = self.pull_access = add(PullAccess(core, groups, leases, settings))
         add(Locks(core, topics, groups, leases, add(LeaseHandlers(core, topics, groups, leases)).lock))
         add(ResetHandlers(core, topics, groups, leases))

@@ -413,13 +413,6 @@ MAX_DAMAGE_LINES = 20
 MAX_REPORTED_MOVES = 10_000
 """Size of the table that suppresses repeated OFFSET_MOVED events; evicted entries are reported again."""
 
-# --- replicas --------------------------------------------------------------------------------------------------------
-REPLICATION_TIMEOUT_S = 2.5
-"""How long a send waits for the other replicas: longer than a slow one takes to leave the set, and less than
-`SEND_TIMEOUT_S`, so that the producer gets the reason. RocketMQ: slaveTimeout, 3 s."""
-SNAPSHOT_CHUNK_BYTES = 256 * 1024
-"""Size of a part of the tables that a joining replica gets; a single row may be longer."""
-
 # --- finding a message -----------------------------------------------------------------------------------------------
 MAX_LOOKUPS = 4
 """Searches that wait or run on a broker; they run one after the other."""

@@ -50,8 +50,14 @@ REPLICA_REJOIN_S = 5.0
 REPLICA_REJOIN_MAX_S = 60.0
 """How long a replica that had to leave has to follow before the master waits for it again; doubled each time, so that
 a bad disk does not hold up sends every few seconds. After that long in sync it begins with the first one again."""
-REPLICATION_TIMEOUT_S = 3.0
-"""How long a request waits for the acknowledgements of replicas (RocketMQ: slaveTimeout)."""
+REPLICATION_TIMEOUT_S = 2.5
+"""How long a send waits for the other replicas: longer than a slow one takes to leave the set, and less than
+`SEND_TIMEOUT_S`, so that the producer gets the reason. RocketMQ: slaveTimeout, 3 s."""
+SNAPSHOT_CHUNK_BYTES = 256 * 1024
+"""Size of a part of the tables that a joining replica gets; a single row may be longer."""
+VERSIONS_OF_EPOCH = 1_000_000
+"""How far the versions of groups are raised when a master begins: members may have been notified of some that no other
+replica has, and ignore the same numbers later. Nor do lease tokens repeat, for the same reason."""
 REGISTER_POLL_S = 1.0
 """How often a master reads its row of the register, in which an operator may have elected another one."""
 REGISTER_RETRY_S = 0.2

@@ -30,7 +30,7 @@ from broker.durability.group_commit import GroupCommit
 from broker.durability.replicator import Replicator
 from broker.store.message_store import MessageStore
 from model.errors import NotEnoughReplicas, NotMaster, ReplicationTimeout, RlabError
-from model.limits import REPLICATION_TIMEOUT_S
+from model.replica_limits import REPLICATION_TIMEOUT_S
 
 Queues = dict[tuple[str, int], None]
 """Queues with new messages: (topic, queue id)."""
@@ -165,8 +165,7 @@ class Replication:
         while in_time and in_time[0].due <= now:
             waiting = in_time.popleft()
             failure = failure or ReplicationTimeout(
-                f"stored here, but not at all in-sync replicas within {REPLICATION_TIMEOUT_S} s: it may be there or "
-                "not; the next attempt may store it twice"
+                f"stored here, but not at all in-sync replicas within {REPLICATION_TIMEOUT_S} s: it may be kept or not"
             )
             answer_sends(waiting.sends, failure)
             for callback in waiting.after_commit:

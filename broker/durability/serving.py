@@ -18,7 +18,7 @@ import anyio
 
 from broker.durability.replication import Replication
 from model.errors import ServiceNotAvailable
-from model.limits import REPLICATION_TIMEOUT_S
+from model.replica_limits import REPLICATION_TIMEOUT_S
 from remoting.command import Command, Reply
 from remoting.connection import Connection
 from remoting.request_code import RequestCode

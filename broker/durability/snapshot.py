@@ -19,7 +19,7 @@ import msgpack
 
 from broker.durability.changes import PUT, Column, Shape
 from model.errors import InvalidParameter
-from model.limits import SNAPSHOT_CHUNK_BYTES
+from model.replica_limits import SNAPSHOT_CHUNK_BYTES
 
 NUMBERS = "numbers"
 _HEAD, _ROWS, _END = range(3)

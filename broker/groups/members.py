@@ -49,10 +49,11 @@ class Client(NamedTuple):
 class Groups(Feature):
     """The groups of one broker: `table` to look groups and members up, and `clients` by connection number.
 
-    Members of an earlier run stay listed for `restore_grace_s` without coming back.
+    Members of an earlier run stay listed for `restore_grace_s` without coming back. `versions_ahead`: how far the
+    versions of groups are raised at the start, because an earlier master may have used more than are stored here.
     """
 
-    def __init__(self, core: Core, restore_grace_s: float) -> None:
+    def __init__(self, core: Core, restore_grace_s: float, *, versions_ahead: int = 0) -> None:
         self.table = GroupTable(quirks=core.quirks, shares=core.shares)
         self.watch = GroupWatch(core)
         self._owners = MemberOwners(core.metadata, is_kept=core.has_access_control)
@@ -66,18 +67,21 @@ class Groups(Feature):
         # A table of its own: the files of brokers that did not store run ids have no column for them.
         self._epochs = Table(core.metadata, "epochs", replicated=True)
         self._sharers = Table(core.metadata, "group_sharers", replicated=True)  # as well
-        self._load(core.loop.time() + restore_grace_s)
+        self._load(core.loop.time() + restore_grace_s, versions_ahead)
 
-    def _load(self, expires_at: float) -> None:
+    def _load(self, expires_at: float, versions_ahead: int) -> None:
         """Load what earlier runs stored.
 
         Group versions go on from the wall clock: a power cut may have taken the last ones from the file, and members
-        that have seen those would ignore new ones with the same numbers.
+        that have seen those would ignore new ones with the same numbers. The clock of another replica may be behind.
         """
         now_ms = int(self._core.clock_ms())
         sharers = dict[str, int](self._sharers.rows())
         for name, version, created_ms in self._groups.rows("name"):
-            self.table.restore(name, max(version, now_ms), created_ms, sharers.get(name, 0))
+            restored = max(version + versions_ahead, now_ms)
+            self.table.restore(name, restored, created_ms, sharers.get(name, 0))
+            if versions_ahead:
+                self._groups.put(name, restored, created_ms)
         epochs = {(group, client_id): epoch for group, client_id, epoch in self._epochs.rows()}
         for group, client_id, data in self._members.rows("group_name, client_id"):
             member = ConsumerData.from_stored(msgpack.unpackb(data))

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 
-from broker.durability.metadata import Table
+from broker.durability.metadata import Number, Table
 from broker.feature import Core, Feature
 from broker.groups.members import Groups
 from broker.leases.offset_moves import OffsetOutOfRangeReporter
@@ -38,15 +38,20 @@ create table if not exists offsets (
 
 
 class Leases(Feature):
-    """The leases and committed offsets of one broker."""
+    """The leases and committed offsets of one broker; `tokens_ahead` as `versions_ahead` of `Groups`."""
 
-    def __init__(self, core: Core, topics: Topics, groups: Groups) -> None:
-        # Tokens have to grow over restarts even where no lease was stored: a clock in milliseconds times 1000 allows a
-        # thousand grants per millisecond. The table is public for lookups; changes go through this class.
-        self.table = QueueLeases(first_token=int(core.clock_ms()) * 1000, quirks=core.quirks)
+    def __init__(self, core: Core, topics: Topics, groups: Groups, *, tokens_ahead: int = 0) -> None:
+        # Tokens have to grow over restarts even where no lease is stored, and on a machine whose clock is behind. A
+        # clock in milliseconds times 1000 is for files without the last token, and allows a thousand grants a
+        # millisecond. The table is public for lookups; changes go through this class.
+        self._last_token = Number(core.metadata, "last_token", replicated=True)
+        first_token = max(int(core.clock_ms()) * 1000, self._last_token.read() + tokens_ahead)
+        self.table = QueueLeases(first_token=first_token, quirks=core.quirks)
         # The committed offsets; changed through `commit` and `commit_soon`, so that they are stored.
         self.offsets = OffsetTable(quirks=core.quirks)
         self.moves = OffsetOutOfRangeReporter(core.name, core.events)  # reports consumers whose offset is out of range
+        if tokens_ahead:
+            self._last_token.save(first_token)
         self._core = core
         self._topics = topics
         self._groups = groups
@@ -183,6 +188,7 @@ class Leases(Feature):
             # A former owner may commit until the queue is granted again: its last commit comes first.
             self._store_now(group, queue)
             self._leases.put(group, *queue, client_id, lease.token)
+            self._last_token.save(self.table.newest_token)
             # The parked pull of a former owner is refused now, so that this owner stops. At the pull's own deadline it
             # would be refused as well, but its listeners would go on with the queue until then.
             self._core.features.queue_changed(*queue)

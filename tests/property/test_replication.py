@@ -16,8 +16,8 @@ from broker.durability.metadata import MetadataStore, Number
 from broker.store.disk.options import StoreOptions
 from broker.store.message_store import MessageStore
 from model.errors import NotEnoughReplicas, NotMaster, ReplicationTimeout, RlabError
-from model.limits import REPLICATION_TIMEOUT_S
 from model.record import FlushMode
+from model.replica_limits import REPLICATION_TIMEOUT_S
 from remoting.command import REQUEST, Command
 from testbed.simulation.kernel.run import Simulation, run_simulation
 from tests.unit.broker.durability.test_replication import ReplicatorByHand

@@ -226,6 +226,28 @@ def test_every_request_that_is_sent_to_brokers_has_a_handler_and_no_other(tmp_pa
     run_simulation(main)
 
 
+def test_every_table_and_number_is_replicated_but_the_readings_of_a_clock(tmp_path: Path) -> None:
+    async def main(simulation: Simulation) -> None:
+        config = BrokerConfig(name="broker-a", data_dir=tmp_path, clock_ms=simulation.clock_ms)
+        with (
+            MessageStore.open(tmp_path, StoreOptions(), simulation.clock_ms) as store,
+            MetadataStore(tmp_path) as metadata,
+        ):
+            Broker(config, store, metadata, simulation.loop).features.close()
+            metadata.commit()
+            declared = metadata.declared
+            local = {
+                table if number == "" else number for (table, number), is_copied in declared.items() if not is_copied
+            }
+            assert local == {"clock_jumps", "clock_seen_ms"}
+            tables = {name for (name,) in metadata.rows("select name from sqlite_master where type = 'table'")}
+            assert tables == {table for table, _ in declared}
+            numbers = {name for (name,) in metadata.rows("select name from numbers")}
+            assert numbers <= {number for _, number in declared}
+
+    run_simulation(main)
+
+
 @simulated
 async def test_a_broker_tells_the_port_that_it_got(world: World) -> None:
     config = BrokerConfig(name="broker-b", data_dir=world.data_dir, listen=f"{HOST}:0", clock_ms=lambda: 0)

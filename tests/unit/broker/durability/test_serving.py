@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from broker.durability.metadata_file import MetadataFile
 from model.errors import NotEnoughReplicas, NotMaster, ReplicationTimeout, ServiceNotAvailable
-from model.limits import REPLICATION_TIMEOUT_S
+from model.replica_limits import REPLICATION_TIMEOUT_S, VERSIONS_OF_EPOCH
 from model.response_code import ResponseCode
 from remoting.request_code import RequestCode
 from remoting.wire.schema import SCHEMA
@@ -66,7 +67,7 @@ async def test_late_replicas_leave_a_send_in_doubt_and_further_ones_are_refused_
     world: World,
 ) -> None:
     replicator, a, b = await begun(world)
-    with pytest.raises(ReplicationTimeout, match="it may be there or not") as in_doubt:
+    with pytest.raises(ReplicationTimeout, match="it may be kept or not") as in_doubt:
         await a.send()
     assert not in_doubt.value.definite
     written = world.broker.store.written_position
@@ -176,3 +177,42 @@ def test_every_command_that_a_broker_serves_has_an_effect_and_no_other() -> None
     for code, schema in SCHEMA.items():
         is_served = schema.receiver in ("broker", "any server") and "gate" not in schema.sender
         assert (schema.effect is not None) is is_served, code.name
+
+
+@simulated
+async def test_a_replica_that_takes_over_goes_on_with_members_leases_and_offsets_although_its_clock_is_behind(
+    world: World, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    directory = tmp_path_factory.mktemp("replica")
+    replicator, a, b = await begun(world)
+    replicator.is_alone = True
+    with MetadataFile(directory) as replica:
+        with replica.load_snapshot() as load:
+            for chunk in world.broker.metadata.snapshot():
+                load.add(chunk)
+        offers = len(replicator.offers)
+        await b.heartbeat(consumer())
+        for _ in range(3):
+            await a.send()
+        token, freed = await b.token_of(0), await b.token_of(1)
+        await b.unlock(("t", 1, -1, freed))
+        assert await b.commit(2, token) == []
+        await world.sleep(0.1)
+        for changes in replicator.offers[offers:]:
+            replica.apply(changes)
+    info = world.broker.groups.table.get("g")
+    assert info is not None
+    version, data_id = info.version, world.broker.topics.table.data_id
+    await world.stop_broker()
+    for name in ("metadata.sqlite", "metadata.sqlite-wal", "metadata.sqlite-shm"):
+        (world.data_dir / name).unlink(missing_ok=True)
+    (directory / "metadata.sqlite").rename(world.data_dir / "metadata.sqlite")
+    replicator, *_ = await begun(world, clock_ms=lambda: 7)
+    replicator.is_alone = True
+    again = world.broker.groups.table.get("g")
+    assert again is not None
+    assert list(again.members) == [b.client_id]
+    assert again.version >= version + VERSIONS_OF_EPOCH
+    assert world.broker.topics.table.data_id == data_id, "numbers of topics in commits of clients are of it"
+    assert (await b.committed(), await b.token_of(0)) == (2, token)
+    assert await b.token_of(1) > freed

@@ -11,7 +11,7 @@ import pytest
 
 from broker.durability.snapshot import SnapshotLoad, shape_of, snapshot_of
 from model.errors import InvalidParameter
-from model.limits import SNAPSHOT_CHUNK_BYTES
+from model.replica_limits import SNAPSHOT_CHUNK_BYTES
 
 NUMBERS = "create table numbers (name text primary key, value integer not null);"
 

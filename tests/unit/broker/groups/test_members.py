@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from broker.groups.group import ConsumerGroupInfo
+from broker.groups.members import Groups
 from tests.unit.broker.harness import consumer
 from tests.unit.broker.leases.rooms import GRACE_S, Rooms, open_rooms
 
@@ -59,6 +60,20 @@ def test_a_member_that_leaves_and_comes_back_in_one_turn_is_there(tmp_path: Path
         rooms.core.metadata.commit()
     with open_rooms(tmp_path) as rooms:
         assert group(rooms).members["A"].data.strategy == "AVG_BY_CIRCLE"
+
+
+def test_the_versions_of_a_new_master_are_ahead_of_all_that_an_earlier_one_used_and_are_stored(tmp_path: Path) -> None:
+    with open_rooms(tmp_path) as rooms:
+        rooms.put_member("A", consumer("g"))
+        stored = group(rooms).version
+        rooms.core.metadata.commit()
+    for epoch in (1, 2):
+        with open_rooms(tmp_path, now_ms=5) as rooms:
+            groups = Groups(rooms.core, GRACE_S, versions_ahead=1_000_000)
+            info = groups.table.get("g")
+            assert info is not None
+            assert info.version == stored + epoch * 1_000_000
+            rooms.core.metadata.commit()
 
 
 def test_group_versions_go_on_from_the_clock_so_that_no_number_is_used_twice(tmp_path: Path) -> None:

@@ -61,7 +61,12 @@ class Rooms:
 
 @contextmanager
 def open_rooms(
-    directory: Path, *, now_ms: int = 0, files: FailingDisk | None = None, errno: int | None = None
+    directory: Path,
+    *,
+    now_ms: int = 0,
+    tokens_ahead: int = 0,
+    files: FailingDisk | None = None,
+    errno: int | None = None,
 ) -> Iterator[Rooms]:
     """Open the files of a broker and make its lower rooms, which load what is stored there; writes may fail then."""
     with (
@@ -79,4 +84,4 @@ def open_rooms(
         )
         topics = features.add(Topics(core, ANNOUNCEMENT, auto_create=False))
         groups = features.add(Groups(core, GRACE_S))
-        yield Rooms(core, topics, groups, features.add(Leases(core, topics, groups)))
+        yield Rooms(core, topics, groups, features.add(Leases(core, topics, groups, tokens_ahead=tokens_ahead)))

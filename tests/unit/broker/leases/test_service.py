@@ -69,6 +69,24 @@ def test_a_lease_that_is_free_is_gone(tmp_path: Path) -> None:
         assert rooms.leases.offsets.read("g", *Q) == 2
 
 
+def test_the_token_of_a_lease_that_is_free_is_not_given_again_on_a_machine_whose_clock_is_behind(
+    tmp_path: Path,
+) -> None:
+    with open_rooms(tmp_path, now_ms=10_000) as rooms:
+        fill(rooms)
+        token = rooms.leases.table.newest_token
+        freed = rooms.leases.table.release("g", "A", Q, token)
+        assert freed is not None
+        rooms.leases.queues_freed([freed], "", "unlock")
+        rooms.core.metadata.commit()
+    for tokens_ahead, expected in ((0, token + 1), (1_000_000, token + 1_000_001)):
+        with open_rooms(tmp_path, now_ms=5_000, tokens_ahead=tokens_ahead) as rooms:
+            rooms.put_member("A", consumer("g"))
+            lease = rooms.leases.grant("g", Q, "A")
+            assert lease is not None
+            assert lease.token == expected
+
+
 def test_members_that_come_ask_for_a_queue_and_go_are_not_remembered(tmp_path: Path) -> None:
     with open_rooms(tmp_path) as rooms:
         fill(rooms)
