@@ -151,7 +151,7 @@ class ReplicasAgainstBytes(RuleBasedStateMachine):
         history = replica.history()
         at = common_epoch(*history, self.master.epochs, self.master.written_position)
         if at is None:
-            replica.restart_at(self.master.min_position, salvage=salvage)
+            replica.restart_at(self.master.min_position, salvage=salvage, epochs=self.master.epochs)
             self.twins[who] = {}
         else:
             differ = first_difference(own, masters)

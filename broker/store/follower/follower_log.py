@@ -18,7 +18,7 @@ Everything is synchronous and belongs to one thread, except `SyncJob.run`.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Self
@@ -59,6 +59,7 @@ class FollowerLog(FollowerSyncs):
         self._files = files
         self._lock = lock
         self._damaged: dict[int, int] = {}  # base position of a damaged segment -> log position of the damage
+        self._copied: tuple[Epoch, ...] = ()  # the history of the log that is copied as a whole
         self._is_closed = False
 
     @classmethod
@@ -146,8 +147,8 @@ class FollowerLog(FollowerSyncs):
             epochs, end = self._log.history()
         except OSError as error:
             raise StoreReadFailed(f"cannot read {self._directory} ({error}): check the disk") from error
-        if not self._log.segments:
-            end = self._start
+        if not epochs:
+            epochs, end = self._copied, self.end_position
         return LogHistory(epochs, min([end, *self._damaged.values()]))
 
     # --- writing -----------------------------------------------------------------------------------------------------
@@ -187,7 +188,8 @@ class FollowerLog(FollowerSyncs):
         """Write to a segment that was found: its index file, if it has one, is about fewer bytes from now on."""
         if isinstance(segment.index, FileIndex):
             self._log.drop_index(segment)
-            segment.fd = self._files.open(self._directory / segment.name)
+            if segment.fd is None:
+                segment.fd = self._files.open(self._directory / segment.name)
 
     def _begin_segment(self, position: int, data: bytes) -> None:
         self._lock.check()
@@ -274,10 +276,15 @@ class FollowerLog(FollowerSyncs):
         self._load()
         self._error = None
 
-    def restart_at(self, position: int, *, salvage: bool = False) -> None:
-        """Discard the whole log, and go on at a position with a copy of the master's. Raises as `cut` does."""
+    def restart_at(self, position: int, *, salvage: bool = False, epochs: Sequence[Epoch] = ()) -> None:
+        """Discard the whole log, and go on at a position with a copy of the master's. Raises as `cut` does.
+
+        With the `epochs` of the master, a copy that is interrupted goes on where it was, also within the part of a log
+        that is older than its set and so repeats no history. A new process does not know them: it begins again there.
+        """
         self.cut(self.min_position, salvage=salvage)
         self._start = position
+        self._copied = tuple(epochs)
 
     def drop_before(self, position: int) -> None:
         """Delete the oldest segments that end at or before a position, as the master has; the last one stays.

@@ -25,6 +25,7 @@ from typing import Any
 
 from broker.store.disk.directory import MARKER_NAME, METADATA_NAME
 from broker.store.ends import FILE_NAME as ENDS_NAME
+from broker.store.follower.cut import CUT_NAME
 from model.errors import ConfigError, SystemError_
 
 MANIFEST_NAME = "DUMP"
@@ -51,13 +52,15 @@ def dump_directory(data: Path, to: Path) -> Dumped:
     """Copy a data directory.
 
     Raises:
-        ConfigError: it is not a dump, or the target exists already.
+        ConfigError: it is not a data directory, a cut of its log is not finished, or the target exists already.
         SystemError_: a file cannot be read or written, or changes faster than it can be copied.
     """
     if not (data / MARKER_NAME).is_file() or not (data / METADATA_NAME).is_file():
         raise ConfigError(
             f"{data} is not the data directory of a broker: it has no {MARKER_NAME} or no {METADATA_NAME}"
         )
+    if (data / CUT_NAME).exists():
+        raise ConfigError(f"the log of {data} is being cut: start the replica, which finishes that, and dump it then")
     part = _new_directory(to)
     try:
         for _ in range(_ATTEMPTS):

@@ -38,7 +38,7 @@ def join(master: MessageStore, replica: FollowerLog, *, salvage: bool = False) -
     """Cut the log of a replica where it leaves the master's, or discard it. Returns where."""
     at = common_epoch(*replica.history(), master.epochs, master.written_position)
     if at is None:
-        replica.restart_at(master.min_position, salvage=salvage)
+        replica.restart_at(master.min_position, salvage=salvage, epochs=master.epochs)
     else:
         replica.cut(at, salvage=salvage)
     return at

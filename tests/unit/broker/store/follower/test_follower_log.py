@@ -140,9 +140,24 @@ def test_a_log_without_a_common_epoch_is_copied_again_as_a_whole(tmp_path: Path)
         master.trim(master.written_position // 2)
         assert join(master, replica) is None
         assert (replica.min_position, replica.end_position) == (master.min_position, master.min_position)
-        assert replica.history() == ((), master.min_position)
+        assert replica.history() == (master.epochs, master.min_position)
         follow(master, replica)
         assert log_of(tmp_path / "other") == log_of(tmp_path / "m")
+
+
+def test_a_copy_of_a_log_that_is_older_than_its_set_goes_on_after_a_lost_connection(tmp_path: Path) -> None:
+    with open_master(tmp_path / "m", None) as alone:
+        fill(alone, 40)
+    with open_master(tmp_path / "m") as master, open_replica(tmp_path / "r") as replica:
+        fill(master, 3)
+        assert join(master, replica) is None
+        follow(master, replica, 100, pieces=5)
+        at = replica.end_position
+        assert 0 < at < master.epochs[0].start_position
+        assert join(master, replica) == at == replica.end_position
+        follow(master, replica)
+        assert log_of(tmp_path / "r") == log_of(tmp_path / "m")
+        assert replica.history() == (master.epochs, master.written_position)
 
 
 def test_a_head_that_a_restart_of_the_master_replaces_is_replaced_at_the_replica(tmp_path: Path) -> None:

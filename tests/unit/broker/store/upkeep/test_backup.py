@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from broker.store.disk.directory import METADATA_NAME
 from broker.store.disk.options import StoreOptions
+from broker.store.follower.cut import CUT_NAME
 from broker.store.upkeep import backup
 from broker.store.upkeep.backup import MANIFEST_NAME, dump_directory, restore_directory
 from broker.store.upkeep.verify import verify_directory
@@ -135,3 +136,11 @@ def test_what_is_no_copy_and_what_is_no_data_directory_and_a_target_that_is_ther
     (copy / MANIFEST_NAME).unlink()
     with pytest.raises(ConfigError, match="has finished"):
         restore_directory(copy, tmp_path / "new")
+
+
+def test_a_directory_in_the_middle_of_a_cut_is_not_copied(tmp_path: Path) -> None:
+    copied(tmp_path)
+    (tmp_path / "copy" / CUT_NAME).write_bytes(b"{}")
+    with pytest.raises(ConfigError, match="start the replica"):
+        dump_directory(tmp_path / "copy", tmp_path / "second")
+    assert not (tmp_path / "second").exists()
