@@ -49,8 +49,7 @@ demo: $(STAMP) ## run the main job: a cluster, a living consumer group, a verdic
 # The part of `make check` that is not in `lint` is tests, which are among these.
 # What a test that passed has written is removed at once: it is in memory, see tests/temporary_files.py.
 test: $(CLASSES) ## run every test and, beside them, the checks (PYTEST_ARGS="-k name" for some tests, without the checks)
-	@tools/beside.sh '$(if $(PYTEST_ARGS),,$(MAKE) --no-print-directory lint)' $(BIN)/python -m pytest -n auto --maxprocesses 8 \
-	  -o tmp_path_retention_policy=failed $(PYTEST_ARGS)
+	@tools/beside.sh '$(if $(PYTEST_ARGS),,$(MAKE) --no-print-directory lint)' $(BIN)/python -m pytest -n auto --maxprocesses 8 $(PYTEST_ARGS)
 
 console-test: $(STAMP) ## walk through rlab console in a headless Chromium (CONSOLE_ARGS=scale measures)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \

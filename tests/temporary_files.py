@@ -15,7 +15,7 @@ from pathlib import Path
 MEMORY = Path("/dev/shm")
 """The file system in memory that every Linux has."""
 MIN_FREE_BYTES = 8 * 2**30
-"""`make test` uses a fraction of it, as it removes the folder of each test that passed; pytest by itself, some GB."""
+"""A run uses a fraction of it, as it removes the folder of each test that passed."""
 
 
 def folder_in_memory(environ: Mapping[str, str] = os.environ, memory: Path = MEMORY) -> Path | None:
