@@ -333,4 +333,18 @@ class MsgpackCodec:
         return MsgpackDecoder(self._max_frame_bytes, self._unpacker)
 
 
+def encode_head(flags: int, code: int, opaque: int, header: Mapping[str, Any], body_bytes: int) -> bytes:
+    """Return a frame up to its body, which the caller sends next: so a large body is not copied.
+
+    Raises:
+        FrameTooLong: the body does not fit.
+    """
+    fields = b"".join(map(_pack, (VERSION, flags, code, opaque, header)))
+    head = b"\x96" + fields + b"\xc6" + body_bytes.to_bytes(4, "big")  # an array of 6, the last of which is bin 32
+    length = len(head) + body_bytes
+    if length > MAX_FRAME_BYTES:
+        raise FrameTooLong(length)
+    return length.to_bytes(LENGTH_BYTES, "big") + head
+
+
 CODEC: Codec = MsgpackCodec()

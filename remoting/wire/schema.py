@@ -20,6 +20,7 @@ from remoting.wire.leases import LEASE_SCHEMA
 from remoting.wire.messages import MESSAGE_SCHEMA
 from remoting.wire.pop import POP_SCHEMA
 from remoting.wire.replicas import REPLICA_SCHEMA
+from remoting.wire.replication import REPLICATION_SCHEMA
 from remoting.wire.servers import SERVER_SCHEMA
 from remoting.wire.sink import SINK_SCHEMA
 from remoting.wire.topics import TOPIC_SCHEMA
@@ -36,6 +37,7 @@ SCHEMA: dict[RequestCode, RequestSchema] = {
     **SINK_SCHEMA,
     **TRANSACTION_SCHEMA,
     **REPLICA_SCHEMA,
+    **REPLICATION_SCHEMA,
 }
 
 _MIN, _MAX = -(2**63), 2**63 - 1  # stored numbers are signed 64-bit numbers, and msgpack accepts larger ones

@@ -16,8 +16,8 @@ Method = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def handler_methods() -> Iterator[tuple[RequestCode, str, Method]]:
-    """The code, the module's path and the method of each handler of a broker and of a name server."""
-    for path in sorted([*(ROOT / "broker").rglob("*.py"), *(ROOT / "namesrv").rglob("*.py")]):
+    """The code, the module's path and the method of each handler of a broker, a master and a name server."""
+    for path in sorted([path for room in ("broker", "namesrv", "replica") for path in (ROOT / room).rglob("*.py")]):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if not isinstance(node, ast.ClassDef):
                 continue
@@ -55,7 +55,7 @@ def returned(method: Method) -> set[str]:
 
 
 def test_the_handlers_of_all_requests_to_servers_are_found() -> None:
-    elsewhere = ("one-way", "gate")  # clients and the gate of a server
+    elsewhere = ("one-way", "gate", "-> replica")  # clients, the gate of a server, replicas
     served = {code for code, schema in SCHEMA.items() if not any(word in schema.sender for word in elsewhere)}
     assert {code for code, *_ in HANDLERS} == served
 

@@ -8,8 +8,6 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from model.errors import ReplicationTimeout, RlabError
-from model.replica_limits import REPLICATION_TIMEOUT_S
 from model.replica_set import Replica, ReplicaSet, SetChanged, stored_row
 from replica.sets import with_options
 from replica.stream.commit_point import CommitPoint
@@ -166,31 +164,27 @@ def test_once_faults_end_the_set_has_every_replica_that_follows_and_no_other(
 
 
 class NaivePoint:
-    """Every flush with the replicas that have it, and a list of all callbacks."""
+    """Every flush with the replicas that have it."""
 
     def __init__(self) -> None:
         self.n = 0
         self.committed = -1
         self.waits_for: tuple[int, ...] = ()
         self.acked = dict.fromkeys(OTHERS, -1)
-        self.waiting: list[tuple[int, float, int]] = []
-        self.called: list[tuple[int, str]] = []
+        self.made_at = [0.0]
 
-    def move(self) -> None:
+    def move(self) -> bool:
+        before = self.committed
         while self.committed < self.n and all(self.acked[each] > self.committed for each in self.waits_for):
             self.committed += 1
-        for entry in [entry for entry in self.waiting if entry[0] <= self.committed]:
-            self.waiting.remove(entry)
-            self.called.append((entry[2], "done"))
+        return self.committed > before
 
 
 acts = st.lists(
     st.one_of(
-        st.tuples(st.just("offer"), st.just(0)),
-        st.tuples(st.just("wait"), st.integers(0, 3)),
+        st.tuples(st.just("offer"), st.integers(0, 2)),
         st.tuples(st.just("ack"), st.sampled_from(OTHERS)),
         st.tuples(st.just("waits for"), st.sampled_from([0, 2, 3, 5])),
-        st.tuples(st.just("sleep"), st.sampled_from([1, 2])),
     ),
     max_size=60,
 )
@@ -200,51 +194,27 @@ acts = st.lists(
 @given(acts)
 def test_a_commit_point_equals_its_naive_twin(program: list[tuple[str, int]]) -> None:
     point, twin, now = CommitPoint(0, 0.0), NaivePoint(), 0.0
-    called: list[tuple[int, str]] = []
-    seen: list[int] = []
-    point.on_committed = seen.append
     point.set_waits_for((2, 3), {})
     twin.waits_for = (2, 3)
-    for number, (act, argument) in enumerate(program):
+    for act, argument in program:
         match act:
             case "offer":
-                point.offer(0, now)
-                twin.n += 1
-                if not twin.waits_for:
-                    twin.move()
-            case "wait":
-                n = max(point.n - argument, 0)
-                if twin.waiting and n < twin.waiting[-1][0]:
-                    continue  # callers wait in the order of their flushes
-
-                def callback(failure: RlabError | None, number: int = number) -> None:
-                    assert failure is None or isinstance(failure, ReplicationTimeout)
-                    called.append((number, "late" if failure is not None else "done"))
-
-                point.wait(n, now, callback)
-                twin.waiting.append((n, now + REPLICATION_TIMEOUT_S, number))
-                if n <= twin.committed:
-                    twin.move()
-            case "ack":
-                acked = min(twin.acked[argument] + 1, twin.n)
-                twin.acked[argument] = acked
-                point.acknowledged(argument, acked)
-                point.move()
-                twin.move()
-            case "waits for":
-                ids = {0: (), 2: (2,), 3: (3,), 5: (2, 3)}[argument]
-                point.set_waits_for(ids, twin.acked)
-                point.move()
-                twin.waits_for = ids
-                twin.move()
-            case _:
                 now += argument
-                point.expire(now)
-                for entry in [entry for entry in twin.waiting if entry[1] <= now]:
-                    twin.waiting.remove(entry)
-                    twin.called.append((entry[2], "late"))
-        assert (point.n, point.committed, called) == (twin.n, twin.committed, twin.called)
-        assert seen == sorted(set(seen))
+                point.offer(10 * twin.n + 10, now)
+                twin.n += 1
+                twin.made_at.append(now)
+            case "ack":
+                twin.acked[argument] = min(twin.acked[argument] + 1, twin.n)
+                point.acknowledged(argument, twin.acked[argument])
+            case _:
+                twin.waits_for = {0: (), 2: (2,), 3: (3,), 5: (2, 3)}[argument]
+                point.set_waits_for(twin.waits_for, twin.acked)
+        assert point.move() is twin.move()
+        assert (point.n, point.committed) == (twin.n, twin.committed)
+        assert point.committed_position == 10 * max(twin.committed, 0)
+        for n in range(twin.committed, twin.n):
+            assert point.waiting_since(n) == twin.made_at[n + 1]
+        assert point.waiting_since(twin.n) == NEVER
 
 
 # --- acknowledgements of frames --------------------------------------------------------------------------------------

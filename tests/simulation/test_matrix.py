@@ -212,6 +212,11 @@ MATRIX = (
         "key key no no no unknown no",
         by="broker",
     ),
+    # This broker has no other replicas; tests/simulation/test_replica_rights.py has one that does.
+    *(
+        Case(code, {}, None, "key key unknown unknown unknown unknown unknown")
+        for code in (C.REPLICA_HELLO, C.REPLICATED, C.REPLICA_SEGMENT)
+    ),
     # A challenge is how a key is proved, and is answered to everybody who has not proved one.
     Case(C.GET_CHALLENGE, {"user": "owner", "nonce": "n"}, None, "ok key unknown unknown unknown unknown unknown"),
     Case(C.AUTHENTICATE, {"proof": "0"}, None, "key key unknown unknown unknown unknown unknown"),

@@ -16,7 +16,8 @@ from remoting.wire.field import CLIENT, GROUP, TOPIC, Field, Noun, RequestSchema
 from remoting.wire.schema import SCHEMA
 
 PUSHED = {
-    code for code, schema in SCHEMA.items() if schema.sender.startswith("broker -> ") and "one-way" in schema.sender
+    *(code for code, each in SCHEMA.items() if each.sender.startswith("broker -> ") and "one-way" in each.sender),
+    *(code for code, each in SCHEMA.items() if each.sender.endswith("-> replica")),
 }
 HANDSHAKE = {RequestCode.GET_CHALLENGE, RequestCode.AUTHENTICATE}
 SERVED = sorted(set(RequestCode) - PUSHED - HANDSHAKE)

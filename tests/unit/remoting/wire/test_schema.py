@@ -13,7 +13,10 @@ from remoting.request_code import RequestCode
 from remoting.wire.field import Field
 from remoting.wire.schema import SCHEMA, check_header
 
-RECEIVERS = ("-> broker", "-> name server", "-> any server", "-> any server's gate", ", one-way")
+RECEIVERS = (
+    *("-> broker", "-> name server", "-> any server", "-> any server's gate", ", one-way"),
+    *("-> master", "-> replica"),
+)
 
 EXAMPLES: dict[type, Any] = {str: "text", int: 1, bool: True, list: [1]}
 

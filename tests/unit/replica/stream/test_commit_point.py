@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from model.errors import NotMaster, ReplicationTimeout, RlabError
-from model.replica_limits import REPLICATION_TIMEOUT_S
 from replica.stream.commit_point import CommitPoint
 
 
@@ -19,13 +17,11 @@ def test_without_other_replicas_a_flush_is_committed_as_it_is_made() -> None:
     point = waiting_for()
     assert (point.committed, point.committed_position) == (0, 100)
     n = point.offer(150, 1.0)
-    assert (n, point.committed, point.committed_position) == (1, 1, 150)
-    called: list[RlabError | None] = []
-    point.wait(n, 1.0, called.append)
-    assert called == [None]
+    assert (n, point.move(), point.committed, point.committed_position) == (1, True, 1, 150)
+    assert not point.move()
 
 
-def test_what_was_there_at_the_start_is_committed_once_all_have_it() -> None:
+def test_the_state_at_the_start_is_committed_once_all_have_it() -> None:
     point = waiting_for(2, 3)
     assert point.committed == -1
     for replica_id in (2, 3):
@@ -34,58 +30,20 @@ def test_what_was_there_at_the_start_is_committed_once_all_have_it() -> None:
     assert (point.committed, point.committed_position) == (0, 100)
 
 
-def test_a_flush_is_answered_when_the_slowest_replica_has_it_in_the_order_of_flushes() -> None:
+def test_a_flush_is_committed_when_the_slowest_replica_has_it() -> None:
     point = waiting_for(2, 3)
-    called: list[int] = []
     for position in (110, 120, 130):
-        n = point.offer(position, 0.0)
-        point.wait(n, 0.0, lambda failure, n=n: called.append(n))  # type: ignore[misc]
+        point.offer(position, 0.0)
     point.acknowledged(2, 3)
-    point.move()
-    assert called == []
+    assert not point.move()
     point.acknowledged(3, 2)
-    point.move()
-    assert (called, point.committed_position) == ([1, 2], 120)
+    assert (point.move(), point.committed, point.committed_position) == (True, 2, 120)
     point.acknowledged(4, 3)  # a replica that is not waited for
-    point.move()
-    assert called == [1, 2]
-
-
-def test_a_request_that_waits_too_long_gets_an_answer_that_leaves_open_what_happened() -> None:
-    point = waiting_for(2)
-    called: list[RlabError | None] = []
-    point.wait(point.offer(110, 1.0), 1.0, called.append)
-    assert point.next_deadline == 1.0 + REPLICATION_TIMEOUT_S
-    point.expire(point.next_deadline)
-    [error] = called
-    assert isinstance(error, ReplicationTimeout)
-    assert "replicas 2" in str(error)
-    point.acknowledged(2, 1)
-    point.move()
-    assert (point.committed, called) == (1, [error])
-
-
-def test_a_deposed_master_answers_all_that_wait() -> None:
-    point = waiting_for(2)
-    called: list[RlabError | None] = []
-    point.wait(point.offer(110, 1.0), 1.0, called.append)
-    error = NotMaster("another one is")
-    point.fail(error)
-    assert called == [error]
-
-
-def test_with_acks_of_the_master_alone_nothing_waits_and_what_others_have_is_counted() -> None:
-    point = waiting_for(2)
-    point.answers_at_once = True
-    called: list[RlabError | None] = []
-    point.wait(point.offer(110, 1.0), 1.0, called.append)
-    assert (called, point.committed, point.waiting_since(-1)) == ([None], -1, 0.0)
+    assert not point.move()
 
 
 def test_the_age_of_the_oldest_flush_that_a_replica_lacks() -> None:
     point = waiting_for(2)
     point.offer(110, 1.0)
     point.offer(120, 2.0)
-    assert (point.oldest_at, point.waiting_since(0), point.waiting_since(1), point.waiting_since(2)) == (
-        *(0.0, 1.0, 2.0, float("inf")),
-    )
+    assert [point.waiting_since(n) for n in (-1, 0, 1, 2)] == [0.0, 1.0, 2.0, float("inf")]

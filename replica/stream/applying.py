@@ -1,0 +1,179 @@
+"""Applying: writes the frames that a replica gets, once for each event-loop iteration, and acknowledges them.
+
+With `sync`, as the master demands it with flush=sync, an acknowledgement is sent once everything up to it is on the
+disk: one sync at a time, in a thread, for all frames that came while the one before ran. Otherwise it is sent at once,
+and written bytes are synced in the background, as those of a master are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import ExitStack, suppress
+from typing import Protocol
+
+import anyio
+
+from broker.durability.changes import SYNC, RowChange
+from broker.durability.metadata_file import MetadataFile
+from broker.durability.snapshot import SnapshotLoad
+from broker.store.follower.follower_log import FollowerLog
+from broker.store.segments.sync_job import SyncJob
+from model.errors import RlabError
+from model.replica_limits import REPLICA_SYNC_S
+from replica.stream.following import Acknowledgement, Act, Following, LoadTables, MakeChanges, WriteLog
+from replica.stream.frames import LogFrame, TableFrame, decode_changes
+
+
+class Applied(Protocol):
+    """Callbacks of `Applying`."""
+
+    def acknowledge(self, done: Acknowledgement) -> None:
+        """Everything up to this is applied, as the master demands it."""
+
+    def failed(self, error: RlabError) -> None:
+        """The disk has failed, or a frame did not fit; nothing is applied after that. Called once."""
+
+    def segment_finished(self, base_position: int) -> None:
+        """The log goes on in the next segment."""
+
+
+class Applying:
+    """See the module header."""
+
+    def __init__(
+        self, log: FollowerLog, metadata: MetadataFile, following: Following, applied: Applied, *, sync: bool
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._log = log
+        self._metadata = metadata
+        self._following = following
+        self._applied = applied
+        self._sync = sync
+        self._is_scheduled = self._has_ended = False
+        self._base: int | None = None  # of the segment that was written last
+        self._loading: tuple[ExitStack, SnapshotLoad] | None = None
+        self._done: Acknowledgement | None = None  # applied, and not acknowledged, with `sync`
+        self._job: SyncJob | None = None
+        self._unsynced = anyio.Event()
+
+    def accept(self, frame: LogFrame | TableFrame, crc: int) -> None:
+        """Apply a frame at the end of this iteration.
+
+        Raises:
+            FrameDamaged: it does not follow the one before it.
+        """
+        self._following.accept(frame, crc)
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self._loop.call_soon(self._apply)
+
+    def sync_soon(self) -> None:
+        """Sync although no frame has come: there is an index file to write."""
+        self._unsynced.set()
+
+    def close(self) -> None:
+        """Apply the frames that were accepted, and nothing more. Idempotent."""
+        if self._is_scheduled:
+            self._apply()
+        self._has_ended = True
+        self._end_loading(keep=False)
+
+    def _apply(self) -> None:
+        self._is_scheduled = False
+        if self._has_ended:
+            return
+        acts, done = self._following.take()
+        try:
+            for act in acts:
+                self._do(act)
+            if self._following.min_position > self._log.min_position:
+                self._log.drop_before(self._following.min_position)
+        except RlabError as error:
+            self._fail(error)
+            return
+        if not self._sync:
+            self._applied.acknowledge(done)
+            if acts:
+                self._unsynced.set()
+        else:
+            self._done = done
+            if self._job is None:
+                self._begin_sync(done)
+
+    def _do(self, act: Act) -> None:
+        match act:
+            case WriteLog(position, base, data):
+                self._log.append(position, base, data)
+                if self._base is not None and base != self._base:
+                    self._applied.segment_finished(self._base)
+                self._base = base
+            case MakeChanges(parts):
+                changes = decode_changes(parts)
+                if self._sync:
+                    changes.append(RowChange("", SYNC, ()))
+                self._metadata.apply(changes)
+            case LoadTables(chunk, is_first, is_last):
+                if is_first:
+                    self._end_loading(keep=False)
+                    stack = ExitStack()
+                    self._loading = (stack, stack.enter_context(self._metadata.load_snapshot()))
+                assert self._loading is not None, "the first part came first"
+                self._loading[1].add(chunk)
+                if is_last:
+                    self._end_loading(keep=True)
+
+    def _end_loading(self, *, keep: bool) -> None:
+        """Commit the tables that were loaded, or forget them."""
+        if self._loading is None:
+            return
+        (stack, _), self._loading = self._loading, None
+        if keep:
+            stack.close()
+            return
+        abandoned = _Abandoned()
+        with suppress(_Abandoned):
+            stack.__exit__(_Abandoned, abandoned, None)
+
+    def _begin_sync(self, done: Acknowledgement) -> None:
+        self._done = None
+        try:
+            job = self._job = self._log.begin_sync()
+        except RlabError as error:
+            self._fail(error)
+            return
+        self._loop.run_in_executor(None, job.run).add_done_callback(lambda _: self._synced(job, done))
+
+    def _synced(self, job: SyncJob, done: Acknowledgement) -> None:
+        self._job = None
+        if self._has_ended:
+            return
+        try:
+            self._log.finish_sync(job)
+        except RlabError as error:
+            self._fail(error)
+            return
+        self._applied.acknowledge(done)
+        if self._done is not None:
+            self._begin_sync(self._done)
+
+    def _fail(self, error: RlabError) -> None:
+        self._has_ended = True
+        self._end_loading(keep=False)
+        self._applied.failed(error)
+
+    async def sync_regularly(self) -> None:
+        """Sync the bytes that are written without a demand of the master, until one fails. Cancellation: harmless."""
+        while not self._has_ended:
+            await self._unsynced.wait()
+            self._unsynced = anyio.Event()
+            await anyio.sleep(REPLICA_SYNC_S)
+            try:
+                job = self._log.begin_sync()
+                await self._loop.run_in_executor(None, job.run)
+                self._log.finish_sync(job)
+            except RlabError as error:
+                self._fail(error)
+
+
+class _Abandoned(Exception):
+    """Rolls a transaction back."""

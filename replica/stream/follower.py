@@ -1,0 +1,335 @@
+"""The replica's half of the stream: it dials its master, cuts its own log where the two part, and writes the frames.
+
+    follow(...)   HELLO: the epochs of the own log  ->  the master's epoch, and the position at which the own log ends
+                  cut there, or discard everything without anything in common
+                  REPLICATED 0  ->  frames; each event-loop iteration one write and one acknowledgement
+
+It never loops: when the stream ends, its caller reads the register and decides what follows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from enum import StrEnum
+from typing import NamedTuple
+
+import anyio
+import msgpack
+
+from broker.durability.metadata_file import MetadataFile
+from broker.store.disk.errors import StoreBytesRefused
+from broker.store.follower.follower_log import FollowerLog
+from model.errors import (
+    ConnectionLost,
+    InvalidParameter,
+    NetworkError,
+    NotMaster,
+    QueryNotFound,
+    RlabError,
+    ServerError,
+)
+from model.replica_limits import (
+    INDEX_RETRY_S,
+    MASTER_DEAD_S,
+    MAX_INDEX_TRIES,
+    REPLICA_REDIAL_TIMEOUT_S,
+    SEGMENT_RANGE_BYTES,
+)
+from model.replica_set import ReplicaSet
+from remoting.client import RemotingClient, raise_for_code
+from remoting.codec import CODEC
+from remoting.command import ONE_WAY, Command
+from remoting.connection import Connection
+from remoting.request_code import RequestCode
+from remoting.tasks import background_tasks
+from remoting.wire.schema import check_header
+from replica.directory import ReplicaIdentity
+from replica.stream.applying import Applying
+from replica.stream.following import Acknowledgement, Following
+from replica.stream.frames import FrameDamaged, decode_frame_of
+
+logger = logging.getLogger(__name__)
+
+
+class FollowEnd(StrEnum):
+    """Why a replica follows its master no longer."""
+
+    MASTER_GONE = "the master cannot be reached"
+    SET_CHANGED = "the other replica is not the master, or not of this epoch"
+    HANDED_OVER = "the master has handed over"
+
+
+class FollowProgress(NamedTuple):
+    """How far a replica is; reported when its log was cut, and with every write.
+
+    Attributes:
+        epoch: of the master.
+        state: "catching up", or "following" once the tables are those of its log.
+        position, master_position: where its log and the master's end.
+        committed_position: log position up to which all replicas in sync have the log.
+        cut_from: where the log ended that was just cut at `position`; None if it was not.
+        salvaged: whether the bytes that were cut are kept.
+    """
+
+    epoch: int
+    state: str
+    position: int
+    master_position: int
+    committed_position: int
+    cut_from: int | None = None
+    salvaged: bool = False
+
+
+async def follow(
+    log: FollowerLog,
+    metadata: MetadataFile,
+    identity: ReplicaIdentity,
+    row: ReplicaSet,
+    client: RemotingClient,
+    on_progress: Callable[[FollowProgress], None],
+    *,
+    committed_position: int | None = None,
+) -> FollowEnd:
+    """Follow the master of a row until the stream ends.
+
+    `committed_position` is the last one that `on_progress` was called with: bytes before it that have to be cut,
+    because of an election that accepted a loss, are kept in the folder `salvage`. If it is not known, all bytes that
+    are cut are kept.
+
+    Returns:
+        Why the stream ended. The caller follows again, at once after the first loss of a connection: the master removes
+        a replica from the in-sync set that is not back within `REPLICA_BACK_S`.
+
+    Raises:
+        IllegalOperation: the master refuses this replica by name: it is of another set or register, was forgotten, or
+            another process of it has started.
+        NotAuthenticated, NoPermission, ConfigError: the key of `client` gives no right to replicate.
+        StoreError, StorageFull, SystemError_: the own disk; `StoreFull` and `StorageFull` may be tried again later.
+
+    Cancellation: the frames that have come are applied; the log and the file stay usable.
+    """
+    address = row.master_address
+    if address is None:
+        return FollowEnd.SET_CHANGED
+    try:
+        connection = await client.connect(address, REPLICA_REDIAL_TIMEOUT_S)
+        answer = await _greet(log, identity, row, connection)
+    except NotMaster as error:
+        logger.info("%s: replica %d does not follow %s: %s", row.name, identity.replica_id, address, error)
+        return FollowEnd.SET_CHANGED
+    except (NetworkError, ServerError) as error:
+        client.drop(address)  # with its back-off: the caller has one of its own
+        logger.info("%s: replica %d cannot follow %s: %s", row.name, identity.replica_id, address, error)
+        return FollowEnd.MASTER_GONE
+    try:
+        epoch = answer.header["epoch"]
+        if epoch < row.epoch:
+            return FollowEnd.SET_CHANGED
+        cut = _cut(log, answer, committed_position, row.name)
+        if cut is not None:
+            on_progress(cut)
+        return await _Stream(connection, log, metadata, identity, answer, on_progress, row.name).run()
+    finally:
+        client.drop(address)
+
+
+async def _greet(log: FollowerLog, identity: ReplicaIdentity, row: ReplicaSet, connection: Connection) -> Command:
+    history = log.history()
+    header = {
+        "broker_name": row.name,
+        "set_id": identity.set_id,
+        "register_id": identity.register_id,
+        "replica_id": identity.replica_id,
+        "incarnation": identity.incarnation,
+        "epoch": row.epoch,
+        "end_position": history.end_position,
+    }
+    body: bytes = msgpack.packb([list(epoch) for epoch in history.epochs])
+    return raise_for_code(await connection.request(RequestCode.REPLICA_HELLO, header, body, REPLICA_REDIAL_TIMEOUT_S))
+
+
+def _cut(log: FollowerLog, answer: Command, committed_position: int | None, name: str) -> FollowProgress | None:
+    """Let the own log be a beginning of the master's; returns the cut, if there was one."""
+    header, end = answer.header, log.end_position
+    position = header["position"]
+    salvage = end > log.min_position and (committed_position is None or position < committed_position)
+    if answer.header["discard"]:
+        is_cut = end > log.min_position
+        if is_cut:
+            logger.warning("%s: this log has nothing in common with the master's: all of it is copied", name)
+        log.restart_at(position, salvage=salvage)
+    elif is_cut := position < end:
+        logger.warning(
+            "%s: this log is cut at %d, %d bytes before its end%s",
+            *(name, position, end - position, ", which are kept in the folder salvage" if salvage else ""),
+        )
+        log.cut(position, salvage=salvage)
+    if not is_cut:
+        return None
+    return FollowProgress(header["epoch"], "catching up", position, position, 0, end, salvage)
+
+
+class _Stream:
+    """One stream, from the first acknowledgement on."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        log: FollowerLog,
+        metadata: MetadataFile,
+        identity: ReplicaIdentity,
+        answer: Command,
+        on_progress: Callable[[FollowProgress], None],
+        name: str,
+    ) -> None:
+        self._connection = connection
+        self._log = log
+        self._replica_id = identity.replica_id
+        self._on_progress = on_progress
+        self._name = name
+        self._following = Following(answer.header["epoch"], log.end_position)
+        self._applying = Applying(log, metadata, self._following, self, sync=answer.header["sync"])
+        self._loop = asyncio.get_running_loop()
+        self._heard_at = self._loop.time()
+        self._ended = anyio.Event()
+        self._end = FollowEnd.MASTER_GONE
+        self._failure: RlabError | None = None
+        self._finished: deque[int] = deque()  # segments whose index is to be fetched
+        self._has_finished = anyio.Event()
+
+    async def run(self) -> FollowEnd:
+        """Write the frames until the stream ends; see `follow`."""
+        try:
+            async with background_tasks() as tasks:
+                tasks.start_soon(self._applying.sync_regularly)
+                tasks.start_soon(self._fetch_indexes)
+                tasks.start_soon(self._watch)
+                self._connection.serve_by(self._received)
+                self._acknowledge(0, 0)
+                await self._ended.wait()
+        finally:
+            self._applying.close()
+        if self._failure is not None:
+            raise self._failure
+        return self._end
+
+    async def _watch(self) -> None:
+        """End the stream when the connection is closed, or nothing comes for too long."""
+        while not self._connection.closed:
+            wait_s = self._heard_at + MASTER_DEAD_S - self._loop.time()
+            if wait_s <= 0:
+                logger.warning("%s: nothing came from the master for %s s", self._name, MASTER_DEAD_S)
+                break
+            with anyio.move_on_after(wait_s):
+                await self._connection.wait_closed()
+        self._ended.set()
+
+    def _received(self, connection: Connection, command: Command) -> None:
+        self._heard_at = self._loop.time()
+        if self._ended.is_set():
+            return
+        try:
+            if command.code not in STREAMED:
+                raise FrameDamaged(f"request code {command.code} is not a part of the stream")
+            check_header(command)
+            if command.code == RequestCode.REPLICA_HANDOVER:
+                if command.header["epoch"] > self._following.epoch:
+                    self._end = FollowEnd.HANDED_OVER
+                    self._ended.set()
+                return
+            self._applying.accept(*decode_frame_of(command))
+        except (FrameDamaged, InvalidParameter) as error:
+            # The connection is made again, and the log goes on where it ends.
+            logger.error("%s: the stream from the master is broken: %s", self._name, error)
+            self._ended.set()
+
+    # --- what `Applying` calls ---------------------------------------------------------------------------------------
+
+    def acknowledge(self, done: Acknowledgement) -> None:
+        """See `Applied`."""
+        self._acknowledge(done.number, done.crc)
+        following = self._following
+        self._on_progress(
+            FollowProgress(
+                *(following.epoch, "catching up" if done.n < 0 else "following", self._log.end_position),
+                *(following.master_position, following.committed_position),
+            )
+        )
+
+    def _acknowledge(self, number: int, crc: int) -> None:
+        connection = self._connection
+        if connection.closed:
+            return
+        header = {"epoch": self._following.epoch, "replica_id": self._replica_id, "number": number, "crc": crc}
+        # Not `notify`, which leaves out what a peer does not read in time: no timer repeats an acknowledgement.
+        connection.send_frame(CODEC.encode(ONE_WAY, RequestCode.REPLICATED, 0, header, None))
+        connection.flush()
+
+    def failed(self, error: RlabError) -> None:
+        """See `Applied`."""
+        if isinstance(error, FrameDamaged):
+            logger.error("%s: the stream from the master is broken: %s", self._name, error)
+        else:
+            self._failure = error
+        self._ended.set()
+
+    def segment_finished(self, base_position: int) -> None:
+        """See `Applied`."""
+        self._finished.append(base_position)
+        self._has_finished.set()
+
+    async def _fetch_indexes(self) -> None:
+        """Fetch the index of each finished segment: with it, a promotion does not read the segment."""
+        while True:
+            await self._has_finished.wait()
+            self._has_finished = anyio.Event()
+            while self._finished:
+                try:
+                    await self._fetch_index(self._finished.popleft())
+                except NetworkError:
+                    return  # the stream ends as well
+                except RlabError as error:
+                    logger.warning("%s: a segment stays without its index: %s", self._name, error)
+
+    async def _fetch_index(self, base_position: int) -> None:
+        for _ in range(MAX_INDEX_TRIES):
+            try:
+                self._log.adopt_index(base_position, await self._fetch_file(base_position, index=True))
+                self._applying.sync_soon()
+                return
+            except QueryNotFound:
+                await anyio.sleep(INDEX_RETRY_S)
+            except StoreBytesRefused as error:
+                logger.info("%s: %s", self._name, error)  # it was cut, or deleted, in between
+                return
+
+    async def _fetch_file(self, base_position: int, *, index: bool) -> bytes:
+        """Fetch a finished segment, or its index file, from the master.
+
+        Raises:
+            QueryNotFound: the master has no such file, or not yet.
+            NetworkError, ServerError: the master did not answer.
+
+        Cancellation: harmless.
+        """
+        parts: list[bytes] = []
+        start = 0
+        while True:
+            file = {"base": base_position, "index": index, "start": start, "max_bytes": SEGMENT_RANGE_BYTES}
+            answer = raise_for_code(
+                await self._connection.request(RequestCode.REPLICA_SEGMENT, {"broker_name": self._name, **file})
+            )
+            part = answer.body or b""
+            parts.append(part)
+            start += len(part)
+            if start >= answer.header["size"]:
+                return b"".join(parts)
+            if not part:
+                raise ConnectionLost(f"the file of segment {base_position} became shorter while it was read")
+
+
+STREAMED = frozenset({RequestCode.REPLICATE, RequestCode.REPLICA_SNAPSHOT, RequestCode.REPLICA_HANDOVER})
+"""The requests that a replica serves on its connection to the master."""
