@@ -84,6 +84,13 @@ WAITING_REQUESTS = _gauge("waiting_requests", "Requests that wait because the se
 BROKERS = _gauge("brokers", "Registered brokers.")
 BROKERS_ABSENT = _gauge("brokers_absent", "Brokers that left without a goodbye since the start, and have not returned.")
 ROUTES = _gauge("routes", "Topics that have a route.")
+REPLICA_SETS = _gauge("register_sets", "Sets of replicas in the register (docs/replication.md), if it is kept here.")
+REGISTER_FAILS = _gauge("register_fails", "1 while the file of the register cannot be read or written, else 0.")
+REGISTER_WRITES = _counter(
+    "register_writes",
+    "Writes to the register: written, changed (the row has another version), refused (by a rule), or failed.",
+    "result",
+)
 
 # --- brokers: messages and storage ------------------------------------------------------------------------------------
 

@@ -14,6 +14,9 @@ from metrics.families import (
     CONNECTIONS,
     INFO,
     REFUSED,
+    REGISTER_FAILS,
+    REGISTER_WRITES,
+    REPLICA_SETS,
     ROUTES,
     UPTIME,
     WAITING_REQUESTS,
@@ -37,5 +40,9 @@ def add_name_server(registry: CollectorRegistry, name_server: NameServer, name: 
         yield BROKERS, [((), sum(len(broker.addresses) for broker in table.clusters()))]
         yield BROKERS_ABSENT, [((), len(table.absent))]
         yield ROUTES, [((), len(table.topics()))]
+        if (elections := name_server.elections) is not None:
+            yield REPLICA_SETS, [((), elections.n_sets)]
+            yield REGISTER_FAILS, [((), float(elections.is_failing))]
+            yield REGISTER_WRITES, [((result,), n) for result, n in elections.writes.items()]
 
     add_table(registry, read)

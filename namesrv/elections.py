@@ -29,9 +29,9 @@ from typing import TypeVar
 from zlib import crc32
 
 from model.arguments import shown
-from model.errors import ConfigError, InvalidParameter, RegisterUnavailable
+from model.errors import ConfigError, InvalidParameter, RegisterUnavailable, RlabError
 from model.replica_limits import MAX_REPLICA_SETS, MAX_SET_NUMBER
-from model.replica_set import NO_MASTER, ReplicaSet, stored_row
+from model.replica_set import NO_MASTER, ReplicaSet, SetChanged, stored_row
 
 logger = logging.getLogger(__name__)
 
@@ -50,11 +50,21 @@ T = TypeVar("T")
 
 
 class Elections:
-    """The open register of one directory; made by `open_elections`. It is a `Register` of `replica/register.py`."""
+    """The open register of one directory; made by `open_elections`. It is a `Register` of `replica/register.py`.
+
+    Attributes:
+        n_sets: its number of rows.
+        is_failing: whether the file could not be read or written when it was last tried.
+        writes: number of writes since the start by result: `written`; `changed`, because the row has another version;
+            `refused`, because the new row may not follow the stored one; `failed`.
+    """
 
     def __init__(self, path: Path, db: sqlite3.Connection, register_id: int) -> None:
         self.path = path
         self.register_id = register_id
+        self.n_sets = 0
+        self.is_failing = False
+        self.writes = {"written": 0, "changed": 0, "refused": 0, "failed": 0}
         self._db = db
         self._file = _identity(path)
         self._lock = threading.Lock()  # a call whose caller was cancelled goes on in its thread
@@ -65,7 +75,13 @@ class Elections:
 
     async def write(self, new: ReplicaSet, expected_version: int) -> ReplicaSet:
         """See `Register.write`."""
-        return await self._in_thread(self._write, new, expected_version)
+        try:
+            row = await self._in_thread(self._write, new, expected_version)
+        except RlabError as error:
+            self.writes[_result_of(error)] += 1
+            raise
+        self.writes["written"] += 1
+        return row
 
     async def rows(self) -> list[ReplicaSet]:
         """See `Register.rows`."""
@@ -81,20 +97,29 @@ class Elections:
 
     def _locked(self, act: Callable[..., T], *arguments: object) -> T:
         with self._lock:
-            if _identity(self.path) != self._file:
-                raise RegisterUnavailable(
-                    f"{self.path} was removed or replaced while this name server was running: stop it, put the file "
-                    "back, and start it again"
-                )
             try:
-                return act(*arguments)
-            except _UNREADABLE as error:
-                logger.error("the register %s could not be read or written: %s", self.path, error)
-                raise RegisterUnavailable(f"the register could not be read or written: {error}") from error
-            finally:
-                with contextlib.suppress(sqlite3.Error):
-                    if self._db.in_transaction:
-                        self._db.execute("rollback")
+                done = self._called(act, *arguments)
+            except RlabError as error:
+                self.is_failing = isinstance(error, RegisterUnavailable)
+                raise
+            self.is_failing = False
+            return done
+
+    def _called(self, act: Callable[..., T], *arguments: object) -> T:
+        if _identity(self.path) != self._file:
+            raise RegisterUnavailable(
+                f"{self.path} was removed or replaced while this name server was running: stop it, put the file "
+                "back, and start it again"
+            )
+        try:
+            return act(*arguments)
+        except _UNREADABLE as error:
+            logger.error("the register %s could not be read or written: %s", self.path, error)
+            raise RegisterUnavailable(f"the register could not be read or written: {error}") from error
+        finally:
+            with contextlib.suppress(sqlite3.Error):
+                if self._db.in_transaction:
+                    self._db.execute("rollback")
 
     def _read(self, name: str) -> ReplicaSet | None:
         found = self._db.execute("select * from sets where name = ?", (name,)).fetchone()
@@ -110,8 +135,15 @@ class Elections:
         row = stored_row(current, new, expected_version, register_id=self.register_id, n_rows=n_rows)
         self._db.execute("insert or replace into sets values (?, ?, ?)", _encoded(row))
         self._db.execute("commit")
+        self.n_sets = n_rows + (current is None)
         logger.info("%s is stored, %s", row, "new" if current is None else f"before: {current}")
         return row
+
+
+def _result_of(error: RlabError) -> str:
+    if isinstance(error, SetChanged):
+        return "changed"
+    return "failed" if isinstance(error, RegisterUnavailable) else "refused"
 
 
 @contextmanager
@@ -128,14 +160,14 @@ def open_elections(directory: Path, rng: Random) -> Iterator[Elections]:
         with _clear_errors(path):
             register_id = _make(db, rng.randint(1, MAX_SET_NUMBER)) if is_new else _checked(db)
             elections = Elections(path, db, register_id)
-            n_sets = len(elections._rows())
+            elections.n_sets = len(elections._rows())
     except BaseException:
         db.close()
         if is_new:
             path.unlink(missing_ok=True)  # an empty file would be taken for a damaged one
         raise
     text = "register %d in %s is new" if is_new else "register %d in %s is open, it has %d sets"
-    logger.info(text, register_id, directory, *(() if is_new else (n_sets,)))
+    logger.info(text, register_id, directory, *(() if is_new else (elections.n_sets,)))
     try:
         yield elections
     finally:

@@ -56,9 +56,12 @@ async def watched_cluster(tmp_path: Path) -> AsyncIterator[tuple[str, str, str, 
     """Yields the name server's address, its endpoint, and the broker's."""
     async with (
         aiohttp.ClientSession() as session,
-        watched_name_server(NameServerConfig(listen=ANY), ANY) as (name_server, shown),
+        watched_name_server(NameServerConfig(listen=ANY, elections=tmp_path / "elections"), ANY) as (
+            name_server,
+            shown,
+        ),
         watched_broker(
-            BrokerConfig(name="b", data_dir=tmp_path, listen=ANY, name_servers=(name_server.address,)), ANY
+            BrokerConfig(name="b", data_dir=tmp_path / "b", listen=ANY, name_servers=(name_server.address,)), ANY
         ) as (running, broker_shown),
     ):
         await running.broker.topics.registration.wait_tried()
@@ -114,6 +117,8 @@ def test_a_broker_a_client_and_the_exporter_count_the_same_messages(tmp_path: Pa
                 base = name.removesuffix("_bucket").removesuffix("_count").removesuffix("_sum").removesuffix("_total")
                 assert base in known or name.removesuffix("_total") in known, name
             assert of(names, "rlab_brokers") == 1
+            assert of(names, "rlab_register_sets") == of(names, "rlab_register_fails") == 0
+            assert of(names, "rlab_register_writes_total", result="refused") == 0
 
     uvloop.run(main())
 

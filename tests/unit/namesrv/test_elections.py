@@ -16,9 +16,9 @@ from random import Random
 
 import pytest
 
-from model.errors import ConfigError, RegisterUnavailable
+from model.errors import ConfigError, IllegalOperation, RegisterUnavailable
 from model.own_name import PREFIX
-from model.replica_set import NO_MASTER, Replica, ReplicaSet
+from model.replica_set import NO_MASTER, Replica, ReplicaSet, SetChanged
 from namesrv.elections import FILE_NAME, RESTORED_VERSIONS, Elections, open_elections, restore_elections
 from replica.sets import create, with_options
 from testbed.simulation.kernel.run import Simulation, run_simulation
@@ -295,3 +295,29 @@ def test_a_write_is_synced_before_its_answer(tmp_path: Path) -> None:
     with open_elections(tmp_path, Random(1)) as elections:
         assert elections._db.execute("pragma synchronous").fetchone() == (2,)  # full
         assert elections._db.execute("pragma journal_mode").fetchone() == ("truncate",)
+
+
+def test_writes_are_counted_by_their_results_and_a_file_that_fails_is_known(tmp_path: Path) -> None:
+    async def main(_: Simulation) -> tuple[dict[str, int], list[bool], int]:
+        with open_elections(tmp_path, Random(1)) as elections:
+            failing = []
+            made = await elections.write(ROW, 0)
+            with pytest.raises(SetChanged):
+                await elections.write(ROW, 0)
+            with pytest.raises(IllegalOperation):
+                await elections.write(replace(made, set_id=8), made.version)
+            failing.append(elections.is_failing)
+            (tmp_path / FILE_NAME).rename(tmp_path / "away")
+            with pytest.raises(RegisterUnavailable):
+                await elections.write(made, made.version)
+            failing.append(elections.is_failing)
+            (tmp_path / "away").rename(tmp_path / FILE_NAME)
+            with pytest.raises(SetChanged):
+                await elections.write(ROW, 0)
+            failing.append(elections.is_failing)
+            return elections.writes, failing, elections.n_sets
+
+    writes, failing, n_sets = run_simulation(main)
+    assert writes == {"written": 1, "changed": 2, "refused": 1, "failed": 1}
+    assert failing == [False, True, False]
+    assert n_sets == 1
