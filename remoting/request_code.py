@@ -84,6 +84,8 @@ class RequestCode(IntEnum):
     SINK_SPREAD = 90_043
     # Transactions:
     SEND_HALF_MESSAGE = 90_050
+    # Messages:
+    SEND_MESSAGES = 90_055
     # Replicas:
     REPLICA_HELLO = 90_060
     REPLICATE = 90_061

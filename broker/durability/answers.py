@@ -9,8 +9,8 @@ from model.errors import RlabError
 from remoting.command import Command
 from remoting.connection import Connection
 
-Sends = list[tuple[Connection, Command, int]]
-"""Sends with the offsets of their messages."""
+Sends = list[tuple[Connection, Command, int | list[int]]]
+"""Sends with the offset of their first message, or the offsets of all."""
 Written = Callable[[RlabError | None], None]
 """Called with None, or with the error; must not raise."""
 NO_HEADER: Mapping[str, Any] = {}

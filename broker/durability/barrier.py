@@ -64,8 +64,10 @@ class WriteBarrier:
         self.replication: Replication | None = None  # of a broker that has other replicas
         self._writes_fail = False
 
-    def answer_send(self, connection: Connection, request: Command, topic: str, queue_id: int, offset: int) -> None:
-        """Answer a send with its offset once its message is stored."""
+    def answer_send(
+        self, connection: Connection, request: Command, topic: str, queue_id: int, offset: int | list[int]
+    ) -> None:
+        """Answer a send with its offset, or offsets, once its messages are stored."""
         self._sends.append((connection, request, offset))
         self._queues[(topic, queue_id)] = None
         if self._scheduled is None:

@@ -1,4 +1,4 @@
-"""SEND_MESSAGE and SEND_BATCH_MESSAGE. RocketMQ: SendMessageProcessor.
+"""SEND_MESSAGE, SEND_BATCH_MESSAGE and SEND_MESSAGES. RocketMQ: SendMessageProcessor.
 
 With access control the topic inside a payload has to equal the topic of the request, for which the sender has a right:
 a consumer chooses the listener by the topic inside the payload. A copy for a retry keeps the topic to which the message
@@ -14,6 +14,7 @@ import msgpack
 from broker.feature import Core, Feature
 from broker.retry.delays import Delays
 from broker.topics.service import Topics
+from broker.topics.table import TopicEntry
 from model.errors import InvalidParameter, MessageIllegal, RlabError
 from model.limits import MAX_BATCH_MESSAGES, MAX_PAYLOAD_BYTES
 from model.message import check_sent_to
@@ -24,6 +25,7 @@ from remoting.overload.shares import sharer_of
 from remoting.request_code import RequestCode
 from remoting.server import Handler
 
+_unpack = msgpack.unpackb
 _PLAIN_FIELDS = 3
 """Fields of a send without a delay: topic, queue and tag hash."""
 
@@ -39,10 +41,15 @@ class Sends(Feature):
         self._append = core.store.append
         self._writable = topics.writable
         self._answer_send = core.barrier.answer_send
+        self._after_append = core.barrier.after_append
 
     def handlers(self) -> dict[RequestCode, Handler]:
         """Request code -> handler."""
-        return {RequestCode.SEND_MESSAGE: self.send, RequestCode.SEND_BATCH_MESSAGE: self.send_batch}
+        return {
+            RequestCode.SEND_MESSAGE: self.send,
+            RequestCode.SEND_BATCH_MESSAGE: self.send_batch,
+            RequestCode.SEND_MESSAGES: self.send_messages,
+        }
 
     def send(self, connection: Connection, request: Command) -> None:
         """Store one message. The hot path of a broker: a few dictionary look-ups, then the store."""
@@ -81,11 +88,33 @@ class Sends(Feature):
         topic, queue_id = request.header["topic"], request.header["queue_id"]
         batch = _decode_batch(request.body)
         entry = self._writable(topic, queue_id, connection)
-        start = entry.payload_start
-        if self._compares_topics and (others := [each for each, _ in batch if not each.startswith(start)]):
-            check_sent_to(topic, others)
+        if self._compares_topics:
+            _check_topics(topic, entry, [payload for payload, _ in batch])
         offset = self._append_batch(entry.topic_id, queue_id, batch)
         self._answer_send(connection, request, topic, queue_id, offset)
+
+    def send_messages(self, connection: Connection, request: Command) -> None:
+        """Store messages of several queues of a topic, all or none."""
+        topic, rows = request.header["topic"], _decode_rows(request.body)
+        queue_ids = dict.fromkeys([queue_id for queue_id, _, _ in rows])
+        entry = self._writable(topic, max(queue_ids), connection)
+        if self._compares_topics:
+            _check_topics(topic, entry, [payload for _, _, payload in rows])
+        append, topic_id = self._append, entry.topic_id
+        offsets = [append(topic_id, queue_id, payload, tag_hash) for queue_id, tag_hash, payload in rows]
+        self._answer_send(connection, request, topic, rows[0][0], offsets)
+        for queue_id in queue_ids:
+            self._after_append(_nothing, topic, queue_id)
+
+
+def _nothing(failure: RlabError | None) -> None:
+    """The request is answered once, and each of its queues has something new to read."""
+
+
+def _check_topics(topic: str, entry: TopicEntry, payloads: list[bytes]) -> None:
+    start = entry.payload_start
+    if others := [payload for payload in payloads if not payload.startswith(start)]:
+        check_sent_to(topic, others)
 
 
 def _illegal_size(payload: bytes | None) -> RlabError:
@@ -98,7 +127,7 @@ def _illegal_size(payload: bytes | None) -> RlabError:
 
 def _decode_batch(body: bytes | None) -> list[tuple[bytes, int]]:
     try:
-        batch: Any = msgpack.unpackb(body or b"")
+        batch: Any = _unpack(body or b"")
         pairs = [
             (payload, tag_hash)
             for tag_hash, payload in batch
@@ -106,11 +135,42 @@ def _decode_batch(body: bytes | None) -> list[tuple[bytes, int]]:
         ]
     except (ValueError, TypeError, msgpack.UnpackException) as error:
         raise InvalidParameter(f"the body of a batch must be an array of [tag hash, payload]: {error}") from error
-    if not 1 <= len(batch) <= MAX_BATCH_MESSAGES:
-        raise MessageIllegal(f"a batch has 1 to {MAX_BATCH_MESSAGES} messages, got {len(batch)}: split it")
+    _check_number(len(batch))
     if len(pairs) != len(batch):
         raise InvalidParameter("a batch must be an array of [tag hash, payload], a number of 32 bits and bytes")
     longest = max((payload for payload, _ in pairs), key=len)
     if len(longest) > MAX_PAYLOAD_BYTES:
         raise _illegal_size(longest)
     return pairs
+
+
+def _decode_rows(body: bytes | None) -> list[tuple[int, int, bytes]]:
+    form = "an array of [queue id, tag hash, payload], a number from 0, a number of 32 bits and bytes"
+    try:
+        rows: Any = _unpack(body or b"", use_list=False)
+        # One expression for the good case, which nearly all requests are.
+        good = all(
+            [
+                type(queue_id) is type(tag_hash) is int
+                and queue_id >= 0
+                and -(2**31) <= tag_hash < 2**31
+                and type(payload) is bytes
+                and len(payload) <= MAX_PAYLOAD_BYTES
+                for queue_id, tag_hash, payload in rows
+            ]
+        )
+    except (ValueError, TypeError, msgpack.UnpackException) as error:
+        raise InvalidParameter(f"SEND_MESSAGES: the body must be {form}: {error}") from error
+    _check_number(len(rows))
+    if not good:
+        for _, _, payload in rows:
+            if type(payload) is bytes and len(payload) > MAX_PAYLOAD_BYTES:
+                raise _illegal_size(payload)
+        raise InvalidParameter(f"SEND_MESSAGES: the body must be {form}")
+    checked: list[tuple[int, int, bytes]] = rows
+    return checked
+
+
+def _check_number(n: int) -> None:
+    if not 1 <= n <= MAX_BATCH_MESSAGES:
+        raise MessageIllegal(f"a batch has 1 to {MAX_BATCH_MESSAGES} messages, got {n}: split it")

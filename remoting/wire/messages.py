@@ -53,6 +53,15 @@ MESSAGE_SCHEMA: dict[RequestCode, RequestSchema] = {
         rank=Rank.DATA,
         effect=Effect.APPENDS,
     ),
+    RequestCode.SEND_MESSAGES: RequestSchema(
+        "producer -> broker",
+        "Store messages of one topic in several queues, all or none.",
+        (_PRODUCED,),
+        body="msgpack array of [queue id, tag hash, payload]; payloads as of SEND_BATCH_MESSAGE",
+        answer="header `offset`: list of the offset of each",
+        rank=Rank.DATA,
+        effect=Effect.APPENDS,
+    ),
     RequestCode.PULL_MESSAGE: RequestSchema(
         "consumer -> broker",
         "Read messages of one queue; held until there are some when `suspend_ms` is positive.",

@@ -147,7 +147,11 @@ class OldServers:
             equal += 2 * (exchange.request.body == request.body)
             return (exchange.client == client, equal, -exchange.used)
 
-        fitting = [each for each in exchanges if _belongs(each.request.header, request.header)]
+        fitting = [
+            each
+            for each in exchanges
+            if each.request.flags == request.flags and _belongs(each.request.header, request.header)
+        ]
         # Of equal ones the first: what was asked again got its answers in this order.
         return max(fitting, key=rank, default=None)
 

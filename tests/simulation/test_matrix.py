@@ -112,6 +112,7 @@ MATRIX = (
     Case(C.HEART_BEAT, {}, beat, "key key no no no ok own"),
     Case(C.SEND_MESSAGE, {**QUEUE, "tag_hash": 0}, PAYLOAD, "key key no ok no ok ok"),
     Case(C.SEND_BATCH_MESSAGE, QUEUE, [[0, PAYLOAD]], "key key no ok no ok ok"),
+    Case(C.SEND_MESSAGES, ORDERS, [[0, 0, PAYLOAD]], "key key no ok no ok ok"),
     Case(C.SEND_HALF_MESSAGE, {"group": "p"}, [["orders", 0, 0, -1, PAYLOAD]], "key key no no no ok ok"),
     Case(C.END_TRANSACTION, {"group": "p"}, [[0, "id", 0]], "key key ok no no ok ok"),
     Case(

@@ -105,6 +105,7 @@ def test_a_message_for_another_topic_than_that_of_its_request_is_refused_however
                 (RequestCode.SEND_MESSAGE, {**queue, "tag_hash": 0}, forged),
                 (RequestCode.SEND_MESSAGE, {**queue, "tag_hash": 0, "delay_ms": 10}, forged),
                 (RequestCode.SEND_BATCH_MESSAGE, queue, msgpack.packb([[0, own], [0, forged]])),
+                (RequestCode.SEND_MESSAGES, {"topic": "bobs"}, msgpack.packb([[0, 0, own], [0, 0, forged]])),
                 (RequestCode.SEND_HALF_MESSAGE, {"group": "eves"}, msgpack.packb([["bobs", 0, 0, -1, forged]])),
                 (RequestCode.SINK_STAGE, batch, msgpack.packb([["bobs", 0, 0, own], ["bobs", 0, 0, forged]])),
             ):

@@ -170,6 +170,95 @@ async def test_one_message_that_is_too_long_refuses_its_batch(world: World) -> N
     assert await a.send() == 0
 
 
+# --- messages of several queues --------------------------------------------------------------------------------------
+async def send_messages(peer: Peer, *rows: tuple[int, bytes]) -> list[int]:
+    """Send (queue id, body) pairs in one request; returns the offsets."""
+    body = [[queue_id, 0, payload_of(body)] for queue_id, body in rows]
+    answer = await peer.call(RequestCode.SEND_MESSAGES, {"topic": "t"}, body)
+    assert answer.body is None
+    offsets: list[int] = answer.header["offset"]
+    return offsets
+
+
+@simulated
+async def test_messages_of_several_queues_get_their_offsets_in_the_order_of_the_request(world: World) -> None:
+    await world.start_broker()
+    a = world.peer("a")
+    await a.put_topic()
+    await a.send(queue_id=1)
+    assert await send_messages(a, (1, b"a"), (0, b"b"), (3, b"c"), (1, b"d")) == [1, 0, 0, 2]
+    assert [record.payload for record in records(await a.pull(queue_id=1, offset=1))] == [
+        payload_of(b"a"),
+        payload_of(b"d"),
+    ]
+    assert [record.payload for record in records(await a.pull(queue_id=3))] == [payload_of(b"c")]
+
+
+@simulated
+async def test_a_pull_of_each_queue_is_answered_by_a_request_for_several(world: World) -> None:
+    await world.start_broker()
+    a = world.peer("a")
+    await a.put_topic()
+    held = [await a.begin_pull(queue_id=queue_id, suspend_ms=10_000) for queue_id in range(4)]
+    await send_messages(a, *[(queue_id, b"%d" % queue_id) for queue_id in range(4)])
+    assert [records(await pull)[0].payload for pull in held] == [payload_of(b"%d" % n) for n in range(4)]
+
+
+@simulated
+async def test_one_queue_that_is_not_there_refuses_all_messages_of_its_request(world: World) -> None:
+    await world.start_broker()
+    a = world.peer("a")
+    await a.put_topic()
+    with pytest.raises(InvalidParameter, match="no queue 4"):
+        await send_messages(a, (0, b"a"), (4, b"b"))
+    assert await send_messages(a, (0, b"c")) == [0]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        *(b"", b"\xc1", msgpack.packb(5), msgpack.packb([5]), msgpack.packb([[0, 0]]), msgpack.packb({"abc": 1})),
+        *[
+            msgpack.packb([[0, 0, b"x"], row])
+            for row in ([-1, 0, b"x"], [0, 2**31, b"x"], [0, True, b"x"], [0.0, 0, b"x"], [0, 0, "text"], [0, 0, None])
+        ],
+    ],
+)
+@simulated
+async def test_malformed_messages_are_refused_and_none_of_them_is_stored(world: World, body: bytes) -> None:
+    broker = await world.start_broker()
+    with pytest.raises(InvalidParameter, match="SEND_MESSAGES"):
+        await world.peer("a").call(RequestCode.SEND_MESSAGES, {"topic": "t"}, body)
+    assert broker.topics.table.get("t") is None
+
+
+@simulated
+async def test_too_many_messages_or_one_that_is_too_long_refuse_all(world: World) -> None:
+    await world.start_broker()
+    a = world.peer("a")
+    await a.put_topic()
+    rows = [[n % 4, 0, b"x"] for n in range(MAX_BATCH_MESSAGES)]
+    answer = await a.call(RequestCode.SEND_MESSAGES, {"topic": "t"}, rows)
+    assert answer.header["offset"] == [n // 4 for n in range(MAX_BATCH_MESSAGES)]
+    for wrong, text in (
+        ([], "got 0"),
+        ([*rows, rows[0]], "split it"),
+        ([[0, 0, bytes(MAX_PAYLOAD_BYTES + 1)]], "split"),
+    ):
+        with pytest.raises(MessageIllegal, match=text):
+            await a.call(RequestCode.SEND_MESSAGES, {"topic": "t"}, wrong)
+    assert await a.send() == MAX_BATCH_MESSAGES // 4
+
+
+@simulated
+async def test_messages_that_find_no_room_are_refused_together(world: World) -> None:
+    disk, a = await full_broker(world)
+    with pytest.raises(StorageFull):
+        await send_messages(a, (0, b"a"), (1, b"b"))
+    disk.errno = None
+    assert await send_messages(a, (0, b"a"), (1, b"b")) == [1, 0]
+
+
 # --- a disk that fails -----------------------------------------------------------------------------------------------
 async def full_broker(world: World) -> tuple[FailingDisk, Peer]:
     """A broker with one message of topic `t`, whose disk is full now, and a peer of it."""

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import anyio
@@ -9,6 +10,7 @@ from model.errors import InvalidParameter, RlabError
 from model.limits import ROWS_PER_REQUEST
 from model.message import Message
 from model.message_queue import MessageQueue
+from model.topic_route import Perm
 from remoting.request_code import RequestCode
 from testbed.simulation.cluster.clients import SimulatedProducer
 from testbed.simulation.cluster.cluster import SimulatedCluster
@@ -133,3 +135,95 @@ def test_a_cancelled_sender_takes_nothing_from_the_others(simulate: Simulate) ->
         assert offsets[b"c"] == offsets[b"b"] + 1
 
     simulate(scenario, brokers=1)
+
+
+async def send_to_queues(producer: SimulatedProducer, queue_ids: list[int]) -> list[int | str]:
+    """Send to these queues in one loop turn, while another request is under way; offsets, or names of errors."""
+    outcomes: dict[int, int | str] = {}
+
+    async def send(number: int, queue_id: int) -> None:
+        queue = MessageQueue("t", "broker-a", queue_id)
+        try:
+            outcomes[number] = (await producer.producer.send(Message("t", b"%d" % number), queue=queue)).offset
+        except RlabError as error:
+            outcomes[number] = type(error).__name__
+
+    with producer.simulation.on_host(producer.host):
+        under_way = producer.producer._masters["broker-a"].request(RequestCode.GET_SERVER_STATE)
+        async with anyio.create_task_group() as tasks:
+            for number, queue_id in enumerate(queue_ids):
+                tasks.start_soon(send, number, queue_id)
+        await under_way
+    return [outcomes[number] for number in range(len(queue_ids))]
+
+
+def codes_to_broker(wire: WireTap) -> list[RequestCode]:
+    sends = (RequestCode.SEND_MESSAGE, RequestCode.SEND_BATCH_MESSAGE, RequestCode.SEND_MESSAGES)
+    return [sent.code for sent in wire.sent if sent.code in sends and sent.header.get("topic") == "t"]
+
+
+def test_sends_of_one_turn_to_several_queues_share_a_request(simulate: Simulate, wire: WireTap) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=4)
+        producer = await cluster.start_producer()
+        await producer.send("t", b"first")
+        wire.sent.clear()
+        queue_ids = [0, 1, 2, 0, 1, 2, 0]
+        outcomes = await send_to_queues(producer, queue_ids)
+        for queue_id in range(3):
+            mine = [outcome for outcome, each in zip(outcomes, queue_ids, strict=True) if each == queue_id]
+            first = mine[0]
+            assert isinstance(first, int)
+            assert mine == list(range(first, first + len(mine)))
+        assert codes_to_broker(wire) == [RequestCode.SEND_MESSAGES]
+
+    simulate(scenario, brokers=1, trace=False)
+
+
+def test_only_the_sender_to_a_queue_that_is_not_there_gets_the_error(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=2)
+        producer = await cluster.start_producer(retries=0)
+        await producer.send("t", b"first")
+        outcomes = await send_to_queues(producer, [0, 99, 1, 0, 2**70, 1])
+        assert [outcome for outcome in outcomes if isinstance(outcome, str)] == ["InvalidParameter"] * 2
+        assert (outcomes[1], outcomes[4]) == ("InvalidParameter", "InvalidParameter")
+        assert len(cluster.brokers["broker-a"].running.broker.store.queues()) >= 2
+
+    simulate(scenario, brokers=1)
+
+
+def test_a_broker_of_an_earlier_commit_gets_the_messages_of_each_queue_alone(simulate: Simulate, wire: WireTap) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=2)
+        producer = await cluster.start_producer()
+        await producer.send("t", b"first")
+        del cluster.brokers["broker-a"].running.server._handlers[RequestCode.SEND_MESSAGES]
+        for _ in range(2):
+            assert all(isinstance(offset, int) for offset in await send_to_queues(producer, [0, 1, 0, 1]))
+        codes = codes_to_broker(wire)
+        assert codes.count(RequestCode.SEND_MESSAGES) == 1, "it is asked once over each connection"
+        assert codes.count(RequestCode.SEND_BATCH_MESSAGE) == 4
+        await cluster.brokers["broker-a"].crash()
+        await cluster.brokers["broker-a"].start()
+        await producer.send("t", b"connects again")
+        assert all(isinstance(offset, int) for offset in await send_to_queues(producer, [0, 1, 0, 1]))
+        assert codes_to_broker(wire)[-1] == RequestCode.SEND_MESSAGES, "the new one is asked again"
+
+    simulate(scenario, brokers=1, trace=False)
+
+
+def test_a_refusal_that_is_about_all_messages_reaches_all_senders_at_once(simulate: Simulate, wire: WireTap) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=2)
+        producer = await cluster.start_producer(retries=0)
+        await producer.send("t", b"first")
+        broker = cluster.brokers["broker-a"].running.broker
+        entry = broker.topics.table.existing("t")
+        entry.accepts_below, entry.config = 0, replace(entry.config, perm=Perm.READ)
+        wire.sent.clear()
+        outcomes = await send_to_queues(producer, [0, 1, 0, 1])
+        assert outcomes == ["NoPermission"] * 4
+        assert codes_to_broker(wire) == [RequestCode.SEND_MESSAGES]
+
+    simulate(scenario, brokers=1, trace=False)

@@ -30,7 +30,7 @@ OTHER_TEXTS = {
 }
 # Bodies without rows that have no names in them beyond `RequestSchema.names`.
 OTHER_BODIES = {
-    *(RequestCode.SEND_BATCH_MESSAGE, RequestCode.CONSUME_MESSAGE_DIRECTLY),
+    *(RequestCode.SEND_BATCH_MESSAGE, RequestCode.SEND_MESSAGES, RequestCode.CONSUME_MESSAGE_DIRECTLY),
     RequestCode.PUT_REPLICA_SET,  # its handler compares the name in the row with the one in the header
 }
 # A number that names something: the half message of a transaction.
