@@ -18,7 +18,7 @@ import anyio
 import msgpack
 
 from broker.assignment.handlers import Assignment
-from broker.config import BrokerConfig, Part
+from broker.config import BrokerConfig, Mastership, Part
 from broker.durability.background_sync import sync_regularly
 from broker.durability.barrier import WriteBarrier
 from broker.durability.lock_watch import watch_lock
@@ -164,6 +164,7 @@ class Broker(Feature):
         return run
 
     def _announcement(self, *, newcomer: bool) -> Announcement:
+        replica = self.config.replica or Mastership(0, 0, 0, 0)
         return Announcement(
             name=self.config.name,
             key=self.config.key,
@@ -176,6 +177,10 @@ class Broker(Feature):
             version=int(self.config.clock_ms()),
             newcomer=newcomer,
             data_id=self._data_id,
+            set_id=replica.set_id,
+            epoch=replica.epoch,
+            replica_id=replica.replica_id,
+            role="master" if replica.set_id else "",
         )
 
     def handlers(self) -> dict[RequestCode, Handler]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from random import Random, SystemRandom
+from typing import NamedTuple
 
 from broker.feature import Core, ReplicatingFeature
 from broker.retention.plan import RetentionOptions
@@ -54,6 +55,15 @@ class Part(StrEnum):
     TRANSACTIONS = "transactions"
 
 
+class Mastership(NamedTuple):
+    """The place of a broker in its set of replicas, as the register has it."""
+
+    set_id: int
+    register_id: int
+    epoch: int
+    replica_id: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfig:
     """Options of one broker; see `rlab broker --help` for the same list.
@@ -90,6 +100,7 @@ class BrokerConfig:
         max_connections_of_address: the same for the connections from one address.
         connection_class: class of each connection; a subclass can watch the frames that pass.
         replicator: makes the feature that sends everything to other replicas; without it there are none.
+        replica: the mastership under which it serves; None if it is not one of several replicas.
         rng: draws the tokens of receipt handles, which must not be guessable; a seed makes a simulation repeatable.
 
     Raises:
@@ -128,6 +139,7 @@ class BrokerConfig:
     key: Key | None = None
     parts: frozenset[Part] = frozenset(Part)
     replicator: Callable[[Core], ReplicatingFeature] | None = None
+    replica: Mastership | None = None
 
     def __post_init__(self) -> None:
         check_id("broker name", self.name)

@@ -80,3 +80,34 @@ assert REPLICA_BACK_S < REPLICA_SILENCE_S < REPLICA_FRAME_TIMEOUT_S < REPLICATIO
     "a replica leaves before a send that waits for it times out"
 )
 assert 3 * REPLICA_BEACON_S < REPLICA_SILENCE_S, "a lost answer to one beacon is not silence"
+
+# --- routes of a set -------------------------------------------------------------------------------------------------
+MASTER_KEPT_S = 30.0
+"""How long routes go on to list the last master of a set that has left, while another replica of the set is there: the
+next master takes its place. Without a master in its route, messages with a key would go to other queues.
+"""
+MASTER_CONNECT_S = 1.0
+"""How long a client waits for a connection to the master of a set: the machine at that address may be gone, and a send
+has `SEND_TIMEOUT_S` for that and for its attempt at the next master.
+"""
+MASTER_PAUSE_S = 0.1
+"""How long a send waits before it asks the master of a set again that has refused it and knows no other, or looks again
+for a master at all; news of the next master ends the wait.
+"""
+MASTER_LEFT_S = 0.25
+"""How long after the next master is known a client closes its connection to the last one: answers may be under way."""
+ROUTE_NOTICE_WINDOW_S = 0.5
+"""At most one round of notifications about changed routes per window; the first change of a quiet time goes out at
+once. Each notification makes a client ask for its routes.
+"""
+ROUTE_NOTICES_AT_ONCE = 256
+"""Connections that a name server looks at in one event-loop iteration of a round."""
+MAX_NOTICE_TOPICS = 64
+"""Topics that one such notification names; for more it names none, and the client asks for all of its routes."""
+ROUTE_NOTICE_SPREAD_S = 0.1
+"""Clients that were notified together ask again within this time, each at a moment of its own."""
+MAX_WATCHED_TOPICS_OF_ONE = 1_000
+MAX_WATCHED_TOPICS = 200_000
+"""Topics about whose changes one connection is notified, and all connections of a name server together, some 100 bytes
+each; changes of further topics are found by the polls.
+"""

@@ -78,16 +78,28 @@ class QueueData:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerData:
-    """One broker name and its addresses by broker id. RocketMQ: BrokerData."""
+    """One broker name and its addresses by broker id. RocketMQ: BrokerData.
+
+    Of a set of replicas, `set_id` is its number and `epoch` the number of the mastership that registered last: of two
+    answers about one set, that with the higher epoch is right. Both are 0 without a set.
+    """
 
     cluster: str
     broker_name: str
     addresses: dict[int, str]
+    set_id: int = 0
+    epoch: int = 0
 
     @property
     def master(self) -> str | None:
         """Address of the master, or None while it is away."""
         return self.addresses.get(MASTER_ID)
+
+
+def broker_data(cluster: str, broker_name: str, addresses: Any, set_id: int = 0, epoch: int = 0) -> BrokerData:
+    """Make a broker of the parts that a name server sends; `addresses` are pairs of broker id and `host:port`."""
+    by_id = {int(broker_id): str(address) for broker_id, address in addresses}
+    return BrokerData(cluster=cluster, broker_name=broker_name, addresses=by_id, set_id=set_id, epoch=epoch)
 
 
 class SortedQueues(tuple[MessageQueue, ...]):
@@ -140,15 +152,20 @@ class TopicRoute:
 
     def to_wire(self) -> dict[str, Any]:
         """Form for a frame's body."""
-        return {
+        wire: dict[str, Any] = {
             "topic": self.topic,
             "queues": [[q.broker_name, q.read_queue_nums, q.write_queue_nums, int(q.perm)] for q in self.queues],
             "brokers": [[b.cluster, b.broker_name, sorted(b.addresses.items())] for b in self.brokers],
         }
+        # Earlier versions unpack exactly three values of a broker, and ignore a key that they do not know.
+        if sets := [[b.broker_name, b.set_id, b.epoch] for b in self.brokers if b.set_id]:
+            wire["sets"] = sets
+        return wire
 
     @classmethod
     def from_wire(cls, wire: Any) -> TopicRoute:
         """Read the form of a frame's body; a name server is trusted to send a well-formed one."""
+        sets = {name: (set_id, epoch) for name, set_id, epoch in wire.get("sets", ())}
         return cls(
             topic=wire["topic"],
             queues=tuple(
@@ -156,7 +173,7 @@ class TopicRoute:
                 for name, read, write, perm in sorted(wire["queues"])
             ),
             brokers=tuple(
-                BrokerData(cluster=cluster, broker_name=name, addresses={int(k): str(v) for k, v in addresses})
+                broker_data(cluster, name, addresses, *sets.get(name, (0, 0)))
                 for cluster, name, addresses in sorted(wire["brokers"], key=lambda broker: str(broker[1]))
             ),
         )

@@ -18,6 +18,7 @@ from model.names import check_id
 from namesrv.beginning import Beginning
 from namesrv.registration import checked_address, registration_of
 from namesrv.route_table import RouteTable
+from namesrv.route_watchers import RouteWatchers
 from remoting.command import Command, Reply
 from remoting.connection import Connection
 from remoting.request_code import RequestCode
@@ -29,18 +30,19 @@ logger = logging.getLogger(__name__)
 class NameServerHandlers:
     """The handlers of one name server; created in its running loop.
 
-    `name` returns the name for health checks; `wake_by` gets the deadline of each registration, loop time in seconds.
+    `name` returns the name for health checks.
     """
 
-    def __init__(self, table: RouteTable, *, name: Callable[[], str], wake_by: Callable[[float], None]) -> None:
+    def __init__(self, table: RouteTable, watchers: RouteWatchers, *, name: Callable[[], str]) -> None:
         self._table = table
         self._name = name
-        self._wake_by = wake_by
         self._now = asyncio.get_running_loop().time
         self._started = self._now()
         self._beginning = Beginning(self._started)
+        self._watchers = watchers
         self._moves = LogLines()
         self._comings = LogLines()
+        self._full = LogLines()
 
     def by_code(self) -> dict[RequestCode, Handler]:
         """Request code -> handler."""
@@ -65,9 +67,12 @@ class NameServerHandlers:
         now = self._now()
         before = self._table.address_of(*key)
         changed = self._table.register_broker(registration, connection.number, now)
-        self._wake_by(now + registration.expiry_s)
         self._beginning.registered(key, newcomer=registration.newcomer, now=now)
-        if before is not None and before != address:
+        if registration.set_id and (before is None or before != address):
+            text = "broker %s id %d at %s registered as %s of set %d, epoch %d, %d routes changed"
+            of_set = (registration.role or "replica", registration.set_id, registration.epoch)
+            self._comings.info(logger, now, text, *key, address, *of_set, len(changed))
+        elif before is not None and before != address:
             text = "broker %s id %d moved from %s to %s: if both run, they need two names"
             self._moves.warning(logger, now, text, *key, before, address)
         elif before is None or changed:
@@ -82,7 +87,7 @@ class NameServerHandlers:
         name, broker_id = check_id("broker name", request.header["broker_name"]), request.header["broker_id"]
         address = checked_address(request.header["address"])
         known = self._table.address_of(name, broker_id) == address
-        changed = self._table.unregister_broker(name, broker_id, address)
+        changed = self._table.unregister_broker(name, broker_id, address, self._now())
         if known:
             text = "broker %s id %d at %s unregistered, %d routes changed"
             values = (name, broker_id, address, len(changed))
@@ -95,6 +100,9 @@ class NameServerHandlers:
         ServiceNotAvailable: the topic is not known yet, because this name server has just started; ask again.
         """
         version = self._table.version
+        if request.header.get("notify") and not self._watchers.watch(connection.number, request.header["topic"]):
+            text = "%s is notified of no change of topic %s, because %d connections watch as many topics as they may"
+            self._full.info(logger, self._now(), text, connection.peer, request.header["topic"], len(self._watchers))
         if request.header.get("known_version") == version:
             return Reply({"version": version, "unchanged": True})
         try:
@@ -110,10 +118,17 @@ class NameServerHandlers:
 
     def get_cluster_info(self, connection: Connection, request: Command) -> Reply:
         """List all brokers."""
-        brokers = [
-            [broker.cluster, broker.broker_name, list(broker.addresses.items())] for broker in self._table.clusters()
+        brokers = self._table.clusters()
+        body = msgpack.packb([[each.cluster, each.broker_name, list(each.addresses.items())] for each in brokers])
+        sets = [
+            [
+                *(each.broker_name, each.set_id, each.epoch),
+                [[r.broker_id, r.replica_id, r.role, r.lag_bytes] for r in self._table.live_of(each.broker_name)],
+            ]
+            for each in brokers
+            if each.set_id
         ]
-        return Reply({}, msgpack.packb(brokers))
+        return Reply({"sets": sets} if sets else {}, body)
 
     def get_absent_brokers(self, connection: Connection, request: Command) -> Reply:
         """List the brokers that left without a goodbye, of all topics or of one."""
@@ -124,7 +139,7 @@ class NameServerHandlers:
     def forget_broker(self, connection: Connection, request: Command) -> Reply:
         """Forget an absent broker; harmless when none has that name."""
         name = check_id("broker name", request.header["broker_name"])
-        forgotten = self._table.absent.forget(name)
+        forgotten = self._table.forget(name)
         if forgotten:
             logger.info("broker %s is forgotten: it is no longer listed as absent", name)
         return Reply({"n": forgotten})

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from model.errors import ConfigError, InvalidParameter
 from model.names import check_id
-from model.topic_route import Perm, TopicConfig, checked_topic_config
+from model.topic_route import MASTER_ID, Perm, TopicConfig, checked_topic_config
 from remoting.address import format_address, parse_address
 from remoting.body import rows_of
 from remoting.command import Command
@@ -22,7 +22,11 @@ class BrokerKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerRegistration:
-    """The registration of a broker, whose topics count if it is the master. RocketMQ: RegisterBrokerRequestHeader."""
+    """The registration of a broker, whose topics count if it is the master. RocketMQ: RegisterBrokerRequestHeader.
+
+    The replicas of a set have one `set_id`; `epoch` is the number of the mastership that this one knows, of a master
+    its own. Both are 0 without a set.
+    """
 
     cluster: str
     broker_name: str
@@ -33,6 +37,11 @@ class BrokerRegistration:
     topics: tuple[TopicConfig, ...]
     newcomer: bool = False  # no name server has known this broker before
     data_id: int = 0  # number of its data directory; 0 if it sends none
+    set_id: int = 0
+    epoch: int = 0
+    replica_id: int = 0
+    role: str = ""
+    lag_bytes: int = 0
 
     @property
     def key(self) -> BrokerKey:
@@ -44,9 +53,12 @@ def registration_of(request: Command) -> BrokerRegistration:
     """Read a REGISTER_BROKER request, whose header has been checked against the schema.
 
     Raises:
-        InvalidParameter: a name or the address is illegal, or the body is not a list of topics, each once.
+        InvalidParameter: a name or the address is illegal, the master of a set sends no epoch, or the body is not a
+            list of topics, each once.
     """
     header = request.header
+    if header.get("set_id") and header["broker_id"] == MASTER_ID and not header.get("epoch"):
+        raise InvalidParameter("field 'epoch': the master of a set of replicas has one")
     topics = tuple(
         checked_topic_config(topic, read, write, Perm(perm)) for topic, read, write, perm in rows_of(request)
     )
@@ -62,6 +74,11 @@ def registration_of(request: Command) -> BrokerRegistration:
         topics=topics,
         newcomer=header.get("newcomer") is True,
         data_id=header.get("data_id") or 0,
+        set_id=header.get("set_id") or 0,
+        epoch=header.get("epoch") or 0 if header.get("set_id") else 0,
+        replica_id=header.get("replica_id") or 0,
+        role=header.get("role") or "",
+        lag_bytes=header.get("lag_bytes") or 0,
     )
 
 

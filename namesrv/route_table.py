@@ -10,6 +10,15 @@ never exchange data, so each table is right as soon as every broker has register
     table.route("orders")                                              raises TopicNotExist
     table.absent.listed(65.0)                                          -> [broker-a, away for 5 s]
 
+A set of replicas is one broker name: its master registers as id 0 with the epoch of its mastership, the others as ids
+from 1 on, without topics. A master with a higher epoch takes the place of the last one (`fencing.py`). A route lists
+only the master, because other clients send heartbeats to every address; the last one until the next registers:
+
+    table.register_broker(<a, id 0, h1, set 5, epoch 1>, 17, 0.0)      brokers a {0: h1}, epoch 1
+    table.register_broker(<a, id 2, h2, set 5>, 18, 0.0)               -> ()      the route is as before
+    table.connection_closed(17, 60.0)                                  -> [gone: a id 0, changed ()]
+    table.register_broker(<a, id 0, h2, set 5, epoch 2>, 19, 61.0)     brokers a {0: h2}, epoch 2
+
 Invariants:
 - a topic has a route exactly when some broker name lists it; a broker name is known exactly when some broker id of it
   has an address; one address belongs to one broker (name and id);
@@ -17,7 +26,8 @@ Invariants:
   and no route names them;
 - a change returns, sorted, exactly the topics whose route differs from before;
 - an encoded route is dropped when its topic changes, so polls are served from bytes that are encoded once per change;
-- `version` differs from every earlier one if any route does.
+- `version` differs from every earlier one if any route does;
+- `unannounced` has every topic whose route has changed, until `take_unannounced`.
 
 RocketMQ: RouteInfoManager. Sound here, and not in RocketMQ: a broker whose first registration lists a single topic is
     accepted (RocketMQ treats it as an increment and refuses it); a topic that a newer registration of its broker no
@@ -32,28 +42,35 @@ from typing import NamedTuple
 
 import msgpack
 
-from model.errors import BrokerNameTaken, InvalidParameter, StaleRegistration, SystemBusy, TopicNotExist
+from model.errors import InvalidParameter, SystemBusy, TopicNotExist
 from model.limits import MAX_BROKERS, MAX_TOPICS
+from model.replica_limits import MASTER_KEPT_S
 from model.topic_route import MASTER_ID, BrokerData, Perm, QueueData, TopicConfig, TopicRoute
 from namesrv.absent import AbsentBrokers
+from namesrv.fencing import LastMasters, check_claim
 from namesrv.registration import BrokerKey, BrokerRegistration
 
 CLOSED = "closed its connection"
 """Reason of an absence: the process of the broker has ended, or the network to it is cut."""
 SILENT = "was silent for too long"
 REPLACED = "lost its address to another broker"
+UNREPLACED = "has had no successor for too long: routes list its replicas instead"
 
 _NEVER = float("inf")
 
 
 class BrokerGone(NamedTuple):
-    """A broker that left the table without unregistering; `connection` is the connection of its last registration."""
+    """A broker that left the table without unregistering; `connection` is the connection of its last registration.
+
+    With the reason UNREPLACED it is a master that had left before, and `connection` is 0.
+    """
 
     broker_name: str
     broker_id: int
     address: str
     connection: int
     changed: tuple[str, ...]
+    reason: str
 
 
 @dataclass(slots=True)
@@ -73,6 +90,8 @@ class _Broker:
     addresses: dict[int, str] = field(default_factory=dict)  # by broker id; never empty
     topics: dict[str, TopicConfig] = field(default_factory=dict)  # as the master registered, without deleted ones
     wiped: bool = False  # no topic has write permission, until the next changed registration
+    kept_until: float = 0.0  # until when routes list the last master of the set, which has left; 0 without one
+    listed: BrokerData | None = None  # its entry in routes; None before its first registration is complete
 
 
 class RouteTable:
@@ -80,6 +99,7 @@ class RouteTable:
 
     def __init__(self, max_topics: int = MAX_TOPICS, max_brokers: int = MAX_BROKERS) -> None:
         self.version = 0  # counts the changes of all routes
+        self.unannounced: dict[str, None] = {}
         self.absent = AbsentBrokers(max_topics, max_brokers)
         self._max_topics = max_topics
         self._max_brokers = max_brokers
@@ -87,10 +107,10 @@ class RouteTable:
         self._brokers: dict[str, _Broker] = {}
         self._by_address: dict[str, BrokerKey] = {}
         self._by_connection: dict[int, dict[BrokerKey, None]] = {}
-        # topic -> names of the brokers that list it; a dict as an ordered set.
-        self._topics: dict[str, dict[str, None]] = {}
+        self._last_masters = LastMasters(2 * max_brokers)
+        self._topics: dict[str, dict[str, None]] = {}  # topic -> names of the brokers that list it
         self._encoded: dict[str, bytes] = {}
-        self._changed: dict[str, None] = {}
+        self._changed: dict[str, None] = {}  # by the method that runs
         # A lower bound of all deadlines, which only `expire` makes exact, so a registration needs no search.
         self._earliest = _NEVER
 
@@ -104,23 +124,12 @@ class RouteTable:
         address, it loses it: one port has one process. When the connection closes, the broker is absent.
 
         Raises:
-            BrokerNameTaken: a live broker of this name has another data directory; nothing changed.
-            StaleRegistration: the same broker is live with a newer version; nothing changed.
+            BrokerNameTaken, NotMaster, StaleRegistration: see `check_claim`; nothing changed.
             SystemBusy: the table is full; nothing changed.
         """
         key = registration.key
         known = self._live.get(key)
-        if known is not None and _is_another_broker(known.registration, registration):
-            raise BrokerNameTaken(
-                f"a broker named {key.broker_name!r} with id {key.broker_id} runs at {known.registration.address}, "
-                f"with another data directory than the one at {registration.address}: rename one of them, or stop one"
-            )
-        if known is not None and registration.version < known.registration.version:
-            raise StaleRegistration(
-                f"broker {key.broker_name!r} id {key.broker_id} is registered with version "
-                f"{known.registration.version} from {known.registration.address}, newer than {registration.version} "
-                f"from {registration.address}: give two brokers two names, or wait until the other one expires"
-            )
+        check_claim(registration, self.live_of(key.broker_name), self._last_masters.of(key.broker_name))
         previous = self._by_address.get(registration.address)
         self._check_room(registration, taken=known is not None or previous is not None)
 
@@ -131,13 +140,16 @@ class RouteTable:
             self._unlink(known)
         self._by_connection.setdefault(connection, {})[key] = None
         self._place(registration)
+        if key.broker_id == MASTER_ID:
+            self._brokers[key.broker_name].kept_until = 0.0
+            self._last_masters.note(registration, self._brokers)
         if previous is not None and previous != key:
-            # After `_place`: if a master returns as a replica, the name is never without a broker, and keeps its
-            # queues.
+            # After `_place`: a master may return as a replica, and its name keeps its queues.
             if previous.broker_name != key.broker_name:
                 self._remember(previous, REPLACED, now)
-            self._forget(previous)
+            self._forget(previous, now)
         self._by_address[registration.address] = key
+        self._refresh(key.broker_name)
         new_content = known is None or (known.registration.version, known.registration.topics) != (
             registration.version,
             registration.topics,
@@ -146,14 +158,14 @@ class RouteTable:
             self._list_topics(key.broker_name, {config.topic: config for config in registration.topics}, wiped=False)
         return self._take_changed()
 
-    def unregister_broker(self, broker_name: str, broker_id: int, address: str) -> tuple[str, ...]:
+    def unregister_broker(self, broker_name: str, broker_id: int, address: str, now: float) -> tuple[str, ...]:
         """Remove a broker that unregisters.
 
         Nothing happens unless it is registered with this address: a late request must not remove a successor.
         """
         key = BrokerKey(broker_name, broker_id)
         if self._by_address.get(address) == key:
-            self._forget(key)
+            self._forget(key, now)
         elif self.absent.address_of(key) == address:
             self.absent.returned(key)
         return self._take_changed()
@@ -163,13 +175,23 @@ class RouteTable:
         return [self._lose(key, CLOSED, now) for key in list(self._by_connection.get(connection, ()))]
 
     def expire(self, now: float) -> list[BrokerGone]:
-        """Remove every broker whose deadline has passed, in the order of their first registration."""
+        """Remove every broker whose deadline has passed, in the order of their first registration.
+
+        After them, in the order of their names, the masters that routes have listed for long enough without a
+        successor.
+        """
         if now < self._earliest:
             return []
         gone = [
             self._lose(key, SILENT, now) for key in [key for key, live in self._live.items() if live.deadline <= now]
         ]
-        self._earliest = min((live.deadline for live in self._live.values()), default=_NEVER)
+        gone += [
+            self._stop_keeping(name)
+            for name in sorted(name for name, broker in self._brokers.items() if 0 < broker.kept_until <= now)
+        ]
+        deadlines = [live.deadline for live in self._live.values()]
+        deadlines += [broker.kept_until for broker in self._brokers.values() if broker.kept_until]
+        self._earliest = min(deadlines, default=_NEVER)
         return gone
 
     def next_deadline(self) -> float | None:
@@ -201,6 +223,12 @@ class RouteTable:
             self._touch(topic)
         return self._take_changed()
 
+    def forget(self, broker_name: str) -> int:
+        """Forget a broker name that is not there, with its epoch; returns how many of its brokers were absent."""
+        if broker_name not in self._brokers:
+            self._last_masters.forget(broker_name)
+        return self.absent.forget(broker_name)
+
     # --- queries -----------------------------------------------------------------------------------------------------
 
     def route(self, topic: str) -> TopicRoute:
@@ -219,7 +247,7 @@ class RouteTable:
         return TopicRoute(
             topic=topic,
             queues=tuple(_queue_data(name, broker.topics[topic], broker.wiped) for name, broker in brokers),
-            brokers=tuple(self._broker_data(name) for name, _ in brokers),
+            brokers=tuple(broker.listed for _, broker in brokers if broker.listed is not None),
         )
 
     def encoded_route(self, topic: str) -> bytes:
@@ -234,14 +262,24 @@ class RouteTable:
         return sorted(self._topics)
 
     def clusters(self) -> list[BrokerData]:
-        """Every broker name with its addresses, sorted by cluster and name."""
-        brokers = [self._broker_data(name) for name in self._brokers]
+        """Every broker name with all of its live addresses, sorted by cluster and name."""
+        brokers = [self._broker_data(name, broker.addresses) for name, broker in self._brokers.items()]
         return sorted(brokers, key=lambda broker: (broker.cluster, broker.broker_name))
+
+    def live_of(self, broker_name: str) -> list[BrokerRegistration]:
+        """The live registrations of a broker name."""
+        ids = self._brokers[broker_name].addresses if broker_name in self._brokers else ()
+        return [self._live[BrokerKey(broker_name, broker_id)].registration for broker_id in ids]
 
     def address_of(self, broker_name: str, broker_id: int) -> str | None:
         """Return the address of one broker, or None when it is not registered."""
         live = self._live.get(BrokerKey(broker_name, broker_id))
         return None if live is None else live.registration.address
+
+    def take_unannounced(self) -> dict[str, None]:
+        """The topics whose routes have changed since the last call."""
+        topics, self.unannounced = self.unannounced, {}
+        return topics
 
     # --- transitions -------------------------------------------------------------------------------------------------
 
@@ -257,14 +295,20 @@ class RouteTable:
                 )
 
     def _place(self, registration: BrokerRegistration) -> None:
-        """Put cluster and address of a registration under its broker name."""
+        """Put cluster and address of a registration under its broker name; `_refresh` shows them in routes."""
         broker = self._brokers.setdefault(registration.broker_name, _Broker(registration.cluster))
-        if (broker.cluster, broker.addresses.get(registration.broker_id)) != (
-            registration.cluster,
-            registration.address,
-        ):
-            broker.cluster = registration.cluster
-            broker.addresses[registration.broker_id] = registration.address
+        broker.cluster = registration.cluster
+        broker.addresses[registration.broker_id] = registration.address
+
+    def _refresh(self, broker_name: str) -> None:
+        """Show the addresses and the epoch of a broker name in the routes of its topics; the only place that does."""
+        broker = self._brokers[broker_name]
+        addresses, last = broker.addresses, self._last_masters.of(broker_name)
+        if last is not None and (broker.kept_until or MASTER_ID in addresses):
+            addresses = {MASTER_ID: last.address}
+        data = self._broker_data(broker_name, addresses)
+        if data != broker.listed:
+            broker.listed = data
             for topic in broker.topics:
                 self._touch(topic)
 
@@ -294,20 +338,28 @@ class RouteTable:
     def _lose(self, key: BrokerKey, reason: str, now: float) -> BrokerGone:
         live = self._live[key]
         self._remember(key, reason, now)
-        self._forget(key)
-        return BrokerGone(*key, live.registration.address, live.connection, self._take_changed())
+        self._forget(key, now)
+        return BrokerGone(*key, live.registration.address, live.connection, self._take_changed(), reason)
 
-    def _forget(self, key: BrokerKey) -> None:
-        """Remove one broker; its name and queues stay until the last address is gone, so replicas can still be read."""
+    def _stop_keeping(self, broker_name: str) -> BrokerGone:
+        self._brokers[broker_name].kept_until = 0.0
+        self._refresh(broker_name)
+        last = self._last_masters.of(broker_name)
+        return BrokerGone(broker_name, MASTER_ID, last.address if last else "", 0, self._take_changed(), UNREPLACED)
+
+    def _forget(self, key: BrokerKey, now: float) -> None:
+        """Remove one broker; its name and queues stay until the last address is gone."""
         self._unlink(self._live.pop(key))
         broker = self._brokers[key.broker_name]
         del broker.addresses[key.broker_id]
-        if broker.addresses:
-            for topic in broker.topics:
-                self._touch(topic)
-        else:
+        if not broker.addresses:
             self._list_topics(key.broker_name, {}, wiped=False)
             del self._brokers[key.broker_name]
+            return
+        if key.broker_id == MASTER_ID and self._last_masters.of(key.broker_name):
+            broker.kept_until = now + MASTER_KEPT_S
+            self._earliest = min(self._earliest, broker.kept_until)
+        self._refresh(key.broker_name)
 
     def _unlink(self, live: _Live) -> None:
         """Remove a broker from the indexes by address and by connection."""
@@ -320,7 +372,7 @@ class RouteTable:
 
     def _touch(self, topic: str) -> None:
         self.version += 1
-        self._changed[topic] = None
+        self._changed[topic] = self.unannounced[topic] = None
         self._encoded.pop(topic, None)
 
     def _take_changed(self) -> tuple[str, ...]:
@@ -328,16 +380,15 @@ class RouteTable:
         self._changed.clear()
         return changed
 
-    def _broker_data(self, broker_name: str) -> BrokerData:
-        broker = self._brokers[broker_name]
+    def _broker_data(self, broker_name: str, addresses: dict[int, str]) -> BrokerData:
+        set_id, epoch, _ = self._last_masters.of(broker_name) or (0, 0, "")
         return BrokerData(
-            cluster=broker.cluster, broker_name=broker_name, addresses=dict(sorted(broker.addresses.items()))
+            cluster=self._brokers[broker_name].cluster,
+            broker_name=broker_name,
+            addresses=dict(sorted(addresses.items())),
+            set_id=set_id,
+            epoch=epoch,
         )
-
-
-def _is_another_broker(known: BrokerRegistration, new: BrokerRegistration) -> bool:
-    """Whether the two registrations are of different brokers: both the address and the data directory differ."""
-    return known.address != new.address and 0 != known.data_id != new.data_id != 0
 
 
 def _queue_data(broker_name: str, config: TopicConfig, wiped: bool) -> QueueData:

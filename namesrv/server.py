@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
+from typing import Any
 
 from model.log_lines import LogLines
 from namesrv.config import NameServerConfig
 from namesrv.election_handlers import ElectionHandlers
 from namesrv.elections import Elections, open_elections
 from namesrv.handlers import NameServerHandlers
-from namesrv.route_table import CLOSED, SILENT, BrokerGone, RouteTable
+from namesrv.route_table import BrokerGone, RouteTable
+from namesrv.route_watchers import RouteNotice, RouteWatchers, named_topics
+from remoting.command import Command
 from remoting.connection import Connection
 from remoting.deadline_driver import DeadlineDriver
-from remoting.server import RemotingServer, serve
+from remoting.request_code import RequestCode
+from remoting.server import Handler, RemotingServer, serve
 from remoting.tasks import background_tasks
+from remoting.wire.field import Right
 from rocketmq.dialects import name_server_dialect
 
 logger = logging.getLogger(__name__)
@@ -34,6 +39,30 @@ class NameServer:
     table: RouteTable
     server: RemotingServer
     elections: Elections | None = None
+
+
+def announce(server: RemotingServer, notices: list[RouteNotice]) -> None:
+    """Send NOTIFY_ROUTE_CHANGED to connections, each with the topics of which its user may know; nothing for none."""
+    gate = server.gate
+    for number, changed in notices:
+        connection = server.connection(number)
+        if connection is None:
+            continue
+        known = tuple(topic for topic in changed if gate is None or gate.allows(connection.owner, Right.KNOW, topic))
+        if known:
+            names = named_topics(known)
+            connection.notify(RequestCode.NOTIFY_ROUTE_CHANGED, {} if names is None else {"topics": names})
+
+
+def followed_by(act: Callable[[], None], handler: Handler) -> Handler:
+    """Return a handler after which something is done at once, unless it fails."""
+
+    def handle(connection: Connection, request: Command) -> Any:
+        reply = handler(connection, request)
+        act()
+        return reply
+
+    return handle
 
 
 @asynccontextmanager
@@ -53,32 +82,46 @@ async def run_name_server(config: NameServerConfig) -> AsyncIterator[NameServer]
 @asynccontextmanager
 async def _serving(config: NameServerConfig, elections: Elections | None) -> AsyncIterator[NameServer]:
     loop, table, lines = asyncio.get_running_loop(), RouteTable(), LogLines()
+    watchers = RouteWatchers()
 
     def expire(now: float) -> None:
         for gone in table.expire(now):
-            report(gone, SILENT)
+            report(gone)
             # It hangs, or the network to it is cut. If it is alive it has to notice that it is no longer registered.
             connection = server.connection(gone.connection)
             if connection is not None:
                 connection.abort()
+        table_changed()
 
     def closed(connection: Connection) -> None:
+        watchers.closed(connection.number)
         for gone in table.connection_closed(connection.number, loop.time()):
-            report(gone, CLOSED)
+            report(gone)
+        table_changed()
 
-    def report(gone: BrokerGone, reason: str) -> None:
+    def report(gone: BrokerGone) -> None:
         text = "broker %s id %d at %s %s, %d routes changed"
-        lines.warning(logger, loop.time(), text, *gone[:3], reason, len(gone.changed))
+        lines.warning(logger, loop.time(), text, *gone[:3], gone.reason, len(gone.changed))
+
+    def table_changed() -> None:
+        driver.wake_by(table.next_deadline())
+        if table.unannounced:
+            watchers.changed(table.take_unannounced())
+            notifier.wake_by(watchers.next_deadline())
 
     def name() -> str:
         return config.name or server.address
 
     driver = DeadlineDriver(table.next_deadline, expire, reads_first=True)
-    handlers = NameServerHandlers(table, name=name, wake_by=driver.wake_by)
+    notifier = DeadlineDriver(watchers.next_deadline, lambda now: announce(server, watchers.take(now)))
+    handlers = NameServerHandlers(table, watchers, name=name)
     server: RemotingServer
     async with (
         serve(
-            {**handlers.by_code(), **ElectionHandlers(elections).by_code()},
+            {
+                **{code: followed_by(table_changed, handler) for code, handler in handlers.by_code().items()},
+                **ElectionHandlers(elections).by_code(),
+            },
             config.listen,
             on_closed=closed,
             grace_s=config.grace_s,
@@ -92,5 +135,6 @@ async def _serving(config: NameServerConfig, elections: Elections | None) -> Asy
         background_tasks() as tasks,
     ):
         tasks.start_soon(driver.run)
+        tasks.start_soon(notifier.run)
         logger.info("name server listens on %s", server.address)
         yield NameServer(server.address, table, server, elections)

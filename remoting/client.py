@@ -7,6 +7,7 @@ import logging
 import random
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import anyio
@@ -91,9 +92,10 @@ class RemotingClient:
     """Connections to many servers; an async context manager that closes them all.
 
     `handlers` are for requests that servers push. `on_lost` is called with the address when an established connection
-    is gone and the client was not closing it; `rng` is the jitter of the back-off. The client proves `key` to every
-    server, or the key of the environment if `key` is None (`remoting/security/login.py`). `codec_of` makes the codec of
-    each connection, for servers of another dialect, to which no key is proved.
+    is gone and the client was not closing it; `on_not_master` with the address and the refusal of a replica that does
+    not serve, before the sender of the request gets it. `rng` is the jitter of the back-off. The client proves `key` to
+    every server, or the key of the environment if `key` is None (`remoting/security/login.py`). `codec_of` makes the
+    codec of each connection, for servers of another dialect, to which no key is proved.
 
     Raises:
         ConfigError: a key is given, and another dialect.
@@ -104,6 +106,7 @@ class RemotingClient:
         handlers: Mapping[RequestCode, PushHandler] | None = None,
         *,
         on_lost: Callable[[str], None] | None = None,
+        on_not_master: Callable[[str, NotMaster], None] | None = None,
         rng: random.Random | None = None,
         key: Key | None = None,
         codec_of: CodecOf | None = None,
@@ -113,6 +116,7 @@ class RemotingClient:
         self._key = key
         self._handlers = {int(code): handler for code, handler in (handlers or {}).items()}
         self._on_lost = on_lost
+        self._on_not_master = on_not_master
         self._codec_of = codec_of
         self._rng = rng or random.Random()
         self._connections: dict[str, Connection] = {}
@@ -215,6 +219,8 @@ class RemotingClient:
             )
             if self._codec_of is not None:
                 connection.use(self._codec_of(connection, address))
+            if self._on_not_master is not None:
+                connection.on_not_master = partial(self._not_master, address)
             return connection
 
         tls = client_context()
@@ -317,6 +323,10 @@ class RemotingClient:
         connection = self.connected(address)
         return connection is not None and connection.notify(code, header, body)
 
+    def forget_failures(self, address: str) -> None:
+        """Try an address again at the next `connect`, because there is news of its server."""
+        self._backoffs.pop(address, None)
+
     def drop(self, address: str) -> None:
         """Close the connection to an address that is no longer needed; `on_lost` is not called."""
         connection = self._connections.pop(address, None)
@@ -339,6 +349,11 @@ class RemotingClient:
             del self._connections[address]
             if self._on_lost is not None and not self._closing:
                 self._on_lost(address)
+
+    def _not_master(self, address: str, response: Command) -> None:
+        error = refusal_of(response)
+        if isinstance(error, NotMaster) and self._on_not_master is not None and not self._closing:
+            self._on_not_master(address, error)
 
     def _pushed(self, address: str, command: Command) -> None:
         handler = self._handlers.get(command.code)

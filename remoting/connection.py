@@ -43,6 +43,7 @@ from model.limits import (
     WRITE_LOW_WATER_BYTES,
 )
 from model.log_lines import LogLines
+from model.response_code import ResponseCode
 from remoting.address import format_address
 from remoting.codec import CODEC, Codec, Decoder, Dialect, FirstBytes
 from remoting.command import ONE_WAY, REQUEST, RESPONSE, Command
@@ -59,6 +60,7 @@ INTERPOSED = {"_handle", "_send", "_update_reading", "flush", "notify", "request
 """The methods whose place `Connection.interpose` may give to others: all that pass a command, a frame or bytes."""
 
 _NO_HEADER: dict[str, Any] = {}
+_NOT_MASTER = int(ResponseCode.NOT_MASTER)
 _BUSY_S = 0.05
 """A timer that fires this late: the process had too much to do."""
 _READING_S = 0.005
@@ -92,6 +94,7 @@ class Connection(asyncio.Protocol):
         inbox: commands that have come and wait, with the number of those that a late server has put aside.
         reads: how often bytes have arrived.
         on_overdue: called when a request was not answered in time, if the connection is still open then.
+        on_not_master: called with each answer NOT_MASTER, before the sender of its request gets it.
     """
 
     def __init__(
@@ -118,6 +121,7 @@ class Connection(asyncio.Protocol):
         self.unanswered = self.unanswered_bytes = self.reads = 0
         self.inbox = Inbox()
         self.on_overdue: Callable[[], None] | None = None
+        self.on_not_master: Callable[[Command], None] | None = None
         self._loop = loop
         self._on_request = on_request
         self._on_opened = on_opened
@@ -474,6 +478,8 @@ class Connection(asyncio.Protocol):
     def _handle(self, command: Command) -> object:
         """Handle a command; returns whether it was only put aside, which costs almost nothing."""
         if command.flags == RESPONSE:
+            if command.code == _NOT_MASTER and self.on_not_master is not None:
+                self.on_not_master(command)
             future = self._session.finish(command.opaque)
             if future is not None:
                 if not future.done():

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import logging
 import random
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, Protocol
 
 import anyio
 import msgpack
 from anyio.abc import TaskGroup
 
-from broker.topics.table import TopicTable
-from model.errors import BrokerNameTaken, ConfigError, ConnectFailed, RlabError, TopicNotExist
+from model.errors import BrokerNameTaken, ConfigError, ConnectFailed, NotMaster, RlabError, TopicNotExist
 from model.limits import REGISTER_RETRY_MAX_S, REQUEST_TIMEOUT_S
-from model.topic_route import Perm, TopicRoute
+from model.topic_route import Perm, TopicConfig, TopicRoute
 from remoting.address import format_address, is_loopback, parse_address
 from remoting.client import Backoff, RemotingClient
 from remoting.request_code import RequestCode
@@ -46,12 +46,34 @@ class Announcement(NamedTuple):
     newcomer: bool = False  # whether this is the first run of its data directory
     data_id: int = 0
     key: Key | None = None
+    set_id: int = 0  # of its set of replicas, and what follows; 0 without a set
+    epoch: int = 0
+    replica_id: int = 0
+    role: str = ""
+    lag_bytes: Callable[[], int] | None = None
+    on_deposed: Callable[[NotMaster], object] | None = None  # called when a later mastership has registered
+
+
+class RegisteredTopics(Protocol):
+    """The topics of a broker."""
+
+    def configs(self) -> Iterable[TopicConfig]:
+        """All of them, as they are now."""
+        ...
+
+
+class NoTopics:
+    """The topics that a replica registers: none, because only the topics of the master count."""
+
+    def configs(self) -> Iterable[TopicConfig]:
+        """None."""
+        return ()
 
 
 class Registration:
     """The registration of one broker with its name servers."""
 
-    def __init__(self, announcement: Announcement, topics: TopicTable) -> None:
+    def __init__(self, announcement: Announcement, topics: RegisteredTopics) -> None:
         self._broker = announcement
         self._topics = topics
         self._version = announcement.version  # one up for every change
@@ -107,6 +129,8 @@ class Registration:
             except RlabError as error:
                 if isinstance(error, BrokerNameTaken) and not self._was_registered:
                     self._name_taken = error
+                if isinstance(error, NotMaster) and self._broker.on_deposed is not None:
+                    self._broker.on_deposed(error)
                 logger.warning("%s: not registered with name server %s: %s", self._broker.name, address, error)
                 # A back-off of our own: the client's does not count a name server that answers, and refuses.
                 now = anyio.current_time()
@@ -151,9 +175,21 @@ class Registration:
             "newcomer": broker.newcomer and address not in self._known,
             "data_id": broker.data_id,
             "cause": self._cause,
+            **self._of_set(),
         }
         await self._client.request(address, RequestCode.REGISTER_BROKER, header, msgpack.packb(topics))
         self._known[address] = None
+
+    def _of_set(self) -> dict[str, object]:
+        broker = self._broker
+        if not broker.set_id:
+            return {}
+        fields: dict[str, object] = {"set_id": broker.set_id, "replica_id": broker.replica_id, "role": broker.role}
+        if broker.epoch:
+            fields["epoch"] = broker.epoch
+        if broker.lag_bytes is not None:
+            fields["lag_bytes"] = broker.lag_bytes()
+        return fields
 
     async def route(self, topic: str) -> TopicRoute:
         """The route of a topic, from the first name server that answers.

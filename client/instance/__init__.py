@@ -2,9 +2,9 @@
 
 `routes.py`, `schedule.py` and `lease_session.py` decide and are pure. `instance.py` puts the parts together; clients
 register themselves with it as residents (`member.py`). Read `instance.py` first, then `heartbeats.py` and `passes.py`,
-which turn what happens into passes of the members. `refusals.py` keeps the log quiet while brokers refuse a group.
-`user_code.py` calls the user's functions, and says which of their exceptions fail a call; `background.py` has the tasks
-of a client, and says what becomes of one whose tasks end.
+which turn what happens into passes of the members. `route_updates.py` keeps the routes, and `broker_reconnector.py` the
+connections to the masters of brokers. `user_code.py` calls the user's functions, and says which of their exceptions
+fail a call; `background.py` has the tasks of a client, and says what becomes of one whose tasks end.
 
 Other rooms of the client import `instance.py`, `registry.py`, `member.py`, `events.py`, `background.py`, `schedule.py`
 and `user_code.py`; admins talk to name servers through `name_servers.py`. This room imports no other room.

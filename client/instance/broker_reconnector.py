@@ -1,4 +1,4 @@
-"""Reconnects a client instance to the brokers that it has lost.
+"""Connects a client instance to the masters of brokers: again to lost ones, and to the next master of a set.
 
 RocketMQ registers right after a broker's channel becomes active, but makes the channel only when a request needs it, so
 that a member of a restarted broker may be missing until its next heartbeat, 30 s. Here a lost broker is tried at once,
@@ -12,32 +12,56 @@ members revoke them at that time, whatever their poll interval is.
 A broker may also return at another address, for instance in a new container. So once an attempt has failed, the name
 server is asked every second whether a route has changed, for a minute after the last loss: one small request for all
 lost brokers together.
+
+A broker without copies has one address, and a send to it fails while it is away. A set of replicas has another master
+soon: a request that has to reach its master waits for the next one, as long as its time lasts. Three things lead there,
+and each alone suffices: a replica that does not serve answers NOT_MASTER with the address of the master; a name server
+notifies of the changed route (`route_updates.py`); the name servers are asked at once when the connection is lost.
+
+The queues of a set are known by the broker name, so a member keeps them when the master moves. But its sessions
+(`lease_session.py`) are with one process: they end, and the next master confirms each lease before messages are
+dispatched again.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from random import Random
-from typing import NamedTuple
+from typing import Any
 
 import anyio
 
 from client.instance.heartbeats import Heartbeats
 from client.instance.member import InstanceHost
-from model.errors import RlabError
+from model.errors import ConnectFailed, NetworkError, NotEnoughReplicas, NotMaster, RlabError, SystemBusy
 from model.events import EventKind
-from model.limits import ABSENT_BROKER_KEPT_S, ABSENT_BROKER_SPREAD_S, BROKER_LOOK_INTERVAL_S, BROKER_LOOK_S
-from remoting.client import Backoff
+from model.limits import (
+    ABSENT_BROKER_KEPT_S,
+    ABSENT_BROKER_SPREAD_S,
+    BROKER_LOOK_INTERVAL_S,
+    BROKER_LOOK_S,
+    CONNECT_TIMEOUT_S,
+    PULL_RETRY_ERROR_S,
+)
+from model.replica_limits import MASTER_CONNECT_S, MASTER_LEFT_S, MASTER_PAUSE_S
+from remoting.client import Backoff, raise_for_code
+from remoting.command import Command
+from remoting.connection import Connection
+from remoting.request_code import RequestCode
 
 logger = logging.getLogger(__name__)
 
 
-class _Lost(NamedTuple):
-    """The loss of a connection to a broker, at a loop time."""
+@dataclass(slots=True)
+class _Lost:
+    """The loss of a connection to a broker, at a loop time; `news` is set when it may be back."""
 
     cause: str
     at: float
+    news: anyio.Event = field(default_factory=anyio.Event)
 
 
 class BrokerReconnector:
@@ -73,6 +97,12 @@ class BrokerReconnector:
             )
             self._host.background.start_soon(self._try, address, cause)
 
+    def may_be_back(self, address: str) -> None:
+        """Try a lost broker now: its process has started again. Nothing if it is not lost."""
+        if (lost := self._trying.get(address)) is not None:
+            self._host.remoting.forget_failures(address)
+            lost.news.set()
+
     async def moved(self, addresses: list[str]) -> None:
         """Register with brokers that are at other addresses than before, and wake all that waits for them.
 
@@ -86,26 +116,34 @@ class BrokerReconnector:
     async def _try(self, address: str, cause: str) -> None:
         config, loop_time, routes = self._host.config, anyio.current_time, self._host.routes
         kept_s = max(config.route_poll_interval_s, ABSENT_BROKER_KEPT_S + ABSENT_BROKER_SPREAD_S)
-        until, name, backoff = loop_time() + kept_s, routes.broker_at(address), Backoff()
+        until, name, backoff, lost = loop_time() + kept_s, routes.broker_at(address), Backoff(), self._trying[address]
         try:
             async with anyio.create_task_group() as tasks:
                 over = anyio.Event()
                 tasks.start_soon(self._give_up, address, over)
+                if routes.is_set(name):
+                    self._look_at_routes()
                 # Not at its old address once it is elsewhere: another process may have that address now.
                 while address in self._host.addresses() or (loop_time() < until and name not in routes.brokers()):
                     backoff.failed(loop_time(), config.rng)
-                    await anyio.sleep(max(backoff.wait_s(loop_time()), self._host.remoting.backoff_s(address)))
-                    if await self._is_back(address, cause):
+                    lost.news = anyio.Event()
+                    with anyio.move_on_after(max(backoff.wait_s(loop_time()), self._host.remoting.backoff_s(address))):
+                        await lost.news.wait()
+                        backoff = Backoff()
+                    if await self._is_back(name, address, cause):
                         self._returned(address, cause)
                         break
-                    if not self._looking:
-                        self._looking = True
-                        self._host.background.start_soon(self._look)
+                    self._look_at_routes()
                 over.set()
         finally:
             del self._trying[address]
             if address not in self._host.addresses():
                 self._host.remoting.drop(address)
+
+    def _look_at_routes(self) -> None:
+        if not self._looking and self._host.background.running:
+            self._looking = True
+            self._host.background.start_soon(self._look)
 
     def _returned(self, address: str, cause: str) -> None:
         self._host.events.emit(EventKind.BROKER_UP, cause=cause, client=self._host.client_id, detail=address)
@@ -142,13 +180,173 @@ class BrokerReconnector:
                 *(self._host.client_id, address, anyio.current_time() - self._trying[address].at),
             )
 
-    async def _is_back(self, address: str, cause: str) -> bool:
+    async def _is_back(self, name: str, address: str, cause: str) -> bool:
         """Whether the broker is up, in a route, and knows who is here."""
+        timeout_s = self._host.config.request_timeout_s
         try:
-            await self._host.remoting.connect(address, self._host.config.request_timeout_s)
+            is_set = self._host.routes.is_set(name)
+            await self._host.remoting.connect(address, min(timeout_s, MASTER_CONNECT_S) if is_set else timeout_s)
             if address not in self._host.addresses():
                 await self._host.poll_routes()
         except RlabError:
             return False
         # The connection may be lost again before the answer, and only this task tries again.
         return address in self._host.addresses() and await self._heartbeats.send(cause, [address])
+
+
+_NOTHING_DONE = (ConnectFailed, NotMaster, NotEnoughReplicas)
+"""After these errors a request to a set is repeated as often as its time allows: it was certainly not carried out."""
+
+
+class Masters:
+    """See the module header; `register_at` registers with masters at these new addresses.
+
+    Attributes:
+        connections: broker name -> open connection to its master, for frequent requests; see `forget_old`.
+    """
+
+    def __init__(
+        self,
+        host: InstanceHost,
+        heartbeats: Heartbeats,
+        register_at: Callable[[list[str]], Coroutine[Any, Any, None]],
+    ) -> None:
+        self.connections: dict[str, Connection] = {}
+        self._host = host
+        self._heartbeats = heartbeats
+        self._register_at = register_at
+
+    async def connect(self, broker_name: str, timeout_s: float, *, waits: bool = False) -> Connection:
+        """The open connection to the master of a broker, made if need be; in `connections` from then on.
+
+        With `waits`, it waits for a master of a set for all of the time, and not only for an answer of the one that is
+        known.
+
+        ConnectFailed: it has no master now, or cannot be reached; nothing was sent. Cancellation: harmless.
+        """
+        host, until = self._host, anyio.current_time() + timeout_s
+        while True:
+            address = host.routes.address_of(broker_name)
+            try:
+                if address is None:
+                    raise ConnectFailed(f"broker {broker_name!r} has no master now; nothing was sent")
+                connection = host.remoting.connected(address)
+                if connection is None:
+                    connection = await host.remoting.connect(address, self._connect_timeout_s(broker_name, until))
+            except NetworkError:
+                if address is not None:
+                    host.broker_lost(address, "")
+                if not (waits and host.routes.is_set(broker_name) and await self._wait(address, until)):
+                    raise
+                continue
+            self.connections[broker_name] = connection
+            return connection
+
+    def _connect_timeout_s(self, broker_name: str, until: float) -> float:
+        left_s = max(0.0, round(until - anyio.current_time(), 6))
+        return min(left_s, MASTER_CONNECT_S) if self._host.routes.is_set(broker_name) else left_s
+
+    async def _wait(self, address: str | None, until: float) -> bool:
+        """Wait until a master may answer: a broker has returned or moved, or a back-off is over. False: no time."""
+        left_s = until - anyio.current_time()
+        if left_s <= 0:
+            return False
+        backoff_s = 0.0 if address is None else self._host.remoting.backoff_s(address)
+        with anyio.move_on_after(min(left_s, max(backoff_s, MASTER_PAUSE_S))):
+            await self._host.broker_returned.wait()
+        return anyio.current_time() < until
+
+    async def request(
+        self, broker_name: str, code: RequestCode, header: dict[str, object], body: bytes | None = None
+    ) -> Command:
+        """Request something of the master of a broker, with the timeout of the options.
+
+        NetworkError: it has no master now, or does not answer. Cancellation: it may have executed the request.
+        """
+        connection = await self.connect(broker_name, CONNECT_TIMEOUT_S)
+        return raise_for_code(await connection.request(code, header, body, self._host.config.request_timeout_s))
+
+    def is_worth_waiting(self, broker_name: str, error: RlabError) -> bool:
+        """Whether a request that failed may succeed at the next master of a set, and has certainly done nothing."""
+        return isinstance(error, _NOTHING_DONE) and self._host.routes.is_set(broker_name)
+
+    async def wait(self, broker_name: str, until: float) -> bool:
+        """Wait until the master of a set may accept a request that was refused, at most a short time.
+
+        Returns whether there is time left. Cancellation: harmless.
+        """
+        if broker_name not in self.connections:
+            return anyio.current_time() < until  # it has moved: `connect` waits
+        return await self._wait(None, until)
+
+    def pause_s(self, broker_name: str) -> float:
+        """Seconds before a consumer repeats a request that failed, for instance a pull: short at the master of a set.
+
+        The next master is connected as soon as it is known; requests of the last one fail a moment later.
+        """
+        address = self._host.routes.address_of(broker_name)
+        is_there = address is not None and self._host.remoting.connected(address) is not None
+        return MASTER_PAUSE_S if is_there and self._host.routes.is_set(broker_name) else PULL_RETRY_ERROR_S
+
+    async def pause(self, broker_name: str) -> None:
+        """Wait for `pause_s`, or until a broker has returned. Cancellation: harmless."""
+        with anyio.move_on_after(self.pause_s(broker_name)):
+            await self._host.broker_returned.wait()
+
+    def busy_wait_s(self, broker_name: str, error: RlabError) -> float:
+        """Seconds before a broker may be asked again that has refused a request; 0 if it did not ask to wait.
+
+        All callers of this instance wait in one row: each call takes its place.
+        """
+        address = self._host.routes.address_of(broker_name)
+        if address is None or not isinstance(error, SystemBusy) or not error.retry_after_s:
+            return 0.0
+        self._host.remoting.refused(address, error)
+        return self._host.remoting.retry_wait_s(address)
+
+    def forget_old(self) -> None:
+        """Forget connections that were lost, or lead to where a master is no more.
+
+        Only those: a send that is on its way to another master would fail, and its producer would avoid that broker.
+        """
+        for broker_name, connection in list(self.connections.items()):
+            address = self._host.routes.address_of(broker_name)
+            if address is None or self._host.remoting.connected(address) is not connection:
+                del self.connections[broker_name]
+
+    def moved(self, before: Mapping[str, str]) -> None:
+        """End the sessions with masters that have moved since they had these addresses, by broker name.
+
+        The connection to the last master of a set is closed, so that nothing goes on waiting for its answer, a moment
+        later: answers may be under way.
+        """
+        host, now = self._host, self._host.routes.masters()
+        for broker_name, address in before.items():
+            if now.get(broker_name, address) != address:
+                self._heartbeats.sessions.end_at(address)
+                connection = host.remoting.connected(address)
+                if connection is not None and host.routes.is_set(broker_name) and host.background.running:
+                    host.background.start_soon(self._leave, address, connection)
+
+    async def _leave(self, address: str, connection: Connection) -> None:
+        await anyio.sleep(MASTER_LEFT_S)
+        if address not in self._host.addresses():
+            connection.give_up("another replica is the master of this broker")
+
+    def refused(self, address: str, error: NotMaster) -> None:
+        """Follow a replica's NOT_MASTER to the master that it names, or try this broker until its route has one."""
+        routes, background = self._host.routes, self._host.background
+        before = routes.masters()
+        broker_name = next((name for name, master in before.items() if master == address), "")
+        if not broker_name or not background.running:
+            return  # an answer of a connection that was left before
+        if not routes.follow(broker_name, error.master_address, error.epoch):
+            self._host.broker_lost(address, "")
+            return
+        logger.info(
+            "%s: the master of broker %s is at %s now, epoch %d, and no longer at %s",
+            *(self._host.client_id, broker_name, error.master_address, error.epoch, address),
+        )
+        self.moved(before)
+        self.forget_old()
+        background.start_soon(self._register_at, [error.master_address])

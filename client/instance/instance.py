@@ -18,28 +18,27 @@ import anyio
 
 from client.config import ClientConfig, SpokenDialect
 from client.instance.background import BackgroundTasks
-from client.instance.broker_reconnector import BrokerReconnector
-from client.instance.heartbeats import Heartbeats
+from client.instance.broker_reconnector import BrokerReconnector, Masters
+from client.instance.heartbeats import Heartbeats, Refusals
 from client.instance.member import CheckingProducer, GroupMember, Resident, fail_all
 from client.instance.name_servers import NameServers
 from client.instance.passes import PassRunner
-from client.instance.refusals import Refusals
+from client.instance.route_updates import RouteUpdates
 from client.instance.routes import RouteCache, RouteRemovalGrace
 from client.instance.user_code import observing
 from client.instance.views import GroupViews
 from client.trigger import Trigger
-from model.errors import ConnectFailed, IllegalOperation, NetworkError, RlabError, SystemBusy
+from model.errors import IllegalOperation, NotMaster, RlabError
 from model.event_log import EventLog, encode_events
 from model.events import EventKind
-from model.limits import CONNECT_TIMEOUT_S, MAX_CLIENT_RUN, TRACE_FLUSH_INTERVAL_S
+from model.limits import MAX_CLIENT_RUN, TRACE_FLUSH_INTERVAL_S
 from model.message import Message, encode_payload
 from model.message_queue import MessageQueue
 from model.names import TRACE_TOPIC, check_id
 from model.quirks import Quirk
 from remoting.address import parse_addresses
-from remoting.client import PushHandler, RemotingClient, raise_for_code
+from remoting.client import PushHandler, RemotingClient
 from remoting.command import Command
-from remoting.connection import Connection
 from remoting.request_code import RequestCode
 from remoting.tasks import run_together
 
@@ -59,27 +58,34 @@ class ClientInstance:
         self.remoting = RemotingClient(
             self.handlers(),
             on_lost=self._connection_lost,
+            on_not_master=self._not_master,
             rng=config.rng,
             key=config.key,
             codec_of=config.dialect.codec_of(),
         )
         addresses = parse_addresses(config.name_servers)
-        self.name_servers = NameServers(self.remoting, addresses, config.rng, config.request_timeout_s)
+        self.name_servers = NameServers(self.remoting, addresses, config.rng, config.request_timeout_s, notified=True)
         any_of = config.rng if Quirk.RANDOM_VIEW in config.quirks else None
         self.views = GroupViews(self.remoting, self.routes, config.request_timeout_s, any_of)
         sink = config.event_sink and observing(config.event_sink, "event_sink")
         self.events = EventLog("", config.clock_ms, sink=sink, buffered=config.trace)
         self.residents: dict[Resident, None] = {}
         self.members: dict[str, GroupMember] = {}  # the consumers among the residents, by group
-        # broker name -> open connection to its master, for frequent requests; see `_forget_old_masters`
-        self.masters: dict[str, Connection] = {}
         self.broker_returned = anyio.Event()  # set, and replaced, when a lost broker is back and knows us
         self.background = BackgroundTasks("client instance", partial(fail_all, self.residents))
         self.heartbeats = Heartbeats(self)
         self.refusals = Refusals()
+        self.removal_grace = RouteRemovalGrace()
         self._passes = PassRunner(self)
         self._reconnector = BrokerReconnector(self, self.heartbeats)
-        self.removal_grace = RouteRemovalGrace()
+        self._masters = masters = Masters(self, self.heartbeats, self._reconnector.moved)
+        self.masters = masters.connections
+        self.connect_master, self.request_master = masters.connect, masters.request
+        self.is_worth_waiting, self.wait_for_master = masters.is_worth_waiting, masters.wait
+        self.busy_wait_s, self.pause_s, self.pause = masters.busy_wait_s, masters.pause_s, masters.pause
+        self._updates = updates = RouteUpdates(self, self.name_servers, self.heartbeats, masters, self._reconnector)
+        self.poll_routes, self.look_for_brokers = updates.poll, updates.look_for_brokers
+        self.update_routes, self.learn_routes = updates.update, updates.learn
 
     # --- lifecycle ---------------------------------------------------------------------------------------------------
 
@@ -171,143 +177,20 @@ class ClientInstance:
             del self.members[resident.group]
             self._passes.remove(resident.group)
             self.views.forget(resident.group)
-        for topic in dict.fromkeys(resident.topics()).keys() - self._topics().keys():
+        for topic in set(resident.topics()).difference(self.topics()):
             self.routes.forget(topic)
             self.removal_grace.forget(topic)
 
-    def _topics(self) -> dict[str, None]:
+    def topics(self) -> tuple[str, ...]:
+        """Every topic in use."""
         topics = dict.fromkeys(topic for resident in self.residents for topic in resident.topics())
         if self.config.trace:
             topics[TRACE_TOPIC] = None
-        return topics
-
-    # --- routes ------------------------------------------------------------------------------------------------------
-
-    async def poll_routes(self) -> None:
-        """Ask for the route of every topic in use, unless none has changed; see `update_routes`."""
-        topics = tuple(self._topics())
-        has_all = all(self.routes.route_of(topic) is not None for topic in topics) and not self.removal_grace.waits
-        if topics and has_all and not await self.name_servers.any_changed(topics[0]):
-            self._forget_old_masters()
-            return
-        self.name_servers.begin_poll()
-        await self.update_routes(topics)
-
-    async def look_for_brokers(self) -> None:
-        """Get changed routes after a failed connection: its broker may have moved. ConnectFailed: no server answers."""
-        topics = tuple(self._topics())
-        if topics and await self.name_servers.any_changed(topics[0]):
-            self.name_servers.begin_poll()
-            await self.update_routes(topics, absence_counts=False)
-
-    async def update_routes(self, topics: tuple[str, ...], cause: str = "", *, absence_counts: bool = True) -> None:
-        """Ask for the routes of some topics, all at once.
-
-        A change first registers us at brokers that are new in it, and only then wakes the groups: they ask those
-        brokers for members, and would not find themselves. Without a cause, the first change is a root.
-
-        Raises:
-            ConnectFailed: no name server answers.
-        """
-        changed, new = dict[str, None](), dict[str, None]()
-        failures: list[RlabError] = []
-
-        async def update(topic: str) -> None:
-            try:
-                route = await self.name_servers.route(topic)
-            except RlabError as error:
-                # Out of a task group it would come as an ExceptionGroup, and pass every handler of RlabError.
-                failures.append(error)
-                return
-            used, now = self.routes.route_of(topic), anyio.current_time()
-            lost = {self.routes.broker_at(address): at for address, at in self._reconnector.lost_at.items()}
-            route = self.removal_grace.confirm(topic, used, route, now, lost, absence_counts=absence_counts)
-            if route != used:
-                # New by this update alone: others run at the same time, and each new broker gets one heartbeat.
-                known = set(self.addresses())
-                if self.routes.update(topic, route):
-                    changed[topic] = None
-                new.update((address, None) for address in self.addresses() if address not in known)
-            self._forget_old_masters()
-
-        if topics:
-            await update(topics[0])  # the first one alone: it finds a name server that answers, for all of them
-        if not failures:
-            await run_together([partial(update, topic) for topic in topics[1:]])
-        await self._routes_changed(changed, list(new), cause)
-        if failures:
-            raise failures[0]
-
-    async def learn_routes(self, topics: tuple[str, ...], cause: str) -> None:
-        """Get the routes of topics that have none here. No pass may fail for one that does not exist."""
-        unknown = tuple(topic for topic in topics if self.routes.route_of(topic) is None)
-        if unknown:
-            with suppress(NetworkError):
-                await self.update_routes(unknown, cause)
-
-    async def _routes_changed(self, changed: dict[str, None], new: list[str], cause: str) -> None:
-        """Register at new addresses of brokers, then wake the groups whose topics changed."""
-        for topic in changed:
-            n, client = len(self.routes.subscribe_queues(topic)), self.client_id
-            cause = self.events.emit(EventKind.ROUTE_CHANGED, cause=cause, topic=topic, client=client, n=n)
-        if new and not changed:
-            await self._reconnector.moved(new)
-        elif new:
-            await self.heartbeats.send(cause, new)
-        for group, member in self.members.items():
-            if any(topic in changed for topic in member.topics()):
-                self.wake(group, Trigger.ROUTE, cause)
-
-    async def connect_master(self, broker_name: str, timeout_s: float) -> Connection:
-        """The open connection to the master of a broker, made if need be; in `masters` from then on.
-
-        ConnectFailed: it has no master now, or cannot be reached; nothing was sent. Cancellation: harmless.
-        """
-        address = self.routes.address_of(broker_name, master_only=True)
-        if address is None:
-            raise ConnectFailed(f"broker {broker_name!r} has no master now; nothing was sent")
-        try:
-            connection = self.remoting.connected(address) or await self.remoting.connect(address, timeout_s)
-        except NetworkError:
-            self.broker_lost(address, "")
-            raise
-        self.masters[broker_name] = connection
-        return connection
-
-    async def request_master(
-        self, broker_name: str, code: RequestCode, header: dict[str, object], body: bytes | None = None
-    ) -> Command:
-        """Request something of the master of a broker, with the timeout of the options.
-
-        NetworkError: it has no master now, or does not answer. Cancellation: it may have executed the request.
-        """
-        connection = await self.connect_master(broker_name, CONNECT_TIMEOUT_S)
-        return raise_for_code(await connection.request(code, header, body, self.config.request_timeout_s))
-
-    def busy_wait_s(self, broker_name: str, error: RlabError) -> float:
-        """Seconds before a broker may be asked again that has refused a request; 0 if it did not ask to wait.
-
-        All callers of this instance wait in one row: each call takes its place.
-        """
-        address = self.routes.address_of(broker_name, master_only=True)
-        if address is None or not isinstance(error, SystemBusy) or not error.retry_after_s:
-            return 0.0
-        self.remoting.refused(address, error)
-        return self.remoting.retry_wait_s(address)
-
-    def _forget_old_masters(self) -> None:
-        """Forget connections that were lost, or lead to where a master is no more.
-
-        Only those: a send that is on its way to another master would fail, and its producer would avoid that broker.
-        """
-        for broker_name, connection in list(self.masters.items()):
-            address = self.routes.address_of(broker_name, master_only=True)
-            if address is None or self.remoting.connected(address) is not connection:
-                del self.masters[broker_name]
+        return tuple(topics)
 
     def addresses(self) -> list[str]:
-        """Every address of every known broker."""
-        return [address for addresses in self.routes.brokers().values() for address in addresses.values()]
+        """The address of the master of every known broker."""
+        return list(self.routes.masters().values())
 
     # --- rebalance ---------------------------------------------------------------------------------------------------
 
@@ -316,13 +199,14 @@ class ClientInstance:
         self._passes.wake(group, trigger, cause)
 
     def handlers(self) -> dict[RequestCode, PushHandler]:
-        """Request code -> handler of the requests that brokers push."""
+        """Request code -> handler of the requests that brokers and name servers push."""
         return {
             RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: self._members_changed,
             RequestCode.NOTIFY_QUEUES_RELEASED: self._queues_released,
             RequestCode.RESET_CONSUMER_CLIENT_OFFSET: self._offsets_reset,
             RequestCode.NOTIFY_GROUP_SETTINGS: self._settings_changed,
             RequestCode.CHECK_TRANSACTION_STATE: self._transaction_checked,
+            RequestCode.NOTIFY_ROUTE_CHANGED: self._routes_notified,
         }
 
     def _members_changed(self, address: str, command: Command) -> None:
@@ -355,16 +239,22 @@ class ClientInstance:
         if connection is not None and (producer := next(of_group, None)) is not None:
             producer.check_asked(connection, self.routes.broker_at(address), command)
 
+    def _routes_notified(self, address: str, command: Command) -> None:
+        self._updates.notified(address, command)
+
     def max_attempts(self, group: str, broker_name: str, own: int) -> int:
         """The retries of a failed message of a broker: as operators have set them there, or as the member's option."""
-        address = self.routes.address_of(broker_name, master_only=True) or ""
+        address = self.routes.address_of(broker_name) or ""
         return self.heartbeats.max_attempts.get((address, group), own)
 
     # --- connections -------------------------------------------------------------------------------------------------
 
     def _connection_lost(self, address: str) -> None:
-        self._forget_old_masters()
+        self._masters.forget_old()
         self.broker_lost(address, "")
+
+    def _not_master(self, address: str, error: NotMaster) -> None:
+        self._masters.refused(address, error)
 
     def broker_lost(self, address: str, cause: str) -> None:
         """Try a broker that does not answer until it is back."""

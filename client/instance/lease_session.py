@@ -94,6 +94,11 @@ class LeaseSessions:
         self._sessions[(group, address)] = LeaseSession(connection, good_until)
         return True
 
+    def end_at(self, address: str) -> None:
+        """End the sessions with a broker at an address at which it is no longer: each lease has to be confirmed."""
+        for key in [key for key in self._sessions if key[1] == address]:
+            self._sessions.pop(key).end()
+
     def forget(self, group: str) -> None:
         """End the sessions of a group that this client leaves."""
         for key in [key for key in self._sessions if key[0] == group]:

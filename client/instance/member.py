@@ -6,7 +6,7 @@ RocketMQ: ServiceState, MQConsumerInner.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Collection
 from enum import StrEnum
 from typing import Protocol, Self
 
@@ -150,16 +150,18 @@ class InstanceHost(Protocol):
     residents: dict[Resident, None]
     members: dict[str, GroupMember]
 
+    broker_returned: anyio.Event
+    poll_routes: Callable[[], Awaitable[None]]
+    """Asks for the routes again."""
+    look_for_brokers: Callable[[], Awaitable[None]]
+    """Asks for the routes because a broker cannot be reached."""
+
+    def topics(self) -> tuple[str, ...]:
+        """Every topic in use."""
+        ...
+
     def addresses(self) -> list[str]:
-        """Every address that a route names."""
-        ...
-
-    async def poll_routes(self) -> None:
-        """Ask for the routes again."""
-        ...
-
-    async def look_for_brokers(self) -> None:
-        """Ask for the routes because a broker cannot be reached."""
+        """The address of every master that a route names."""
         ...
 
     def wake(self, group: str, trigger: Trigger, cause: str = "") -> None:

@@ -29,13 +29,25 @@ from remoting.request_code import RequestCode
 
 
 class NameServers:
-    """The name servers of one client; the first one asked is chosen at random, so that many clients spread."""
+    """The name servers of one client; the first one asked is chosen at random, so that many clients spread.
 
-    def __init__(self, remoting: RemotingClient, addresses: tuple[str, ...], rng: Random, timeout_s: float) -> None:
+    With `notified`, each of them sends NOTIFY_ROUTE_CHANGED of the topics whose routes it was asked for.
+    """
+
+    def __init__(
+        self,
+        remoting: RemotingClient,
+        addresses: tuple[str, ...],
+        rng: Random,
+        timeout_s: float,
+        *,
+        notified: bool = False,
+    ) -> None:
         self._remoting = remoting
         self._addresses = addresses
         self._current = rng.randrange(len(addresses))
         self._timeout_s = timeout_s
+        self._ask_for: dict[str, Any] = {"notify": True} if notified else {}
         # The connection of the first answer since `begin_poll` and the version of its table; no connection if a later
         # answer came over another one.
         self._as_of: tuple[Connection | None, object] | None = None
@@ -80,7 +92,7 @@ class NameServers:
         until = anyio.current_time() + NAME_SERVER_STARTING_S + ROUTE_RETRY_S
         while True:
             try:
-                answer = await self.request(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})
+                answer = await self.request(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic, **self._ask_for})
             except TopicNotExist:
                 return None
             except ConnectFailed as error:
@@ -94,6 +106,10 @@ class NameServers:
                     self._as_of = None, None
                 return _decoded(answer.body or b"")
             await anyio.sleep(ROUTE_RETRY_S)
+
+    def ask_next(self) -> None:
+        """Begin with the next name server from now on."""
+        self._current = (self._current + 1) % len(self._addresses)
 
     def begin_poll(self) -> None:
         """Called before all routes in use are requested."""

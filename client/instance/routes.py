@@ -9,6 +9,9 @@ A route goes only by the answer of a name server. The two cases without a route 
     the request failed     nothing new is known    `update` is not called; the old route stays
     TOPIC_NOT_EXIST        there is none           update(topic, None); the route goes, its queues are revoked
 
+Of a set of replicas, the master with the highest epoch is right, whichever name server answers: one that lags names an
+earlier one, and is not believed. A replica that is asked in its place names the master as well (`follow`).
+
 RocketMQ treats both alike and keeps the old route for ever, so that a topic that was deleted, or whose last broker
 died, keeps its queues in every client until that client restarts. The price of believing the answer: a name server must
 not give it while it cannot know yet, right after its own start (`namesrv/beginning.py`).
@@ -23,7 +26,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from model.limits import ABSENT_BROKER_KEPT_S
-from model.topic_route import BrokerData, Perm, SortedQueues, TopicRoute
+from model.topic_route import MASTER_ID, BrokerData, Perm, SortedQueues, TopicRoute
 
 NOTHING_LOST: Mapping[str, float] = {}
 _NO_QUEUES = SortedQueues()
@@ -43,7 +46,9 @@ class RouteCache:
     def __init__(self) -> None:
         """Make an empty cache."""
         self._entries: dict[str, _Entry] = {}  # the route that changed last is last
-        self._brokers: dict[str, BrokerData] | None = None  # derived from _entries; None: to be derived again
+        self._brokers: dict[str, BrokerData] | None = None  # derived from both; None: to be derived again
+        # Broker name -> its data with the highest epoch, of brokers that some route names, where an epoch is known.
+        self._newest: dict[str, BrokerData] = {}
 
     def update(self, topic: str, route: TopicRoute | None) -> bool:
         """Take over the answer of a name server; a route of None means that the topic does not exist.
@@ -55,7 +60,28 @@ class RouteCache:
             self.forget(topic)
             if route is not None:
                 self._entries[topic] = _Entry(route, route.subscribe_queues(), route.publish_queues())
+                for broker in route.brokers:
+                    self._note_epoch(broker)
         return self.subscribe_queues(topic) != before
+
+    def _note_epoch(self, broker: BrokerData) -> None:
+        known = self._newest.get(broker.broker_name)
+        if not broker.set_id:
+            self._newest.pop(broker.broker_name, None)  # it has left its set, or the name server is an older one
+        elif known is None or known.set_id != broker.set_id or known.epoch <= broker.epoch:
+            self._newest[broker.broker_name] = broker
+
+    def follow(self, broker_name: str, master_address: str, epoch: int) -> bool:
+        """Take over the master that a replica names; False if it names none, or none of a later epoch than known.
+
+        A route of that epoch or of a later one counts again.
+        """
+        known = self._broker_table().get(broker_name)
+        if known is None or not master_address or epoch <= known.epoch:
+            return False
+        self._newest[broker_name] = replace(known, addresses={MASTER_ID: master_address}, epoch=epoch)
+        self._brokers = None
+        return True
 
     def forget(self, topic: str) -> None:
         """Drop the route of a topic, and the brokers that only it named."""
@@ -86,25 +112,39 @@ class RouteCache:
         """Every broker that a cached route names, by name in order: broker id -> `host:port`, in order of the ids."""
         return {name: dict(sorted(broker.addresses.items())) for name, broker in sorted(self._broker_table().items())}
 
-    def address_of(self, broker_name: str, *, master_only: bool = False) -> str | None:
-        """The `host:port` of a broker, None if no route names one; a replica will do, unless it is `master_only`."""
+    def masters(self) -> dict[str, str]:
+        """The `host:port` of the master of every broker that a cached route names and that has one, by name in order.
+
+        No request goes to a replica.
+        """
+        table = sorted(self._broker_table().items())
+        return {name: broker.master for name, broker in table if broker.master is not None}
+
+    def address_of(self, broker_name: str) -> str | None:
+        """The `host:port` of the master of a broker; None if no route names one."""
         broker = self._broker_table().get(broker_name)
-        if broker is None:
-            return None
-        if master_only:
-            return broker.master
-        return broker.addresses[min(broker.addresses)] if broker.addresses else None
+        return None if broker is None else broker.master
+
+    def epoch_of(self, broker_name: str) -> int:
+        """The epoch of the master of a set of replicas; 0 for any other broker."""
+        broker = self._broker_table().get(broker_name)
+        return 0 if broker is None else broker.epoch
+
+    def is_set(self, broker_name: str) -> bool:
+        """Whether a broker is a set of replicas, so that it may have another master soon."""
+        return self.epoch_of(broker_name) > 0
 
     def broker_at(self, address: str) -> str:
         """The name of the broker at a `host:port`; empty if no route names it."""
         return next((name for name, each in self._broker_table().items() if address in each.addresses.values()), "")
 
     def _broker_table(self) -> dict[str, BrokerData]:
-        # Routes polled at different times may disagree about a broker that moved: the one that changed last counts.
+        # Routes polled at different times may disagree about a broker that moved: the highest epoch counts, and without
+        # one the route that changed last.
         if self._brokers is None:
-            self._brokers = {
-                broker.broker_name: broker for entry in self._entries.values() for broker in entry.route.brokers
-            }
+            named = {broker.broker_name: broker for entry in self._entries.values() for broker in entry.route.brokers}
+            self._newest = {name: broker for name, broker in self._newest.items() if name in named}
+            self._brokers = named | self._newest
         return self._brokers
 
 

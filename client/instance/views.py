@@ -118,10 +118,16 @@ class GroupViews:
                 failures.append(f"{address}: {error}")
         if failures:
             raise ConnectFailed(f"no broker answers with the members of group {group!r}: {'; '.join(failures)}")
+        if names := self._serving(topics):
+            raise ConnectFailed(f"no broker of {', '.join(names)} has a master now: group {group!r} stays as it is")
         return None
 
     def member_list_brokers(self, topics: Iterable[str]) -> list[str]:
-        """Addresses of the brokers that serve any of the topics, in the order in which members ask them."""
+        """Addresses of the masters that serve any of the topics, in the order in which members ask them."""
+        addresses = [self._routes.address_of(name) for name in self._serving(topics)]
+        return [address for address in addresses if address is not None]
+
+    def _serving(self, topics: Iterable[str]) -> list[str]:
         # Retry topics do not count, because a broker may have one although it serves no topic of the group. But after
         # its last unsubscribe a member has nothing else, and must still find that its target is empty; and where its
         # topics do not exist, or no more, messages that failed before are in the retry topic and have to be read.
@@ -129,8 +135,7 @@ class GroupViews:
         names = {name for topic, brokers in serving.items() if not is_retry_topic(topic) for name in brokers}
         if not names:
             names = {name for brokers in serving.values() for name in brokers}
-        addresses = [self._routes.address_of(name) for name in sorted(names)]
-        return [address for address in addresses if address is not None]
+        return sorted(names)
 
     async def ask(self, group: str, address: str) -> GroupView:
         """The members of a group as one broker knows them now. Cancellation: harmless."""

@@ -63,7 +63,7 @@ class QueueOffsets:
 
     async def _answer(self, code: RequestCode, queue: MessageQueue, **fields: object) -> dict[str, Any]:
         instance = self._instance
-        if instance.routes.address_of(queue.broker_name, master_only=True) is None:
+        if instance.routes.address_of(queue.broker_name) is None:
             await instance.update_routes((queue.topic,))  # a topic that this client does not read otherwise
         header: dict[str, object] = {"topic": queue.topic, "queue_id": queue.queue_id, **fields}
         return (await instance.request_master(queue.broker_name, code, header)).header

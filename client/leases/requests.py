@@ -122,7 +122,7 @@ class LeaseRequests:
         unconfirmed = []
         for each in owned:
             if not each.lease_valid(now):
-                address = self._instance.routes.address_of(each.queue.broker_name, master_only=True)
+                address = self._instance.routes.address_of(each.queue.broker_name)
                 if address is not None and self._instance.remoting.connected(address) is not None:
                     unconfirmed.append(each.queue)
         return unconfirmed
@@ -194,7 +194,7 @@ class LeaseRequests:
         return msgpack.unpackb(answer.body or b"")
 
     def _address(self, broker_name: str) -> str:
-        address = self._instance.routes.address_of(broker_name, master_only=True)
+        address = self._instance.routes.address_of(broker_name)
         if address is None:
             raise ConnectFailed(f"broker {broker_name!r} is in no route any more")
         return address

@@ -7,14 +7,12 @@ import logging
 from dataclasses import dataclass, field
 from functools import partial
 
-import anyio
-
 from client.instance.background import BackgroundTasks
 from client.instance.instance import ClientInstance
 from client.pop.message import AckRun, Handle
 from client.pop.requests import Dead, PopRequests
 from model.errors import IllegalOperation, ReceiptHandleDead, RequestTimeout, RlabError
-from model.limits import MAX_ACK_BATCH, PULL_RETRY_ERROR_S
+from model.limits import MAX_ACK_BATCH
 from model.message_queue import MessageQueue
 
 logger = logging.getLogger(__name__)
@@ -121,8 +119,7 @@ class PopAcks:
         try:
             while outcome is None or self._asks_again(batch, outcome):
                 if outcome is not None:
-                    with anyio.move_on_after(PULL_RETRY_ERROR_S):
-                        await self._instance.broker_returned.wait()
+                    await self._instance.pause(batch.broker_name)
                 try:
                     outcome = await self._requests.ack(batch.broker_name, batch.by_delivery)
                 except RlabError as error:

@@ -18,7 +18,6 @@ from client.pop.requests import PopRequests
 from client.pull.owned_queue import OwnedQueue
 from client.rebalance.ownership import MemberContext
 from model.errors import ReceiptHandleDead, RlabError
-from model.limits import PULL_RETRY_ERROR_S
 from model.message_queue import MessageQueue
 
 logger = logging.getLogger(__name__)
@@ -113,8 +112,7 @@ class PopIntake:
                     return
             else:
                 return
-            with anyio.move_on_after(PULL_RETRY_ERROR_S):
-                await instance.broker_returned.wait()
+            await instance.pause(message.queue.broker_name)
 
     async def leave(self, cause: str) -> None:
         """Leave the group: brokers deliver nothing to this member any more, and answer the pops that they hold."""

@@ -11,7 +11,7 @@ import anyio
 from client.pop.message import PopMessage
 from client.pop.requests import PopRequests
 from client.rebalance.ownership import MemberContext
-from model.errors import NetworkError, NoPermission, RlabError
+from model.errors import NetworkError, NoPermission, NotMaster, RlabError
 from model.limits import MAX_POP_BATCH, PULL_RETRY_ERROR_S, PULL_SUSPEND_S
 from model.message_queue import MessageQueue
 from model.record import RecordCorrupt
@@ -103,11 +103,10 @@ class PopLoop:
                 invisible_ms=self._invisible_ms,
                 suspend_ms=self._suspend_ms,
             )
-        except (NetworkError, RecordCorrupt) as error:
+        except (NetworkError, NotMaster, RecordCorrupt) as error:
             logger.debug("%s: pop of %s on %s: %s", instance.client_id, queue.topic, queue.broker_name, error)
             if not self.stopping:
-                with anyio.move_on_after(PULL_RETRY_ERROR_S):
-                    await instance.broker_returned.wait()
+                await instance.pause(queue.broker_name)
         except NoPermission as error:
             instance.refusals.add(instance.client_id, self._group, queue, error)
             await anyio.sleep(PULL_RETRY_ERROR_S)

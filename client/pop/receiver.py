@@ -26,8 +26,8 @@ from client.pop.intake import PopIntake
 from client.pop.message import PopMessage, handle_of
 from client.pop.requests import PopTerms, places_to_pop
 from client.rebalance.ownership import MemberContext
-from model.errors import IllegalOperation, NetworkError, NoPermission, RlabError
-from model.limits import POP_KEEP_S, PULL_RETRY_ERROR_S
+from model.errors import IllegalOperation, NetworkError, NoPermission, NotMaster, RlabError
+from model.limits import POP_KEEP_S
 from model.message_queue import MessageQueue
 from model.subscription import SubscriptionData
 from remoting.deadline_driver import DeadlineDriver
@@ -235,10 +235,10 @@ class PopReceiver(PopIntake):
         if isinstance(error, NoPermission):
             instance.refusals.add(instance.client_id, self._context.group, target.queue, error)
         else:
-            level = logging.DEBUG if isinstance(error, NetworkError) else logging.WARNING
+            level = logging.DEBUG if isinstance(error, NetworkError | NotMaster) else logging.WARNING
             topic, broker_name, _ = target.queue
             logger.log(level, "%s: pop of %s on %s: %s", instance.client_id, topic, broker_name, error)
-        target.error, target.not_before = error, self._loop.time() + PULL_RETRY_ERROR_S
+        target.error, target.not_before = error, self._loop.time() + instance.pause_s(target.queue.broker_name)
 
     def _wake_one(self) -> None:
         for this in self._waiting:

@@ -206,7 +206,7 @@ class Producer(ClientLife, Resident):
             try:
                 connection = self._masters.get(chosen.broker_name)
                 if connection is None or not connection.ready:
-                    connection = await self._connection_to(chosen.broker_name, until - now)
+                    connection = await self._connection_to(chosen.broker_name, until - now, waits=until == deadline)
                 if delay_ms is None:
                     offset = await self._batcher.add(chosen, payload, hashed, until)
                 else:
@@ -215,9 +215,9 @@ class Producer(ClientLife, Resident):
                 self._picker.record_failure(chosen, error, self._time())
                 doubt = doubt if error.definite else error
                 others = queues if several else ()
-                if attempt >= self._attempts or not await self._may_go_on(error, chosen, others, deadline):
+                if not (attempt := await self._next_attempt(attempt, error, chosen, others, deadline)):
                     raise self._noted(doubt or error, self._time(), deadline) from None
-                now, attempt, avoid = self._time(), attempt + 1, chosen.broker_name
+                now, avoid = self._time(), chosen.broker_name
                 if error.code in ELSEWHERE:
                     queues = await self._look_again(topic, queues)
             else:
@@ -234,8 +234,8 @@ class Producer(ClientLife, Resident):
         Cancellation: the message may or may not be sent.
         """
         check_message(message)
-        queues = self._publish_queues(message.topic) or await self._resolve(message.topic)
-        queue = self._choose(message.topic, queues, key, None, self._time())
+        topic = message.topic
+        queue = self._choose(topic, self._publish_queues(topic) or await self._resolve(topic), key, None, self._time())
         connection = await self._connection_to(queue.broker_name, self._timeout_s)
         header = {"topic": queue.topic, "queue_id": queue.queue_id, "tag_hash": tag_hash(message.tags)}
         connection.notify(_SEND, header, self._encode(message)[1])
@@ -259,9 +259,7 @@ class Producer(ClientLife, Resident):
                 f"a batch has 1 to {MAX_BATCH_MESSAGES} messages of one topic, got {len(messages)} of {len(topics)}"
             )
         topic = messages[0].topic
-        queues = self._publish_queues(topic) or await self._resolve(topic)
-        now = self._time()
-        queue = self._choose(topic, queues, key, None, now)
+        queue = self._choose(topic, self._publish_queues(topic) or await self._resolve(topic), key, None, self._time())
         encoded = [self._encode(message) for message in messages]
         body = msgpack.packb([[tag_hash(m.tags), payload] for m, (_, payload) in zip(messages, encoded, strict=True)])
         if len(body) > MAX_FRAME_BYTES - 1024:
@@ -303,8 +301,8 @@ class Producer(ClientLife, Resident):
         header = {"topic": queue.topic, "queue_id": queue.queue_id, "tag_hash": hashed, "delay_ms": delay_ms}
         return int(raise_for_code(await connection.request(_SEND, header, payload, timeout_s)).header["offset"])
 
-    async def _connection_to(self, broker_name: str, timeout_s: float) -> Connection:
-        connection = await self._running().connect_master(broker_name, timeout_s)
+    async def _connection_to(self, broker_name: str, timeout_s: float, *, waits: bool = True) -> Connection:
+        connection = await self._running().connect_master(broker_name, timeout_s, waits=waits)
         if not connection.ready:
             with anyio.move_on_after(timeout_s) as scope:
                 await connection.wait_writable()
@@ -368,22 +366,25 @@ class Producer(ClientLife, Resident):
             return select_by_key(queues, key)
         return self._picker.pick(topic, queues, avoid, now=now)
 
-    async def _may_go_on(
-        self, error: RlabError, failed: MessageQueue, others: Sequence[MessageQueue], deadline: float
-    ) -> bool:
-        """Whether another attempt may succeed, and is in time; waits first as long as a late broker has asked.
+    async def _next_attempt(
+        self, attempt: int, error: RlabError, failed: MessageQueue, others: Sequence[MessageQueue], deadline: float
+    ) -> int:
+        """The number of the next attempt, which may succeed and is in time; 0 for none. Cancellation: harmless.
 
-        It does not wait if the attempt can go to another broker of `others`. Cancellation: harmless.
+        Where it cannot go to another broker of `others`, it waits: as long as a late broker has asked; or for the next
+        master of a set, and then the failed one does not count.
         """
         if not (error.retryable or isinstance(error, RequestTimeout) or error.code in ELSEWHERE):
-            return False
-        elsewhere = other_brokers(others, failed.broker_name)
-        wait_s = 0.0 if elsewhere else self._running().busy_wait_s(failed.broker_name, error)
-        if self._time() + wait_s >= deadline:
-            return False
+            return 0
+        instance, name, elsewhere = self._running(), failed.broker_name, other_brokers(others, failed.broker_name)
+        if not elsewhere and instance.is_worth_waiting(name, error):
+            return attempt if await instance.wait_for_master(name, deadline) else 0
+        wait_s = 0.0 if elsewhere else instance.busy_wait_s(name, error)
+        if attempt >= self._attempts or self._time() + wait_s >= deadline:
+            return 0
         if wait_s:
             await anyio.sleep(wait_s)
-        return True
+        return attempt + 1
 
     def instance_failed(self, reason: BaseException) -> None:
         """See `Resident`: without routes, sends are refused."""

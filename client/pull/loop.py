@@ -20,6 +20,7 @@ from model.errors import (
     NetworkError,
     NoPermission,
     NotAuthenticated,
+    NotMaster,
     RlabError,
 )
 from model.events import EventKind
@@ -114,8 +115,7 @@ class PullLoop:
                     logger.log(level, "%s: pull of %s: %s", self._instance.client_id, owned.queue, error)
                     owned.sent_commit = 0  # it may not have arrived
                     self._hold_s = PULL_SUSPEND_S
-                    with anyio.move_on_after(PULL_RETRY_ERROR_S):
-                        await self._instance.broker_returned.wait()
+                    await self._instance.pause(owned.queue.broker_name)
                     continue
                 if not go_on:
                     break
@@ -252,6 +252,10 @@ class PullLoop:
             self._is_refused = True
             self._instance.refusals.add(self._instance.client_id, self._group, owned.queue, error)
             await anyio.sleep(PULL_RETRY_ERROR_S)
+        except NotMaster as error:
+            logger.debug("%s: pull of %s: %s", self._instance.client_id, owned.queue, error)
+            owned.sent_commit = 0  # it was not taken
+            await self._instance.pause(owned.queue.broker_name)
         except RlabError as error:
             # A deleted topic, or a queue that is gone: the next route lacks it, and the queue is revoked then.
             wait_s = self._instance.busy_wait_s(owned.queue.broker_name, error)

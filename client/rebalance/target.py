@@ -74,7 +74,9 @@ class TargetFinder:
             return last.target
         view = await self.view(topics, cause, notified=_ABOUT_MEMBERS.issuperset(due.triggers))
         if view is None:
-            return None
+            # Without any route there is no queue, and no broker that could answer with members.
+            has_route = any(self._instance.routes.route_of(topic) is not None for topic in topics)
+            return None if has_route else []
         queues = self._queues((*topics, *self.topics_of_others))
         if last is not None and last.is_from(topics, view, queues):
             self._decided = last  # the usual case: the timer started the pass, and nothing has changed

@@ -195,10 +195,12 @@ class TransactionProducer(Producer, CheckingProducer):
                 except RlabError as error:
                     self._picker.record_failure(chosen, error, self._time())
                     others = queues if transaction.queue is None and transaction.key is None else ()
-                    is_last = attempt >= self._attempts or not _was_not_stored(error)
-                    if is_last or not await self._may_go_on(error, chosen, others, deadline):
+                    if not _was_not_stored(error):
                         raise
-                    now, attempt, avoid = self._time(), attempt + 1, chosen.broker_name
+                    attempt = await self._next_attempt(attempt, error, chosen, others, deadline)
+                    if not attempt:
+                        raise
+                    now, avoid = self._time(), chosen.broker_name
                     queues = await self._look_again(topic, queues)
                 else:
                     transaction.queue = chosen

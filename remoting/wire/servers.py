@@ -25,12 +25,18 @@ SERVER_SCHEMA: dict[RequestCode, RequestSchema] = {
             Field("expiry_ms", int, "silence after which the broker is considered dead", True, 1, _MAX_EXPIRY_MS),
             Field("newcomer", bool, "whether no name server has known this broker before", required=False),
             Field("data_id", int, "random number of the broker's data directory", required=False, minimum=0),
+            Field("set_id", int, "number of the set of replicas that it belongs to", required=False, minimum=1),
+            Field("epoch", int, "number of the mastership that it knows; of a master, its own", False, minimum=1),
+            Field("replica_id", int, "its number in the set, also while it is the master", False, minimum=1),
+            Field("role", str, "its role in the set, for display", required=False),
+            Field("lag_bytes", int, "bytes of the master's log that it does not have", required=False, minimum=0),
             CAUSE,
         ),
         rows=(TOPIC.freely("a broker announces whatever topics it serves"), *TOPIC_CONFIG),
         max_rows=MAX_TOPICS,
         rank=Rank.KEEPALIVE,
-        answer="header `changed`: whether any route changed. BROKER_NAME_TAKEN while another broker has the name",
+        answer="header `changed`: whether any route changed. BROKER_NAME_TAKEN while another broker or another set "
+        "has the name; NOT_MASTER if a later mastership of the set has registered",
     ),
     RequestCode.UNREGISTER_BROKER: RequestSchema(
         "broker -> name server",
@@ -45,7 +51,9 @@ SERVER_SCHEMA: dict[RequestCode, RequestSchema] = {
     RequestCode.GET_BROKER_CLUSTER_INFO: RequestSchema(
         "admin -> name server",
         "All brokers.",
-        answer="body: msgpack array of [cluster, broker name, [[broker id, address], ...]]",
+        answer="body: msgpack array of [cluster, broker name, [[broker id, address], ...]]; header `sets` if there are "
+        "sets of replicas: [broker name, set id, epoch, [[broker id, replica id, role, bytes behind the master], ...]] "
+        "of each",
         right=Right.ANYONE,  # every client gets the addresses of brokers with its first route
     ),
     RequestCode.GET_ABSENT_BROKERS: RequestSchema(

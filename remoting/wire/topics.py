@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from remoting.request_code import RequestCode
-from remoting.wire.field import CAUSE, TOPIC, Effect, Field, RequestSchema, Right
+from remoting.wire.field import CAUSE, TOPIC, Effect, Field, Noun, RequestSchema, Right
 
 _MANAGED = TOPIC.takes(Right.MANAGE_TOPIC)
 TOPIC_CONFIG = (
@@ -19,11 +19,21 @@ TOPIC_SCHEMA: dict[RequestCode, RequestSchema] = {
         (
             TOPIC.takes(Right.KNOW),
             Field("known_version", int, "version of the table of which the caller has all routes", False, minimum=0),
+            Field("notify", bool, "whether the connection gets NOTIFY_ROUTE_CHANGED of the topic from now on", False),
         ),
         answer="header `version` of the table of all routes, in this run of the name server; if `known_version` is "
         "this one, `unchanged` true and no body; else body: msgpack map of `model/topic_route.py`: TopicRoute; "
         "TOPIC_NOT_EXIST when no broker serves it, SERVICE_NOT_AVAILABLE while the name server has just started and "
         "may not know it yet",
+    ),
+    RequestCode.NOTIFY_ROUTE_CHANGED: RequestSchema(
+        "name server -> client, one-way",
+        "Routes that this connection has asked for with `notify` have changed: ask again. At most one in 0.5 s.",
+        (
+            Field(
+                "topics", list, "their topics; absent when they are many", required=False, items=str, noun=Noun.TOPIC
+            ).freely("a name server sends a client the topics that it may know"),
+        ),
     ),
     RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: RequestSchema(
         "admin -> name server",

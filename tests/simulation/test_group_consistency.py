@@ -148,7 +148,7 @@ def test_a_second_process_with_one_client_id_is_refused_and_both_are_told_what_t
         assert str(refused.value) == (
             "broker broker-a:10911 refuses this client: client id '10.0.0.7@app' is taken: "
             f"a live member of group 'g', at {host}:{port}, has it: {remedy}. "
-            "If that process is dead, the id is free within 116 s, when its session ends"
+            "If that process is dead, the id is free within 115 s, when its session ends"
         )
         await anyio.sleep(40)
         (event, _) = cluster.events_of(EventKind.CLIENT_ID_CONFLICT, at)

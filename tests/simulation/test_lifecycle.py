@@ -68,7 +68,7 @@ def test_a_start_goes_from_the_name_server_over_the_heartbeat_to_the_first_pull(
         in_order = ["CLIENT_START", "MEMBER_JOIN", "REBALANCE_BEGIN", "LOCK_GRANTED", "QUEUE_ACQUIRED", "FIRST_PULL"]
         assert [kind for kind in dict.fromkeys(kinds) if kind in in_order] == in_order
         (start,) = cluster.events_of(EventKind.CLIENT_START)
-        (acquired,) = cluster.events_of(EventKind.QUEUE_ACQUIRED)
+        (acquired,) = cluster.events_of(EventKind.QUEUE_ACQUIRED, topic="t")
         assert acquired.cause == f"{consumer.client_id}/{start.seq}", "everything goes back to the start"
 
     simulate(scenario, brokers=1)

@@ -31,7 +31,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from broker.broker import RunningBroker, run_broker
-from broker.config import BrokerConfig
+from broker.config import BrokerConfig, Mastership
 from client.allocate import AllocateMessageQueueAveragely, AllocateMessageQueueStrategy
 from client.listeners.listener import Listener
 from client.options import ConsumeMode
@@ -97,6 +97,7 @@ class SimulatedCluster:
         self.watchers: list[EventSink] = []  # called with each event as it happens; must not raise
         self.client_options: dict[str, Any] = {}  # `ClientConfig` by name, for every client that is started from now on
         self.skewed_ms: dict[str, int] = {}  # host -> how far its wall clock is ahead
+        self.masterships: dict[str, Mastership] = {}  # broker name -> the mastership under which its next start serves
         self.clocks: dict[str, Callable[[], int]] = {}  # host -> the same, of a clock that is wrong all the time
         self._names = (
             [f"namesrv-{n + 1}" for n in range(name_servers)],
@@ -175,6 +176,7 @@ class SimulatedCluster:
                 clock_ms=self.clock_of(name),
                 rng=rng,
                 event_sink=sink,
+                replica=self.masterships.get(name),
                 **options,
             )
             return run_broker(config)

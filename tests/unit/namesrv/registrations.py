@@ -24,6 +24,11 @@ def broker(
     expiry_s: float = 120.0,
     newcomer: bool = False,
     data_id: int = 0,
+    set_id: int = 0,
+    epoch: int = 0,
+    replica_id: int = 0,
+    role: str = "",
+    lag_bytes: int = 0,
 ) -> BrokerRegistration:
     """A registration; its address says name and id unless it is given."""
     return BrokerRegistration(
@@ -35,6 +40,11 @@ def broker(
         expiry_s=expiry_s,
         newcomer=newcomer,
         data_id=data_id,
+        set_id=set_id,
+        epoch=epoch,
+        replica_id=replica_id,
+        role=role,
+        lag_bytes=lag_bytes,
         topics=tuple(topic(each) if isinstance(each, str) else each for each in topics),
     )
 
@@ -51,4 +61,13 @@ def wire(registration: BrokerRegistration) -> tuple[dict[str, Any], bytes]:
         "newcomer": registration.newcomer,
         "data_id": registration.data_id,
     }
+    if registration.set_id:
+        header |= {
+            "set_id": registration.set_id,
+            "replica_id": registration.replica_id or 1,
+            "role": registration.role,
+            "lag_bytes": registration.lag_bytes,
+        }
+        if registration.epoch:
+            header["epoch"] = registration.epoch
     return header, msgpack.packb([config.to_wire() for config in registration.topics])

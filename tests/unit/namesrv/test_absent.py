@@ -75,7 +75,7 @@ def test_a_broker_is_absent_exactly_when_its_last_act_was_to_leave_without_a_goo
                 table.connection_closed(ord(name), float(number))
                 last[name] = "away"
             case "goodbye":
-                table.unregister_broker(name, 0, f"{name}-0:10911")
+                table.unregister_broker(name, 0, f"{name}-0:10911", 0.0)
                 last[name] = ""
             case "forget" if not live:
                 table.absent.forget(name)

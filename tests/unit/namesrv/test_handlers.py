@@ -10,7 +10,7 @@ import msgpack
 import pytest
 
 from model.absent_broker import AbsentBroker
-from model.errors import InvalidParameter, ServiceNotAvailable, StaleRegistration, TopicNotExist
+from model.errors import InvalidParameter, NotMaster, ServiceNotAvailable, StaleRegistration, TopicNotExist
 from model.limits import LINES_AT_ONCE, NAME_SERVER_STARTING_S
 from model.topic_route import READ_WRITE, Perm, TopicRoute
 from namesrv.config import NameServerConfig
@@ -18,6 +18,7 @@ from namesrv.election_handlers import ElectionHandlers
 from namesrv.handlers import NameServerHandlers
 from namesrv.registration import BrokerRegistration
 from namesrv.route_table import RouteTable
+from namesrv.route_watchers import RouteWatchers
 from namesrv.server import run_name_server
 from remoting.client import RemotingClient
 from remoting.command import Command
@@ -79,7 +80,7 @@ def asked(scenario: Scenario) -> Callable[[], None]:
 
 def test_every_request_that_names_a_name_server_as_its_receiver_has_a_handler() -> None:
     async def main(_: Simulation) -> None:
-        handlers = NameServerHandlers(RouteTable(), name=lambda: "", wake_by=lambda deadline: None).by_code()
+        handlers = NameServerHandlers(RouteTable(), RouteWatchers(), name=lambda: "").by_code()
         assert {*handlers, *ElectionHandlers(None).by_code()} == {
             code for code, schema in SCHEMA.items() if schema.sender.endswith(("name server", "any server"))
         }
@@ -303,3 +304,29 @@ def test_a_broker_that_is_not_known_is_not_said_to_have_unregistered(caplog: pyt
     assert [record.getMessage() for record in caplog.records][1:] == [
         "broker broker-a id 0 at a:1 unregistered, 1 routes changed"
     ]
+
+
+@asked
+async def test_the_list_of_brokers_has_the_replicas_of_a_set_with_their_roles_and_lags(caller: Caller) -> None:
+    await caller.register(broker("plain", "orders"))
+    master = broker("a", "orders", address="h1:1", set_id=5, epoch=4, replica_id=2, role="master")
+    await caller.register(master)
+    await caller.register(
+        broker("a", broker_id=1, address="h2:1", set_id=5, epoch=3, replica_id=1, role="follower", lag_bytes=77)
+    )
+    answer = await caller.client.request(ADDRESS, RequestCode.GET_BROKER_CLUSTER_INFO)
+    rows: Any = msgpack.unpackb(answer.body or b"")
+    assert rows == [["lab", "a", [[0, "h1:1"], [1, "h2:1"]]], ["lab", "plain", [[0, "plain-0:10911"]]]]
+    assert answer.header["sets"] == [["a", 5, 4, [[0, 2, "master", 0], [1, 1, "follower", 77]]]]
+    [listed, _] = (await caller.route("orders")).brokers
+    assert (listed.addresses, listed.set_id, listed.epoch) == ({0: "h1:1"}, 5, 4)
+
+
+@asked
+async def test_a_master_of_a_lower_epoch_gets_the_address_of_the_one_that_serves(caller: Caller) -> None:
+    await caller.register(broker("a", "orders", address="h1:1", set_id=5, epoch=4))
+    with pytest.raises(NotMaster) as refused:
+        await caller.register(broker("a", "orders", address="h2:1", set_id=5, epoch=3))
+    assert (refused.value.master_address, refused.value.epoch) == ("h1:1", 4)
+    with pytest.raises(InvalidParameter, match="field 'epoch': the master of a set of replicas has one"):
+        await caller.register(broker("a", "orders", address="h2:1", set_id=5))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from model.errors import BrokerNameTaken, InvalidParameter, StaleRegistration, SystemBusy, TopicNotExist
+from model.errors import BrokerNameTaken, InvalidParameter, NotMaster, StaleRegistration, SystemBusy, TopicNotExist
+from model.replica_limits import MASTER_KEPT_S
 from model.topic_route import READ_WRITE, Perm, TopicRoute
-from namesrv.route_table import BrokerGone, RouteTable
+from namesrv.route_table import UNREPLACED, BrokerGone, RouteTable
 from tests.unit.namesrv.registrations import broker, topic
 
 
@@ -32,7 +33,9 @@ def test_the_table_goes_through_the_example_of_its_header() -> None:
     assert table.register_broker(registration, 17, 30.0) == ()
     assert table.expire(120.0) == []
     assert table.next_deadline() == 150.0
-    assert table.connection_closed(17, 60.0) == [BrokerGone("broker-a", 0, "broker-a-0:10911", 17, ("orders",))]
+    assert table.connection_closed(17, 60.0) == [
+        BrokerGone("broker-a", 0, "broker-a-0:10911", 17, ("orders",), "closed its connection")
+    ]
     with pytest.raises(TopicNotExist, match="no broker registered here serves topic 'orders'"):
         table.route("orders")
 
@@ -165,6 +168,74 @@ def test_clusters_are_sorted_and_a_broker_may_change_its_cluster() -> None:
     assert [data.cluster for data in table.clusters()] == ["west", "zone"]
 
 
+# --- sets of replicas ------------------------------------------------------------------------------------------------
+
+
+def test_the_table_goes_through_the_example_of_a_set() -> None:
+    table = RouteTable()
+    assert table.register_broker(broker("a", "orders", address="h1:1", set_id=5, epoch=1), 17, 0.0) == ("orders",)
+    assert table.register_broker(broker("a", broker_id=2, address="h2:1", set_id=5), 18, 0.0) == ()
+    [gone] = table.connection_closed(17, 60.0)
+    assert (gone.broker_id, gone.changed) == (0, ())
+    [listed] = table.route("orders").brokers
+    assert (listed.addresses, listed.epoch) == ({0: "h1:1"}, 1)
+    assert table.register_broker(broker("a", "orders", address="h2:1", set_id=5, epoch=2), 19, 61.0) == ("orders",)
+    [listed] = table.route("orders").brokers
+    assert (listed.addresses, listed.set_id, listed.epoch) == ({0: "h2:1"}, 5, 2)
+    assert [data.addresses for data in table.clusters()] == [{0: "h2:1"}]
+    assert table.expire(61.0 + MASTER_KEPT_S) == []  # the last master is not kept any more
+
+
+def test_a_master_that_leaves_is_listed_until_its_time_is_over_and_then_its_replicas_are() -> None:
+    table = RouteTable()
+    table.register_broker(broker("a", "orders", address="h1:1", set_id=5, epoch=3), 1, 0.0)
+    table.register_broker(broker("a", broker_id=2, address="h2:1", set_id=5, expiry_s=600.0), 2, 0.0)
+    assert table.unregister_broker("a", 0, "h1:1", 10.0) == ()
+    assert [data.addresses for data in table.clusters()] == [{2: "h2:1"}]
+    assert table.next_deadline() == 10.0 + MASTER_KEPT_S
+    assert table.expire(9.9 + MASTER_KEPT_S) == []
+    [unreplaced] = table.expire(10.0 + MASTER_KEPT_S)
+    assert unreplaced[:5] == ("a", 0, "h1:1", 0, ("orders",))
+    assert unreplaced.reason == UNREPLACED
+    assert brokers_of(table.route("orders")) == {"a": {2: "h2:1"}}
+    assert table.route("orders").publish_queues() == ()
+    assert len(table.route("orders").subscribe_queues()) == 4
+    assert table.register_broker(broker("a", "orders", address="h1:1", set_id=5, epoch=4), 3, 100.0) == ("orders",)
+    assert brokers_of(table.route("orders")) == {"a": {0: "h1:1"}}
+
+
+def test_a_master_that_returns_as_a_replica_is_listed_until_the_next_master_registers() -> None:
+    table = RouteTable()
+    table.register_broker(broker("a", "orders", address="h1:1", set_id=5, epoch=3), 1, 0.0)
+    assert table.register_broker(broker("a", broker_id=1, address="h1:1", set_id=5), 2, 1.0) == ()
+    assert brokers_of(table.route("orders")) == {"a": {0: "h1:1"}}
+    table.register_broker(broker("a", "orders", address="h2:1", set_id=5, epoch=4), 3, 2.0)
+    assert [data.addresses for data in table.clusters()] == [{0: "h2:1", 1: "h1:1"}]
+
+
+def test_a_promoted_replica_is_one_broker_and_gone_with_its_last_connection() -> None:
+    table = RouteTable()
+    table.register_broker(broker("a", broker_id=2, address="h2:1", set_id=5), 1, 0.0)
+    table.register_broker(broker("a", "orders", address="h2:1", set_id=5, epoch=1), 2, 1.0)
+    assert table.connection_closed(1, 2.0) == []
+    assert [gone.broker_id for gone in table.connection_closed(2, 2.0)] == [0]
+    assert table.clusters() == []
+
+
+def test_a_broker_name_that_is_forgotten_may_begin_with_any_epoch_and_a_live_one_may_not() -> None:
+    table = RouteTable()
+    table.register_broker(broker("a", "orders", address="h1:1", set_id=5, epoch=9), 1, 0.0)
+    first = broker("a", "orders", address="h2:1", set_id=5, epoch=1)
+    table.forget("a")
+    with pytest.raises(NotMaster):
+        table.register_broker(first, 2, 1.0)
+    table.connection_closed(1, 1.0)
+    with pytest.raises(NotMaster):
+        table.register_broker(first, 2, 1.0)
+    assert table.forget("a") == 1
+    assert table.register_broker(first, 2, 2.0) == ("orders",)
+
+
 # --- leaving ---------------------------------------------------------------------------------------------------------
 
 
@@ -172,10 +243,10 @@ def test_a_goodbye_counts_only_for_the_address_that_is_registered() -> None:
     table = RouteTable()
     table.register_broker(broker("broker-a", "orders", address="old:1"), 1, 0.0)
     table.register_broker(broker("broker-a", "orders", address="new:1"), 2, 0.0)
-    assert table.unregister_broker("broker-a", 0, "old:1") == ()
-    assert table.unregister_broker("broker-a", 1, "new:1") == ()
-    assert table.unregister_broker("broker-a", 0, "new:1") == ("orders",)
-    assert table.unregister_broker("broker-a", 0, "new:1") == ()
+    assert table.unregister_broker("broker-a", 0, "old:1", 0.0) == ()
+    assert table.unregister_broker("broker-a", 1, "new:1", 0.0) == ()
+    assert table.unregister_broker("broker-a", 0, "new:1", 0.0) == ("orders",)
+    assert table.unregister_broker("broker-a", 0, "new:1", 0.0) == ()
     assert table.clusters() == []
     assert table.connection_closed(2, 1.0) == []
 

@@ -6,12 +6,15 @@ import anyio
 import pytest
 
 from client.trigger import Trigger
+from model.errors import ConnectFailed, NotEnoughReplicas, NotMaster, RequestTimeout
 from model.events import EventKind
-from model.limits import RECONNECT_MAX_S, ROUTE_POLL_INTERVAL_S
+from model.limits import PULL_RETRY_ERROR_S, RECONNECT_MAX_S, ROUTE_POLL_INTERVAL_S
+from model.replica_limits import MASTER_CONNECT_S, MASTER_LEFT_S, MASTER_PAUSE_S
 from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
+from tests.simulation.replica_places import following, promote
 from tests.simulation.wire import WireTap, wire
-from tests.unit.client.instance.members import FakeMember, introduce, running_instance
+from tests.unit.client.instance.members import FakeMember, FakeProducer, introduce, running_instance
 
 __all__ = ["wire"]
 
@@ -147,3 +150,110 @@ def test_an_instance_that_stops_while_its_connections_are_lost_stops_quietly(sim
                     cluster.simulation.network.cut("c")
 
     simulate(scenario)  # an error in a callback of the loop would come out here
+
+
+# --- the masters of sets ---------------------------------------------------------------------------------------------
+
+PATIENCE_S = 2.5
+
+
+@pytest.mark.parametrize(("is_set", "waited_s"), [(False, 0.0), (True, PATIENCE_S)])
+def test_only_the_master_of_a_set_is_waited_for(simulate: Simulate, is_set: bool, waited_s: float) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        if is_set:
+            await cluster.brokers["broker-a"].stop()
+            await promote(cluster, "broker-a", "broker-a", 1)
+        await cluster.create_topic("t")
+        async with running_instance(cluster) as instance:
+            instance.register(FakeProducer("p", "t"))
+            await instance.update_routes(("t",))
+            await cluster.brokers["broker-a"].crash()
+            for waits in (False, True):
+                began = anyio.current_time()
+                with pytest.raises(ConnectFailed):
+                    await instance.connect_master("broker-a", PATIENCE_S, waits=waits)
+                assert anyio.current_time() - began == pytest.approx(waited_s if waits else 0.0, abs=0.01)
+
+    simulate(scenario, brokers=1)
+
+
+def test_an_address_that_does_not_answer_is_given_up_sooner_for_a_set(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.brokers["broker-a"].stop()
+        await promote(cluster, "broker-a", "broker-a", 1)
+        await cluster.create_topic("t")
+        async with running_instance(cluster) as instance:
+            await instance.update_routes(("t",))
+            cluster.simulation.network.partition("c", list(cluster.brokers))
+            for name, timeout_s in (("broker-a", MASTER_CONNECT_S), ("broker-b", PATIENCE_S)):
+                began = anyio.current_time()
+                with pytest.raises(ConnectFailed, match=f"no answer in {timeout_s:g}"):
+                    await instance.connect_master(name, PATIENCE_S)
+                assert anyio.current_time() - began == pytest.approx(timeout_s, abs=0.01)
+
+    simulate(scenario)
+
+
+def test_after_a_move_sessions_end_at_once_and_the_old_connection_a_moment_later(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.brokers["broker-a"].stop()
+        await promote(cluster, "broker-a", "broker-a", 1)
+        await cluster.create_topic("t")
+        async with running_instance(cluster) as instance:
+            await introduce(instance, FakeMember())
+            session = instance.heartbeats.sessions.current("g", "broker-a:10911", anyio.current_time())
+            connection = await instance.connect_master("broker-a", 1.0)
+            async with following(cluster, "broker-a", "host-2", master="broker-a:10911", epoch=1):
+                instance._masters.refused("broker-a:10911", NotMaster("", "host-2:10911", 2))
+                assert session is not None
+                assert not session.good(anyio.current_time())
+                assert instance.masters == {}
+                await anyio.sleep(MASTER_LEFT_S - 0.01)
+                assert not connection.closed
+                await anyio.sleep(0.02)
+                assert connection.closed
+
+    simulate(scenario, brokers=1)
+
+
+def test_a_replica_that_knows_no_master_is_tried_until_there_is_one(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.brokers["broker-a"].stop()
+        await promote(cluster, "broker-a", "broker-a", 1)
+        await cluster.create_topic("t")
+        async with running_instance(cluster) as instance:
+            member = FakeMember()
+            await introduce(instance, member)
+            await cluster.brokers["broker-a"].crash()
+            async with following(cluster, "broker-a", "broker-a") as asked:
+                await anyio.sleep(5)
+                assert 3 <= len(asked) <= 20  # heartbeats, ever more rarely
+                assert instance.routes.address_of("broker-a") == "broker-a:10911"
+            await promote(cluster, "broker-a", "broker-a", 2)
+            await anyio.sleep(0.2)  # the notification of its epoch ends the back-off
+            assert instance.heartbeats.sessions.current("g", "broker-a:10911", anyio.current_time()) is not None
+
+    simulate(scenario, brokers=1)
+
+
+def test_a_request_is_worth_waiting_only_at_a_set_and_if_it_certainly_did_nothing(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.brokers["broker-a"].stop()
+        await promote(cluster, "broker-a", "broker-a", 1)
+        await cluster.create_topic("t")
+        async with running_instance(cluster) as instance:
+            await instance.update_routes(("t",))
+            for error in (ConnectFailed(), NotMaster(), NotEnoughReplicas()):
+                assert instance.is_worth_waiting("broker-a", error)
+                assert not instance.is_worth_waiting("broker-b", error)
+            assert not instance.is_worth_waiting("broker-a", RequestTimeout())
+            assert [instance.pause_s(name) for name in ("broker-a", "broker-b")] == [PULL_RETRY_ERROR_S] * 2
+            for name in ("broker-a", "broker-b"):
+                await instance.connect_master(name, 1.0)
+            assert [instance.pause_s(name) for name in ("broker-a", "broker-b")] == [MASTER_PAUSE_S, PULL_RETRY_ERROR_S]
+            began = anyio.current_time()
+            assert await instance.wait_for_master("broker-a", began + 1.0)
+            assert anyio.current_time() == pytest.approx(began + MASTER_PAUSE_S)
+            assert not await instance.wait_for_master("broker-a", began)
+
+    simulate(scenario)

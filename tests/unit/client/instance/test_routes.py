@@ -95,24 +95,24 @@ def test_a_topic_without_write_permission_can_be_read_only() -> None:
     assert (cache.subscribe_queues("t"), cache.publish_queues("t")) == (queues_of("t", "a0", "a1"), ())
 
 
-def test_without_its_master_a_broker_is_read_at_its_first_replica_and_not_written() -> None:
+def test_without_its_master_a_broker_keeps_its_queues_and_no_replica_is_asked_in_its_place() -> None:
     cache = RouteCache()
     cache.update("t", route_of("t", {"a": {2: "h:2", 1: "h:1"}}))
     assert cache.publish_queues("t") == ()
     assert cache.subscribe_queues("t") == queues_of("t", "a0", "a1")
-    assert (cache.address_of("a"), cache.address_of("a", master_only=True)) == ("h:1", None)
+    assert (cache.address_of("a"), cache.masters()) == (None, {})
 
 
 def test_with_its_master_a_broker_is_read_and_written_there() -> None:
     cache = RouteCache()
     cache.update("t", route_of("t", {"a": {1: "h:1", 0: "h:0"}}))
-    assert (cache.address_of("a"), cache.address_of("a", master_only=True)) == ("h:0", "h:0")
+    assert (cache.address_of("a"), cache.masters()) == ("h:0", {"a": "h:0"})
 
 
 def test_a_broker_without_addresses_cannot_be_reached() -> None:
     cache = RouteCache()
     cache.update("t", route_of("t", {"a": {}}))
-    assert (cache.address_of("a"), cache.address_of("a", master_only=True)) == (None, None)
+    assert (cache.address_of("a"), cache.masters()) == (None, {})
 
 
 def test_brokers_are_those_of_all_routes_in_order_of_names_and_ids() -> None:
@@ -223,3 +223,80 @@ def test_an_answer_that_counts_no_absence_leaves_the_writing_to_a_missing_broker
     believed = RouteRemovalGrace(30.0).confirm("t", route("a", "b"), route("a"), 0.0, absence_counts=False)
     assert believed is not None
     assert {queue.broker_name for queue in believed.publish_queues()} == {"a", "b"}
+
+
+# --- the masters of a set --------------------------------------------------------------------------------------------
+
+
+def set_route(topic: str, address: str | None, epoch: int, *, set_id: int = 5, queues: int = 2) -> TopicRoute:
+    """A route of broker `a`, which is a set; without a master with its replica alone."""
+    addresses = {2: "h:replica"} if address is None else {0: address}
+    return TopicRoute(
+        topic=topic,
+        queues=(QueueData(broker_name="a", read_queue_nums=queues, write_queue_nums=queues, perm=READ_WRITE),),
+        brokers=(BrokerData(cluster="lab", broker_name="a", addresses=addresses, set_id=set_id, epoch=epoch),),
+    )
+
+
+def test_the_master_of_a_set_is_that_of_the_highest_epoch_whichever_route_came_last() -> None:
+    cache = RouteCache()
+    cache.update("t", set_route("t", "h:1", 1))
+    assert (cache.address_of("a"), cache.epoch_of("a"), cache.is_set("a")) == ("h:1", 1, True)
+    assert not cache.update("t", set_route("t", "h:2", 2))  # the queues are the same
+    cache.update("u", set_route("u", "h:1", 1))  # of a name server that lags
+    cache.update("t", set_route("t", "h:1", 1))
+    assert (cache.address_of("a"), cache.epoch_of("a")) == ("h:2", 2)
+    assert cache.broker_at("h:1") == ""
+    cache.update("u", set_route("u", None, 2))  # the master has left, and nobody has taken its place
+    assert (cache.address_of("a"), cache.masters(), cache.is_set("a")) == (None, {}, True)
+
+
+def test_a_replicas_answer_counts_until_a_route_has_that_epoch() -> None:
+    cache = RouteCache()
+    cache.update("t", set_route("t", "h:1", 3))
+    assert not cache.follow("a", "h:2", 3)
+    assert not cache.follow("a", "", 4)
+    assert not cache.follow("b", "h:2", 4)
+    assert cache.follow("a", "h:2", 4)
+    assert cache.masters() == {"a": "h:2"}
+    cache.update("t", set_route("t", "h:1", 3, queues=4))
+    assert cache.address_of("a") == "h:2"
+    cache.update("t", set_route("t", "h:3", 4))
+    assert cache.address_of("a") == "h:3"
+
+
+def test_an_epoch_counts_within_its_set_and_while_some_route_names_the_broker() -> None:
+    cache = RouteCache()
+    cache.update("t", set_route("t", "h:1", 7))
+    cache.update("t", set_route("t", "h:2", 1, set_id=6))
+    assert (cache.address_of("a"), cache.epoch_of("a")) == ("h:2", 1)
+    cache.update("t", route_of("t", {"a": {0: "h:3"}}))  # no set any more, or a name server of an earlier version
+    assert (cache.address_of("a"), cache.epoch_of("a"), cache.is_set("a")) == ("h:3", 0, False)
+    cache.update("t", set_route("t", "h:1", 7))
+    cache.update("t", None)
+    assert cache.masters() == {}
+    cache.update("t", set_route("t", "h:2", 1))
+    assert cache.address_of("a") == "h:2"
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("tu"), st.sampled_from([None, 1, 2, 3, 4]))
+        | st.tuples(st.just("follow"), st.integers(1, 5)),
+        max_size=12,
+    )
+)
+def test_the_epoch_of_a_broker_in_routes_never_goes_back(steps: list[tuple[str, int | None]]) -> None:
+    cache, named, highest = RouteCache(), set[str](), 0
+    for topic, epoch in steps:
+        if topic == "follow" and epoch is not None:
+            assert cache.follow("a", f"h:{epoch}", epoch) == (bool(named) and epoch > highest)
+        elif topic != "follow":
+            cache.update(topic, None if epoch is None else set_route(topic, f"h:{epoch}", epoch))
+            named.discard(topic) if epoch is None else named.add(topic)
+        if not named:
+            highest = 0
+        elif epoch is not None:
+            highest = max(highest, epoch)
+        assert cache.epoch_of("a") == highest
+        assert cache.address_of("a") == (f"h:{highest}" if highest else None)

@@ -18,7 +18,7 @@ from client.pop.acks import PopAcks
 from client.pop.message import AckRun
 from client.pop.requests import Acked, Dead, PopRequests
 from model.errors import ConnectionLost, IllegalOperation, RlabError
-from model.limits import MAX_ACK_BATCH
+from model.limits import MAX_ACK_BATCH, PULL_RETRY_ERROR_S
 from model.message_queue import MessageQueue
 from testbed.simulation.kernel.run import Simulation, run_simulation
 
@@ -35,6 +35,10 @@ class Brokers:
         self.asked: list[tuple[str, dict[tuple[str, int, int], list[int]]]] = []
         self.answers = list(answers)
         self.broker_returned = anyio.Event()
+
+    async def pause(self, broker_name: str) -> None:
+        with anyio.move_on_after(PULL_RETRY_ERROR_S):
+            await self.broker_returned.wait()
 
     def start_ack(self, broker_name: str, acked: Acked, answered: Callable[[Dead | RlabError], None]) -> bool:
         if self.connected:

@@ -15,6 +15,7 @@ from client.pop.intake import PopIntake
 from client.pop.message import PopMessage, popped_of
 from client.rebalance.ownership import MemberContext
 from model.errors import ConnectionLost, IllegalOperation, ReceiptHandleDead, RequestTimeout, RlabError
+from model.limits import PULL_RETRY_ERROR_S
 from model.message import MessageExt
 from model.message_queue import MessageQueue
 from model.subscription import SubscriptionData, subscription_of
@@ -32,6 +33,10 @@ class Instance:
     def __init__(self) -> None:
         self.broker_returned = anyio.Event()
         self.masters: dict[str, object] = {}
+
+    async def pause(self, broker_name: str) -> None:
+        with anyio.move_on_after(PULL_RETRY_ERROR_S):
+            await self.broker_returned.wait()
 
 
 def message(offset: int, tags: str = "", queue: MessageQueue = QUEUE) -> PopMessage:

@@ -10,14 +10,15 @@ import anyio
 import pytest
 
 from client.instance.background import BackgroundTasks
+from client.instance.heartbeats import Refusals
 from client.instance.instance import ClientInstance
-from client.instance.refusals import Refusals
 from client.options import ConsumerOptions
 from client.pop.loop import PopLoop
 from client.pop.message import PopMessage, popped_of
 from client.pop.requests import ANY_QUEUE, PopRequests
 from client.rebalance.ownership import MemberContext
 from model.errors import ConnectionLost, RlabError, SystemBusy
+from model.limits import PULL_RETRY_ERROR_S
 from model.message import MessageExt
 from model.message_queue import MessageQueue
 from model.subscription import SubscriptionData
@@ -42,6 +43,10 @@ class Broker:
         self.asked: list[dict[str, Any]] = []
         self.broker_returned = anyio.Event()
         self.refusals = Refusals()
+
+    async def pause(self, broker_name: str) -> None:
+        with anyio.move_on_after(PULL_RETRY_ERROR_S):
+            await self.broker_returned.wait()
 
     async def pop(self, broker_name: str, subscription: SubscriptionData, **asked: Any) -> list[PopMessage]:
         self.asked.append(asked)

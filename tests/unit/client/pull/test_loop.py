@@ -10,8 +10,8 @@ from typing import Any, cast
 import anyio
 import pytest
 
+from client.instance.heartbeats import Refusals
 from client.instance.instance import ClientInstance
-from client.instance.refusals import Refusals
 from client.pull.loop import PullCallbacks, PullLoop
 from client.pull.owned_queue import OwnedQueue
 from client.pull.process_queue import ProcessQueue
@@ -59,6 +59,10 @@ class ScriptedBroker:
         self.broker_returned = anyio.Event()
         self.refusals = Refusals()
         self.meanwhile: Callable[[], None] = lambda: None
+
+    async def pause(self, broker_name: str) -> None:
+        with anyio.move_on_after(PULL_RETRY_ERROR_S):
+            await self.broker_returned.wait()
 
     @property
     def offsets(self) -> list[int]:

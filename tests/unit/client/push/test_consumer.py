@@ -224,7 +224,7 @@ def test_giving_up_a_topic_that_was_never_wanted_is_harmless(simulate: Simulate)
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.create_topic("t")
         consumer = await cluster.start_consumer("g", "t")
-        await cluster.wait_converged(1)
+        await cluster.wait_converged(1, retry_topics=True)
         at = len(cluster.events)
         await consumer.unsubscribe("u")
         await anyio.sleep(0.5)

@@ -18,13 +18,14 @@ from remoting.wire.schema import SCHEMA
 PUSHED = {
     *(code for code, each in SCHEMA.items() if each.sender.startswith("broker -> ") and "one-way" in each.sender),
     *(code for code, each in SCHEMA.items() if each.sender.endswith("-> replica")),
+    RequestCode.NOTIFY_ROUTE_CHANGED,
 }
 HANDSHAKE = {RequestCode.GET_CHALLENGE, RequestCode.AUTHENTICATE}
 SERVED = sorted(set(RequestCode) - PUSHED - HANDSHAKE)
 
 # Texts that name neither a topic nor a group, a client, a query, a transaction or a broker.
 OTHER_TEXTS = {
-    *("epoch", "cause", "to", "key", "consume_from", "strategy", "mode", "cluster", "address"),
+    *("epoch", "cause", "to", "key", "consume_from", "strategy", "mode", "cluster", "address", "role"),
     # Whoever may consume every topic may read each message.
     "message_id of VIEW_MESSAGE_BY_ID",
 }
