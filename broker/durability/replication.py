@@ -74,6 +74,7 @@ class Replication:
         self._in_time: deque[WaitingForReplicas] = deque()  # the last ones of them, which have not waited for too long
         self._timer: asyncio.TimerHandle | None = None
         self.ended: NotMaster | None = None
+        self.is_open = False  # no request is refused in this event-loop iteration; so a burst of sends is checked once
         self.started = anyio.Event()  # the state with which the broker began is committed, or the replicator has ended
 
     def begin(self, on_ended: Callable[[NotMaster], None]) -> None:
@@ -84,6 +85,17 @@ class Replication:
         self.offer(
             WaitingForReplicas([], [], [lambda _: self.started.set()], {}), [], has_written=True, wrote_log=False
         )
+
+    def check(self, *, appends: bool) -> RlabError | None:
+        """Why a request is refused now; sets `is_open` for the rest of the iteration if none is."""
+        refusal = self.refusal(appends=True)
+        if refusal is None:
+            self.is_open = True
+            self._loop.call_soon(self._iterated)
+        return self.refusal(appends=False) if isinstance(refusal, NotEnoughReplicas) and not appends else refusal
+
+    def _iterated(self) -> None:
+        self.is_open = False
 
     def refusal(self, *, appends: bool) -> RlabError | None:
         """Why a request is refused now; `appends` is whether it appends messages."""
@@ -106,6 +118,12 @@ class Replication:
         if has_written:
             self._last_n = self._replicator.offer(changes)
         waiting.n, waiting.position = self._last_n, self._store.written_position
+        is_alone = not self._waiting and waiting.n <= self._committed_n and self.ended is None
+        if is_alone and (self._group_commit is None or not wrote_log):
+            if wrote_log:
+                self._store.show(waiting.position)
+            self._answer(waiting)
+            return
         if wrote_log and self._group_commit is not None:
             waiting.is_synced = False
             n_producers = len(waiting.sends) + len(waiting.after_append)
@@ -133,7 +151,8 @@ class Replication:
 
     def _committed(self, n: int) -> None:
         self._committed_n = max(self._committed_n, n)
-        self._advance()
+        if self._waiting:
+            self._advance()
 
     def _advance(self) -> None:
         done: list[WaitingForReplicas] = []
@@ -149,14 +168,17 @@ class Replication:
         if shown:
             self._store.show(shown)
         for waiting in done:
-            answer_sends(waiting.sends, waiting.not_synced)
-            for callback in waiting.after_append:
-                callback(waiting.not_synced)
-            if waiting.not_synced is None:
-                for topic, queue_id in waiting.queues:
-                    self._on_new_messages(topic, queue_id)
-            for callback in waiting.after_commit:
-                callback(None)
+            self._answer(waiting)
+
+    def _answer(self, waiting: WaitingForReplicas) -> None:
+        answer_sends(waiting.sends, waiting.not_synced)
+        for callback in waiting.after_append:
+            callback(waiting.not_synced)
+        if waiting.not_synced is None:
+            for topic, queue_id in waiting.queues:
+                self._on_new_messages(topic, queue_id)
+        for callback in waiting.after_commit:
+            callback(None)
 
     def _look(self) -> None:
         """Answer the requests that have waited for too long, and look again when the next one has."""
@@ -178,7 +200,7 @@ class Replication:
     def _end(self, error: NotMaster) -> None:
         if self.ended is not None:
             return
-        self.ended = error
+        self.ended, self.is_open = error, False
         self._on_ended(error)
         self._fail(_in_doubt(error))
         self.started.set()

@@ -40,12 +40,13 @@ def _guard(code: RequestCode, handler: Handler, replication: Replication) -> Han
     appends = effect is Effect.APPENDS
 
     def serve(connection: Connection, request: Command) -> Outcome:
-        if not replication.started.is_set():
-            return serve_later(connection, request)
-        refusal = replication.refusal(appends=appends)
-        if refusal is not None:
-            connection.respond_error(request, refusal)
-            return None
+        if not replication.is_open:
+            if not replication.started.is_set():
+                return serve_later(connection, request)
+            refusal = replication.check(appends=appends)
+            if refusal is not None:
+                connection.respond_error(request, refusal)
+                return None
         return handler(connection, request)
 
     async def serve_later(connection: Connection, request: Command) -> Reply | None:
