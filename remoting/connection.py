@@ -220,14 +220,16 @@ class Connection(asyncio.Protocol):
             self._send(self._encode(RESPONSE, code, request.opaque, header, body))
         self.forget(request)
 
-    def respond_error(self, request: Command, error: RlabError) -> None:
-        """Answer a request of the peer with an error that has a wire code."""
+    def respond_error(self, request: Command, error: RlabError, offset: int | list[int] | None = None) -> None:
+        """Answer a request of the peer with an error that has a wire code; `offset` is of messages in doubt."""
         assert error.code is not None, f"{type(error).__name__} has no wire code"
         header: dict[str, object] = {"remark": str(error)[:MAX_REMARK_CHARS]}
         if isinstance(error, SystemBusy) and error.retry_after_s:
             header["retry_after_ms"] = math.ceil(error.retry_after_s * 1000)
         elif isinstance(error, NotMaster) and error.master_address:
             header |= {"master_address": error.master_address, "epoch": error.epoch}
+        if offset is not None:
+            header["offset"] = offset
         self.respond(request, header, None, error.code)
 
     def accept(self, request: Command) -> None:

@@ -15,6 +15,7 @@ import msgpack
 from model.errors import MessageIllegal
 from model.message import Message, check_message, delay_of_level, encode_payload, tag_hash
 from model.names import HALF_TOPIC, dlq_topic, is_group_topic, is_retry_topic
+from model.response_code import ResponseCode
 from remoting.request_code import RequestCode
 from rocketmq.edge import Answerer, Asked, Caller, StockAnswer
 from rocketmq.fields import Fields, number_of
@@ -40,6 +41,8 @@ from rocketmq.message import (
 )
 
 FLAG_PROPERTY = "RMQ_FLAG"
+_IN_DOUBT = (ResponseCode.FLUSH_DISK_TIMEOUT, ResponseCode.REPLICATION_TIMEOUT)
+"""Results that RocketMQ's clients return with the place of the message; without it they would be failures."""
 _SHORT = {
     **{"producerGroup": "a", "topic": "b", "defaultTopic": "c", "defaultTopicQueueNums": "d", "queueId": "e"},
     **{"sysFlag": "f", "bornTimestamp": "g", "flag": "h", "properties": "i", "reconsumeTimes": "j"},
@@ -69,7 +72,7 @@ def send(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
         header["delay_ms"] = delay_ms
     payload, message_id, tag = _payload(caller, fields, body, topic, properties)
     header |= {"topic": topic, "queue_id": _queue_id(caller, fields, topic), "tag_hash": tag}
-    return Asked(RequestCode.SEND_MESSAGE, header, payload, _answerer(caller, header, [message_id]))
+    return Asked(RequestCode.SEND_MESSAGE, header, payload, _answerer(caller, header, [message_id]), _IN_DOUBT)
 
 
 def _send_half(caller: Caller, fields: Fields, body: bytes, properties: dict[str, str]) -> Asked:
@@ -112,7 +115,7 @@ def _send_batch(caller: Caller, fields: Fields, body: bytes) -> Asked:
         ids.append(properties.get(UNIQ_KEY) or _new_id(caller, fields))
         rows.append((tag_hash(message.tags), encode_payload(message, born_ms, ids[-1])))
     header = {"topic": topic, "queue_id": _queue_id(caller, fields, topic)}
-    return Asked(RequestCode.SEND_BATCH_MESSAGE, header, msgpack.packb(rows), _answerer(caller, header, ids))
+    return Asked(RequestCode.SEND_BATCH_MESSAGE, header, msgpack.packb(rows), _answerer(caller, header, ids), _IN_DOUBT)
 
 
 def _message(topic: str, body: bytes, properties: dict[str, str], flag: int) -> Message:
@@ -169,7 +172,7 @@ def _answerer(
 
     def answer(answered: dict[str, Any], body: bytes | None, code: int) -> StockAnswer:
         topic, queue_id = stored_in or (header["topic"], header["queue_id"])
-        topic_id, first = caller.facts.topic_id(topic), answered["offset"]
+        topic_id, first = caller.facts.topic_id(topic), answered.get("offset", -1)
         places = range(first, first + len(ids)) if first >= 0 else [-1]
         store = caller.store
         return StockAnswer(
@@ -180,7 +183,9 @@ def _answerer(
                 "transactionId": ids[0] if len(ids) == 1 else "",
                 "MSG_REGION": "DefaultRegion",
                 "TRACE_ON": True,
-            }
+            },
+            code=code,
+            remark=answered.get("remark"),
         )
 
     return answer

@@ -47,10 +47,10 @@ def answer(
 
 
 def answer_sends(sends: Sends, failure: RlabError | None) -> None:
-    """Answer sends with their offsets, or with the error of the write."""
+    """Answer sends with their offsets, or with the error of the write; with both if they are written all the same."""
     if failure is not None:
-        for connection, request, _ in sends:
-            connection.respond_error(request, failure)
+        for connection, request, offset in sends:
+            connection.respond_error(request, failure, None if failure.definite else offset)
         return
     for connection, request, offset in sends:
         connection.respond(request, {"offset": offset})

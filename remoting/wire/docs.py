@@ -61,6 +61,8 @@ is a 4-byte big-endian length and one [msgpack](https://msgpack.org) array:
 - A late server may answer SYSTEM_BUSY, with `retry_after_ms` in the header: the time that the sender has to wait.
 - A replica that does not serve answers NOT_MASTER, with `master_address` and `epoch` in the header if it knows which
   replica does: the address to ask instead, and the number of that mastership.
+- An answer to a send with FLUSH_DISK_TIMEOUT or REPLICATION_TIMEOUT has `offset` in the header, where the broker knows
+  it: the message is written there, and may be kept or not.
 - Request and response codes from 90000 to 99999 are this project's own; the others are RocketMQ's.
 """
 

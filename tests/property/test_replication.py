@@ -132,7 +132,7 @@ class Connection:
     def respond(self, request: Command, header: Any, body: bytes | None = None) -> None:
         self.world.outcome(self.asked, None)
 
-    def respond_error(self, request: Command, error: RlabError) -> None:
+    def respond_error(self, request: Command, error: RlabError, offset: int | list[int] | None = None) -> None:
         self.world.outcome(self.asked, error)
 
     def flush(self) -> None:

@@ -36,7 +36,7 @@ class Answers:
     def flush(self) -> None:
         """Nothing is queued here."""
 
-    def respond_error(self, request: Command, error: RlabError) -> None:
+    def respond_error(self, request: Command, error: RlabError, offset: int | list[int] | None = None) -> None:
         self.errors.append(error)
 
 

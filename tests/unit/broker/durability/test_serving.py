@@ -85,6 +85,17 @@ async def test_late_replicas_leave_a_send_in_doubt_and_further_ones_are_refused_
 
 
 @simulated
+async def test_a_stock_client_gets_the_place_of_a_message_whose_copies_are_late_and_no_failure(world: World) -> None:
+    replicator, _, b = await begun(world)
+    stock = await StockClient.connect(world)
+    answer = await stock.send()
+    assert (answer.code, answer.fields["queueOffset"]) == (12, "0")
+    assert len(answer.fields["msgId"]) == 32
+    replicator.commit()
+    assert len(records(await b.pull())) == 1
+
+
+@simulated
 async def test_too_few_replicas_refuse_what_appends_and_nothing_else(world: World) -> None:
     replicator, a, b = await begun(world)
     replicator.refused, replicator.is_alone = NotEnoughReplicas("1 of 2 replicas are in sync"), True
