@@ -27,16 +27,17 @@ from model.errors import (
     ConnectionLost,
     IllegalOperation,
     NetworkError,
+    NotMaster,
     ProtocolError,
     RequestTimeout,
     RlabError,
     ServerError,
     TopicNotExist,
-    error_of,
 )
 from model.limits import MAX_FRAME_BYTES, REQUEST_TIMEOUT_S
 from model.topic_route import MASTER_ID, TopicRoute
 from remoting.address import parse_address, parse_addresses
+from remoting.client import refusal_of
 from remoting.codec import CODEC, LENGTH_BYTES, decode_frame
 from remoting.command import REQUEST, RESPONSE, Command
 from remoting.overload.keepalive import watch_server
@@ -385,6 +386,12 @@ class WireClient:
         """Drop the connection to a broker that failed, and look up its address again next time."""
         self._drop(self._masters.pop(broker_name, None))
 
+    def failed(self, broker_name: str, error: RlabError) -> None:
+        """Forget a broker whose request failed; a replica that does not serve names the master to ask next."""
+        self.forget_broker(broker_name)
+        if isinstance(error, NotMaster) and error.master_address:
+            self._masters[broker_name] = error.master_address
+
     def with_retries(self, attempt: Callable[[], _T], broker_name: str = "") -> _T:
         """Run an idempotent attempt until it succeeds, is refused permanently or has no retries left.
 
@@ -398,7 +405,7 @@ class WireClient:
             try:
                 return attempt()
             except (NetworkError, ServerError) as error:
-                self.forget_broker(broker_name)
+                self.failed(broker_name, error)
                 failures += 1
                 self.wait_before_retry(failures, error)
             except BaseException:
@@ -444,7 +451,7 @@ def raise_refusal(answer: Command) -> Command:
         RlabError: the error of another code, with the server's remark.
     """
     if answer.code:
-        raise error_of(answer.code, str(answer.header.get("remark", "no remark")))
+        raise refusal_of(answer)
     return answer
 
 

@@ -19,6 +19,7 @@ from model.errors import (
     GroupNotExist,
     InvalidParameter,
     NetworkError,
+    NotMaster,
     RlabError,
     ServiceNotAvailable,
     TopicNotExist,
@@ -152,8 +153,18 @@ class ClusterRequests:
     # --- asking ------------------------------------------------------------------------------------------------------
 
     async def request(self, address: str, code: RequestCode, header: Mapping[str, Any] | None = None) -> Command:
-        """Ask one server; raises the error that it answers with. Cancellation: the request may have been executed."""
-        return await self.remoting.request(address, code, header, None, self._timeout_s)
+        """Ask one server; raises the error that it answers with. Cancellation: the request may have been executed.
+
+        A replica that does not serve names the master of its set, which is asked then.
+        """
+        epoch = 0
+        while True:
+            try:
+                return await self.remoting.request(address, code, header, None, self._timeout_s)
+            except NotMaster as error:
+                if not error.master_address or error.epoch <= epoch:
+                    raise
+                address, epoch = error.master_address, error.epoch
 
     async def ask(
         self, servers: Mapping[str, str], code: RequestCode, header: Mapping[str, Any], **own: Mapping[str, Any]

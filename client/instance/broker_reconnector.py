@@ -266,6 +266,28 @@ class Masters:
         connection = await self.connect(broker_name, CONNECT_TIMEOUT_S)
         return raise_for_code(await connection.request(code, header, body, self._host.config.request_timeout_s))
 
+    async def request_until(
+        self, broker_name: str, code: RequestCode, header: dict[str, object], body: bytes | None, until: float
+    ) -> Command:
+        """Request something of the master of a broker, by a loop time.
+
+        A set is asked again, or its next master, as long as the request certainly did nothing and there is time.
+
+        RlabError: the last attempt. Cancellation: it may have executed the request.
+        """
+        while True:
+            connection = await self.connect(broker_name, until - anyio.current_time(), waits=True)
+            try:
+                if not connection.ready:
+                    with anyio.move_on_after(until - anyio.current_time()) as scope:
+                        await connection.wait_writable()
+                    if scope.cancelled_caught:
+                        raise ConnectFailed(f"broker {broker_name!r} reads nothing; nothing was sent")
+                return raise_for_code(await connection.request(code, header, body, until - anyio.current_time()))
+            except RlabError as error:
+                if not (self.is_worth_waiting(broker_name, error) and await self.wait(broker_name, until)):
+                    raise
+
     def is_worth_waiting(self, broker_name: str, error: RlabError) -> bool:
         """Whether a request that failed may succeed at the next master of a set, and has certainly done nothing."""
         return isinstance(error, _NOTHING_DONE) and self._host.routes.is_set(broker_name)

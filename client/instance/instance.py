@@ -81,6 +81,7 @@ class ClientInstance:
         self._masters = masters = Masters(self, self.heartbeats, self._reconnector.moved)
         self.masters = masters.connections
         self.connect_master, self.request_master = masters.connect, masters.request
+        self.request_until = masters.request_until
         self.is_worth_waiting, self.wait_for_master = masters.is_worth_waiting, masters.wait
         self.busy_wait_s, self.pause_s, self.pause = masters.busy_wait_s, masters.pause_s, masters.pause
         self._updates = updates = RouteUpdates(self, self.name_servers, self.heartbeats, masters, self._reconnector)

@@ -264,10 +264,10 @@ class Producer(ClientLife, Resident):
         body = msgpack.packb([[tag_hash(m.tags), payload] for m, (_, payload) in zip(messages, encoded, strict=True)])
         if len(body) > MAX_FRAME_BYTES - 1024:
             raise MessageIllegal(f"the batch has {len(body)} bytes, more than fits one frame: send it in parts")
-        connection = await self._connection_to(queue.broker_name, self._timeout_s)
-        header = {"topic": topic, "queue_id": queue.queue_id}
-        response = await connection.request(RequestCode.SEND_BATCH_MESSAGE, header, body, self._timeout_s)
-        first: int = raise_for_code(response).header["offset"]
+        header: dict[str, object] = {"topic": topic, "queue_id": queue.queue_id}
+        code, until = RequestCode.SEND_BATCH_MESSAGE, self._time() + self._timeout_s
+        response = await self._running().request_until(queue.broker_name, code, header, body, until)
+        first: int = response.header["offset"]
         return [SendResult(queue, first + n, message_id) for n, (message_id, _) in enumerate(encoded)]
 
     async def queues(self, topic: str) -> list[MessageQueue]:

@@ -65,6 +65,7 @@ class BrokerPipeline:
                 raise_refusal(answer)
             except (NetworkError, ServerError) as error:
                 self._lost()
+                self._client.failed(self._broker_name, error)
                 failures += 1
                 self._client.wait_before_retry(failures, error)
             else:

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from model.errors import NegativeAnswer, NetworkError, ServerError, TopicNotExist
+from model.errors import NegativeAnswer, NetworkError, NotMaster, ServerError, TopicNotExist
 from model.message import tag_hash
 from model.response_code import ResponseCode
 from pipeline.source.offsets import Range
@@ -124,6 +124,8 @@ class QueueReader:
         try:
             raise_refusal(answer)
         except ServerError as error:
+            if isinstance(error, NotMaster):
+                self._client.failed(self.queue.broker_name, error)
             self._client.wait_before_retry(failures + 1, error)
         except TopicNotExist as error:
             if self._options.fail_on_data_loss:

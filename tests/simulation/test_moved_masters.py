@@ -13,7 +13,9 @@ from client.options import ConsumeMode
 from model.errors import ConnectFailed, NotMaster, RlabError
 from model.events import EventKind
 from model.limits import SEND_TIMEOUT_S
+from model.message import Message
 from model.replica_limits import MASTER_CONNECT_S, MASTER_KEPT_S
+from model.transaction import TransactionState
 from namesrv.faults import NameServerFaults
 from remoting.client import RemotingClient
 from remoting.faults.fault import fault_of
@@ -279,5 +281,36 @@ def test_a_master_that_slept_through_an_election_is_refused_by_the_name_server(s
         with pytest.raises(NotMaster) as refused, cluster.simulation.on_host("broker-a"):
             await registration._register(cluster.addresses[0], "0.0.0.0:10911")
         assert (refused.value.master_address, refused.value.epoch) == ("host-2:10911", 3)
+
+    simulate(scenario, brokers=1)
+
+
+def test_a_batch_and_a_transaction_go_on_at_the_next_master_too(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await start_set(cluster)
+        producer = await cluster.start_producer()
+        transacting = await cluster.start_transaction_producer("pay", lambda message: TransactionState.COMMIT)
+        consumer = await cluster.start_consumer("billing", "orders")
+        await producer.send("orders", b"before")
+        await anyio.sleep(5)
+        async with following(cluster, "broker-a", "host-2"):
+            await cluster.brokers["broker-a"].crash()
+
+            async def send_batch() -> None:
+                with cluster.simulation.on_host(producer.host):
+                    await producer.producer.send_batch([Message("orders", b"1"), Message("orders", b"2")])
+
+            async def pay() -> None:
+                with cluster.simulation.on_host(transacting.host):
+                    async with transacting.producer.transaction(Message("orders", b"3")):
+                        pass
+
+            async with anyio.create_task_group() as sends:
+                sends.start_soon(send_batch)
+                sends.start_soon(pay)
+                await anyio.sleep(1)
+                await promote(cluster, "broker-a", "host-3", 2)
+        await anyio.sleep(2)
+        assert sorted(consumer.bodies) == [b"1", b"2", b"3", b"before"]
 
     simulate(scenario, brokers=1)

@@ -48,6 +48,8 @@ class FakeCluster:
     Attributes:
         queues: what there is.
         deleted: topics that brokers have deleted and name servers do not know of yet.
+        moved: broker -> port of its master, of which the name server does not know yet: the replica at the listed
+            address names it.
         down: brokers that nobody can connect to, and that the name server does not know.
         absent: brokers that the name server remembers as absent; None for one of an earlier version.
         failures: answers that are lost on the way before the next one arrives.
@@ -68,6 +70,7 @@ class FakeCluster:
         }
         self.brokers = list(names or ("a",))
         self.deleted: set[str] = set()
+        self.moved: dict[str, int] = {}
         self.down: set[str] = set()
         self.absent: list[AbsentBroker] | None = []
         self.failures = 0
@@ -112,6 +115,11 @@ class FakeCluster:
             return 0, {"brokers": brokers}, b""
         return (int(self.refusals.pop(0)), {"remark": "refused"}, b"") if self.refusals else (0, {}, b"")
 
+    def not_master(self, broker: str) -> tuple[int, dict[str, Any], bytes]:
+        """The refusal of a replica of a broker."""
+        header = {"remark": "no", "master_address": f"{broker}:{self.moved[broker]}", "epoch": self.moved[broker]}
+        return int(ResponseCode.NOT_MASTER), header, b""
+
     # --- what servers answer -----------------------------------------------------------------------------------------
 
     def answer(self, address: str, code: RequestCode, header: Mapping[str, Any]) -> tuple[int, dict[str, Any], bytes]:
@@ -129,7 +137,7 @@ class FakeCluster:
             if code == RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER:
                 return 0, {}, msgpack.packb(names)
             return self._route(header["topic"], up)
-        broker = address.removesuffix(":1")
+        broker = address.partition(":")[0]
         queue = MessageQueue(header["topic"], broker, header["queue_id"])
         held = self.queues.get(queue)
         if held is None or queue.topic in self.deleted:
@@ -216,8 +224,11 @@ class FakeConnection(WireConnection):
         if self.address.removesuffix(":1") in cluster.down:
             raise ConnectionLost(f"{self.address} is gone")
         answer = None
-        if code in _WRITES:
-            answer = cluster.write(self.address.removesuffix(":1"), code, header, self._bodies.pop(opaque))
+        name, _, port = self.address.partition(":")
+        if self.address != NAME_SERVER and int(port) != cluster.moved.get(name, 1):
+            answer = cluster.not_master(name)
+        elif code in _WRITES:
+            answer = cluster.write(name, code, header, self._bodies.pop(opaque))
         if self.address != NAME_SERVER and cluster.failures:
             cluster.failures -= 1
             raise ConnectionLost("it broke")

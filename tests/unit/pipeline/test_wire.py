@@ -28,7 +28,7 @@ from remoting.request_code import RequestCode
 from remoting.security.key import Key
 from remoting.security.login import ClientHandshake
 from remoting.security.records import RecordDecoder
-from tests.unit.pipeline.fake_cluster import FakeCluster
+from tests.unit.pipeline.fake_cluster import NAME_SERVER, FakeCluster
 
 HEART_BEAT = int(RequestCode.HEART_BEAT)
 
@@ -190,6 +190,18 @@ def test_a_broker_that_moved_is_found_at_its_new_address() -> None:
     cluster.failures = 1
     client.ask_broker("a", RequestCode.GET_MAX_OFFSET, [{"topic": "t", "queue_id": 0}])
     assert [code for code, _ in cluster.asked].count(RequestCode.GET_BROKER_CLUSTER_INFO) == 2
+
+
+def test_a_replica_that_does_not_serve_is_left_for_the_master_that_it_names() -> None:
+    cluster = FakeCluster()
+    cluster.fill(3)
+    with cluster.client() as client:
+        cluster.moved["a"] = 2  # the name server still lists a:1
+        header = {"topic": "t", "queue_id": 0}
+        (answer,) = client.ask_broker("a", RequestCode.GET_MAX_OFFSET, [header])
+        assert answer.header["offset"] == 3
+        client.ask_broker("a", RequestCode.GET_MAX_OFFSET, [header])
+    assert cluster.connected == [NAME_SERVER, "a:1", "a:2"]
 
 
 def test_the_next_name_server_is_asked_when_one_is_down() -> None:

@@ -8,12 +8,13 @@ import pytest
 
 from client.admin.admin import Admin
 from client.admin.requests import ClusterRequests, fail, listed, masters_of, unpack, unpack_group, unpack_route
-from model.errors import ConnectFailed, GroupNotExist, RequestTimeout, RlabError, TopicNotExist
+from model.errors import ConnectFailed, GroupNotExist, NotMaster, RequestTimeout, RlabError, TopicNotExist
 from model.limits import REQUEST_TIMEOUT_S
 from model.topic_route import BrokerData, TopicRoute
 from remoting.command import RESPONSE, Command
 from remoting.request_code import RequestCode
 from testbed.simulation.cluster.cluster import SimulatedCluster
+from tests.simulation.replica_places import following
 from tests.unit.client.admin.admin_cluster import administer
 
 
@@ -37,6 +38,28 @@ def test_servers_are_asked_at_the_same_time_and_answer_in_the_order_given(tmp_pa
         await requests.remoting.aclose()
 
     administer(scenario, tmp_path, brokers=3)
+
+
+@pytest.mark.simulation
+def test_a_replica_that_does_not_serve_leads_to_the_master_and_two_that_name_each_other_to_an_error(
+    tmp_path: Path,
+) -> None:
+    async def scenario(cluster: SimulatedCluster, admin: Admin) -> None:
+        requests = ClusterRequests(cluster.addresses, REQUEST_TIMEOUT_S, Random(1))
+        master = cluster.brokers["broker-a"].address
+        async with (
+            following(cluster, "broker-b", "host-2", master=master, epoch=3, replica_id=2),
+            following(cluster, "broker-b", "host-3", master="host-2:10911", epoch=2, replica_id=3),
+            following(cluster, "broker-b", "host-4", master="host-5:10911", epoch=3, replica_id=4),
+            following(cluster, "broker-b", "host-5", master="host-4:10911", epoch=3, replica_id=5),
+        ):
+            answer = await requests.request("host-3:10911", RequestCode.GET_BROKER_RUNTIME_INFO)
+            assert unpack(answer)["name"] == "broker-a"
+            with pytest.raises(NotMaster, match="host-5 is not the master"):
+                await requests.request("host-4:10911", RequestCode.GET_BROKER_RUNTIME_INFO)
+        await requests.remoting.aclose()
+
+    administer(scenario, tmp_path, brokers=1)
 
 
 def test_an_error_is_raised_when_its_body_is_wanted() -> None:

@@ -44,6 +44,16 @@ def test_what_has_no_answer_is_sent_again_in_order() -> None:
     assert cluster.waits == [0.25, 0.5]
 
 
+def test_requests_that_a_replica_refuses_go_to_the_master_that_it_names_in_order() -> None:
+    cluster = FakeCluster("a")
+    line = BrokerPipeline(cluster.client(), "a")
+    send(line, range(6))
+    cluster.moved["a"] = 2
+    line.finish()
+    assert received(cluster) == list(range(6)), "a refusal carries out nothing"
+    assert cluster.connected[-1] == "a:2"
+
+
 def test_a_broker_that_is_busy_is_asked_again_and_one_that_refuses_is_not() -> None:
     cluster = FakeCluster("a")
     line = BrokerPipeline(cluster.client(), "a")

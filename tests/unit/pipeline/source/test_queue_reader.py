@@ -82,6 +82,16 @@ def test_a_connection_that_breaks_is_opened_again_and_nothing_comes_twice() -> N
     assert cluster.connected.count("a:1") == 4
 
 
+def test_a_range_is_read_on_at_the_next_master_of_a_set() -> None:
+    cluster = FakeCluster()
+    cluster.fill(30)
+    pulls = reader(cluster, 0, 30).pulls()
+    first = decode_messages(QUEUE, next(pulls).body)
+    cluster.moved["a"] = 2
+    rest = [message for pulled in pulls for message in decode_messages(QUEUE, pulled.body)]
+    assert [message.offset for message in [*first, *rest]] == list(range(30))
+
+
 def test_a_broker_that_stays_away_is_an_error_after_the_last_attempt() -> None:
     cluster = FakeCluster()
     cluster.fill(3)
