@@ -107,7 +107,9 @@ async def follow(
         IllegalOperation: the master refuses this replica by name: it is of another set or register, was forgotten, or
             another process of it has started.
         NotAuthenticated, NoPermission, ConfigError: the key of `client` gives no right to replicate.
-        StoreError, StorageFull, SystemError_: the own disk; `StoreFull` and `StorageFull` may be tried again later.
+        StoreFull, StorageFull, ServiceNotAvailable: the own disk takes nothing now; follow again later.
+        StoreError: another failure of the own disk: open the log again first, which finishes a cut.
+        SystemError_, InvalidParameter: the tables cannot be written, or are of another version.
 
     Cancellation: the frames that have come are applied; the log and the file stay usable.
     """

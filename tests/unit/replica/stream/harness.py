@@ -19,18 +19,19 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 import anyio
 
 from broker.durability.metadata import MetadataStore, Table
 from broker.durability.metadata_file import MetadataFile
 from broker.feature import Core, Features
+from broker.store.disk.errors import StoreError, StoreFull
 from broker.store.disk.files import Files
 from broker.store.disk.options import StoreOptions
 from broker.store.follower.follower_log import FollowerLog
 from broker.store.message_store import MessageStore
-from model.errors import NotMaster, RlabError
+from model.errors import IllegalOperation, NoPermission, NotAuthenticated, NotMaster, RlabError
 from model.event_log import EventLog
 from model.record import FlushMode
 from model.replica_set import Acks, ReplicaSet
@@ -118,28 +119,35 @@ class ReplicaOf:
         self._scope = anyio.CancelScope()
 
     async def run(self) -> None:
-        world = self._world
         try:
-            with (
-                world.simulation.on_host(host_of(self.replica_id)),
-                self._scope,
-                FollowerLog.open(self.directory, world.options, self._files) as self.log,
-                MetadataFile(self.directory, files=self._files) as metadata,
-            ):
-                async with RemotingClient(rng=Random(self.replica_id), key=world.keys.get(self.replica_id)) as client:
-                    while True:
-                        try:
-                            end = await follow(
-                                *(self.log, metadata, self.identity, world.believed or await world.row(), client),
-                                self.progress.append,
-                                committed_position=self.committed_position,
-                            )
-                            self.ends.append(end)
-                        except RlabError as error:
-                            self.ends.append(error)
-                        await anyio.sleep(0.05)
+            with self._world.simulation.on_host(host_of(self.replica_id)), self._scope:
+                while True:
+                    try:
+                        await self._follow()
+                    except StoreError as error:  # the log has to be opened again, which finishes a cut
+                        self.ends.append(error)
+                        await anyio.sleep(0.2)
         finally:
             self.stopped.set()
+
+    async def _follow(self) -> NoReturn:
+        world = self._world
+        with (
+            FollowerLog.open(self.directory, world.options, self._files) as self.log,
+            MetadataFile(self.directory, files=self._files) as metadata,
+        ):
+            async with RemotingClient(rng=Random(self.replica_id), key=world.keys.get(self.replica_id)) as client:
+                while True:
+                    try:
+                        end = await follow(
+                            *(self.log, metadata, self.identity, world.believed or await world.row(), client),
+                            self.progress.append,
+                            committed_position=self.committed_position,
+                        )
+                        self.ends.append(end)
+                    except (StoreFull, IllegalOperation, NoPermission, NotAuthenticated) as error:
+                        self.ends.append(error)
+                    await anyio.sleep(0.05)
 
     def again(self) -> ReplicaOf:
         """Let it run once more, as the same process."""
