@@ -179,9 +179,9 @@ async def run(world: World, steps: list[Any]) -> None:
 
 
 @settings(max_examples=60)
-@given(st.lists(STEPS, max_size=14), st.sampled_from(FlushMode))
+@given(st.lists(STEPS, max_size=14), st.sampled_from(FlushMode), st.booleans())
 def test_answers_leave_in_order_when_a_flush_is_committed_and_readers_see_no_more_than_that(
-    steps: list[Any], flush: FlushMode
+    steps: list[Any], flush: FlushMode, is_alone: bool
 ) -> None:
     async def main(simulation: Simulation) -> None:
         with (
@@ -191,6 +191,8 @@ def test_answers_leave_in_order_when_a_flush_is_committed_and_readers_see_no_mor
         ):
             if flush is FlushMode.SYNC:
                 store.show_only_synced()
-            await run(World(simulation, store, metadata, flush), steps)
+            world = World(simulation, store, metadata, flush)
+            world.replicator.is_alone = is_alone
+            await run(world, steps)
 
     run_simulation(main)
