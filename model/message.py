@@ -23,7 +23,7 @@ import msgpack
 
 from model.arguments import check_text, shown
 from model.errors import InvalidParameter, MessageIllegal
-from model.limits import MAX_BODY_BYTES, MAX_KEYS, MAX_PAYLOAD_BYTES, MAX_PROPERTIES
+from model.limits import MAX_BATCH_MESSAGES, MAX_BODY_BYTES, MAX_KEYS, MAX_PAYLOAD_BYTES, MAX_PROPERTIES
 from model.message_queue import MessageQueue
 
 
@@ -218,6 +218,20 @@ def check_message(message: Message, *, is_foreign: bool = False) -> None:
         raise MessageIllegal(
             f"properties must map at most {MAX_PROPERTIES} strings to strings; got {repr(message.properties)[:200]}"
         )
+
+
+def check_batch(messages: Sequence[Message]) -> str:
+    """Refuse messages that may not be sent as one batch; returns their topic. Raises as `check_message`, too."""
+    if not isinstance(messages, Sequence):
+        raise MessageIllegal(f"a batch must be a list of messages, got {shown(messages)}")
+    for message in messages:
+        check_message(message)
+    topics = {message.topic for message in messages}
+    if not 1 <= len(messages) <= MAX_BATCH_MESSAGES or len(topics) != 1:
+        raise MessageIllegal(
+            f"a batch has 1 to {MAX_BATCH_MESSAGES} messages of one topic, got {len(messages)} of {len(topics)}"
+        )
+    return messages[0].topic
 
 
 def _are_keys(keys: object) -> bool:

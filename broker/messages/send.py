@@ -131,16 +131,17 @@ def _decode_batch(body: bytes | None) -> list[tuple[bytes, int]]:
         pairs = [
             (payload, tag_hash)
             for tag_hash, payload in batch
-            if type(payload) is bytes and type(tag_hash) is int and -(2**31) <= tag_hash < 2**31
+            if type(payload) is bytes
+            and len(payload) <= MAX_PAYLOAD_BYTES
+            and type(tag_hash) is int
+            and -(2**31) <= tag_hash < 2**31
         ]
     except (ValueError, TypeError, msgpack.UnpackException) as error:
         raise InvalidParameter(f"the body of a batch must be an array of [tag hash, payload]: {error}") from error
     _check_number(len(batch))
     if len(pairs) != len(batch):
+        _check_sizes([payload for _, payload in batch])
         raise InvalidParameter("a batch must be an array of [tag hash, payload], a number of 32 bits and bytes")
-    longest = max((payload for payload, _ in pairs), key=len)
-    if len(longest) > MAX_PAYLOAD_BYTES:
-        raise _illegal_size(longest)
     return pairs
 
 
@@ -163,9 +164,7 @@ def _decode_rows(body: bytes | None) -> list[tuple[int, int, bytes]]:
         raise InvalidParameter(f"SEND_MESSAGES: the body must be {form}: {error}") from error
     _check_number(len(rows))
     if not good:
-        for _, _, payload in rows:
-            if type(payload) is bytes and len(payload) > MAX_PAYLOAD_BYTES:
-                raise _illegal_size(payload)
+        _check_sizes([payload for _, _, payload in rows])
         raise InvalidParameter(f"SEND_MESSAGES: the body must be {form}")
     checked: list[tuple[int, int, bytes]] = rows
     return checked
@@ -174,3 +173,9 @@ def _decode_rows(body: bytes | None) -> list[tuple[int, int, bytes]]:
 def _check_number(n: int) -> None:
     if not 1 <= n <= MAX_BATCH_MESSAGES:
         raise MessageIllegal(f"a batch has 1 to {MAX_BATCH_MESSAGES} messages, got {n}: split it")
+
+
+def _check_sizes(payloads: list[object]) -> None:
+    for payload in payloads:
+        if type(payload) is bytes and len(payload) > MAX_PAYLOAD_BYTES:
+            raise _illegal_size(payload)

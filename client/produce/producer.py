@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from itertools import repeat
 from typing import Any, NamedTuple
 
 import anyio
@@ -26,7 +27,7 @@ from client.instance.user_code import observing
 from client.options import check_option_names
 from client.produce.batcher import SendBatcher
 from client.produce.queue_picker import ELSEWHERE, QueuePicker, check_queue_of, other_brokers, select_by_key
-from model.arguments import check_callable, shown
+from model.arguments import check_callable
 from model.errors import (
     ConfigError,
     ConnectFailed,
@@ -38,8 +39,8 @@ from model.errors import (
     TopicNotExist,
 )
 from model.events import EventKind
-from model.limits import DEFAULT_TOPIC_QUEUES, MAX_BATCH_MESSAGES, MAX_FRAME_BYTES, SEND_RETRIES, SEND_TIMEOUT_S
-from model.message import Message, SendResult, check_message, encode_payload, tag_hash
+from model.limits import DEFAULT_TOPIC_QUEUES, MAX_FRAME_BYTES, SEND_RETRIES, SEND_TIMEOUT_S
+from model.message import Message, SendResult, check_batch, check_message, encode_payload, tag_hash
 from model.message_queue import MessageQueue
 from model.names import TEMPLATE_TOPIC, check_group, check_topic
 from remoting.client import raise_for_code
@@ -51,6 +52,7 @@ _SEND = int(RequestCode.SEND_MESSAGE)
 _SLOW_S = 0.55
 """A broker with latencies below it is not avoided (`client/produce/queue_picker.py`), so they are not recorded."""
 
+_pack = msgpack.Packer(autoreset=True).pack
 _new_tuple = tuple.__new__
 """The constructor of a named tuple is Python code; this makes the same in a third of the time."""
 _TEMPLATED_S = 0.1
@@ -249,26 +251,20 @@ class Producer(ClientLife, Resident):
 
         Cancellation: all or none may be stored.
         """
-        if not isinstance(messages, Sequence):
-            raise MessageIllegal(f"a batch must be a list of messages, got {shown(messages)}")
-        for message in messages:
-            check_message(message)
-        topics = {message.topic for message in messages}
-        if not 1 <= len(messages) <= MAX_BATCH_MESSAGES or len(topics) != 1:
-            raise MessageIllegal(
-                f"a batch has 1 to {MAX_BATCH_MESSAGES} messages of one topic, got {len(messages)} of {len(topics)}"
-            )
-        topic = messages[0].topic
+        topic = check_batch(messages)
         queue = self._choose(topic, self._publish_queues(topic) or await self._resolve(topic), key, None, self._time())
-        encoded = [self._encode(message) for message in messages]
-        body = msgpack.packb([[tag_hash(m.tags), payload] for m, (_, payload) in zip(messages, encoded, strict=True)])
+        first_id, born_ms, prefix = self._sent + 1, int(self._clock_ms()), self._id_prefix
+        self._sent += len(messages)
+        ids = [f"{prefix}{number:08x}" for number in range(first_id, self._sent + 1)]
+        payloads = map(encode_payload, messages, repeat(born_ms), ids)
+        body: bytes = _pack([(tag_hash(each.tags), payload) for each, payload in zip(messages, payloads, strict=True)])
         if len(body) > MAX_FRAME_BYTES - 1024:
             raise MessageIllegal(f"the batch has {len(body)} bytes, more than fits one frame: send it in parts")
         header: dict[str, object] = {"topic": topic, "queue_id": queue.queue_id}
         code, until = RequestCode.SEND_BATCH_MESSAGE, self._time() + self._timeout_s
         response = await self._running().request_until(queue.broker_name, code, header, body, until)
         first: int = response.header["offset"]
-        return [SendResult(queue, first + n, message_id) for n, (message_id, _) in enumerate(encoded)]
+        return [_new_tuple(SendResult, (queue, first + n, message_id)) for n, message_id in enumerate(ids)]
 
     async def queues(self, topic: str) -> list[MessageQueue]:
         """The queues that a message of the topic may go to now, sorted: for `send(..., queue=...)`.
