@@ -24,6 +24,7 @@ class ElectionHandlers:
         return {
             RequestCode.GET_REPLICA_SET: self.get_replica_set,
             RequestCode.PUT_REPLICA_SET: self.put_replica_set,
+            RequestCode.REMOVE_REPLICA_SET: self.remove_replica_set,
         }
 
     async def get_replica_set(self, connection: Connection, request: Command) -> Reply:
@@ -46,6 +47,15 @@ class ElectionHandlers:
         except SetChanged as changed:
             row, written = changed.current, False
         return Reply({"written": written}, b"" if row is None else row.to_wire())
+
+    async def remove_replica_set(self, connection: Connection, request: Command) -> Reply:
+        """Remove a row of the expected version. Cancellation: the row may be removed or not."""
+        header = request.header
+        try:
+            await self._open().remove(header["broker_name"], header["expected_version"])
+        except SetChanged as changed:
+            return Reply({"removed": False}, b"" if changed.current is None else changed.current.to_wire())
+        return Reply({"removed": True})
 
     def _open(self) -> Elections:
         if self._elections is None:

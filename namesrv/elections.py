@@ -83,6 +83,17 @@ class Elections:
         self.writes["written"] += 1
         return row
 
+    async def remove(self, name: str, expected_version: int) -> None:
+        """Remove the row of a set that has this version.
+
+        Raises:
+            SetChanged: it has another version, or there is none.
+            RegisterUnavailable: it may be removed or not.
+
+        Cancellation: as for RegisterUnavailable.
+        """
+        await self._in_thread(self._remove, name, expected_version)
+
     async def rows(self) -> list[ReplicaSet]:
         """See `Register.rows`."""
         return await self._in_thread(self._rows)
@@ -138,6 +149,17 @@ class Elections:
         self.n_sets = n_rows + (current is None)
         logger.info("%s is stored, %s", row, "new" if current is None else f"before: {current}")
         return row
+
+    def _remove(self, name: str, expected_version: int) -> None:
+        self._db.execute("begin immediate")
+        current = self._read(name)
+        if current is None or current.version != expected_version:
+            found = "has no row" if current is None else f"has version {current.version} and not {expected_version}"
+            raise SetChanged(f"set {name} {found}", current)
+        self._db.execute("delete from sets where name = ?", (name,))
+        self._db.execute("commit")
+        self.n_sets -= 1
+        logger.warning("%s is removed", current)
 
 
 def _result_of(error: RlabError) -> str:

@@ -258,8 +258,8 @@ def _member(row: ReplicaSet, replica_id: int) -> Replica:
     if member is None:
         ids = ", ".join(str(each.replica_id) for each in row.members)
         raise UnknownReplica(
-            f"set {row.name} has no replica {replica_id}, only {ids}: it was forgotten, so its directory can only join "
-            "again as a new replica, empty"
+            f"set {row.name} has no replica {replica_id}, only {ids}; a replica that was forgotten can only join again "
+            "as a new one, with an empty directory"
         )
     return member
 

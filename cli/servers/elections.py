@@ -1,4 +1,4 @@
-"""`rlab elections`: shows the register of replica sets, and makes one from a copy of it."""
+"""`rlab elections`: shows the register of replica sets, removes a row, and makes a register from a copy of it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers
-from model.errors import ConfigError, InvalidParameter
+from model.errors import ConfigError, IllegalOperation, InvalidParameter
 from process.output import print_json, print_note, print_outcome, print_table
 from process.runtime import run
 
@@ -18,12 +18,14 @@ if TYPE_CHECKING:
 
 _COLUMNS = ("set", ">version", ">epoch", "master", "in sync", "members", ">copies", ">min in sync", "acks")
 _MAX_COPY_BYTES = 16 * 1024 * 1024
+_ANSWERS_S = 3.0  # how long a replica has to show that it is there
 
 
 def register(app: typer.Typer) -> None:
     """Add the group."""
     group = typer.Typer(help="The register of replica sets: the master of each set, and the replicas in sync.")
     group.command("show")(show)
+    group.command("remove")(remove)
     group.command("restore")(restore)
     app.add_typer(group, name="elections", no_args_is_help=True)
 
@@ -51,6 +53,63 @@ def _cells(row: ReplicaSet) -> tuple[object, ...]:
     members = ", ".join(f"{each.replica_id} {each.address}" for each in row.members)
     in_sync = ", ".join(map(str, row.in_sync))
     return row.name, row.version, row.epoch, row.master or None, in_sync, members, row.copies, row.min_in_sync, row.acks
+
+
+def remove(
+    broker: Annotated[str, typer.Argument(show_default=False, help="Name of the broker.")],
+    namesrv: NameServers = DEFAULT_NAME_SERVER,
+    json: Json = False,
+    config: Config = None,
+) -> None:
+    """Remove a set whose replicas are all gone for good, so that its name is free for a new set.
+
+    It is refused while a replica answers. A replica of the set that is started later is refused. To use its messages,
+    remove the file REPLICA from its directory: then it is a broker without copies, or makes a set with --copies.
+
+    Example: rlab elections remove broker-a --namesrv ns1:9876
+    """
+    from remoting.address import parse_addresses
+    from replica.registers.remote import RemoteRegister
+
+    async def main() -> None:
+        async with RemoteRegister(parse_addresses(namesrv)) as register:
+            row = await register.read(broker)
+            if row is None:
+                raise InvalidParameter(f"the register has no set {broker!r}: see 'rlab elections show'")
+            if answering := await _answering(row):
+                raise IllegalOperation(
+                    f"{' and '.join(answering)} of set {broker} answer: stop them, or forget one replica with "
+                    f"'rlab broker forget {broker} --replica ID'"
+                )
+            await register.remove(broker, row.version)
+
+    run(main)
+    print_outcome({"removed": broker}, f"set {broker} is removed from the register", as_json=json)
+
+
+async def _answering(row: ReplicaSet) -> list[str]:
+    """The replicas of a set at whose addresses a server answers."""
+    import anyio
+
+    from model.errors import NetworkError, RlabError
+    from remoting.client import RemotingClient
+    from remoting.request_code import RequestCode
+
+    found: dict[int, str] = {}
+
+    async def ask(client: RemotingClient, replica_id: int, address: str) -> None:
+        try:
+            await client.request(address, RequestCode.GET_SERVER_STATE, timeout_s=_ANSWERS_S)
+        except NetworkError:
+            return
+        except RlabError:
+            pass  # it refuses, so it is there
+        found[replica_id] = f"replica {replica_id} at {address}"
+
+    async with RemotingClient() as client, anyio.create_task_group() as tasks:
+        for member in row.members:
+            tasks.start_soon(ask, client, member.replica_id, member.address)
+    return [text for _, text in sorted(found.items())]
 
 
 def restore(

@@ -32,4 +32,15 @@ REPLICA_SCHEMA: dict[RequestCode, RequestSchema] = {
         answer="header `written`: false if the row has another version; body: the encoded row as it is now, empty if "
         "there is none. ILLEGAL_OPERATION if the row may not follow the stored one",
     ),
+    RequestCode.REMOVE_REPLICA_SET: RequestSchema(
+        "admin -> name server",
+        "Remove the row of a replica set if it has the expected version: all its replicas are gone for good.",
+        (
+            replace(BROKER, right=None),
+            Field("expected_version", int, "version of the row", minimum=1, maximum=MAX_SET_NUMBER),
+        ),
+        answer="header `removed`: false if the row has another version; body: then the encoded row, empty if there is "
+        "none",
+        right=Right.ADMIN,
+    ),
 }

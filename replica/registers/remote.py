@@ -73,14 +73,38 @@ class RemoteRegister:
 
     async def write(self, new: ReplicaSet, expected_version: int) -> ReplicaSet:
         """See `Register.write`."""
-        header = {"broker_name": new.name, "expected_version": expected_version}
+        answer = await self._change(RequestCode.PUT_REPLICA_SET, new.name, expected_version, new.to_wire())
+        row = ReplicaSet.from_wire(answer.body) if answer.body else None
+        if not answer.header.get("written"):
+            raise _changed(new.name, row, expected_version)
+        if row is None:
+            raise RegisterUnavailable(f"the register at {self._keeper} answered a write of set {new.name} without it")
+        return row
+
+    async def remove(self, name: str, expected_version: int) -> None:
+        """Remove the row of a set that has this version; only an administrator may do it.
+
+        Raises:
+            SetChanged: it has another version, or there is none.
+            RegisterUnavailable: it may be removed or not, or later.
+
+        Cancellation: as for RegisterUnavailable.
+        """
+        answer = await self._change(RequestCode.REMOVE_REPLICA_SET, name, expected_version, None)
+        if not answer.header.get("removed"):
+            row = ReplicaSet.from_wire(answer.body) if answer.body else None
+            raise _changed(name, row, expected_version)
+
+    async def _change(self, code: RequestCode, name: str, expected_version: int, body: bytes | None) -> Command:
+        """Send a change to the name server that has answered for the register, and to no other."""
         if self._keeper is None:
-            await self._ask({"broker_name": new.name})
+            await self._ask({"broker_name": name})
         assert self._keeper is not None, "a name server has answered"
+        header = {"broker_name": name, "expected_version": expected_version}
         try:
-            answer = await self._request(self._keeper, RequestCode.PUT_REPLICA_SET, header, new.to_wire())
+            return await self._request(self._keeper, code, header, body)
         except _UNANSWERED as error:
-            text = f"the register at {self._keeper} may have changed set {new.name}, or not: {error}"
+            text = f"the register at {self._keeper} may have changed set {name}, or not: {error}"
             raise RegisterUnavailable(text) from error
         except RequestCodeNotSupported as error:
             keeper, self._keeper = self._keeper, None
@@ -88,13 +112,6 @@ class RemoteRegister:
                 f"{keeper} keeps no elections any more: nothing was changed, and the next call looks for the register"
             )
             raise RegisterUnavailable(text) from error
-        row = ReplicaSet.from_wire(answer.body) if answer.body else None
-        if not answer.header.get("written"):
-            version = 0 if row is None else row.version
-            raise SetChanged(f"set {new.name} has version {version} and not {expected_version}: read it again", row)
-        if row is None:
-            raise RegisterUnavailable(f"the register at {self._keeper} answered a write of set {new.name} without it")
-        return row
 
     async def _ask(self, header: dict[str, Any]) -> Command:
         """Ask the name servers in turn, the keeper first. Cancellation: harmless."""
@@ -126,6 +143,11 @@ class RemoteRegister:
                 # With its back-off of seconds: a set waits for the register, and few replicas ask it, with pauses.
                 self._client.drop(address)
             raise
+
+
+def _changed(name: str, row: ReplicaSet | None, expected_version: int) -> SetChanged:
+    version = 0 if row is None else row.version
+    return SetChanged(f"set {name} has version {version} and not {expected_version}: read it again", row)
 
 
 def _rows_of(answer: Command) -> list[ReplicaSet]:

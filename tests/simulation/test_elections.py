@@ -9,6 +9,7 @@ from random import Random
 import pytest
 
 from model.errors import InvalidParameter, NoPermission, NotAuthenticated
+from model.replica_set import SetChanged
 from namesrv.config import NameServerConfig
 from namesrv.server import run_name_server
 from remoting.request_code import RequestCode
@@ -43,6 +44,8 @@ def test_rows_are_changed_by_replicas_of_the_set_and_by_administrators_alone(tmp
                     await register.read("broker-b")
                 with pytest.raises(NoPermission):
                     await register.rows()
+                with pytest.raises(NoPermission):
+                    await register.remove("broker-a", 1)
                 # The gate checks the name in the header, so the row may not have another one.
                 other = replace(ROW, name="broker-b").to_wire()
                 header = {"broker_name": "broker-a", "expected_version": 0}
@@ -50,7 +53,8 @@ def test_rows_are_changed_by_replicas_of_the_set_and_by_administrators_alone(tmp
                     await register._client.request(ADDRESS, RequestCode.PUT_REPLICA_SET, header, other)
             for user in ("broker", "client"):
                 async with RemoteRegister([ADDRESS], key=made_key(user)) as register:
-                    for act in (register.read("broker-a"), register.write(row, 1), register.rows()):
+                    acts = (register.read("broker-a"), register.write(row, 1), register.rows())
+                    for act in (*acts, register.remove("broker-a", 1)):
                         with pytest.raises(NoPermission):
                             await act
             async with RemoteRegister([ADDRESS], key=made_key("stranger")) as register:
@@ -59,6 +63,10 @@ def test_rows_are_changed_by_replicas_of_the_set_and_by_administrators_alone(tmp
             async with RemoteRegister([ADDRESS], key=made_key("admin")) as register:
                 assert await register.rows() == [row]
                 await register.write(with_options(row, copies=3), 1)
+                with pytest.raises(SetChanged, match="has version 2 and not 1"):
+                    await register.remove("broker-a", 1)
+                await register.remove("broker-a", 2)
+                assert await register.rows() == []
             async with RemoteRegister([ADDRESS]) as register:
                 with pytest.raises(NotAuthenticated):
                     await register.read("broker-a")

@@ -213,6 +213,12 @@ MATRIX = (
         "key key no no no unknown no",
         by="broker",
     ),
+    of_name_server(
+        C.REMOVE_REPLICA_SET,
+        {"broker_name": "broker-z", "expected_version": 1},
+        "key key no no no unknown no",
+        by="admin",
+    ),
     # This broker has no other replicas; tests/simulation/test_replica_rights.py has one that does.
     *(
         Case(code, {}, None, "key key unknown unknown unknown unknown unknown")

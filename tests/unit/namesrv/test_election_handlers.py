@@ -67,6 +67,24 @@ def test_a_set_without_a_row_has_an_empty_answer(tmp_path: Path) -> None:
     serve(scenario, tmp_path / "elections")
 
 
+def test_a_row_of_the_expected_version_is_removed_and_its_name_is_free(tmp_path: Path) -> None:
+    async def remove(client: RemotingClient, version: int) -> Command:
+        header = {"broker_name": "broker-a", "expected_version": version}
+        return await client.request(ADDRESS, RequestCode.REMOVE_REPLICA_SET, header)
+
+    async def scenario(client: RemotingClient) -> None:
+        stored = (await put(client, ROW, 0)).body
+        late = await remove(client, 2)
+        assert (late.header["removed"], late.body) == (False, stored)
+        assert (await remove(client, 1)).header["removed"] is True
+        again = await remove(client, 1)
+        assert again.header["removed"] is False
+        assert not again.body
+        assert (await put(client, replace(ROW, set_id=8), 0)).header["written"] is True
+
+    serve(scenario, tmp_path / "elections")
+
+
 def test_a_row_of_another_name_than_that_of_the_request_is_refused(tmp_path: Path) -> None:
     async def scenario(client: RemotingClient) -> None:
         with pytest.raises(InvalidParameter, match="the row is of set broker-a, the request names 'broker-b'"):

@@ -112,7 +112,7 @@ def test_a_replica_that_may_have_lost_messages_is_not_in_sync() -> None:
 
 def test_a_replica_that_was_forgotten_cannot_start() -> None:
     row = forgotten(OUT_OF_SYNC, 2)
-    with pytest.raises(UnknownReplica, match="has no replica 2, only 1: it was forgotten"):
+    with pytest.raises(UnknownReplica, match="has no replica 2, only 1; a replica that was forgotten"):
         started(row, 2, "h2:1")
 
 

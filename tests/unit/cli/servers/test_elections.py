@@ -15,7 +15,7 @@ from cli.main import app
 from namesrv.config import NameServerConfig
 from namesrv.elections import Elections, open_elections
 from namesrv.server import run_name_server
-from replica.sets import create
+from replica.sets import create, started
 
 
 @pytest.fixture
@@ -42,6 +42,26 @@ def test_a_copy_is_shown_and_restored(running: tuple[BlockingPortal, str, Electi
     assert json.loads(done.stdout) == {"register_id": row.register_id, "directory": str(into), "sets": 1}
     with open_elections(into, Random(1)) as restored:
         assert restored.register_id == row.register_id
+
+
+def test_a_set_is_removed_once_none_of_its_replicas_answers(
+    running: tuple[BlockingPortal, str, Elections],
+) -> None:
+    portal, address, elections = running
+    command = ["elections", "remove", "broker-a", "--namesrv", address]
+    missing = CliRunner().invoke(app, command)
+    assert (missing.exit_code, "has no set 'broker-a'" in missing.stderr) == (2, True)
+    row = portal.call(elections.write, create("broker-a", address, set_id=7), 0)  # something answers there
+    refused = CliRunner().invoke(app, command)
+    assert refused.exit_code != 0
+    assert f"replica 1 at {address} of set broker-a answer" in refused.stderr
+    assert portal.call(elections.read, "broker-a") == row
+
+    gone = started(row, 1, "127.0.0.1:1")
+    portal.call(elections.write, gone, row.version)
+    done = CliRunner().invoke(app, [*command, "--json"])
+    assert json.loads(done.stdout) == {"removed": "broker-a"}
+    assert portal.call(elections.read, "broker-a") is None
 
 
 def test_name_servers_without_elections_are_named() -> None:
