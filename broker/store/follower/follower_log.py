@@ -131,25 +131,29 @@ class FollowerLog(FollowerSyncs):
 
     @property
     def epochs(self) -> tuple[Epoch, ...]:
-        """The masterships that wrote this log, the oldest first."""
-        return self.history().epochs
+        """The masterships whose bytes are in this log, the oldest first. Raises as `history` does."""
+        return self._read_history().epochs
 
     def history(self) -> LogHistory:
         """Return the epochs, and the position up to which this log is known to be the copy of a log with them.
 
         That position, and not `end_position`, is the one for `common_epoch`: damage, and the head of a segment that is
-        not complete, lie behind it. A replica that follows a master cuts its log there at least.
+        not complete, lie behind it. A replica that follows a master cuts its log there at least. In the copy of a whole
+        log, the last epochs may begin behind that position.
 
         Raises:
             StoreReadFailed: an I/O error.
         """
-        try:
-            epochs, end = self._log.history()
-        except OSError as error:
-            raise StoreReadFailed(f"cannot read {self._directory} ({error}): check the disk") from error
+        epochs, end = self._read_history()
         if not epochs:
             epochs, end = self._copied, self.end_position
         return LogHistory(epochs, min([end, *self._damaged.values()]))
+
+    def _read_history(self) -> LogHistory:
+        try:
+            return self._log.history()
+        except OSError as error:
+            raise StoreReadFailed(f"cannot read {self._directory} ({error}): check the disk") from error
 
     # --- writing -----------------------------------------------------------------------------------------------------
 

@@ -93,5 +93,6 @@ def common_epoch(own: Sequence[Epoch], own_end: int, masters: Sequence[Epoch], m
 
 
 def _end_of(epoch: Epoch, epochs: Sequence[Epoch], end_position: int) -> int:
+    """Where an epoch ends in a log, which may end before it begins: a copy knows the history of the whole log."""
     later = epochs[epochs.index(epoch) + 1 :]
-    return later[0].start_position if later else end_position
+    return min(later[0].start_position, end_position) if later else end_position

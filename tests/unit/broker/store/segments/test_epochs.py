@@ -80,8 +80,13 @@ def test_a_history_has_at_most_so_many_epochs_and_keeps_the_newest() -> None:
         ([FIRST, SECOND, Epoch(3, 1_900, 2)], 2_400, [FIRST, SECOND, FOURTH], 9_000, 1_900),
         ([FIRST, SECOND], 1_450, [FIRST, Epoch(3, 1_400, 1)], 1_500, 1_400),
         ([SECOND], 1_500, [SECOND, FOURTH], 2_100, 1_500),
+        ([FIRST, SECOND], 900, [FIRST, FOURTH], 2_100, 900),
+        ([FIRST, SECOND], 900, [FIRST, SECOND, FOURTH], 2_100, 900),
     ],
-    ids=["behind", "ahead", "of the epoch before", "the master left first", "I left first", "replaced head", "trimmed"],
+    ids=[
+        *("behind", "ahead", "of the epoch before", "the master left first", "I left first", "replaced head"),
+        *("trimmed", "the begin of a copy", "the begin of a copy of this master"),
+    ],
 )
 def test_the_cut_is_where_the_newest_common_epoch_ends_first(
     own: list[Epoch], own_end: int, masters: list[Epoch], masters_end: int, cut: int
