@@ -70,6 +70,11 @@ MAX_REPLICA_EPOCHS = 1_000
 """Epochs in the history of a log that a replica sends to its master: one for each change or restart of a master."""
 SEGMENT_RANGE_BYTES = 4 * 1024 * 1024
 """Most bytes of a file in one answer to a replica: a quarter of a frame."""
+LOG_CHECK_FIRST_S = 3_600.0
+LOG_CHECK_INTERVAL_S = 86_400.0
+LOG_CHECK_PAUSE_S = 1.0
+"""When a replica reads its whole log for the first time since it follows, how long after that again, and the pause
+between two segments of it, which leaves the disk to the master's writes."""
 INDEX_RETRY_S = 1.0
 MAX_INDEX_TRIES = 30
 """Pause before a replica asks again for the index of a finished segment, which the master writes with its next sync;

@@ -36,7 +36,8 @@ REPLICATION_SCHEMA: dict[RequestCode, RequestSchema] = {
         max_rows=MAX_REPLICA_EPOCHS,
         answer="header `epoch` of the master, `position` where the replica's log has to end, `discard`: whether it "
         "has to begin there, because the logs have nothing in common; `min_position` where the master's log begins; "
-        "`sync`: whether an acknowledgement means that all is on the disk. NOT_MASTER from any other replica, "
+        "`sync`: whether an acknowledgement means that all is on the disk; body, with `discard`: the epochs of the "
+        "master, as in the request. NOT_MASTER from any other replica, "
         "ILLEGAL_OPERATION for a wrong set, an unknown replica, or another process than the newest of one",
         rank=Rank.KEEPALIVE,
         effect=Effect.LOCAL,

@@ -11,33 +11,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import anyio
 import msgpack
 
 from broker.durability.metadata_file import MetadataFile
-from broker.store.disk.errors import StoreBytesRefused
 from broker.store.follower.follower_log import FollowerLog
+from broker.store.segments.epochs import Epoch
 from model.errors import (
-    ConnectionLost,
     InvalidParameter,
     NetworkError,
     NotMaster,
-    QueryNotFound,
     RlabError,
     ServerError,
 )
-from model.replica_limits import (
-    INDEX_RETRY_S,
-    MASTER_DEAD_S,
-    MAX_INDEX_TRIES,
-    REPLICA_REDIAL_TIMEOUT_S,
-    SEGMENT_RANGE_BYTES,
-)
+from model.replica_limits import MASTER_DEAD_S, REPLICA_REDIAL_TIMEOUT_S
 from model.replica_set import ReplicaSet
 from remoting.client import RemotingClient, raise_for_code
 from remoting.codec import CODEC
@@ -48,6 +39,7 @@ from remoting.tasks import background_tasks
 from remoting.wire.schema import check_header
 from replica.directory import ReplicaIdentity
 from replica.stream.applying import Applying
+from replica.stream.fetching import Fetching
 from replica.stream.following import Acknowledgement, Following
 from replica.stream.frames import FrameDamaged, decode_frame_of
 
@@ -134,6 +126,9 @@ async def follow(
         if cut is not None:
             on_progress(cut)
         return await _Stream(connection, log, metadata, identity, answer, on_progress, row.name).run()
+    except FrameDamaged as error:
+        logger.error("%s: the answer of the master is broken: %s", row.name, error)
+        return FollowEnd.MASTER_GONE
     finally:
         client.drop(address)
 
@@ -157,12 +152,14 @@ def _cut(log: FollowerLog, answer: Command, committed_position: int | None, name
     """Let the own log be a beginning of the master's; returns the cut, if there was one."""
     header, end = answer.header, log.end_position
     position = header["position"]
+    if position > end and not header["discard"]:
+        raise FrameDamaged(f"the master begins at {position}, behind the end {end} of this log")
     salvage = end > log.min_position and (committed_position is None or position < committed_position)
     if answer.header["discard"]:
         is_cut = end > log.min_position
         if is_cut:
             logger.warning("%s: this log has nothing in common with the master's: all of it is copied", name)
-        log.restart_at(position, salvage=salvage)
+        log.restart_at(position, salvage=salvage, epochs=_epochs_of(answer))
     elif is_cut := position < end:
         logger.warning(
             "%s: this log is cut at %d, %d bytes before its end%s",
@@ -172,6 +169,14 @@ def _cut(log: FollowerLog, answer: Command, committed_position: int | None, name
     if not is_cut:
         return None
     return FollowProgress(header["epoch"], "catching up", position, position, 0, end, salvage)
+
+
+def _epochs_of(answer: Command) -> list[Epoch]:
+    rows: Any = msgpack.unpackb(answer.body or b"\x90")
+    try:
+        return [Epoch(*map(int, row)) for row in rows]
+    except (TypeError, ValueError) as error:
+        raise FrameDamaged(f"the epochs of the master cannot be read: {error}") from error
 
 
 class _Stream:
@@ -199,15 +204,15 @@ class _Stream:
         self._ended = anyio.Event()
         self._end = FollowEnd.MASTER_GONE
         self._failure: RlabError | None = None
-        self._finished: deque[int] = deque()  # segments whose index is to be fetched
-        self._has_finished = anyio.Event()
+        self._fetching = Fetching(connection, log, name, self._applying.sync_soon)
 
     async def run(self) -> FollowEnd:
         """Write the frames until the stream ends; see `follow`."""
         try:
             async with background_tasks() as tasks:
                 tasks.start_soon(self._applying.sync_regularly)
-                tasks.start_soon(self._fetch_indexes)
+                tasks.start_soon(self._fetching.fetch_indexes)
+                tasks.start_soon(self._fetching.repair_regularly)
                 tasks.start_soon(self._watch)
                 self._connection.serve_by(self._received)
                 self._acknowledge(0, 0)
@@ -280,57 +285,7 @@ class _Stream:
 
     def segment_finished(self, base_position: int) -> None:
         """See `Applied`."""
-        self._finished.append(base_position)
-        self._has_finished.set()
-
-    async def _fetch_indexes(self) -> None:
-        """Fetch the index of each finished segment: with it, a promotion does not read the segment."""
-        while True:
-            await self._has_finished.wait()
-            self._has_finished = anyio.Event()
-            while self._finished:
-                try:
-                    await self._fetch_index(self._finished.popleft())
-                except NetworkError:
-                    return  # the stream ends as well
-                except RlabError as error:
-                    logger.warning("%s: a segment stays without its index: %s", self._name, error)
-
-    async def _fetch_index(self, base_position: int) -> None:
-        for _ in range(MAX_INDEX_TRIES):
-            try:
-                self._log.adopt_index(base_position, await self._fetch_file(base_position, index=True))
-                self._applying.sync_soon()
-                return
-            except QueryNotFound:
-                await anyio.sleep(INDEX_RETRY_S)
-            except StoreBytesRefused as error:
-                logger.info("%s: %s", self._name, error)  # it was cut, or deleted, in between
-                return
-
-    async def _fetch_file(self, base_position: int, *, index: bool) -> bytes:
-        """Fetch a finished segment, or its index file, from the master.
-
-        Raises:
-            QueryNotFound: the master has no such file, or not yet.
-            NetworkError, ServerError: the master did not answer.
-
-        Cancellation: harmless.
-        """
-        parts: list[bytes] = []
-        start = 0
-        while True:
-            file = {"base": base_position, "index": index, "start": start, "max_bytes": SEGMENT_RANGE_BYTES}
-            answer = raise_for_code(
-                await self._connection.request(RequestCode.REPLICA_SEGMENT, {"broker_name": self._name, **file})
-            )
-            part = answer.body or b""
-            parts.append(part)
-            start += len(part)
-            if start >= answer.header["size"]:
-                return b"".join(parts)
-            if not part:
-                raise ConnectionLost(f"the file of segment {base_position} became shorter while it was read")
+        self._fetching.segment_finished(base_position)
 
 
 STREAMED = frozenset({RequestCode.REPLICATE, RequestCode.REPLICA_SNAPSHOT, RequestCode.REPLICA_HANDOVER})

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import msgpack
+
 from broker.store.segments.epochs import Epoch, common_epoch
 from model.errors import ServiceNotAvailable
 from model.replica_limits import REPLICA_SILENCE_S
@@ -80,7 +82,9 @@ class Greeting:
             "min_position": self._source.store.min_position,
             "sync": self._syncs,
         }
-        return Greeted(session, Reply(answer))
+        # A copy that is interrupted goes on only if it knows the epochs of the log that it copies.
+        body = msgpack.packb([list(epoch) for epoch in self._source.store.epochs]) if discard else None
+        return Greeted(session, Reply(answer, body))
 
     def _check_only_one(self, replica_id: int, incarnation: int, sessions: Mapping[int, ReplicaSession]) -> None:
         session = sessions.get(replica_id)

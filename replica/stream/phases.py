@@ -22,6 +22,7 @@ as copied; RocketMQ issues 1155, 3015).
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -47,6 +48,29 @@ class Phase(StrEnum):
     CATCHING_UP = "catching up"
     SNAPSHOT = "snapshot"
     FOLLOWING = "following"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaProgress:
+    """One other replica of a set.
+
+    Attributes:
+        replica_id: its id.
+        address: where it listens, as the row has it.
+        state: "in sync", or the phase that it is in (`phases.py`).
+        position: log position up to which it has the log.
+        lag_bytes: bytes of the log that it has not confirmed.
+        lag_s: age of the oldest flush that it has not confirmed, in seconds; 0 without one.
+        connected: whether it follows this master now.
+    """
+
+    replica_id: int
+    address: str
+    state: str
+    position: int
+    lag_bytes: int
+    lag_s: float
+    connected: bool
 
 
 class SentFrame(NamedTuple):

@@ -30,8 +30,7 @@ from replica.stream.commit_point import CommitPoint
 from replica.stream.greeting import Greeting
 from replica.stream.in_sync import InSyncSet, SetWrite
 from replica.stream.kept import KeptChanges
-from replica.stream.phases import NEVER, Departure, Phase, ReplicaPhases
-from replica.stream.progress import ReplicaProgress
+from replica.stream.phases import NEVER, Departure, Phase, ReplicaPhases, ReplicaProgress
 from replica.stream.segments import SegmentReader
 from replica.stream.session import ReplicaSession, StreamSource
 from replica.stream.sessions import Sessions

@@ -96,7 +96,7 @@ COVERED_ELSEWHERE: dict[str, str] = {
     "model/replica_limits.py": "numbers alone; each is tried where it holds",
     "replica/stream/applying.py": "the half of a replica: tests/unit/replica/stream/test_follower.py",
     "replica/stream/greeting.py": "it lets a replica in: tests/unit/replica/stream/test_follower.py",
-    "replica/stream/progress.py": "a record alone: tests/unit/replica/stream/test_sender.py",
+    "replica/stream/fetching.py": "it needs a master: tests/unit/replica/stream/test_follower.py",
     "replica/stream/segments.py": "it serves a replica: tests/unit/replica/stream/test_sender.py",
     "replica/stream/session.py": "it needs a replica: tests/unit/replica/stream/test_sender.py",
     "replica/stream/sessions.py": "it needs replicas: tests/unit/replica/stream/test_sender.py",

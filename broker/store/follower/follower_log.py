@@ -18,7 +18,7 @@ Everything is synchronous and belongs to one thread, except `SyncJob.run`.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Self
@@ -36,6 +36,7 @@ from broker.store.disk.files import Files
 from broker.store.disk.options import StoreOptions
 from broker.store.disk.reserve import NO_ROOM, Reserve
 from broker.store.follower.cut import Cut, begin_cut, finish_cut, write_ends
+from broker.store.follower.damage_check import SegmentCheck, check_segments
 from broker.store.follower.recovery import FollowerRecovery
 from broker.store.follower.repair import replace_file
 from broker.store.follower.salvage import salvage_numbers
@@ -343,6 +344,10 @@ class FollowerLog(FollowerSyncs):
         self._log.close_file(segment)
         segment.size = segment.synced_size = size
         self._damaged.pop(base_position, None)
+
+    def check(self) -> Iterator[SegmentCheck]:
+        """Read the segments one by one, in any thread; see `check_segments`."""
+        return check_segments(self._directory, self._files)
 
     def check_lock(self) -> None:
         """Raise `StoreLockLost` if another process may write to the directory."""

@@ -89,7 +89,8 @@ def common_epoch(own: Sequence[Epoch], own_end: int, masters: Sequence[Epoch], m
     common = next((each for each in reversed(own) if each in known), None)
     if common is None:
         return None
-    return min(_end_of(common, own, own_end), _end_of(common, masters, masters_end))
+    # The history of a copy that was interrupted is that of the whole log, so epochs may begin behind its end.
+    return min(_end_of(common, own, own_end), _end_of(common, masters, masters_end), own_end, masters_end)
 
 
 def _end_of(epoch: Epoch, epochs: Sequence[Epoch], end_position: int) -> int:

@@ -324,7 +324,7 @@ def simulated(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
             finally:
                 await world.end()
 
-        run_simulation(main, latency_s=LATENCY_S, limit_s=600)
+        run_simulation(main, latency_s=LATENCY_S, limit_s=6_000)
 
     _, *others = inspect.signature(test).parameters.values()
     tmp_path = inspect.Parameter("tmp_path", inspect.Parameter.POSITIONAL_OR_KEYWORD)

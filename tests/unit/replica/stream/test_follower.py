@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from model.errors import IllegalOperation, RlabError
-from model.replica_limits import REGISTER_POLL_S
+from model.replica_limits import LOG_CHECK_PAUSE_S, REGISTER_POLL_S
 from replica.directory import ReplicaIdentity
 from replica.sets import forgotten, started
 from replica.stream.follower import FollowEnd
@@ -247,3 +247,42 @@ async def test_garbage_from_a_master_ends_the_stream_and_it_begins_again(world: 
     await world.until(lambda: replica.ends == [FollowEnd.MASTER_GONE])
     await settled(world, master)
     assert_equal_copies(world, 2)
+
+
+@simulated
+async def test_a_first_copy_that_is_interrupted_goes_on_where_it_was(world: World) -> None:
+    master = await world.start_master()
+    for number in range(2_000):
+        master.write(bytes(1_000), b"%d" % number)
+    replica = await world.start_replica(2)
+    await world.until(lambda: len(replica.progress) > 3)
+    position = replica.progress[-1].position
+    world.simulation.network.cut(host_of(2), host_of(1))
+    await world.until(lambda: 2 in master.sender.row.in_sync)
+    assert min(each.position for each in replica.progress[-3:]) > position
+    assert not any(each.cut_from for each in replica.progress)
+    await settled(world, master)
+    assert log_of(world.directory(2)) == log_of(world.directory(1))
+
+
+@simulated
+async def test_damage_of_a_copy_is_replaced_by_the_bytes_of_the_master(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("replica.stream.fetching.LOG_CHECK_FIRST_S", 5.0)  # an hour has many beacons
+    master = await world.start_master()
+    master.put(0, b"")
+    [replica] = await in_sync(world, master, 2)
+    for _ in range(200):
+        master.write(bytes(1_000))
+        await world.sleep(0.001)
+    await settled(world, master)
+    master.store.sync()
+    first, *_ = sorted(replica.directory.glob("*.log"))
+    with first.open("r+b") as file:
+        file.seek(5_000)
+        file.write(b"rotten")
+    assert log_of(world.directory(2)) != log_of(world.directory(1))
+    await world.sleep(5 + 10 * LOG_CHECK_PAUSE_S)
+    assert_equal_copies(world, 2)
+    assert 2 in master.sender.row.in_sync

@@ -99,3 +99,9 @@ def test_the_cut_is_where_the_newest_common_epoch_ends_first(
 )
 def test_logs_without_a_common_epoch_have_no_cut(own: list[Epoch]) -> None:
     assert common_epoch(own, 3_500, [FIRST, SECOND], 2_000) is None
+
+
+def test_a_copy_that_was_interrupted_is_not_cut_behind_its_end() -> None:
+    epochs = (Epoch(1, 0, 1), Epoch(2, 8_055, 2))
+    assert common_epoch(epochs, 0, epochs, 9_000) == 0
+    assert common_epoch(epochs, 500, (Epoch(1, 0, 1), Epoch(3, 300, 3)), 9_000) == 300
