@@ -73,7 +73,7 @@ def test_a_flush_that_is_not_confirmed_in_time_is_trouble() -> None:
     assert replica.leaves_at(1_000, 0.5).at == 0.5 + REPLICA_FRAME_TIMEOUT_S
 
 
-def test_a_replica_too_far_behind_is_in_leaves_at_once() -> None:
+def test_a_replica_too_far_behind_is_in_trouble_at_once() -> None:
     replica = following()
     assert replica.leaves_at(1_000 + REPLICA_MAX_LAG_BYTES, NEVER).at > 0
     assert replica.leaves_at(1_001 + REPLICA_MAX_LAG_BYTES, NEVER).at == 0.0

@@ -11,6 +11,7 @@ from model.record import FlushMode
 from model.replica_limits import (
     REPLICA_BACK_S,
     REPLICA_FRAME_TIMEOUT_S,
+    REPLICA_KEPT_BYTES,
     REPLICA_REJOIN_S,
     REPLICA_SILENCE_S,
     REPLICA_START_S,
@@ -19,6 +20,7 @@ from model.replica_set import Acks
 from replica.registers.memory import RegisterFaults
 from replica.sets import with_options
 from replica.stream.follower import FollowEnd
+from replica.stream.phases import Phase
 from tests.unit.broker.harness import FailingDisk
 from tests.unit.replica.stream.harness import (
     Master,
@@ -265,3 +267,43 @@ async def test_with_flush_sync_an_answer_waits_for_the_disk_of_the_replica(world
     assert await world.until(lambda: master.committed >= n) < REPLICA_FRAME_TIMEOUT_S + 0.1
     assert master.sender.row.in_sync == (1,)
     assert "sync of" in str(replica.ends[0])
+
+
+@simulated
+async def test_a_replica_that_is_too_many_changes_behind_gets_the_tables_again(world: World) -> None:
+    master, [replica] = await in_sync(world, 2)
+    kept = master.sender._sessions._kept
+    most = 0
+    with world.simulation.network.stall(host_of(2)):
+        for number in range(40):
+            master.put(number, bytes(1024 * 1024))
+            most = max(most, kept.bytes_after(kept._oldest - 1))
+    assert REPLICA_KEPT_BYTES - 2 * 1024 * 1024 < most <= REPLICA_KEPT_BYTES
+    assert (len(kept), master.sender.progress()[0].state) == (0, "in sync")
+    [session] = list(master.sender._sessions)
+    assert session.replica.phase is Phase.CATCHING_UP
+    await world.until(lambda: 2 in master.sender.row.in_sync and master.sender.is_idle, 30)
+    assert rows_of_table(replica.directory) == rows_of_table(world.directory(1))
+
+
+@simulated
+async def test_a_flush_with_more_changes_than_a_frame_takes_is_sent_as_tables(world: World) -> None:
+    master, [replica] = await in_sync(world, 2)
+    for number in range(10):
+        master.table.put(number, bytes(1024 * 1024))
+    n = master.write(b"x")
+    await world.until(lambda: master.committed >= n, REPLICA_FRAME_TIMEOUT_S)
+    assert rows_of_table(replica.directory) == rows_of_table(world.directory(1))
+    assert master.sender.row.in_sync == (1, 2)
+
+
+@simulated
+async def test_a_large_flush_is_sent_in_parts(world: World) -> None:
+    master, [replica] = await in_sync(world, 2)
+    for number in range(5):
+        master.store.append(1, 0, bytes(1024 * 1024 + number), 0)
+    master.table.put(7, b"with it")
+    n = master.flush()
+    await world.until(lambda: master.committed >= n, REPLICA_FRAME_TIMEOUT_S)
+    assert log_of(replica.directory) == log_of(world.directory(1))
+    assert rows_of_table(replica.directory) == rows_of_table(world.directory(1))
