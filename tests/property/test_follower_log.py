@@ -86,6 +86,7 @@ class ReplicasAgainstBytes(RuleBasedStateMachine):
 
     @rule()
     def drop_a_topic(self) -> None:
+        self.now_ms += 1
         self.master.append(2, 0, b"of a topic that goes", 0)
         self.master.flush()
         self.master.drop_topic(2)
@@ -156,10 +157,11 @@ class ReplicasAgainstBytes(RuleBasedStateMachine):
             assert at <= differ
             is_seen = history.end_position == replica.end_position and self.master.min_position <= at
             if is_seen and not self.power_was_cut:
-                # Heads of two epochs at one position may begin with equal bytes: those are no common ones.
-                base = max((base for base in own if base <= differ and base in masters), default=0)
+                # Two epochs may begin with equal bytes, in the heads of their segments, but have no common message.
                 expected = min(differ, replica.end_position, self.master.written_position)
-                assert at in (expected, min(base, expected))
+                equal = {p: data for p, data in records_of(masters).items() if at <= p and p + len(data) <= expected}
+                assert at <= expected
+                assert messages_of(equal) == {}
             replica.cut(at, salvage=salvage)
             self.twins[who] = cut_to(own, at)
         self.joined[who] = True
@@ -189,10 +191,11 @@ class ReplicasAgainstBytes(RuleBasedStateMachine):
         self.directories[who] = survivor
 
     def take_twin(self, who: int, synced: int) -> None:
-        """What is left is a part of what was there, up to its first damage, and has all that was durable."""
+        """The rest is a part of the log before, up to its first damage, with all whole records that were durable."""
         found, before = log_of(self.directories[who]), self.twins[who]
         end = self.replicas[who].history().end_position
-        assert end >= synced or not before
+        whole_ends = (at + len(record) for at, record in records_of(before).items())
+        assert end >= max((whole_end for whole_end in whole_ends if whole_end <= synced), default=0)
         whole = {base: data for base, data in cut_to(found, end).items() if base in before}
         assert all(before[base].startswith(data) for base, data in whole.items())
         self.twins[who] = found
