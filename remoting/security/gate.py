@@ -118,7 +118,8 @@ class Gate:
     def __init__(self, access: AccessFile | Policy, guarded: Guarded) -> None:
         self.refused: Counter[str] = Counter()
         self._guarded = guarded
-        self._file = access if isinstance(access, AccessFile) else None
+        # A reader of its own: a replica has one server after the other, and the last one has seen the last change.
+        self._file = AccessFile(access.path) if isinstance(access, AccessFile) else None
         self._policy: Policy = {}
         self._loop = asyncio.get_running_loop()
         self._guests: dict[Connection, _Guest] = {}  # the oldest first
@@ -133,7 +134,7 @@ class Gate:
         self._unknown_user = KeyHash(secrets.token_bytes(32), secrets.token_bytes(32))
         if not isinstance(access, AccessFile):
             self.apply(access)
-        elif (policy := access.changed()) is not None:
+        elif self._file is not None and (policy := self._file.changed()) is not None:
             self.apply(policy)
 
     @property

@@ -6,6 +6,8 @@ import pytest
 
 from model.errors import ConfigError
 from remoting.security.access_file import AccessFile
+from remoting.security.gate import Gate, NothingKept
+from testbed.simulation.kernel.run import Simulation, run_simulation
 
 
 def test_a_file_is_read_again_when_it_has_changed_and_what_is_wrong_with_it_is_an_error_once(tmp_path: Path) -> None:
@@ -42,3 +44,14 @@ def test_an_access_file_that_everybody_may_write_is_refused_and_changes_nothing_
     assert file.changed() is None, "it is reported once, and not every two seconds"
     path.chmod(0o600)
     assert list(file.changed() or ()) == ["b"]
+
+
+def test_the_second_server_of_a_process_has_the_users_of_the_file_too(tmp_path: Path) -> None:
+    path = tmp_path / "users.toml"
+    path.write_text('[users.a]\nconsume = ["t"]\n')
+    file = AccessFile(path)
+
+    async def users_of_a_server(_: Simulation) -> list[str]:
+        return list(Gate(file, NothingKept())._policy)
+
+    assert [run_simulation(users_of_a_server) for _ in range(2)] == [["a"], ["a"]]
