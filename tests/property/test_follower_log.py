@@ -155,7 +155,9 @@ class ReplicasAgainstBytes(RuleBasedStateMachine):
         else:
             differ = first_difference(own, records_of(masters))
             assert at <= differ
-            is_seen = history.end_position == replica.end_position and self.master.min_position <= at
+            is_seen = history.end_position == replica.end_position and all(
+                any(base <= at <= base + len(data) for base, data in log.items()) for log in (own, masters)
+            )
             if is_seen and not self.power_was_cut:
                 # Two epochs may begin with equal bytes, in the heads of their segments, but have no common message.
                 expected = min(differ, replica.end_position, self.master.written_position)

@@ -9,7 +9,7 @@ import pytest
 
 from broker.store.disk.errors import StoreReadOnly, StoreSyncFailed
 from tests.unit.broker.store.disk.faulty_files import FaultyFiles
-from tests.unit.broker.store.follower.follower_helpers import follow, open_master, open_replica
+from tests.unit.broker.store.follower.follower_helpers import copy_of, follow, open_master, open_replica
 from tests.unit.broker.store.store_helpers import fill
 
 
@@ -62,3 +62,15 @@ def test_the_copy_of_an_index_is_the_master_s_file_and_is_written_once_its_segme
         replica.finish_sync(job)
         assert replica.synced_position == job.position == replica.end_position
         assert (tmp_path / "r" / name).read_bytes() == (tmp_path / "m" / name).read_bytes()
+
+
+def test_the_first_sync_makes_the_names_durable_that_a_killed_process_has_left(tmp_path: Path) -> None:
+    with open_master(tmp_path / "m") as master, open_replica(tmp_path / "r") as replica:
+        fill(master, 30)
+        follow(master, replica)
+        files = FaultyFiles()
+        with open_replica(copy_of(tmp_path / "r", "killed"), files) as again:
+            for expected in (1, 0):
+                before = files.calls["sync_directory"]
+                again.finish_sync(again.begin_sync())
+                assert files.calls["sync_directory"] - before == expected
