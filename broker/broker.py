@@ -46,7 +46,7 @@ from broker.retry.delays import Delays
 from broker.retry.send_back import SendBack
 from broker.sink.handlers import SinkHandlers
 from broker.sink.service import Sink
-from broker.store.disk.directory import METADATA_NAME
+from broker.store.disk.directory import METADATA_NAME, check_alone
 from broker.store.disk.options import MIB
 from broker.store.message_store import MessageStore
 from broker.topics.damage import DamageReports
@@ -313,10 +313,7 @@ async def run_broker(config: BrokerConfig) -> AsyncIterator[RunningBroker]:
     """
     loop = asyncio.get_running_loop()
     began = loop.time()
-    with (
-        MessageStore.open(config.data_dir, config.store, lambda: int(config.clock_ms()), config.files) as store,
-        _open_metadata(config, store) as metadata,
-    ):
+    with _open_store(config) as store, _open_metadata(config, store) as metadata:
         if config.flush is FlushMode.SYNC:
             store.show_only_synced()
         with metadata.loading():
@@ -377,6 +374,14 @@ def _serve(broker: Broker, closed: Callable[[Connection], None]) -> AbstractAsyn
         tls=config.tls,
         guarded=broker.features,
     )
+
+
+def _open_store(config: BrokerConfig) -> MessageStore:
+    mastership, clock_ms = config.replica, config.clock_ms
+    if mastership is None:
+        check_alone(config.data_dir)
+    epoch = None if mastership is None else (mastership.epoch, mastership.replica_id)
+    return MessageStore.open(config.data_dir, config.store, lambda: int(clock_ms()), config.files, epoch=epoch)
 
 
 def _open_metadata(config: BrokerConfig, store: MessageStore) -> MetadataStore:

@@ -1,4 +1,4 @@
-"""Runs the calls of an `Admin` as a command: connected, bounded by signals, and with an exit code."""
+"""Runs the calls of an `Admin`, or of a register, as a command: connected, bounded by signals, with an exit code."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from process.runtime import run
+from remoting.address import parse_addresses
 
 if TYPE_CHECKING:
     from client.admin.admin import Admin
+    from model.replica_set import ReplicaSet
+    from replica.registers.remote import RemoteRegister
 
 T = TypeVar("T")
 
@@ -24,5 +27,20 @@ def ask_cluster(name_servers: str, call: Callable[[Admin], Awaitable[T]], dialec
     async def main() -> T:
         async with Admin(name_servers, dialect=dialect) as admin:
             return await call(admin)
+
+    return run(main)
+
+
+def ask_register(name_servers: str, call: Callable[[RemoteRegister], Awaitable[ReplicaSet]]) -> ReplicaSet:
+    """Run a call at the register of a cluster, and return the row.
+
+    Raises:
+        typer.Exit: it failed or was stopped; the error has been printed.
+    """
+    from replica.registers.remote import RemoteRegister
+
+    async def main() -> ReplicaSet:
+        async with RemoteRegister(parse_addresses(name_servers)) as register:
+            return await call(register)
 
     return run(main)

@@ -9,6 +9,7 @@ trace. Servers and clients do not import this package: it reads their tables at 
     exposition.py     samples in the form of prometheus-client; the delay of the event loop
     requests.py       the duration of requests, measured by their connection
     broker.py         the metrics of a broker
+    replica.py        the metrics of a replica, and of its broker while it is the master
     name_server.py    the metrics of a name server
     client.py         the metrics of the consumers and producers of a process
     trace_counts.py   the metrics of groups, from the events of a trace (pure)

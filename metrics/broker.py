@@ -57,31 +57,41 @@ def why_not_ready(broker: Broker) -> str:
 
 def add_broker(registry: CollectorRegistry, running: RunningBroker, counts: EventCounts, version: str) -> None:
     """Add the metrics of a running broker; `counts` receives its events."""
-    broker, server = running.broker, running.server
+    note_owners(running.broker, counts)
+
+    def read() -> Iterator[Samples]:
+        yield from broker_metrics(running, version)
+        yield from counts.broker_metrics()
+
+    add_table(registry, read)
+
+
+def note_owners(broker: Broker, counts: EventCounts) -> None:
+    """Record the owners that a broker has from its earlier run."""
     for group, client_id in broker.leases.table.owners():
         for queue in broker.leases.table.held_by(group, client_id):
             counts.owned_before(group, queue.topic, queue.queue_id, client_id)
 
-    def read() -> Iterator[Samples]:
-        yield INFO, [(("broker", broker.config.name, version), 1)]
-        yield UPTIME, [((), broker.uptime_s)]
-        yield EVENTS_DROPPED, [((), broker.events.dropped)]
-        yield CONNECTIONS, [((), len(server.connections))]
-        yield WAITING_REQUESTS, [((), server.waiting)]
-        if server.gate is not None:
-            yield REFUSED, [((reason,), n) for reason, n in sorted(server.gate.refused.items())]
-        stats = broker.features.stats()
-        for family, name in _STATS.items():
-            yield family, [((), stats.get(name, 0))]
-        shares = sorted(broker.shares.tables.items())
-        yield SHARES_REFUSED, [((name,), table.refused) for name, table in shares]
-        yield LARGEST_SHARE, [((name,), table.largest / table.share) for name, table in shares]
-        yield from _messages(broker)
-        yield from _store(broker)
-        yield from _groups(broker)
-        yield from counts.broker_metrics()
 
-    add_table(registry, read)
+def broker_metrics(running: RunningBroker, version: str) -> Iterator[Samples]:
+    """The state of a broker now."""
+    broker, server = running.broker, running.server
+    yield INFO, [(("broker", broker.config.name, version), 1)]
+    yield UPTIME, [((), broker.uptime_s)]
+    yield EVENTS_DROPPED, [((), broker.events.dropped)]
+    yield CONNECTIONS, [((), len(server.connections))]
+    yield WAITING_REQUESTS, [((), server.waiting)]
+    if server.gate is not None:
+        yield REFUSED, [((reason,), n) for reason, n in sorted(server.gate.refused.items())]
+    stats = broker.features.stats()
+    for family, name in _STATS.items():
+        yield family, [((), stats.get(name, 0))]
+    shares = sorted(broker.shares.tables.items())
+    yield SHARES_REFUSED, [((name,), table.refused) for name, table in shares]
+    yield LARGEST_SHARE, [((name,), table.largest / table.share) for name, table in shares]
+    yield from _messages(broker)
+    yield from _store(broker)
+    yield from _groups(broker)
 
 
 def _entries(broker: Broker) -> list[TopicEntry]:

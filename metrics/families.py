@@ -113,6 +113,21 @@ STORE_SEGMENTS = _gauge("store_segments", "Segments of the log.")
 DISK_FREE = _gauge("disk_free_bytes", "Free space of the file system that holds the data directory.")
 DISK_FULL = _gauge("disk_full", "1 while sends are refused because the disk is full.")
 
+# --- brokers: copies --------------------------------------------------------------------------------------------------
+
+REPLICA_ROLE = _gauge(
+    "replica_role", "1; the label has the role of this replica: master, following or waiting.", "role"
+)
+REPLICA_EPOCH = _gauge("replica_epoch", "Number of the newest mastership of the set that this replica knows.")
+REPLICAS_IN_SYNC = _gauge("replicas_in_sync", "Replicas of the set in sync, the master counted, as this replica knows.")
+REPLICAS_WANTED = _gauge("replicas_wanted", "Replicas that the set should have, the master counted.")
+REGISTER_ANSWERS = _gauge("replica_register_answers", "1 while the register of the set answers this replica, else 0.")
+REPLICA_POSITION = _gauge("replica_position_bytes", "Log position behind the newest byte of this replica.")
+REPLICA_LAG = _gauge("replica_lag_bytes", "Bytes of the log that a replica lacks, as the master knows.", "replica")
+REPLICA_LAG_TIME = _gauge(
+    "replica_lag_seconds", "Age of the oldest write that a replica has not confirmed to the master.", "replica"
+)
+
 # --- brokers: groups --------------------------------------------------------------------------------------------------
 
 MEMBERS = _gauge("group_members", "Members of a group, as this broker knows it.", "group")

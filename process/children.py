@@ -124,8 +124,14 @@ class Child:
 
 
 @asynccontextmanager
-async def children(commands: Iterable[tuple[str, Sequence[str]]], start: Start = spawn) -> AsyncIterator[list[Child]]:
+async def children(
+    commands: Iterable[tuple[str, Sequence[str]]],
+    start: Start = spawn,
+    then: Iterable[tuple[str, Sequence[str]]] = (),
+) -> AsyncIterator[list[Child]]:
     """Run commands, each with a name, as children while the block runs; all start, and later stop, at the same time.
+
+    Those of `then` start when the others are ready.
 
     Raises:
         ServiceNotAvailable: a child did not start.
@@ -134,20 +140,26 @@ async def children(commands: Iterable[tuple[str, Sequence[str]]], start: Start =
     """
     started: list[Child] = []
     try:
-        for name, command in commands:
-            started.append(Child(name, await start(command)))
-        with anyio.move_on_after(START_TIMEOUT_S) as scope:
-            for child in started:
-                await child.wait_ready()
-        if scope.cancelled_caught:
-            late = ", ".join(child.name for child in started if not child.address)
-            raise ServiceNotAvailable(f"{late} did not start within {START_TIMEOUT_S:g} s")
+        await _start_all(commands, start, started)
+        await _start_all(then, start, started)
         yield started
     finally:
         with anyio.CancelScope(shield=True):
             async with anyio.create_task_group() as tasks:
                 for child in started:
                     tasks.start_soon(child.stop)
+
+
+async def _start_all(commands: Iterable[tuple[str, Sequence[str]]], start: Start, started: list[Child]) -> None:
+    for name, command in commands:
+        started.append(Child(name, await start(command)))
+    with anyio.move_on_after(START_TIMEOUT_S) as scope:
+        for child in started:
+            if not child.address:
+                await child.wait_ready()
+    if scope.cancelled_caught:
+        late = ", ".join(child.name for child in started if not child.address)
+        raise ServiceNotAvailable(f"{late} did not start within {START_TIMEOUT_S:g} s")
 
 
 @asynccontextmanager

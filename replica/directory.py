@@ -12,6 +12,10 @@ which it has acknowledged, and must not be elected.
         6           5       the process ended between the two writes
         4           5       an old copy: refused
 
+`boot_id` identifies the run of the operating system in which the replica was started, and `clean` is true if the
+replica has ended with everything on the disk. If neither explains the directory, there was a power cut: with
+flush=async, messages that this replica has acknowledged may be missing.
+
 `register_id` is 0 until the register has accepted the set, which the creator of a set proposes: if it ends in between,
 its next start proposes the same set again.
 """
@@ -24,13 +28,12 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from broker.store.disk.directory import to_store_error
+from broker.store.disk.directory import REPLICA_NAME, mark_replica, to_store_error
 from broker.store.disk.errors import StoreInUse
 from broker.store.disk.files import Files
 from model.errors import ConfigError
 from model.replica_set import ReplicaSet
 
-FILE_NAME = "REPLICA"
 LOCK_NAME = "REPLICA.LOCK"
 _FORMAT = 1
 _MAX_BYTES = 4096
@@ -52,6 +55,10 @@ class OldReplica(ConfigError):
     """The directory is older than what the register knows of this replica: a copy of it was put back."""
 
 
+class OldRegister(ConfigError):
+    """The register is older than what this replica knows of it: a copy of it was put back."""
+
+
 class ReplicaFileDamaged(ConfigError):
     """The file REPLICA cannot be read."""
 
@@ -65,6 +72,12 @@ class ReplicaIdentity:
     register_id: int
     replica_id: int
     incarnation: int
+    boot_id: str = ""
+    clean: bool = True
+
+    def is_clean(self, files: Files) -> bool:
+        """Whether there was no power cut since the last start, according to the operating system."""
+        return self.clean or self.boot_id == files.boot_id()
 
 
 def read_identity(directory: Path, files: Files) -> ReplicaIdentity | None:
@@ -74,9 +87,9 @@ def read_identity(directory: Path, files: Files) -> ReplicaIdentity | None:
         ReplicaFileDamaged: it is not what `write_identity` writes; the text says what to do.
         StoreUnusable: it cannot be read.
     """
-    path = directory / FILE_NAME
+    path = directory / REPLICA_NAME
     try:
-        if FILE_NAME not in files.list_names(directory):
+        if REPLICA_NAME not in files.list_names(directory):
             return None
         fd = files.open(path)
         try:
@@ -92,7 +105,12 @@ def read_identity(directory: Path, files: Files) -> ReplicaIdentity | None:
         form = fields.pop("format")
         identity = ReplicaIdentity(**fields)
         numbers = (identity.set_id, identity.register_id, identity.replica_id, identity.incarnation)
-        if not isinstance(identity.name, str) or any(type(number) is not int for number in numbers):
+        texts = (identity.name, identity.boot_id)
+        if (
+            any(type(text) is not str for text in texts)
+            or type(identity.clean) is not bool
+            or any(type(number) is not int for number in numbers)
+        ):
             raise TypeError(f"a value has another type: {fields}")
     except (ValueError, TypeError, AttributeError, KeyError) as error:
         raise ReplicaFileDamaged(
@@ -107,14 +125,15 @@ def read_identity(directory: Path, files: Files) -> ReplicaIdentity | None:
 
 
 def write_identity(directory: Path, identity: ReplicaIdentity, files: Files) -> None:
-    """Write the file as a whole; it is durable when this returns.
+    """Write the file as a whole; it is durable when this returns. The directory is a store.
 
     Raises:
         StoreUnusable: it cannot be written; the old file is still there.
     """
     try:
+        mark_replica(directory, files)
         files.replace(
-            directory / FILE_NAME, json.dumps({"format": _FORMAT, **asdict(identity)}).encode() + b"\n", durable=True
+            directory / REPLICA_NAME, json.dumps({"format": _FORMAT, **asdict(identity)}).encode() + b"\n", durable=True
         )
         files.sync_directory(directory)
     except OSError as error:

@@ -14,9 +14,10 @@ from dataclasses import replace
 import anyio
 
 from broker.store.disk.directory import claim_directory
-from model.errors import RegisterUnavailable
-from model.log_lines import LogLines
-from model.replica_set import ReplicaSet, SetChanged
+from broker.store.disk.errors import StoreError
+from model.errors import ConfigError, NoPermission, NotAuthenticated, RegisterUnavailable, RlabError
+from model.record import FlushMode
+from model.replica_set import ReplicaSet, SetChanged, was_written
 from replica.config import ReplicaConfig
 from replica.directory import (
     NotAReplica,
@@ -36,6 +37,8 @@ RETRY_S = 0.5
 DEFAULT_COPIES = 2
 """Wanted copies of a new set: one can be lost."""
 
+_FOR_NOW = (ConfigError, NoPermission, NotAuthenticated)
+"""What a name server without elections or with another access file causes: a start fails, and a running set waits."""
 _SET_ID_BITS = 62  # SQLite and msgpack store it as it is
 _LOG_SUFFIX = ".log"
 
@@ -54,7 +57,7 @@ class Membership:
         self._name = config.broker.name
         self._changed = anyio.Event()
         self._look = anyio.Event()
-        self._lines = LogLines()
+        self._has_begun = False
 
     @property
     def replica_id(self) -> int:
@@ -88,6 +91,7 @@ class Membership:
             await self._start(known, self._checked(row, known))
         if self._config.makes:
             await self.change(self._with_options)
+        self._has_begun = True
 
     def _with_options(self, row: ReplicaSet) -> ReplicaSet:
         config = self._config
@@ -155,7 +159,14 @@ class Membership:
         """Count this start, first in the file and then in the register."""
         member = row.member(known.replica_id)
         assert member is not None, "checked"
-        own = self._note(replace(known, incarnation=max(known.incarnation, member.incarnation + 1)))
+        clean = self._config.broker.flush is FlushMode.SYNC or known.is_clean(self._files)
+        if not clean:
+            logger.warning(
+                "%s: the machine of replica %d stopped before it: messages that others in sync have may be missing",
+                *(self._name, known.replica_id),
+            )
+        incarnation = max(known.incarnation, member.incarnation + 1)
+        own = self._note(replace(known, incarnation=incarnation, boot_id=self._files.boot_id(), clean=False))
 
         def decide(current: ReplicaSet | None, maybe_done: bool) -> ReplicaSet:
             # A copy of this directory that starts at the same time counts to the same number, and may have been faster.
@@ -163,7 +174,7 @@ class Membership:
             member = row.member(own.replica_id)
             if maybe_done and member is not None and member.incarnation == own.incarnation:
                 return row
-            return started(row, own.replica_id, self.address)
+            return started(row, own.replica_id, self.address, clean=clean)
 
         self.row = await self._apply(decide)
 
@@ -173,11 +184,25 @@ class Membership:
         self.identity = identity
         return identity
 
+    def end(self) -> None:
+        """Note in the file that everything is on the disk: the last thing that a replica does."""
+        try:
+            self._note(replace(self.identity, clean=True))
+        except StoreError as error:
+            logger.warning("%s: a power cut before the next start would count as one now: %s", self._name, error)
+
     # --- the row -----------------------------------------------------------------------------------------------------
+
+    async def begin_again(self) -> None:
+        """Count one more start, because the role that the row gives could not be begun: a master needs a new epoch.
+
+        Raises and cancellation: as `begin`.
+        """
+        await self._start(self.identity, self.row)
 
     def saw(self, row: ReplicaSet) -> None:
         """Note a row that came from the register, or from another replica that has it from there."""
-        if row.version > self.row.version:
+        if row.version > self.row.version and row.epoch >= self.row.epoch:
             self.row = row
             self._changed.set()
             self._changed = anyio.Event()
@@ -206,7 +231,17 @@ class Membership:
 
     async def refresh(self) -> ReplicaSet:
         """Read the row now; waits while the register cannot be reached. Raises as `poll`. Cancellation: harmless."""
-        self.saw(self._checked(await self._read()))
+        known = self.row  # before the read: others note newer rows while it is under way
+        row = self._checked(await self._read())
+        if row.version < known.version or row.epoch < known.epoch:
+            if self.reachable:
+                logger.error(
+                    "%s: the register has %s, and this replica knows %s: the register is an older copy and is ignored; "
+                    "restore its newest copy (rlab elections restore)",
+                    *(self._name, row, known),
+                )
+            self.reachable = False
+        self.saw(row)
         return self.row
 
     def _checked(self, row: ReplicaSet | None, identity: ReplicaIdentity | None = None) -> ReplicaSet:
@@ -233,27 +268,36 @@ class Membership:
         return row
 
     async def _apply(self, decide: Callable[[ReplicaSet | None, bool], ReplicaSet]) -> ReplicaSet:
-        """Apply a decision; its second argument is whether an earlier attempt may have been applied."""
-        current, maybe_done = await self._read(), False
+        """Apply a decision; its second argument is whether an earlier attempt may have been applied.
+
+        A write whose answer was lost may arrive later than everything that is read before the next write.
+        """
+        current = await self._read()
+        unknown: tuple[ReplicaSet, int] | None = None
         while True:
-            wanted = decide(current, maybe_done)
+            wanted = decide(current, unknown is not None)
             if wanted is current:
                 return wanted
+            version = 0 if current is None else current.version
             try:
-                return await self._register.write(wanted, 0 if current is None else current.version)
+                return await self._register.write(wanted, version)
             except SetChanged as error:
                 current = error.current
             except RegisterUnavailable as error:
                 self._note_unreachable(error)
+                unknown = wanted, version
                 await anyio.sleep(RETRY_S)
-                current, maybe_done = await self._read(), True
+                current = await self._read()
+            if current is not None and unknown is not None and was_written(*unknown, current):
+                return current
 
     async def _read(self) -> ReplicaSet | None:
         """The row, as soon as the register answers."""
+        expected = (RegisterUnavailable, *_FOR_NOW) if self._has_begun else RegisterUnavailable
         while True:
             try:
                 row = await self._register.read(self._name)
-            except RegisterUnavailable as error:
+            except expected as error:
                 self._note_unreachable(error)
                 await anyio.sleep(RETRY_S)
             else:
@@ -262,7 +306,7 @@ class Membership:
                 self.reachable = True
                 return row
 
-    def _note_unreachable(self, error: RegisterUnavailable) -> None:
+    def _note_unreachable(self, error: RlabError) -> None:
         if self.reachable:
             logger.warning(
                 "%s: the register of the set does not answer (%s): until it does, the set cannot change its master "

@@ -88,7 +88,8 @@ class Recovery:
                 f"{log.directory} has epoch {known_epochs[-1].number} of its set, so epoch {epoch[0]} cannot begin: "
                 "the register of the set is an older copy; restore the newest one"
             )
-        if self._last_is_empty:
+        is_of_set = bool(known_epochs) and epochs_end >= log.written_position
+        if self._last_is_empty and (epoch is None or not is_of_set):  # else other replicas have these bytes, too
             # The new segment gets the name of the last one, and replaces its file in one step.
             self._end_position = log.active.base_position
             log.drop(log.active)

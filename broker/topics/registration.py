@@ -25,7 +25,7 @@ from remoting.security.key import Key
 
 logger = logging.getLogger(__name__)
 
-_ANY_HOST = ("0.0.0.0", "::", "")
+ANY_HOST = ("0.0.0.0", "::", "")
 
 
 class Announcement(NamedTuple):
@@ -84,6 +84,7 @@ class Registration:
         self._tried = {address: anyio.Event() for address in announcement.name_servers}
         self._announced: dict[str, str] = {}
         self._known: dict[str, None] = {}  # the name servers that have answered
+        self._accepted = anyio.Event()  # set, and replaced, when one has
         self._rng = random.Random(announcement.name)
         self._client = RemotingClient(on_lost=self._wake, rng=self._rng, key=announcement.key)
 
@@ -119,6 +120,11 @@ class Registration:
             await tried.wait()
         if self._name_taken is not None:
             raise ConfigError(str(self._name_taken))
+
+    async def wait_known(self) -> None:
+        """Wait until each name server has accepted a registration once. Cancellation: harmless."""
+        while len(self._known) < len(self._wakes):
+            await self._accepted.wait()
 
     async def _keep_registered(self, address: str, listen: str) -> None:
         backoff = Backoff()
@@ -179,6 +185,8 @@ class Registration:
         }
         await self._client.request(address, RequestCode.REGISTER_BROKER, header, msgpack.packb(topics))
         self._known[address] = None
+        self._accepted.set()
+        self._accepted = anyio.Event()
 
     def _of_set(self) -> dict[str, object]:
         broker = self._broker
@@ -241,4 +249,4 @@ def _is_local_only(advertised: str, local_host: str) -> bool:
 def _seen_from(local_host: str, listen: str) -> str:
     """The address that a name server sees a broker at: it listens on all interfaces, and one of them leads there."""
     host, port = parse_address(listen)
-    return format_address(local_host if host in _ANY_HOST else host, port)
+    return format_address(local_host if host in ANY_HOST else host, port)

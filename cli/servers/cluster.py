@@ -18,12 +18,20 @@ from cli.servers.console import CONSOLE_PORT, AllowChanges
 from cli.servers.options import ExitWithStdin
 from model.errors import ServiceNotAvailable
 from model.limits import DEFAULT_TOPIC_QUEUES
+from model.replica_limits import MAX_REPLICAS
 from process.children import DAEMON, MODULE, Child, Start, broker_name, children, spawn
 from process.cluster_folder import cluster_folder
 from process.output import print_json, print_line
 from process.runtime import run, wait_for_eof
 from testbed.cluster.cluster_bed import ClusterBed, restarts
 from testbed.cluster.registered import wait_registered
+
+ClusterCopies = Annotated[
+    int,
+    typer.Option(
+        metavar="N", min=1, max=MAX_REPLICAS, help="Replicas of each broker, the master counted: broker-a-1, ..."
+    ),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -35,6 +43,7 @@ def cluster(
     brokers: Annotated[
         int, typer.Option(metavar="N", min=1, max=64, help="Number of brokers: broker-a, broker-b, ...")
     ] = 2,
+    copies: ClusterCopies = 1,
     port: Annotated[
         int,
         typer.Option(
@@ -88,15 +97,16 @@ def cluster(
 
     async def main() -> None:
         with cluster_folder() if data is None else nullcontext(data) as directory:
-            commands = {"namesrv": _name_server_command(port, metrics)}
+            elections = ("--elections", f"{directory}/elections") if copies > 1 else ()
+            commands = {"namesrv": _name_server_command(port, metrics, *elections)}
             async with children(commands.items(), start) as name_servers:
                 [name_server] = name_servers
                 flags = ("--namesrv", name_server.address, "--auto-create" if auto_create else "--no-auto-create")
-                names = [broker_name(index) for index in range(brokers)]
-                for n, name in enumerate(names, 1):
+                for n, (name, own) in enumerate(servers_of(brokers, copies).items(), 1):
                     ports = (*listen_flags(port, n), *metrics_flags(metrics, n))
-                    commands[name] = _broker_command(name, f"{directory}/{name}", *flags, *ports, *DAEMON)
-                async with children(((name, commands[name]) for name in names), start) as started:
+                    commands[name] = _broker_command(f"{directory}/{name}", *own, *flags, *ports, *DAEMON)
+                of_brokers = list(commands.items())[1:]
+                async with children(of_brokers[:brokers], start, of_brokers[brokers:]) as started:
                     await _prepare(name_server.address, started, topic or [], queues)
                     bed = ClusterBed(name_servers, started, restarts([*name_servers, *started], commands), start)
                     listen = f"127.0.0.1:{CONSOLE_PORT if port else 0}" if console else ""
@@ -148,6 +158,15 @@ async def _first_end(bed: ClusterBed, exit_with_stdin: bool) -> None:
         )
 
 
+def servers_of(brokers: int, copies: int) -> dict[str, list[str]]:
+    """The processes of this many brokers, each with the options that name it; those that make a set come first."""
+    names = [broker_name(index) for index in range(brokers)]
+    if copies == 1:
+        return {name: ["--name", name] for name in names}
+    first = {f"{name}-1": ["--name", name, "--copies", str(copies)] for name in names}
+    return first | {f"{name}-{n}": ["--replica-of", name] for n in range(2, copies + 1) for name in names}
+
+
 def listen_flags(port: int, n: int) -> list[str]:
     """The listen option of broker number `n` (from 1), if the name server listens on `port`."""
     return ["--listen", f"127.0.0.1:{port + n if port else 0}"]
@@ -158,13 +177,13 @@ def metrics_flags(port: int | None, n: int) -> list[str]:
     return [] if port is None else ["--metrics", f"127.0.0.1:{port + n if port else 0}"]
 
 
-def _name_server_command(port: int, metrics: int | None) -> list[str]:
-    at = ("--listen", f"127.0.0.1:{port}", *metrics_flags(metrics, 0), *DAEMON)
+def _name_server_command(port: int, metrics: int | None, *flags: str) -> list[str]:
+    at = ("--listen", f"127.0.0.1:{port}", *metrics_flags(metrics, 0), *flags, *DAEMON)
     return [*MODULE, "rlab", "namesrv", *at]
 
 
-def _broker_command(name: str, data: str, *flags: str) -> list[str]:
-    return [*MODULE, "rlab", "broker", "--name", name, "--data", data, *flags]
+def _broker_command(data: str, *flags: str) -> list[str]:
+    return [*MODULE, "rlab", "broker", "--data", data, *flags]
 
 
 async def _prepare(name_server: str, brokers: Sequence[Child], topics: Sequence[str], queues: int) -> None:

@@ -25,6 +25,12 @@ from cli.security.options import (
     tls_of,
 )
 from cli.servers.console import console
+from cli.servers.copies.elect import elect
+from cli.servers.copies.handover import handover
+from cli.servers.copies.options import Copies, CopiesGiven, MinInSync, ReplicaOf, SetAcks
+from cli.servers.copies.replicas import replicas
+from cli.servers.copies.salvage import salvage
+from cli.servers.copies.serving import ReplicaOrders, announced, replica_config
 from cli.servers.descriptors import connections_within_limits
 from cli.servers.doctor import doctor
 from cli.servers.exporter import exporter
@@ -64,7 +70,7 @@ from cli.servers.upkeep.backup import dump, restore
 from cli.servers.upkeep.drain import drain
 from cli.servers.upkeep.forget import forget
 from cli.servers.upkeep.verify import verify
-from cli.servers.watched import Metrics, watched_broker, watched_name_server
+from cli.servers.watched import Metrics, watched_broker, watched_name_server, watched_replica
 from model.errors import ConfigError
 from model.limits import (
     BROKER_EXPIRY_S,
@@ -86,6 +92,7 @@ from remoting.tasks import background_tasks
 if TYPE_CHECKING:
     from broker.broker import RunningBroker
     from broker.config import BrokerConfig
+    from remoting.security.key import Key
 
 
 def register(app: typer.Typer) -> None:
@@ -98,6 +105,10 @@ def register(app: typer.Typer) -> None:
     of_broker.command("restore")(restore)
     of_broker.command("drain")(drain)
     of_broker.command("forget")(forget)
+    of_broker.command("replicas")(replicas)
+    of_broker.command("handover")(handover)
+    of_broker.command("elect")(elect)
+    of_broker.command("salvage")(salvage)
     app.add_typer(of_broker, name="broker")
     app.command("exporter")(exporter)
     app.command("console")(console)
@@ -188,6 +199,10 @@ def broker(
     register_interval: RegisterInterval = BROKER_REGISTER_INTERVAL_S,
     expiry: Expiry = BROKER_EXPIRY_S,
     restore_grace: RestoreGrace = 2 * RECONNECT_MAX_S,
+    copies: Copies = None,
+    acks: SetAcks = None,
+    min_in_sync: MinInSync = None,
+    replica_of: ReplicaOf = None,
     access: Access = None,
     insecure: Insecure = False,
     tls_cert: TlsCert = None,
@@ -200,7 +215,7 @@ def broker(
     config: Config = None,
     exit_with_stdin: ExitWithStdin = False,
 ) -> None:
-    """Run a broker until it is stopped; or drain or forget one, or verify, copy or restore its data.
+    """Run a broker or a replica of one until it is stopped; or drain or forget one, or care for its data or copies.
 
     Example: rlab broker --name broker-a --namesrv ns1:9876,ns2:9876 --listen 0.0.0.0:10911 --access users.toml
     """
@@ -210,8 +225,8 @@ def broker(
 
     def made() -> BrokerConfig:
         return BrokerConfig(
-            name=name,
-            data_dir=data or Path("rlab-data", name),
+            name=replica_of or name,
+            data_dir=data or Path("rlab-data", replica_of or name),
             name_servers=parse_addresses(namesrv),
             listen=listen,
             advertise=None if advertise is None else dialable(advertise),
@@ -234,22 +249,29 @@ def broker(
             quirks=frozenset(quirk or ()),
         )
 
-    serving = partial(_serve, made, trace, metrics, insecure, json, exit_with_stdin)
+    given = CopiesGiven(copies=copies, acks=acks, min_in_sync=min_in_sync, replica_of=replica_of)
+    serving = partial(_serve, made, given, trace, metrics, insecure, json, exit_with_stdin)
     run(serving, endless=True, verbose=verbose, log_format=log)
 
 
 async def _serve(
     made: Callable[[], BrokerConfig],
+    given: CopiesGiven,
     trace: Path | None,
     metrics: str | None,
     insecure: bool,
     as_json: bool,
     exit_with_stdin: bool,
 ) -> None:
+    given.check()
     with nullcontext() if trace is None else TraceFile(trace) as trace_file:
         sink = None if trace_file is None else trace_file.write
         key, fit = http_key_for(metrics, insecure, "--metrics"), connections_within_limits(http=metrics is not None)
         config = replace(made(), event_sink=sink, **fit._asdict())
+        if given.any:
+            async with flushed(trace_file):
+                await _serve_replica(given, config, metrics, key, as_json, exit_with_stdin)
+            return
         async with watched_broker(config, metrics, key) as (running, shown_at), flushed(trace_file):
             # A reader of the announcement looks the broker up at a name server at once.
             await running.broker.topics.registration.wait_tried()
@@ -262,6 +284,26 @@ async def _serve(
                 recovery=recovery,
             )
             await (_orders_of(running).obey() if exit_with_stdin else anyio.sleep_forever())
+
+
+async def _serve_replica(
+    given: CopiesGiven, broker: BrokerConfig, metrics: str | None, key: Key | None, as_json: bool, exit_with_stdin: bool
+) -> None:
+    from replica.registers.remote import RemoteRegister
+
+    async with (
+        RemoteRegister(broker.name_servers, key=broker.key) as register,
+        watched_replica(replica_config(given, broker, register), metrics, key) as (replica, shown_at),
+    ):
+        await replica.wait_tried()
+        announce(
+            *("broker", replica.name, replica.address),
+            as_json=as_json,
+            is_open=broker.access is None,
+            metrics=shown_at,
+            **announced(replica),
+        )
+        await (ReplicaOrders(replica, Random()).obey() if exit_with_stdin else anyio.sleep_forever())
 
 
 def _orders_of(running: RunningBroker) -> Orders:

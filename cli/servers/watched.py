@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from namesrv.config import NameServerConfig
     from namesrv.server import NameServer
     from remoting.security.key import Key
+    from replica.config import ReplicaConfig
+    from replica.host import RunningReplica
 
 Metrics = Annotated[
     str | None,
@@ -64,6 +66,40 @@ async def watched_broker(
         tasks.start_soon(watch_loop_delay, registry)
         async with serve_metrics(listen, registry, lambda: why_not_ready(running.broker), key) as address:
             yield running, address
+
+
+@asynccontextmanager
+async def watched_replica(
+    config: ReplicaConfig, listen: str | None, key: Key | None = None
+) -> AsyncIterator[tuple[RunningReplica, str]]:
+    """Run a replica, with an endpoint if `listen` is given; yields it with the address of the endpoint or "".
+
+    Raises:
+        ConfigError: see `run_replica`, or the endpoint cannot listen.
+
+    Cancellation: both are stopped.
+    """
+    from replica.host import run_replica
+
+    if listen is None:
+        async with run_replica(config) as replica:
+            yield replica, ""
+        return
+    from prometheus_client import CollectorRegistry
+
+    from metrics.endpoint import serve_metrics
+    from metrics.event_counts import EventCounts
+    from metrics.exposition import watch_loop_delay
+    from metrics.replica import add_replica, why_replica_not_ready
+    from metrics.requests import timed_connections
+
+    registry, counts = CollectorRegistry(), EventCounts(config.broker.event_sink)
+    watched = replace(config.broker, event_sink=counts, connection_class=timed_connections(registry))
+    async with run_replica(replace(config, broker=watched)) as replica, background_tasks() as tasks:
+        add_replica(registry, replica, counts, version("rebalance-lab"))
+        tasks.start_soon(watch_loop_delay, registry)
+        async with serve_metrics(listen, registry, lambda: why_replica_not_ready(replica), key) as address:
+            yield replica, address
 
 
 @asynccontextmanager

@@ -24,6 +24,7 @@ from client.admin.records import (
     QueueProgress,
     progress_from_wire,
 )
+from client.admin.replicas import ReplicaSetInfo, hand_over, replicas_of
 from client.admin.requests import ClusterRequests, succeeded, unpack, unpack_group
 from client.admin.topics import create_topic, delete_topic, scale_topic
 from client.admin.trace import TraceReader
@@ -45,6 +46,7 @@ from model.message_queue import MessageQueue
 from model.missing_trace import MissingTrace, missing_of
 from model.names import TRACE_TOPIC, check_group, check_topic, is_retry_topic
 from model.offset_reset import MAX_VALUE, QueueReset, ResetTo
+from model.replica_set import ReplicaSet
 from model.topic_route import BrokerData, TopicRoute
 from remoting.request_code import RequestCode
 from remoting.security.key import Key
@@ -149,6 +151,28 @@ class Admin(ClientLife):
         Cancellation: some name servers may have forgotten it.
         """
         return await forget_broker(self._cluster, broker)
+
+    async def replicas(self, broker: str) -> ReplicaSetInfo:
+        """The set of replicas of a broker, and how far each replica has come.
+
+        Raises:
+            InvalidParameter: no such broker is registered, or it has no copies.
+            ConnectFailed: no name server answers.
+        """
+        return await replicas_of(self._cluster, broker)
+
+    async def hand_over(self, broker: str, to: int = 0) -> ReplicaSet:
+        """Let the master of a broker hand over to a replica in sync, by its id or with 0 to any; returns the new row.
+
+        Raises:
+            InvalidParameter, IllegalOperation: there is no such set; that replica cannot take over without loss.
+            NotMaster: another replica is the master now.
+            ReplicationTimeout: the others were too slow, so the master continues.
+            NetworkError: no answer came.
+
+        Cancellation: the handover goes on.
+        """
+        return await hand_over(self._cluster, broker, to)
 
     async def missing_trace(self, silent: Mapping[str, str] = NO_HEADER, trace_s: float | None = None) -> MissingTrace:
         """What cannot be read of the topic SYS_TRACE, because brokers are absent; see `missing_of`. Never fails."""

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from model.replica_limits import MAX_SET_NUMBER
 from remoting.request_code import RequestCode
-from remoting.wire.field import BROKER, Field, Rank, RequestSchema, Right
+from remoting.wire.field import BROKER, Effect, Field, Rank, RequestSchema, Right
 
 REPLICA_SCHEMA: dict[RequestCode, RequestSchema] = {
     RequestCode.GET_REPLICA_SET: RequestSchema(
@@ -31,6 +31,27 @@ REPLICA_SCHEMA: dict[RequestCode, RequestSchema] = {
         rank=Rank.KEEPALIVE,
         answer="header `written`: false if the row has another version; body: the encoded row as it is now, empty if "
         "there is none. ILLEGAL_OPERATION if the row may not follow the stored one",
+    ),
+    RequestCode.GET_REPLICAS: RequestSchema(
+        "admin -> any replica",
+        "The state of a replica in any role, and of its set as it knows it.",
+        answer="body: msgpack map: `row`, the encoded row or nil, the id, the role (master, following, waiting), the "
+        "log position of it, whether the register answers it, and how far each other one of a master has come",
+        right=Right.ADMIN,
+        effect=Effect.LOCAL,
+    ),
+    RequestCode.HAND_OVER: RequestSchema(
+        "admin -> any replica",
+        "Make another replica in sync the master, without loss.",
+        (
+            Field(
+                "replica_id", int, "the replica that takes over; 0 for any in sync", minimum=0, maximum=MAX_SET_NUMBER
+            ),
+        ),
+        answer="body: the encoded row, in which the other one is the master. NOT_MASTER if this one is not; "
+        "REPLICATION_TIMEOUT if the others did not get everything in time, so this one serves on",
+        right=Right.ADMIN,
+        effect=Effect.LOCAL,
     ),
     RequestCode.REMOVE_REPLICA_SET: RequestSchema(
         "admin -> name server",

@@ -18,6 +18,7 @@ import anyio
 from broker.durability.changes import RowChange
 from broker.feature import Core, CurrentRights, ReplicatingFeature
 from model.errors import IllegalOperation, NotEnoughReplicas, NotMaster, RlabError
+from model.events import EventKind
 from model.record import FlushMode
 from model.replica_set import Acks, ReplicaSet
 from remoting.command import Command, Reply
@@ -86,6 +87,7 @@ class ReplicaSender(ReplicatingFeature):
         self._progressed = anyio.Event()  # set, and replaced, whenever a caller of `wait_committed` has to look again
         self._waiters = 0
         self._answers_at_once = False
+        self._recorded = row.in_sync  # as the events have it
         self._on_committed: Callable[[int], None] = lambda n: None
         self._on_ended: Callable[[NotMaster], None] = lambda error: None
         self._set_changed(())
@@ -227,6 +229,7 @@ class ReplicaSender(ReplicatingFeature):
             raise IllegalOperation("nothing was sent to this replica in this epoch: begin with REPLICA_HELLO")
         if not session.has_begun:
             self._sessions.begin(session, now)
+            self._core.emit(EventKind.REPLICA_JOINED, n=session.replica.replica_id)
             self._consider()
             self._core.driver.wake_by(self.next_deadline())
             return _DONE
@@ -274,7 +277,7 @@ class ReplicaSender(ReplicatingFeature):
             for replica_id, replica in self._replicas.items()
         ]
         beacons = [replica.beacon_at for replica in self._replicas.values()]
-        deadline = min(*beacons, *(each for each in changes if each > now), NEVER)
+        deadline = min([*beacons, *(each for each in changes if each > now)], default=NEVER)
         return None if deadline == NEVER else deadline
 
     def expire(self, now: float) -> None:
@@ -320,9 +323,19 @@ class ReplicaSender(ReplicatingFeature):
         if not in_sync.is_master:
             self._depose()
             return
+        self._record_changes()
         self._update_waits()
         self._update_refusal()
         self._core.driver.wake_by(self.next_deadline())
+
+    def _record_changes(self) -> None:
+        before, self._recorded = self._recorded, self.row.in_sync
+        for replica_id in self.row.in_sync:
+            if replica_id not in before:
+                self._core.emit(EventKind.REPLICA_IN_SYNC, n=replica_id)
+        for replica_id in before:
+            if replica_id not in self.row.in_sync:
+                self._core.emit(EventKind.REPLICA_REMOVED, n=replica_id, detail=self._keeper.reason)
 
     def _update_waits(self) -> None:
         acked = {replica_id: replica.acked_n for replica_id, replica in self._replicas.items()}

@@ -44,6 +44,7 @@ class SetKeeper:
         self._next: SetWrite | None = None
         self._wake = anyio.Event()
         self._lines = LogLines()
+        self.reason = ""  # of the last write that was made
 
     def consider(self, now: float) -> None:
         """Make a write soon, if one is due now."""
@@ -91,6 +92,7 @@ class SetKeeper:
             in_sync.lost()
             self._changed(())
         else:
+            self.reason = write.reason
             logger.warning("%s: %s; in sync: %s", name, write.reason, list(row.in_sync))
             self._changed(in_sync.written(row, loop.time()))
         finally:

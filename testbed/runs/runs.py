@@ -12,12 +12,11 @@ from model.event_log import encode_events
 from model.events import Event
 from process.output import print_json, print_line, print_note
 from testbed.runs.report import counts, failed_line, outcome_lines, repeat_command
-from testbed.simulation.engine.as_test import as_test
 from testbed.simulation.engine.programme import Programme
 from testbed.simulation.engine.run import Outcome, run_programme
 from testbed.simulation.engine.shrink import shrink
 from testbed.simulation.engine.sweep import Case, sweep
-from testbed.simulation.engine.text import text_of
+from testbed.simulation.engine.text import as_test, text_of
 
 Failed = tuple[Case, Outcome]
 TOLD_EVERY = 50

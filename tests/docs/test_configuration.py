@@ -31,6 +31,7 @@ RECORDS: list[type[Any]] = [
 COMMANDS = {
     "NameServerConfig": "namesrv",
     "BrokerConfig": "broker",
+    "ReplicaConfig": "broker",
     "StoreOptions": "broker",
     "RetentionOptions": "broker",
     "TransactionOptions": "broker",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import Any, get_type_hints
@@ -18,7 +19,7 @@ from client.allocate import AllocateMessageQueueAveragelyByCircle
 from client.lite_pull.consumer import LitePullConsumer
 from client.pop.consumer import PopConsumer
 from client.transactions.transaction import Transaction
-from model.errors import ClientIdConflict, NotAuthenticated
+from model.errors import ClientIdConflict, NotAuthenticated, RlabError
 from model.events import Event, EventKind
 from model.heartbeat import ConsumeFrom
 from model.limits import MAX_TRACE_BUFFER
@@ -29,6 +30,7 @@ from model.transaction import TransactionState
 from remoting.client import RemotingClient
 from remoting.faults.fault import fault_of
 from remoting.request_code import RequestCode
+from replica.sets import elected
 from testbed.simulation.cluster.access import SERVER_ACCESS
 from testbed.simulation.cluster.clients import SimulatedProducer
 from testbed.simulation.cluster.cluster import SimulatedCluster
@@ -57,7 +59,7 @@ def test_every_kind_is_described_once_and_in_the_order_of_the_code() -> None:
 def test_the_side_that_emits_a_kind_is_the_one_whose_code_names_it(kind: EventKind) -> None:
     sides = [
         side
-        for side in ("broker", "client")
+        for side in ("broker", "client", "replica")
         if any(
             re.search(rf"EventKind\.{kind}\b", path.read_text(encoding="utf-8")) for path in (ROOT / side).rglob("*.py")
         )
@@ -192,6 +194,36 @@ async def everything(cluster: SimulatedCluster) -> None:
     await anyio.sleep(5)
 
 
+async def lose_and_hand_over(cluster: SimulatedCluster) -> None:
+    """A replica leaves the set and returns, becomes the master, and is lost with a message that only it has."""
+    await anyio.sleep(1.0)
+    await cluster.replicas["broker-a-2"].crash()
+    await anyio.sleep(3.0)
+    await cluster.replicas["broker-a-2"].start()
+    await anyio.sleep(20.0)
+    with cluster.simulation.on_host("broker-a-1"):
+        await cluster.replicas["broker-a-1"].running.hand_over(2)
+    await anyio.sleep(2.0)
+    await cluster.create_topic("t", queues=1)
+    producer = await cluster.start_producer()
+    alone = cluster.simulation.network.partition("broker-a-1", "broker-a-2")
+    async with anyio.create_task_group() as tasks:
+
+        async def send() -> None:
+            with suppress(RlabError):
+                await producer.send("t", b"x")
+
+        tasks.start_soon(send)
+        await anyio.sleep(0.3)
+        await cluster.replicas["broker-a-2"].crash()
+        row = await cluster.register.read("broker-a")
+        assert row is not None
+        await cluster.register.write(elected(row, 1, accept_loss=False, master_answers=False), row.version)
+        alone.heal()
+    await cluster.replicas["broker-a-2"].start()
+    await anyio.sleep(2.0)
+
+
 def test_the_columns_of_a_kind_are_those_that_a_run_fills(tmp_path: Path) -> None:
     async def main(simulation: Simulation) -> list[Event]:
         retention = RetentionOptions(retain_bytes_max=2 * SEGMENT_BYTES)
@@ -204,7 +236,9 @@ def test_the_columns_of_a_kind_are_those_that_a_run_fills(tmp_path: Path) -> Non
         ):
             with pytest.raises(NotAuthenticated):
                 await guest.request(guarded.brokers["broker-a"].address, RequestCode.GET_SERVER_STATE)
-        return [*cluster.events, *guarded.events]
+        async with SimulatedCluster(simulation, tmp_path / "copies", brokers=1, copies=2) as copies:
+            await lose_and_hand_over(copies)
+        return [*cluster.events, *guarded.events, *copies.events]
 
     events = run_simulation(main)
     filled: dict[str, set[str]] = {kind.value: set() for kind in EventKind}

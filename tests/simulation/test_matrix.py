@@ -222,7 +222,7 @@ MATRIX = (
     # This broker has no other replicas; tests/simulation/test_replica_rights.py has one that does.
     *(
         Case(code, {}, None, "key key unknown unknown unknown unknown unknown")
-        for code in (C.REPLICA_HELLO, C.REPLICATED, C.REPLICA_SEGMENT)
+        for code in (C.REPLICA_HELLO, C.REPLICATED, C.REPLICA_SEGMENT, C.GET_REPLICAS, C.HAND_OVER)
     ),
     # A challenge is how a key is proved, and is answered to everybody who has not proved one.
     Case(C.GET_CHALLENGE, {"user": "owner", "nonce": "n"}, None, "ok key unknown unknown unknown unknown unknown"),

@@ -1,6 +1,7 @@
 """Checks that the directory of a message store is ours, in our format, free and writable, and locks it.
 
 STORE                        marker: one line with the format version
+REPLICA                      of a set of replicas: which of them this is (`replica/directory.py`); REPLICA.LOCK its lock
 LOCK                         locked by the process that has the store open, as the directory itself is
 ENDS                         where the log and its queues begin and end (`ends.py`)
 CUT                          where the log is being cut, while that is not finished (`follower/cut.py`)
@@ -27,6 +28,7 @@ from broker.store.disk.errors import (
     StoreLockLost,
     StoreNotADirectory,
     StoreNotWritable,
+    StoreOfSet,
     StoreUnusable,
 )
 from broker.store.disk.files import TEMPORARY_SUFFIX, Files
@@ -35,7 +37,9 @@ logger = logging.getLogger(__name__)
 
 MARKER_NAME = "STORE"
 METADATA_NAME = "metadata.sqlite"
-FORMAT_VERSION = 1
+REPLICA_NAME = "REPLICA"
+FORMAT_VERSION, REPLICA_FORMAT_VERSION = 1, 2
+"""The second is of a directory of a set of replicas: an earlier version, which knows no epochs, has to refuse it."""
 _MARKER_PREFIX = "rebalance-lab message store, format "
 _MARKER_BYTES = 4096
 _NOT_WRITABLE = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
@@ -84,17 +88,41 @@ def _check_format(directory: Path, files: Files) -> None:
         marker = files.pread(fd, _MARKER_BYTES, 0).decode("utf-8", "replace").strip()
     finally:
         files.close(fd)
-    if marker == f"{_MARKER_PREFIX}{FORMAT_VERSION}":
+    if marker in (f"{_MARKER_PREFIX}{FORMAT_VERSION}", f"{_MARKER_PREFIX}{REPLICA_FORMAT_VERSION}"):
         return
     if marker.startswith(_MARKER_PREFIX):
         raise StoreFormatUnsupported(
-            f"{directory} is in store format {marker.removeprefix(_MARKER_PREFIX)}, this version knows format "
-            f"{FORMAT_VERSION}: start the version that wrote it, or use another data directory"
+            f"{directory} is in store format {marker.removeprefix(_MARKER_PREFIX)}, this version knows formats "
+            f"{FORMAT_VERSION} and {REPLICA_FORMAT_VERSION}: start the version that wrote it, or use another data "
+            "directory"
         )
     raise StoreForeign(
         f"{directory / MARKER_NAME} is not the marker of a message store (it begins {marker[:40]!r}): "
         "name an empty or a new directory as the data directory"
     )
+
+
+def mark_replica(directory: Path, files: Files) -> None:
+    """Mark a store as one of a set of replicas, for earlier versions.
+
+    Raises:
+        OSError: the marker is as it was.
+    """
+    files.replace(directory / MARKER_NAME, f"{_MARKER_PREFIX}{REPLICA_FORMAT_VERSION}\n".encode(), durable=True)
+    files.sync_directory(directory)
+
+
+def check_alone(directory: Path) -> None:
+    """Check that a data directory does not belong to a set of replicas.
+
+    Raises:
+        StoreOfSet: it does.
+    """
+    if (directory / REPLICA_NAME).exists():
+        raise StoreOfSet(
+            f"{directory} belongs to a set of replicas: start it with --copies or --replica-of. Messages stored "
+            f"without the others would be lost; to take it out of the set for good, remove the file {REPLICA_NAME}"
+        )
 
 
 def to_store_error(directory: Path, error: OSError) -> StoreUnusable:

@@ -7,6 +7,7 @@ StoreError
 |   +-- StoreForeign                                the directory holds something else
 |   +-- StoreFormatUnsupported                      written by another version
 |   +-- StoreInUse                                  by another process
+|   +-- StoreOfSet                                  a replica's, to be opened without its set
 |   +-- StoreEpochTooLow                            the log has a later epoch of its set
 |   +-- StoreCutUnreadable                          a cut of the log was begun, and its marker is damaged
 +-- StoreFull                (StorageFull)          no room; nothing of the batch is stored; works again with room
@@ -50,6 +51,10 @@ class StoreFormatUnsupported(StoreUnusable):
 
 class StoreInUse(StoreUnusable):
     """Another process has the directory open."""
+
+
+class StoreOfSet(StoreUnusable):
+    """The directory belongs to a set of replicas, and is to be opened without it."""
 
 
 class StoreEpochTooLow(StoreUnusable):

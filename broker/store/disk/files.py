@@ -111,6 +111,13 @@ class Files:
         """Return the id of this process, which a lock file shows."""
         return os.getpid()
 
+    def boot_id(self) -> str:
+        """Return a text that changes when the machine starts; empty where the system has none."""
+        try:
+            return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        except OSError:
+            return ""
+
     def try_lock(self, fd: int) -> bool:
         """Acquire the exclusive lock of an open file, without waiting; it ends with the descriptor or the process."""
         try:

@@ -28,10 +28,9 @@ from types import TracebackType
 from typing import Any
 
 import anyio
-from anyio.abc import TaskGroup
 
-from broker.broker import RunningBroker, run_broker
-from broker.config import BrokerConfig, Mastership
+from broker.broker import RunningBroker
+from broker.config import Mastership
 from client.allocate import AllocateMessageQueueAveragely, AllocateMessageQueueStrategy
 from client.listeners.listener import Listener
 from client.options import ConsumeMode
@@ -44,12 +43,12 @@ from model.errors import TopicNotExist
 from model.event_log import EventSink
 from model.events import Event, EventKind
 from model.topic_route import READ_WRITE, Perm
-from namesrv.config import NameServerConfig
 from namesrv.route_table import RouteTable
-from namesrv.server import NameServer, run_name_server
+from namesrv.server import NameServer
 from remoting.client import RemotingClient
 from remoting.request_code import RequestCode
 from remoting.tasks import background_tasks
+from replica.registers.memory import MemoryRegister
 from testbed.simulation.cluster.clients import (
     SimulatedConsumer,
     SimulatedPopConsumer,
@@ -58,10 +57,13 @@ from testbed.simulation.cluster.clients import (
     Work,
 )
 from testbed.simulation.cluster.convergence import Owners, differences, owners_of, target_of
-from testbed.simulation.cluster.servers import SimulatedServer, UnsyncedFiles
+from testbed.simulation.cluster.opening import BROKER_PORT, NAME_SERVER_PORT, Opening
+from testbed.simulation.cluster.servers import SimulatedServer
+from testbed.simulation.cluster.sets import SimulatedReplica, SimulatedSet
 from testbed.simulation.kernel.run import Simulation
 
-NAME_SERVER_PORT, BROKER_PORT = 9876, 10911
+__all__ = ["BROKER_PORT", "NAME_SERVER_PORT", "NotConverged", "SimulatedCluster"]
+
 SHOWN_TIMEOUT_S = 60.0
 """Until every running name server has to show a new topic."""
 LOOK_INTERVAL_S = 0.005
@@ -79,6 +81,8 @@ class SimulatedCluster:
         data_dir: brokers store below it.
         name_servers: how many; named `namesrv-1` and so on.
         brokers: how many; named `broker-a` and so on.
+        copies: how many replicas each broker has, on the hosts `broker-a-1` and so on; 1 for a broker without copies.
+        set_options: `ReplicaConfig` by name, for every replica.
         **broker_options: `BrokerConfig` by name, for every broker; `access` and `key` for name servers, too.
 
     Attributes:
@@ -86,11 +90,20 @@ class SimulatedCluster:
     """
 
     def __init__(
-        self, simulation: Simulation, data_dir: Path, *, name_servers: int = 1, brokers: int = 2, **broker_options: Any
+        self,
+        simulation: Simulation,
+        data_dir: Path,
+        *,
+        name_servers: int = 1,
+        brokers: int = 2,
+        copies: int = 1,
+        set_options: Mapping[str, Any] | None = None,
+        **broker_options: Any,
     ) -> None:
         self.simulation = simulation
         self.name_servers: dict[str, SimulatedServer[NameServer]] = {}
         self.brokers: dict[str, SimulatedServer[RunningBroker]] = {}
+        self.replicas: dict[str, SimulatedReplica] = {}  # host -> the replica of a set
         self.consumers: list[SimulatedConsumer] = []
         self.poppers: list[SimulatedPopConsumer] = []
         self.events: list[Event] = []  # every event of every node, in the order in which they happened
@@ -104,20 +117,25 @@ class SimulatedCluster:
             [f"broker-{chr(97 + n)}" for n in range(brokers)],
         )
         self.data_dir, self.keeps_events = data_dir, True  # long runs watch events, and keep none
+        self._copies, self._set_options = copies, {"copies": copies, **(set_options or {})}
         self._broker_options, self.producers = broker_options, list[SimulatedProducer]()
         self._strategies: dict[str, AllocateMessageQueueStrategy] = {}
         self._clients, self._stack = 0, AsyncExitStack()
-        self._tasks: TaskGroup
+        self._opening: Opening
         self._admin = RemotingClient(rng=Random(f"admin {simulation.seed}"), key=broker_options.get("key"))
 
     # --- life --------------------------------------------------------------------------------------------------------
 
     async def __aenter__(self) -> SimulatedCluster:
         async with AsyncExitStack() as stack:
-            self._tasks = await stack.enter_async_context(background_tasks())
+            tasks = await stack.enter_async_context(background_tasks())
+            self._opening = Opening(
+                *(self.simulation, tasks, self.data_dir, self._broker_options, self.clock_of, self.note),
+                self.masterships,
+            )
             stack.push_async_callback(self._stop_all)
             for name in self._names[0]:
-                self.name_servers[name] = self._name_server(name)
+                self.name_servers[name] = self._opening.name_server(name)
                 await self.name_servers[name].start()
             for name in self._names[1]:
                 await self.add_broker(name)
@@ -146,52 +164,34 @@ class SimulatedCluster:
                 stopping.start_soon(producer.stop)
         await self._admin.aclose()
 
-    def _name_server(self, name: str) -> SimulatedServer[NameServer]:
-        listen = f"0.0.0.0:{NAME_SERVER_PORT}"
-        config = NameServerConfig(listen=listen, name=name, access=self._broker_options.get("access"))
-        return SimulatedServer(
-            self.simulation,
-            self._tasks,
-            name,
-            NAME_SERVER_PORT,
-            lambda sink: run_name_server(config),
-            data_dir=None,
-            sink=self.note,
-        )
-
     async def add_broker(self, name: str) -> None:
-        """Start one more broker; its name is its host. Raises and cancellation: see `SimulatedServer.start`."""
-        data_dir = self.data_dir / name
-        data_dir.mkdir(parents=True, exist_ok=True)
-        options = {"trace": False, "files": UnsyncedFiles(), **self._broker_options}
-        # One generator for all lives of a broker: after a restart it must not draw the same tokens again.
-        rng = Random(f"{name} {self.simulation.seed}")
+        """Start one more broker, or its replicas. Raises and cancellation: see `SimulatedServer.start`."""
+        if self._copies == 1:
+            server = self.brokers[name] = self._opening.broker(name)
+            await server.start()
+            return
+        self.brokers[name] = found = SimulatedSet(name)
+        for _ in range(self._copies):
+            await self.add_replica(found)
 
-        def open_broker(sink: EventSink) -> Any:
-            config = BrokerConfig(
-                name=name,
-                data_dir=data_dir,
-                name_servers=tuple(server.address for server in self.name_servers.values()),
-                listen=f"0.0.0.0:{BROKER_PORT}",
-                clock_ms=self.clock_of(name),
-                rng=rng,
-                event_sink=sink,
-                replica=self.masterships.get(name),
-                **options,
-            )
-            return run_broker(config)
-
-        server: SimulatedServer[RunningBroker] = SimulatedServer(
-            self.simulation, self._tasks, name, BROKER_PORT, open_broker, data_dir=data_dir, sink=self.note
-        )
-        self.brokers[name] = server
-        await server.start()
+    async def add_replica(self, of: SimulatedSet) -> SimulatedReplica:
+        """Start one more replica of a set. Raises and cancellation: see `SimulatedServer.start`."""
+        replica = self._opening.replica(of.name, len(of.replicas) + 1, **self._set_options)
+        of.replicas.append(replica)
+        self.replicas[replica.name] = replica
+        await replica.start()
+        return replica
 
     def clock_of(self, host: str) -> Callable[[], int]:
         """The wall clock of a host: the simulation's, plus the differences of the host in `skewed_ms` and `clocks`."""
         return lambda: self.simulation.clock_ms() + self.skewed_ms.get(host, 0) + self.clocks.get(host, int)()
 
     # --- clients -----------------------------------------------------------------------------------------------------
+
+    @property
+    def register(self) -> MemoryRegister:
+        """The rows of all replica sets, without the faults of a way to them."""
+        return self._opening.register
 
     @property
     def addresses(self) -> list[str]:

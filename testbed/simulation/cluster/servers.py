@@ -39,6 +39,10 @@ class UnsyncedFiles(Files):
         """Return the id that every simulated process has."""
         return 1
 
+    def boot_id(self) -> str:
+        """Return the id of the only run of every simulated machine; a power cut is a new one."""
+        return "1"
+
     def sync(self, fd: int) -> None:
         """Do nothing."""
 
@@ -72,9 +76,8 @@ class SimulatedServer(Generic[Running]):
         sink: EventSink,
     ) -> None:
         self.name = self.host = name
-        self.address = f"{name}:{port}"  # `host:port`, for clients
         self._port = port
-        self.process: Running | None = None  # the value of the server's context manager while it runs, else None
+        self._process: Running | None = None
         self._simulation = simulation
         self._tasks = tasks
         self._open_server = open_server
@@ -83,6 +86,16 @@ class SimulatedServer(Generic[Running]):
         self._killed = False
         self._scope = anyio.CancelScope()
         self._ended = anyio.Event()
+
+    @property
+    def process(self) -> Running | None:
+        """The value of the server's context manager while it runs, else None."""
+        return self._process
+
+    @property
+    def address(self) -> str:
+        """`host:port`, for clients."""
+        return f"{self.host}:{self._port}"
 
     @property
     def running(self) -> Running:
@@ -106,9 +119,9 @@ class SimulatedServer(Generic[Running]):
         assert self.process is None, f"{self.name} runs already"
         self._scope, self._ended, self._killed = anyio.CancelScope(), anyio.Event(), False
         if host is not None:
-            self.host, self.address = host, f"{host}:{self._port}"
+            self.host = host
         with self._simulation.on_host(self.host):
-            self.process = await self._tasks.start(self._run)
+            self._process = await self._tasks.start(self._run)
 
     async def _run(self, task_status: TaskStatus[Running]) -> None:
         try:
@@ -117,7 +130,7 @@ class SimulatedServer(Generic[Running]):
                     task_status.started(running)
                     await anyio.sleep_forever()
         finally:
-            self.process = None
+            self._process = None
             self._ended.set()
 
     def _emit(self, event: Event) -> None:

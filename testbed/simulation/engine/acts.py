@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
@@ -25,6 +25,7 @@ from testbed.simulation.cluster.cluster import SimulatedCluster
 from testbed.simulation.cluster.servers import SimulatedServer
 from testbed.simulation.engine.load import SimulatedLoad
 from testbed.simulation.engine.programme import Step
+from testbed.simulation.engine.sets.acts import SetActs
 from testbed.simulation.faults.damage import damage_file
 from testbed.simulation.faults.full_disk import FillingDisks, FillingDisksWithPowerCuts
 from testbed.simulation.faults.request_filters import RequestFilters
@@ -57,6 +58,7 @@ class Acts:
         self._faults: list[Fault] = []
         self._twins: dict[str, SimulatedMember] = {}
         self._healed = anyio.Event()
+        self._of_sets = SetActs(cluster, self._later)
 
     # --- from outside ------------------------------------------------------------------------------------------------
 
@@ -72,6 +74,7 @@ class Acts:
         self._disks.full.clear()
         self._cluster.skewed_ms.clear()
         self._load.slower_s.clear()
+        self._of_sets.heal()
         for fault in self._faults:
             fault.heal()
         self._faults.clear()
@@ -103,10 +106,20 @@ class Acts:
 
     @property
     def _servers(self) -> dict[str, SimulatedServer[Any]]:
-        return {**self._cluster.name_servers, **self._cluster.brokers}
+        brokers: Mapping[str, SimulatedServer[Any]] = self._cluster.replicas or self._cluster.brokers
+        return {**self._cluster.name_servers, **brokers}
+
+    def _broker_of(self, host: str) -> str:
+        """The broker that a host is, or that it is the serving master of; "" for any other host."""
+        cluster = self._cluster
+        replica = cluster.replicas.get(host)
+        if replica is None:
+            return host if host in cluster.brokers else ""
+        is_master = replica.process is not None and replica.process.running is not None
+        return host.rpartition("-")[0] if is_master else ""
 
     async def _do(self, step: Step) -> None:
-        act: Callable[[Step], Awaitable[bool]] = getattr(self, f"_{step.do}")
+        act: Callable[[Step], Awaitable[bool]] = getattr(self, f"_{step.do}", None) or getattr(self._of_sets, step.do)
         try:
             async with self._busy[step.who]:
                 is_done = await act(step)
@@ -169,8 +182,8 @@ class Acts:
             server = servers[who]
             if not server.process:
                 return False
-            if crash:
-                self._tell(EventKind.BROKER_DOWN, who, "killed")
+            if crash and (broker := self._broker_of(who)):
+                self._tell(EventKind.BROKER_DOWN, broker, "killed")
             await (server.crash() if crash else server.stop())
         elif who in load.producers:
             if load.producers[who] is None:
@@ -245,9 +258,8 @@ class Acts:
         return self._network.cut(step.who, step.to or None) > 0
 
     async def _partition(self, step: Step) -> bool:
-        servers = self._cluster.brokers
-        for client, broker in ((step.who, step.to), (step.to, step.who)):
-            if client in self._load.members and broker in servers:
+        for client, host in ((step.who, step.to), (step.to, step.who)):
+            if client in self._load.members and (broker := self._broker_of(host)):
                 self._tasks.start_soon(self._declare, client, broker, step.for_s or math.inf)
         return self._until(step, self._network.partition(step.who, step.to, one_way=step.one_way))
 
@@ -307,11 +319,12 @@ class Acts:
         return self._note(step, self._disks.full, None)
 
     async def _power_cut(self, step: Step) -> bool:
-        server, disks = self._cluster.brokers[step.who], self._disks
+        server, disks = self._servers[step.who], self._disks
         if not server.process:
             return False
         assert isinstance(disks, FillingDisksWithPowerCuts), "with power cuts, disks lose unsynced writes"
-        self._tell(EventKind.BROKER_DOWN, step.who, "killed")
+        if broker := self._broker_of(step.who):
+            self._tell(EventKind.BROKER_DOWN, broker, "killed")
         await server.crash(lambda directory, survivor: disks.cut(directory, survivor, self._random))
         disks.forget(self._data_dir / step.who)
         await self._rest(step.for_s)
@@ -319,7 +332,7 @@ class Acts:
         return True
 
     async def _bit_rot(self, step: Step) -> bool:
-        server = self._cluster.brokers[step.who]
+        server = self._servers[step.who]
         if not server.process:
             return False
         await server.stop()

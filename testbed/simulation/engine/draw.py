@@ -6,6 +6,9 @@
     power   plain groups on brokers that sync before they answer, and lose power
     transactions  a group behind producers whose local branches fail, take long and are left to checks, and whose ends
             and checks are lost or late; in half of the seeds the brokers sync, and lose power
+    replicas  brokers with two or three copies: replicas are killed, stopped, hung, cut off, out of disk, handed over to
+            and elected, while the register is away or its answers are lost; in a quarter of the seeds nothing happens
+            but handovers, which must cost nothing
     calm    members come and go and change their topics, and nothing breaks but, in half of the seeds, one path between
             a member and a broker: with tight bounds for queues without an owner and messages that wait
     torture an hour of rounds of plain faults, each with a repair and a rest, after which nothing may have grown
@@ -30,10 +33,19 @@ from testbed.simulation.engine.programme import (
     Step,
     TopicPart,
 )
+from testbed.simulation.engine.sets.draw import (
+    cut_stream,
+    elect,
+    hand_over,
+    lose_answers,
+    replica_parts,
+    slow_stream,
+)
+from testbed.simulation.engine.verbs import BROKERS
 
 KINDS = ("plain", "order", "pop", "power", "calm", "transactions")
 """The kinds of programmes; a sweep without a kind draws them in turns."""
-ALL_KINDS = (*KINDS, "torture")
+ALL_KINDS = (*KINDS, "replicas", "torture")
 ROUNDS, ROUND_S, CALM_S = 12, 300.0, 100.0
 """Rounds of torture, and the last part of each, which has no faults."""
 LASTS_S = 30.0
@@ -66,7 +78,7 @@ class _Drawing:
         hosts = Programme(cluster=self.cluster, load=self.load, topic=self.topics, group=self.groups).hosts()
         self.members = [slot for group in self.groups for slot in group.slots]
         self.producers = list(self.load.slots)
-        self.brokers = [host for host in hosts if host.startswith("broker-")]
+        self.brokers = [host for host, kind in hosts.items() if kind in BROKERS]
         self.name_servers = [host for host in hosts if host.startswith("namesrv-")]
         self.hosts = list(hosts)
         self.queues = {topic.name: topic.queues for topic in self.topics}
@@ -83,6 +95,10 @@ class _Drawing:
                 steps.append(Step(at_s=(number + 1) * ROUND_S - CALM_S + 20.0, do="heal"))
         elif self.kind == "calm":
             return self._calm()
+        elif self.kind == "replicas" and self.chance.random() < 0.25:
+            self.at_s = 3.0
+            self.groups = tuple(replace(group, fails=0.0) for group in self.groups)
+            self._fill(steps, [hand_over], [1], LASTS_S, (2.0, 8.0))
         else:
             self._fill(steps, draws, shares, LASTS_S, (0.0, 0.05, 0.5, 3.0, 5.0))
         return Programme(
@@ -266,6 +282,19 @@ _MORE: dict[str, dict[_Draw, int]] = {
     "power": {_power_cut: 12, _crash_broker: 0},
     "order": {_scale: 0, _register_late: 6},
     "torture": {_scale: 0},
+    "replicas": {
+        _crash_broker: 8,
+        _ended("stop", "brokers"): 4,
+        _for_a_while("restart", "brokers", 4.0): 4,
+        _for_a_while("pause", "brokers", 8.0): 3,
+        _for_a_while("full_disk", "brokers", 8.0): 3,
+        _for_a_while("cut_register", "brokers", 8.0): 4,
+        hand_over: 10,
+        elect: 6,
+        cut_stream: 4,
+        slow_stream: 4,
+        lose_answers: 4,
+    },
     "transactions": {
         _ended("crash", "producers"): 6,
         _ended("stop", "producers"): 3,
@@ -361,4 +390,5 @@ _PARTS: dict[str, Callable[[random.Random], _Parts]] = {
     "calm": _calm_parts,
     "transactions": _transactions,
     "torture": _torture,
+    "replicas": replica_parts,
 }

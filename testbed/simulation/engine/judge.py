@@ -62,10 +62,14 @@ class Call:
 
 
 class Judge:
-    """The checkers of one run; `now_ms` is the true time, from which the clocks of hosts may differ."""
+    """The checkers of one run; `now_ms` is the true time, from which the clocks of hosts may differ.
+
+    Those in `placed` are called with the place and body of each acknowledged message, and of each delivered one (True).
+    """
 
     def __init__(self, programme: Programme, now_ms: Callable[[], float]) -> None:
         self.sent = self.failed_sends = self.deliveries = self.dead_letters = 0
+        self.placed: list[Callable[[MessageQueue, int, bytes, bool], None]] = []
         self.pops = {group.name: PopCheck() for group in programme.group if group.mode == "pop"}
         self._wait_ms = programme.promise.wait_s * 1000
         self._waiting: dict[Sent, float] = {}  # when each was acknowledged, if waits are judged
@@ -112,6 +116,8 @@ class Judge:
         self._line(sent(self._now_ms(), message, *place, key))
         for check in self.pops.values():
             check.sent(body)
+        for note in self.placed if offset >= 0 else ():
+            note(queue, offset, body, False)
 
     def failed(self, message: Sent) -> None:
         """Record that a send failed for good."""
@@ -122,6 +128,8 @@ class Judge:
         """Record that a listener is called with a message."""
         self.deliveries += 1
         now_ms = self._now_ms()
+        for note in self.placed:
+            note(call.queue, call.offset, call.body, True)
         if (pop := self.pops.get(call.group)) is not None:
             pop.delivered(call.client, call.queue, call.offset, call.body, now_ms / 1000)
         else:

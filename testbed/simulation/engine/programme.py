@@ -10,7 +10,8 @@
 
 Times are virtual seconds from the moment when the clients run; they stand still while the cluster is healed. A
 programme heals at its end, whatever its last step is. Hosts are named by their kind: `billing-1` is the first member
-of the group `billing`, `producer-1` the first producer, `namesrv-1` the first name server, `broker-a` the first broker.
+of the group `billing`, `producer-1` the first producer, `namesrv-1` the first name server, `broker-a` the first broker,
+and `broker-a-1` its first replica where brokers have copies.
 
 Invariant: a programme that was made is valid; its steps are in the order of their times.
 """
@@ -31,8 +32,10 @@ from model.limits import (
     MAX_SIM_STEPS,
 )
 from model.quirks import CLIENT_QUIRKS, Quirk
+from model.replica_limits import MAX_REPLICAS
+from model.replica_set import Acks
 from remoting.request_code import RequestCode
-from testbed.simulation.engine.verbs import BROKER, MEMBER, NAME_SERVER, PRODUCER, VERBS, Verb
+from testbed.simulation.engine.verbs import BROKER, MEMBER, NAME_SERVER, PRODUCER, REPLICA, VERBS, Verb
 
 MODES, ORDERS, FLUSHES = ("pull", "pop"), ("none", "queue", "key"), ("async", "sync")
 _COLUMNS = ("to", "one_way", "for_s", "by_s", "n", "period_s", "topic", "code", "one_in")
@@ -66,6 +69,8 @@ class ClusterPart:
         check_s: after how long a producer group is asked about an open transaction, and how often then.
         quirks: defects of RocketMQ to reproduce; defects of clients go to the clients.
         access: whether servers have access control, and clients a key.
+        copies: how many replicas each broker has, on the hosts `broker-a-1` and so on; 1 for a broker without copies.
+        acks, min_in_sync: options of the replica sets.
     """
 
     name_servers: int = 1
@@ -76,8 +81,14 @@ class ClusterPart:
     check_s: float = 2.0
     quirks: tuple[str, ...] = ()
     access: bool = False
+    copies: int = 1
+    acks: str = "all"
+    min_in_sync: int = 1
 
     def __post_init__(self) -> None:
+        _in_range("cluster", "copies", self.copies, 1, MAX_REPLICAS)
+        _in_range("cluster", "min_in_sync", self.min_in_sync, 1, self.copies)
+        _one_of("cluster", "acks", self.acks, list(Acks))
         _in_range("cluster", "name_servers", self.name_servers, 1, MAX_SIM_BROKERS)
         _in_range("cluster", "brokers", self.brokers, 1, MAX_SIM_BROKERS)
         _in_range("cluster", "route_poll_s", self.route_poll_s, 0.5, 600)
@@ -320,7 +331,9 @@ class Programme:
     def hosts(self) -> dict[str, str]:
         """Every host, and the kind that it is of, as in `verbs.py`."""
         found = {f"namesrv-{n + 1}": NAME_SERVER for n in range(self.cluster.name_servers)}
-        found |= {f"broker-{chr(97 + n)}": BROKER for n in range(self.cluster.brokers)}
+        copies = range(1, self.cluster.copies + 1) if self.cluster.copies > 1 else ()
+        for broker in (f"broker-{chr(97 + n)}" for n in range(self.cluster.brokers)):
+            found |= {f"{broker}-{copy}": REPLICA for copy in copies} if copies else {broker: BROKER}
         found |= dict.fromkeys((slot for group in self.group for slot in group.slots), MEMBER)
         return found | dict.fromkeys(self.load.slots, PRODUCER)
 

@@ -26,6 +26,7 @@ from model.event_log import EventSink
 from model.events import Event
 from model.message_queue import MessageQueue
 from model.record import FlushMode
+from model.replica_set import Acks
 from remoting.tasks import background_tasks
 from testbed.simulation.cluster.access import SERVER_ACCESS
 from testbed.simulation.cluster.cluster import SimulatedCluster
@@ -35,6 +36,7 @@ from testbed.simulation.engine.load import SimulatedLoad
 from testbed.simulation.engine.pops import unacknowledged, watch_brokers
 from testbed.simulation.engine.programme import ClockPart, Programme
 from testbed.simulation.engine.rest import LeakCounts
+from testbed.simulation.engine.sets.watch import SetWatch
 from testbed.simulation.faults.full_disk import FillingDisks, FillingDisksWithPowerCuts
 from testbed.simulation.faults.request_filters import RequestFilters
 from testbed.simulation.kernel.run import EPOCH_MS, Simulation, run_simulation
@@ -182,6 +184,8 @@ class _Run:
             data_dir,
             name_servers=part.name_servers,
             brokers=part.brokers,
+            copies=part.copies,
+            set_options={"acks": Acks(part.acks), "min_in_sync": part.min_in_sync},
             store=SMALLEST_STORE if cuts_power else SMALL_STORE,
             files=self.disks,
             flush=FlushMode(part.flush),
@@ -190,11 +194,12 @@ class _Run:
             # Never abandoned, so that every transaction ends.
             transactions=TransactionOptions(timeout_s=part.check_s, check_interval_s=part.check_s, max_checks=10_000),
             # Stored messages must not be what grows.
-            **({"retention": RetentionOptions(retain_bytes=MIB)} if self.programme.rest_s else {}),
+            retention=RetentionOptions(retain_bytes=MIB) if self.programme.rest_s else RetentionOptions(),
         )
         self.cluster.keeps_events = False
         self.cluster.clocks |= {clock.who: partial(self._ahead_ms, clock) for clock in self.programme.clock}
         self.leaks = LeakCounts(self.cluster, self.disks)
+        self.sets = SetWatch(self.programme, self.cluster, self.judge) if part.copies > 1 else None
         self.cluster.watchers += [state.event, *([watch] if watch is not None else [])]
 
     def _ahead_ms(self, clock: ClockPart) -> int:
@@ -211,6 +216,8 @@ class _Run:
                 await load.start()
                 if self.judge.pops:
                     tasks.start_soon(watch_brokers, self.cluster, self.judge.pops)
+                if self.sets is not None:
+                    tasks.start_soon(self.sets.watch)
                 load.send_again()
                 self.clock_s = loop.time()
                 try:
@@ -259,6 +266,8 @@ class _Run:
                 check.rested(unacknowledged(self.cluster, group))
         if load.transactions is not None:
             load.transactions.compare()
+        if self.sets is not None and not self.judge.is_broken:
+            await self.sets.rest(promise.settle_s)
         if self.judge.lag and not for_good:
             self.judge.find(
                 "lost-write", f"{self.judge.lag} messages are not processed {promise.settle_s:g} s after it"

@@ -1,4 +1,4 @@
-"""The text of a programme: TOML in, TOML out. Pure.
+"""The text of a programme: TOML in, TOML out, or a test of pytest that fails as long as the programme does. Pure.
 
     programme_of(text_of(programme)) == programme
 
@@ -120,3 +120,28 @@ def _value(annotation: str, value: Any, where: str) -> Any:
             raise ConfigError(f"{where} must be a list of texts, got {value!r}")
         return tuple(value)
     return float(value) if annotation == "float" else value
+
+
+_TEMPLATE = '''"""{title}
+
+Written by rlab sim --shrink.
+"""
+
+from __future__ import annotations
+
+from rlab.testbed.simulation.engine.run import run_programme
+from rlab.testbed.simulation.engine.text import programme_of
+
+PROGRAMME = r"""
+{text}"""
+
+
+def test_the_programme_keeps_its_promises() -> None:
+    assert run_programme(programme_of(PROGRAMME)).findings == ()
+'''
+
+
+def as_test(programme: Programme, found: str) -> str:
+    """Write the test; `found` is what the programme shows, in a line."""
+    title = f"A small programme that shows: {found}".replace('"', "'").replace("\\", "/")
+    return _TEMPLATE.format(title=title[:118], text=text_of(programme))

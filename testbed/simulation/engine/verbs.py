@@ -12,7 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 MEMBER, PRODUCER, BROKER, NAME_SERVER = "a member", "a producer", "a broker", "a name server"
-SERVERS = (BROKER, NAME_SERVER)
+REPLICA = "a replica of a broker"
+BROKERS = (BROKER, REPLICA)
+SERVERS = (*BROKERS, NAME_SERVER)
 CLIENTS = (MEMBER, PRODUCER)
 ANY = (*CLIENTS, *SERVERS)
 
@@ -47,9 +49,13 @@ VERBS: dict[str, Verb] = {
     "unsubscribe": Verb(who=(MEMBER,), needs=("topic",)),
     "subscribe": Verb(who=(MEMBER,), needs=("topic",)),
     "scale": Verb(who=(), needs=("topic", "n")),
-    "full_disk": Verb(who=(BROKER,), may=("for_s",)),
-    "power_cut": Verb(who=(BROKER,), may=("for_s",)),
-    "bit_rot": Verb(who=(BROKER,), may=("for_s",)),
+    "full_disk": Verb(who=BROKERS, may=("for_s",)),
+    "power_cut": Verb(who=BROKERS, may=("for_s",)),
+    "bit_rot": Verb(who=BROKERS, may=("for_s",)),
+    "hand_over": Verb(who=(REPLICA,)),
+    "elect": Verb(who=(REPLICA,)),
+    "cut_register": Verb(who=(REPLICA,), may=("for_s",)),
+    "lose_register_answers": Verb(who=(REPLICA,), needs=("n",)),
     "heal": Verb(who=()),
 }
 """Every verb by its name."""

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from broker.store.disk.directory import REPLICA_NAME
 from broker.store.disk.errors import StoreInUse
 from broker.store.disk.files import Files
 from model.errors import ConfigError
 from replica.directory import (
-    FILE_NAME,
     NotAReplica,
     NotOfThisRegister,
     NotOfThisSet,
@@ -42,7 +42,8 @@ def test_what_is_written_is_read_and_replaced_as_a_whole(tmp_path: Path) -> None
     assert read_identity(tmp_path, FILES) == IDENTITY
     write_identity(tmp_path, replace(IDENTITY, incarnation=2), FILES)
     assert read_identity(tmp_path, FILES) == replace(IDENTITY, incarnation=2)
-    assert [path.name for path in tmp_path.iterdir()] == [FILE_NAME]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [REPLICA_NAME, "STORE"]
+    assert "format 2" in (tmp_path / "STORE").read_text()  # which earlier versions refuse
 
 
 @pytest.mark.parametrize(
@@ -60,8 +61,8 @@ def test_what_is_written_is_read_and_replaced_as_a_whole(tmp_path: Path) -> None
     ],
 )
 def test_a_damaged_file_is_refused_with_its_path(tmp_path: Path, text: str) -> None:
-    (tmp_path / FILE_NAME).write_text(text)
-    with pytest.raises(ReplicaFileDamaged, match=FILE_NAME):
+    (tmp_path / REPLICA_NAME).write_text(text)
+    with pytest.raises(ReplicaFileDamaged, match=REPLICA_NAME):
         read_identity(tmp_path, FILES)
 
 

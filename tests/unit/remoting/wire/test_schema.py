@@ -14,6 +14,7 @@ from remoting.wire.field import Field
 from remoting.wire.schema import SCHEMA, check_header
 
 RECEIVERS = (
+    "-> any replica",
     *("-> broker", "-> name server", "-> any server", "-> any server's gate", ", one-way"),
     *("-> master", "-> replica"),
 )

@@ -53,8 +53,8 @@ def test_a_marker_that_is_not_ours_is_foreign(tmp_path: Path) -> None:
 
 
 def test_another_format_version_is_refused(tmp_path: Path) -> None:
-    (tmp_path / MARKER_NAME).write_text("rebalance-lab message store, format 2\n")
-    with pytest.raises(StoreFormatUnsupported, match="is in store format 2, this version knows format 1"):
+    (tmp_path / MARKER_NAME).write_text("rebalance-lab message store, format 3\n")
+    with pytest.raises(StoreFormatUnsupported, match="is in store format 3, this version knows formats 1 and 2"):
         claim_directory(tmp_path, Files())
 
 
@@ -62,7 +62,7 @@ def test_a_refused_directory_is_not_left_locked(tmp_path: Path) -> None:
     marker = tmp_path / MARKER_NAME
     claim_directory(tmp_path, Files()).release()
     good = marker.read_text()
-    marker.write_text("rebalance-lab message store, format 2\n")
+    marker.write_text("rebalance-lab message store, format 3\n")
     with pytest.raises(StoreFormatUnsupported):
         claim_directory(tmp_path, Files())
     marker.write_text(good)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from model.errors import ConfigError
 from testbed.simulation.engine.draw import KINDS, draw
-from testbed.simulation.engine.programme import GroupPart, Programme, Step
-from testbed.simulation.engine.text import programme_of, text_of
+from testbed.simulation.engine.programme import GroupPart, LoadPart, Programme, Step
+from testbed.simulation.engine.text import as_test, programme_of, text_of
+
+SHORT = Programme(load=LoadPart(messages=20), step=(Step(at_s=1.0, do="stop", who="billing-1"),), lasts_s=3.0)
 
 
 @given(seed=st.integers(0, 10_000), kind=st.sampled_from(KINDS))
@@ -58,3 +62,14 @@ def test_a_text_that_is_no_programme_is_refused(text: str, said: str) -> None:
     with pytest.raises(ConfigError) as refused:
         programme_of(text)
     assert said in str(refused.value)
+
+
+def test_the_test_that_is_written_passes_without_the_defect_and_fails_with_it() -> None:
+    def of(programme: Programme) -> Any:
+        made: dict[str, Any] = {}
+        exec(compile(as_test(programme, 'double-owner "x"'), "test_made.py", "exec"), made)
+        return made["test_the_programme_keeps_its_promises"]
+
+    of(SHORT)()
+    with pytest.raises(AssertionError):
+        of(SHORT.with_quirks(["OVERLAPPING_HANDOVER"]))()

@@ -1,0 +1,74 @@
+"""Options of `rlab broker` about copies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from model.errors import ConfigError
+from model.replica_limits import MAX_REPLICAS
+from model.replica_set import Acks
+
+Copies = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        min=1,
+        max=MAX_REPLICAS,
+        help="Make the broker a set of replicas, of which there should be N, this one counted; or go on with one.",
+    ),
+]
+SetAcks = Annotated[
+    Acks | None,
+    typer.Option(
+        help="With --copies: answer a send once all replicas in sync have it (all, the default), or this one (master)."
+    ),
+]
+MinInSync = Annotated[
+    int | None,
+    typer.Option(
+        metavar="M",
+        min=1,
+        max=MAX_REPLICAS,
+        help="With --copies: refuse sends with fewer replicas in sync; 1 at first.",
+    ),
+]
+ReplicaOf = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Join the set of this broker with an empty folder, or go on as its replica."),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopiesGiven:
+    """The options about copies, as given."""
+
+    copies: int | None
+    acks: Acks | None
+    min_in_sync: int | None
+    replica_of: str | None
+
+    @property
+    def any(self) -> bool:
+        """Whether the broker is to be a replica of a set."""
+        return self.copies is not None or self.replica_of is not None
+
+    def check(self) -> None:
+        """Check that the options fit together.
+
+        Raises:
+            ConfigError: they do not; the text names them.
+        """
+        if self.replica_of is not None and (self.copies, self.acks, self.min_in_sync) != (None, None, None):
+            raise ConfigError(
+                "--replica-of joins a set as it is: leave out --copies, --acks and --min-in-sync, which its first "
+                "broker has"
+            )
+        if self.copies is None and (self.acks, self.min_in_sync) != (None, None):
+            raise ConfigError("--acks and --min-in-sync are options of a set: add --copies N")
+        if self.copies is not None and self.min_in_sync is not None and self.min_in_sync > self.copies:
+            raise ConfigError(
+                f"--min-in-sync {self.min_in_sync} is more than --copies {self.copies}: no send could succeed"
+            )

@@ -1,0 +1,121 @@
+"""The replicas of a broker, as an operator sees them: the row of the set, and how far each replica has come.
+
+Each replica is asked for itself. The master knows how far the others are; the newest row that any of them has counts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from client.admin.requests import ClusterRequests, listed, unpack
+from model.arguments import check_text, check_whole
+from model.errors import InvalidParameter, NotMaster, RlabError
+from model.replica_limits import MAX_SET_NUMBER
+from model.replica_set import ReplicaSet
+from remoting.request_code import RequestCode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaInfo:
+    """One replica of a set.
+
+    Attributes:
+        role: `master`, `following`, or `waiting`; empty if it does not answer.
+        in_sync: whether the register counts it as in sync: it may take over without loss.
+        end_position: log position behind its newest byte; -1 if it does not answer.
+        state: how the master sees it, as `catching up`; empty without a master that answers.
+        lag_bytes, lag_s: how far it is behind the master; -1 without a master that answers.
+        failure: why it does not answer; empty if it does.
+    """
+
+    replica_id: int
+    address: str
+    role: str
+    in_sync: bool
+    end_position: int
+    state: str
+    lag_bytes: int
+    lag_s: float
+    failure: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaSetInfo:
+    """A set of replicas and all its members, sorted by replica id."""
+
+    row: ReplicaSet
+    replicas: tuple[ReplicaInfo, ...]
+
+
+async def replicas_of(cluster: ClusterRequests, broker: str) -> ReplicaSetInfo:
+    """See `Admin.replicas`."""
+    check_text("the name of a broker", broker)
+    brokers = await cluster.brokers()
+    addresses = [a for data in brokers if data.broker_name == broker for _, a in sorted(data.addresses.items())]
+    if not addresses:
+        names = [data.broker_name for data in brokers]
+        raise InvalidParameter(f"broker {broker!r} is not registered; {listed('registered brokers', names)}")
+    answers = await _ask(cluster, addresses)
+    row = _newest(broker, answers)
+    missing = [member.address for member in row.members if member.address not in answers]
+    answers |= await _ask(cluster, missing) if missing else {}
+    row = _newest(broker, answers)
+    seen = _as_master_sees(row, answers)
+    return ReplicaSetInfo(
+        row=row,
+        replicas=tuple(
+            _info(row, member.replica_id, member.address, answers[member.address], seen.get(member.replica_id))
+            for member in row.members
+        ),
+    )
+
+
+async def hand_over(cluster: ClusterRequests, broker: str, to: int) -> ReplicaSet:
+    """See `Admin.hand_over`."""
+    check_whole("replica id", to, 0, MAX_SET_NUMBER)
+    row = (await replicas_of(cluster, broker)).row
+    if row.master_address is None:
+        raise NotMaster(f"{broker} has no master that could hand over: elect one (rlab broker elect {broker})")
+    answer = await cluster.request(row.master_address, RequestCode.HAND_OVER, {"replica_id": to})
+    return ReplicaSet.from_wire(answer.body or b"")
+
+
+async def _ask(cluster: ClusterRequests, addresses: list[str]) -> dict[str, Any]:
+    """Address -> the state of the replica there, or the error instead of it."""
+    answers = await cluster.ask({address: address for address in addresses}, RequestCode.GET_REPLICAS, {})
+    return {address: each if isinstance(each, RlabError) else unpack(each) for address, each in answers.items()}
+
+
+def _newest(broker: str, answers: dict[str, Any]) -> ReplicaSet:
+    rows = [
+        ReplicaSet.from_wire(each["row"])
+        for each in answers.values()
+        if not isinstance(each, RlabError) and each["row"] is not None
+    ]
+    if not rows:
+        failures = "; ".join(f"{address}: {each}" for address, each in answers.items() if isinstance(each, RlabError))
+        raise InvalidParameter(f"broker {broker!r} has no replicas that answer ({failures or 'it has no copies'})")
+    return max(rows, key=lambda row: row.version)
+
+
+def _as_master_sees(row: ReplicaSet, answers: dict[str, Any]) -> dict[int, Any]:
+    master = answers.get(row.master_address or "")
+    if master is None or isinstance(master, RlabError):
+        return {}
+    return {each["replica_id"]: each for each in master["replicas"]}
+
+
+def _info(row: ReplicaSet, replica_id: int, address: str, answer: Any, seen: Any) -> ReplicaInfo:
+    failed = isinstance(answer, RlabError)
+    return ReplicaInfo(
+        replica_id=replica_id,
+        address=address,
+        role="" if failed else answer["role"],
+        in_sync=replica_id in row.in_sync,
+        end_position=-1 if failed else answer["end_position"],
+        state="" if seen is None else seen["state"],
+        lag_bytes=-1 if seen is None else seen["lag_bytes"],
+        lag_s=-1.0 if seen is None else seen["lag_s"],
+        failure=str(answer) if failed else "",
+    )

@@ -1,0 +1,129 @@
+"""The role of a replica that is not the master: it copies the log and the tables of the master.
+
+A stream ends for many reasons, and all are handled alike: the newest row says whom to follow next. The first attempt
+after a stream is made at once with the row that is known, so that a broken connection costs no removal from the set.
+"""
+
+from __future__ import annotations
+
+import logging
+
+import anyio
+
+from broker.durability.metadata_file import MetadataFile
+from broker.store.disk.errors import StoreFull
+from broker.store.follower.follower_log import FollowerLog
+from model.errors import StorageFull
+from model.event_log import EventLog
+from model.events import EventKind
+from model.replica_set import NO_MASTER, ReplicaSet
+from remoting.client import RemotingClient
+from remoting.tasks import background_tasks
+from replica.config import ReplicaConfig
+from replica.membership import Membership
+from replica.stream.follower import FollowEnd, FollowProgress, follow
+
+logger = logging.getLogger(__name__)
+
+FIRST_PAUSE_S, PAUSE_S = 0.02, 0.2
+"""Between two attempts to follow a master that does not answer: first and longest; a change of the row ends it. A new
+master opens its log in some tens of milliseconds, and its first requests wait for this replica.
+"""
+FULL_PAUSE_S = 2.0
+"""The same while the own disk is full."""
+
+
+class FollowerRole:
+    """One time of following; it ends when the register has this replica as the master.
+
+    Attributes:
+        log, tables: the copies.
+        committed_position: log position up to which all replicas in sync had the log; None if that is not known.
+        progress: how far the replica is, as of the newest write; None before the first.
+    """
+
+    def __init__(
+        self,
+        config: ReplicaConfig,
+        membership: Membership,
+        log: FollowerLog,
+        tables: MetadataFile,
+        events: EventLog,
+        committed_position: int | None,
+    ) -> None:
+        self.log, self.tables = log, tables
+        self.committed_position = committed_position
+        self.progress: FollowProgress | None = None
+        self._config, self._membership, self._events = config, membership, events
+        self._own_epoch = 0  # of the end of the log when the stream began
+
+    @property
+    def lag_bytes(self) -> int:
+        """Bytes of the master's log that are not here, according to the newest frame."""
+        return 0 if self.progress is None else max(0, self.progress.master_position - self.log.end_position)
+
+    async def run(self) -> None:
+        """Follow the master of the newest row, until this replica is the master.
+
+        Raises:
+            ConfigError, IllegalOperation: the register or the master refuses this replica.
+            StoreError: the disk fails.
+
+        Cancellation: the copies stay, and the next start continues them.
+        """
+        membership, broker = self._membership, self._config.broker
+        pause_s = FIRST_PAUSE_S
+        async with RemotingClient(rng=broker.rng, key=broker.key) as client:
+            while not membership.is_master:
+                row = membership.row
+                if row.master == NO_MASTER:
+                    await membership.wait_changed()
+                    continue
+                began_at = anyio.current_time()
+                try:
+                    end = await self._follow(row, client)
+                except (StoreFull, StorageFull) as error:
+                    logger.error("%s: replica %d cannot follow now: %s", row.name, membership.replica_id, error)
+                    end, began_at, pause_s = None, anyio.current_time(), FULL_PAUSE_S
+                if end is not None:
+                    logger.info("%s: replica %d follows no more: %s", row.name, membership.replica_id, end.value)
+                membership.look_now()
+                if anyio.current_time() - began_at > PAUSE_S:
+                    # The stream has lasted: the next attempt is made at once, because the master waits for it.
+                    pause_s = FIRST_PAUSE_S
+                elif membership.row is row:
+                    with anyio.move_on_after(pause_s):
+                        await membership.wait_changed()
+                    pause_s = min(2 * pause_s, PAUSE_S)
+
+    async def _follow(self, row: ReplicaSet, client: RemotingClient) -> FollowEnd | None:
+        """Follow the master of a row until the stream ends, or until there is a newer mastership: then None."""
+        end, epochs = None, self.log.epochs
+        self._own_epoch = epochs[-1].number if epochs else 0
+        async with background_tasks() as tasks:
+
+            async def watch() -> None:
+                while self._membership.row.epoch == row.epoch:
+                    await self._membership.wait_changed()
+                tasks.cancel_scope.cancel()
+
+            tasks.start_soon(watch)
+            end = await follow(
+                *(self.log, self.tables, self._membership.identity, row, client, self._progressed),
+                committed_position=self.committed_position,
+            )
+        return end
+
+    def _progressed(self, progress: FollowProgress) -> None:
+        self.progress = progress
+        self.committed_position = max(progress.committed_position, self.committed_position or 0)
+        if progress.cut_from is not None:
+            kept = "kept in the folder salvage" if progress.salvaged else "not kept"
+            self._events.emit(
+                EventKind.LOG_CUT,
+                broker=self._membership.row.name,
+                version=self._own_epoch,
+                offset=progress.position,
+                n=progress.cut_from - progress.position,
+                detail=kept,
+            )

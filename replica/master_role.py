@@ -1,0 +1,129 @@
+"""The role of the master: the shipped broker over the directory, in an epoch of its own."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import anyio
+
+from broker.broker import RunningBroker, run_broker
+from broker.config import Mastership
+from broker.feature import Core
+from model.events import EventKind
+from model.replica_set import ReplicaSet
+from remoting.request_code import RequestCode
+from remoting.server import Handler
+from remoting.tasks import background_tasks
+from replica.config import ReplicaConfig
+from replica.handover import hand_over
+from replica.membership import Membership
+from replica.stream.sender import ReplicaSender
+
+logger = logging.getLogger(__name__)
+
+
+class SetSender(ReplicaSender):
+    """The sender of a master that also serves the requests about the set."""
+
+    def __init__(self, own: Mapping[RequestCode, Handler], *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._own = own
+
+    def handlers(self) -> Mapping[RequestCode, Handler]:
+        """See `Feature.handlers`."""
+        return {**super().handlers(), **self._own}
+
+
+class MasterRole:
+    """One mastership: one epoch.
+
+    Attributes:
+        epoch: its number.
+        running: the broker, while it runs.
+        sender: the stream to the other replicas, once the broker runs.
+    """
+
+    running: RunningBroker | None = None
+    sender: SetSender
+
+    def __init__(
+        self, config: ReplicaConfig, membership: Membership, listen: str, own: Mapping[RequestCode, Handler]
+    ) -> None:
+        self.epoch = membership.row.epoch
+        self._config, self._membership, self._listen, self._own = config, membership, listen, own
+        self._one_handover = anyio.Lock()
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the newest known row has this replica as the master of this epoch."""
+        row = self._membership.row
+        return (row.master, row.epoch) == (self._membership.replica_id, self.epoch)
+
+    @property
+    def committed_position(self) -> int | None:
+        """Log position up to which all replicas in sync have the log; None if the broker has not begun."""
+        return None if self.running is None else self.sender.committed_position
+
+    async def run(self, began: Callable[[RunningBroker], None]) -> None:
+        """Serve until another replica is the master; `began` is called once the broker listens.
+
+        Raises:
+            ConfigError, StoreError: see `run_broker`.
+
+        Cancellation: the broker stops as at the end of `run_broker`.
+        """
+        membership, row = self._membership, self._membership.row
+        config = replace(
+            self._config.broker,
+            listen=self._listen,
+            replicator=self._make_sender,
+            replica=Mastership(row.set_id, row.register_id, self.epoch, membership.replica_id),
+        )
+        async with run_broker(config) as running, background_tasks() as tasks:
+            tasks.start_soon(self.sender.run)
+            self.running = running
+            events = running.broker.events
+            events.emit(
+                EventKind.MASTER_ELECTED, broker=row.name, n=self.epoch, detail=f"replica {membership.replica_id}"
+            )
+            began(running)
+            while self.is_current:
+                await membership.wait_changed()
+                self.sender.saw(membership.row)
+            events.emit(EventKind.MASTER_DEPOSED, broker=row.name, n=self.epoch, detail=str(membership.row))
+            logger.warning("%s: this replica is not the master any more: %s", row.name, membership.row)
+
+    def _make_sender(self, core: Core) -> SetSender:
+        membership = self._membership
+        self.sender = SetSender(
+            self._own,
+            *(core, membership.row, membership.replica_id, self._config.register, self._deposed),
+            self._config.broker.flush,
+        )
+        return self.sender
+
+    def _deposed(self, row: ReplicaSet | None) -> None:
+        """Read the register: there is a newer master."""
+        if row is not None:
+            self._membership.saw(row)
+        self._membership.look_now()
+
+    async def hand_over(self, to: int = 0) -> ReplicaSet:
+        """Make another replica the master; see `replica/handover.py`. One handover at a time."""
+        assert self.running is not None, "it serves"
+        async with self._one_handover:
+            self._membership.saw(self.sender.row)  # the sender makes most changes of the row
+            row = await hand_over(
+                self.sender,
+                self._membership,
+                to,
+                begin_segment=self.running.broker.store.begin_segment_now,
+                timeout_s=self._config.handover_timeout_s,
+            )
+            self.running.broker.events.emit(
+                EventKind.HANDOVER, broker=row.name, n=row.epoch, detail=f"replica {row.master}"
+            )
+            return row

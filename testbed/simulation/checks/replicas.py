@@ -1,0 +1,185 @@
+"""The promises of replica sets, checked while a run goes on and whenever its cluster is whole and at rest. Pure.
+
+Each violation begins with the kind of the finding, and then the number of the invariant:
+
+    two-masters    I1  an epoch has one master, and each master of a set a higher epoch than the one before
+    committed-cut  I3  what every replica in sync had is never cut, unless an operator accepted a loss
+    missing-copy   I4  an acknowledged message is in the log of every replica that is in sync later
+    logs-differ    I5  the logs of a set are equal, byte for byte, up to what all replicas in sync have
+    tables-differ  I6  replicas that have the same flush have the same replicated tables
+    seen-and-lost  I7  a message that a consumer got is in the log for good
+    went-back      I8  versions, epochs, ends of queues never go back, and no offset is given to two messages
+    not-waited-for I10 a master waits for every other replica that the register has in sync
+    handover-cost  I12 a handover alone causes no second delivery and moves no queue
+
+(I11, that every start finds a legal state, is a breakdown of the run. Leases of masters, which I2 and I9 are about, are
+not built yet.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from model.message_queue import MessageQueue
+from model.replica_set import NO_MASTER, ReplicaSet
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServingMaster:
+    """A replica that serves as the master, as it is now."""
+
+    replica_id: int
+    epoch: int
+    waits_for: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyOfLog:
+    """The log of one replica at rest: the bytes of its files by log position, and the content of its tables."""
+
+    replica_id: int
+    in_sync: bool
+    segments: Mapping[int, bytes]
+    tables: Mapping[str, Sequence[tuple[object, ...]]]
+
+    @property
+    def end_position(self) -> int:
+        """Log position after the last byte."""
+        return max((base + len(data) for base, data in self.segments.items()), default=0)
+
+
+class ReplicaCheck:
+    """The check of one run; `violations` has a line for each promise that was broken."""
+
+    def __init__(self) -> None:
+        self.violations: list[str] = []
+        self._masters: dict[tuple[str, int], int] = {}  # (set, epoch) -> replica id
+        self._epochs: dict[str, int] = {}
+        self._rows: dict[str, ReplicaSet] = {}
+        self._ends: dict[MessageQueue, int] = {}
+        self._committed: dict[str, dict[int, int]] = {}  # set -> epoch -> log position
+        self._bodies: dict[tuple[MessageQueue, int], bytes] = {}
+        self._seen: dict[tuple[MessageQueue, int], bytes] = {}
+        self._accepts_loss: dict[str, None] = {}
+
+    # --- what happens ------------------------------------------------------------------------------------------------
+
+    def elected(self, name: str, replica_id: int, epoch: int) -> None:
+        """A replica begins to serve as the master."""
+        other = self._masters.setdefault((name, epoch), replica_id)
+        if other != replica_id:
+            self._find("two-masters", f"I1: epoch {epoch} of {name} has the masters {other} and {replica_id}")
+        elif epoch <= self._epochs.get(name, 0):
+            before = self._epochs[name]
+            self._find("two-masters", f"I1: replica {replica_id} of {name} begins epoch {epoch} after epoch {before}")
+        self._epochs[name] = max(epoch, self._epochs.get(name, 0))
+
+    def accepted_loss(self, name: str) -> None:
+        """An operator elected a replica that may lack messages: I3, I4 and I7 do not hold for the set any more."""
+        self._accepts_loss[name] = None
+
+    def cut(self, name: str, replica_id: int, position: int, epoch: int) -> None:
+        """A replica has cut its log, whose end was of an epoch; what later epochs committed was not in it."""
+        found = self._committed.get(name, {})
+        committed = max((at for number, at in found.items() if number <= epoch), default=0)
+        if position < committed and name not in self._accepts_loss:
+            text = f"I3: replica {replica_id} of {name} has cut its log at {position}, and {committed} was committed"
+            self._find("committed-cut", text)
+
+    def committed(self, name: str, position: int, epoch: int) -> None:
+        """Every replica in sync has the log up to a position, in an epoch."""
+        found = self._committed.setdefault(name, {})
+        found[epoch] = max(position, found.get(epoch, 0))
+
+    def placed(self, queue: MessageQueue, offset: int, body: bytes, *, seen: bool) -> None:
+        """A message was acknowledged with an offset, or seen by a consumer at one."""
+        if seen:
+            self._seen[queue, offset] = body
+        before = self._bodies.setdefault((queue, offset), body)
+        if before != body and queue.broker_name not in self._accepts_loss:
+            self._find("went-back", f"I8: offset {offset} of {queue} was given to {before!r} and to {body!r}")
+
+    # --- looking -----------------------------------------------------------------------------------------------------
+
+    def looked(self, row: ReplicaSet, masters: Sequence[ServingMaster]) -> None:
+        """The row of the register, and the replicas that serve, at one moment."""
+        before = self._rows.get(row.name)
+        if before is not None and (row.version < before.version or row.epoch < before.epoch):
+            self._find("went-back", f"I8: the register had {before}, and has {row}")
+        self._rows[row.name] = row
+        for master in masters:
+            if (master.replica_id, master.epoch) != (row.master, row.epoch):
+                continue
+            left_out = sorted({*row.in_sync} - {*master.waits_for, master.replica_id})
+            if left_out:
+                text = f"I10: {row.name} has {left_out} in sync, and master {master.replica_id} does not wait for them"
+                self._find("not-waited-for", text)
+
+    def ended(self, queue: MessageQueue, end_offset: int) -> None:
+        """Where readers see the end of a queue at the master."""
+        before = self._ends.get(queue, 0)
+        if end_offset < before and queue.broker_name not in self._accepts_loss:
+            self._find("went-back", f"I8: {queue} ended at {before}, and ends at {end_offset}")
+        self._ends[queue] = max(end_offset, before)
+
+    # --- at rest -----------------------------------------------------------------------------------------------------
+
+    def rested(self, row: ReplicaSet, copies: Sequence[CopyOfLog]) -> None:
+        """The set is whole, and nothing is written: every replica in sync has everything."""
+        if row.master == NO_MASTER:
+            return
+        master = next((copy for copy in copies if copy.replica_id == row.master), None)
+        if master is None:
+            return
+        for copy in copies:
+            if copy is master or not copy.in_sync:
+                continue
+            if copy.end_position != master.end_position:
+                ends = f"{copy.end_position}, and the log of master {row.master} at {master.end_position}"
+                self._find("missing-copy", f"I4: the log of replica {copy.replica_id} of {row.name} ends at {ends}")
+            elif (at := _difference(master.segments, copy.segments)) is not None:
+                self._find(
+                    "logs-differ",
+                    f"I5: replicas {row.master} and {copy.replica_id} of {row.name} differ at position {at}",
+                )
+            for table in sorted({*master.tables, *copy.tables}):
+                rows, others = (
+                    sorted(map(repr, master.tables.get(table, ()))),
+                    sorted(map(repr, copy.tables.get(table, ()))),
+                )
+                if rows != others:
+                    differ = [*set(rows) ^ set(others)][:2]
+                    text = (
+                        f"table {table} of replicas {row.master} and {copy.replica_id} of {row.name}: {sorted(differ)}"
+                    )
+                    self._find("tables-differ", f"I6: {text}")
+
+    def stored(self, found: Mapping[tuple[MessageQueue, int], bytes]) -> None:
+        """The messages at the masters, by their place; those that consumers have seen have to be among them."""
+        for place, body in self._seen.items():
+            queue, offset = place
+            if queue.broker_name not in self._accepts_loss and found.get(place) != body:
+                self._find("seen-and-lost", f"I7: a consumer got {body!r} at offset {offset} of {queue}, which is gone")
+
+    def handovers_only(self, again: int, moved: int) -> None:
+        """A run in which nothing happened but handovers has ended."""
+        if again or moved:
+            self._find("handover-cost", f"I12: handovers caused {again} second deliveries, and moved {moved} queues")
+
+    def _find(self, kind: str, text: str) -> None:
+        line = f"{kind}: {text}"
+        if line not in self.violations:
+            self.violations.append(line)
+
+
+def _difference(one: Mapping[int, bytes], other: Mapping[int, bytes]) -> int | None:
+    """The first log position at which two logs differ where both have bytes; None if they do not."""
+    for base in sorted({*one} & {*other}):
+        ours, theirs = one[base], other[base]
+        if ours != theirs:
+            length = min(len(ours), len(theirs))
+            return base + next((at for at in range(length) if ours[at] != theirs[at]), length)
+    start = max(min(one, default=0), min(other, default=0))
+    alone = [base for base in sorted({*one} ^ {*other}) if base >= start]
+    return alone[0] if alone else None

@@ -1,0 +1,86 @@
+"""Replica sets of a simulated cluster: each replica is a process on a host of its own, `broker-a-1` and so on.
+
+A set stands where a single broker does, in `SimulatedCluster.brokers` under the broker's name: its `process` is the
+broker of the replica that is the master now. The register is in memory, and each replica has a way to it of its own,
+which can fail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from broker.broker import RunningBroker
+from replica.host import RunningReplica
+from replica.registers.memory import RegisterFaults
+from testbed.simulation.cluster.servers import SimulatedServer
+
+
+class SimulatedReplica(SimulatedServer[RunningReplica]):
+    """One replica of a set.
+
+    Attributes:
+        to_register: the faults of its way to the register.
+    """
+
+    def __init__(self, to_register: RegisterFaults, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.to_register = to_register
+
+    async def crash(self, lose: Callable[[Path, Path], None] | None = None) -> None:
+        """See `SimulatedServer.crash`: a process that is killed does not hand over, and writes to no register."""
+        self.running.hands_over_at_end = False
+        self.to_register.down = True
+        try:
+            await super().crash(lose)
+        finally:
+            self.to_register.down = False
+
+
+class SimulatedSet(SimulatedServer[RunningBroker]):
+    """The replicas of one broker name, which stand for one broker: its process is that of the master."""
+
+    def __init__(self, name: str) -> None:
+        self.name = self.host = name
+        self.replicas: list[SimulatedReplica] = []
+
+    @property
+    def master(self) -> SimulatedReplica | None:
+        """The replica that serves in the highest epoch; None without one."""
+        serving = [each for each in self.replicas if each.process is not None and each.process.running is not None]
+        return max(serving, key=lambda each: each.running.epoch, default=None)
+
+    @property
+    def process(self) -> RunningBroker | None:
+        """The broker of the master; None without one."""
+        master = self.master
+        return None if master is None else master.running.running
+
+    @property
+    def serves(self) -> bool:
+        """Whether there is a master that is not about to stop."""
+        master = self.master
+        return master is not None and master.serves
+
+    @property
+    def address(self) -> str:
+        """`host:port` of the master; of the first replica while there is none."""
+        return (self.master or self.replicas[0]).address
+
+    async def start(self, host: str | None = None) -> None:
+        """Start every replica that does not run. Raises and cancellation: see `SimulatedServer.start`."""
+        assert host is None, "each replica has a host of its own"
+        for replica in self.replicas:
+            if replica.process is None:
+                await replica.start()
+
+    async def crash(self, lose: Callable[[Path, Path], None] | None = None) -> None:
+        """Kill the master. See `SimulatedReplica.crash`."""
+        assert self.master is not None, f"{self.name} has no master"
+        await self.master.crash(lose)
+
+    async def stop(self) -> None:
+        """Stop every replica, the master last. Idempotent. Cancellation: they end all the same."""
+        for replica in sorted(self.replicas, key=lambda each: each is self.master):
+            await replica.stop()
