@@ -9,36 +9,22 @@ A mutated module is compiled from the changed text when it is imported, in a pro
 from __future__ import annotations
 
 import argparse
-import importlib.abc
-import importlib.machinery
 import logging
 import subprocess
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from pathlib import Path
-from types import ModuleType
+from dataclasses import replace
 from typing import Any
 
 from model.quirks import Quirk
+from tests.simulation.planted import ROOT, Mutant, Planter
+from tests.simulation.replica_mutants import REPLICA_MUTANTS
 
-ROOT = Path(__file__).resolve().parents[2]
 MAX_SEEDS = 200
 _LEASES, _WINDOW = "broker/leases/table.py", "broker/pop/window.py"
 _QUEUE, _LEASED = "client/pull/process_queue.py", "client/rebalance/leased_queues.py"
 _OWNERSHIP, _PULLED = "client/rebalance/ownership_table.py", "client/rebalance/pulled_queues.py"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mutant:
-    """One bug: `old`, which is in the file once, becomes `new`; a finding of one of the kinds `shown` names it."""
-
-    name: str
-    file: str
-    old: str
-    new: str
-    shown: tuple[str, ...]
 
 
 MUTANTS = (
@@ -197,6 +183,7 @@ MUTANTS = (
             "out-of-order",
         ),
     ),
+    *REPLICA_MUTANTS,
 )
 QUIRKS = {
     Quirk.SILENT_EXPIRY: ("orphan", "stale-view"),
@@ -211,31 +198,6 @@ QUIRKS = {
 }
 
 
-class _Planter(importlib.abc.Loader, importlib.abc.MetaPathFinder):
-    """Imports one module from its changed text."""
-
-    def __init__(self, mutant: Mutant) -> None:
-        self._mutant = mutant
-        self._name = mutant.file.removesuffix(".py").replace("/", ".")
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        if fullname != self._name:
-            return None
-        return importlib.machinery.ModuleSpec(fullname, self, origin=self._mutant.file)
-
-    def exec_module(self, module: ModuleType) -> None:
-        exec(compile(mutated(self._mutant), self._mutant.file, "exec"), module.__dict__)
-
-
-def mutated(mutant: Mutant) -> str:
-    """The text of a mutant's file with its bug."""
-    text = (ROOT / mutant.file).read_text(encoding="utf-8")
-    assert text.count(mutant.old) == 1, f"{mutant.name}: {mutant.file} has its text {text.count(mutant.old)} times"
-    return text.replace(mutant.old, mutant.new)
-
-
 def search(name: str, seeds: int, *, wrong_clocks: bool = False) -> int:
     """Plant a bug, or switch a quirk on, and look for it; prints the seed that finds it. Call it in a new process.
 
@@ -244,13 +206,17 @@ def search(name: str, seeds: int, *, wrong_clocks: bool = False) -> int:
     logging.disable(logging.CRITICAL)
     mutant = next((each for each in MUTANTS if each.name == name), None)
     if mutant is not None:
-        sys.meta_path.insert(0, _Planter(mutant))
+        sys.meta_path.insert(0, Planter(mutant))
     from testbed.simulation.engine.sweep import Case, run_case  # noqa: PLC0415 - after the bug is planted
 
     shown = QUIRKS[Quirk(name)] if mutant is None else mutant.shown
     others: dict[str, None] = {}
     for seed in range(seeds):
-        case = Case(seed=seed, quirks=(name,) if mutant is None else ())
+        case = (
+            Case(seed=seed, quirks=(name,))
+            if mutant is None
+            else Case(seed=seed, kind=mutant.kind, wrong_clocks=mutant.wrong_clocks)
+        )
         outcome = run_case(case)
         if named := [kind for kind in outcome.kinds if kind in shown]:
             sys.stdout.write(f"{name}: found by seed {seed} as {', '.join(named)}\n")

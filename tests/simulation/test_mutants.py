@@ -8,7 +8,8 @@ import sys
 import pytest
 
 from model.quirks import Quirk
-from tests.simulation.mutants import MUTANTS, QUIRKS, ROOT, mutated
+from tests.simulation.mutants import MUTANTS, QUIRKS
+from tests.simulation.planted import ROOT, mutated
 
 pytestmark = pytest.mark.simulation
 

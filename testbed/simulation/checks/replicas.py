@@ -8,7 +8,7 @@ Each violation begins with the kind of the finding, and then the number of the i
     logs-differ    I5  the logs of a set are equal, byte for byte, up to what all replicas in sync have
     tables-differ  I6  replicas that have the same flush have the same replicated tables
     seen-and-lost  I7  a message that a consumer got is in the log for good
-    went-back      I8  versions, epochs, ends of queues never go back, and no offset is given to two messages
+    went-back      I8  versions, epochs, tokens, ends of queues never go back, and no offset is given to two messages
     not-waited-for I10 a master waits for every other replica that the register has in sync
     handover-cost  I12 a handover alone causes no second delivery and moves no queue
 
@@ -58,6 +58,7 @@ class ReplicaCheck:
         self._epochs: dict[str, int] = {}
         self._rows: dict[str, ReplicaSet] = {}
         self._ends: dict[MessageQueue, int] = {}
+        self._tokens: dict[str, int] = {}
         self._committed: dict[str, dict[int, int]] = {}  # set -> epoch -> log position
         self._bodies: dict[tuple[MessageQueue, int], bytes] = {}
         self._seen: dict[tuple[MessageQueue, int], bytes] = {}
@@ -122,6 +123,13 @@ class ReplicaCheck:
         if end_offset < before and queue.broker_name not in self._accepts_loss:
             self._find("went-back", f"I8: {queue} ended at {before}, and ends at {end_offset}")
         self._ends[queue] = max(end_offset, before)
+
+    def granted(self, name: str, newest_token: int) -> None:
+        """The newest token of a lease at the master."""
+        before = self._tokens.get(name, 0)
+        if newest_token < before:
+            self._find("went-back", f"I8: {name} had granted token {before}, and has {newest_token} as its newest one")
+        self._tokens[name] = max(newest_token, before)
 
     # --- at rest -----------------------------------------------------------------------------------------------------
 

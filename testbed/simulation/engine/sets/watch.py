@@ -87,6 +87,7 @@ class SetWatch:
         broker = replica.running.running
         assert broker is not None, "it serves"
         store, topics = broker.broker.store, broker.broker.topics.table
+        self.check.granted(name, broker.broker.leases.table.newest_token)
         for topic in self._topics:
             entry = topics.get(topic)
             for queue_id in range(entry.config.write_queue_nums if entry is not None else 0):

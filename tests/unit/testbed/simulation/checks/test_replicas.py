@@ -55,6 +55,16 @@ def test_a_cut_goes_back_at_most_to_what_was_committed() -> None:
     assert accepted.violations == []
 
 
+def test_the_newest_token_of_a_broker_never_goes_back() -> None:
+    check = ReplicaCheck()
+    check.granted(NAME, 7)
+    check.granted(NAME, 7)
+    check.granted("broker-b", 3)
+    assert check.violations == []
+    check.granted(NAME, 6)
+    assert kinds(check) == ["went-back: I8:"]
+
+
 def test_an_offset_has_one_message_for_good() -> None:
     check = ReplicaCheck()
     check.placed(QUEUE, 5, b"one", seen=False)
