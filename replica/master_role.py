@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import anyio
 
-from broker.broker import RunningBroker, run_broker
+from broker.broker import Broker, RunningBroker, run_broker
 from broker.config import Mastership
 from broker.feature import Core
 from model.events import EventKind
@@ -120,10 +121,16 @@ class MasterRole:
                 self.sender,
                 self._membership,
                 to,
-                begin_segment=self.running.broker.store.begin_segment_now,
+                begin_segment=partial(_begin_segment, self.running.broker),
                 timeout_s=self._config.handover_timeout_s,
             )
             self.running.broker.events.emit(
                 EventKind.HANDOVER, broker=row.name, n=row.epoch, detail=f"replica {row.master}"
             )
             return row
+
+
+def _begin_segment(broker: Broker) -> None:
+    # Requests are refused, but features and acknowledged requests may still append in this iteration of the loop.
+    broker.barrier.flush_now()
+    broker.store.begin_segment_now()

@@ -104,11 +104,15 @@ class WriteBarrier:
     def _schedule(self) -> None:
         self._scheduled = self._loop.call_soon(self._flush)
 
-    def close(self) -> None:
-        """Write all pending records now, and answer the requests that wait for them: connections are closed next."""
+    def flush_now(self) -> None:
+        """Write everything that is pending now: nothing is buffered afterwards."""
         if self._scheduled is not None:
             self._scheduled.cancel()
         self._flush()
+
+    def close(self) -> None:
+        """Write all pending records now, and answer the requests that wait for them: connections are closed next."""
+        self.flush_now()
         if self._group_commit is not None:
             self._group_commit.close()
         if self.replication is not None:
