@@ -345,7 +345,7 @@ async def run_broker(config: BrokerConfig) -> AsyncIterator[RunningBroker]:
                     stopping = True
                     with anyio.CancelScope(shield=True):
                         await broker.topics.registration.stop()
-                        if broker.barrier.replication is not None:
+                        if broker.barrier.replication is not None and broker.barrier.replication.ended is None:
                             broker.features.close()  # stores what the replicas should have as well
                             await broker.barrier.wait_committed(REPLICATION_TIMEOUT_S)
                     broker.barrier.close()  # while there are connections to answer over
@@ -353,7 +353,8 @@ async def run_broker(config: BrokerConfig) -> AsyncIterator[RunningBroker]:
             broker.events.emit(EventKind.BROKER_DOWN, broker=config.name, detail="stop")
             if config.trace:
                 broker.store_trace()
-            broker.features.close()
+            if broker.barrier.replication is None or broker.barrier.replication.ended is None:
+                broker.features.close()  # of a deposed master nothing is stored, and events must not record that it was
             broker.barrier.close()
             logger.info("broker %s stopped", config.name)
 

@@ -179,7 +179,7 @@ class Feature:
         return {}
 
     def close(self) -> None:
-        """The broker stops: store all unstored changes; the last commit follows."""
+        """The broker stops, or hands over: store all unstored changes, perhaps not for the last time."""
 
 
 class ReplicatingFeature(Feature, Replicator):

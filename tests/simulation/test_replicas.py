@@ -110,6 +110,36 @@ def test_a_handover_loses_nothing_and_moves_nothing_and_takes_a_moment(simulate:
     simulate(scenario, **PAIR)
 
 
+def test_commits_that_came_with_pulls_and_are_not_stored_yet_survive_a_handover(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        producer = await pair_with_topic(cluster)
+        consumer = await cluster.start_consumer("billing", "orders")
+        await producer.send_many("orders", 20)
+        with anyio.fail_after(10.0):
+            while len(consumer.bodies) < 20:  # noqa: ASYNC110 - virtual time costs nothing
+                await anyio.sleep(0.01)
+        master = the_set(cluster).master
+        assert master is not None
+        offsets = the_set(cluster).running.broker.leases.offsets
+
+        def committed() -> list[int | None]:
+            return [offsets.read("billing", "orders", queue_id) for queue_id in range(2)]
+
+        with anyio.fail_after(10.0):
+            while committed() != [10, 10]:  # noqa: ASYNC110 - virtual time costs nothing
+                await anyio.sleep(0.001)
+        cluster.simulation.network.cut(consumer.host)
+        with cluster.simulation.on_host(master.host), cluster.simulation.network.stall(consumer.host):
+            await master.running.hand_over(2)
+            with anyio.fail_after(10.0):
+                while the_set(cluster).master is not cluster.replicas["broker-a-2"]:  # noqa: ASYNC110 - as above
+                    await anyio.sleep(0.001)
+            offsets = the_set(cluster).running.broker.leases.offsets
+            assert committed() == [10, 10]
+
+    simulate(scenario, **PAIR)
+
+
 def test_a_master_that_is_stopped_hands_over_and_follows_when_it_is_back(simulate: Simulate) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         producer = await pair_with_topic(cluster)
