@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.simulation.planted import Mutant
 
-_SETS, _COMMIT, _IN_SYNC = "replica/sets.py", "replica/stream/commit_point.py", "replica/stream/in_sync.py"
+_COMMIT, _IN_SYNC = "replica/stream/commit_point.py", "replica/stream/in_sync.py"
 _GREETING, _APPLYING, _LEASES = "replica/stream/greeting.py", "replica/stream/applying.py", "broker/leases/service.py"
 
 _BEFORE_THE_WRITE = """\
@@ -65,12 +65,12 @@ REPLICA_MUTANTS = (
         shown=("committed-cut", "missing-copy", "seen-and-lost", "went-back"),
     ),
     Mutant(
-        name="elected-in-the-same-epoch",
+        name="rows-of-the-register-not-compared",
         kind="replicas",
-        file=_SETS,
-        old="    return replace(row, epoch=row.epoch + 1, master=replica_id, in_sync=tuple(kept))",
-        new="    return replace(row, master=replica_id, in_sync=tuple(kept))",
-        shown=("two-masters",),
+        file="model/replica_set.py",
+        old="    if version != expected_version:",
+        new="    if version > expected_version + 100:",
+        shown=("two-masters", "not-waited-for", "went-back"),
     ),
     Mutant(
         name="last-token-not-read",
@@ -85,8 +85,9 @@ REPLICA_MUTANTS = (
         name="shown-before-committed",
         kind="replicas",
         file="broker/durability/replication.py",
-        old="        self._store.show_only_committed()\n",
-        new="",
+        old="        waiting.n, waiting.position = self._last_n, self._store.written_position\n",
+        new="        waiting.n, waiting.position = self._last_n, self._store.written_position\n"
+        "        self._store.show(waiting.position)\n",
         shown=("went-back", "seen-and-lost"),
     ),
     Mutant(
