@@ -131,8 +131,8 @@ class MasterRole:
 
 
 def _begin_segment(broker: Broker) -> None:
-    # Requests are refused, but features still hold changes in memory, such as commits that came with pulls, and they and
-    # acknowledged requests may append in this iteration of the loop.
+    # Requests are refused, but features still hold changes in memory, such as commits that came with pulls, and they
+    # and acknowledged requests may append in this iteration of the loop.
     broker.features.close()
     broker.barrier.flush_now()
     broker.store.begin_segment_now()
