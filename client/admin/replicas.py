@@ -27,6 +27,7 @@ class ReplicaInfo:
         state: how the master sees it, as `catching up`; empty without a master that answers.
         lag_bytes, lag_s: how far it is behind the master; -1 without a master that answers.
         failure: why it does not answer; empty if it does.
+        register_answers: whether the register answered it when it was last asked; True if it does not answer itself.
     """
 
     replica_id: int
@@ -38,6 +39,7 @@ class ReplicaInfo:
     lag_bytes: int
     lag_s: float
     failure: str
+    register_answers: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,4 +120,5 @@ def _info(row: ReplicaSet, replica_id: int, address: str, answer: Any, seen: Any
         lag_bytes=-1 if seen is None else seen["lag_bytes"],
         lag_s=-1.0 if seen is None else seen["lag_s"],
         failure=str(answer) if failed else "",
+        register_answers=failed or bool(answer["register_answers"]),
     )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 
-from client.admin.requests import ClusterRequests, pull_once
+from client.admin.requests import ClusterRequests, masters_of, pull_once
 from model.errors import NetworkError, TopicNotExist
 from model.event_log import decode_events
 from model.events import Event
@@ -47,7 +47,7 @@ class TraceReader:
             queues = (await self._cluster.route(TRACE_TOPIC)).subscribe_queues()
         except TopicNotExist:
             return []
-        masters = await self._cluster.masters()
+        masters = masters_of(await self._cluster.brokers())  # none, while a set of replicas has no master
         events: list[Event] = []
         read: dict[MessageQueue, int] = {}
         self._silent.clear()

@@ -9,10 +9,11 @@ import anyio
 
 from client.admin.admin import Admin
 from client.admin.records import BrokerInfo, GroupInfo
+from client.admin.replicas import ReplicaSetInfo
 from client.admin.requests import ClusterRequests, masters_of, unpack
 from client.config import wall_clock_ms
 from metrics.doctor.snapshot import BrokerSeen, NameServerSeen, Snapshot
-from model.errors import GroupNotExist, NetworkError, RlabError, ServiceNotAvailable
+from model.errors import GroupNotExist, InvalidParameter, NetworkError, RlabError, ServiceNotAvailable
 from model.topic_route import BrokerData
 from remoting.command import Command
 from remoting.request_code import RequestCode
@@ -48,7 +49,7 @@ async def look(
     cluster = ClusterRequests(name_servers, TIMEOUT_S, Random())
     await cluster.start()
     try:
-        servers = await _name_servers(cluster)
+        servers, with_copies = await _name_servers(cluster)
         registered = {name: address for server in servers for name, address in server.brokers.items()}
         brokers = [await _broker(cluster, name, address, clock_ms) for name, address in sorted(registered.items())]
         absence = await cluster.absent()
@@ -56,9 +57,9 @@ async def look(
         with anyio.CancelScope(shield=True):
             await cluster.remoting.aclose()
     async with Admin(name_servers, timeout_s=TIMEOUT_S) as admin:
-        before = await _groups(admin)
+        before, sets_before = await _groups(admin), await _sets(admin, with_copies)
         await anyio.sleep(between_s)
-        now = await _groups(admin)
+        now, sets_now = await _groups(admin), await _sets(admin, with_copies)
         trace = admin.trace(clock_ms() - minutes * 60_000)
         events = await trace.read()
         oldest_ms = min((event.t_ms for event in events), default=None)
@@ -77,14 +78,17 @@ async def look(
         clocks=clocks.faults,
         absence=absence,
         missing=missing,
+        sets={name: (sets_before[name], sets_now[name]) for name in sorted(sets_before.keys() & sets_now.keys())},
     )
 
 
-async def _name_servers(cluster: ClusterRequests) -> list[NameServerSeen]:
+async def _name_servers(cluster: ClusterRequests) -> tuple[list[NameServerSeen], set[str]]:
+    """What each name server lists, and the names of the brokers that have copies."""
     answers = await cluster.ask(cluster.servers, RequestCode.GET_BROKER_CLUSTER_INFO, {})
-    seen = []
+    seen, with_copies = [], set()
     for address, answer in answers.items():
         if isinstance(answer, Command):
+            with_copies |= {str(name) for name, *_ in answer.header.get("sets", ())}
             brokers = [
                 BrokerData(cluster=group, broker_name=name, addresses={int(key): str(at) for key, at in addresses})
                 for group, name, addresses in unpack(answer)
@@ -92,7 +96,7 @@ async def _name_servers(cluster: ClusterRequests) -> list[NameServerSeen]:
             seen.append(NameServerSeen(address=address, brokers=masters_of(brokers)))
         else:
             seen.append(NameServerSeen(address=address, error=str(answer)))
-    return seen
+    return seen, with_copies
 
 
 async def _broker(cluster: ClusterRequests, name: str, address: str, clock_ms: Callable[[], float]) -> BrokerSeen:
@@ -124,4 +128,14 @@ async def _groups(admin: Admin) -> dict[str, GroupInfo]:
             found[summary.group] = await admin.group(summary.group)
         except (GroupNotExist, ServiceNotAvailable, NetworkError):
             continue  # race: the group was just deleted; or its brokers do not answer
+    return found
+
+
+async def _sets(admin: Admin, names: set[str]) -> dict[str, ReplicaSetInfo]:
+    found: dict[str, ReplicaSetInfo] = {}
+    for name in sorted(names):
+        try:
+            found[name] = await admin.replicas(name)
+        except (InvalidParameter, NetworkError):
+            continue  # no replica of it answers: another rule reports the broker
     return found

@@ -11,8 +11,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 
 from client.admin.records import GroupInfo, QueueProgress
+from metrics.doctor.copies import copies
 from metrics.doctor.snapshot import Snapshot
-from metrics.doctor.troubles import Diagnosis, Trouble, remedy
+from metrics.doctor.troubles import Diagnosis, Trouble, found
 from model.absent_broker import in_time
 from model.events import Event, EventKind
 from model.message_queue import MessageQueue
@@ -33,10 +34,6 @@ def diagnose(seen: Snapshot) -> list[Diagnosis]:
     return [finding for rule in _RULES for finding in rule(seen)]
 
 
-def _found(trouble: Trouble, subject: str, evidence: str, **details: str) -> Diagnosis:
-    return Diagnosis(trouble=trouble, subject=subject, evidence=evidence, **remedy(trouble, **details))
-
-
 # --- servers ----------------------------------------------------------------------------------------------------------
 
 
@@ -44,11 +41,11 @@ def _name_servers(seen: Snapshot) -> Iterator[Diagnosis]:
     answering = [each for each in seen.name_servers if not each.error]
     for each in seen.name_servers:
         if each.error:
-            yield _found(Trouble.NAME_SERVER_AWAY, f"name server {each.address}", each.error)
+            yield found(Trouble.NAME_SERVER_AWAY, f"name server {each.address}", each.error)
     for name in sorted({name for each in answering for name in each.brokers}):
         listed = {each.address: each.brokers.get(name, "not registered") for each in answering}
         if len(set(listed.values())) > 1:
-            yield _found(
+            yield found(
                 Trouble.NAME_SERVERS_DIFFER,
                 f"broker {name}",
                 "; ".join(f"{address} says {value}" for address, value in listed.items()),
@@ -58,15 +55,15 @@ def _name_servers(seen: Snapshot) -> Iterator[Diagnosis]:
 def _absent_brokers(seen: Snapshot) -> Iterator[Diagnosis]:
     registered = {each.name for each in seen.brokers}
     for away in seen.absence.brokers:
-        if away.is_master and away.broker_name in registered:
-            continue  # it left while the doctor was reading: another rule reports it
+        if away.broker_name in seen.sets or (away.is_master and away.broker_name in registered):
+            continue  # a replica of a set, or it left while the doctor was reading: another rule reports it
         topics = [each for each in away.topics if not is_system_topic(each.topic) and not each.topic.startswith("%")]
         queues = sum(config.read_queue_nums for config in topics)
         with_it = f", and {queues} queues are away with it" if queues else ""
         if away.broker_name in seen.missing.parts:
             with_it += "; its part of the trace is missing"
         replica = "" if away.is_master else f" id {away.broker_id}"
-        yield _found(
+        yield found(
             Trouble.BROKER_AWAY,
             f"broker {away.broker_name}{replica}",
             f"at {away.address} it {away.reason} {in_time(away.away_s)} ago without a goodbye{with_it}",
@@ -77,31 +74,31 @@ def _brokers(seen: Snapshot) -> Iterator[Diagnosis]:
     for each in seen.brokers:
         subject = f"broker {each.name}"
         if each.info is None:
-            yield _found(
+            if each.name in seen.sets:
+                continue  # another rule reports a set without a master
+            yield found(
                 Trouble.BROKER_AWAY,
                 subject,
                 f"it is registered at {each.address}, but does not answer there: {each.error}",
             )
             continue
         if each.info.name != each.name:
-            yield _found(
+            yield found(
                 Trouble.WRONG_BROKER,
                 subject,
                 f"it is registered at {each.address}, but broker {each.info.name} answers there",
             )
         if each.info.quirks:
-            yield _found(
-                Trouble.QUIRKS_ON, subject, f"it reproduces defects of RocketMQ: {', '.join(each.info.quirks)}"
-            )
+            yield found(Trouble.QUIRKS_ON, subject, f"it reproduces defects of RocketMQ: {', '.join(each.info.quirks)}")
         if each.info.events_dropped:
-            yield _found(
+            yield found(
                 Trouble.EVENTS_LOST,
                 subject,
                 f"{each.info.events_dropped} events never reached SYS_TRACE since it started",
             )
         damaged = sum(queue.damaged for topic in each.info.topics for queue in topic.ranges)
         if damaged:
-            yield _found(Trouble.MESSAGES_DAMAGED, subject, f"{damaged} messages are damaged or missing in its files")
+            yield found(Trouble.MESSAGES_DAMAGED, subject, f"{damaged} messages are damaged or missing in its files")
 
 
 def _disks(seen: Snapshot) -> Iterator[Diagnosis]:
@@ -111,23 +108,23 @@ def _disks(seen: Snapshot) -> Iterator[Diagnosis]:
         free, total = each.info.disk_free_bytes, each.info.disk_total_bytes
         evidence = f"{free / 2**30:.1f} of {total / 2**30:.1f} GiB are free"
         if each.info.disk_full:
-            yield _found(Trouble.DISK_FULL, f"broker {each.name}", f"it refuses sends; {evidence}")
+            yield found(Trouble.DISK_FULL, f"broker {each.name}", f"it refuses sends; {evidence}")
         elif free < total * DISK_LOW_SHARE:
-            yield _found(Trouble.DISK_FILLS, f"broker {each.name}", evidence)
+            yield found(Trouble.DISK_FILLS, f"broker {each.name}", evidence)
 
 
 def _held_logs(seen: Snapshot) -> Iterator[Diagnosis]:
     for each in seen.brokers:
         # While the log exceeds a limit because of a holder, the broker reports the holder and the remedy.
         if each.info is not None and each.info.log_held_by:
-            yield _found(Trouble.LOG_HELD, f"broker {each.name}", each.info.log_held_by)
+            yield found(Trouble.LOG_HELD, f"broker {each.name}", each.info.log_held_by)
 
 
 def _clocks(seen: Snapshot) -> Iterator[Diagnosis]:
     for each in seen.brokers:
         ahead = each.clock_ahead_ms
         if ahead is not None and abs(ahead) > CLOCKS_APART_MS + each.round_trip_ms:
-            yield _found(
+            yield found(
                 Trouble.CLOCKS_APART,
                 f"broker {each.name}",
                 f"its clock is {abs(ahead) / 1000:.1f} s {'ahead of' if ahead > 0 else 'behind'} the one here",
@@ -135,7 +132,7 @@ def _clocks(seen: Snapshot) -> Iterator[Diagnosis]:
     brokers = {each.name for each in seen.brokers}
     for fault in seen.clocks:
         if fault.node not in brokers and abs(fault.ahead_ms) > CLOCKS_APART_MS:
-            yield _found(
+            yield found(
                 Trouble.CLOCKS_APART,
                 f"client {fault.node}",
                 f"{fault} by its events of the last {seen.minutes:g} minutes, compared with events of other nodes",
@@ -148,7 +145,7 @@ def _clocks(seen: Snapshot) -> Iterator[Diagnosis]:
 def _agreement(seen: Snapshot) -> Iterator[Diagnosis]:
     for name, (_, now) in seen.groups.items():
         for each in now.disagreements:
-            yield _found(Trouble.MEMBERS_DISAGREE, f"group {name}", str(each), consequence=each.consequence)
+            yield found(Trouble.MEMBERS_DISAGREE, f"group {name}", str(each), consequence=each.consequence)
 
 
 def _views(seen: Snapshot) -> Iterator[Diagnosis]:
@@ -160,7 +157,7 @@ def _views(seen: Snapshot) -> Iterator[Diagnosis]:
                 {(member.client_id, broker) for member in info.members for broker in brokers - set(member.brokers)}
             )
         for client_id, broker in sorted(missing[0] & missing[1])[:_SHOWN]:
-            yield _found(
+            yield found(
                 Trouble.MEMBER_UNKNOWN,
                 f"group {name}",
                 f"broker {broker} does not know member {client_id}, which other brokers list",
@@ -175,7 +172,7 @@ def _owners(seen: Snapshot) -> Iterator[Diagnosis]:
         if orphans:
             who = sorted({client_id for each in now.queues if each.queue in orphans for client_id in each.targets})
             reason = f"{', '.join(who)} should own them" if who else "no member's strategy takes them"
-            yield _found(
+            yield found(
                 Trouble.QUEUES_WITHOUT_OWNER,
                 f"group {name}",
                 f"{_some(sorted(orphans))} have had no owner for {seen.between_s:.0f} s; {reason}",
@@ -196,14 +193,14 @@ def _progress(seen: Snapshot) -> Iterator[Diagnosis]:
         stuck = [each for each in now.queues if each.queue in was and _is_stuck(was[each.queue], each)]
         for owner in dict.fromkeys(each.owner for each in stuck):
             queues = [each.queue for each in stuck if each.owner == owner]
-            yield _found(
+            yield found(
                 Trouble.QUEUE_STUCK,
                 f"group {name}",
                 f"{owner} owns {_some(queues)} with messages, and committed none in {seen.between_s:.0f} s",
             )
         grown = now.lag - before.lag
         if grown >= LAG_GROWS_BY and not stuck:
-            yield _found(
+            yield found(
                 Trouble.LAG_GROWS,
                 f"group {name}",
                 f"its lag grew from {before.lag} to {now.lag} in {seen.between_s:.0f} s",
@@ -218,7 +215,7 @@ def _is_stuck(before: QueueProgress, now: QueueProgress) -> bool:
 def _settings(seen: Snapshot) -> Iterator[Diagnosis]:
     for name, (_, now) in seen.groups.items():
         if now.switched_off:
-            yield _found(
+            yield found(
                 Trouble.GROUP_OFF,
                 f"group {name}",
                 f"it is switched off on {', '.join(now.switched_off)}, and its lag is {now.lag}",
@@ -226,7 +223,7 @@ def _settings(seen: Snapshot) -> Iterator[Diagnosis]:
             )
         for member in now.members:
             if member.suspended:
-                yield _found(
+                yield found(
                     Trouble.MEMBER_SUSPENDED,
                     f"group {name}",
                     f"{member.client_id} is suspended, and owns {len(member.queues)} queues",
@@ -246,7 +243,7 @@ def _events(seen: Snapshot) -> Iterator[Diagnosis]:
         last = events[-1]
         n = sum(max(1, event.n) for event in events)
         evidence = f"{_EVIDENCE[trouble](last, n)} in the last {seen.minutes:g} minutes"
-        yield _found(trouble, f"group {group}", evidence, group=group)
+        yield found(trouble, f"group {group}", evidence, group=group)
 
 
 _OF_EVENTS: dict[str, Trouble] = {
@@ -308,7 +305,7 @@ def _restless(seen: Snapshot) -> Iterator[Diagnosis]:
         minutes = max(1.0, (seen.events[-1].t_ms - joins.began_ms) / 60_000)
         n = joins.replacements
         if n / minutes > RESTLESS_JOINS_PER_MINUTE and n > max(2 * RESTLESS_JOINS_PER_MINUTE, joins.peak):
-            yield _found(
+            yield found(
                 Trouble.GROUP_RESTLESS,
                 f"group {group}",
                 f"{n} times a member joined in place of one that had left, in {minutes:.0f} minutes; the group had at "
@@ -322,6 +319,6 @@ def _some(queues: list[MessageQueue]) -> str:
 
 
 _RULES: tuple[Callable[[Snapshot], Iterator[Diagnosis]], ...] = (
-    *(_name_servers, _absent_brokers, _brokers, _disks, _held_logs, _clocks),
+    *(_name_servers, _absent_brokers, _brokers, copies, _disks, _held_logs, _clocks),
     *(_agreement, _views, _owners, _progress, _settings, _events, _restless),
 )

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from client.admin.records import BrokerInfo, GroupInfo
+from client.admin.replicas import ReplicaSetInfo
 from model.absent_broker import NOBODY_ABSENT, Absence
 from model.events import Event
 from model.missing_trace import NOTHING_MISSING, MissingTrace
@@ -45,6 +46,7 @@ class Snapshot:
         minutes: the period of `events`, in minutes.
         absence: the brokers that left without a goodbye.
         missing: the part of the events that could not be read.
+        sets: the replicas of each broker that has copies, at the first and at the second observation.
     """
 
     name_servers: tuple[NameServerSeen, ...]
@@ -56,3 +58,4 @@ class Snapshot:
     clocks: tuple[ClockFault, ...] = ()
     absence: Absence = NOBODY_ABSENT
     missing: MissingTrace = NOTHING_MISSING
+    sets: Mapping[str, tuple[ReplicaSetInfo, ReplicaSetInfo]] = field(default_factory=dict)

@@ -1,13 +1,12 @@
 """The problems that the doctor knows, by name, with the remedy of each. Pure.
 
-The rule that finds a problem fills in `{group}` and `{consequence}` of its advice.
+The rule that finds a problem fills in the words in braces of its advice.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TypedDict
 
 
 class Trouble(StrEnum):
@@ -17,6 +16,11 @@ class Trouble(StrEnum):
     NAME_SERVERS_DIFFER = "name-servers-differ"
     BROKER_AWAY = "broker-away"
     WRONG_BROKER = "wrong-broker"
+    MASTER_AWAY = "master-away"
+    ONE_COPY = "one-copy"
+    COPIES_MISSING = "copies-missing"
+    COPIES_TOGETHER = "copies-together"
+    REGISTER_AWAY = "register-away"
     CLOCKS_APART = "clocks-apart"
     DISK_FULL = "disk-full"
     DISK_FILLS = "disk-fills"
@@ -56,17 +60,12 @@ class Diagnosis:
     docs: str
 
 
-class Remedy(TypedDict):
-    """The advice, and the page that explains it."""
-
-    advice: str
-    docs: str
-
-
-def remedy(trouble: Trouble, **details: str) -> Remedy:
-    """Return the remedy of a problem."""
+def found(trouble: Trouble, subject: str, evidence: str, **details: str) -> Diagnosis:
+    """Make a diagnosis with the remedy of its problem; `details` are the words in braces of the advice."""
     docs, advice = _REMEDIES[trouble]
-    return {"advice": advice.format(**details), "docs": f"{docs}.md"}
+    return Diagnosis(
+        trouble=trouble, subject=subject, evidence=evidence, advice=advice.format(**details), docs=f"{docs}.md"
+    )
 
 
 _REMEDIES: dict[Trouble, tuple[str, str]] = {
@@ -80,6 +79,27 @@ _REMEDIES: dict[Trouble, tuple[str, str]] = {
         "start it; if it moved, see --advertise; if it will not return: rlab broker forget NAME",
     ),
     Trouble.WRONG_BROKER: ("failures", "give each broker a port of its own, and restart both"),
+    Trouble.MASTER_AWAY: (
+        "replication",
+        "start it; if it will not return: rlab broker elect {broker} --replica {replica}",
+    ),
+    Trouble.ONE_COPY: (
+        "replication",
+        "start the others, or rlab broker --replica-of {broker} on another machine: a loss of this disk loses messages",
+    ),
+    Trouble.COPIES_MISSING: (
+        "replication",
+        "start the missing replicas, or rlab broker --replica-of {broker} on another machine; for a machine that is gone: "
+        "rlab broker forget {broker} --replica ID",
+    ),
+    Trouble.COPIES_TOGETHER: (
+        "replication",
+        "run one on another machine: rlab broker --replica-of {broker}; a loss of this machine loses all copies",
+    ),
+    Trouble.REGISTER_AWAY: (
+        "replication",
+        "start the name server with --elections: until then no replica can take over, or come into sync again",
+    ),
     Trouble.CLOCKS_APART: (
         "failures",
         "run NTP on both; times in reports, delayed messages and retention follow the broker's clock",

@@ -72,6 +72,23 @@ def test_a_broker_that_was_killed_is_found_until_it_returns_and_one_that_stopped
     assert found(stop, tmp_path / "3", after_s=6.0) == set()
 
 
+def test_a_broker_with_copies_has_no_finding_until_one_is_lost_and_then_it_is_named_which(tmp_path: Path) -> None:
+    async def wait(cluster: SimulatedCluster, admin: Admin) -> None:
+        await anyio.sleep(5)
+
+    async def lose_the_master(cluster: SimulatedCluster, admin: Admin) -> None:
+        await cluster.replicas["broker-a-1"].crash()
+
+    async def lose_the_other(cluster: SimulatedCluster, admin: Admin) -> None:
+        await cluster.replicas["broker-a-2"].crash()
+
+    pair = {"brokers": 1, "copies": 2}
+    assert found(wait, tmp_path / "1", **pair) == set()
+    assert found(lose_the_master, tmp_path / "2", **pair) == {Trouble.MASTER_AWAY}
+    assert found(lose_the_master, tmp_path / "3", after_s=40.0, **pair) == {Trouble.MASTER_AWAY}
+    assert found(lose_the_other, tmp_path / "4", **pair) == {Trouble.ONE_COPY}
+
+
 def test_a_clock_that_is_ahead_is_found(tmp_path: Path) -> None:
     async def skew(cluster: SimulatedCluster, admin: Admin) -> None:
         cluster.skewed_ms["broker-a"] = 60_000

@@ -21,6 +21,7 @@ from model.message_queue import MessageQueue
 from model.subscription import subscription_of
 from model.topic_route import TopicConfig
 from tests.docs.pages import ROOT
+from tests.unit.metrics.doctor.doctor_copies import copies_of, replica
 from traces.figures.clocks.clocks import ClockFault
 
 QUEUE = MessageQueue("t", "b", 0)
@@ -120,6 +121,13 @@ PLANTED: dict[Trouble, Snapshot] = {
     ),
     Trouble.BROKER_AWAY: replace(HEALTHY, brokers=(BrokerSeen(name="b", address="h:2", error="refused"),)),
     Trouble.WRONG_BROKER: broker(name="other"),
+    Trouble.MASTER_AWAY: replace(HEALTHY, sets=copies_of(replica(1, failure="refused"), replica(2))),
+    Trouble.ONE_COPY: replace(HEALTHY, sets=copies_of(replica(1), replica(2, in_sync=False, failure="refused"))),
+    Trouble.COPIES_MISSING: replace(
+        HEALTHY, sets=copies_of(replica(1), replica(2), replica(3, in_sync=False, state="catching up", lag_bytes=9))
+    ),
+    Trouble.COPIES_TOGETHER: replace(HEALTHY, sets=copies_of(replica(1), replica(2, address="h1:2"))),
+    Trouble.REGISTER_AWAY: replace(HEALTHY, sets=copies_of(replica(1), replica(2, register_answers=False))),
     Trouble.CLOCKS_APART: replace(HEALTHY, brokers=(replace(SEEN, clock_ahead_ms=-3_600_000),)),
     Trouble.DISK_FULL: broker(disk_full=True, disk_free_bytes=0),
     Trouble.DISK_FILLS: broker(disk_free_bytes=9),

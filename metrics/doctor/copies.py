@@ -1,0 +1,112 @@
+"""The rule about brokers with copies: one without a master, too few copies, all on one machine, no register. Pure.
+
+A replica that is back in sync at the second observation is not reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from client.admin.replicas import ReplicaInfo, ReplicaSetInfo
+from metrics.doctor.snapshot import Snapshot
+from metrics.doctor.troubles import Diagnosis, Trouble, found
+from model.replica_set import NO_MASTER
+from remoting.address import parse_address
+
+_MASTER: Final = "master"
+
+
+def copies(seen: Snapshot) -> Iterator[Diagnosis]:
+    """Find the problems of the replicas of each broker that has copies."""
+    for name, (before, now) in sorted(seen.sets.items()):
+        yield from _master(name, before, now)
+        yield from _in_sync(name, before, now)
+        yield from _machines(name, now)
+        yield from _register(name, before, now)
+
+
+def _master(name: str, before: ReplicaSetInfo, now: ReplicaSetInfo) -> Iterator[Diagnosis]:
+    if _serves(before) or _serves(now):
+        return
+    row = now.row
+    if row.master == NO_MASTER:
+        evidence = "no replica is the master, so nothing can be sent or consumed"
+    else:
+        [master] = [each for each in now.replicas if each.replica_id == row.master]
+        evidence = (
+            f"replica {row.master} at {master.address} is the master, and "
+            f"{f'does not answer: {master.failure}' if master.failure else 'does not serve yet'}"
+        )
+    able = [each.replica_id for each in now.replicas if each.in_sync and not each.failure]
+    able = [each for each in able if each != row.master]
+    if able:
+        evidence += f"; {_numbers(able)} in sync and can take over without loss"
+    else:
+        evidence += f"; no other replica is in sync and answers (in sync: {', '.join(map(str, row.in_sync))})"
+    yield found(
+        Trouble.MASTER_AWAY,
+        f"broker {name}",
+        evidence,
+        broker=name,
+        replica=str(able[0]) if able else "ID --accept-loss, which loses messages",
+    )
+
+
+def _serves(seen: ReplicaSetInfo) -> bool:
+    return any(each.role == _MASTER and each.replica_id == seen.row.master for each in seen.replicas)
+
+
+def _in_sync(name: str, before: ReplicaSetInfo, now: ReplicaSetInfo) -> Iterator[Diagnosis]:
+    row = now.row
+    n = max(len(before.row.in_sync), len(row.in_sync))
+    if n >= row.copies:
+        return
+    evidence = [f"of {row.copies} copies, {_numbers(row.in_sync)} in sync"]
+    evidence += [_why_not(each) for each in now.replicas if not each.in_sync]
+    if len(now.replicas) < row.copies:
+        evidence.append(f"only {len(now.replicas)} joined the set")
+    if n < row.min_in_sync:
+        evidence.append(f"sends are refused, because min_in_sync is {row.min_in_sync}")
+    trouble = Trouble.ONE_COPY if n == 1 else Trouble.COPIES_MISSING
+    yield found(trouble, f"broker {name}", "; ".join(evidence), broker=name)
+
+
+def _why_not(replica: ReplicaInfo) -> str:
+    text = f"replica {replica.replica_id} at {replica.address} "
+    if replica.failure:
+        return text + f"does not answer: {replica.failure}"
+    if replica.state and replica.lag_bytes >= 0:
+        return text + f"is {replica.state}, {replica.lag_bytes / 2**20:.1f} MiB behind"
+    return text + f"is {replica.role}"
+
+
+def _machines(name: str, now: ReplicaSetInfo) -> Iterator[Diagnosis]:
+    hosts = {parse_address(each.address)[0] for each in now.replicas}
+    if len(hosts) == 1 < len(now.replicas):
+        yield found(
+            Trouble.COPIES_TOGETHER,
+            f"broker {name}",
+            f"all {len(now.replicas)} replicas are at {hosts.pop()}",
+            broker=name,
+        )
+
+
+def _register(name: str, before: ReplicaSetInfo, now: ReplicaSetInfo) -> Iterator[Diagnosis]:
+    cut_off = sorted(_without_register(before) & _without_register(now))
+    if cut_off:
+        yield found(
+            Trouble.REGISTER_AWAY,
+            f"broker {name}",
+            f"the register of the set does not answer replica {', '.join(map(str, cut_off))}",
+        )
+
+
+def _without_register(seen: ReplicaSetInfo) -> set[int]:
+    return {each.replica_id for each in seen.replicas if not each.failure and not each.register_answers}
+
+
+def _numbers(replica_ids: tuple[int, ...] | list[int]) -> str:
+    if len(replica_ids) == 1:
+        return f"replica {replica_ids[0]} is"
+    return f"replicas {', '.join(map(str, replica_ids))} are"

@@ -1,0 +1,111 @@
+"""What is wrong with the replicas of a broker is found with its evidence, and what passes by itself is not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from client.admin.replicas import ReplicaSetInfo
+from metrics.doctor.rules import diagnose
+from metrics.doctor.snapshot import BrokerSeen, Snapshot
+from metrics.doctor.troubles import Diagnosis, Trouble
+from model.absent_broker import Absence, AbsentBroker
+from model.replica_set import NO_MASTER
+from tests.unit.metrics.doctor.doctor_copies import Sets, copies_of, look_at, replica
+
+NOTHING = Snapshot(name_servers=(), brokers=(), groups={}, between_s=5, events=(), minutes=10)
+AWAY = replica(2, in_sync=False, failure="refused")
+
+
+def found(sets: Sets) -> list[Diagnosis]:
+    return diagnose(replace(NOTHING, sets=sets))
+
+
+def only(sets: Sets) -> Diagnosis:
+    [diagnosis] = found(sets)
+    return diagnosis
+
+
+def test_a_set_with_all_its_copies_on_machines_of_their_own_has_no_finding() -> None:
+    assert found(copies_of(replica(1), replica(2), replica(3))) == []
+    assert found(copies_of(replica(1))) == []  # one copy is wanted
+
+
+def test_a_set_with_a_replica_too_many_is_sound_as_long_as_the_wanted_copies_are_in_sync() -> None:
+    assert found(copies_of(replica(1), replica(2), replica(3, in_sync=False), copies=2)) == []
+
+
+def test_a_replica_that_was_not_in_sync_at_one_of_two_looks_is_no_finding() -> None:
+    both, one = look_at(replica(1), replica(2)), look_at(replica(1), AWAY)
+    assert found({"b": (one, both)}) == found({"b": (both, one)}) == []
+
+
+def test_the_copies_that_are_missing_are_named_with_their_reasons() -> None:
+    behind = replica(3, in_sync=False, state="catching up", lag_bytes=3 << 20)
+    diagnosis = only(copies_of(replica(1), AWAY, behind, copies=4))
+    assert diagnosis.trouble is Trouble.ONE_COPY
+    assert diagnosis.evidence == (
+        "of 4 copies, replica 1 is in sync; replica 2 at h2:1 does not answer: refused; "
+        "replica 3 at h3:1 is catching up, 3.0 MiB behind; only 3 joined the set"
+    )
+    assert "--replica-of b" in diagnosis.advice
+
+
+def test_it_is_named_that_sends_are_refused_with_so_few_copies() -> None:
+    diagnosis = only(copies_of(replica(1), AWAY, min_in_sync=2))
+    assert diagnosis.evidence.endswith("sends are refused, because min_in_sync is 2")
+
+
+def test_a_set_without_a_master_names_the_replica_that_can_take_over_without_loss() -> None:
+    dead = replica(1, failure="refused", in_sync=True)
+    diagnosis = only(copies_of(dead, replica(2)))
+    assert (diagnosis.trouble, diagnosis.subject) == (Trouble.MASTER_AWAY, "broker b")
+    assert diagnosis.evidence == (
+        "replica 1 at h1:1 is the master, and does not answer: refused; "
+        "replica 2 is in sync and can take over without loss"
+    )
+    assert "rlab broker elect b --replica 2" in diagnosis.advice
+
+
+def test_an_election_that_loses_messages_is_named_as_one() -> None:
+    alone, late = replica(1, failure="refused"), replica(2, in_sync=False)
+    [master, copies] = found(copies_of(alone, late))
+    assert (master.trouble, copies.trouble) == (Trouble.MASTER_AWAY, Trouble.ONE_COPY)
+    assert "no other replica is in sync and answers (in sync: 1)" in master.evidence
+    assert "--accept-loss" in master.advice
+
+
+def test_a_set_that_the_register_left_without_a_master_is_found() -> None:
+    diagnosis = only(copies_of(replica(1, role="following"), replica(2), master=NO_MASTER))
+    assert diagnosis.evidence.startswith("no replica is the master")
+    assert "replicas 1, 2 are in sync" in diagnosis.evidence
+
+
+def test_a_master_that_begins_is_found_only_if_it_takes_longer_than_both_looks() -> None:
+    begins, serves = look_at(replica(1, role="waiting"), replica(2)), look_at(replica(1), replica(2))
+    assert found({"b": (begins, serves)}) == []
+    [diagnosis] = found({"b": (begins, begins)})
+    assert "does not serve yet" in diagnosis.evidence
+
+
+def test_replicas_that_get_no_answer_from_the_register_at_both_looks_are_named() -> None:
+    cut_off, well = replica(2, register_answers=False), replica(2)
+    looks: tuple[ReplicaSetInfo, ReplicaSetInfo] = (look_at(replica(1), cut_off), look_at(replica(1), cut_off))
+    diagnosis = only({"b": looks})
+    assert (diagnosis.trouble, diagnosis.evidence) == (
+        Trouble.REGISTER_AWAY,
+        "the register of the set does not answer replica 2",
+    )
+    assert found({"b": (looks[0], look_at(replica(1), well))}) == []
+
+
+def test_a_member_of_a_set_that_is_away_is_reported_once_and_not_as_a_broker_to_forget() -> None:
+    gone = AbsentBroker(
+        cluster="c", broker_name="b", broker_id=2, address="h2:1", away_s=60.0, reason="closed its connection"
+    )
+    seen = replace(
+        NOTHING,
+        sets=copies_of(replica(1), AWAY),
+        absence=Absence(brokers=(gone,), known_for_s=100.0, unable={}),
+        brokers=(BrokerSeen(name="b", address="h1:1", error="refused"),),
+    )
+    assert [each.trouble for each in diagnose(seen)] == [Trouble.ONE_COPY]
