@@ -13,6 +13,7 @@ _PARTS = {
     "INFO": "Every server",
     "BROKERS": "Name servers",
     "MESSAGES_STORED": "Brokers: messages and storage",
+    "REPLICA_ROLE": "Brokers: copies",
     "MEMBERS": "Brokers: groups",
     "OWNED_QUEUES": "Clients",
     "GROUP_MEMBERS": "The exporter",

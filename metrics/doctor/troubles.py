@@ -89,7 +89,7 @@ _REMEDIES: dict[Trouble, tuple[str, str]] = {
     ),
     Trouble.COPIES_MISSING: (
         "replication",
-        "start the missing replicas, or rlab broker --replica-of {broker} on another machine; for a machine that is gone: "
+        "start the others, or rlab broker --replica-of {broker} on another machine; for a machine that is gone: "
         "rlab broker forget {broker} --replica ID",
     ),
     Trouble.COPIES_TOGETHER: (

@@ -25,6 +25,7 @@ pytestmark = [pytest.mark.process, pytest.mark.tcp]
 
 SERVICES: dict[str, dict[str, Any]] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
 DAEMONS = [name for name, service in SERVICES.items() if service["command"].split()[0] in ("namesrv", "broker")]
+BROKERS = {"broker-a": "broker-a", "broker-b": "broker-b", "broker-c-1": "broker-c", "broker-c-2": "broker-c"}
 SPARK = [name for name, service in SERVICES.items() if "spark" in service.get("profiles", [])]
 
 
@@ -37,7 +38,7 @@ def option(service: str, name: str) -> str:
 def local_command(service: str, addresses: dict[str, str], data: Path) -> list[str]:
     """A service's command line on this machine: on a free port, with the real addresses of the others."""
     words = shlex.split(SERVICES[service]["command"])
-    local = {"--listen": "127.0.0.1:0", "--data": str(data)}
+    local = {"--listen": "127.0.0.1:0", "--data": str(data), "--elections": str(data)}
     if "--namesrv" in words:
         # Every name server that the service names has to be a service itself.
         named = [address.partition(":")[0] for address in option(service, "--namesrv").split(",")]
@@ -62,15 +63,28 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Daem
         yield started
 
 
-def test_each_daemon_comes_up_and_both_name_servers_know_both_brokers(running: dict[str, Daemon]) -> None:
+def test_each_daemon_comes_up_and_both_name_servers_know_all_brokers(running: dict[str, Daemon]) -> None:
     async def brokers_of(name_server: str) -> list[str]:
         async with Admin(name_server) as admin:
             return [broker.broker_name for broker in await admin.brokers()]
 
-    assert list(running) == ["namesrv-1", "namesrv-2", "broker-a", "broker-b"]
+    assert list(running) == ["namesrv-1", "namesrv-2", *BROKERS]
     for name in ("namesrv-1", "namesrv-2"):
-        assert anyio.run(brokers_of, running[name].address) == ["broker-a", "broker-b"]
-    assert [running[name].said["name"] for name in ("broker-a", "broker-b")] == ["broker-a", "broker-b"]
+        assert anyio.run(brokers_of, running[name].address) == ["broker-a", "broker-b", "broker-c"]
+    assert [running[name].said["name"] for name in BROKERS] == list(BROKERS.values())
+
+
+def test_the_broker_with_copies_has_both_in_sync_and_the_other_one_takes_over(running: dict[str, Daemon]) -> None:
+    async def in_sync() -> tuple[int, ...]:
+        async with Admin(running["namesrv-1"].address) as admin:
+            return (await admin.replicas("broker-c")).row.in_sync
+
+    async def hand_over() -> str | None:
+        async with Admin(running["namesrv-1"].address) as admin:
+            return (await admin.hand_over("broker-c")).master_address
+
+    wait_until(lambda: anyio.run(in_sync) == (1, 2))
+    assert anyio.run(hand_over) == running["broker-c-2"].address
 
 
 def test_the_swarm_joins_the_cluster_and_leaves_when_it_is_stopped(running: dict[str, Daemon], tmp_path: Path) -> None:
@@ -104,8 +118,8 @@ def test_each_health_check_looks_at_the_port_that_its_service_listens_on() -> No
 
 
 def test_clients_are_told_the_names_that_the_network_resolves() -> None:
-    for name in ("broker-a", "broker-b"):
-        assert option(name, "--name") == name
+    for name, broker in BROKERS.items():
+        assert option(name, "--replica-of" if name == "broker-c-2" else "--name") == broker
         assert option(name, "--advertise") == f"{name}:{option(name, '--listen').rpartition(':')[2]}"
         assert any(volume.endswith(f":{option(name, '--data')}") for volume in SERVICES[name]["volumes"])
 
