@@ -24,7 +24,7 @@ from client.admin.records import (
     QueueProgress,
     progress_from_wire,
 )
-from client.admin.replicas import ReplicaSetInfo, hand_over, replicas_of
+from client.admin.replicas import hand_over, replicas_of
 from client.admin.requests import ClusterRequests, succeeded, unpack, unpack_group
 from client.admin.topics import create_topic, delete_topic, scale_topic
 from client.admin.trace import TraceReader
@@ -46,6 +46,7 @@ from model.message_queue import MessageQueue
 from model.missing_trace import MissingTrace, missing_of
 from model.names import TRACE_TOPIC, check_group, check_topic, is_retry_topic
 from model.offset_reset import MAX_VALUE, QueueReset, ResetTo
+from model.replica_info import ReplicaSetInfo
 from model.replica_set import ReplicaSet
 from model.topic_route import BrokerData, TopicRoute
 from remoting.request_code import RequestCode

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from client.admin.replicas import ReplicaInfo, ReplicaSetInfo
 from metrics.doctor.snapshot import Snapshot
 from metrics.doctor.troubles import Diagnosis, Trouble, found
+from model.replica_info import ReplicaInfo, ReplicaSetInfo
 from model.replica_set import NO_MASTER
 from remoting.address import parse_address
 

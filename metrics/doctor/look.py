@@ -9,11 +9,11 @@ import anyio
 
 from client.admin.admin import Admin
 from client.admin.records import BrokerInfo, GroupInfo
-from client.admin.replicas import ReplicaSetInfo
 from client.admin.requests import ClusterRequests, masters_of, unpack
 from client.config import wall_clock_ms
 from metrics.doctor.snapshot import BrokerSeen, NameServerSeen, Snapshot
 from model.errors import GroupNotExist, InvalidParameter, NetworkError, RlabError, ServiceNotAvailable
+from model.replica_info import ReplicaSetInfo
 from model.topic_route import BrokerData
 from remoting.command import Command
 from remoting.request_code import RequestCode

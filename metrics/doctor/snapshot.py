@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from client.admin.records import BrokerInfo, GroupInfo
-from client.admin.replicas import ReplicaSetInfo
 from model.absent_broker import NOBODY_ABSENT, Absence
 from model.events import Event
 from model.missing_trace import NOTHING_MISSING, MissingTrace
+from model.replica_info import ReplicaSetInfo
 from traces.figures.clocks.clocks import ClockFault
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from client.admin.replicas import ReplicaInfo, ReplicaSetInfo
+from model.replica_info import ReplicaInfo, ReplicaSetInfo
 from model.replica_set import Replica, ReplicaSet
 
 Sets = Mapping[str, tuple[ReplicaSetInfo, ReplicaSetInfo]]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from client.admin.replicas import ReplicaSetInfo
 from metrics.doctor.rules import diagnose
 from metrics.doctor.snapshot import BrokerSeen, Snapshot
 from metrics.doctor.troubles import Diagnosis, Trouble
 from model.absent_broker import Absence, AbsentBroker
+from model.replica_info import ReplicaSetInfo
 from model.replica_set import NO_MASTER
 from tests.unit.metrics.doctor.doctor_copies import Sets, copies_of, look_at, replica
 
