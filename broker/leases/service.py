@@ -15,7 +15,7 @@ from broker.leases.table import Freed, Lease, QueueKey, QueueLeases
 from broker.leases.unstored import UnstoredCommits
 from broker.topics.service import Topics
 from model.assignment import BROKER_STRATEGY
-from model.errors import SystemBusy
+from model.errors import RlabError, SystemBusy
 from model.events import EventKind
 from model.heartbeat import ConsumeType
 from model.quirks import Quirk
@@ -142,7 +142,15 @@ class Leases(Feature):
         topic_id = self._topics.table.existing(queue.topic).topic_id
         lag = self._core.store.max_offset(topic_id, queue.queue_id) - offset
         note = {"client": client_id, "offset": offset, "n": lag, "detail": detail}
-        self._core.emit_queue(EventKind.OFFSET_COMMITTED, group, queue, cause=cause, **note)
+
+        def record(failure: RlabError | None) -> None:
+            if failure is None:
+                self._core.emit_queue(EventKind.OFFSET_COMMITTED, group, queue, cause=cause, **note)
+
+        if self._core.barrier.replication is None:
+            record(None)
+        else:
+            self._core.barrier.after_commit(record)  # when every replica in sync has it: before, it may be lost
 
     def save_offset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Store a committed offset; for POP, which keeps its commits elsewhere while it consumes a queue."""

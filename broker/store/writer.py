@@ -87,6 +87,11 @@ class StoreWriter:
         self._held_back = self._held_back or HeldBack(self._log.written_position)
         self._shows_synced = False
 
+    @property
+    def shown_position(self) -> int:
+        """Log position up to which readers see messages."""
+        return self._log.written_position if self._held_back is None else self._held_back.shown_position
+
     def show(self, position: int) -> None:
         """Show what was flushed up to a log position; see `show_only_committed`."""
         assert self._held_back is not None, "nothing is held back"

@@ -104,6 +104,6 @@ REPLICA_MUTANTS = (
         file=_LEASES,
         old='Table(core.metadata, "offsets", replicated=True)',
         new='Table(core.metadata, "offsets", replicated=False)',
-        shown=("handover-cost",),
+        shown=("handover-cost", "duplicate"),
     ),
 )

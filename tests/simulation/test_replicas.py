@@ -140,6 +140,30 @@ def test_commits_that_came_with_pulls_and_are_not_stored_yet_survive_a_handover(
     simulate(scenario, **PAIR)
 
 
+def test_a_commit_is_recorded_as_an_event_once_the_other_replica_has_it(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        producer = await pair_with_topic(cluster)
+        consumer = await cluster.start_consumer("billing", "orders")
+        await producer.send_many("orders", 20)
+        with anyio.fail_after(10.0):
+            while len(consumer.bodies) < 20:  # noqa: ASYNC110 - virtual time costs nothing
+                await anyio.sleep(0.001)
+
+        def recorded() -> int:
+            events = cluster.events_of(EventKind.OFFSET_COMMITTED)
+            return sum((event.topic, event.offset) == ("orders", 10) for event in events)
+
+        async with anyio.create_task_group() as tasks:
+            with cluster.simulation.network.stall("broker-a-2"):
+                tasks.start_soon(consumer.stop)  # its last commits are made
+                await anyio.sleep(0.5)
+                assert recorded() == 0
+            await anyio.sleep(1.0)
+            assert recorded() == 2
+
+    simulate(scenario, **PAIR)
+
+
 def test_a_master_that_is_stopped_hands_over_and_follows_when_it_is_back(simulate: Simulate) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         producer = await pair_with_topic(cluster)

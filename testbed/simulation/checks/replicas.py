@@ -7,7 +7,7 @@ Each violation begins with the kind of the finding, and then the number of the i
     missing-copy   I4  an acknowledged message is in the log of every replica that is in sync later
     logs-differ    I5  the logs of a set are equal, byte for byte, up to what all replicas in sync have
     tables-differ  I6  replicas that have the same flush have the same replicated tables
-    seen-and-lost  I7  a message that a consumer got is in the log for good
+    seen-and-lost  I7  a message that a consumer got is in the log for good, so readers see only what is committed
     went-back      I8  versions, epochs, tokens, ends of queues never go back, and no offset is given to two messages
     not-waited-for I10 a master waits for every other replica that the register has in sync
     handover-cost  I12 a handover alone causes no second delivery and moves no queue
@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from model.message_queue import MessageQueue
-from model.replica_set import NO_MASTER, ReplicaSet
+from model.replica_set import NO_MASTER, Acks, ReplicaSet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +123,14 @@ class ReplicaCheck:
         if end_offset < before and queue.broker_name not in self._accepts_loss:
             self._find("went-back", f"I8: {queue} ended at {before}, and ends at {end_offset}")
         self._ends[queue] = max(end_offset, before)
+
+    def shown(self, row: ReplicaSet, shown_position: int, committed_position: int) -> None:
+        """The log positions up to which readers see messages at the master, and every replica in sync has them."""
+        if row.acks is Acks.ALL and shown_position > committed_position:
+            text = (
+                f"I7: readers of {row.name} see the log up to {shown_position}, and {committed_position} is committed"
+            )
+            self._find("seen-and-lost", text)
 
     def granted(self, name: str, newest_token: int) -> None:
         """The newest token of a lease at the master."""

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from model.limits import MAX_SIM_S
 from testbed.simulation.engine.programme import ClockPart, Programme
-from testbed.simulation.engine.verbs import BROKER, MEMBER, PRODUCER
+from testbed.simulation.engine.verbs import BROKERS, MEMBER, PRODUCER
 
 LEAST_S, MOST_S = 0.01, MAX_SIM_S
 MOST_DRIFT_MS = 1.0
@@ -24,7 +24,7 @@ def with_wrong_clocks(programme: Programme) -> Programme:
     """The programme with wrong clocks on some hosts, at least on one."""
     chance = random.Random(f"clocks {programme.name} {programme.seed}")
     hosts = programme.hosts()
-    brokers = [host for host, kind in hosts.items() if kind == BROKER]
+    brokers = [host for host, kind in hosts.items() if kind in BROKERS]
     clients = [host for host, kind in hosts.items() if kind in (MEMBER, PRODUCER)]
     wrong = chance.sample(brokers, chance.randint(0, len(brokers) // 2))
     wrong += chance.sample(clients, chance.randint(0 if wrong else 1, max(1, len(clients) // 2)))

@@ -78,8 +78,11 @@ class SetWatch:
                 masters.append(
                     ServingMaster(replica_id=row_id(replica), epoch=mastering.epoch, waits_for=sender.waits_for)
                 )
-                if mastering.is_current:
+                if (row_id(replica), mastering.epoch) == (row.master, row.epoch):  # and not one that knows of no other
                     self.check.committed(found.name, sender.committed_position, mastering.epoch)
+                    if sender.committed_position:  # no request is served before
+                        shown_position = mastering.running.broker.store.shown_position
+                        self.check.shown(row, shown_position, sender.committed_position)
                     self._ends(found.name, replica)
         self.check.looked(row, masters)
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from model.message_queue import MessageQueue
-from model.replica_set import NO_MASTER, ReplicaSet
+from model.replica_set import NO_MASTER, Acks, ReplicaSet
 from replica.sets import create, in_sync_with, joined, started
 from testbed.simulation.checks.replicas import CopyOfLog, ReplicaCheck, ServingMaster
 
@@ -53,6 +53,15 @@ def test_a_cut_goes_back_at_most_to_what_was_committed() -> None:
     accepted.accepted_loss(NAME)
     accepted.cut(NAME, 2, 0, epoch=1)
     assert accepted.violations == []
+
+
+def test_readers_see_only_what_is_committed_unless_the_master_alone_acknowledges() -> None:
+    check = ReplicaCheck()
+    check.shown(ROW, 100, 100)
+    check.shown(replace(ROW, acks=Acks.MASTER), 101, 100)
+    assert check.violations == []
+    check.shown(ROW, 101, 100)
+    assert kinds(check) == ["seen-and-lost: I7:"]
 
 
 def test_the_newest_token_of_a_broker_never_goes_back() -> None:
