@@ -65,14 +65,6 @@ REPLICA_MUTANTS = (
         shown=("committed-cut", "missing-copy", "seen-and-lost", "went-back"),
     ),
     Mutant(
-        name="rows-of-the-register-not-compared",
-        kind="replicas",
-        file="model/replica_set.py",
-        old="    if version != expected_version:",
-        new="    if version > expected_version + 100:",
-        shown=("two-masters", "not-waited-for", "went-back"),
-    ),
-    Mutant(
         name="last-token-not-read",
         kind="replicas",
         wrong_clocks=True,

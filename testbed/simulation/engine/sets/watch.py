@@ -83,7 +83,7 @@ class SetWatch:
                     if sender.committed_position:  # no request is served before
                         shown_position = mastering.running.broker.store.shown_position
                         self.check.shown(row, shown_position, sender.committed_position)
-                    self._ends(found.name, replica)
+                        self._ends(found.name, replica)
         self.check.looked(row, masters)
 
     def _ends(self, name: str, replica: SimulatedReplica) -> None:
