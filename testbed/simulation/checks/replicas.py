@@ -7,7 +7,7 @@ Each violation begins with the kind of the finding, and then the number of the i
     missing-copy   I4  an acknowledged message is in the log of every replica that is in sync later
     logs-differ    I5  the logs of a set are equal, byte for byte, up to what all replicas in sync have
     tables-differ  I6  replicas that have the same flush have the same replicated tables
-    seen-and-lost  I7  a message that a consumer got is in the log for good, so readers see only what is committed
+    seen-and-lost  I7  a message that a consumer got is in the log for good; only committed messages can be read
     went-back      I8  versions, epochs, tokens, ends of queues never go back, and no offset is given to two messages
     not-waited-for I10 a master waits for every other replica that the register has in sync
     handover-cost  I12 a handover alone causes no second delivery and moves no queue
