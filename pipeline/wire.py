@@ -37,9 +37,8 @@ from model.errors import (
 from model.limits import MAX_FRAME_BYTES, REQUEST_TIMEOUT_S
 from model.topic_route import MASTER_ID, TopicRoute
 from remoting.address import parse_address, parse_addresses
-from remoting.client import refusal_of
 from remoting.codec import CODEC, LENGTH_BYTES, decode_frame
-from remoting.command import REQUEST, RESPONSE, Command
+from remoting.command import REQUEST, RESPONSE, Command, refusal_of
 from remoting.overload.keepalive import watch_server
 from remoting.request_code import RequestCode
 from remoting.security.login import ClientHandshake, key_of

@@ -12,11 +12,11 @@ from typing import Any
 
 import anyio
 
-from model.errors import ConfigError, ConnectFailed, InvalidParameter, NotMaster, RlabError, SystemBusy, error_of
+from model.errors import ConfigError, ConnectFailed, InvalidParameter, NotMaster, RlabError, SystemBusy
 from model.limits import CONNECT_TIMEOUT_S, RECONNECT_FIRST_S, RECONNECT_MAX_S, REQUEST_TIMEOUT_S
 from remoting.address import parse_address
 from remoting.codec import Codec, Peer
-from remoting.command import Command
+from remoting.command import Command, refusal_of
 from remoting.connection import Connection, close_all
 from remoting.overload.admission import rank_of
 from remoting.overload.keepalive import leave_when_unacknowledged
@@ -47,17 +47,6 @@ def raise_for_code(response: Command) -> Command:
     if response.code:
         raise refusal_of(response)
     return response
-
-
-def refusal_of(response: Command) -> RlabError:
-    """The error for a response whose code is not SUCCESS; see `raise_for_code`."""
-    error = error_of(response.code, str(response.header.get("remark", "no remark")))
-    if isinstance(error, SystemBusy) and type(retry_after_ms := response.header.get("retry_after_ms")) is int:
-        error.retry_after_s = retry_after_ms / 1000
-    elif isinstance(error, NotMaster) and type(address := response.header.get("master_address")) is str:
-        error.master_address = address
-        error.epoch = epoch if type(epoch := response.header.get("epoch")) is int else 0
-    return error
 
 
 class Backoff:

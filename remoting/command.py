@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from model.errors import NotMaster, RlabError, SystemBusy, error_of
 from model.limits import BODY_BYTES_AS_ONE_COMMAND, COMMANDS_PER_BATCH
 from remoting.request_code import RequestCode
 
@@ -68,3 +69,14 @@ def request_cost(command: Command) -> int:
         return 1
     cost = _BATCHES.get(command.code, 1)
     return cost + len(command.body) // BODY_BYTES_AS_ONE_COMMAND if command.body else cost
+
+
+def refusal_of(response: Command) -> RlabError:
+    """The error for a response whose code is not SUCCESS."""
+    error = error_of(response.code, str(response.header.get("remark", "no remark")))
+    if isinstance(error, SystemBusy) and type(retry_after_ms := response.header.get("retry_after_ms")) is int:
+        error.retry_after_s = retry_after_ms / 1000
+    elif isinstance(error, NotMaster) and type(address := response.header.get("master_address")) is str:
+        error.master_address = address
+        error.epoch = epoch if type(epoch := response.header.get("epoch")) is int else 0
+    return error

@@ -26,8 +26,7 @@ import msgpack
 from model.errors import ConnectFailed, InvalidParameter, MessageIllegal, RequestCodeNotSupported, RlabError
 from model.limits import MAX_BATCH_BYTES, ROWS_PER_REQUEST
 from model.message_queue import MessageQueue
-from remoting.client import refusal_of
-from remoting.command import Command
+from remoting.command import Command, refusal_of
 from remoting.connection import Connection
 from remoting.request_code import RequestCode
 

@@ -15,8 +15,7 @@ import msgpack
 from client.produce.batcher import SharedRequest
 from model.errors import RlabError
 from model.limits import MAX_BATCH_BYTES, ROWS_PER_REQUEST
-from remoting.client import refusal_of
-from remoting.command import Command
+from remoting.command import Command, refusal_of
 from remoting.connection import Connection
 from remoting.request_code import RequestCode
 

@@ -69,7 +69,7 @@ def post(body: bytes, *headers: bytes) -> bytes:
     ("body", "why"),
     [
         (b"[" * 10_000, "nested too deep"),
-        (b'{"a":' * 3_000 + b"1" + b"}" * 3_000, "nested too deep"),
+        (b'{"a":' + b"[" * 10_000, "nested too deep"),
         (b'{"n": ' + b"9" * 5_000 + b"}", "not JSON in UTF-8: Exceeds the limit"),
         (b'{"n": NaN}', "NaN is not a number in JSON"),
         (b'{"name": "\\ud800"}', "not JSON in UTF-8"),

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from model.errors import ConfigError, ConnectFailed, ConnectionLost, NotMaster, SystemBusy, SystemError_, TopicNotExist
 from model.limits import CONNECT_TIMEOUT_S, RECONNECT_FIRST_S, RECONNECT_MAX_S, WRITE_HIGH_WATER_BYTES
 from model.response_code import ResponseCode
-from remoting.client import Backoff, RemotingClient, raise_for_code, refusal_of
-from remoting.command import RESPONSE, Command, Reply
+from remoting.client import Backoff, RemotingClient, raise_for_code
+from remoting.command import RESPONSE, Command, Reply, refusal_of
 from remoting.connection import Connection
 from remoting.request_code import RequestCode
 from remoting.security.key import Key
