@@ -85,7 +85,7 @@ class ReplicaSet:
         register_id: random number of the register; 0 in a row that was never written.
         version: 1 in the first row that was written, one more in each later one; 0 before.
         epoch: number of the mastership: one more for each new master and each start of a master.
-        master: replica id; `NO_MASTER` while there is none.
+        master: replica id; `NO_MASTER` while no replica may serve.
         in_sync: ids of the replicas that have every acknowledged message, ascending.
         members: sorted by replica id.
         last_replica_id: the highest id that was ever given.

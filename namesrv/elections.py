@@ -87,7 +87,7 @@ class Elections:
         """Remove the row of a set that has this version.
 
         Raises:
-            SetChanged: it has another version, or there is none.
+            SetChanged: it has another version, or the register has no such row.
             RegisterUnavailable: it may be removed or not.
 
         Cancellation: as for RegisterUnavailable.
@@ -183,7 +183,7 @@ def open_elections(directory: Path, rng: Random) -> Iterator[Elections]:
             register_id = _make(db, rng.randint(1, MAX_SET_NUMBER)) if is_new else _checked(db)
             elections = Elections(path, db, register_id)
             elections.n_sets = len(elections._rows())
-    except BaseException:
+    except BaseException:  # of any class: only this function can close the database yet
         db.close()
         if is_new:
             path.unlink(missing_ok=True)  # an empty file would be taken for a damaged one
@@ -253,7 +253,7 @@ def _opened(path: Path) -> sqlite3.Connection:
             db.execute("commit")
             db.execute("pragma journal_mode = truncate")
             db.execute("pragma synchronous = full")
-        except BaseException:
+        except BaseException:  # of any class: only this function can close the database yet
             db.close()
             raise
     return db

@@ -66,7 +66,7 @@ async def hand_over(
         await master.wait_committed(timeout_s)
         begin_segment()
         await master.wait_committed(timeout_s)
-    except BaseException as error:
+    except BaseException as error:  # a cancellation too: nothing is handed over yet, so this master serves on
         master.refuse(None)
         if isinstance(error, TimeoutError):
             raise ReplicationTimeout(

@@ -184,7 +184,7 @@ class RunningReplica:
             yield
         except StoreError:
             raise
-        except BaseException:
+        except BaseException:  # a cancellation too: any other end has closed the files in their context managers
             self.is_closed_cleanly = True
             raise
         self.is_closed_cleanly = True
@@ -241,7 +241,7 @@ class RunningReplica:
                     registration.start(tasks, self.address)
                     self.ready.set()
                     await role.run()
-            except BaseException:
+            except BaseException:  # a cancellation too: a follower that has ended must not stay registered
                 await self._unregister()
                 raise
             finally:

@@ -30,7 +30,7 @@ REPLICA_SCHEMA: dict[RequestCode, RequestSchema] = {
         body="the encoded row (`model/replica_set.py`), whose name is the broker name",
         rank=Rank.KEEPALIVE,
         answer="header `written`: false if the row has another version; body: the encoded row as it is now, empty if "
-        "there is none. ILLEGAL_OPERATION if the row may not follow the stored one",
+        "the register has no row of this set. ILLEGAL_OPERATION if the row may not follow the stored one",
     ),
     RequestCode.GET_REPLICAS: RequestSchema(
         "admin -> any replica",
@@ -60,8 +60,8 @@ REPLICA_SCHEMA: dict[RequestCode, RequestSchema] = {
             replace(BROKER, right=None),
             Field("expected_version", int, "version of the row", minimum=1, maximum=MAX_SET_NUMBER),
         ),
-        answer="header `removed`: false if the row has another version; body: then the encoded row, empty if there is "
-        "none",
+        answer="header `removed`: false if the row has another version; body: then the encoded row, empty if the "
+        "register has no row of this set",
         right=Right.ADMIN,
     ),
 }

@@ -85,7 +85,7 @@ class RemoteRegister:
         """Remove the row of a set that has this version; only an administrator may do it.
 
         Raises:
-            SetChanged: it has another version, or there is none.
+            SetChanged: it has another version, or the register has no such row.
             RegisterUnavailable: it may be removed or not, or later.
 
         Cancellation: as for RegisterUnavailable.

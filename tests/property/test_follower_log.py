@@ -20,7 +20,7 @@ from broker.store.segments.epochs import common_epoch
 from broker.store.segments.scan import walk
 from model.record import CONTROL_FLAG, HEADER
 from testbed.simulation.faults.power_cut_files import PowerCutFiles
-from tests.unit.broker.store.follower.follower_helpers import cut_to, log_of
+from tests.unit.broker.store.follower.follower_helpers import cut_to, log_of, reading
 from tests.unit.broker.store.store_helpers import read_all
 
 Log = dict[int, bytes]
@@ -280,7 +280,7 @@ def records_of(log: Log) -> Log:
     """The whole records of a log, by position."""
     found: Log = {}
     for base, data in log.items():
-        for at, length, *_ in walk(lambda n, start, data=data: data[start : start + n], len(data)):  # type: ignore[misc]
+        for at, length, *_ in walk(reading(data), len(data)):
             found[base + at] = data[at : at + length]
     return found
 

@@ -17,6 +17,7 @@ from broker.store.segments.scan import walk
 from model.record import CONTROL_FLAG
 from replica.sets import handed_over
 from tests.unit.broker.harness import FailingDisk
+from tests.unit.broker.store.follower.follower_helpers import reading
 from tests.unit.replica.stream.harness import (
     Master,
     ReplicaOf,
@@ -45,11 +46,8 @@ def messages_of(directory: Path) -> dict[StoredMessage, int]:
     found = {}
     for name, data in log_of(directory).items():
         base = int(name.removesuffix(".log"))
-        for at, length, _, _, offset, _, _, flags, payload in walk(
-            lambda length, position, data=data: data[position : position + length],  # type: ignore[misc]
-            len(data),
-            with_payloads=True,
-        ):
+        records = walk(reading(data), len(data), with_payloads=True)
+        for at, length, _, _, offset, _, _, flags, payload in records:
             if not flags & CONTROL_FLAG:
                 found[(offset, payload)] = base + at + length
     return found

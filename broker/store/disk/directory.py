@@ -62,7 +62,7 @@ def claim_directory(directory: Path, files: Files) -> DirectoryLock:
                 files.sync_directory(directory)
             else:
                 _check_format(directory, files)
-        except BaseException:
+        except BaseException:  # of any class: only this function can release the lock yet
             lock.release()
             raise
     except OSError as error:

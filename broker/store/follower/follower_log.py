@@ -79,7 +79,7 @@ class FollowerLog(FollowerSyncs):
         try:
             log.reserve.give_up()
             log._load()
-        except BaseException:
+        except BaseException:  # of any class: only this function can close the log yet
             log._log.close()
             lock.release()
             raise

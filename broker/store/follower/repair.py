@@ -43,7 +43,7 @@ def replace_file(log: CommitLog, segment: Segment, parts: Iterable[bytes], most:
         files.sync_directory(log.directory)
         files.rename(temporary, path)
         files.sync_directory(log.directory)
-    except BaseException:
+    except BaseException:  # of any class: the segment stays as it was, and the unfinished copy is removed
         with contextlib.suppress(OSError):
             files.remove(temporary)
         raise

@@ -259,7 +259,7 @@ class SimulatedCluster:
                 for topic, listener in listeners.items():
                     await made.consumer.subscribe(topic, listener, expression)
             await made.start()
-        except BaseException:
+        except BaseException:  # a cancellation too: a consumer that did not start is not stopped with the cluster
             self.consumers.remove(made)
             raise
         return made

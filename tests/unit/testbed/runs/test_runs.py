@@ -23,7 +23,10 @@ def logs_stay_on() -> Iterator[None]:
 @pytest.fixture
 def small(tmp_path: Path) -> Path:
     path = tmp_path / "small.toml"
-    path.write_text("[load]\nmessages = 10\n[[step]]\nat_s = 1.0\ndo = 'crash'\nwho = 'billing-1'\n", encoding="utf-8")
+    # Twelve members need longer to start than brokers wait before they notify the first ones: queues move at the start.
+    group = "[[group]]\nname = 'billing'\nmembers = 12\n"
+    step = "[[step]]\nat_s = 1.0\ndo = 'crash'\nwho = 'billing-1'\n"
+    path.write_text(f"[load]\nmessages = 10\n{group}{step}", encoding="utf-8")
     return path
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 from broker.store.disk.files import Files
@@ -65,6 +66,11 @@ def replica_logs(directory: Path) -> list[Path]:
 def log_of(directory: Path) -> dict[int, bytes]:
     """The log of a directory as it is on the disk: base position -> bytes."""
     return {int(path.stem): path.read_bytes() for path in replica_logs(directory)}
+
+
+def reading(data: bytes) -> Callable[[int, int], bytes]:
+    """The function with which a scan reads bytes that are in memory: length and position -> bytes."""
+    return lambda length, position: data[position : position + length]
 
 
 def cut_to(log: dict[int, bytes], position: int) -> dict[int, bytes]:

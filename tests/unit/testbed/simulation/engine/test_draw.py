@@ -18,7 +18,8 @@ def test_the_seed_decides_the_kind_unless_it_is_given() -> None:
 
 
 def test_every_verb_comes_up_but_those_for_written_programmes() -> None:
-    drawn = {step.do for seed in range(200) for step in draw(seed).step}
+    programmes = [*(draw(seed) for seed in range(200)), *(draw(seed, "replicas") for seed in range(60))]
+    drawn = {step.do for programme in programmes for step in programme.step}
     assert set(VERBS) - drawn == {"heal", "bit_rot"}
 
 
