@@ -47,7 +47,6 @@ demo: $(STAMP) ## run the main job: a cluster, a living consumer group, a verdic
 	@$(BIN)/rlab demo --report report
 
 # The part of `make check` that is not in `lint` is tests, which are among these.
-# What a test that passed has written is removed at once: it is in memory, see tests/temporary_files.py.
 test: $(CLASSES) ## run every test and, beside them, the checks (PYTEST_ARGS="-k name" for some tests, without the checks)
 	@tools/beside.sh '$(if $(PYTEST_ARGS),,$(MAKE) --no-print-directory lint)' $(BIN)/python -m pytest -n auto --maxprocesses 8 $(PYTEST_ARGS)
 

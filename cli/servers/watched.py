@@ -5,7 +5,7 @@ aiohttp and prometheus-client are imported only here, and only if wanted: they t
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from importlib.metadata import version
@@ -16,6 +16,8 @@ import typer
 from remoting.tasks import background_tasks
 
 if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
     from broker.broker import RunningBroker
     from broker.config import BrokerConfig
     from namesrv.config import NameServerConfig
@@ -54,17 +56,14 @@ async def watched_broker(
     from prometheus_client import CollectorRegistry
 
     from metrics.broker import add_broker, why_not_ready
-    from metrics.endpoint import serve_metrics
     from metrics.event_counts import EventCounts
-    from metrics.exposition import watch_loop_delay
     from metrics.requests import timed_connections
 
     registry, counts = CollectorRegistry(), EventCounts(config.event_sink)
     config = replace(config, event_sink=counts, connection_class=timed_connections(registry))
-    async with run_broker(config) as running, background_tasks() as tasks:
+    async with run_broker(config) as running:
         add_broker(registry, running, counts, version("rebalance-lab"))
-        tasks.start_soon(watch_loop_delay, registry)
-        async with serve_metrics(listen, registry, lambda: why_not_ready(running.broker), key) as address:
+        async with _endpoint(listen, registry, key, lambda: why_not_ready(running.broker)) as address:
             yield running, address
 
 
@@ -87,18 +86,15 @@ async def watched_replica(
         return
     from prometheus_client import CollectorRegistry
 
-    from metrics.endpoint import serve_metrics
     from metrics.event_counts import EventCounts
-    from metrics.exposition import watch_loop_delay
     from metrics.replica import add_replica, why_replica_not_ready
     from metrics.requests import timed_connections
 
     registry, counts = CollectorRegistry(), EventCounts(config.broker.event_sink)
     watched = replace(config.broker, event_sink=counts, connection_class=timed_connections(registry))
-    async with run_replica(replace(config, broker=watched)) as replica, background_tasks() as tasks:
+    async with run_replica(replace(config, broker=watched)) as replica:
         add_replica(registry, replica, counts, version("rebalance-lab"))
-        tasks.start_soon(watch_loop_delay, registry)
-        async with serve_metrics(listen, registry, lambda: why_replica_not_ready(replica), key) as address:
+        async with _endpoint(listen, registry, key, lambda: why_replica_not_ready(replica)) as address:
             yield replica, address
 
 
@@ -121,15 +117,26 @@ async def watched_name_server(
         return
     from prometheus_client import CollectorRegistry
 
-    from metrics.endpoint import serve_metrics
-    from metrics.exposition import watch_loop_delay
     from metrics.name_server import add_name_server
     from metrics.requests import timed_connections
 
     registry = CollectorRegistry()
     config = replace(config, connection_class=timed_connections(registry))
-    async with run_name_server(config) as server, background_tasks() as tasks:
+    async with run_name_server(config) as server:
         add_name_server(registry, server, config.name, version("rebalance-lab"))
-        tasks.start_soon(watch_loop_delay, registry)
-        async with serve_metrics(listen, registry, key=key) as address:
+        async with _endpoint(listen, registry, key) as address:
             yield server, address
+
+
+@asynccontextmanager
+async def _endpoint(
+    listen: str, registry: CollectorRegistry, key: Key | None, why_not_ready: Callable[[], str] = lambda: ""
+) -> AsyncIterator[str]:
+    """Serve the metrics of a server, and measure how late its event loop is; yields the address."""
+    from metrics.endpoint import serve_metrics
+    from metrics.exposition import watch_loop_delay
+
+    async with background_tasks() as tasks:
+        tasks.start_soon(watch_loop_delay, registry)
+        async with serve_metrics(listen, registry, why_not_ready, key) as address:
+            yield address
