@@ -36,7 +36,7 @@ WHEEL_ARGS ?=
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test wheel-test console-test check lint bench peers compat interop crash torture soak attack mutants clocks pages site release clean
+.PHONY: help setup demo test wheel-test console-test check lint bench peers compat interop crash torture soak attack mutants clocks pages site wheel release clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -122,6 +122,10 @@ site: $(STAMP) ## build the documentation as a site into build/site, with warnin
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 	@echo 'build/site/index.html'
 
+wheel: $(BIN)/python ## build the wheel in dist/, to install elsewhere; it needs no setup
+	@$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
+	@for each in dist/*.whl; do echo "Into another environment, with what tests need: pip install '$(CURDIR)/$$each[test]'"; done
+
 release: $(STAMP) ## make wheel, source archive, image, notes and checksums of this version in dist/
 	@$(PIP) '.[site]'
 	@$(BIN)/python -m tools.release
@@ -134,13 +138,15 @@ clean: ## remove everything that make, the tools and the demo leave behind
 # The two checks come first because what Python says by itself when it is too old, or when Debian has split venv off,
 # does not tell what to do. In the mode `compat` the packages are found by their folder; in the other one code runs at
 # every start of Python to find them, which takes as long again.
-$(STAMP): pyproject.toml constraints.txt
+$(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo 'Python 3.11 or newer is needed, and "$(PYTHON)" is not one.' >&2; \
 	  echo 'Name one that is: make PYTHON=python3.12 $(MAKECMDGOALS)' >&2; exit 1; }
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { \
 	  echo '"$(PYTHON)" comes without venv. On Debian and Ubuntu: apt-get install python3-venv' >&2; exit 1; }
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(PYTHON) -m venv $(VENV)
+
+$(STAMP): pyproject.toml constraints.txt | $(BIN)/python
 	@echo 'Installing into $(VENV) what rlab, its tests and Spark need: about 1.2 GB, of which half is Spark with its Java.'
 	@echo 'It takes a minute or two, depending on the network, and is done again only when constraints.txt changes ...'
 	@$(PIP) '.[dev,spark,spark-connect,spark-jdk]'

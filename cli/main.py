@@ -18,7 +18,7 @@ from cli.messages import consume, message, produce, producer, topic
 from cli.options import unknown_variables
 from cli.security import certs, key
 from cli.servers import cluster, daemons, elections
-from cli.testbed import bench, crash, demo, fault, fuzz, labs, sim, swarm
+from cli.testbed import bench, crash, demo, examples, fault, fuzz, labs, sim, swarm
 from cli.trace import check, report, strategies, whatif
 from process.output import print_note
 from process.runtime import report_bug
@@ -70,6 +70,7 @@ for module in (
     swarm,
     sim,
     labs,
+    examples,
     check,
     report,
     demo,

@@ -17,5 +17,13 @@ EXTRA_OF = {
 
 
 def how_to_install(package: str) -> str:
-    """The command that installs one of these packages, for errors."""
-    return f"{package} is missing: pip install 'rebalance-lab[{EXTRA_OF[package]}]'"
+    """How one of these packages is installed, for errors.
+
+    pip takes the rebalance-lab that is installed, so the command needs no package index that has this project.
+    """
+    return f"{package} is missing: {adding(EXTRA_OF[package])}"
+
+
+def adding(*extras: str) -> str:
+    """The command that adds extras where rebalance-lab is installed."""
+    return f"pip install 'rebalance-lab[{','.join(extras)}]' adds it to the installed rebalance-lab"

@@ -23,8 +23,8 @@ from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 NAME = "rlab"
-SHOWN = ("docs/*.md", "docs/labs/**/*")
-"""Files that are installed beside the packages: the lessons, which a command shows, and the pages that they link to."""
+SHOWN = ("docs/*.md", "docs/labs/**/*", "examples/**/*")
+"""Files that are installed beside the packages: what commands copy (lessons, examples), and the pages linked there."""
 _DOTTED = re.compile(r"[a-z_]\w*(\.\w+)+")
 
 
@@ -75,7 +75,8 @@ def _copy_file(file: Path, into: Path) -> None:
 
 def shown_files() -> list[Path]:
     """The files of `SHOWN`."""
-    return sorted(file for pattern in SHOWN for file in ROOT.glob(pattern) if file.is_file())
+    found = (file for pattern in SHOWN for file in ROOT.glob(pattern))
+    return sorted(file for file in found if file.is_file() and "__pycache__" not in file.parts)
 
 
 def rewritten(text: str, modules: Set[str]) -> str:

@@ -13,6 +13,7 @@ import typer
 from cli.ask import ask_cluster
 from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers
 from model.errors import ConfigError
+from model.extras import adding
 from model.missing_trace import NOTHING_MISSING
 from process.output import print_json, print_line, print_note
 from process.runtime import exit_with_error
@@ -137,7 +138,7 @@ def make_report(
         from pipeline.spark.session import SHORT_JOB, spark_session
         from pipeline.trace.source import read_files, read_topic
     except ImportError as error:
-        raise ConfigError(f"a report needs more ({error}): pip install 'rebalance-lab[spark,spark-jdk]'") from error
+        raise ConfigError(f"a report needs more ({error}): {adding('spark', 'spark-jdk')}") from error
     note("Spark starts")
     options = SHORT_JOB if is_short(traces) else ""
     with spark_session("rlab report", master=master, driver_memory=driver_memory, java_options=options) as spark:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from model.errors import ConfigError
+from model.extras import adding
 from model.own_name import IMPORT_FOLDER
 from pipeline.spark.class_archive import archive_options, archived_jars
 from pipeline.spark.home import home_without_zip
@@ -83,8 +84,7 @@ def _build_session(
         from pyspark.sql import SparkSession  # noqa: PLC0415
     except ImportError as error:
         raise ConfigError(
-            f"Spark cannot be imported ({error}): pip install 'rebalance-lab[spark]', "
-            "and rebalance-lab[spark-jdk] as well if there is no Java"
+            f"Spark cannot be imported ({error}): {adding('spark')}; add spark-jdk too if there is no Java"
         ) from error
     builder = SparkSession.builder.appName(app_name)
     settings = _session_settings(work_dir)
