@@ -18,6 +18,8 @@ PYTEST_ARGS ?=
 BENCH_ARGS ?=
 # For the crash harness, e.g. make crash CRASH_ARGS="--kills 20 --seed 7"
 CRASH_ARGS ?=
+# For the same with replicas, e.g. make crash-copies COPIES_ARGS="--faults 10 --handovers 10 --losses 1 --seed 7"
+COPIES_ARGS ?=
 # For the runs with an earlier commit, e.g. make compat COMPAT_ARGS="--seconds 30"
 COMPAT_ARGS ?=
 # For the clients of RocketMQ: features, mixed, docs
@@ -36,7 +38,7 @@ WHEEL_ARGS ?=
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test wheel-test console-test check lint bench peers compat interop crash torture soak attack mutants clocks pages site wheel release clean
+.PHONY: help setup demo test wheel-test console-test check lint bench peers compat interop crash crash-copies torture soak attack mutants clocks pages site wheel release clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -87,6 +89,9 @@ interop: $(STAMP) ## run clients of RocketMQ on our brokers and on its own (INTE
 
 crash: $(STAMP) ## kill brokers under load 200 times, lose nothing (CRASH_ARGS="--kills 20 --seed 7")
 	@$(BIN)/rlab crash $(CRASH_ARGS)
+
+crash-copies: $(STAMP) ## the same with copies: 100 faults of replicas, 20 handovers, 3 lost disks (COPIES_ARGS="--faults 10")
+	@$(BIN)/rlab crash --copies 2 $(COPIES_ARGS)
 
 torture: $(STAMP) ## an hour of faults in virtual time (TORTURE_ARGS="--seed 7")
 	@$(BIN)/rlab sim --kind torture $(TORTURE_ARGS)

@@ -17,6 +17,7 @@ class ReplicaInfo:
         end_position: log position behind its newest byte; -1 if it does not answer.
         state: how the master sees it, as `catching up`; empty without a master that answers.
         lag_bytes, lag_s: how far it is behind the master; -1 without a master that answers.
+        connected: whether it follows the master that answers; False for that master itself.
         failure: why it does not answer; empty if it does.
         register_answers: whether the register answered it when it was last asked; True if it does not answer itself.
     """
@@ -31,6 +32,7 @@ class ReplicaInfo:
     lag_s: float
     failure: str
     register_answers: bool = True
+    connected: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,21 +5,52 @@ from __future__ import annotations
 import shutil
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 
 import typer
 
 from cli.options import Config, Json, Verbose, new_directory
+from model.replica_limits import MAX_REPLICAS
 from process.output import print_json, print_note, print_verdict, report_progress
 from process.runtime import FAILED, run
 
 if TYPE_CHECKING:
-    from testbed.crash.run import CrashOptions, CrashResult
+    from rich.table import Table
+
+    from testbed.crash.copies.run import CopiesResult, CopiesRun
+    from testbed.crash.load import LoadSize
+    from testbed.crash.run import CrashResult, CrashRun
+
+_OF_BROKERS = ("kills", "brokers", "power_cuts", "damage")
+_OF_COPIES = ("faults", "handovers", "losses")
+"""Options of runs without copies, and of runs with copies, that the others do not have."""
+
+
+def _of_copies(help_text: str) -> Any:
+    """A number of steps of a run with copies."""
+    return typer.Option(metavar="N", min=0, help=f"With --copies: {help_text}")
 
 
 def _afterwards(help_text: str) -> Any:
     """A number of simulated faults after the kills, by default as many as kills."""
     return typer.Option(metavar="N", min=0, show_default="--kills", help=help_text)
+
+
+def _number(most: int, help_text: str) -> Any:
+    return typer.Option(metavar="N", min=1, max=most, help=help_text)
+
+
+_Kills = Annotated[int, typer.Option(metavar="N", min=1, help="Number of kills, of all brokers together.")]
+_Rate = Annotated[float, typer.Option(metavar="N", min=1, help="Messages per second between the bursts around kills.")]
+_Flush = Annotated[
+    Literal["async", "sync"],
+    typer.Option(help="Brokers answer a send before (async) or after (sync) a sync to the disk."),
+]
+_Copies = Annotated[
+    int | None,
+    typer.Option(metavar="N", min=2, max=MAX_REPLICAS, help="Kill the replicas of one broker with this many copies."),
+]
+_Data = Annotated[Path | None, typer.Option(metavar="DIR", help="Keep the brokers' data in this new directory.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -28,26 +59,22 @@ def register(app: typer.Typer) -> None:
 
 
 def crash(
-    kills: Annotated[int, typer.Option(metavar="N", min=1, help="Number of kills, of all brokers together.")] = 200,
+    context: typer.Context,
+    kills: _Kills = 200,
     seed: Annotated[int, typer.Option(help="Seed of the moments of kills.")] = 0,
-    brokers: Annotated[int, typer.Option(metavar="N", min=1, max=8, help="Number of brokers.")] = 2,
-    producers: Annotated[
-        int, typer.Option(metavar="N", min=1, max=64, help="Number of producers, with 18 concurrent sends each.")
-    ] = 4,
-    consumers: Annotated[int, typer.Option(metavar="N", min=1, max=64, help="Number of members of the group.")] = 3,
-    rate: Annotated[
-        float, typer.Option(metavar="N", min=1, help="Messages per second between the bursts around kills.")
-    ] = 400.0,
-    flush: Annotated[
-        Literal["async", "sync"],
-        typer.Option(help="Brokers answer a send before (async) or after (sync) a sync to the disk."),
-    ] = "async",
+    brokers: Annotated[int, _number(8, "Number of brokers.")] = 2,
+    producers: Annotated[int, _number(64, "Number of producers, with 18 concurrent sends each.")] = 4,
+    consumers: Annotated[int, _number(64, "Number of members of the group.")] = 3,
+    rate: _Rate = 400.0,
+    flush: _Flush = "async",
     segment_size: Annotated[str, typer.Option(metavar="SIZE", help="Segment size of the brokers.")] = "512KiB",
     power_cuts: Annotated[int | None, _afterwards("Simulated power cuts afterwards, at least.")] = None,
     damage: Annotated[int | None, _afterwards("Number of damaged files afterwards.")] = None,
-    data: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Keep the brokers' data in this new directory.")
-    ] = None,
+    copies: _Copies = None,
+    faults: Annotated[int, _of_copies("kills, stops and pauses of replicas in sync.")] = 100,
+    handovers: Annotated[int, _of_copies("handovers, every second one by a stop of the master.")] = 20,
+    losses: Annotated[int, _of_copies("masters that are killed and whose data is deleted.")] = 3,
+    data: _Data = None,
     json: Json = False,
     verbose: Verbose = False,
     config: Config = None,
@@ -62,67 +89,117 @@ def crash(
     A signal kills a process but not a machine, so power cuts are simulated afterwards, on brokers with --flush sync.
     Then files of simulated brokers are damaged, and every message that is lost must be reported, counted and shown.
 
+    With --copies one broker has replicas. Those in sync are killed, stopped and paused, masters hand over, and the data
+    of a master is deleted and another replica elected. At the end each replica becomes the master, and everything is
+    read back from it. A handover must move no queue, and repeat no message.
+
     Example: rlab crash --kills 20 --seed 7
     """
-    from testbed.crash.run import CrashOptions
+    from testbed.crash.load import LoadSize
 
-    if kills < brokers:
+    _check_given(context, _OF_COPIES if copies is None else _OF_BROKERS, copies)
+    if copies is None and kills < brokers:
         raise typer.BadParameter(f"{brokers} brokers need at least {brokers} --kills: each is killed once at the end")
-    options = CrashOptions(
-        directory=Path(tempfile.mkdtemp(prefix="rlab-crash-")) if data is None else new_directory("--data", data),
-        kills=kills,
-        seed=seed,
-        brokers=brokers,
-        producers=producers,
-        consumers=consumers,
-        rate=rate,
-        broker_arguments=("--flush", flush, "--segment-size", segment_size),
-        power_cuts=kills if power_cuts is None else power_cuts,
-        damage=kills if damage is None else damage,
-    )
-    result = _in_its_directory(options, keep=data is not None, verbose=verbose)
+    directory = Path(tempfile.mkdtemp(prefix="rlab-crash-")) if data is None else new_directory("--data", data)
+    load = LoadSize(seed=seed, producers=producers, consumers=consumers, rate=rate)
+    of_each = ("--flush", flush, "--segment-size", segment_size)
+    made: _Run
+    if copies is None:
+        cuts, damaged = kills if power_cuts is None else power_cuts, kills if damage is None else damage
+        made = _brokers_run(directory, load, of_each, kills=kills, brokers=brokers, power_cuts=cuts, damage=damaged)
+    else:
+        steps = {"faults": faults, "handovers": handovers, "losses": losses}
+        made = _copies_run(directory, load, of_each, copies=copies, **steps)
+    result = _in_its_directory(made, directory, keep=data is not None, verbose=verbose, seed=seed)
     _print(result, as_json=json)
     if not result.ok:
         raise typer.Exit(FAILED)
 
 
-def _in_its_directory(options: CrashOptions, *, keep: bool, verbose: bool) -> CrashResult:
+def _brokers_run(directory: Path, load: LoadSize, of_each: tuple[str, ...], **numbers: int) -> CrashRun:
+    from testbed.crash.run import CrashOptions, CrashRun
+
+    return CrashRun(CrashOptions(directory=directory, load=load, broker_arguments=of_each, **numbers))
+
+
+def _copies_run(directory: Path, load: LoadSize, of_each: tuple[str, ...], **numbers: int) -> CopiesRun:
+    from testbed.crash.copies.run import CopiesOptions, CopiesRun
+
+    return CopiesRun(CopiesOptions(directory=directory, load=load, broker_arguments=of_each, **numbers))
+
+
+class _Run(Protocol):
+    """A run that can be started."""
+
+    async def run(self) -> CrashResult | CopiesResult:
+        """Run it."""
+
+    def progress(self) -> str:
+        """Its progress in a line."""
+
+
+def _check_given(context: typer.Context, unknown: tuple[str, ...], copies: int | None) -> None:
+    """Refuse an option that would have no effect.
+
+    Raises:
+        BadParameter: one was given.
+    """
+    for name in unknown:
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            option = f"--{name.replace('_', '-')}"
+            raise typer.BadParameter(
+                f"{option} is for runs with --copies" if copies is None else f"a run with --copies has no {option}"
+            )
+
+
+def _in_its_directory(
+    made: _Run, directory: Path, *, keep: bool, verbose: bool, seed: int
+) -> CrashResult | CopiesResult:
     """Run it, and remove the brokers' data, unless it is to be kept or a check failed."""
     kept = True
     try:
-        result = run(lambda: _crash(options, verbose=verbose))
+        result = run(lambda: _crash(made, verbose=verbose))
         kept = keep or not result.ok
     finally:
         if kept:
-            print_note(f"seed {options.seed}; the files of the brokers are in {options.directory}")
+            print_note(f"seed {seed}; the files of the brokers are in {directory}")
         else:
-            shutil.rmtree(options.directory, ignore_errors=True)
+            shutil.rmtree(directory, ignore_errors=True)
     return result
 
 
-async def _crash(options: CrashOptions, *, verbose: bool) -> CrashResult:
+async def _crash(made: _Run, *, verbose: bool) -> CrashResult | CopiesResult:
     """Run it, with progress on stderr."""
     import logging
 
     from remoting.tasks import background_tasks
-    from testbed.crash.run import CrashRun
 
     if not verbose:
         # Clients warn of every broken connection and failed send, which are the purpose here.
         logging.getLogger().setLevel(logging.CRITICAL)
-    run = CrashRun(options)
     async with background_tasks() as tasks:
-        tasks.start_soon(report_progress, run.progress)
-        return await run.run()
+        tasks.start_soon(report_progress, made.progress)
+        return await made.run()
 
 
-def _print(result: CrashResult, *, as_json: bool) -> None:
-    from testbed.crash.report import verdict_table
-
+def _print(result: CrashResult | CopiesResult, *, as_json: bool) -> None:
     if as_json:
         print_json(result)
         return
-    simulated = [part for part in (result.power_cuts, result.damage) if part is not None]
-    for finding in (*result.verdict.examples, *(finding for part in simulated for finding in part.findings)):
+    for finding in result.verdict.examples:
         print_note(finding)
-    print_verdict(verdict_table(result), 120)
+    print_verdict(_drawn(result), 120)
+
+
+def _drawn(result: CrashResult | CopiesResult) -> Table:
+    from testbed.crash.copies.report import copies_table
+    from testbed.crash.report import verdict_table
+    from testbed.crash.run import CrashResult
+
+    if not isinstance(result, CrashResult):
+        return copies_table(result)
+    for part in (result.power_cuts, result.damage):
+        for finding in () if part is None else part.findings:
+            print_note(finding)
+    return verdict_table(result)

@@ -87,4 +87,5 @@ def _info(row: ReplicaSet, replica_id: int, address: str, answer: Any, seen: Any
         lag_s=-1.0 if seen is None else seen["lag_s"],
         failure=str(answer) if failed else "",
         register_answers=failed or bool(answer["register_answers"]),
+        connected=seen is not None and bool(seen["connected"]),
     )

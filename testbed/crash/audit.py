@@ -10,6 +10,7 @@ The messages are checked queue by queue in the order of offsets, as plain pulls 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from client.admin.records import QueueProgress
@@ -50,15 +51,19 @@ class CrashVerdict:
     consumed: int  # each counted once
     consumed_twice: int  # deliveries of messages that had been processed before
     deliveries: int  # calls of listeners, counted by message, failures included
-    findings: dict[str, int]  # number of each kind of `KINDS`, 0 included
+    findings: dict[str, int]  # number of each kind, 0 included
     examples: tuple[str, ...]  # some findings in words
 
 
 class Audit:
-    """One comparison of a ledger with the log. It adds findings to the ledger, and changes nothing else of it."""
+    """One comparison of a ledger with the log. It adds findings to the ledger, and changes nothing else of it.
 
-    def __init__(self, ledger: Ledger) -> None:
+    `kinds` has every kind of finding that the run may add, with its meaning.
+    """
+
+    def __init__(self, ledger: Ledger, kinds: Mapping[str, str] = KINDS) -> None:
         self.findings: Findings = ledger.findings
+        self._kinds = kinds
         self._ledger = ledger
         self._seen: set[Sent] = set()
         self._copies = 0
@@ -126,7 +131,8 @@ class Audit:
         """Return the result, once all queues are checked; if a broker did not restart, without the missing messages."""
         ledger, findings, counted = self._ledger, self.findings, self._ledger.messages
         if "no restart" not in findings.counts:
-            self._find_missing()
+            self.find_missing()
+            self._judge_deliveries()
         return CrashVerdict(
             ok=not findings.counts,
             acknowledged=len(ledger.acknowledged),
@@ -138,19 +144,23 @@ class Audit:
             consumed=counted.received,
             consumed_twice=counted.duplicates,
             deliveries=ledger.deliveries,
-            findings={kind: findings.counts.get(kind, 0) for kind in KINDS},
+            findings={kind: findings.counts.get(kind, 0) for kind in self._kinds},
             examples=tuple(findings.examples),
         )
 
-    def _find_missing(self) -> None:
-        ledger, findings, counted = self._ledger, self.findings, self._ledger.messages
-        for sent, place in ledger.acknowledged.items():
+    def find_missing(self) -> None:
+        """Find acknowledged messages that are in no queue, or in another place, once all queues are checked."""
+        findings = self.findings
+        for sent, place in self._ledger.acknowledged.items():
             if sent not in self._seen:
                 findings.add("lost", f"{sent} ({lane_kind(sent.lane).name}), acknowledged at {place}")
-        verdict = ledger.verdict()
-        findings.counts |= {each.rule.value: each.found for each in verdict.rules if each.found}
-        if counted.lost:  # also if the group received nothing at all
-            findings.counts[Rule.LOST_WRITE.value] = counted.lost
-        findings.examples += map(headline, verdict.anomalies)
         for (queue, offset), (sent, _) in self._unplaced.items():
             findings.add("not in its place", f"{sent} should be at {queue}+{offset}")
+
+    def _judge_deliveries(self) -> None:
+        findings, lost = self.findings, self._ledger.messages.lost
+        verdict = self._ledger.verdict()
+        findings.counts |= {each.rule.value: each.found for each in verdict.rules if each.found}
+        if lost:  # also if the group received nothing at all
+            findings.counts[Rule.LOST_WRITE.value] = lost
+        findings.examples += map(headline, verdict.anomalies)

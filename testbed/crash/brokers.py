@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 import anyio
 
 from model.errors import ServiceNotAvailable
-from process.children import DAEMON, MODULE, START_TIMEOUT_S, Child, spawn
+from process.children import DAEMON, MODULE, START_TIMEOUT_S, STOP_TIMEOUT_S, Child, module_process, spawn
 from process.runtime import wait_until
 from testbed.cluster.ports import free_port
 from testbed.crash.schedule import Kill, Moment
@@ -41,7 +41,7 @@ class BrokerProcess:
     """A broker that is killed and restarted; an async context manager that stops its last process.
 
     `log` is the file for the standard error of all its processes. `arguments` are further options of `rlab broker`,
-    beside its name, data and address. A test may run another `program`.
+    beside its data and address; others may be set before its next start. A test may run another `program`.
     """
 
     def __init__(
@@ -51,10 +51,10 @@ class BrokerProcess:
         self.lives: list[Life] = []  # finished lives, and the current one once it listens
         self.failures: list[str] = []  # ends without a kill, and failed starts
         self.address = f"127.0.0.1:{free_port()}"
-        self._data = data
+        self.arguments = arguments
+        self.data = data
         self._log = log
-        where = ["--name", name, "--data", str(data), "--listen", self.address]
-        self._command = [*program, *where, *arguments, *DAEMON]
+        self._program = program
         self._child: Child | None = None
         self._stderr: BinaryIO | None = None
         self._started_at = 0.0
@@ -66,6 +66,8 @@ class BrokerProcess:
     async def __aexit__(self, *_error: object) -> None:
         with anyio.CancelScope(shield=True):
             if self._child is not None:
+                with suppress(ProcessLookupError):
+                    self.go_on()
                 await self._child.stop()
         if self._stderr is not None:
             self._stderr.close()
@@ -102,8 +104,8 @@ class BrokerProcess:
 
     async def wait_segment(self) -> None:
         """Wait until the broker begins a segment, at most `ROLL_TIMEOUT_S`. Cancellation: harmless."""
-        before = _segments(self._data)
-        await wait_until(lambda: _segments(self._data) > before, ROLL_TIMEOUT_S, POLL_S)
+        before = _segments(self.data)
+        await wait_until(lambda: _segments(self.data) > before, ROLL_TIMEOUT_S, POLL_S)
 
     async def kill(self, moment: Moment) -> None:
         """Send SIGKILL and wait for the end.
@@ -111,25 +113,54 @@ class BrokerProcess:
         Raises:
             ServiceNotAvailable: it had already ended.
         """
-        child = self._child
-        assert child is not None, f"{self.name} is not running"
-        with suppress(ProcessLookupError):
-            child.process.kill()
-        code = await child.process.wait()
-        await child.process.aclose()
-        self._child = None
-        if code != -signal.SIGKILL:
-            raise self._failed(f"{self.name} ended by itself, with exit code {code}")
-        life = self.lives.pop() if child.address else Life(self.name, None, None, 0, 0, None)
+        listened = bool(self._running.address)
+        await self._end(signal.SIGKILL, -signal.SIGKILL)
+        life = self.lives.pop() if listened else Life(self.name, None, None, 0, 0, None)
         self.lives.append(life._replace(killed=moment))
+
+    async def stop(self) -> None:
+        """Send SIGTERM and wait for the end.
+
+        Raises:
+            ServiceNotAvailable: it had already ended, or it does not end properly.
+        """
+        await self._end(signal.SIGTERM, 0)
+
+    def pause(self) -> None:
+        """Stop its execution with SIGSTOP: it hangs, and its connections stay open, until `go_on`."""
+        self._running.process.send_signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """Continue its execution. Does nothing if it was not paused."""
+        self._running.process.send_signal(signal.SIGCONT)
+
+    @property
+    def _running(self) -> Child:
+        assert self._child is not None, f"{self.name} is not running"
+        return self._child
+
+    async def _end(self, number: signal.Signals, expected_code: int) -> None:
+        process = self._running.process
+        with suppress(ProcessLookupError):
+            process.send_signal(number)
+        with anyio.move_on_after(STOP_TIMEOUT_S):
+            await process.wait()
+        if process.returncode is None:
+            process.kill()
+        code = await process.wait()
+        await process.aclose()
+        self._child = None
+        if code != expected_code:
+            raise self._failed(f"{self.name} ended by itself, with exit code {code}")
 
     async def _spawn(self) -> None:
         self._started_at = anyio.current_time()
-        self._child = Child(self.name, await spawn(self._command, stderr=self._stderr))
+        where = ["--data", str(self.data), "--listen", self.address]
+        command = [*self._program, *where, *self.arguments, *DAEMON]
+        self._child = Child(self.name, await spawn(command, stderr=self._stderr))
 
     async def _wait_ready(self) -> None:
-        child = self._child
-        assert child is not None, f"{self.name} is not running"
+        child = self._running
         if child.address:
             return
         try:
@@ -157,6 +188,21 @@ class BrokerProcess:
         self.failures.append(text)
         lines = self._log.read_text(errors="replace").splitlines() or ["nothing"]
         return ServiceNotAvailable(f"{text}; the last line of {self._log}: {lines[-1]}")
+
+
+@asynccontextmanager
+async def name_server_process(directory: Path, *options: str) -> AsyncIterator[str]:
+    """Run a name server with these options while the block runs, and a log in the directory; yields its address.
+
+    Raises:
+        ServiceNotAvailable: it did not start.
+
+    Cancellation: it is stopped.
+    """
+    arguments = ("--listen", "127.0.0.1:0", *options, *DAEMON)
+    with appending(directory / "namesrv.log") as stderr:
+        async with module_process("namesrv", "rlab", "namesrv", *arguments, stderr=stderr) as child:
+            yield child.address
 
 
 def appending(path: Path) -> BinaryIO:

@@ -7,8 +7,9 @@ outstanding sends, and the whole run stays small enough to check every message.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from itertools import cycle
 from typing import Any
 
@@ -16,6 +17,7 @@ import anyio
 
 from client import ConsumeFrom, ConsumeResult, Message, MessageExt, MessageQueue, Producer
 from model.errors import RlabError
+from model.event_log import EventSink
 from model.message import SendResult
 from process.runtime import wait_until
 from testbed.crash.ledger import GROUP, LANES, LaneKind, Ledger, crash_body, lane_kind, sent_of
@@ -24,6 +26,8 @@ from traces.check.ledger import Sent
 
 TOPIC = "crash"
 BATCH = 8
+SURGE_S = 0.04
+"""Time before a kill in which the lanes send without pauses."""
 AFTER_FAILURE_S = 0.1
 """Pause of a lane after a failed send: mostly the broker is down, and the next send would fail at once."""
 FLOW_TIMEOUT_S = 2.0
@@ -55,12 +59,21 @@ _CLIENT_OPTIONS = {
 }
 
 
+Timed = Callable[[float, float], object]
+"""Called with the times, of the running loop, at which a send began and was acknowledged."""
+
+
+def _untimed(sent_at: float, acknowledged_at: float) -> None:
+    """Measures nothing."""
+
+
 class CrashLoad(LoadGenerator):
     """Producers and consumers that write the ledger; made by `run_load`."""
 
-    def __init__(self, options: LoadOptions, ledger: Ledger) -> None:
+    def __init__(self, options: LoadOptions, ledger: Ledger, timed: Timed = _untimed) -> None:
         super().__init__(options)
-        self._ledger = ledger
+        self.ledger = ledger
+        self._timed = timed
         self._route_polls = cycle(ROUTE_POLL_S)
         self._pinned: dict[int, MessageQueue] = {}  # by lane
         # Messages that each broker has stored and delivered.
@@ -90,23 +103,29 @@ class CrashLoad(LoadGenerator):
 
     async def send(self, producer: Producer, messages: Sequence[Sent]) -> Sequence[SendResult]:
         """See `LoadGenerator`."""
-        lane = messages[0].lane
-        made = [Message(TOPIC, crash_body(each)) for each in messages]
+        sent_at = anyio.current_time()
         try:
-            match lane_kind(lane):
-                case LaneKind.BATCH:
-                    return await producer.send_batch(made, key=str(lane))
-                case LaneKind.KEYED:
-                    return [await producer.send(made[0], key=str(lane))]
-                case LaneKind.PINNED:
-                    return [await producer.send(made[0], queue=await self._queue_of(lane, producer))]
-                case LaneKind.ANYWHERE:
-                    return [await producer.send(made[0])]
-                case LaneKind.DELAYED:
-                    return [await producer.send(made[0], delay_ms=self._random.randint(1, MAX_DELAY_MS))]
+            results = await self._send(
+                producer, messages[0].lane, [Message(TOPIC, crash_body(each)) for each in messages]
+            )
         except RlabError:
             await anyio.sleep(AFTER_FAILURE_S)
             raise
+        self._timed(sent_at, anyio.current_time())
+        return results
+
+    async def _send(self, producer: Producer, lane: int, made: list[Message]) -> Sequence[SendResult]:
+        match lane_kind(lane):
+            case LaneKind.BATCH:
+                return await producer.send_batch(made, key=str(lane))
+            case LaneKind.KEYED:
+                return [await producer.send(made[0], key=str(lane))]
+            case LaneKind.PINNED:
+                return [await producer.send(made[0], queue=await self._queue_of(lane, producer))]
+            case LaneKind.ANYWHERE:
+                return [await producer.send(made[0])]
+            case LaneKind.DELAYED:
+                return [await producer.send(made[0], delay_ms=self._random.randint(1, MAX_DELAY_MS))]
 
     async def _queue_of(self, lane: int, producer: Producer) -> MessageQueue:
         if lane not in self._pinned:
@@ -116,18 +135,18 @@ class CrashLoad(LoadGenerator):
 
     def acknowledged(self, message: Sent, result: SendResult) -> None:
         """See `LoadGenerator`."""
-        self._ledger.acknowledge(message, result)
+        self.ledger.acknowledge(message, result)
         self._stored[result.queue.broker_name] += 1
 
     def failed(self, message: Sent, error: RlabError) -> None:
         """See `LoadGenerator`."""
-        self._ledger.give_up(message, refused=error.definite)
+        self.ledger.give_up(message, refused=error.definite)
 
     # --- consuming ---------------------------------------------------------------------------------------------------
 
     async def received(self, name: str, messages: Sequence[MessageExt]) -> ConsumeResult:
         """See `LoadGenerator`."""
-        ledger = self._ledger
+        ledger = self.ledger
         found = [(message, sent_of(message.body)) for message in messages]
         for message, sent in found:
             if sent is None:
@@ -151,14 +170,27 @@ def fails_on(sent: Sent, times_delivered: int) -> bool:
     return (times_delivered < 1 and mixed % FAIL_EVERY == 0) or (times_delivered < 2 and mixed % FAIL_TWICE_EVERY == 0)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadSize:
+    """How much load a run has."""
+
+    seed: int = 0
+    producers: int = 4  # with `LANES` lanes each
+    consumers: int = 3
+    rate: float = 400.0  # sends per second of all producers together, outside of surges
+    churn_s: float = CHURN_S  # time between two changes of the group's members; 0 for none
+
+
+DEFAULT_SIZE = LoadSize()
+
+
 @asynccontextmanager
 async def run_load(
-    name_server: str, ledger: Ledger, *, seed: int, producers: int, consumers: int, rate: float
+    name_server: str, ledger: Ledger, size: LoadSize, timed: Timed = _untimed, events: EventSink | None = None
 ) -> AsyncIterator[CrashLoad]:
-    """Run producers and consumers while the block runs.
+    """Run producers and consumers while the block runs. When it begins, the members have joined.
 
-    Each producer has `LANES` lanes; all together send at `rate` per second outside of surges. When the block
-    begins, the members have joined.
+    `timed` is called for each acknowledged send, and `events` with the events of the members.
 
     Raises:
         RlabError: the cluster cannot be reached.
@@ -170,13 +202,13 @@ async def run_load(
         topic=TOPIC,
         group=GROUP,
         prefix="member-",
-        consumers=consumers,
-        producers=producers,
-        rate=rate,
-        churn_s=CHURN_S,
-        seed=seed,
-        consumer_options=_CONSUMER_OPTIONS,
+        consumers=size.consumers,
+        producers=size.producers,
+        rate=size.rate,
+        churn_s=size.churn_s,
+        seed=size.seed,
+        consumer_options={**_CONSUMER_OPTIONS, "event_sink": events},
     )
-    async with running(CrashLoad(options, ledger)) as load:
+    async with running(CrashLoad(options, ledger, timed)) as load:
         load.start_producing()
         yield load

@@ -11,34 +11,28 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from statistics import median
 
 import anyio
 
 from client.admin.admin import Admin
-from client.admin.records import QueueProgress
 from client.config import wall_clock_ms
-from model.errors import GroupNotExist, RlabError, ServiceNotAvailable
-from model.message_queue import MessageQueue
-from process.children import DAEMON, broker_name, module_process
+from model.errors import ServiceNotAvailable
+from process.children import broker_name
 from testbed.cluster.registered import wait_registered
 from testbed.crash.audit import Audit, CrashVerdict
-from testbed.crash.brokers import BrokerProcess, appending
-from testbed.crash.ledger import GROUP, Ledger
-from testbed.crash.load import TOPIC, CrashLoad, run_load
+from testbed.crash.brokers import BrokerProcess, name_server_process
+from testbed.crash.group import committed_of, drain, progress_of_group
+from testbed.crash.ledger import Ledger
+from testbed.crash.load import DEFAULT_SIZE, SURGE_S, TOPIC, CrashLoad, LoadSize, run_load
 from testbed.crash.read_back import read_back
 from testbed.crash.schedule import Kill, Moment, next_kill
 from testbed.crash.simulated import SimulatedPart, cut_power, damage_files
+from testbed.crash.spread import Spread, spread
 
 QUEUES = 4
 """Queues on each broker."""
-SURGE_S = 0.04
-"""Time before a kill in which the lanes send without pauses."""
 RESTORE_GRACE_S = 2.0
 """`--restore-grace` of the brokers: the default of 10 s is longer than most of their lives."""
-DRAIN_QUIET_S = 15.0
-"""Time without a delivery after which messages that the group has not consumed count as lost."""
-DRAIN_POLL_S = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,24 +41,11 @@ class CrashOptions:
 
     directory: Path  # empty; for the brokers' files
     kills: int = 200  # the last one of each broker included
-    seed: int = 0  # of the moments of kills
+    load: LoadSize = DEFAULT_SIZE  # its seed is also the one of the moments of kills
     brokers: int = 2
-    producers: int = 4  # with `LANES` lanes each
-    consumers: int = 3
-    rate: float = 400.0  # sends per second of all producers together, between the surges around kills
     broker_arguments: tuple[str, ...] = ()  # of `rlab broker`
     power_cuts: int = 0  # simulated ones, afterwards
     damage: int = 0  # trials with damaged files of simulated brokers, afterwards
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spread:
-    """Statistics of durations in seconds; all 0 if there are no durations."""
-
-    n: int
-    min_s: float
-    median_s: float
-    max_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,35 +88,28 @@ class CrashRun:
         options, started = self._options, anyio.current_time()
         async with AsyncExitStack() as stack:
             name_server = await self._start_servers(stack)
-            async with run_load(
-                name_server,
-                self.ledger,
-                seed=options.seed,
-                producers=options.producers,
-                consumers=options.consumers,
-                rate=options.rate,
-            ) as load:
+            async with run_load(name_server, self.ledger, options.load) as load:
                 await self._kill_and_restart(load)
                 self.phase = "draining"
                 await load.fall_quiet()
                 if not self._broken:
-                    await self._drain(name_server)
-            committed = {} if self._broken else _committed(await _progress(name_server))
+                    await drain(name_server, self.ledger)
+            committed = {} if self._broken else committed_of(await progress_of_group(name_server))
             await self._kill_once_more()
             audit = Audit(self.ledger)
             if not self._broken:
                 self.phase = "reading back"
                 await self._wait_registered(name_server)
-                audit.progress(committed, await _progress(name_server))
+                audit.progress(committed, await progress_of_group(name_server))
                 await read_back(name_server, [broker.name for broker in self._brokers], TOPIC, audit.queue)
         duration_s = anyio.current_time() - started
         power_cuts = damage = None
         if options.power_cuts:
             self.phase = f"cutting the power of simulated brokers {options.power_cuts} times"
-            power_cuts = await cut_power(options.seed, options.power_cuts)
+            power_cuts = await cut_power(options.load.seed, options.power_cuts)
         if options.damage:
             self.phase = f"damaging files of simulated brokers {options.damage} times"
-            damage = await damage_files(options.seed, options.damage)
+            damage = await damage_files(options.load.seed, options.damage)
         self.phase = "done"
         return self._result(audit.verdict(), duration_s, power_cuts, damage)
 
@@ -152,16 +126,14 @@ class CrashRun:
     async def _start_servers(self, stack: AsyncExitStack) -> str:
         """Start the servers and create the topic; returns the address of the name server."""
         options = self._options
-        stderr = stack.enter_context(appending(options.directory / "namesrv.log"))
-        at = ("--listen", "127.0.0.1:0", *DAEMON)
-        process = module_process("namesrv", "rlab", "namesrv", *at, stderr=stderr)
-        name_server = (await stack.enter_async_context(process)).address
+        name_server = await stack.enter_async_context(name_server_process(options.directory))
         arguments = ["--namesrv", name_server, "--no-auto-create", "--no-trace-topic"]
         arguments += ["--restore-grace", f"{RESTORE_GRACE_S:g}", *options.broker_arguments]
         for index in range(options.brokers):
             name = broker_name(index)
             data, log = options.directory / name, options.directory / f"{name}.log"
-            self._brokers.append(await stack.enter_async_context(BrokerProcess(name, data, log, arguments)))
+            broker = BrokerProcess(name, data, log, ["--name", name, *arguments])
+            self._brokers.append(await stack.enter_async_context(broker))
         async with anyio.create_task_group() as tasks:
             for broker in self._brokers:
                 tasks.start_soon(broker.start)
@@ -188,7 +160,7 @@ class CrashRun:
 
     async def _torment(self, broker: BrokerProcess, load: CrashLoad) -> None:
         """Kill and restart one broker while kills are left; the broker is running at the end."""
-        rng = Random(f"{self._options.seed} {broker.name}")
+        rng = Random(f"{self._options.load.seed} {broker.name}")
         try:
             while self._kills_left > 0 and not self._broken:
                 self._kills_left -= 1
@@ -228,18 +200,6 @@ class CrashRun:
 
     # --- the end -----------------------------------------------------------------------------------------------------
 
-    async def _drain(self, name_server: str) -> None:
-        """Wait until the group has consumed and committed all messages, or is stuck for `DRAIN_QUIET_S`."""
-        ledger = self.ledger
-        async with Admin(name_server) as admin:
-            seen, quiet_since = -1, anyio.current_time()
-            while anyio.current_time() - quiet_since < DRAIN_QUIET_S:
-                if not ledger.messages.lost and await _lag(admin) == 0:
-                    return
-                if ledger.deliveries != seen:
-                    seen, quiet_since = ledger.deliveries, anyio.current_time()
-                await anyio.sleep(DRAIN_POLL_S)
-
     def _result(
         self,
         verdict: CrashVerdict,
@@ -252,7 +212,7 @@ class CrashRun:
         later = [life for broker in self._brokers for life in broker.lives[1:]]
         return CrashResult(
             ok=verdict.ok and all(part is None or part.ok for part in (power_cuts, damage)),
-            seed=self._options.seed,
+            seed=self._options.load.seed,
             kills=self.kills,
             moments=dict(sorted(Counter(life.killed for life in lives if life.killed is not None).items())),
             duration_s=duration_s,
@@ -264,31 +224,3 @@ class CrashRun:
             power_cuts=power_cuts,
             damage=damage,
         )
-
-
-async def _lag(admin: Admin) -> int | None:
-    try:
-        group = await admin.group(GROUP)
-    except RlabError:
-        return None
-    return None if group.unreachable else group.lag
-
-
-async def _progress(name_server: str) -> tuple[QueueProgress, ...]:
-    async with Admin(name_server) as admin:
-        try:
-            return (await admin.group(GROUP)).queues
-        except GroupNotExist:
-            return ()
-
-
-def _committed(queues: tuple[QueueProgress, ...]) -> dict[MessageQueue, int]:
-    return {queue.queue: queue.committed for queue in queues if queue.committed is not None}
-
-
-def spread(durations: list[float | None]) -> Spread:
-    """Statistics of durations; unknown ones are None, and left out."""
-    known = sorted(duration for duration in durations if duration is not None)
-    if not known:
-        return Spread(n=0, min_s=0.0, median_s=0.0, max_s=0.0)
-    return Spread(n=len(known), min_s=known[0], median_s=median(known), max_s=known[-1])

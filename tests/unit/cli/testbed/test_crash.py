@@ -21,6 +21,21 @@ def test_every_broker_is_killed_once_at_least() -> None:
     assert "3 brokers need at least 3 --kills" in " ".join(done.stderr.split())
 
 
+@pytest.mark.parametrize(
+    ("flags", "text"),
+    [
+        (["--faults", "3"], "--faults is for runs with --copies"),
+        (["--copies", "2", "--power-cuts", "3"], "a run with --copies has no --power-cuts"),
+        (["--copies", "2", "--kills", "3"], "a run with --copies has no --kills"),
+        (["--copies", "1"], "2<=x<="),
+    ],
+)
+def test_an_option_that_the_run_does_not_have_is_a_usage_error(flags: list[str], text: str) -> None:
+    done = CliRunner().invoke(app, ["crash", *flags])
+    assert done.exit_code == 2
+    assert text in " ".join(done.stderr.replace("│", " ").split())
+
+
 def test_files_go_into_a_new_directory(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["crash", "--data", str(tmp_path)])
     assert done.exit_code == 2

@@ -65,6 +65,26 @@ async def test_a_broker_that_listens_sooner_than_it_was_to_be_killed_is_killed_t
     assert life.start_s is not None
 
 
+async def test_a_broker_ends_properly_after_a_pause_and_starts_with_other_arguments(tmp_path: Path) -> None:
+    async with process_of(tmp_path, f"import signal; signal.signal(15, lambda *_: exit(0))\n{SAYS}") as broker:
+        await broker.start()
+        broker.pause()
+        broker.go_on()
+        await broker.stop()
+        broker.arguments = ["--listen", "elsewhere"]
+        await broker.start()
+        broker.pause()
+    assert [life.killed for life in broker.lives] == [None, None]
+    assert broker.failures == []
+
+
+async def test_a_broker_that_does_not_end_properly_is_a_failure(tmp_path: Path) -> None:
+    async with process_of(tmp_path, SAYS) as broker:
+        await broker.start()
+        with pytest.raises(ServiceNotAvailable, match="exit code -15"):
+            await broker.stop()
+
+
 async def test_a_new_segment_is_seen(tmp_path: Path) -> None:
     async with process_of(tmp_path, SAYS) as broker:
         await broker.start()

@@ -6,11 +6,13 @@ import anyio
 
 from testbed.crash.audit import Audit
 from testbed.crash.ledger import LANES, Ledger
-from testbed.crash.load import TOPIC, fails_on, run_load
+from testbed.crash.load import TOPIC, LoadSize, fails_on, run_load
 from testbed.crash.read_back import read_back
 from testbed.simulation.kernel.run import Simulation, run_simulation
 from tests.unit.testbed.bench.embedded import embedded
 from traces.check.ledger import Sent
+
+SIZE = LoadSize(seed=1, producers=1, consumers=2, rate=200.0)
 
 
 def test_without_a_crash_everything_is_acknowledged_consumed_and_in_its_place(tmp_path: Path) -> None:
@@ -18,7 +20,7 @@ def test_without_a_crash_everything_is_acknowledged_consumed_and_in_its_place(tm
 
     async def main(simulation: Simulation) -> Audit:
         async with embedded(simulation, tmp_path, TOPIC, 4) as cluster:
-            async with run_load(cluster.name_server, ledger, seed=1, producers=1, consumers=2, rate=200.0) as load:
+            async with run_load(cluster.name_server, ledger, SIZE) as load:
                 await load.wait_flow("broker-a")
                 await anyio.sleep(10)
                 with load.turns.surge():

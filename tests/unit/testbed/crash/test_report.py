@@ -7,8 +7,9 @@ from rich.console import Console
 
 from testbed.crash.audit import KINDS, CrashVerdict
 from testbed.crash.report import verdict_table
-from testbed.crash.run import CrashResult, Spread
+from testbed.crash.run import CrashResult
 from testbed.crash.simulated import SimulatedPart
+from testbed.crash.spread import Spread
 
 VERDICT = CrashVerdict(
     ok=True,
@@ -31,8 +32,8 @@ RESULT = CrashResult(
     moments={"last": 2, "loaded": 18},
     duration_s=31.24,
     verdict=VERDICT,
-    starts=Spread(n=18, min_s=0.4, median_s=0.5, max_s=0.75),
-    recoveries=Spread(n=0, min_s=0.0, median_s=0.0, max_s=0.0),
+    starts=Spread(n=18, min_s=0.4, median_s=0.5, p99_s=0.7, max_s=0.75),
+    recoveries=Spread(n=0, min_s=0.0, median_s=0.0, p99_s=0.0, max_s=0.0),
     scanned_bytes_max=1_048_576,
     torn_tails=1,
     power_cuts=None,

@@ -1,0 +1,48 @@
+"""The crash harness with copies in its short form; `make crash-copies` is the long one."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.tcp.rlab_process import TIMEOUT_S, environment
+
+pytestmark = [pytest.mark.process, pytest.mark.tcp]
+
+
+def test_nothing_acknowledged_is_lost_and_no_queue_moves_when_replicas_die_and_masters_hand_over(
+    tmp_path: Path,
+) -> None:
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "cli.main", "crash", "--copies", "2", "--faults", "3", "--handovers", "2"),
+            *("--losses", "1", "--rate", "200", "--seed", "7", "--json"),
+        ],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=5 * TIMEOUT_S,
+        env=environment(TMPDIR=str(tmp_path)),
+    )
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    result = json.loads(done.stdout)
+    verdict, acts = result["verdict"], result["acts"]
+    assert set(verdict["findings"].values()) == {0}
+    assert verdict["consumed"] >= verdict["acknowledged"] <= verdict["stored"]
+    assert verdict["acknowledged"] > 500
+    assert {act: figures["n"] for act, figures in acts.items()} == {
+        "killed": 1,
+        "stopped": 1,
+        "paused": 1,
+        "handed over": 1,
+        "master stopped": 1,
+        "master lost": 1,
+    }
+    assert acts["handed over"]["moved"] == acts["master stopped"]["moved"] == 0 < result["moved_by_joins"]
+    assert acts["master lost"]["gap"]["max_s"] > 0.3, "an operator was needed, so sends cannot have gone on"
+    assert result["read_back"] == result["copies"] == 2
+    assert list(tmp_path.iterdir()) == [], "what the replicas stored is removed after a run without findings"
