@@ -32,7 +32,7 @@ REPLICA_JOIN_LAG_BYTES = 1024 * 1024
 REPLICA_BEACON_S = 0.3
 """How often an idle master sends a frame without content, so that silence means a broken connection."""
 REPLICA_SILENCE_S = 1.2
-"""How long nothing comes from a replica until its connection counts as broken: four beacons unanswered."""
+"""How long a replica confirms no frame until its connection counts as broken: four beacons unanswered."""
 REPLICA_DEAD_S = 10.0
 """How long nothing comes from a replica until its connection is closed: one that is not in sync may need that long for
 a write to its disk."""
@@ -80,11 +80,27 @@ MAX_INDEX_TRIES = 30
 """Pause before a replica asks again for the index of a finished segment, which the master writes with its next sync;
 and how often it asks. Without an index, the replica reads the segment when it becomes the master."""
 
+# --- the lease of a master -------------------------------------------------------------------------------------------
+LEASE_S = 2.0
+"""How long a master may serve after it sent a frame that its replicas have confirmed. A replica becomes the master a
+tenth later at the earliest, so this is most of the time that a failover takes.
+"""
+MIN_LEASE_S, MAX_LEASE_S = 1.0, 60.0
+"""Bounds of that. One event-loop turn in ten thousand of a busy broker takes up to 0.1 s, and a full collection of
+garbage or a slow disk longer: with a shorter lease, sets would often change their master without need.
+"""
+BEACON_SHARE, SILENCE_SHARE = 0.15, 0.6
+"""Shares of a lease: how often a frame is sent at least, and how long a replica may confirm none before the master
+removes it. The rest is time for the compare-and-set, so that the lease does not end because of a replica that is gone.
+"""
+
 assert REPLICA_KEPT_BYTES + REPLICA_WINDOW_BYTES + 4 * REPLICA_FRAME_BYTES < 32 * 1024 * 1024, "memory of one replica"
 assert REPLICA_BACK_S < REPLICA_SILENCE_S < REPLICA_FRAME_TIMEOUT_S < REPLICATION_TIMEOUT_S, (
     "a replica leaves before a send that waits for it times out"
 )
 assert 3 * REPLICA_BEACON_S < REPLICA_SILENCE_S, "a lost answer to one beacon is not silence"
+assert 3 * BEACON_SHARE < SILENCE_SHARE < 1, "nor with a short lease"
+assert REPLICA_SILENCE_S <= SILENCE_SHARE * LEASE_S, "a replica that is gone does not end the lease"
 
 # --- routes of a set -------------------------------------------------------------------------------------------------
 MASTER_KEPT_S = 30.0

@@ -29,7 +29,15 @@ import msgpack
 from model.arguments import check_whole, shown
 from model.errors import IllegalOperation, InvalidParameter, NegativeAnswer
 from model.names import check_id
-from model.replica_limits import MAX_REPLICA_SET_BYTES, MAX_REPLICA_SETS, MAX_REPLICAS, MAX_SET_NUMBER
+from model.replica_limits import (
+    LEASE_S,
+    MAX_LEASE_S,
+    MAX_REPLICA_SET_BYTES,
+    MAX_REPLICA_SETS,
+    MAX_REPLICAS,
+    MAX_SET_NUMBER,
+    MIN_LEASE_S,
+)
 
 NO_MASTER = 0
 """In the place of a master's replica id: no replica serves until one is elected."""
@@ -92,6 +100,7 @@ class ReplicaSet:
         copies: the wanted number of replicas, the master included.
         min_in_sync: with fewer replicas in sync, sends are refused.
         acks: which replicas have a message when its send is answered.
+        lease_ms: how long a master may serve without a confirmation of the others; the same within an epoch.
 
     Raises:
         InvalidParameter: a field has no legal value, or they contradict each other.
@@ -109,6 +118,7 @@ class ReplicaSet:
     copies: int = 1
     min_in_sync: int = 1
     acks: Acks = Acks.ALL
+    lease_ms: int = int(1000 * LEASE_S)
 
     def __post_init__(self) -> None:
         check_id("broker name", self.name)
@@ -118,6 +128,7 @@ class ReplicaSet:
         check_whole("register id", self.register_id, min(self.version, 1), MAX_SET_NUMBER)
         check_whole("copies", self.copies, 1, MAX_REPLICAS)
         check_whole("min_in_sync", self.min_in_sync, 1, self.copies)
+        check_whole("lease in milliseconds", self.lease_ms, int(1000 * MIN_LEASE_S), int(1000 * MAX_LEASE_S))
         ids = [member.replica_id for member in self.members]
         check_whole("last replica id", self.last_replica_id, max(ids, default=0), MAX_SET_NUMBER)
         check_whole("number of replicas", len(ids), 1, MAX_REPLICAS)
@@ -195,7 +206,10 @@ class ReplicaSet:
 
 _MEMBER = ("replica_id", "address", "incarnation")
 _REQUIRED = frozenset({"name", "set_id", "epoch", "master", "in_sync", "members"})
-_FIELDS = (*sorted(_REQUIRED), *("register_id", "version", "last_replica_id", "copies", "min_in_sync", "acks"))
+_FIELDS = (
+    *sorted(_REQUIRED),
+    *("register_id", "version", "last_replica_id", "copies", "min_in_sync", "acks", "lease_ms"),
+)
 
 
 def acks_of(value: object) -> Acks:
@@ -254,6 +268,8 @@ def check_newer(old: ReplicaSet, new: ReplicaSet) -> None:
         _refuse(new, f"its epoch {new.epoch} is lower than {old.epoch}")
     if new.master != old.master and new.epoch == old.epoch:
         _refuse(new, f"epoch {old.epoch} belongs to master {old.master}: another master needs a higher epoch")
+    if new.lease_ms != old.lease_ms and new.epoch == old.epoch:
+        _refuse(new, f"the lease of epoch {old.epoch} is {old.lease_ms} ms: another one needs a higher epoch")
     if new.last_replica_id < old.last_replica_id:
         _refuse(new, f"replica id {old.last_replica_id} was given already")
     for member in new.members:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from broker.config import BrokerConfig
 from model.errors import ConfigError
 from model.replica_set import Acks
+from replica.lease.clocks import boot_clock
 from replica.register import Register
 
 HANDOVER_TIMEOUT_S = 3.0
@@ -25,6 +27,9 @@ class ReplicaConfig:
         acks: whether an answer waits for every replica in sync, or for the master alone.
         min_in_sync: how many replicas have to be in sync for a send to be accepted.
         handover_timeout_s: how long a handover may take; a master that is stopped waits no longer either.
+        lease_s: how long a master may serve without a confirmation of the others, in seconds; None leaves it as it is,
+            and only the start of a master can change it.
+        lease_clock: seconds of a clock that no user can set, and that goes on while the machine sleeps.
 
     Raises:
         ConfigError: a handover has no time.
@@ -37,6 +42,8 @@ class ReplicaConfig:
     acks: Acks | None = None
     min_in_sync: int | None = None
     handover_timeout_s: float = HANDOVER_TIMEOUT_S
+    lease_s: float | None = None
+    lease_clock: Callable[[], float] = boot_clock
 
     def __post_init__(self) -> None:
         if self.handover_timeout_s <= 0:

@@ -102,7 +102,7 @@ class MasterRole:
         self.sender = SetSender(
             self._own,
             *(core, membership.row, membership.replica_id, self._config.register, self._deposed),
-            self._config.broker.flush,
+            *(self._config.broker.flush, self._config.lease_clock),
         )
         return self.sender
 

@@ -55,6 +55,7 @@ class Membership:
         self._register = config.register
         self._directory, self._files = config.broker.data_dir, config.broker.files
         self._name = config.broker.name
+        self._lease_ms = None if config.lease_s is None else round(1000 * config.lease_s)
         self._changed = anyio.Event()
         self._look = anyio.Event()
         self._has_begun = False
@@ -110,7 +111,8 @@ class Membership:
             known = self._note(
                 ReplicaIdentity(name=self._name, set_id=set_id, register_id=0, replica_id=1, incarnation=1)
             )
-        proposed = self._with_options(create(self._name, self.address, set_id=known.set_id, copies=DEFAULT_COPIES))
+        first = create(self._name, self.address, set_id=known.set_id, copies=DEFAULT_COPIES)
+        proposed = self._with_options(first if self._lease_ms is None else replace(first, lease_ms=self._lease_ms))
         made = await self._apply(lambda current, _: proposed if current is None else current)
         if made.set_id != known.set_id:
             await self._make(made, known)  # another one was quicker
@@ -174,7 +176,7 @@ class Membership:
             member = row.member(own.replica_id)
             if maybe_done and member is not None and member.incarnation == own.incarnation:
                 return row
-            return started(row, own.replica_id, self.address, clean=clean)
+            return started(row, own.replica_id, self.address, clean=clean, lease_ms=self._lease_ms)
 
         self.row = await self._apply(decide)
 

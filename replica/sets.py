@@ -68,6 +68,10 @@ class AddressTaken(SetRefusal):
     """Another member of the set has this address."""
 
 
+class LeaseInUse(SetRefusal):
+    """Replicas rely on the length of the lease as it is."""
+
+
 class SetFull(SetRefusal):
     """The set has as many members as a set may have."""
 
@@ -118,8 +122,13 @@ def joined(row: ReplicaSet, address: str) -> tuple[ReplicaSet, int]:
     return replace(row, members=(*row.members, member), last_replica_id=replica_id), replica_id
 
 
-def started(row: ReplicaSet, replica_id: int, address: str, *, clean: bool = True) -> ReplicaSet:
+def started(
+    row: ReplicaSet, replica_id: int, address: str, *, clean: bool = True, lease_ms: int | None = None
+) -> ReplicaSet:
     """Record the start of a member, at this address; a master begins a new epoch.
+
+    `lease_ms` is another length of the lease: only a master that starts can change it, because no other process serves
+    by the old one then.
 
     Not `clean` means that its log may have lost acknowledged messages: by a power cut without flush=sync. If others
     are in sync they have these messages, so the replica is no longer in sync; a master does not stay one, and the
@@ -128,9 +137,16 @@ def started(row: ReplicaSet, replica_id: int, address: str, *, clean: bool = Tru
     Raises:
         UnknownReplica: the set has no such member.
         AddressTaken: another member has this address.
+        LeaseInUse: the lease has another length, and the replica is not the master.
+        InvalidParameter: the lease is too short or too long.
     """
     member = _member(row, replica_id)
     _check_address(row, replica_id, address)
+    lease_ms = row.lease_ms if lease_ms is None else lease_ms
+    if lease_ms != row.lease_ms and replica_id != row.master:
+        raise LeaseInUse(
+            f"the lease of set {row.name} is {row.lease_ms / 1000:g} s: only the start of its master can change it"
+        )
     changed = replace(member, address=address, incarnation=member.incarnation + 1)
     members = tuple(changed if each is member else each for each in row.members)
     is_master, others = row.master == replica_id, tuple(each for each in row.in_sync if each != replica_id)
@@ -140,6 +156,7 @@ def started(row: ReplicaSet, replica_id: int, address: str, *, clean: bool = Tru
         epoch=row.epoch + is_master,
         master=NO_MASTER if is_master and others and not clean else row.master,
         in_sync=row.in_sync if clean or not others else others,
+        lease_ms=lease_ms,
     )
 
 

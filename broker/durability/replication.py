@@ -69,6 +69,7 @@ class Replication:
         self._replicator = replicator
         self._on_new_messages = on_new_messages
         self._group_commit = group_commit
+        self.may_serve = replicator.may_serve  # whether a request may be served at this moment
         self._committed_n = self._last_n = 0
         self._waiting: deque[WaitingForReplicas] = deque()
         self._in_time: deque[WaitingForReplicas] = deque()  # the last ones of them, which have not waited for too long

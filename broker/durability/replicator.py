@@ -30,6 +30,10 @@ class Replicator(ABC):
         """
 
     @abstractmethod
+    def may_serve(self) -> bool:
+        """Whether a request may be served at this moment; called before each, also after one that was not refused."""
+
+    @abstractmethod
     def refusal(self) -> RlabError | None:
         """Why requests are refused now; None if they are not.
 

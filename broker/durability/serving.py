@@ -37,10 +37,11 @@ def _guard(code: RequestCode, handler: Handler, replication: Replication) -> Han
     assert effect is not None, f"{code.name} is served by a broker, so its schema has an effect"
     if effect is Effect.LOCAL:
         return handler
-    appends = effect is Effect.APPENDS
+    appends, may_serve = effect is Effect.APPENDS, replication.may_serve
 
     def serve(connection: Connection, request: Command) -> Outcome:
-        if not replication.is_open:
+        # The second question because the process may have stood still since the first one in this iteration.
+        if not replication.is_open or not may_serve():
             if not replication.started.is_set():
                 return serve_later(connection, request)
             refusal = replication.check(appends=appends)

@@ -27,7 +27,7 @@ from cli.security.options import (
 from cli.servers.console import console
 from cli.servers.copies.elect import elect
 from cli.servers.copies.handover import handover
-from cli.servers.copies.options import Copies, CopiesGiven, MinInSync, ReplicaOf, SetAcks
+from cli.servers.copies.options import Copies, CopiesGiven, MinInSync, ReplicaLease, ReplicaOf, SetAcks
 from cli.servers.copies.replicas import replicas
 from cli.servers.copies.salvage import salvage
 from cli.servers.copies.serving import ReplicaOrders, announced, replica_config
@@ -202,6 +202,7 @@ def broker(
     copies: Copies = None,
     acks: SetAcks = None,
     min_in_sync: MinInSync = None,
+    replica_lease: ReplicaLease = None,
     replica_of: ReplicaOf = None,
     access: Access = None,
     insecure: Insecure = False,
@@ -219,6 +220,7 @@ def broker(
 
     Example: rlab broker --name broker-a --namesrv ns1:9876,ns2:9876 --listen 0.0.0.0:10911 --access users.toml
     """
+    transaction_options = transaction_timeout, transaction_check_interval, transaction_max_checks, transaction_keep
     if context.invoked_subcommand is not None:
         return
     from broker.config import BrokerConfig
@@ -240,16 +242,14 @@ def broker(
             rocketmq=rocketmq,
             retention=retention_of(retain_age, retain_size, retain_size_max),
             store=store_of(segment_size, segment_age),
-            transactions=transactions_of(
-                transaction_timeout, transaction_check_interval, transaction_max_checks, transaction_keep
-            ),
+            transactions=transactions_of(*transaction_options),
             access=access_of(access, listen, insecure),
             tls=tls_of(tls_cert, tls_key, tls_client_ca),
             trace=trace_topic,
             quirks=frozenset(quirk or ()),
         )
 
-    given = CopiesGiven(copies=copies, acks=acks, min_in_sync=min_in_sync, replica_of=replica_of)
+    given = CopiesGiven(copies, acks, min_in_sync, replica_lease, replica_of)
     serving = partial(_serve, made, given, trace, metrics, insecure, json, exit_with_stdin)
     run(serving, endless=True, verbose=verbose, log_format=log)
 

@@ -71,6 +71,7 @@ REPLICATION_SCHEMA: dict[RequestCode, RequestSchema] = {
             _REPLICA_ID,
             Field("number", int, "number of the newest frame that is applied; 0 before the first", minimum=0),
             Field("crc", int, "CRC-32 of that frame; 0 before the first", minimum=0, maximum=2**32 - 1),
+            Field("received", int, "number of the newest frame that has come, applied or not", minimum=0),
         ),
         answer="none",
         rank=Rank.KEEPALIVE,

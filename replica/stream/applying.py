@@ -30,6 +30,9 @@ class Applied(Protocol):
     def acknowledge(self, done: Acknowledgement) -> None:
         """Everything up to this is applied, as the master demands it."""
 
+    def received(self) -> None:
+        """Frames have come, and wait for the disk."""
+
     def failed(self, error: RlabError) -> None:
         """The disk has failed, or a frame did not fit; nothing is applied after that. Called once."""
 
@@ -99,6 +102,7 @@ class Applying:
             self._done = done
             if self._job is None:
                 self._begin_sync(done)
+            self._applied.received()
 
     def _do(self, act: Act) -> None:
         match act:

@@ -45,6 +45,9 @@ from replica.stream.frames import FrameDamaged, decode_frame_of
 
 logger = logging.getLogger(__name__)
 
+RECEIVED_S = 0.1
+"""How often a replica confirms that frames have come which wait for its disk, at most."""
+
 
 class FollowEnd(StrEnum):
     """Why a replica follows its master no longer."""
@@ -84,12 +87,14 @@ async def follow(
     on_progress: Callable[[FollowProgress], None],
     *,
     committed_position: int | None = None,
+    promise: Callable[[], None] = lambda: None,
 ) -> FollowEnd:
     """Follow the master of a row until the stream ends.
 
     `committed_position` is the last one that `on_progress` was called with: bytes before it that have to be cut,
     because of an election that accepted a loss, are kept in the folder `salvage`. If it is not known, all bytes that
-    are cut are kept.
+    are cut are kept. `promise` is called before each confirmation of frames: the master may serve for some time because
+    of it (`replica/lease/`).
 
     Returns:
         Why the stream ended. The caller follows again, at once after the first loss of a connection: the master removes
@@ -125,7 +130,7 @@ async def follow(
         cut = _cut(log, answer, committed_position, row.name)
         if cut is not None:
             on_progress(cut)
-        return await _Stream(connection, log, metadata, identity, answer, on_progress, row.name).run()
+        return await _Stream(connection, log, metadata, identity, answer, on_progress, promise, row.name).run()
     except FrameDamaged as error:
         logger.error("%s: the answer of the master is broken: %s", row.name, error)
         return FollowEnd.MASTER_GONE
@@ -190,12 +195,15 @@ class _Stream:
         identity: ReplicaIdentity,
         answer: Command,
         on_progress: Callable[[FollowProgress], None],
+        promise: Callable[[], None],
         name: str,
     ) -> None:
         self._connection = connection
         self._log = log
         self._replica_id = identity.replica_id
         self._on_progress = on_progress
+        self._promise = promise
+        self._acked, self._acked_at = Acknowledgement(0, 0, -1), 0.0
         self._name = name
         self._following = Following(answer.header["epoch"], log.end_position)
         self._applying = Applying(log, metadata, self._following, self, sync=answer.header["sync"])
@@ -215,7 +223,7 @@ class _Stream:
                 tasks.start_soon(self._fetching.repair_regularly)
                 tasks.start_soon(self._watch)
                 self._connection.serve_by(self._received)
-                self._acknowledge(0, 0)
+                self._acknowledge()
                 await self._ended.wait()
         finally:
             self._applying.close()
@@ -257,7 +265,8 @@ class _Stream:
 
     def acknowledge(self, done: Acknowledgement) -> None:
         """See `Applied`."""
-        self._acknowledge(done.number, done.crc)
+        self._acked = done
+        self._acknowledge()
         following = self._following
         self._on_progress(
             FollowProgress(
@@ -266,11 +275,24 @@ class _Stream:
             )
         )
 
-    def _acknowledge(self, number: int, crc: int) -> None:
+    def received(self) -> None:
+        """See `Applied`."""
+        if self._loop.time() >= self._acked_at + RECEIVED_S:
+            self._acknowledge()
+
+    def _acknowledge(self) -> None:
         connection = self._connection
         if connection.closed:
             return
-        header = {"epoch": self._following.epoch, "replica_id": self._replica_id, "number": number, "crc": crc}
+        self._promise()
+        self._acked_at = self._loop.time()
+        header = {
+            "epoch": self._following.epoch,
+            "replica_id": self._replica_id,
+            "number": self._acked.number,
+            "crc": self._acked.crc,
+            "received": self._following.number,
+        }
         # Not `notify`, which leaves out what a peer does not read in time: no timer repeats an acknowledgement.
         connection.send_frame(CODEC.encode(ONE_WAY, RequestCode.REPLICATED, 0, header, None))
         connection.flush()

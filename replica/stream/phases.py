@@ -27,6 +27,8 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from model.replica_limits import (
+    BEACON_SHARE,
+    LEASE_S,
     REPLICA_BACK_S,
     REPLICA_BEACON_S,
     REPLICA_FRAME_TIMEOUT_S,
@@ -36,9 +38,11 @@ from model.replica_limits import (
     REPLICA_REJOIN_S,
     REPLICA_SILENCE_S,
     REPLICA_START_S,
+    SILENCE_SHARE,
 )
 
 NEVER = float("inf")
+NO_BEACON = float("-inf")
 
 
 class Phase(StrEnum):
@@ -82,6 +86,7 @@ class SentFrame(NamedTuple):
     position: int  # log position that is reached with it
     crc: int
     sent_at: float
+    beacon: float
 
 
 class Departure(NamedTuple):
@@ -104,9 +109,10 @@ class ReplicaPhases:
         sent_n, sent_position: the same, of the frames that were sent on this connection.
         unacked_bytes: bytes of frames that were sent and not acknowledged.
         heard_at: when it last sent something.
+        confirmed_beacon: when the newest frame was sent that it has, by the clock of leases; `NO_BEACON` without one.
     """
 
-    def __init__(self, replica_id: int, now: float) -> None:
+    def __init__(self, replica_id: int, now: float, lease_s: float = LEASE_S) -> None:
         self.replica_id = replica_id
         self.phase = Phase.AWAY
         self.acked_n = -1
@@ -115,6 +121,10 @@ class ReplicaPhases:
         self.sent_position = 0
         self.unacked_bytes = 0
         self.heard_at = now
+        self.confirmed_beacon = NO_BEACON
+        self._confirmed_sent_at = now
+        self._beacon_s = min(REPLICA_BEACON_S, BEACON_SHARE * lease_s)
+        self._silence_s = min(REPLICA_SILENCE_S, SILENCE_SHARE * lease_s)
         self._frames: deque[SentFrame] = deque()
         self._number = 0
         self._sent_at = now
@@ -134,7 +144,7 @@ class ReplicaPhases:
         self.phase = Phase.CATCHING_UP
         self.acked_position = self.sent_position = position
         self.sent_n = -1
-        self.heard_at = self._sent_at = now
+        self.heard_at = self._sent_at = self._confirmed_sent_at = now
         self._begin_stream()
 
     def disconnected(self, now: float) -> None:
@@ -153,23 +163,34 @@ class ReplicaPhases:
         """The number of the next frame."""
         return self._number + 1
 
-    def sent(self, now: float, n_bytes: int, n: int, position: int, crc: int) -> None:
-        """A frame was sent, after which the replica has flush `n` (-1 while it has no snapshot) and this position."""
+    def sent(self, now: float, n_bytes: int, n: int, position: int, crc: int, *, beacon: float = NO_BEACON) -> None:
+        """A frame was sent, after which the replica has flush `n` (-1 while it has no snapshot) and this position.
+
+        `beacon` is the time of the clock of leases, before it was sent.
+        """
         self._number += 1
-        self._frames.append(SentFrame(self._number, n_bytes, n, position, crc, now))
+        self._frames.append(SentFrame(self._number, n_bytes, n, position, crc, now, beacon))
         self.unacked_bytes += n_bytes
         self.sent_n, self.sent_position, self._sent_at = n, position, now
 
-    def acknowledged(self, now: float, number: int, crc: int) -> bool:
+    def acknowledged(self, now: float, number: int, crc: int, received: int = 0) -> bool:
         """It has applied all frames up to a number; False, and nothing has moved, if it names no such frame.
 
-        The number of the last acknowledgement again is a sign of life.
+        `received` is the newest frame that it has, applied or not: a disk that is slow must not end a lease. The number
+        of the last acknowledgement again is a sign of life.
         """
         frames = self._frames
         acked = self._number - len(frames)
+        if received > self._number:
+            return False
+        newest = max(received, number) - acked
+        if number != acked and (not acked < number <= self._number or frames[number - acked - 1].crc != crc):
+            return False
+        if newest > 0:
+            frame = frames[newest - 1]
+            self._confirmed_sent_at = max(self._confirmed_sent_at, frame.sent_at)
+            self.confirmed_beacon = max(self.confirmed_beacon, frame.beacon)
         if number != acked:
-            if not acked < number <= self._number or frames[number - acked - 1].crc != crc:
-                return False
             frame = frames[0]
             while frame.number < number:
                 self.unacked_bytes -= frame.n_bytes
@@ -207,16 +228,26 @@ class ReplicaPhases:
         if self.phase is Phase.FOLLOWING:
             self._following_since = now
 
+    def progress(
+        self, now: float, address: str, written_position: int, waiting_since: float, *, is_in_sync: bool
+    ) -> ReplicaProgress:
+        """How far it is; `waiting_since` as for `leaves_at`."""
+        return ReplicaProgress(
+            replica_id=self.replica_id,
+            address=address,
+            state="in sync" if is_in_sync else str(self.phase),
+            position=self.acked_position,
+            lag_bytes=max(written_position - self.acked_position, 0),
+            lag_s=0.0 if waiting_since == NEVER else now - waiting_since,
+            connected=self.phase is not Phase.AWAY,
+        )
+
     # --- decisions ---------------------------------------------------------------------------------------------------
 
     @property
     def beacon_at(self) -> float:
         """When it gets a frame without content, because nothing else was sent."""
-        return NEVER if self.phase is Phase.AWAY else self._sent_at + REPLICA_BEACON_S
-
-    def is_silent(self, now: float) -> bool:
-        """Whether its connection counts as broken."""
-        return self.phase is not Phase.AWAY and now >= self.heard_at + REPLICA_SILENCE_S
+        return NEVER if self.phase is Phase.AWAY else self._sent_at + self._beacon_s
 
     def leaves_at(self, written_position: int, waiting_since: float) -> Departure:
         """When it has to leave the in-sync set, if nothing changes.
@@ -229,7 +260,10 @@ class ReplicaPhases:
             return Departure(0.0, "it has lost a part of the log that it had acknowledged")
         if written_position - self.acked_position > REPLICA_MAX_LAG_BYTES:
             return Departure(0.0, f"it is more than {REPLICA_MAX_LAG_BYTES} bytes behind")
-        silent = Departure(self.heard_at + REPLICA_SILENCE_S, f"nothing came from it for {REPLICA_SILENCE_S} s")
+        # Counted from the sending of the frame, as the lease is, which has to be kept by this compare-and-set.
+        silent = Departure(
+            self._confirmed_sent_at + self._silence_s, f"it has confirmed no frame for {self._silence_s:g} s"
+        )
         late = Departure(
             waiting_since + REPLICA_FRAME_TIMEOUT_S, f"it has not confirmed a flush for {REPLICA_FRAME_TIMEOUT_S} s"
         )

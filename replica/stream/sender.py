@@ -26,12 +26,13 @@ from remoting.connection import Connection
 from remoting.request_code import RequestCode
 from remoting.server import Handler
 from remoting.wire.field import Right
+from replica.lease.held import HeldLease
 from replica.register import Register
 from replica.stream.commit_point import CommitPoint
 from replica.stream.greeting import Greeting
 from replica.stream.in_sync import InSyncSet, SetWrite
 from replica.stream.kept import KeptChanges
-from replica.stream.phases import NEVER, Departure, Phase, ReplicaPhases, ReplicaProgress
+from replica.stream.phases import NEVER, Departure, ReplicaPhases, ReplicaProgress
 from replica.stream.segments import SegmentReader
 from replica.stream.session import ReplicaSession, StreamSource
 from replica.stream.sessions import Sessions
@@ -52,6 +53,10 @@ class ReplicaSender(ReplicatingFeature):
         register: where the row is.
         on_deposed: called with the newest known row when this replica is not the master any more.
         flush: whether an acknowledgement means that a flush is written, or on the disk.
+        lease_clock: of leases (`replica/lease/clocks.py`).
+
+    Attributes:
+        lease: without it nothing is served, and nothing answered.
     """
 
     def __init__(
@@ -62,6 +67,7 @@ class ReplicaSender(ReplicatingFeature):
         register: Register,
         on_deposed: Callable[[ReplicaSet | None], None],
         flush: FlushMode = FlushMode.ASYNC,
+        lease_clock: Callable[[], float] | None = None,
     ) -> None:
         self._core = core
         self._loop = core.loop
@@ -71,11 +77,12 @@ class ReplicaSender(ReplicatingFeature):
         now = core.loop.time()
         position = self._written_position = core.store.written_position
         self._commit = CommitPoint(position, now)
+        self.lease = HeldLease(row.name, row.lease_ms / 1000, lease_clock or core.loop.time, core.clock_ms)
         self._in_sync = InSyncSet(row, replica_id, self._epoch, now)
         self._keeper = SetKeeper(register, self._in_sync, self._next_write, self._set_changed)
         kept = KeptChanges()
         source = StreamSource(
-            *(self._epoch, core.loop, core.store, core.metadata, self._commit, kept), self._session_failed
+            *(self._epoch, core.loop, core.store, core.metadata, self._commit, kept, self.lease), self._session_failed
         )
         self._sessions = Sessions(row.name, kept, self._stream_ended)
         self._greeting = Greeting(source, self._keeper, self._in_sync, replica_id, syncs=flush is FlushMode.SYNC)
@@ -87,6 +94,7 @@ class ReplicaSender(ReplicatingFeature):
         self._progressed = anyio.Event()  # set, and replaced, whenever a caller of `wait_committed` has to look again
         self._waiters = 0
         self._answers_at_once = False
+        self._announced = -1  # newest flush that the write barrier may answer
         self._recorded = row.in_sync  # as the events have it
         self._on_committed: Callable[[int], None] = lambda n: None
         self._on_ended: Callable[[NotMaster], None] = lambda error: None
@@ -162,17 +170,8 @@ class ReplicaSender(ReplicatingFeature):
             if replica is None:
                 continue
             since = self._commit.waiting_since(replica.acked_n)
-            found.append(
-                ReplicaProgress(
-                    replica_id=member.replica_id,
-                    address=member.address,
-                    state="in sync" if member.replica_id in self.row.in_sync else str(replica.phase),
-                    position=replica.acked_position,
-                    lag_bytes=max(written - replica.acked_position, 0),
-                    lag_s=0.0 if since == NEVER else now - since,
-                    connected=replica.phase is not Phase.AWAY,
-                )
-            )
+            is_in_sync = member.replica_id in self.row.in_sync
+            found.append(replica.progress(now, member.address, written, since, is_in_sync=is_in_sync))
         return found
 
     def announce_handover(self, row: ReplicaSet) -> None:
@@ -191,8 +190,14 @@ class ReplicaSender(ReplicatingFeature):
         """See `Replicator.begin`."""
         self._on_committed, self._on_ended = on_committed, on_ended
 
+    def may_serve(self) -> bool:
+        """See `Replicator.may_serve`."""
+        return self.lease.holds()
+
     def refusal(self) -> RlabError | None:
         """See `Replicator.refusal`."""
+        if self._refusal is None and not self.lease.look():
+            return NotMaster(f"{self.row.name}: the lease of this master is over, try again", "", self._epoch)
         return self._refusal
 
     def offer(self, changes: Sequence[RowChange]) -> int:
@@ -202,8 +207,7 @@ class ReplicaSender(ReplicatingFeature):
         n = self._commit.offer(position, self._loop.time())
         self._sessions.flushed(n, start, position, changes)
         self._move()
-        if self._answers_at_once:
-            self._on_committed(n)
+        self._announce()
         return n
 
     # --- requests of replicas ----------------------------------------------------------------------------------------
@@ -234,11 +238,13 @@ class ReplicaSender(ReplicatingFeature):
             self._core.driver.wake_by(self.next_deadline())
             return _DONE
         replica = session.replica
-        if not replica.acknowledged(now, header["number"], header["crc"]):
+        if not replica.acknowledged(now, header["number"], header["crc"], header["received"]):
             self._sessions.end(session, f"it confirmed frame {header['number']}, which was not sent to it", now)
             return _DONE
+        self.lease.confirmed(replica.replica_id, replica.confirmed_beacon)
         self._commit.acknowledged(replica.replica_id, replica.acked_n)
         self._move()
+        self._announce()
         session.pump()
         if replica.replica_id not in self.row.in_sync or self._in_sync.candidate:
             self._consider()
@@ -315,7 +321,7 @@ class ReplicaSender(ReplicatingFeature):
                 self._replicas[replica_id].left(now, in_sync.forget_since(replica_id))
         for member in in_sync.row.members:
             if member.replica_id != self._replica_id:
-                self._replicas.setdefault(member.replica_id, ReplicaPhases(member.replica_id, now))
+                self._replicas.setdefault(member.replica_id, ReplicaPhases(member.replica_id, now, self.lease.lease_s))
         for replica_id in [each for each in self._replicas if in_sync.row.member(each) is None]:
             if replica_id in self._sessions.by_replica:
                 self._sessions.end(self._sessions.by_replica[replica_id], "it has left the set", now)
@@ -340,17 +346,22 @@ class ReplicaSender(ReplicatingFeature):
     def _update_waits(self) -> None:
         acked = {replica_id: replica.acked_n for replica_id, replica in self._replicas.items()}
         self._commit.set_waits_for(self._in_sync.waits_for, acked)
-        self._move()
-        if self.row.acks is Acks.MASTER and not self._answers_at_once:
-            self._on_committed(self._commit.n)
+        self.lease.wait_for(self._in_sync.waits_for)
         self._answers_at_once = self.row.acks is Acks.MASTER
+        self._move()
+        self._announce()
 
     def _move(self) -> None:
-        if self._commit.move() and not self._is_deposed:
-            self._on_committed(self._commit.committed)
-            if self._waiters:
-                self._progressed.set()
-                self._progressed = anyio.Event()
+        if self._commit.move() and not self._is_deposed and self._waiters:
+            self._progressed.set()
+            self._progressed = anyio.Event()
+
+    def _announce(self) -> None:
+        """Let the barrier answer what may be answered: not without a lease, because another one may be the master."""
+        n = self._commit.n if self._answers_at_once else self._commit.committed
+        if n > self._announced and not self._is_deposed and self.lease.holds():
+            self._announced = n
+            self._on_committed(n)
 
     def _depose(self) -> None:
         if self._is_deposed:

@@ -24,6 +24,7 @@ from model.replica_limits import (
     REPLICA_WINDOW_BYTES,
 )
 from remoting.connection import Connection
+from replica.lease.held import HeldLease
 from replica.stream.commit_point import CommitPoint
 from replica.stream.frames import NO_BASE, LogFrame, TableFrame
 from replica.stream.kept import KeptChanges
@@ -47,6 +48,7 @@ class StreamSource:
     metadata: MetadataStore
     commit: CommitPoint
     kept: KeptChanges
+    lease: HeldLease
     ended: HasEnded
 
 
@@ -234,7 +236,8 @@ class ReplicaSession:
 
     def _send(self, frame: LogFrame | TableFrame, n: int, position: int) -> None:
         parts, crc = frame.encode()
+        beacon = self._source.lease.clock()  # before it is sent: the lease counts from then
         for part in parts:
             if part:
                 self.connection.send_frame(part)
-        self.replica.sent(self._source.loop.time(), sum(map(len, parts)), n, position, crc)
+        self.replica.sent(self._source.loop.time(), sum(map(len, parts)), n, position, crc, beacon=beacon)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from model.errors import ConfigError
-from model.replica_limits import MAX_REPLICAS
+from model.replica_limits import LEASE_S, MAX_LEASE_S, MAX_REPLICAS, MIN_LEASE_S
 from model.replica_set import Acks
 
 Copies = Annotated[
@@ -35,19 +35,29 @@ MinInSync = Annotated[
         help="With --copies: refuse sends with fewer replicas in sync; 1 at first.",
     ),
 ]
+ReplicaLease = Annotated[
+    float | None,
+    typer.Option(
+        metavar="SECONDS",
+        min=MIN_LEASE_S,
+        max=MAX_LEASE_S,
+        help=f"With --copies: how long the master serves without a confirmation of the others; {LEASE_S:g} at first.",
+    ),
+]
 ReplicaOf = Annotated[
     str | None,
     typer.Option(metavar="NAME", help="Join the set of this broker with an empty folder, or go on as its replica."),
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class CopiesGiven:
     """The options about copies, as given."""
 
     copies: int | None
     acks: Acks | None
     min_in_sync: int | None
+    replica_lease: float | None
     replica_of: str | None
 
     @property
@@ -61,13 +71,14 @@ class CopiesGiven:
         Raises:
             ConfigError: they do not; the text names them.
         """
-        if self.replica_of is not None and (self.copies, self.acks, self.min_in_sync) != (None, None, None):
+        of_set = (self.acks, self.min_in_sync, self.replica_lease)
+        if self.replica_of is not None and (self.copies, *of_set) != (None, None, None, None):
             raise ConfigError(
-                "--replica-of joins a set as it is: leave out --copies, --acks and --min-in-sync, which its first "
-                "broker has"
+                "--replica-of joins a set as it is: leave out --copies, --acks, --min-in-sync and --replica-lease, "
+                "which its first broker has"
             )
-        if self.copies is None and (self.acks, self.min_in_sync) != (None, None):
-            raise ConfigError("--acks and --min-in-sync are options of a set: add --copies N")
+        if self.copies is None and of_set != (None, None, None):
+            raise ConfigError("--acks, --min-in-sync and --replica-lease are options of a set: add --copies N")
         if self.copies is not None and self.min_in_sync is not None and self.min_in_sync > self.copies:
             raise ConfigError(
                 f"--min-in-sync {self.min_in_sync} is more than --copies {self.copies}: no send could succeed"

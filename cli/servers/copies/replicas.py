@@ -28,7 +28,7 @@ def replicas(
         print_json(found)
         return
     row = found.row
-    print_line(f"{row}; acks {row.acks}, min_in_sync {row.min_in_sync}")
+    print_line(f"{row}; acks {row.acks}, min_in_sync {row.min_in_sync}, lease {row.lease_ms / 1000:g} s")
     print_table(
         [">replica", "address", "role", "in sync", ">log ends at", ">bytes behind", ">seconds behind", "remark"],
         [

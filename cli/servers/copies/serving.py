@@ -28,6 +28,7 @@ def replica_config(given: CopiesGiven, broker: BrokerConfig, register: Register)
         copies=given.copies,
         acks=given.acks,
         min_in_sync=given.min_in_sync,
+        lease_s=given.replica_lease,
     )
 
 

@@ -81,7 +81,8 @@ class Opening:
         register = self.register.seen_with(faults)
 
         def open_replica(sink: EventSink) -> AbstractAsyncContextManager[RunningReplica]:
-            return run_replica(ReplicaConfig(broker=config_of(sink), register=register, makes=number == 1, **options))
+            made = {"lease_clock": self._simulation.loop.time, **options}
+            return run_replica(ReplicaConfig(broker=config_of(sink), register=register, makes=number == 1, **made))
 
         return SimulatedReplica(
             faults,

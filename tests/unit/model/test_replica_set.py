@@ -204,6 +204,7 @@ def test_a_register_takes_its_limit_of_sets_and_no_more() -> None:
         (replace(ROW, set_id=8), "its set id is 8, and a set with id 7 has this name"),
         (replace(ROW, epoch=2), "its epoch 2 is lower than 3"),
         (replace(ROW, master=2), "epoch 3 belongs to master 1"),
+        (replace(ROW, lease_ms=3_000), "the lease of epoch 3 is 2000 ms"),
         (replace(ROW, master=NO_MASTER), "epoch 3 belongs to master 1"),
         (replace(ROW, members=(ONE,), in_sync=(1,), last_replica_id=1), "replica id 2 was given already"),
         (replace(ROW, members=(ONE, replace(TWO, incarnation=0))), "replica 2 has started 1 times already"),

@@ -19,7 +19,7 @@ from replica.config import ReplicaConfig
 from replica.directory import NotAReplica, NotOfThisRegister, NotOfThisSet, OldReplica, read_identity
 from replica.membership import Membership
 from replica.registers.memory import MemoryRegister, RegisterFaults
-from replica.sets import ReplicaNotInSync, handed_over, in_sync_with
+from replica.sets import LeaseInUse, ReplicaNotInSync, handed_over, in_sync_with
 from testbed.simulation.cluster.servers import UnsyncedFiles
 from testbed.simulation.kernel.run import Simulation, run_simulation
 
@@ -263,5 +263,24 @@ def test_a_look_that_is_asked_for_is_made_at_once_and_wakes_who_waits(tmp_path: 
             with anyio.fail_after(0.01):
                 await first.wait_changed()
         assert first.row.member(2) is not None
+
+    run(scenario)
+
+
+def test_the_lease_of_a_set_is_that_of_the_option_and_a_master_that_starts_with_another_one_changes_it(
+    tmp_path: Path,
+) -> None:
+    async def scenario() -> None:
+        register = MemoryRegister(register_id=9)
+        first = member(tmp_path / "1", register, makes=True, copies=2, lease_s=1.5)
+        await first.begin()
+        assert first.row.lease_ms == 1_500
+        again = member(tmp_path / "1", register, makes=True, lease_s=4.0)
+        await again.begin()
+        assert (again.row.lease_ms, again.row.epoch) == (4_000, 2)
+        second = member(tmp_path / "2", register, "h2:1")
+        await second.begin()
+        with pytest.raises(LeaseInUse):
+            await member(tmp_path / "2", register, "h2:1", lease_s=2.0).begin()
 
     run(scenario)

@@ -13,6 +13,7 @@ from replica.sets import (
     AddressTaken,
     AlreadyMaster,
     DeposedMaster,
+    LeaseInUse,
     MasterAnswers,
     ReplicaNeeded,
     ReplicaNotInSync,
@@ -230,3 +231,13 @@ def test_a_decision_leaves_its_row_as_it_is() -> None:
     before = replace(PAIR)
     handed_over(PAIR, 2, by=1, epoch=1)
     assert before == PAIR
+
+
+def test_only_the_start_of_a_master_changes_the_length_of_the_lease() -> None:
+    row = started(PAIR, 1, "h1:1", lease_ms=5_000)
+    assert (row.lease_ms, row.epoch) == (5_000, PAIR.epoch + 1)
+    assert started(row, 2, "h2:1", lease_ms=5_000).lease_ms == 5_000
+    with pytest.raises(LeaseInUse, match="only the start of its master"):
+        started(row, 2, "h2:1", lease_ms=2_000)
+    with pytest.raises(InvalidParameter, match="lease"):
+        started(PAIR, 1, "h1:1", lease_ms=999)

@@ -23,6 +23,7 @@ class ReplicatorByHand(ReplicatingFeature):
     committed_n: flushes that count as committed.
     is_alone: whether each flush is committed at once, as in a set of one.
     refused: what `refusal` returns.
+    has_lease: what `may_serve` returns.
     """
 
     def __init__(self, *, is_alone: bool = False) -> None:
@@ -30,11 +31,15 @@ class ReplicatorByHand(ReplicatingFeature):
         self.committed_n = 0
         self.is_alone = is_alone
         self.refused: RlabError | None = None
+        self.has_lease = True
         self._on_committed: Callable[[int], None] = lambda n: None
         self._on_ended: Callable[[NotMaster], None] = lambda error: None
 
     def begin(self, on_committed: Callable[[int], None], on_ended: Callable[[NotMaster], None]) -> None:
         self._on_committed, self._on_ended = on_committed, on_ended
+
+    def may_serve(self) -> bool:
+        return self.has_lease
 
     def refusal(self) -> RlabError | None:
         return self.refused

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from broker.durability.metadata_file import MetadataFile
-from model.errors import NotEnoughReplicas, NotMaster, ReplicationTimeout, ServiceNotAvailable
+from model.errors import NotEnoughReplicas, NotMaster, ReplicationTimeout, RlabError, ServiceNotAvailable
 from model.replica_limits import REPLICATION_TIMEOUT_S, VERSIONS_OF_EPOCH
 from model.response_code import ResponseCode
 from remoting.request_code import RequestCode
@@ -43,6 +43,34 @@ async def test_a_send_is_answered_and_seen_once_it_is_committed(world: World) ->
     replicator.commit()
     assert (await sent).header["offset"] == 0
     assert [record.payload for record in records(await held)] == [payload_of(b"x")]
+
+
+class LosesItsLease(ReplicatorByHand):
+    """A replicator whose lease ends after `left` more requests, in the middle of an event-loop iteration."""
+
+    left = 1_000_000
+
+    def may_serve(self) -> bool:
+        self.left -= 1
+        return self.left >= 0
+
+    def refusal(self) -> RlabError | None:
+        return None if self.left >= 0 else NotMaster("the lease is over", "", 7)
+
+
+@simulated
+async def test_each_request_of_a_burst_is_refused_from_the_moment_on_at_which_the_lease_is_over(world: World) -> None:
+    replicator = LosesItsLease(is_alone=True)
+    await world.start_broker(replicator=lambda core: replicator)
+    a = world.peer("a")
+    await a.put_topic()
+    ask = RequestCode.GET_MAX_OFFSET, {"topic": "t", "queue_id": 0}
+    await a.call(*ask)
+    replicator.left = 1
+    asked = [await a.begin(*ask) for _ in range(4)]
+    codes = [(await each).code for each in asked]
+    # The first one is let in by `refusal`, and the second one by the question before each.
+    assert codes == [ResponseCode.SUCCESS, ResponseCode.SUCCESS, ResponseCode.NOT_MASTER, ResponseCode.NOT_MASTER]
 
 
 @simulated

@@ -60,16 +60,40 @@ def test_a_master_that_has_just_started_gives_the_others_time_to_connect() -> No
     assert ReplicaPhases(2, 100.0).leaves_at(0, NEVER).at == pytest.approx(100.0 + REPLICA_START_S)
 
 
-def test_silence_is_trouble_and_any_acknowledgement_is_a_sign_of_life() -> None:
+def test_silence_counts_from_the_sending_of_the_newest_frame_that_is_confirmed() -> None:
     replica = following()
     assert replica.leaves_at(1_000, NEVER).at == REPLICA_SILENCE_S
-    assert replica.acknowledged(1.0, 1, 5)
+    replica.sent(1.0, 10, 7, 1_000, crc=6, beacon=301.0)
+    assert replica.acknowledged(1.4, 1, 5)  # the last one again
+    assert replica.leaves_at(1_000, NEVER).at == REPLICA_SILENCE_S
+    assert replica.acknowledged(1.5, 2, 6)
     assert replica.leaves_at(1_000, NEVER).at == 1.0 + REPLICA_SILENCE_S
+    assert replica.confirmed_beacon == 301.0
+
+
+def test_a_frame_that_has_come_and_waits_for_the_disk_is_no_silence_and_is_not_applied() -> None:
+    replica = following()
+    replica.sent(1.0, 10, 8, 1_100, crc=6, beacon=301.0)
+    replica.sent(1.1, 10, 9, 1_200, crc=7, beacon=301.1)
+    assert not replica.acknowledged(1.2, 1, 5, received=4)
+    assert replica.acknowledged(1.2, 1, 5, received=2)
+    assert (replica.acked_n, replica.acked_position, replica.confirmed_beacon) == (7, 1_000, 301.0)
+    assert replica.leaves_at(1_200, NEVER).at == 1.0 + REPLICA_SILENCE_S
+    assert replica.acknowledged(1.3, 2, 6, received=3)
+    assert (replica.acked_n, replica.confirmed_beacon) == (8, 301.1)
+
+
+def test_with_a_short_lease_a_silent_replica_leaves_before_the_lease_ends() -> None:
+    replica = ReplicaPhases(2, 0.0, lease_s=1.0)
+    replica.connected(5.0, 0)
+    assert replica.beacon_at == 5.0 + 0.15
+    assert replica.leaves_at(0, NEVER).at == 5.0 + 0.6
 
 
 def test_a_flush_that_is_not_confirmed_in_time_is_trouble() -> None:
     replica = following()
-    replica.acknowledged(1.9, 1, 5)
+    replica.sent(1.9, 10, 7, 1_000, crc=6)
+    replica.acknowledged(1.9, 2, 6)
     assert replica.leaves_at(1_000, 0.5).at == 0.5 + REPLICA_FRAME_TIMEOUT_S
 
 

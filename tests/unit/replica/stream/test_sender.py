@@ -9,7 +9,9 @@ import pytest
 from model.errors import NotEnoughReplicas, NotMaster
 from model.record import FlushMode
 from model.replica_limits import (
+    LEASE_S,
     REPLICA_BACK_S,
+    REPLICA_BEACON_S,
     REPLICA_FRAME_TIMEOUT_S,
     REPLICA_KEPT_BYTES,
     REPLICA_REJOIN_S,
@@ -121,6 +123,60 @@ async def test_a_silent_replica_leaves_the_set_and_returns_by_itself(world: Worl
         held_s = await world.until(lambda: master.committed >= n)
         assert held_s < REPLICA_SILENCE_S + 0.1
     await world.until(lambda: master.sender.row.in_sync == (1, 2), 2 * REPLICA_REJOIN_S)
+
+
+@simulated
+async def test_without_its_replicas_and_the_register_a_master_stops_when_its_lease_ends_and_goes_on_when_one_is_back(
+    world: World,
+) -> None:
+    faults = RegisterFaults()
+    master = await world.start_master(faults=faults)
+    await world.start_replica(2)
+    await world.until(lambda: master.sender.row.in_sync == (1, 2))
+    faults.down = True
+    with world.simulation.network.stall(host_of(2)):
+        n = master.write(b"x")
+        stopped_s = await world.until(lambda: not master.sender.may_serve())
+        assert LEASE_S - REPLICA_BEACON_S - 0.1 < stopped_s < LEASE_S + 0.1
+        refused = master.sender.refusal()
+        assert isinstance(refused, NotMaster)
+        assert refused.master_address == ""
+        assert master.committed < n
+        await world.sleep(0.5)
+        assert master.committed < n
+    await world.until(master.sender.may_serve)
+    await world.until(lambda: master.committed >= n)
+    assert master.sender.refusal() is None
+    assert master.sender.lease.lapses == 1
+
+
+@simulated
+async def test_a_master_without_acknowledgements_of_others_needs_their_lease_nevertheless(world: World) -> None:
+    faults = RegisterFaults()
+    master = await world.start_master(faults=faults, acks=Acks.MASTER)
+    await world.start_replica(2)
+    await world.until(lambda: master.sender.row.in_sync == (1, 2))
+    faults.down = True
+    with world.simulation.network.stall(host_of(2)):
+        assert master.write(b"x") == master.committed
+        await world.until(lambda: not master.sender.may_serve())
+        n = master.write(b"y")
+        assert master.committed < n
+    await world.until(lambda: master.committed == n)
+
+
+@simulated
+async def test_a_slow_disk_of_a_replica_does_not_end_the_lease(world: World) -> None:
+    master = await world.start_master(flush=FlushMode.SYNC)
+    await world.start_replica(2)
+    await world.until(lambda: master.sender.row.in_sync == (1, 2))
+    world.simulation.loop.blocking_s = REPLICA_FRAME_TIMEOUT_S - 0.2
+    n = master.write(b"x")
+    await world.until(lambda: master.committed >= n)
+    assert master.sender.row.in_sync == (1, 2)
+    margin_s = master.sender.lease.margin_s
+    assert margin_s is not None
+    assert margin_s > LEASE_S / 2
 
 
 @simulated

@@ -12,7 +12,9 @@ from model.replica_set import Acks
 
 
 def given(**options: Any) -> CopiesGiven:
-    return CopiesGiven(**{"copies": None, "acks": None, "min_in_sync": None, "replica_of": None, **options})
+    return CopiesGiven(
+        **{"copies": None, "acks": None, "min_in_sync": None, "replica_lease": None, "replica_of": None, **options}
+    )
 
 
 def test_a_broker_without_these_options_has_no_copies() -> None:
@@ -34,6 +36,7 @@ def test_a_set_is_made_or_joined(options: dict[str, Any]) -> None:
     [
         ({"acks": Acks.ALL}, "--copies"),
         ({"min_in_sync": 1}, "--copies"),
+        ({"replica_lease": 3.0}, "--copies"),
         ({"replica_of": "broker-a", "copies": 2}, "--replica-of"),
         ({"replica_of": "broker-a", "acks": Acks.ALL}, "--replica-of"),
         ({"copies": 2, "min_in_sync": 3}, "--min-in-sync 3"),

@@ -20,10 +20,14 @@ BROKER = BrokerConfig(name="broker-a", data_dir=Path("d"))
 
 def test_the_options_make_a_set_or_join_one() -> None:
     register = MemoryRegister()
-    made = replica_config(CopiesGiven(copies=3, acks=Acks.MASTER, min_in_sync=2, replica_of=None), BROKER, register)
-    assert (made.makes, made.copies, made.acks, made.min_in_sync) == (True, 3, Acks.MASTER, 2)
+    made = replica_config(
+        CopiesGiven(copies=3, acks=Acks.MASTER, min_in_sync=2, replica_lease=3.0, replica_of=None), BROKER, register
+    )
+    assert (made.makes, made.copies, made.acks, made.min_in_sync, made.lease_s) == (True, 3, Acks.MASTER, 2, 3.0)
     joins = replica_config(
-        CopiesGiven(copies=None, acks=None, min_in_sync=None, replica_of="broker-a"), BROKER, register
+        CopiesGiven(copies=None, acks=None, min_in_sync=None, replica_lease=None, replica_of="broker-a"),
+        BROKER,
+        register,
     )
     assert not joins.makes
 
