@@ -40,9 +40,17 @@ class HandingOver(Protocol):
 
 
 async def hand_over(
-    master: HandingOver, membership: Membership, to: int, *, begin_segment: Callable[[], None], timeout_s: float
+    master: HandingOver,
+    membership: Membership,
+    to: int,
+    *,
+    begin_segment: Callable[[], None],
+    timeout_s: float,
+    leaves: bool = False,
 ) -> ReplicaSet:
     """Hand the mastership to replica `to`, or with 0 to one of those that are in sync; returns the new row.
+
+    One that `leaves`, because its process ends, is not in sync afterwards.
 
     Raises:
         SetRefusal: the other one cannot take over without loss, or this one is not the master any more.
@@ -58,7 +66,7 @@ async def hand_over(
         raise ReplicaNotInSync(
             f"no other replica of set {row.name} is connected and in sync: wait until one has caught up"
         )
-    handed_over(row, target, by=own, epoch=epoch)  # refused before anybody has to wait
+    handed_over(row, target, by=own, epoch=epoch, leaves=leaves)  # refused before anybody has to wait
     if target not in master.targets():
         raise ReplicaNotInSync(f"replica {target} of set {row.name} is not connected to the master: start it, or wait")
     master.refuse(NotMaster(f"{row.name} hands over to replica {target}: try again", "", epoch))
@@ -75,7 +83,7 @@ async def hand_over(
             ) from None
         raise
     try:
-        new = await membership.change(lambda current: handed_over(current, target, by=own, epoch=epoch))
+        new = await membership.change(lambda now: handed_over(now, target, by=own, epoch=epoch, leaves=leaves))
     except RlabError:
         # Refused: this handover was certainly not made. A cancellation leaves it open, and then nothing is served.
         if (membership.row.master, membership.row.epoch) == (own, epoch):

@@ -346,7 +346,7 @@ class RunningReplica:
             return
         with anyio.move_on_after(2 * self.config.handover_timeout_s):
             try:
-                await mastering.hand_over()
+                await mastering.hand_over(leaves=True)
             except RlabError as error:
                 logger.warning("%s stops without a handover: %s", self.name, error)
 

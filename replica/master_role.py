@@ -112,7 +112,7 @@ class MasterRole:
             self._membership.saw(row)
         self._membership.look_now()
 
-    async def hand_over(self, to: int = 0) -> ReplicaSet:
+    async def hand_over(self, to: int = 0, *, leaves: bool = False) -> ReplicaSet:
         """Make another replica the master; see `replica/handover.py`. One handover at a time."""
         assert self.running is not None, "it serves"
         async with self._one_handover:
@@ -123,6 +123,7 @@ class MasterRole:
                 to,
                 begin_segment=partial(_begin_segment, self.running.broker),
                 timeout_s=self._config.handover_timeout_s,
+                leaves=leaves,
             )
             self.running.broker.events.emit(
                 EventKind.HANDOVER, broker=row.name, n=row.epoch, detail=f"replica {row.master}"

@@ -197,8 +197,10 @@ def removed_from_in_sync(row: ReplicaSet, replica_id: int, *, by: int, epoch: in
     return replace(row, in_sync=left)
 
 
-def handed_over(row: ReplicaSet, to: int, *, by: int, epoch: int) -> ReplicaSet:
+def handed_over(row: ReplicaSet, to: int, *, by: int, epoch: int, leaves: bool = False) -> ReplicaSet:
     """Make another replica the master; the old one has stopped to acknowledge, and stays in sync.
+
+    With `leaves` it does not, because its process ends: the new master would wait for it.
 
     Raises:
         DeposedMaster: the caller is not the master of this epoch.
@@ -209,7 +211,8 @@ def handed_over(row: ReplicaSet, to: int, *, by: int, epoch: int) -> ReplicaSet:
     if to == row.master:
         raise AlreadyMaster(f"replica {to} is the master of set {row.name}")
     _check_in_sync(row, to, "the master hands over only to a replica in sync")
-    return replace(row, epoch=row.epoch + 1, master=to)
+    in_sync = tuple(each for each in row.in_sync if not (leaves and each == by))
+    return replace(row, epoch=row.epoch + 1, master=to, in_sync=in_sync)
 
 
 def elected(row: ReplicaSet, replica_id: int, *, accept_loss: bool, master_answers: bool) -> ReplicaSet:

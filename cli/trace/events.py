@@ -14,9 +14,8 @@ from typing import BinaryIO, cast
 import anyio
 
 from client.admin.admin import Admin
-from client.admin.requests import pull_once
 from client.config import wall_clock_ms
-from model.errors import ConfigError, NetworkError, ServiceNotAvailable, TopicNotExist
+from model.errors import ConfigError, NetworkError, NotMaster, ServiceNotAvailable, TopicNotExist
 from model.event_log import encode_events
 from model.events import Event
 from model.limits import MAX_EVENTS_PER_READ, MAX_PULL_BATCH
@@ -24,7 +23,6 @@ from model.message_queue import MessageQueue
 from model.missing_trace import MissingTrace, SilentBrokers
 from model.names import TRACE_TOPIC
 from process.output import print_line, print_note
-from remoting.client import RemotingClient
 from traces.check.reading import BadLine, Sorter, events_of, in_order
 from traces.check.words import clock_text
 from traces.figures.clocks.clocks import ClockFault, ClockReader, Clocks
@@ -40,7 +38,6 @@ FOLLOW_S = 0.5
 """How often a trace that is followed is asked for more; nodes send theirs once a second."""
 SETTLE_MS = 2_500.0
 """How old an event is before it is shown while a trace grows: the other events of its moment have come until then."""
-_READER = "trace-reader"
 
 
 @dataclass(slots=True)
@@ -170,10 +167,10 @@ async def read_topic(
 
     `know` is called with the clocks before the first event. Raises: see `check_trace`. Cancellation: harmless.
     """
-    async with Admin(name_servers) as admin, RemotingClient() as remoting:
+    async with Admin(name_servers) as admin:
         await check_trace(admin)
         reader, read, silent, first_ms = ClockReader(), _ReadTwice(), dict[str, str](), math.inf
-        async for event in _pull_all(remoting, await _queues(admin, silent), silent):
+        async for event in _pull_all(admin, await _queues(admin, silent), silent):
             reader.take(event)
             read.add(event)
         clocks = reader.finish()
@@ -222,7 +219,6 @@ class _TraceQueue:
     """One queue of the topic, and how far it was read."""
 
     queue: MessageQueue
-    address: str
     offset: int
     end: int
     newest_ms: float = 0.0
@@ -233,27 +229,23 @@ async def _queues(admin: Admin, silent: dict[str, str]) -> list[_TraceQueue]:
     for broker in await admin.brokers():
         try:
             info = await admin.broker_info(broker.broker_name)
-        except NetworkError as error:
+        except (NetworkError, NotMaster) as error:
             silent[broker.broker_name] = str(error)
             continue
         topic = info.topic(TRACE_TOPIC)
         for queue_id, offsets in enumerate(() if topic is None else topic.ranges):
             queue = MessageQueue(TRACE_TOPIC, broker.broker_name, queue_id)
-            found.append(_TraceQueue(queue, info.address, offsets.min_offset, offsets.max_offset))
+            found.append(_TraceQueue(queue, offsets.min_offset, offsets.max_offset))
     return found
 
 
-async def _pull_all(
-    remoting: RemotingClient, queues: list[_TraceQueue], silent: dict[str, str]
-) -> AsyncIterator[Event]:
+async def _pull_all(admin: Admin, queues: list[_TraceQueue], silent: dict[str, str]) -> AsyncIterator[Event]:
     """Read every queue to its end, always the one that is furthest behind: so events come nearly in order."""
     while behind := [queue for queue in queues if queue.offset < queue.end]:
         queue = min(behind, key=lambda each: each.newest_ms)
         try:
-            messages, following = await pull_once(
-                remoting, queue.address, _READER, queue.queue, queue.offset, MAX_PULL_BATCH
-            )
-        except NetworkError as error:
+            messages, following = await admin.read_queue(queue.queue, offset=queue.offset, max_n=MAX_PULL_BATCH)
+        except (NetworkError, NotMaster) as error:
             silent[queue.queue.broker_name] = str(error)
             queue.offset = queue.end
             continue

@@ -122,7 +122,7 @@ class Admin(ClientLife):
             ServiceNotAvailable, InvalidParameter, NetworkError: none is registered, or not this one; no answer came.
         """
         address = (await self._cluster.masters([broker]))[broker]
-        answer = await self._cluster.request(address, RequestCode.GET_BROKER_RUNTIME_INFO)
+        answer = await self._cluster.request(address, RequestCode.GET_BROKER_RUNTIME_INFO, broker=broker)
         return BrokerInfo.from_wire(address, unpack(answer))
 
     async def allow_writes(self, broker: str, *, allowed: bool) -> None:

@@ -18,9 +18,9 @@ from typing import NamedTuple, cast
 
 import msgpack
 
-from client.admin.requests import ClusterRequests, fail, masters_of, pull_once
+from client.admin.requests import ClusterRequests, fail, masters_of
 from model.errors import MessageIllegal, RlabError, ServiceNotAvailable, TopicNotExist
-from model.limits import MAX_PULL_BATCH, REQUEST_TIMEOUT_S
+from model.limits import MAX_PULL_BATCH
 from model.message import Message, MessageExt, encode_payload, tag_hash
 from model.message_queue import MessageQueue
 from model.names import check_group, dlq_topic, retry_topic
@@ -238,7 +238,7 @@ class DeadLetterAdmin:
         copy = Message(message.topic, message.body, message.keys, message.tags, message.properties)
         payload = encode_payload(copy, message.born_ms, message.message_id)
         header = {"topic": queue.topic, "queue_id": queue.queue_id, "tag_hash": tag_hash(message.tags)}
-        await self._cluster.remoting.request(address, RequestCode.SEND_MESSAGE, header, payload, REQUEST_TIMEOUT_S)
+        await self._cluster.request(address, RequestCode.SEND_MESSAGE, header, payload, broker=queue.broker_name)
 
     async def _queues(self) -> list[tuple[MessageQueue, str]]:
         """Every queue of the group's dead letters, with the address of its broker."""
@@ -252,7 +252,7 @@ class DeadLetterAdmin:
         asked: dict[str, object] = {"group": self.group, "queue_id": queue.queue_id}
         code, body = RequestCode.MARK_DEAD_LETTERS, msgpack.packb(list(offsets))
         try:
-            answer = await self._cluster.remoting.request(address, code, asked, body, REQUEST_TIMEOUT_S)
+            answer = await self._cluster.request(address, code, asked, body, broker=queue.broker_name)
         except RlabError as error:
             fail(f"broker {queue.broker_name}", error)
         above = cast("list[int]", msgpack.unpackb(answer.body or b""))
@@ -263,7 +263,7 @@ class DeadLetterAdmin:
         self, address: str, queue: MessageQueue, offset: int, max_n: int
     ) -> tuple[list[tuple[MessageExt, str]], int]:
         """Read from an offset; returns messages as `decode_or_keep` does, and the next offset."""
-        messages, next_offset = await pull_once(self._cluster.remoting, address, self.group, queue, offset, max_n)
+        messages, next_offset = await self._cluster.pull(address, self.group, queue, offset, max_n)
         # Trimmed or damaged: continue after it. Never go back, or the iteration would not end.
         return messages, next_offset if messages else max(offset + 1, next_offset)
 

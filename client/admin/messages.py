@@ -12,7 +12,7 @@ from typing import Any
 
 import anyio
 
-from client.admin.requests import ClusterRequests, fail, pull_once, unpack
+from client.admin.requests import ClusterRequests, fail, unpack
 from model.arguments import check_whole
 from model.decode import decode_or_keep
 from model.errors import ConnectFailed, NetworkError, RlabError
@@ -91,7 +91,7 @@ async def _find_on(
     before: int | None = None
     while len(found) < max_n:
         asked = {**header, "max_n": max_n - len(found), "before": before, "halves": True}
-        answer = await cluster.remoting.request(address, code, asked, None, LOOKUP_TIMEOUT_S)
+        answer = await cluster.request(address, code, asked, broker=name, timeout_s=LOOKUP_TIMEOUT_S)
         for topic, queue_id, due_ms, record, *half in unpack(answer):
             [(message, undecodable)] = decode_or_keep(MessageQueue(topic, name, queue_id), record)
             is_delayed = due_ms >= 0
@@ -128,10 +128,11 @@ async def read_queue(
     where = {"topic": queue.topic, "queue_id": queue.queue_id}
     if offset is None:
         if since_ms is None:
-            answer = await cluster.request(address, RequestCode.GET_MAX_OFFSET, where)
+            answer = await cluster.request(address, RequestCode.GET_MAX_OFFSET, where, broker=queue.broker_name)
             offset = max(0, int(answer.header["offset"]) - max_n)
         else:
             where["timestamp_ms"] = since_ms
-            answer = await cluster.request(address, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, where)
+            code = RequestCode.SEARCH_OFFSET_BY_TIMESTAMP
+            answer = await cluster.request(address, code, where, broker=queue.broker_name)
             offset = int(answer.header["offset"])
-    return await pull_once(cluster.remoting, address, _READER, queue, offset, max_n)
+    return await cluster.pull(address, _READER, queue, offset, max_n)

@@ -9,7 +9,7 @@ from model.arguments import shown
 from model.errors import GroupNotExist, InvalidParameter, RlabError
 from model.message_queue import MessageQueue, check_queues
 from model.names import check_group
-from model.offset_reset import QueueReset, ResetTo
+from model.offset_reset import QueueReset, ResetKind, ResetTo
 from remoting.command import Command
 from remoting.request_code import RequestCode
 
@@ -53,7 +53,8 @@ async def reset_offsets(
         )
     if dry_run:
         return _resets(topic, plan)
-    done = await cluster.ask(holders, code, header, queue_ids=wanted)
+    repeats = to.kind is not ResetKind.SHIFT
+    done = await cluster.ask(holders, code, header, repeats=repeats, queue_ids=wanted)
     reached = [name for name, answer in done.items() if not isinstance(answer, RlabError)]
     return _resets(topic, succeeded(done, f"reset on {', '.join(reached) or 'no broker'};"))
 

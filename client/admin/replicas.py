@@ -45,7 +45,7 @@ async def hand_over(cluster: ClusterRequests, broker: str, to: int) -> ReplicaSe
     row = (await replicas_of(cluster, broker)).row
     if row.master_address is None:
         raise NotMaster(f"{broker} has no master that could hand over: elect one (rlab broker elect {broker})")
-    answer = await cluster.request(row.master_address, RequestCode.HAND_OVER, {"replica_id": to})
+    answer = await cluster.request(row.master_address, RequestCode.HAND_OVER, {"replica_id": to}, repeats=False)
     return ReplicaSet.from_wire(answer.body or b"")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from random import Random
 from typing import Any, NoReturn
 
@@ -16,10 +16,12 @@ from model.arguments import check_text
 from model.decode import decode_or_keep
 from model.errors import (
     ConnectFailed,
+    ConnectionLost,
     GroupNotExist,
     InvalidParameter,
     NetworkError,
     NotMaster,
+    ReplicationTimeout,
     RlabError,
     ServiceNotAvailable,
     TopicNotExist,
@@ -28,6 +30,7 @@ from model.limits import REQUEST_TIMEOUT_S
 from model.message import MessageExt
 from model.message_queue import MessageQueue
 from model.names import check_topic
+from model.replica_limits import MASTER_CONNECT_S, MASTER_PAUSE_S
 from model.response_code import ResponseCode
 from model.topic_route import BrokerData, TopicRoute
 from remoting.address import parse_addresses
@@ -40,6 +43,9 @@ Answer = Command | RlabError
 """The response of one server, or the error instead of it."""
 
 _NOTHING_THERE = (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_OFFSET_MOVED, ResponseCode.PULL_RETRY_IMMEDIATELY)
+_NOTHING_DONE = (NotMaster, ConnectFailed)
+_MAY_BE_DONE = (*_NOTHING_DONE, ConnectionLost, ReplicationTimeout)
+"""After these errors the next master of a set is asked; after the last two only what may be done twice."""
 _SHOWN_NAMES = 10
 
 
@@ -62,6 +68,7 @@ class ClusterRequests:
         self.remoting = RemotingClient(rng=rng, key=key, codec_of=dialect.codec_of())
         self.name_servers = NameServers(self.remoting, addresses, rng, timeout_s)
         self._timeout_s = timeout_s
+        self._lacking: dict[str, None] = {}  # names of brokers whose replicas had no master when they were last listed
         self.dialect = dialect
 
     async def start(self) -> None:
@@ -105,7 +112,7 @@ class ClusterRequests:
         names = None if wanted is None else list(wanted)
         for name in names or ():
             check_text("the name of a broker", name)
-        masters = masters_of(await self.brokers())
+        masters = masters_of(await self._with_masters(names))
         if not masters:
             servers = ", ".join(self.servers)
             away = "".join(f"; {broker}" for broker in (await self.absent()).brokers[:_SHOWN_NAMES])
@@ -121,6 +128,18 @@ class ClusterRequests:
                     f"broker {name!r} is not registered{away}; {listed('registered brokers', masters)}"
                 )
         return {name: masters[name] for name in chosen}
+
+    async def _with_masters(self, wanted: Collection[str] | None) -> tuple[BrokerData, ...]:
+        """Every registered broker. It waits a moment for the next master of a set, once for each time without one."""
+        until = anyio.current_time() + MASTER_CONNECT_S
+        while True:
+            brokers = await self.brokers()
+            lacking = {each.broker_name: None for each in brokers if each.master is None}
+            expected = [name for name in lacking if name not in self._lacking and (wanted is None or name in wanted)]
+            if not expected or anyio.current_time() >= until:
+                self._lacking = lacking
+                return brokers
+            await anyio.sleep(MASTER_PAUSE_S)
 
     async def absent(self, topic: str | None = None) -> Absence:
         """The brokers that left without a goodbye, at any name server, and are registered with none.
@@ -152,34 +171,114 @@ class ClusterRequests:
 
     # --- asking ------------------------------------------------------------------------------------------------------
 
-    async def request(self, address: str, code: RequestCode, header: Mapping[str, Any] | None = None) -> Command:
+    async def request(
+        self,
+        address: str,
+        code: RequestCode,
+        header: Mapping[str, Any] | None = None,
+        body: bytes | None = None,
+        *,
+        broker: str = "",
+        timeout_s: float | None = None,
+        repeats: bool = True,
+    ) -> Command:
         """Ask one server; raises the error that it answers with. Cancellation: the request may have been executed.
 
-        A replica that does not serve names the master of its set, which is asked then.
+        Args:
+            address: of the server.
+            code: of the request.
+            header: its fields.
+            body: its body.
+            broker: the name, if it is the master of a broker: then the next master of a set is asked as well.
+            timeout_s: for each attempt; by default that of `Admin`.
+            repeats: true if it may be done twice. If not, it is asked again only if certainly nothing was done.
         """
-        epoch = 0
+
+        async def attempt(at: str) -> Command:
+            return await self.remoting.request(at, code, header, body, timeout_s or self._timeout_s)
+
+        return await self._followed(address, broker, attempt, repeats=repeats)
+
+    async def pull(
+        self, address: str, group: str, queue: MessageQueue, offset: int, max_n: int
+    ) -> tuple[list[tuple[MessageExt, str]], int]:
+        """Read a queue without a lease, at the address of its broker or at the next master of a set.
+
+        Returns messages as `decode_or_keep` does, and the offset to go on from. Where messages were deleted or damaged
+        there are none, and that offset is another one. Cancellation: harmless.
+        """
+        header = {
+            "group": group,
+            "topic": queue.topic,
+            "queue_id": queue.queue_id,
+            "offset": offset,
+            "max_n": max_n,
+            "suspend_ms": 0,
+        }
+
+        async def attempt(at: str) -> Command:
+            connection = self.remoting.connected(at) or await self.remoting.connect(at, REQUEST_TIMEOUT_S)
+            answer = await connection.request(RequestCode.PULL_MESSAGE, header, None, REQUEST_TIMEOUT_S)
+            return answer if answer.code in _NOTHING_THERE else raise_for_code(answer)
+
+        answer = await self._followed(address, queue.broker_name, attempt, repeats=True)
+        messages = [] if answer.code in _NOTHING_THERE else decode_or_keep(queue, answer.body or b"")
+        return messages, answer.header["next_offset"]
+
+    async def _followed(
+        self, address: str, broker: str, attempt: Callable[[str], Awaitable[Command]], *, repeats: bool
+    ) -> Command:
+        """Make attempts at one address after another, as long as there is a next master and the time of a request.
+
+        A replica that does not serve names the master of its set. Otherwise name servers are asked for it.
+        """
+        until, doubt, epoch = anyio.current_time() + self._timeout_s, None, 0
         while True:
             try:
-                return await self.remoting.request(address, code, header, None, self._timeout_s)
-            except NotMaster as error:
-                if not error.master_address or error.epoch <= epoch:
-                    raise
-                address, epoch = error.master_address, error.epoch
+                return await attempt(address)
+            except RlabError as error:
+                doubt = doubt or (None if error.definite else error)
+                if isinstance(error, NotMaster) and error.master_address and error.epoch > epoch:
+                    address, epoch = error.master_address, error.epoch
+                    continue
+                is_worth = broker and isinstance(error, _MAY_BE_DONE if repeats else _NOTHING_DONE)
+                found = await self._next_master(broker, address, error, until) if is_worth else None
+                if found is None:
+                    raise doubt or error from None
+                address = found
+
+    async def _next_master(self, broker: str, address: str, error: RlabError, until: float) -> str | None:
+        """Where to ask a broker again after an error, a moment later; None without a next master, or without time."""
+        if anyio.current_time() + MASTER_PAUSE_S >= until:
+            return None
+        known = next((data for data in await self.brokers() if data.broker_name == broker), None)
+        if known is None or not (isinstance(error, NotMaster) or known.master != address or len(known.addresses) > 1):
+            return None
+        await anyio.sleep(MASTER_PAUSE_S)
+        return known.master or address
 
     async def ask(
-        self, servers: Mapping[str, str], code: RequestCode, header: Mapping[str, Any], **own: Mapping[str, Any]
+        self,
+        servers: Mapping[str, str],
+        code: RequestCode,
+        header: Mapping[str, Any],
+        *,
+        repeats: bool = True,
+        **own: Mapping[str, Any],
     ) -> dict[str, Answer]:
         """Ask servers, given as name -> address, at the same time; the answers, some of them errors, are by name.
 
-        Each keyword is a field of the header that is different for each server, by name. Cancellation: any of them may
-        have executed the request.
+        A name that is not the address is that of a broker: see `request`, also for `repeats`. Each other keyword is a
+        field of the header that is different for each server, by name. Cancellation: any of them may have executed the
+        request.
         """
         answers: dict[str, Answer] = dict.fromkeys(servers, ConnectFailed("not asked"))
 
         async def ask_one(name: str, address: str) -> None:
             fields = {field: values[name] for field, values in own.items()}
             try:
-                answers[name] = await self.request(address, code, {**header, **fields})
+                broker = "" if name == address else name
+                answers[name] = await self.request(address, code, {**header, **fields}, broker=broker, repeats=repeats)
             except RlabError as error:
                 answers[name] = error
 
@@ -200,27 +299,6 @@ class ClusterRequests:
         if len(away) == len(answers):
             raise ConnectFailed("no broker answers: " + "; ".join(f"{name}: {answers[name]}" for name in away))
         return {name: answer for name, answer in answers.items() if name not in away}, away
-
-
-async def pull_once(
-    remoting: RemotingClient, address: str, group: str, queue: MessageQueue, offset: int, max_n: int
-) -> tuple[list[tuple[MessageExt, str]], int]:
-    """Read a queue without a lease; returns messages as `decode_or_keep` does, and the offset to go on from.
-
-    Where messages were deleted or damaged there are none, and that offset is another one. Cancellation: harmless.
-    """
-    header = {
-        "group": group,
-        "topic": queue.topic,
-        "queue_id": queue.queue_id,
-        "offset": offset,
-        "max_n": max_n,
-        "suspend_ms": 0,
-    }
-    connection = remoting.connected(address) or await remoting.connect(address, REQUEST_TIMEOUT_S)
-    answer = await connection.request(RequestCode.PULL_MESSAGE, header, None, REQUEST_TIMEOUT_S)
-    messages = [] if answer.code in _NOTHING_THERE else decode_or_keep(queue, raise_for_code(answer).body or b"")
-    return messages, answer.header["next_offset"]
 
 
 def succeeded(

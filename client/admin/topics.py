@@ -104,7 +104,7 @@ async def _check_drained(cluster: ClusterRequests, info: BrokerInfo, found: Topi
     }
     if not filled:
         return
-    for group, *_ in unpack(await cluster.request(info.address, RequestCode.GET_GROUP_LIST)):
+    for group, *_ in unpack(await cluster.request(info.address, RequestCode.GET_GROUP_LIST, broker=info.name)):
         header = {"group": group, "topic": topic}
         answers = await cluster.ask({info.name: info.address}, RequestCode.GET_CONSUME_STATS, header)
         for row in unpack_group(answers[info.name]) or ():
@@ -125,7 +125,7 @@ async def _put(cluster: ClusterRequests, topic: str, configs: Mapping[str, Topic
     for name, config in configs.items():
         header = {**asdict(config), "perm": int(config.perm)}
         try:
-            await cluster.request(masters[name], RequestCode.UPDATE_AND_CREATE_TOPIC, header)
+            await cluster.request(masters[name], RequestCode.UPDATE_AND_CREATE_TOPIC, header, broker=name)
         except RlabError as error:
             fail(f"broker {name}", error)
     return await _wait_visible(cluster, topic, configs)

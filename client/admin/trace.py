@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 
-from client.admin.requests import ClusterRequests, masters_of, pull_once
+from client.admin.requests import ClusterRequests, masters_of
 from model.errors import NetworkError, TopicNotExist
 from model.event_log import decode_events
 from model.events import Event
@@ -74,8 +74,7 @@ class TraceReader:
         if offset is None:
             offset = await self._first_offset(address, queue)
         while len(events) < MAX_EVENTS_PER_READ:
-            remoting = self._cluster.remoting
-            messages, after = await pull_once(remoting, address, _GROUP, queue, offset, _MESSAGES)
+            messages, after = await self._cluster.pull(address, _GROUP, queue, offset, _MESSAGES)
             for message, problem in messages:
                 found, bad = ([], 1) if problem else decode_events(message.body)
                 if bad:
@@ -87,10 +86,8 @@ class TraceReader:
         return offset
 
     async def _first_offset(self, address: str, queue: MessageQueue) -> int:
-        where = {"topic": queue.topic, "queue_id": queue.queue_id}
-        if self._since_ms is None:
-            answer = await self._cluster.request(address, RequestCode.GET_MIN_OFFSET, where)
-        else:
-            where["timestamp_ms"] = int(self._since_ms)
-            answer = await self._cluster.request(address, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, where)
+        code, where = RequestCode.GET_MIN_OFFSET, {"topic": queue.topic, "queue_id": queue.queue_id}
+        if self._since_ms is not None:
+            code, where["timestamp_ms"] = RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, int(self._since_ms)
+        answer = await self._cluster.request(address, code, where, broker=queue.broker_name)
         return int(answer.header["offset"])

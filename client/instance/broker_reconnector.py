@@ -36,14 +36,22 @@ import anyio
 
 from client.instance.heartbeats import Heartbeats
 from client.instance.member import InstanceHost
-from model.errors import ConnectFailed, NetworkError, NotEnoughReplicas, NotMaster, RlabError, SystemBusy
+from model.errors import (
+    ConnectFailed,
+    ConnectionLost,
+    NetworkError,
+    NotEnoughReplicas,
+    NotMaster,
+    ReplicationTimeout,
+    RlabError,
+    SystemBusy,
+)
 from model.events import EventKind
 from model.limits import (
     ABSENT_BROKER_KEPT_S,
     ABSENT_BROKER_SPREAD_S,
     BROKER_LOOK_INTERVAL_S,
     BROKER_LOOK_S,
-    CONNECT_TIMEOUT_S,
     PULL_RETRY_ERROR_S,
 )
 from model.replica_limits import MASTER_CONNECT_S, MASTER_LEFT_S, MASTER_PAUSE_S
@@ -196,6 +204,8 @@ class BrokerReconnector:
 
 _NOTHING_DONE = (ConnectFailed, NotMaster, NotEnoughReplicas)
 """After these errors a request to a set is repeated as often as its time allows: it was certainly not carried out."""
+_MAY_BE_DONE = (*_NOTHING_DONE, ConnectionLost, ReplicationTimeout)
+"""After these, one that may be carried out twice: a replaced master may not have read it, or not know if it stays."""
 
 
 class Masters:
@@ -257,27 +267,33 @@ class Masters:
         return anyio.current_time() < until
 
     async def request(
-        self, broker_name: str, code: RequestCode, header: dict[str, object], body: bytes | None = None
+        self, broker_name: str, code: RequestCode, header: dict[str, Any], body: bytes | None = None, **more: bool
     ) -> Command:
-        """Request something of the master of a broker, with the timeout of the options.
-
-        NetworkError: it has no master now, or does not answer. Cancellation: it may have executed the request.
-        """
-        connection = await self.connect(broker_name, CONNECT_TIMEOUT_S)
-        return raise_for_code(await connection.request(code, header, body, self._host.config.request_timeout_s))
+        """Request something of the master of a broker, with the timeout of the options; see `request_until`."""
+        until = anyio.current_time() + self._host.config.request_timeout_s
+        return await self.request_until(broker_name, code, header, body, until, **more)
 
     async def request_until(
-        self, broker_name: str, code: RequestCode, header: dict[str, object], body: bytes | None, until: float
+        self,
+        broker_name: str,
+        code: RequestCode,
+        header: dict[str, Any],
+        body: bytes | None,
+        until: float,
+        *,
+        repeats: bool = False,
     ) -> Command:
         """Request something of the master of a broker, by a loop time.
 
-        A set is asked again, or its next master, as long as the request certainly did nothing and there is time.
+        A set is asked again, or its next master, while there is time, after errors with which nothing was done; with
+        `repeats`, which is for what may be done twice, also after some that leave that open.
 
-        RlabError: the last attempt. Cancellation: it may have executed the request.
+        RlabError: of the first attempt that may have been carried out, else the last. Cancellation: it may have been.
         """
+        doubt: RlabError | None = None
         while True:
-            connection = await self.connect(broker_name, until - anyio.current_time(), waits=True)
             try:
+                connection = await self.connect(broker_name, until - anyio.current_time(), waits=True)
                 if not connection.ready:
                     with anyio.move_on_after(until - anyio.current_time()) as scope:
                         await connection.wait_writable()
@@ -285,12 +301,17 @@ class Masters:
                         raise ConnectFailed(f"broker {broker_name!r} reads nothing; nothing was sent")
                 return raise_for_code(await connection.request(code, header, body, until - anyio.current_time()))
             except RlabError as error:
-                if not (self.is_worth_waiting(broker_name, error) and await self.wait(broker_name, until)):
-                    raise
+                doubt = doubt or (None if error.definite else error)
+                is_worth = self.is_worth_waiting(broker_name, error, repeats=repeats)
+                if not (is_worth and await self.wait(broker_name, until)):
+                    raise doubt or error from None
 
-    def is_worth_waiting(self, broker_name: str, error: RlabError) -> bool:
-        """Whether a request that failed may succeed at the next master of a set, and has certainly done nothing."""
-        return isinstance(error, _NOTHING_DONE) and self._host.routes.is_set(broker_name)
+    def is_worth_waiting(self, broker_name: str, error: RlabError, *, repeats: bool = False) -> bool:
+        """Whether a request that failed may succeed at the next master of a set, and has certainly done nothing.
+
+        With `repeats` it may have done it.
+        """
+        return isinstance(error, _MAY_BE_DONE if repeats else _NOTHING_DONE) and self._host.routes.is_set(broker_name)
 
     async def wait(self, broker_name: str, until: float) -> bool:
         """Wait until the master of a set may accept a request that was refused, at most a short time.

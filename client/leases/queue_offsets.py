@@ -66,4 +66,4 @@ class QueueOffsets:
         if instance.routes.address_of(queue.broker_name) is None:
             await instance.update_routes((queue.topic,))  # a topic that this client does not read otherwise
         header: dict[str, object] = {"topic": queue.topic, "queue_id": queue.queue_id, **fields}
-        return (await instance.request_master(queue.broker_name, code, header)).header
+        return (await instance.request_master(queue.broker_name, code, header, repeats=True)).header

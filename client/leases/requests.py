@@ -178,7 +178,7 @@ class LeaseRequests:
             header = {**header, "topic_ids": [number.topic_id if number else 0 for number in numbers]}
             header["data_id"] = max(number.data_id for number in numbers if number)  # one, as all are of this broker
         try:
-            answer = await self._request(broker_name, code, body, header)
+            answer = await self._request(broker_name, code, body, header, follows=True)
         except RlabError as error:
             failures.update({commit.queue: error for commit in commits})
             return
@@ -186,11 +186,19 @@ class LeaseRequests:
             queue = MessageQueue(topic, broker_name, queue_id)
             failures[queue] = error_of(response_code, remark)
 
-    async def _request(self, broker_name: str, code: RequestCode, body: bytes, header: dict[str, Any]) -> object:
-        address = self._address(broker_name)
-        header = {"group": self._group, "client_id": self._instance.client_id, **header}
-        timeout_s = self._instance.config.request_timeout_s
-        answer = await self._instance.remoting.request(address, code, header, body, timeout_s)
+    async def _request(
+        self, broker_name: str, code: RequestCode, body: bytes, header: dict[str, Any], *, follows: bool = False
+    ) -> object:
+        """Request something of a broker; with `follows` of the next master of a set too, twice if need be.
+
+        A lease is requested of one master only: it belongs to the session with that one.
+        """
+        instance, address = self._instance, self._address(broker_name)
+        header = {"group": self._group, "client_id": instance.client_id, **header}
+        if follows:
+            answer = await instance.request_master(broker_name, code, header, body, repeats=True)
+        else:
+            answer = await instance.remoting.request(address, code, header, body, instance.config.request_timeout_s)
         return msgpack.unpackb(answer.body or b"")
 
     def _address(self, broker_name: str) -> str:

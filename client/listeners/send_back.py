@@ -68,7 +68,8 @@ class SendBackRequests:
         }
         if delay_ms is not None:
             header["delay_ms"] = delay_ms
-        await self._instance.request_master(message.queue.broker_name, RequestCode.CONSUMER_SEND_MSG_BACK, header)
+        code, broker_name = RequestCode.CONSUMER_SEND_MSG_BACK, message.queue.broker_name
+        await self._instance.request_master(broker_name, code, header, repeats=True)
 
     async def _publish_copy(self, message: MessageExt, max_attempts: int, delay_ms: int | None) -> bool:
         times_delivered = message.times_delivered + 1
@@ -89,7 +90,8 @@ class SendBackRequests:
                 "delay_ms": 0 if dead else retry_delay_ms(message.times_delivered) if delay_ms is None else delay_ms,
             }
             try:
-                await self._instance.request_master(queue.broker_name, RequestCode.SEND_MESSAGE, header, payload)
+                code, broker_name = RequestCode.SEND_MESSAGE, queue.broker_name
+                await self._instance.request_master(broker_name, code, header, payload, repeats=True)
             except RlabError as error:
                 logger.warning("%s: no copy of %r on %s: %s", self._instance.client_id, message, queue, error)
             else:

@@ -28,6 +28,7 @@ class AckBatch:
     # queue -> offset -> token, because the answer names dead handles without it
     tokens: dict[MessageQueue, dict[int, int]] = field(default_factory=dict)
     size: int = 0
+    began: float = 0.0  # loop time in seconds of the first attempt
     until: float = 0.0  # loop time in seconds after which it is not sent again
     unsure: bool = False  # whether an earlier attempt may have been executed
     done: asyncio.Event = field(default_factory=asyncio.Event)  # set when it was answered, or failed with an `error`
@@ -37,6 +38,8 @@ class AckBatch:
 
 class PopAcks:
     """The acknowledgements of one consumer; each is repeated for `retry_s` to a broker that does not answer.
+
+    At a set of replicas it is repeated for the time of a request at least, which the next master may need.
 
     `late` counts those that were too late, so that their messages are redelivered; not those that an earlier attempt
     may have executed.
@@ -102,7 +105,8 @@ class PopAcks:
 
     def _start(self, batch: AckBatch) -> None:
         self._sending[batch] = None
-        batch.until = self._loop.time() + self._retry_s
+        batch.began = self._loop.time()
+        batch.until = batch.began + self._retry_s
         # A task only for requests that cannot be sent at once: it would cost more than the rest of the request.
         if not self._background.running:
             self._end(batch, IllegalOperation("the consumer was shut down; nothing was sent"))
@@ -119,7 +123,7 @@ class PopAcks:
         try:
             while outcome is None or self._asks_again(batch, outcome):
                 if outcome is not None:
-                    await self._instance.pause(batch.broker_name)
+                    await self._pause(batch, outcome)
                 try:
                     outcome = await self._requests.ack(batch.broker_name, batch.by_delivery)
                 except RlabError as error:
@@ -133,7 +137,16 @@ class PopAcks:
         if not isinstance(outcome, RlabError):
             return False
         batch.unsure = batch.unsure or not outcome.definite
+        if self._instance.is_worth_waiting(batch.broker_name, outcome, repeats=True):
+            batch.until = max(batch.until, batch.began + self._instance.config.request_timeout_s)
         return outcome.retryable and self._loop.time() < batch.until and self._background.running
+
+    async def _pause(self, batch: AckBatch, outcome: Dead | RlabError) -> None:
+        instance, name = self._instance, batch.broker_name
+        if isinstance(outcome, RlabError) and instance.is_worth_waiting(name, outcome, repeats=True):
+            await instance.wait_for_master(name, batch.until)
+        else:
+            await instance.pause(name)
 
     def _end(self, batch: AckBatch, outcome: Dead | RlabError) -> None:
         if isinstance(outcome, RlabError):

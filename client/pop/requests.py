@@ -135,7 +135,7 @@ class PopRequests:
 
         After an RlabError that is not `definite`, or a cancellation, any of them may be acknowledged.
         """
-        return _read_dead(broker_name, await self._request(broker_name, self._ack_ask(acked)))
+        return _read_dead(broker_name, await self._request(broker_name, self._ack_ask(acked), waits=True))
 
     def start_ack(self, broker_name: str, acked: Acked, answered: Callable[[Dead | RlabError], None]) -> bool:
         """Like `ack` without a task; see `start_pop`."""
@@ -164,15 +164,16 @@ class PopRequests:
             "token": token,
             "invisible_ms": invisible_ms,
         }
-        ask = (RequestCode.CHANGE_MESSAGE_INVISIBLETIME, header, None, self._instance.config.request_timeout_s)
-        answer = raise_for_code(await self._request(queue.broker_name, ask))
+        code = RequestCode.CHANGE_MESSAGE_INVISIBLETIME
+        # Done twice, the second one finds the handle dead, and then the error of the first one is raised.
+        answer = await self._instance.request_master(queue.broker_name, code, header, repeats=True)
         return answer.header["token"], answer.header["visible_ms"]
 
-    async def _request(self, broker_name: str, ask: _Ask) -> Command:
+    async def _request(self, broker_name: str, ask: _Ask, *, waits: bool = False) -> Command:
         instance = self._instance
         connection = instance.masters.get(broker_name)
         if connection is None or not connection.ready:
-            connection = await instance.connect_master(broker_name, CONNECT_TIMEOUT_S)
+            connection = await instance.connect_master(broker_name, CONNECT_TIMEOUT_S, waits=waits)
             await connection.wait_writable()
         return await connection.request(*ask)
 

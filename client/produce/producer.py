@@ -12,9 +12,9 @@ and the attempt gets all the time. RocketMQ: sendMsgMaxTimeoutPerRequest, which 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from itertools import repeat
-from typing import Any, NamedTuple
+from typing import Any
 
 import anyio
 import msgpack
@@ -27,22 +27,21 @@ from client.instance.user_code import observing
 from client.options import check_option_names
 from client.produce.batcher import SendBatcher
 from client.produce.queue_picker import ELSEWHERE, QueuePicker, check_queue_of, other_brokers, select_by_key
+from client.produce.unknown_topics import UnknownTopics
 from model.arguments import check_callable
 from model.errors import (
     ConfigError,
     ConnectFailed,
     IllegalOperation,
     MessageIllegal,
-    NoPermission,
     RequestTimeout,
     RlabError,
-    TopicNotExist,
 )
 from model.events import EventKind
-from model.limits import DEFAULT_TOPIC_QUEUES, MAX_FRAME_BYTES, SEND_RETRIES, SEND_TIMEOUT_S
+from model.limits import MAX_FRAME_BYTES, SEND_RETRIES, SEND_TIMEOUT_S
 from model.message import Message, SendResult, check_batch, check_message, encode_payload, tag_hash
 from model.message_queue import MessageQueue
-from model.names import TEMPLATE_TOPIC, check_group, check_topic
+from model.names import check_group, check_topic
 from remoting.client import raise_for_code
 from remoting.connection import Connection
 from remoting.request_code import RequestCode
@@ -55,17 +54,10 @@ _SLOW_S = 0.55
 _pack = msgpack.Packer(autoreset=True).pack
 _new_tuple = tuple.__new__
 """The constructor of a named tuple is Python code; this makes the same in a third of the time."""
-_TEMPLATED_S = 0.1
-"""How long queues made up from the template are used before the route is asked for again."""
 MAX_RETRIES = 100
 
 LatencySink = Callable[[float, bool], None]
 """Gets the seconds of a send, and whether it succeeded."""
-
-
-class _Templated(NamedTuple):
-    queues: tuple[MessageQueue, ...]
-    valid_until: float
 
 
 class Producer(ClientLife, Resident):
@@ -114,7 +106,7 @@ class Producer(ClientLife, Resident):
         self._picker = QueuePicker(self.config.rng, avoid_slow_brokers=avoid_slow_brokers)
         self._latency_sink = observing(latency_sink or (lambda *_: None), "latency_sink")
         self._noted_from_s = _SLOW_S if latency_sink is None else 0.0  # faster sends cost no call
-        self._topics, self._templated = dict[str, None](), dict[str, _Templated]()
+        self._topics, self._unknown = dict[str, None](), UnknownTopics()
         self._instance: ClientInstance | None = None
         # One attribute away for each send. The first one refuses before the start, after the shutdown and in a fork.
         self._publish_queues: Callable[[str], tuple[MessageQueue, ...]] = self._not_running
@@ -247,12 +239,12 @@ class Producer(ClientLife, Resident):
 
         Raises:
             MessageIllegal: none or too many, of different topics, or together larger than a frame.
-            RlabError: as `send`; there is one attempt, because a batch is not split over brokers.
+            RlabError: as `send`; an attempt is one of the whole batch.
 
         Cancellation: all or none may be stored.
         """
         topic = check_batch(messages)
-        queue = self._choose(topic, self._publish_queues(topic) or await self._resolve(topic), key, None, self._time())
+        queues = self._publish_queues(topic) or await self._resolve(topic)
         first_id, born_ms, prefix = self._sent + 1, int(self._clock_ms()), self._id_prefix
         self._sent += len(messages)
         ids = [f"{prefix}{number:08x}" for number in range(first_id, self._sent + 1)]
@@ -260,10 +252,13 @@ class Producer(ClientLife, Resident):
         body: bytes = _pack([(tag_hash(each.tags), payload) for each, payload in zip(messages, payloads, strict=True)])
         if len(body) > MAX_FRAME_BYTES - 1024:
             raise MessageIllegal(f"the batch has {len(body)} bytes, more than fits one frame: send it in parts")
-        header: dict[str, object] = {"topic": topic, "queue_id": queue.queue_id}
-        code, until = RequestCode.SEND_BATCH_MESSAGE, self._time() + self._timeout_s
-        response = await self._running().request_until(queue.broker_name, code, header, body, until)
-        first: int = response.header["offset"]
+
+        async def send(queue: MessageQueue, connection: Connection, timeout_s: float) -> int:
+            header = {"topic": topic, "queue_id": queue.queue_id}
+            answer = await connection.request(RequestCode.SEND_BATCH_MESSAGE, header, body, timeout_s)
+            return int(raise_for_code(answer).header["offset"])
+
+        queue, first = await self._attempted(queues, key, send)
         return [_new_tuple(SendResult, (queue, first + n, message_id)) for n, message_id in enumerate(ids)]
 
     async def queues(self, topic: str) -> list[MessageQueue]:
@@ -297,6 +292,34 @@ class Producer(ClientLife, Resident):
         header = {"topic": queue.topic, "queue_id": queue.queue_id, "tag_hash": hashed, "delay_ms": delay_ms}
         return int(raise_for_code(await connection.request(_SEND, header, payload, timeout_s)).header["offset"])
 
+    async def _attempted(
+        self,
+        queues: tuple[MessageQueue, ...],
+        key: str | None,
+        act: Callable[[MessageQueue, Connection, float], Awaitable[int]],
+    ) -> tuple[MessageQueue, int]:
+        """Do what `act` does with a queue and a connection, with the attempts of `send`; returns both results."""
+        topic, now = queues[0].topic, self._time()
+        deadline, attempt = now + self._timeout_s, 1
+        avoid: str | None = None
+        doubt: RlabError | None = None
+        while True:
+            chosen, until = self._choose(topic, queues, key, avoid, now), deadline
+            others = queues if key is None else ()
+            if other_brokers(others, chosen.broker_name, avoid or ""):
+                until = now + (deadline - now) / (self._attempts - attempt + 1)
+            try:
+                connection = await self._connection_to(chosen.broker_name, until - now, waits=until == deadline)
+                return chosen, await act(chosen, connection, until - self._time())
+            except RlabError as error:
+                self._picker.record_failure(chosen, error, self._time())
+                doubt = doubt or (None if error.definite else error)
+                if not (attempt := await self._next_attempt(attempt, error, chosen, others, deadline)):
+                    raise doubt or error from None
+                now, avoid = self._time(), chosen.broker_name
+                if error.code in ELSEWHERE:
+                    queues = await self._look_again(topic, queues)
+
     async def _connection_to(self, broker_name: str, timeout_s: float, *, waits: bool = True) -> Connection:
         connection = await self._running().connect_master(broker_name, timeout_s, waits=waits)
         if not connection.ready:
@@ -307,44 +330,8 @@ class Producer(ClientLife, Resident):
         return connection
 
     async def _resolve(self, topic: str) -> tuple[MessageQueue, ...]:
-        """Queues of a topic that is not in the route table: from its route, or made up from the template topic.
-
-        RocketMQ: tryToFindTopicPublishInfo, updateTopicRouteInfoFromNameServer with isDefault. The template's queues
-        are for sending only; consumers see the topic once a broker has created it, and so does this producer.
-        """
-        check_topic(topic)
-        instance = self._running()
-        templated = self._templated.get(topic)
-        if templated is not None and self._time() < templated.valid_until:
-            return templated.queues
-        await instance.update_routes((topic,))
-        if instance.routes.route_of(topic) is not None:
-            self._topics[topic] = None
-        if queues := instance.routes.publish_queues(topic):
-            self._templated.pop(topic, None)
-            return queues
-        await instance.update_routes((TEMPLATE_TOPIC,))
-        # Only where the topic is new: a broker that has it offers no queue of it now, and may still accept a message.
-        have_it = instance.routes.brokers_of(topic)
-        template = [
-            queue
-            for queue in instance.routes.publish_queues(TEMPLATE_TOPIC)
-            if queue.queue_id < DEFAULT_TOPIC_QUEUES and queue.broker_name not in have_it
-        ]
-        if not template:
-            if instance.routes.route_of(topic) is not None:
-                raise NoPermission(
-                    f"topic {topic!r} takes no messages now: its brokers are drained, or without a master, or the "
-                    "topic may only be read; see 'rlab topic show', and send again when that has changed"
-                )
-            raise TopicNotExist(
-                f"topic {topic!r} does not exist and no broker creates topics automatically: "
-                "create it with 'rlab topic create', or start a broker with automatic creation"
-            )
-        made = tuple(MessageQueue(topic, queue.broker_name, queue.queue_id) for queue in template)
-        self._topics[topic] = None  # the first send creates it
-        self._templated[topic] = _Templated(made, self._time() + _TEMPLATED_S)
-        return made
+        """Queues of a topic that is not in the route table; see `UnknownTopics.queues`."""
+        return await self._unknown.queues(self._running(), topic, self._topics, self._time())
 
     async def _look_again(self, topic: str, queues: tuple[MessageQueue, ...]) -> tuple[MessageQueue, ...]:
         """Fresh queues for the next attempt, after a refusal that shows ours to be out of date."""

@@ -218,12 +218,7 @@ class TransactionProducer(Producer, CheckingProducer):
         try:
             if state is TransactionState.UNKNOWN:
                 return
-            deadline = self._time() + self._timeout_s
-            connection = self._masters.get(queue.broker_name)
-            if connection is None or not connection.ready:
-                connection = await self._connection_to(queue.broker_name, self._timeout_s)
-            row = (transaction.offset, transaction.message_id, int(state))
-            outcome = await self._ends.end(connection, row, deadline)
+            outcome = await self._report(queue.broker_name, (transaction.offset, transaction.message_id, int(state)))
         except RlabError as error:
             logger.warning("transaction %s is left to the check: %s", transaction.message_id, error)
             return
@@ -236,6 +231,20 @@ class TransactionProducer(Producer, CheckingProducer):
             )
         if outcome == EndOutcome.ENDED_BEFORE:
             logger.info("transaction %s was ended by a check before", transaction.message_id)
+
+    async def _report(self, broker_name: str, row: tuple[int, str, int]) -> int:
+        """Send an end to the master that a set has in time; one that arrives twice ends nothing twice."""
+        instance, until = self._running(), self._time() + self._timeout_s
+        while True:
+            try:
+                connection = self._masters.get(broker_name)
+                if connection is None or not connection.ready:
+                    connection = await self._connection_to(broker_name, until - self._time())
+                return await self._ends.end(connection, row, until)
+            except RlabError as error:
+                is_worth = instance.is_worth_waiting(broker_name, error, repeats=True)
+                if not (is_worth and await instance.wait_for_master(broker_name, until)):
+                    raise
 
     # --- checks ------------------------------------------------------------------------------------------------------
 

@@ -86,8 +86,10 @@ class Twin:
         )
         self.in_sync.discard(who)
 
-    def hand_over(self, to: int, *, by: int, epoch: int) -> None:
+    def hand_over(self, to: int, *, by: int, epoch: int, leaves: bool) -> None:
         need(by == self.master, epoch == self.epoch, to != by, to in self.in_sync)
+        if leaves:
+            self.in_sync.discard(by)
         self.epoch, self.master = self.epoch + 1, to
 
     def elect(self, who: int, *, accept_loss: bool, answers: bool) -> None:
@@ -124,7 +126,7 @@ class Step:
     second: bool
     stale: bool
 
-    def of_master(self, row: ReplicaSet) -> dict[str, int]:
+    def of_master(self, row: ReplicaSet) -> dict[str, Any]:
         return {"by": self.other, "epoch": self.other} if self.stale else {"by": row.master, "epoch": row.epoch}
 
     def incarnation(self, row: ReplicaSet) -> int:
@@ -137,7 +139,7 @@ class Step:
             "start": lambda: started(row, self.who, self.address, clean=self.first),
             "sync": lambda: in_sync_with(row, self.who, **self.of_master(row), incarnation=self.incarnation(row)),
             "leave": lambda: removed_from_in_sync(row, self.who, **self.of_master(row)),
-            "hand over": lambda: handed_over(row, self.who, **self.of_master(row)),
+            "hand over": lambda: handed_over(row, self.who, leaves=self.first, **self.of_master(row)),
             "elect": lambda: elected(row, self.who, accept_loss=self.first, master_answers=self.second),
             "forget": lambda: forgotten(row, self.who),
         }[self.verb]()
@@ -148,7 +150,7 @@ class Step:
             "start": lambda: twin.start(self.who, self.address, clean=self.first),
             "sync": lambda: twin.sync(self.who, **self.of_master(row), incarnation=self.incarnation(row)),
             "leave": lambda: twin.leave(self.who, **self.of_master(row)),
-            "hand over": lambda: twin.hand_over(self.who, **self.of_master(row)),
+            "hand over": lambda: twin.hand_over(self.who, leaves=self.first, **self.of_master(row)),
             "elect": lambda: twin.elect(self.who, accept_loss=self.first, answers=self.second),
             "forget": lambda: twin.forget(self.who),
         }[self.verb]()

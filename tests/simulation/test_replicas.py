@@ -178,6 +178,25 @@ def test_a_master_that_is_stopped_hands_over_and_follows_when_it_is_back(simulat
     simulate(scenario, **PAIR)
 
 
+def test_sends_do_not_wait_for_a_master_that_was_stopped_and_has_handed_over(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        producer = await pair_with_topic(cluster)
+        gaps = []
+        async with anyio.create_task_group() as tasks:
+
+            async def send() -> None:
+                gaps.append(await send_for(cluster, producer, 3.0))
+
+            tasks.start_soon(send)
+            await anyio.sleep(0.5)
+            await cluster.replicas["broker-a-1"].stop()
+            row = await row_of(cluster)
+            assert (row.master, row.in_sync) == (2, (2,))
+        assert gaps[0] < 0.3
+
+    simulate(scenario, **PAIR)
+
+
 def test_a_replica_that_is_killed_holds_up_sends_for_a_moment_and_returns_by_itself(simulate: Simulate) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         producer = await pair_with_topic(cluster)

@@ -154,6 +154,11 @@ def test_the_master_hands_over_to_a_replica_in_sync_and_stays_in_sync() -> None:
     assert (row.epoch, row.master, row.in_sync) == (2, 2, (1, 2))
 
 
+def test_a_master_that_hands_over_because_it_stops_is_not_in_sync_afterwards() -> None:
+    row = handed_over(PAIR, 2, by=1, epoch=1, leaves=True)
+    assert (row.epoch, row.master, row.in_sync) == (2, 2, (2,))
+
+
 def test_a_handover_that_would_lose_messages_or_that_is_not_the_masters_is_refused() -> None:
     with pytest.raises(ReplicaNotInSync, match=r"replica 2 of set broker-a is not in sync \(1 is\)"):
         handed_over(OUT_OF_SYNC, 2, by=1, epoch=1)

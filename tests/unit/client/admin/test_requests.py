@@ -3,13 +3,24 @@ from __future__ import annotations
 from pathlib import Path
 from random import Random
 
+import anyio
 import msgpack
 import pytest
 
 from client.admin.admin import Admin
 from client.admin.requests import ClusterRequests, fail, listed, masters_of, unpack, unpack_group, unpack_route
-from model.errors import ConnectFailed, GroupNotExist, NotMaster, RequestTimeout, RlabError, TopicNotExist
+from model.errors import (
+    ConnectFailed,
+    ConnectionLost,
+    GroupNotExist,
+    NotMaster,
+    RequestTimeout,
+    RlabError,
+    ServiceNotAvailable,
+    TopicNotExist,
+)
 from model.limits import REQUEST_TIMEOUT_S
+from model.replica_limits import MASTER_CONNECT_S
 from model.topic_route import BrokerData, TopicRoute
 from remoting.command import RESPONSE, Command
 from remoting.request_code import RequestCode
@@ -60,6 +71,64 @@ def test_a_replica_that_does_not_serve_leads_to_the_master_and_two_that_name_eac
         await requests.remoting.aclose()
 
     administer(scenario, tmp_path, brokers=1)
+
+
+@pytest.mark.simulation
+def test_a_broker_that_moved_is_asked_at_its_new_address_and_by_its_address_alone_it_is_not(
+    tmp_path: Path,
+) -> None:
+    async def scenario(cluster: SimulatedCluster, admin: Admin) -> None:
+        requests = ClusterRequests(cluster.addresses, REQUEST_TIMEOUT_S, Random(1))
+        code, old = RequestCode.GET_BROKER_RUNTIME_INFO, "gone:10911"
+        answer = await requests.request(old, code, broker="broker-a")  # certainly not done at the old one
+        assert unpack(answer)["name"] == "broker-a"
+        with pytest.raises(ConnectFailed):
+            await requests.request(old, code)
+        await requests.remoting.aclose()
+
+    administer(scenario, tmp_path, brokers=1)
+
+
+@pytest.mark.simulation
+def test_a_request_to_a_set_that_may_have_been_done_is_made_again_only_if_that_does_no_harm(tmp_path: Path) -> None:
+    async def scenario(cluster: SimulatedCluster, admin: Admin) -> None:
+        requests = ClusterRequests(cluster.addresses, REQUEST_TIMEOUT_S, Random(1))
+        code, address = RequestCode.GET_BROKER_RUNTIME_INFO, cluster.brokers["broker-a"].address
+        host = address.rpartition(":")[0]
+        cluster.simulation.network.set_latency("operator", host, 0.1)
+
+        async def cut() -> None:
+            await anyio.sleep(0.05)  # the request is under way
+            cluster.simulation.network.cut("operator", host)
+
+        for repeats in (True, False):
+            await requests.request(address, code)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(cut)
+                if repeats:
+                    answer = await requests.request(address, code, broker="broker-a")
+                    assert unpack(answer)["name"] == "broker-a"
+                else:
+                    with pytest.raises(ConnectionLost):
+                        await requests.request(address, code, broker="broker-a", repeats=False)
+        await requests.remoting.aclose()
+
+    administer(scenario, tmp_path, brokers=1, copies=2)
+
+
+@pytest.mark.simulation
+def test_operators_wait_a_moment_for_the_next_master_of_a_set_and_once_for_one_that_has_none(tmp_path: Path) -> None:
+    async def scenario(cluster: SimulatedCluster, admin: Admin) -> None:
+        requests = ClusterRequests(cluster.addresses, REQUEST_TIMEOUT_S, Random(1))
+        await cluster.brokers["broker-a"].crash()
+        for waited_s in (MASTER_CONNECT_S, 0.0):
+            began = anyio.current_time()
+            with pytest.raises(ServiceNotAvailable):
+                await requests.masters()
+            assert anyio.current_time() - began == pytest.approx(waited_s, abs=0.2)
+        await requests.remoting.aclose()
+
+    administer(scenario, tmp_path, brokers=1, copies=2)
 
 
 def test_an_error_is_raised_when_its_body_is_wanted() -> None:

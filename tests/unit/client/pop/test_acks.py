@@ -12,13 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from client.config import ClientConfig
 from client.instance.background import BackgroundTasks
 from client.instance.instance import ClientInstance
 from client.pop.acks import PopAcks
 from client.pop.message import AckRun
 from client.pop.requests import Acked, Dead, PopRequests
-from model.errors import ConnectionLost, IllegalOperation, RlabError
-from model.limits import MAX_ACK_BATCH, PULL_RETRY_ERROR_S
+from model.errors import ConnectionLost, IllegalOperation, NotMaster, RlabError
+from model.limits import MAX_ACK_BATCH, PULL_RETRY_ERROR_S, REQUEST_TIMEOUT_S
 from model.message_queue import MessageQueue
 from testbed.simulation.kernel.run import Simulation, run_simulation
 
@@ -29,9 +30,10 @@ class Brokers:
     """Answers acknowledgements as it is told: with the dead offsets, or an error; over an open connection, or none."""
 
     client_id = "c1"
+    config = ClientConfig(name_servers="n:1")
 
-    def __init__(self, *answers: list[int] | RlabError, connected: bool = True) -> None:
-        self.connected = connected
+    def __init__(self, *answers: list[int] | RlabError, connected: bool = True, is_set: bool = False) -> None:
+        self.connected, self.is_set = connected, is_set
         self.asked: list[tuple[str, dict[tuple[str, int, int], list[int]]]] = []
         self.answers = list(answers)
         self.broker_returned = anyio.Event()
@@ -39,6 +41,13 @@ class Brokers:
     async def pause(self, broker_name: str) -> None:
         with anyio.move_on_after(PULL_RETRY_ERROR_S):
             await self.broker_returned.wait()
+
+    def is_worth_waiting(self, broker_name: str, error: RlabError, *, repeats: bool) -> bool:
+        return self.is_set and repeats
+
+    async def wait_for_master(self, broker_name: str, until: float) -> bool:
+        await anyio.sleep(0.1)
+        return anyio.current_time() < until
 
     def start_ack(self, broker_name: str, acked: Acked, answered: Callable[[Dead | RlabError], None]) -> bool:
         if self.connected:
@@ -172,6 +181,26 @@ def test_what_cannot_be_asked_again_ends_with_its_error(error: RlabError, caplog
     caplog.set_level(logging.CRITICAL)
     run(brokers, scenario, retry_s=0.0 if isinstance(error, ConnectionLost) else 60.0)
     assert len(brokers.asked) == 1
+
+
+def test_at_a_set_of_replicas_it_is_asked_for_again_for_the_time_of_a_request(caplog: pytest.LogCaptureFixture) -> None:
+    refusals = [NotMaster("broker-a hands over") for _ in range(1000)]
+    short, for_ever = Brokers(*refusals[:2], is_set=True), Brokers(*refusals, is_set=True)
+
+    async def acknowledged(acks: PopAcks) -> None:
+        batch = acks.add((A, 1, 7))
+        await batch.done.wait()
+        assert batch.error is None
+
+    async def refused(acks: PopAcks) -> None:
+        batch = acks.add((A, 1, 7))
+        await batch.done.wait()
+        assert isinstance(batch.error, NotMaster)
+        assert anyio.current_time() == pytest.approx(REQUEST_TIMEOUT_S, abs=0.2)
+
+    run(short, acknowledged)
+    assert len(short.asked) == 3
+    run(for_ever, refused)
 
 
 def test_after_the_end_of_the_consumer_nothing_is_sent_and_nobody_waits() -> None:
