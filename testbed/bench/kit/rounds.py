@@ -47,6 +47,7 @@ class Sizes:
     cold: int = 1_000_000  # messages that are read from cold files
     passes: int = 3  # restarts or full reads, of which the median is reported; kills of twice, of which the worst is
     stored_bytes: int = 2 * 1024 * MIB  # by store-memory
+    copied_bytes: int = 512 * MIB  # of the log that replicas copy
     recovery_bytes: int = 64 * MIB  # unit of recovery, which stores it once, four and sixteen times
     stalls: int = 20  # consumers that are killed; a quarter as many are stopped
     twice: int = 25_000  # messages that are sent while a consumer is killed

@@ -1,0 +1,132 @@
+"""copies: sends with acks=all to a set of two replicas, and to a set of one, against a broker without copies.
+
+    copies-send-64   64 awaited at the same time, two copies
+    copies-send-1    one awaited after the other, two copies: the median time of a send
+    copies-one       64 awaited at the same time, a set of one: what a set costs that has no other replica
+
+All three run side by side, and the rounds take turns. Each figure has in its note the CPU time of a message, which the
+work of others on the machine changes less than the rate.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Coroutine
+from contextlib import AsyncExitStack
+from typing import Any
+
+from client import Message, Producer
+from process.children import Child
+from testbed.bench.copies.replica_processes import set_processes
+from testbed.bench.kit.echo import BODY, TOPIC
+from testbed.bench.kit.interval import MIN_ROUNDS, median_interval
+from testbed.bench.kit.processes import cluster_processes, cpu_s
+from testbed.bench.kit.report import Result
+from testbed.bench.kit.rounds import (
+    MeasuredTurns,
+    Progress,
+    Sizes,
+    count,
+    in_turns,
+    median_turn,
+    percentile,
+    result_of,
+)
+from testbed.bench.throughput.send import IN_FLIGHT, QUEUES, sending
+
+
+class TimedSends:
+    """The sends to one broker, and the CPU time of its servers in all rounds so far."""
+
+    def __init__(self, label: str, producer: Producer, servers: dict[str, Child], progress: Progress) -> None:
+        self._label = label
+        self._producer = producer
+        self._servers = servers
+        self._progress = progress
+        self._cpu_s: dict[str, float] = {}
+        self._sent = 0
+
+    def rates(self, seconds: float) -> Callable[[], Coroutine[Any, Any, float]]:
+        """A round of `IN_FLIGHT` sends at a time; returns messages per second."""
+
+        async def run() -> float:
+            self._progress(f"send-{IN_FLIGHT}, {self._label}")
+            before = await self._times()
+            counted = await count(sending(self._producer), IN_FLIGHT, seconds)
+            await self._add(before, counted.done)
+            return counted.done / counted.elapsed_s
+
+        return run
+
+    def medians(self, seconds: float) -> Callable[[], Coroutine[Any, Any, float]]:
+        """A round of one send after the other; returns the median time of a send in milliseconds."""
+
+        async def run() -> float:
+            self._progress(f"send-1, {self._label}")
+            before, times_ms, end = await self._times(), list[float](), time.perf_counter() + seconds
+            message, now = Message(TOPIC, BODY), time.perf_counter()
+            while now < end:
+                await self._producer.send(message)
+                after = time.perf_counter()
+                times_ms.append((after - now) * 1000)
+                now = after
+            await self._add(before, len(times_ms))
+            return percentile(times_ms, 0.5)
+
+        return run
+
+    async def _times(self) -> dict[str, float]:
+        return {name: await cpu_s(child) or 0.0 for name, child in self._servers.items()}
+
+    async def _add(self, before: dict[str, float], sent: int) -> None:
+        self._sent += sent
+        for name, after in (await self._times()).items():
+            self._cpu_s[name] = self._cpu_s.get(name, 0.0) + after - before[name]
+
+    def take_cpu(self) -> str:
+        """The CPU time of a message since the last call, in words."""
+        sent, self._sent = max(self._sent, 1), 0
+        times, self._cpu_s = self._cpu_s, {}
+        return ", ".join(f"{name} {seconds / sent * 1e6:.0f}" for name, seconds in times.items())
+
+
+async def measure_sends(sizes: Sizes, progress: Progress) -> list[Result]:
+    """Measure sends to sets of two and of one against a broker without copies."""
+    async with AsyncExitStack() as stack:
+        cluster = await stack.enter_async_context(cluster_processes({TOPIC: QUEUES}))
+        two = await stack.enter_async_context(set_processes(2))
+        one = await stack.enter_async_context(set_processes(1))
+        plain_producer, two_producer, one_producer = [
+            await stack.enter_async_context(Producer(each.name_server)) for each in (cluster, two, one)
+        ]
+        plain = TimedSends("without copies", plain_producer, {"broker": cluster.broker}, progress)
+        servers = {"master": two.master, "replica": two.others[0]}
+        copied = TimedSends("two copies", two_producer, servers, progress)
+        alone = TimedSends("set of one", one_producer, {"master": one.master}, progress)
+        s, repeat = sizes.seconds, sizes.repeat
+        many = await in_turns(copied.rates(s), plain.rates(s), repeat)
+        results = [result_of("copies-send-64", many, _note(copied, plain))]
+        lone = await in_turns(copied.medians(s), plain.medians(s), repeat)
+        results.append(median_result("copies-send-1", lone, _note(copied, plain)))
+        cost = await in_turns(alone.rates(s), plain.rates(s), repeat)
+        results.append(result_of("copies-one", cost, _note(alone, plain)))
+        return results
+
+
+def _note(side: TimedSends, plain: TimedSends) -> str:
+    return f"CPU µs a message: {side.take_cpu()}, without copies {plain.take_cpu()}"
+
+
+def median_result(name: str, turns: MeasuredTurns, note: str) -> Result:
+    """The figure of turns that are medians in milliseconds."""
+    turn, ratios = median_turn(turns), [turn.ratio for turn in turns]
+    return Result(
+        name=name,
+        value=turn.value,
+        unit="ms",
+        baseline_value=turn.baseline,
+        ratio=turn.ratio,
+        interval=median_interval(ratios) if len(ratios) >= MIN_ROUNDS else None,
+        host=turns.host,
+        note=note,
+    )
