@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from process.runtime import run
@@ -10,7 +10,9 @@ from remoting.address import parse_addresses
 
 if TYPE_CHECKING:
     from client.admin.admin import Admin
-    from model.replica_set import ReplicaSet
+    from remoting.security.key import Key
+    from replica.register import Register
+    from replica.registers.etcd import EtcdRegister
     from replica.registers.remote import RemoteRegister
 
 T = TypeVar("T")
@@ -31,16 +33,33 @@ def ask_cluster(name_servers: str, call: Callable[[Admin], Awaitable[T]], dialec
     return run(main)
 
 
-def ask_register(name_servers: str, call: Callable[[RemoteRegister], Awaitable[ReplicaSet]]) -> ReplicaSet:
-    """Run a call at the register of a cluster, and return the row.
+def ask_register(name_servers: str, place: str | None, call: Callable[[Register], Awaitable[T]]) -> T:
+    """Run a call at the register of a cluster, and return its result.
 
     Raises:
         typer.Exit: it failed or was stopped; the error has been printed.
     """
-    from replica.registers.remote import RemoteRegister
 
-    async def main() -> ReplicaSet:
-        async with RemoteRegister(parse_addresses(name_servers)) as register:
+    async def main() -> T:
+        async with register_at(parse_addresses(name_servers), place) as register:
             return await call(register)
 
     return run(main)
+
+
+def register_at(
+    name_servers: Sequence[str], place: str | None, key: Key | None = None
+) -> RemoteRegister | EtcdRegister:
+    """The register of a cluster, to be entered: in etcd if there is a place, else at one of the name servers.
+
+    Raises:
+        ConfigError: the place, or the login or the TLS files for it, cannot be used.
+    """
+    if place is None:
+        from replica.registers.remote import RemoteRegister
+
+        return RemoteRegister(name_servers, key=key)
+    from replica.registers.etcd import EtcdRegister
+    from replica.registers.etcd_place import parse_place
+
+    return EtcdRegister(parse_place(place))

@@ -36,6 +36,8 @@ PREFIX = "RLAB_"
 OTHERS = (
     *("RLAB_DEBUG", "RLAB_KEY", "RLAB_KEY_FILE", "RLAB_HTTP_KEY", "RLAB_HTTP_KEY_FILE"),
     *("RLAB_TLS_CA", "RLAB_TLS_CERT", "RLAB_TLS_KEY"),
+    *("RLAB_ETCD_USER", "RLAB_ETCD_PASSWORD", "RLAB_ETCD_PASSWORD_FILE"),
+    *("RLAB_ETCD_CA", "RLAB_ETCD_CERT", "RLAB_ETCD_KEY"),
 )
 """Variables that are not options of a command."""
 _OF_KUBERNETES = ("RLAB_PORT", "RLAB_SERVICE_")
@@ -112,6 +114,16 @@ NameServers = Annotated[
     str,
     typer.Option(
         "--namesrv", envvar="RLAB_NAMESRV", metavar="HOST:PORT,...", help="Name servers, separated by commas."
+    ),
+]
+
+RegisterPlace = Annotated[
+    str | None,
+    typer.Option(
+        "--register",
+        envvar="RLAB_REGISTER",
+        metavar="etcd://HOST:PORT,...",
+        help="The register of replica sets is in this etcd, and not at a name server.",
     ),
 ]
 

@@ -11,7 +11,15 @@ MAX_REPLICA_SET_BYTES = 8 * 1024
 MAX_SET_NUMBER = 2**62
 """Ids, epochs, versions and incarnations: SQLite and msgpack store each of them as it is."""
 REGISTER_TIMEOUT_S = 3.0
-"""How long a read or a write of the register waits for one name server, as any request does."""
+"""How long a read or a write of the register waits for one name server, or for all members of etcd, as any request
+does."""
+MAX_ETCD_ENDPOINTS = 9
+"""Members of an etcd with a register: etcd itself advises to have no more than seven, and each gets a share of the time
+of a request."""
+MAX_ETCD_PREFIX_CHARS = 127
+"""First part of the keys of a register in etcd, which is in each of them."""
+MAX_ETCD_ANSWER_BYTES = 4 * MAX_REPLICA_SETS * MAX_REPLICA_SET_BYTES
+"""Longest answer of etcd that is read: all rows in base64, and as much again for keys and numbers."""
 
 # --- the stream between replicas -------------------------------------------------------------------------------------
 REPLICA_FRAME_BYTES = 1024 * 1024

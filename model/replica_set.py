@@ -27,7 +27,7 @@ from typing import Any, NoReturn
 import msgpack
 
 from model.arguments import check_whole, shown
-from model.errors import IllegalOperation, InvalidParameter, NegativeAnswer
+from model.errors import ConfigError, IllegalOperation, InvalidParameter, NegativeAnswer
 from model.names import check_id
 from model.replica_limits import (
     LEASE_S,
@@ -41,6 +41,8 @@ from model.replica_limits import (
 
 NO_MASTER = 0
 """In the place of a master's replica id: no replica serves until one is elected."""
+RESTORED_VERSIONS = 1_000_000
+"""Versions that a restored row skips: more changes of a set than there are between two copies of its register."""
 
 
 class Acks(StrEnum):
@@ -278,6 +280,30 @@ def check_newer(old: ReplicaSet, new: ReplicaSet) -> None:
             _refuse(new, f"replica id {member.replica_id} was given already, and is never given again")
         if before is not None and member.incarnation < before.incarnation:
             _refuse(new, f"replica {member.replica_id} has started {before.incarnation} times already")
+
+
+def restored_rows(copy: Iterable[ReplicaSet]) -> tuple[int, list[ReplicaSet]]:
+    """The id and the rows of a register that is made from a copy of the rows of a lost one.
+
+    The copy may be older than the last change of a set, so each row gets a version above any that the lost register
+    can have given, and only its master stays in sync: the master adds the others again when they have all messages.
+
+    Raises:
+        ConfigError: the rows are not all of one register, or there are none.
+    """
+    rows = list(copy)
+    ids = {row.register_id for row in rows}
+    if len(ids) != 1 or 0 in ids or len({row.name for row in rows}) < len(rows) or len(rows) > MAX_REPLICA_SETS:
+        raise ConfigError(f"a copy has 1 to {MAX_REPLICA_SETS} sets of one register, not {len(rows)} of {len(ids)}")
+    [register_id] = ids
+    return register_id, [
+        replace(
+            row,
+            version=row.version + RESTORED_VERSIONS,
+            in_sync=row.in_sync if row.master == NO_MASTER else (row.master,),
+        )
+        for row in rows
+    ]
 
 
 def _refuse(row: ReplicaSet, reason: str) -> NoReturn:

@@ -22,7 +22,6 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import TypeVar
@@ -30,14 +29,12 @@ from zlib import crc32
 
 from model.arguments import shown
 from model.errors import ConfigError, InvalidParameter, RegisterUnavailable, RlabError
-from model.replica_limits import MAX_REPLICA_SETS, MAX_SET_NUMBER
-from model.replica_set import NO_MASTER, ReplicaSet, SetChanged, stored_row
+from model.replica_limits import MAX_SET_NUMBER
+from model.replica_set import ReplicaSet, SetChanged, restored_rows, stored_row
 
 logger = logging.getLogger(__name__)
 
 FILE_NAME = "elections.sqlite"
-RESTORED_VERSIONS = 1_000_000
-"""Versions that a restored row skips: more changes of a set than there are between two copies of its register."""
 _FORMAT = 1
 _SCHEMA = """
 create table register (only integer primary key check (only = 1), register_id integer not null);
@@ -84,14 +81,7 @@ class Elections:
         return row
 
     async def remove(self, name: str, expected_version: int) -> None:
-        """Remove the row of a set that has this version.
-
-        Raises:
-            SetChanged: it has another version, or the register has no such row.
-            RegisterUnavailable: it may be removed or not.
-
-        Cancellation: as for RegisterUnavailable.
-        """
+        """See `Register.remove`."""
         await self._in_thread(self._remove, name, expected_version)
 
     async def rows(self) -> list[ReplicaSet]:
@@ -199,28 +189,18 @@ def open_elections(directory: Path, rng: Random) -> Iterator[Elections]:
 def restore_elections(directory: Path, rows: Iterable[ReplicaSet]) -> int:
     """Make a register from a copy of the rows of a lost one, in a new directory; returns its id, which is the same.
 
-    The copy may be older than the last change of a set, so each row gets a version above any that the lost register
-    can have given, and only its master stays in sync: the master adds the others again when they have all messages.
+    `restored_rows` has the rule.
 
     Raises:
         ConfigError: the directory is not empty or cannot be used, or the rows are not all of one register.
     """
-    rows = list(rows)
-    ids = {row.register_id for row in rows}
-    if len(ids) != 1 or 0 in ids or len({row.name for row in rows}) < len(rows) or len(rows) > MAX_REPLICA_SETS:
-        raise ConfigError(f"a copy has 1 to {MAX_REPLICA_SETS} sets of one register, not {len(rows)} of {len(ids)}")
+    register_id, wanted = restored_rows(rows)
     path = directory / FILE_NAME
     if not _check_directory(directory, path):
         raise ConfigError(f"{directory} has a register already: name an empty or a new directory")
-    [register_id] = ids
     with _clear_errors(path), contextlib.closing(_opened(path)) as db:
-        _make(db, register_id, map(_restored, rows))
+        _make(db, register_id, wanted)
     return register_id
-
-
-def _restored(row: ReplicaSet) -> ReplicaSet:
-    in_sync = row.in_sync if row.master == NO_MASTER else (row.master,)
-    return replace(row, version=row.version + RESTORED_VERSIONS, in_sync=in_sync)
 
 
 def _check_directory(directory: Path, path: Path) -> bool:

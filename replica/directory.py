@@ -152,8 +152,8 @@ def check_identity(identity: ReplicaIdentity, row: ReplicaSet | None, *, name: s
     if row is None or row.register_id != identity.register_id:
         raise NotOfThisRegister(
             f"{directory} is replica {number} of the set {name}, which this register "
-            f"{'does not have' if row is None else 'has not made'}: check --namesrv, or put the register's directory "
-            "back (rlab namesrv --elections)"
+            f"{'does not have' if row is None else 'has not made'}: check --namesrv and --register, or put the "
+            "register's directory back (rlab namesrv --elections)"
         )
     if row.set_id != identity.set_id:
         raise NotOfThisSet(

@@ -126,7 +126,8 @@ class Membership:
     async def _join(self, row: ReplicaSet | None) -> None:
         if row is None:
             raise NotAReplica(
-                f"the register has no set {self._name}: start its first broker with --copies, or check --namesrv"
+                f"the register has no set {self._name}: start its first broker with --copies, or check --namesrv "
+                "and --register"
             )
         claim_directory(self._directory, self._files).release()
         if any(name.endswith(_LOG_SUFFIX) for name in self._files.list_names(self._directory)):

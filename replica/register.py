@@ -39,6 +39,16 @@ class Register(Protocol):
         Cancellation: as for RegisterUnavailable.
         """
 
+    async def remove(self, name: str, expected_version: int) -> None:
+        """Remove the row of a set that has this version.
+
+        Raises:
+            SetChanged: it has another version, or the register has no such row.
+            RegisterUnavailable: it may be removed or not, or later.
+
+        Cancellation: as for RegisterUnavailable.
+        """
+
     async def rows(self) -> list[ReplicaSet]:
         """All rows, sorted by name.
 

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 import anyio
 import typer
 
-from cli.options import DEFAULT_NAME_SERVER, AutoCreate, Config, Json, Listen, NameServers, Verbose
+from cli.ask import register_at
+from cli.options import DEFAULT_NAME_SERVER, AutoCreate, Config, Json, Listen, NameServers, RegisterPlace, Verbose
 from cli.security.options import (
     Access,
     Insecure,
@@ -204,6 +205,7 @@ def broker(
     min_in_sync: MinInSync = None,
     replica_lease: ReplicaLease = None,
     replica_of: ReplicaOf = None,
+    register: RegisterPlace = None,
     access: Access = None,
     insecure: Insecure = False,
     tls_cert: TlsCert = None,
@@ -249,7 +251,7 @@ def broker(
             quirks=frozenset(quirk or ()),
         )
 
-    given = CopiesGiven(copies, acks, min_in_sync, replica_lease, replica_of)
+    given = CopiesGiven(copies, acks, min_in_sync, replica_lease, replica_of, register)
     serving = partial(_serve, made, given, trace, metrics, insecure, json, exit_with_stdin)
     run(serving, endless=True, verbose=verbose, log_format=log)
 
@@ -289,10 +291,8 @@ async def _serve(
 async def _serve_replica(
     given: CopiesGiven, broker: BrokerConfig, metrics: str | None, key: Key | None, as_json: bool, exit_with_stdin: bool
 ) -> None:
-    from replica.registers.remote import RemoteRegister
-
     async with (
-        RemoteRegister(broker.name_servers, key=broker.key) as register,
+        register_at(broker.name_servers, given.register, broker.key) as register,
         watched_replica(replica_config(given, broker, register), metrics, key) as (replica, shown_at),
     ):
         await replica.wait_tried()

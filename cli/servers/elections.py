@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers
+from cli.ask import ask_register
+from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers, RegisterPlace
 from model.errors import ConfigError, IllegalOperation, InvalidParameter
 from process.output import print_json, print_note, print_outcome, print_table
 from process.runtime import run
 
 if TYPE_CHECKING:
     from model.replica_set import ReplicaSet
+    from replica.register import Register
 
 _COLUMNS = ("set", ">version", ">epoch", "master", "in sync", "members", ">copies", ">min in sync", "acks")
 _MAX_COPY_BYTES = 16 * 1024 * 1024
@@ -30,19 +32,17 @@ def register(app: typer.Typer) -> None:
     app.add_typer(group, name="elections", no_args_is_help=True)
 
 
-def show(namesrv: NameServers = DEFAULT_NAME_SERVER, json: Json = False, config: Config = None) -> None:
+def show(
+    namesrv: NameServers = DEFAULT_NAME_SERVER,
+    register: RegisterPlace = None,
+    json: Json = False,
+    config: Config = None,
+) -> None:
     """Show the row of each replica set. With --json the output is a copy of the register, for `restore`.
 
     Example: rlab elections show --namesrv ns1:9876,ns2:9876 --json > elections.json
     """
-    from remoting.address import parse_addresses
-    from replica.registers.remote import RemoteRegister
-
-    async def main() -> list[ReplicaSet]:
-        async with RemoteRegister(parse_addresses(namesrv)) as register:
-            return await register.rows()
-
-    rows = run(main)
+    rows = ask_register(namesrv, register, lambda rows: rows.rows())
     if json:
         print_json({"sets": rows})
     else:
@@ -58,6 +58,7 @@ def _cells(row: ReplicaSet) -> tuple[object, ...]:
 def remove(
     broker: Annotated[str, typer.Argument(show_default=False, help="Name of the broker.")],
     namesrv: NameServers = DEFAULT_NAME_SERVER,
+    register: RegisterPlace = None,
     json: Json = False,
     config: Config = None,
 ) -> None:
@@ -68,22 +69,19 @@ def remove(
 
     Example: rlab elections remove broker-a --namesrv ns1:9876
     """
-    from remoting.address import parse_addresses
-    from replica.registers.remote import RemoteRegister
 
-    async def main() -> None:
-        async with RemoteRegister(parse_addresses(namesrv)) as register:
-            row = await register.read(broker)
-            if row is None:
-                raise InvalidParameter(f"the register has no set {broker!r}: see 'rlab elections show'")
-            if answering := await _answering(row):
-                raise IllegalOperation(
-                    f"{' and '.join(answering)} of set {broker} answer: stop them, or forget one replica with "
-                    f"'rlab broker forget {broker} --replica ID'"
-                )
-            await register.remove(broker, row.version)
+    async def call(rows: Register) -> None:
+        row = await rows.read(broker)
+        if row is None:
+            raise InvalidParameter(f"the register has no set {broker!r}: see 'rlab elections show'")
+        if answering := await _answering(row):
+            raise IllegalOperation(
+                f"{' and '.join(answering)} of set {broker} answer: stop them, or forget one replica with "
+                f"'rlab broker forget {broker} --replica ID'"
+            )
+        await rows.remove(broker, row.version)
 
-    run(main)
+    ask_register(namesrv, register, call)
     print_outcome({"removed": broker}, f"set {broker} is removed from the register", as_json=json)
 
 
@@ -114,7 +112,10 @@ async def _answering(row: ReplicaSet) -> list[str]:
 
 def restore(
     copy: Annotated[Path, typer.Argument(show_default=False, help="Output of `rlab elections show --json`.")],
-    into: Annotated[Path, typer.Option(metavar="DIR", show_default=False, help="A new directory for the register.")],
+    into: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="A new directory for the register of a name server.")
+    ] = None,
+    register: RegisterPlace = None,
     json: Json = False,
     config: Config = None,
 ) -> None:
@@ -128,15 +129,33 @@ def restore(
     """
 
     async def main() -> tuple[int, int]:
+        rows = _rows_of(copy)
+        if register is not None:
+            return await _restore_in_etcd(register, rows), len(rows)
+        assert into is not None, "one of the two"
         from namesrv.elections import restore_elections
 
-        rows = _rows_of(copy)
         return restore_elections(into, rows), len(rows)
 
+    if (into is None) == (register is None):
+        raise typer.BadParameter("name the place of the register: --into DIR, or --register etcd://HOST:PORT,...")
     register_id, n_sets = run(main)
-    outcome = {"register_id": register_id, "directory": str(into), "sets": n_sets}
-    print_outcome(outcome, f"register {register_id} with {n_sets} sets is in {into}", as_json=json)
-    print_note(f"note: start one name server with --elections {into}; no other may have a register of this id")
+    if into is not None:
+        outcome = {"register_id": register_id, "directory": str(into), "sets": n_sets}
+        note = f"start one name server with --elections {into}"
+    else:
+        outcome = {"register_id": register_id, "register": register, "sets": n_sets}
+        note = f"start the brokers with --register {register}"
+    print_outcome(outcome, f"register {register_id} with {n_sets} sets is in {into or register}", as_json=json)
+    print_note(f"note: {note}; no other may have a register of this id")
+
+
+async def _restore_in_etcd(place: str, rows: list[ReplicaSet]) -> int:
+    from replica.registers.etcd import EtcdRegister
+    from replica.registers.etcd_place import parse_place
+
+    async with EtcdRegister(parse_place(place)) as register:
+        return await register.restore(rows)
 
 
 def _rows_of(copy: Path) -> list[ReplicaSet]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import anyio
 
 from model.errors import RegisterUnavailable
-from model.replica_set import ReplicaSet, stored_row
+from model.replica_set import ReplicaSet, SetChanged, stored_row
 
 
 @dataclass(slots=True, kw_only=True)
@@ -63,6 +63,15 @@ class MemoryRegister:
             raise RegisterUnavailable("the answer of the register is lost: the row may have been written")
         await self._travel()
         return row
+
+    async def remove(self, name: str, expected_version: int) -> None:
+        """See `Register.remove`."""
+        await self._travel()
+        current = self._rows.get(name)
+        if current is None or current.version != expected_version:
+            raise SetChanged(f"set {name} is not at version {expected_version}", current)
+        del self._rows[name]
+        await self._travel()
 
     async def rows(self) -> list[ReplicaSet]:
         """See `Register.rows`."""

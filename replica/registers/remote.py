@@ -82,14 +82,7 @@ class RemoteRegister:
         return row
 
     async def remove(self, name: str, expected_version: int) -> None:
-        """Remove the row of a set that has this version; only an administrator may do it.
-
-        Raises:
-            SetChanged: it has another version, or the register has no such row.
-            RegisterUnavailable: it may be removed or not, or later.
-
-        Cancellation: as for RegisterUnavailable.
-        """
+        """See `Register.remove`; only an administrator may do it."""
         answer = await self._change(RequestCode.REMOVE_REPLICA_SET, name, expected_version, None)
         if not answer.header.get("removed"):
             row = ReplicaSet.from_wire(answer.body) if answer.body else None
@@ -130,7 +123,7 @@ class RemoteRegister:
             raise RegisterUnavailable(f"no name server answers for the register: {'; '.join(failures)}")
         raise ConfigError(
             f"none of the name servers {', '.join(self._addresses)} keeps elections: start one of them with "
-            "--elections DIR"
+            "--elections DIR, or name the register with --register"
         )
 
     async def _request(

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli.ask import ask_register
-from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers, switch
+from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers, RegisterPlace, switch
 from process.output import print_note, print_outcome
 
 if TYPE_CHECKING:
     from model.replica_set import ReplicaSet
-    from replica.registers.remote import RemoteRegister
+    from replica.register import Register
 
 MASTER_ANSWERS_S = 3.0
 """How long a master has to show that it is there."""
@@ -22,6 +22,7 @@ def elect(
     broker: Annotated[str, typer.Argument(show_default=False, help="Name of the broker.")],
     replica: Annotated[int, typer.Option(metavar="REPLICA", min=1, show_default=False, help="Id of the new master.")],
     namesrv: NameServers = DEFAULT_NAME_SERVER,
+    register: RegisterPlace = None,
     accept_loss: Annotated[
         bool,
         switch("--accept-loss", help_text="Elect it although messages may be lost, or although the master answers."),
@@ -38,12 +39,12 @@ def elect(
     Example: rlab broker elect broker-a --replica 2
     """
 
-    async def call(register: RemoteRegister) -> ReplicaSet:
+    async def call(rows: Register) -> ReplicaSet:
         from replica.operate import elect as elect_master
 
-        return await elect_master(register, broker, replica, accept_loss=accept_loss, answers=_answers)
+        return await elect_master(rows, broker, replica, accept_loss=accept_loss, answers=_answers)
 
-    row = ask_register(namesrv, call)
+    row = ask_register(namesrv, register, call)
     text = f"replica {replica} at {row.master_address} is the master of {broker}, epoch {row.epoch}"
     print_outcome({"broker": broker, "master": row.master, "epoch": row.epoch}, text, as_json=json)
     if accept_loss:

@@ -59,6 +59,7 @@ class CopiesGiven:
     min_in_sync: int | None
     replica_lease: float | None
     replica_of: str | None
+    register: str | None = None
 
     @property
     def any(self) -> bool:
@@ -77,6 +78,8 @@ class CopiesGiven:
                 "--replica-of joins a set as it is: leave out --copies, --acks, --min-in-sync and --replica-lease, "
                 "which its first broker has"
             )
+        if self.register is not None and not self.any:
+            raise ConfigError("--register has the master of a set: add --copies N, or --replica-of NAME to join one")
         if self.copies is None and of_set != (None, None, None):
             raise ConfigError("--acks, --min-in-sync and --replica-lease are options of a set: add --copies N")
         if self.copies is not None and self.min_in_sync is not None and self.min_in_sync > self.copies:

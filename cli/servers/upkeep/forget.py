@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli.ask import ask_cluster, ask_register
-from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers
+from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers, RegisterPlace
 from process.output import print_outcome
 
 if TYPE_CHECKING:
     from model.replica_set import ReplicaSet
-    from replica.registers.remote import RemoteRegister
+    from replica.register import Register
 
 
 def forget(
     broker: Annotated[str, typer.Argument(show_default=False, help="Name of the broker.")],
     namesrv: NameServers = DEFAULT_NAME_SERVER,
+    register: RegisterPlace = None,
     replica: Annotated[
         int | None, typer.Option(metavar="REPLICA", min=1, help="Only this replica of the broker: its machine is gone.")
     ] = None,
@@ -33,7 +34,7 @@ def forget(
     Example: rlab broker forget broker-b --namesrv ns1:9876,ns2:9876
     """
     if replica is not None:
-        row = ask_register(namesrv, lambda register: _forget_replica(register, broker, replica))
+        row = ask_register(namesrv, register, lambda rows: _forget_replica(rows, broker, replica))
         left = [member.replica_id for member in row.members]
         text = f"replica {replica} of {broker} is forgotten, left: {', '.join(map(str, left))}"
         print_outcome({"broker": broker, "replica": replica, "left": left}, text, as_json=json)
@@ -42,7 +43,7 @@ def forget(
     print_outcome({"broker": broker, "name_servers": n}, f"{broker} is forgotten", as_json=json)
 
 
-async def _forget_replica(register: RemoteRegister, broker: str, replica: int) -> ReplicaSet:
+async def _forget_replica(register: Register, broker: str, replica: int) -> ReplicaSet:
     from replica.operate import forget_replica
 
     return await forget_replica(register, broker, replica)

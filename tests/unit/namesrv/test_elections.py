@@ -18,8 +18,8 @@ import pytest
 
 from model.errors import ConfigError, IllegalOperation, RegisterUnavailable
 from model.own_name import PREFIX
-from model.replica_set import NO_MASTER, Replica, ReplicaSet, SetChanged
-from namesrv.elections import FILE_NAME, RESTORED_VERSIONS, Elections, open_elections, restore_elections
+from model.replica_set import NO_MASTER, RESTORED_VERSIONS, Replica, ReplicaSet, SetChanged
+from namesrv.elections import FILE_NAME, Elections, open_elections, restore_elections
 from replica.sets import create, with_options
 from testbed.simulation.kernel.run import Simulation, run_simulation
 

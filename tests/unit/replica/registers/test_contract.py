@@ -1,162 +1,50 @@
-"""The contract of registers: one suite for the one in memory, for the file, and for a name server over the wire."""
+"""The contract of registers: one suite for the one in memory, the file, a name server over the wire, and a real etcd.
+
+That of etcd is in real time, because etcd is a process.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
-from random import Random
 
 import anyio
 import pytest
 
 from model.errors import IllegalOperation, RegisterUnavailable
 from model.replica_set import ReplicaSet, SetChanged, was_written
-from namesrv.config import NameServerConfig
-from namesrv.elections import Elections, open_elections
-from namesrv.server import NameServer, run_name_server
 from replica.register import Register, write_until_answered
-from replica.registers.memory import MemoryRegister, RegisterFaults
-from replica.registers.remote import RemoteRegister
 from replica.sets import create, in_sync_with, joined, removed_from_in_sync, started, with_options
-from testbed.simulation.cluster.servers import SimulatedServer
 from testbed.simulation.kernel.run import Simulation, run_simulation
+from tests.tcp.etcd_server import EtcdServer, etcd_server
+from tests.unit.replica.registers.rigs import KINDS, Rig, in_etcd
 
-ADDRESSES = ("plain:9876", "keeper:9876")
-"""The first name server keeps no elections."""
 NEW = create("broker-a", "h1:1", set_id=7, copies=2)
-
-
-@dataclass
-class Rig:
-    """A register that is there for two callers.
-
-    `lossy` loses the answers to the first caller in its block; `restart` restarts the keeper of the rows, after a crash
-    where it can crash.
-    """
-
-    first: Register
-    second: Register
-    lossy: Callable[[], AbstractAsyncContextManager[None]]
-    restart: Callable[[], Awaitable[None]]
-
-
-Kind = Callable[[Simulation, Path], AbstractAsyncContextManager[Rig]]
-
-
-async def nothing() -> None:
-    """A register in memory is not restarted."""
-
-
-@asynccontextmanager
-async def all_arrives() -> AsyncIterator[None]:
-    """In one process no answer is lost."""
-    yield
-
-
-@asynccontextmanager
-async def in_memory(_: Simulation, __: Path) -> AsyncIterator[Rig]:
-    faults, register = RegisterFaults(), MemoryRegister(register_id=5)
-
-    @asynccontextmanager
-    async def lossy() -> AsyncIterator[None]:
-        faults.lose_answers = 1
-        yield
-        faults.lose_answers = 0
-
-    yield Rig(register.seen_with(faults), register, lossy, nothing)
-
-
-class File:
-    """The file, which can be closed and opened again while callers have it."""
-
-    def __init__(self, directory: Path, stack: ExitStack) -> None:
-        self._directory, self._stack = directory, stack
-        self.elections = self._opened()
-
-    def _opened(self) -> Elections:
-        return self._stack.enter_context(open_elections(self._directory, Random(1)))
-
-    async def restart(self) -> None:
-        self._stack.close()
-        self.elections = self._opened()
-
-    async def read(self, name: str) -> ReplicaSet | None:
-        return await self.elections.read(name)
-
-    async def write(self, new: ReplicaSet, expected_version: int) -> ReplicaSet:
-        return await self.elections.write(new, expected_version)
-
-    async def rows(self) -> list[ReplicaSet]:
-        return await self.elections.rows()
-
-
-@asynccontextmanager
-async def in_a_file(_: Simulation, directory: Path) -> AsyncIterator[Rig]:
-    with ExitStack() as stack:
-        file = File(directory, stack)
-        yield Rig(file, file, all_arrives, file.restart)
-
-
-class OnHost:
-    """A register whose caller is on a host of its own."""
-
-    def __init__(self, register: Register, host: str, simulation: Simulation) -> None:
-        self._register, self._host, self._simulation = register, host, simulation
-
-    async def read(self, name: str) -> ReplicaSet | None:
-        with self._simulation.on_host(self._host):
-            return await self._register.read(name)
-
-    async def write(self, new: ReplicaSet, expected_version: int) -> ReplicaSet:
-        with self._simulation.on_host(self._host):
-            return await self._register.write(new, expected_version)
-
-    async def rows(self) -> list[ReplicaSet]:
-        with self._simulation.on_host(self._host):
-            return await self._register.rows()
-
-
-@asynccontextmanager
-async def at_a_name_server(simulation: Simulation, directory: Path) -> AsyncIterator[Rig]:
-    plain = NameServerConfig(listen="0.0.0.0:9876")
-    keeping = replace(plain, elections=directory, rng=Random(1))
-
-    def server(name: str, config: NameServerConfig, data_dir: Path | None) -> SimulatedServer[NameServer]:
-        return SimulatedServer(
-            *(simulation, tasks, name, 9876, lambda _: run_name_server(config)), data_dir=data_dir, sink=print
-        )
-
-    async def restart() -> None:
-        await servers[1].crash()
-        await servers[1].start()
-
-    @asynccontextmanager
-    async def lossy() -> AsyncIterator[None]:
-        with simulation.network.partition("keeper", "replica-1", one_way=True):
-            yield
-
-    async with (
-        anyio.create_task_group() as tasks,
-        RemoteRegister(ADDRESSES, rng=Random(1)) as first,
-        RemoteRegister(ADDRESSES, rng=Random(2)) as second,
-    ):
-        servers = [server("plain", plain, None), server("keeper", keeping, directory)]
-        for each in servers:
-            await each.start()
-        yield Rig(OnHost(first, "replica-1", simulation), OnHost(second, "replica-2", simulation), lossy, restart)
-        for each in servers:
-            await each.stop()
-
-
-KINDS: dict[str, Kind] = {"memory": in_memory, "file": in_a_file, "name server": at_a_name_server}
+REAL = [pytest.mark.tcp, pytest.mark.process]
+LOSSY = ["memory", "name server", pytest.param("etcd", marks=REAL)]
+"""Registers whose answers can be lost."""
 Scenario = Callable[[Rig], Awaitable[None]]
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(scope="session")
+def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdServer]:
+    """An etcd for all tests of this process; each has keys of its own."""
+    with etcd_server(tmp_path_factory.mktemp("etcd")) as server:
+        yield server
+
+
+@pytest.fixture(params=[*KINDS, pytest.param("etcd", marks=REAL)])
 def check(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[Scenario], None]:
     """Run a scenario with one kind of register."""
+
+    def in_real_time(scenario: Scenario) -> None:
+        async def main() -> None:
+            async with in_etcd(request.getfixturevalue("etcd"), tmp_path.name) as rig:
+                await scenario(rig)
+
+        asyncio.run(main())
 
     def run(scenario: Scenario) -> None:
         async def main(simulation: Simulation) -> None:
@@ -165,7 +53,7 @@ def check(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[Scenario]
 
         run_simulation(main)
 
-    return run
+    return in_real_time if request.param == "etcd" else run
 
 
 Check = Callable[[Scenario], None]
@@ -277,7 +165,25 @@ def test_the_life_of_a_set_by_compare_and_set(check: Check) -> None:
     check(scenario)
 
 
-@pytest.mark.parametrize("check", ["memory", "name server"], indirect=True)
+def test_a_row_is_removed_only_with_its_version_and_its_name_is_free_then(check: Check) -> None:
+    async def scenario(rig: Rig) -> None:
+        stored = await rig.first.write(NEW, 0)
+        await rig.first.write(replace(NEW, name="broker-b"), 0)
+        with pytest.raises(SetChanged) as refused:
+            await rig.second.remove("broker-a", 2)
+        assert refused.value.current == stored
+        await rig.second.remove("broker-a", 1)
+        with pytest.raises(SetChanged) as refused:
+            await rig.second.remove("broker-a", 1)
+        assert refused.value.current is None
+        assert [row.name for row in await rig.first.rows()] == ["broker-b"]
+        again = await rig.first.write(replace(NEW, set_id=8), 0)
+        assert (again.version, again.register_id) == (1, stored.register_id)
+
+    check(scenario)
+
+
+@pytest.mark.parametrize("check", LOSSY, indirect=True)
 def test_a_write_whose_answer_is_lost_is_applied_once_and_is_found_by_writing_it_again(check: Check) -> None:
     async def scenario(rig: Rig) -> None:
         stored = await rig.first.write(NEW, 0)
@@ -294,7 +200,7 @@ def test_a_write_whose_answer_is_lost_is_applied_once_and_is_found_by_writing_it
     check(scenario)
 
 
-@pytest.mark.parametrize("check", ["memory", "name server"], indirect=True)
+@pytest.mark.parametrize("check", LOSSY, indirect=True)
 def test_a_write_whose_answer_is_lost_and_that_another_one_follows_is_reported_as_changed(check: Check) -> None:
     async def scenario(rig: Rig) -> None:
         stored = await rig.first.write(NEW, 0)
