@@ -1,10 +1,12 @@
 """The pytest plugin: fixtures of a cluster that a test breaks, and barriers that wait until the cluster is whole again.
 
-    async def test_billing_survives(rlab_cluster, rlab_topic, rlab_group):
-        ...
-        with rlab_cluster.drop("NOTIFY_CONSUMER_IDS_CHANGED", client="c2"):
-            ...
-        await rlab_cluster.balanced(rlab_group)
+    async def test_billing_survives(rlab_cluster, rlab_group, rlab_verdict, member, send):
+        async with member("c1"), member("c2"):
+            async with rlab_cluster.drop("NOTIFY_CONSUMER_IDS_CHANGED", client="c2"):
+                await send(20)
+            await rlab_cluster.balanced(rlab_group)
+            await rlab_cluster.consumed(rlab_group)
+        assert not rlab_verdict.lost
 
 pytest loads it by the name `pytest_rlab`, a module that has all of its fixtures and hooks. So they are registered once,
 although this module has two names in a checkout. The cluster is a process, `rlab cluster --control 0`, and the plugin
@@ -20,7 +22,8 @@ import subprocess
 import sys
 import uuid
 from collections import Counter
-from collections.abc import Awaitable, Callable, Generator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -114,7 +117,7 @@ def _fresh(request: pytest.FixtureRequest) -> str:
 def rlab_topic(rlab_cluster: RemoteCluster, request: pytest.FixtureRequest) -> str:
     """A topic of this test alone, with four queues on each broker."""
     topic = _fresh(request)
-    rlab_cluster.create_topic(topic)
+    rlab_cluster.blocking.create_topic(topic)
     return topic
 
 
@@ -145,6 +148,56 @@ def rlab_verdict() -> DeliveryVerdict:
     return DeliveryVerdict()
 
 
+@pytest.fixture
+def member(
+    rlab_cluster: RemoteCluster, rlab_topic: str, rlab_group: str, rlab_verdict: DeliveryVerdict
+) -> Callable[..., AbstractAsyncContextManager[Any]]:
+    """A consumer of the group that runs while a block runs.
+
+    `async with member(name, listener=None, **options) as consumer`: the options are those of `PushConsumer`. Without a
+    listener its messages are recorded in `rlab_verdict`, by their bodies. Its session is short and it begins with the
+    first message, so a test need not wait.
+    """
+    from client import ConsumeFrom, PushConsumer  # late: most runs of pytest need no client
+
+    async def record(messages: Any) -> None:
+        for message in messages:
+            rlab_verdict.receive(message.body)
+
+    @asynccontextmanager
+    async def run(name: str, listener: Any = None, **options: Any) -> AsyncIterator[Any]:
+        settings: dict[str, Any] = {
+            "session_timeout_s": 2.0,
+            "rebalance_interval_s": 1.0,
+            "consume_from": ConsumeFrom.FIRST_OFFSET,
+        }
+        consumer = PushConsumer(rlab_cluster.name_server, rlab_group, instance_name=name, **(settings | options))
+        await consumer.subscribe(rlab_topic, listener or record)
+        async with consumer:
+            yield consumer
+
+    return run
+
+
+@pytest.fixture
+def send(rlab_cluster: RemoteCluster, rlab_topic: str, rlab_verdict: DeliveryVerdict) -> Callable[..., Awaitable[None]]:
+    """Sends a number of messages with the bodies b"0", b"1", ..., and records them in `rlab_verdict`.
+
+    `await send(n, **options)`: the options are those of `Producer`.
+    """
+    from client import Message, Producer  # late, as above
+
+    async def numbered(n: int, **options: Any) -> None:
+        settings: dict[str, Any] = {"timeout_s": 2.0, "instance_name": None}
+        async with Producer(rlab_cluster.name_server, **(settings | options)) as producer:
+            for number in range(n):
+                body = rlab_verdict.sending(b"%d" % number)
+                await producer.send(Message(rlab_topic, body))
+                rlab_verdict.acknowledge(body)
+
+    return numbered
+
+
 # --- around each test ------------------------------------------------------------------------------------------------
 
 
@@ -162,20 +215,21 @@ def pytest_runtest_makereport(
     cluster = _cluster_of(item)
     if report.failed and call.when == "call" and cluster is not None:
         verdict = item.funcargs.get("rlab_verdict")  # type: ignore[attr-defined]  # it is a function's item
-        text = _tried(lambda: _report_lines(cluster.report()))
+        text = _tried(lambda: _report_lines(cluster.blocking.report()))
         report.sections.append(("rlab", f"verdict: {verdict}\n{text}" if verdict else text))
     return report
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
-    """Heal after each test, so that the next one finds the cluster whole."""
+    """Heal after each test and kill the consumers that it added, so that the next one finds the cluster whole."""
     cluster = _cluster_of(item)
     try:
         return (yield)
     finally:
         if cluster is not None:
-            _tried(cluster.heal)
+            _tried(cluster.blocking.kill_consumers)
+            _tried(cluster.blocking.heal)
 
 
 def _tried(call: Callable[[], T]) -> T | str:

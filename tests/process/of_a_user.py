@@ -60,9 +60,10 @@ import broker, cli, client, model
 
 def test_a_broker_is_broken_and_whole_again(rlab_cluster, rlab_topic, rlab_simulate):
     assert {broker.OWNER, cli.OWNER, client.OWNER, model.OWNER} == {"user"}
-    with rlab_cluster.killed("broker-a"), rlab_cluster.drop("HEART_BEAT"):
-        assert len(rlab_cluster.faults()) == 1
-    assert rlab_cluster.faults() == []
+    cluster = rlab_cluster.blocking
+    with cluster.killed("broker-a"), cluster.drop("HEART_BEAT"):
+        assert len(cluster.faults()) == 1
+    assert cluster.faults() == []
 
     async def in_virtual_time(cluster):
         await cluster.create_topic("orders")

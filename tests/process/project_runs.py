@@ -24,9 +24,10 @@ PAGE = "docs/testing.md"
 CHOSEN = "scaling or lost_notification or killed or restarted or hangs or slow or cut"
 """By default: kill, pause, a dropped notification, a slow consumer, the restart of a broker, more members."""
 _CLOCK = """
-
 import os
 import time
+
+import pytest
 
 _began = []
 

@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from testbed.cluster.control.remote import RemoteCluster
+from testbed.cluster.control.verbs import BegunFault
 from tests.docs.pages import ROOT, text_of
 from tests.process.project_runs import PAGE, project_in
 
 pytestmark = pytest.mark.process
-SHORT = "share or scaling or killed or cut or slow or duplicate or twice or notification"
+SHORT = "take_over_from_a_consumer or share or scaling or killed or cut or slow or duplicate or twice or notification"
 """Recipes that take little time; `RLAB_RECIPES=all` runs each of them."""
 FAILS = """
 import pytest
@@ -22,7 +24,7 @@ import pytest
 
 def test_nobody_comes(rlab_cluster, rlab_topic, rlab_group, rlab_verdict):
     rlab_verdict.acknowledge(rlab_verdict.sending(b"x"))
-    rlab_cluster.delay(0.01, group=rlab_group)
+    rlab_cluster.blocking.delay(0.01, group=rlab_group)
     rlab_cluster.blocking.balanced(rlab_group, timeout_s=0.1)
 
 
@@ -33,12 +35,22 @@ def test_nobody_minds_größe_in_a_name(rlab_topic, rlab_group):
 
 
 def test_the_next_one_finds_the_cluster_whole(rlab_cluster):
-    assert rlab_cluster.faults() == []
+    assert rlab_cluster.blocking.faults() == []
+
+
+@pytest.mark.anyio
+async def test_nobody_forgets_an_await(rlab_cluster):
+    with pytest.raises(TypeError, match="use `async with` for the fault drop"):
+        with rlab_cluster.drop("HEART_BEAT"):
+            pass
+    with pytest.warns(RuntimeWarning, match="did not begin: await it"):
+        rlab_cluster.cut(group="g")
+    assert await rlab_cluster.faults() == []
 """
 
 
 def test_the_recipes_of_the_page_pass_in_a_project_of_a_user(tmp_path: Path) -> None:
-    assert project_in(tmp_path) == ["conftest.py", "test_recipes.py", "test_virtual.py"]
+    assert project_in(tmp_path) == ["test_recipes.py", "test_virtual.py"]
     (tmp_path / "test_fails.py").write_text(FAILS, encoding="utf-8")
     chosen = [] if os.environ.get("RLAB_RECIPES") == "all" else ["-k", f"{SHORT} or nobody or next or member_fail"]
     command = [sys.executable, "-m", "pytest", "-q", "-p", "pytest_rlab", "-p", "no:cacheprovider", *chosen]
@@ -54,7 +66,18 @@ def test_the_recipes_of_the_page_pass_in_a_project_of_a_user(tmp_path: Path) -> 
     assert re.search(r'active faults: \{"do": "delay", "group": "test_nobody_comes-', done.stdout)
 
 
-def test_the_page_has_twelve_recipes_and_none_sleeps() -> None:
-    recipes = text_of(PAGE).partition("### Twelve recipes")[2].partition("\n## ")[0]
-    assert len(re.findall(r"^async def test_", recipes, re.MULTILINE)) == 12
+def test_the_page_has_thirteen_recipes_and_none_sleeps() -> None:
+    recipes = text_of(PAGE).partition("### Thirteen recipes")[2].partition("\n## ")[0]
+    assert len(re.findall(r"^async def test_", recipes, re.MULTILINE)) == 13
     assert "sleep" not in recipes.replace("None of them sleeps", "")
+
+
+def test_the_page_has_every_public_name_of_a_cluster() -> None:
+    table = text_of(PAGE).partition("### What a cluster can do")[2].partition("\n### ")[0]
+    first_columns = " ".join(line.split("|")[1] for line in table.splitlines() if line.startswith("|"))
+    names = set(re.findall(r"(?<![\w=])[a-z_]+(?=[(`])", first_columns)) - {"rlab_cluster"}
+    attributes = {"name_server", "control", "token", "blocking"}
+    calls = {name for name in dir(RemoteCluster) if not name.startswith("_")}
+    of_faults = {name for name in dir(BegunFault) if not name.startswith("_")}
+    assert names == calls | attributes, names ^ (calls | attributes)
+    assert of_faults <= set(re.findall(r"[a-z_]+", table))

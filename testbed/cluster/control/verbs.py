@@ -1,14 +1,20 @@
 """The faults and barriers of a test cluster, by their names in docs/testing.md, for real and simulated clusters.
 
 `remote.py` sends them to the control plane of a real cluster, `virtual.py` calls the control plane of a simulated one.
-The pytest plugin imports this module in every run of pytest, so it imports no other module of the project.
+On both, a coroutine awaits each of them: the consumers of a test run in the same event loop, which a call that blocks
+would stop. A synchronous test has the same names on `cluster.blocking`. The pytest plugin imports this module in every
+run of pytest, so it imports no other module of the project.
 """
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
-from typing import Any, Generic, TypeVar
+from collections.abc import Generator
+from typing import Any, Generic, NoReturn, Protocol, TypeVar
 
+Begun = TypeVar("Begun")
+"""A fault: `FaultToBegin`, which is awaited, or `BlockingFault`."""
 Took = TypeVar("Took")
 """The result of a barrier: the seconds that it took, or an awaitable of them."""
 
@@ -17,54 +23,42 @@ class NotReached(AssertionError):
     """A barrier was not reached in time; the text lists the conditions that were not met."""
 
 
-class FaultVerbs(ABC):
-    """Faults of connections, by the names and with the columns of docs/testing.md."""
+class FaultVerbs(ABC, Generic[Begun]):
+    """FaultRequests of connections, by the names and with the columns of docs/testing.md."""
 
     @abstractmethod
-    def begin(self, document: dict[str, Any]) -> dict[str, Any]:
-        """Begin a fault; returns its id, its cause, and the number of connections that it hit at once."""
-
-    @abstractmethod
-    def end(self, fault: int) -> None:
-        """End one fault. Idempotent."""
-
-    @abstractmethod
-    def faults(self) -> list[dict[str, Any]]:
-        """The active faults."""
-
-    def fault(self, do: str, **columns: Any) -> BegunFault:
+    def fault(self, do: str, **columns: Any) -> Begun:
         """Begin a fault, with the columns of docs/testing.md; it ends with the block of `with`, or by `heal`."""
-        return BegunFault(self, self.begin({"do": do, **columns}))
 
-    def drop(self, code: str = "", **columns: Any) -> BegunFault:
+    def drop(self, code: str = "", **columns: Any) -> Begun:
         """Lose the requests of a code, or everything."""
         return self.fault("drop", code=code, **columns)
 
-    def delay(self, by_s: float, code: str = "", **columns: Any) -> BegunFault:
+    def delay(self, by_s: float, code: str = "", **columns: Any) -> Begun:
         """Delay the requests of a code, or everything."""
         return self.fault("delay", by_s=by_s, code=code, **columns)
 
-    def duplicate(self, code: str = "", **columns: Any) -> BegunFault:
+    def duplicate(self, code: str = "", **columns: Any) -> Begun:
         """Send or handle the requests of a code twice, or everything."""
         return self.fault("duplicate", code=code, **columns)
 
-    def cut(self, code: str = "", **columns: Any) -> BegunFault:
+    def cut(self, code: str = "", **columns: Any) -> Begun:
         """Reset connections now, or whenever a request of a code passes."""
         return self.fault("cut", code=code, **columns)
 
-    def refuse(self, **columns: Any) -> BegunFault:
+    def refuse(self, **columns: Any) -> Begun:
         """Reset connections, and each new one."""
         return self.fault("refuse", **columns)
 
-    def freeze(self, client: str, **columns: Any) -> BegunFault:
+    def freeze(self, client: str, **columns: Any) -> Begun:
         """Read nothing from a client and send it nothing, as if it hung."""
         return self.fault("pause", client=client, **columns)
 
-    def half_open(self, **columns: Any) -> BegunFault:
+    def half_open(self, **columns: Any) -> Begun:
         """End connections at one end; the other end does not notice."""
         return self.fault("half_open", **columns)
 
-    def slow_reader(self, rate: float, **columns: Any) -> BegunFault:
+    def slow_reader(self, rate: float, **columns: Any) -> Begun:
         """Send at most `rate` bytes a second."""
         return self.fault("slow_reader", rate=rate, **columns)
 
@@ -114,21 +108,112 @@ def took_s(answer: dict[str, Any], group: str, barrier: str, timeout_s: float) -
     return float(answer["took_s"])
 
 
+class FaultRequests(Protocol):
+    """The requests of a fault to a cluster, for coroutines."""
+
+    async def begin(self, document: dict[str, Any]) -> dict[str, Any]:
+        """Begin a fault; returns its id, its cause, and the number of connections that it hit at once."""
+
+    async def end(self, fault: int) -> None:
+        """End one fault. Idempotent."""
+
+    async def faults(self) -> list[dict[str, Any]]:
+        """The active faults."""
+
+
 class BegunFault:
-    """A fault that has begun; used as a context manager, it is healed at the end of the block.
+    """A fault of a test that is a coroutine, which has begun.
 
     Attributes:
         cause: its id in the trace.
         at_once: the number of connections that it hit when it began.
     """
 
-    def __init__(self, cluster: FaultVerbs, document: dict[str, Any]) -> None:
+    def __init__(self, cluster: FaultRequests, begun: dict[str, Any]) -> None:
         self._cluster = cluster
-        self._id = document["id"]
-        self.cause: str = document["cause"]
-        self.at_once: int = document["done"]
+        self._id = begun["id"]
+        self.cause: str = begun["cause"]
+        self.at_once: int = begun["done"]
 
-    def __enter__(self) -> BegunFault:
+    async def heal(self) -> None:
+        """End it. Idempotent. Cancellation: it may be active; it ends after the test."""
+        await self._cluster.end(self._id)
+
+    async def is_active(self) -> bool:
+        """Whether it has not ended; a fault with `n` or `for_s` ends by itself. Cancellation: harmless."""
+        return any(each["id"] == self._id for each in await self._cluster.faults())
+
+    async def done(self) -> int:
+        """How often it has hit a connection or a request; 0 once it has ended. Cancellation: harmless."""
+        return next((each["done"] for each in await self._cluster.faults() if each["id"] == self._id), 0)
+
+
+class FaultToBegin:
+    """A fault that begins when it is awaited; with `async with` it begins before the block, and ends with it."""
+
+    def __init__(self, cluster: FaultRequests, document: dict[str, Any]) -> None:
+        self._cluster = cluster
+        self._document = document
+        self._fault: BegunFault | None = None
+
+    async def _begin(self) -> BegunFault:
+        self._fault = BegunFault(self._cluster, await self._cluster.begin(self._document))
+        return self._fault
+
+    def __await__(self) -> Generator[Any, Any, BegunFault]:
+        return self._begin().__await__()
+
+    async def __aenter__(self) -> BegunFault:
+        return await self._begin()
+
+    async def __aexit__(self, *_error: object) -> None:
+        if self._fault is not None:
+            await self._fault.heal()
+
+    def __enter__(self) -> NoReturn:
+        raise TypeError(
+            f"use `async with` for the fault {self._document['do']}; a test that is not a coroutine has "
+            "the same on rlab_cluster.blocking"
+        )
+
+    def __exit__(self, *_error: object) -> None:
+        """Never called."""
+
+    def __del__(self) -> None:
+        if self._fault is None:  # else a test that forgot it would pass without a fault
+            text = f"the fault {self._document} did not begin: await it, or use async with"
+            warnings.warn(text, RuntimeWarning, stacklevel=2)
+
+
+class BlockingFaultRequests(Protocol):
+    """The requests of a fault to a cluster, which block."""
+
+    def begin(self, document: dict[str, Any]) -> dict[str, Any]:
+        """Begin a fault; returns its id, its cause, and the number of connections that it hit at once."""
+
+    def end(self, fault: int) -> None:
+        """End one fault. Idempotent."""
+
+    def faults(self) -> list[dict[str, Any]]:
+        """The active faults."""
+
+
+class BlockingFault:
+    """A fault of a synchronous test, which has begun; used as a context manager, it is healed at the end of the block.
+
+    Attributes:
+        cause: its id in the trace.
+        at_once: the number of connections that it hit when it began.
+    """
+
+    def __init__(self, cluster: BlockingFaultRequests, document: dict[str, Any]) -> None:
+        self._cluster = cluster
+        begun = cluster.begin(document)
+        self._id = begun["id"]
+        self.cause: str = begun["cause"]
+        self.at_once: int = begun["done"]
+
+    def __enter__(self) -> BlockingFault:
         return self
 
     def __exit__(self, *_error: object) -> None:
@@ -138,12 +223,10 @@ class BegunFault:
         """End it. Idempotent."""
         self._cluster.end(self._id)
 
-    @property
     def is_active(self) -> bool:
         """Whether it has not ended; a fault with `n` or `for_s` ends by itself."""
         return any(each["id"] == self._id for each in self._cluster.faults())
 
-    @property
     def done(self) -> int:
         """How often it has hit a connection or a request; 0 once it has ended."""
         return next((each["done"] for each in self._cluster.faults() if each["id"] == self._id), 0)

@@ -9,15 +9,14 @@
 
     run_virtual(scenario, folder, seed=7)
 
-It is the control plane of `rlab cluster`, with the servers of a simulation in place of processes. Actions on servers
-are awaited here, because nothing else moves the virtual clock: kill, start, restart, `async with cluster.killed(...)`.
-On a real cluster they block the caller. Connection faults begin and end at once on both.
+It is the control plane of `rlab cluster`, with the servers of a simulation in place of processes. All calls have the
+names and the form of `remote.py`.
 """
 
 from __future__ import annotations
 
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -32,16 +31,16 @@ from namesrv.server import NameServer
 from process.orders import Orders
 from testbed.cluster.cluster_bed import ClusterBed
 from testbed.cluster.control.plane import Plane
-from testbed.cluster.control.verbs import Barriers, FaultVerbs, took_s
+from testbed.cluster.control.verbs import Barriers, FaultToBegin, FaultVerbs, took_s
 from testbed.simulation.cluster.cluster import SimulatedCluster
 from testbed.simulation.cluster.servers import SimulatedServer
-from testbed.simulation.kernel.network import Fault
+from testbed.simulation.kernel.network import Fault as NetworkFault
 from testbed.simulation.kernel.run import Simulation, run_simulation
 
 T = TypeVar("T")
 
 
-class VirtualCluster(FaultVerbs, Barriers[Awaitable[float]]):
+class VirtualCluster(FaultVerbs[FaultToBegin], Barriers[Awaitable[float]]):
     """See the module header.
 
     Attributes:
@@ -57,17 +56,21 @@ class VirtualCluster(FaultVerbs, Barriers[Awaitable[float]]):
 
     # --- faults of connections ---------------------------------------------------------------------------------------
 
-    def begin(self, document: dict[str, Any]) -> dict[str, Any]:
-        """See `FaultVerbs`. Raises: InvalidParameter."""
-        return _at_once(self._plane.begin_fault(document))
+    def fault(self, do: str, **columns: Any) -> FaultToBegin:
+        """See `FaultVerbs`; the fault begins when it is awaited, or entered by `async with`."""
+        return FaultToBegin(self, {"do": do, **columns})
 
-    def end(self, fault: int) -> None:
-        """See `FaultVerbs`."""
-        _at_once(self._plane.heal(fault))
+    async def begin(self, document: dict[str, Any]) -> dict[str, Any]:
+        """See `FaultRequests`. Raises: InvalidParameter. Cancellation: cannot happen, servers here answer at once."""
+        return await self._plane.begin_fault(document)
 
-    def faults(self) -> list[dict[str, Any]]:
-        """See `FaultVerbs`."""
-        return list(_at_once(self._plane.faults())["active"])
+    async def end(self, fault: int) -> None:
+        """See `FaultRequests`. Cancellation: see `begin`."""
+        await self._plane.heal(fault)
+
+    async def faults(self) -> list[dict[str, Any]]:
+        """The active faults. Cancellation: see `begin`."""
+        return list((await self._plane.faults())["active"])
 
     # --- processes ---------------------------------------------------------------------------------------------------
 
@@ -173,17 +176,6 @@ def run_virtual(
     return run_simulation(main, seed=seed)
 
 
-def _at_once(call: Coroutine[Any, Any, T]) -> T:
-    """The result of a coroutine that never suspends: simulated servers answer orders at once."""
-    try:
-        call.send(None)
-    except StopIteration as end:
-        result: T = end.value
-        return result
-    call.close()
-    raise AssertionError("the coroutine suspended")
-
-
 class _SimulatedBed(ClusterBed):
     """The servers of a simulated cluster in the place of processes."""
 
@@ -213,7 +205,7 @@ class _SimulatedChild:
         self.process = self
         self._simulation = simulation
         self._orders: Orders | None = None
-        self._pause: Fault | None = None
+        self._pause: NetworkFault | None = None
         self._is_killed = False
 
     async def ask(self, order: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from model.errors import InvalidParameter
-from testbed.cluster.control.verbs import Barriers, FaultVerbs, NotReached
+from testbed.cluster.control.remote import BlockingCluster, RemoteCluster
+from testbed.cluster.control.verbs import NotReached
 from testbed.cluster.control.virtual import VirtualCluster
 from testbed.pytest_plugin import rlab_simulate
 
@@ -32,20 +34,20 @@ def test_faults_barriers_and_processes_are_those_of_a_real_cluster(rlab_simulate
         async with cluster.killed("broker-a"):
             await producer.send_many("orders", 10)
         await cluster.balanced("billing", members=2, timeout_s=60)
-        with cluster.refuse(client="c2") as fault:
+        async with cluster.refuse(client="c2") as fault:
             assert fault.at_once > 0
-            assert (fault.is_active, [each["id"] for each in cluster.faults()]) == (True, [1])
+            assert (await fault.is_active(), [each["id"] for each in await cluster.faults()]) == (True, [1])
             await cluster.gone("billing", "c2", timeout_s=60)
             await cluster.owns("billing", "c1", queues=4)
-        assert not fault.is_active
+        assert not await fault.is_active()
         await cluster.balanced("billing", members=2, timeout_s=60)
         await cluster.restart("broker-b")
         async with cluster.paused("broker-b"):
-            cluster.drop("HEART_BEAT", at="broker-a")
+            await cluster.drop("HEART_BEAT", at="broker-a")
             with pytest.raises(InvalidParameter):
                 await cluster.kill("broker-c")
         await cluster.heal()
-        assert cluster.faults() == []
+        assert await cluster.faults() == []
         await cluster.passes("billing", timeout_s=60)
         await cluster.consumed("billing", timeout_s=60)
         assert (await cluster.group("billing"))["lag"] == 0
@@ -66,7 +68,7 @@ def test_a_seed_repeats_a_run_with_faults(rlab_simulate: Run) -> None:
     async def scenario(cluster: VirtualCluster) -> list[tuple[float, str]]:
         await cluster.create_topic("orders", queues=1)
         await cluster.simulated.start_consumer("billing", "orders")
-        with cluster.delay(0.2, jitter_s=0.1, for_s=5.0):
+        async with cluster.delay(0.2, jitter_s=0.1, for_s=5.0):
             await cluster.passes("billing", 5, timeout_s=600)
         await cluster.balanced("billing")
         return [(event.t_ms, event.kind) for event in cluster.simulated.events]
@@ -75,6 +77,15 @@ def test_a_seed_repeats_a_run_with_faults(rlab_simulate: Run) -> None:
     assert first == rlab_simulate(scenario, seed=5, brokers=1)
 
 
-def test_the_interface_is_the_one_of_the_plugin() -> None:
-    assert issubclass(VirtualCluster, FaultVerbs)
-    assert issubclass(VirtualCluster, Barriers)
+def test_the_interface_is_the_one_of_a_real_cluster() -> None:
+    for theirs in (RemoteCluster, BlockingCluster):
+        missing = calls_of(theirs) - calls_of(VirtualCluster)
+        # Processes of consumers, and the requests themselves: a simulated cluster has neither.
+        assert missing == {"add_consumer"} | ({"ask", "kill_consumers"} if theirs is BlockingCluster else set())
+    awaited = {name for name in calls_of(RemoteCluster) if inspect.iscoroutinefunction(getattr(RemoteCluster, name))}
+    assert {name for name in awaited if name in vars(VirtualCluster)} == awaited - {"add_consumer"}
+    assert all(inspect.iscoroutinefunction(getattr(VirtualCluster, name)) for name in awaited - {"add_consumer"})
+
+
+def calls_of(cluster: type) -> set[str]:
+    return {name for name, value in inspect.getmembers(cluster, callable) if not name.startswith("_")}
