@@ -188,7 +188,7 @@ class Membership:
         return identity
 
     def end(self) -> None:
-        """Note in the file that everything is on the disk: the last thing that a replica does."""
+        """Record in the file that everything is on the disk: the last action of a replica."""
         try:
             self._note(replace(self.identity, clean=True))
         except StoreError as error:
@@ -204,7 +204,7 @@ class Membership:
         await self._start(self.identity, self.row)
 
     def saw(self, row: ReplicaSet) -> None:
-        """Note a row that came from the register, or from another replica that has it from there."""
+        """Record a row that the register sent, or another replica that has it from the register."""
         if row.version > self.row.version and row.epoch >= self.row.epoch:
             self.row = row
             self._changed.set()

@@ -1,4 +1,4 @@
-"""Stops a broker whose data directory may have another broker in it, because its lock file was removed or replaced."""
+"""Stops a broker whose lock file was removed or replaced: another broker may use its data directory."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ class ConsumerGroupInfo:
     answers_version: int = -1
 
     def note_join(self, now: float) -> None:
-        """Note the moment of a join, before the member is in `members`."""
+        """Record the time of a join; called before the member is in `members`."""
         if not self.members:
             self.born_at = now
         gap_s, self.joined_at = now - self.joined_at, now

@@ -97,8 +97,8 @@ class GroupTable:
     def conflicting_member(self, group: str, client_id: str, epoch: str, connection: int) -> Member | None:
         """The connected member with this client id and another run id, so of another process; or None.
 
-        The member does not conflict if it is of the same process, which reconnects, or if its connection is closed. A
-        process sends its run id always or never, so none is another one than any.
+        There is no conflict if the same process reconnects, or if the member's connection is closed. A process sends
+        its run id in every heartbeat or in none, so a heartbeat without one comes from another process.
         """
         member = self.find(group, client_id)
         if member is None or not member.connected or connection == member.connection:
@@ -145,7 +145,7 @@ class GroupTable:
         return info
 
     def check_new(self, group: str, sharer: Sharer) -> bool:
-        """Whether the first member of a group would make it. Raises: SystemBusy, if there is no room for it."""
+        """Whether a heartbeat would create this group. Raises: SystemBusy, if there are too many groups."""
         if group in self._groups:
             return False
         self._capacity.check_group(len(self._groups), sharer)
@@ -260,7 +260,7 @@ class GroupTable:
         would inherit its leases, and their fencing tokens could not distinguish the two when the first reconnects.
 
         Returns:
-            The member that left; None if there was none, or one with this run id, or with none.
+            The member that left; None if there was no member, or if it has this run id or no run id.
         """
         member = self.find(group, client_id)
         if member is None or member.epoch in ("", epoch) or Quirk.DUPLICATE_MEMBERS in self._quirks:
@@ -270,7 +270,7 @@ class GroupTable:
         return self._leave(group, client_id, LeaveReason.CLOSE, cause, now)
 
     def rejoin(self, group: str, client_id: str, epoch: str) -> bool:
-        """Let a new process take over the assignment of a member that said it would come back; whether there is one.
+        """Let a new process take over the assignment of a disconnected member that may rejoin; returns whether it did.
 
         Kafka: static membership, `group.instance.id`. Its leases end, so that the tokens of both processes differ.
         """
@@ -282,7 +282,7 @@ class GroupTable:
         return True
 
     def go_away(self, group: str, client_id: str, now: float) -> Member | None:
-        """Keep the assignment of a member that unregisters and comes back; None if it has not said that it does."""
+        """Keep the assignment of a member that unregisters and may rejoin; None if it has no `rejoin_within_s`."""
         member = self.find(group, client_id)
         if member is None or not member.data.rejoin_within_s:
             return None

@@ -70,7 +70,7 @@ class Retention(Feature):
         self._next_at = now + RETENTION_INTERVAL_S
         self._newest_base = store.newest_base_position
         # A delayed or staged message is needed until its delivery is synced, not only written. `_noted` is (first
-        # offsets that are needed, end of the log then); `_waiting_from` is the newest of these notes that is synced.
+        # offsets that are needed, end of the log then); `_waiting_from` is the newest of these records that is synced.
         self._waiting_from = core.features.kept_from()
         self._noted = (self._waiting_from, store.written_position)
         self._reported: dict[tuple[str, str], None] = {}  # holders that were logged, until nothing is held

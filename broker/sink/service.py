@@ -12,7 +12,7 @@ batch, and where each target queue ends now. Once the intent is stored, the batc
 A broker that is killed in between reads the intent at its next start. One batch is published at a time, so all records
 with SINK_FLAG after the ends that the intent names are of that batch, in its order: that many messages are skipped, and
 the others are appended before any request is served. A repeated commit, because its answer was lost or because Spark
-died before it noted the answer, finds the last batch and changes nothing.
+died before it recorded the answer, finds the last batch and changes nothing.
 
 Until step 3 consumers may see the beginning of a batch; the rest of it always follows.
 """

@@ -72,7 +72,7 @@ class QueueState:
 class HeldBack:
     """The flushes that readers do not see yet, oldest first; `shown_position` is the log position before them.
 
-    Each is noted with the log position behind it and the new ends of its queues:
+    Each is recorded with the log position after it and the new ends of its queues:
 
         flush to 100: q0 ends at 3      flush to 150: q0 at 4, q1 at 1      flush to 200: q1 at 2
         shown up to 170: q0 ends at 4, q1 at 1
@@ -83,7 +83,7 @@ class HeldBack:
         self._flushes: deque[tuple[int, list[tuple[QueueState, int]]]] = deque()
 
     def add(self, position: int, queues: Iterable[QueueState]) -> None:
-        """Note a flush that ends at a log position, and hold the messages back that it added to these queues."""
+        """Record a flush that ends at a log position, and hide its messages from the readers of these queues."""
         ends: list[tuple[QueueState, int]] = []
         for queue in queues:
             queue.flushed_offset = queue.next_offset

@@ -5,8 +5,8 @@ the segment that was being written and of a few finished just before, however mu
 is begun, which replaces the last one if that holds nothing but its head; an old one is never written again, so no index
 file can be out of date.
 
-Damage is noted by segment and offset range, and the rest is served. In the middle of the log the segments themselves
-show it; at its ends the file of ends does (`ends.py`):
+Damage is recorded by segment and offset range, and all other messages are served. In the middle of the log the segments
+themselves show it; at its ends the file of ends does (`ends.py`):
 
     |0: r0 r1 r2|100: r3 r4 r5|200: r6 r7|        the file of ends: the queue holds 0 to 7, the log ends at 260
     |100: r3 r4 r5|200: r6 ...                    0 to 2 are lost with a file, 7 with the end of one
@@ -194,7 +194,7 @@ class Recovery:
                 self.first_offsets[key] = first
 
     def _note_lost_ends(self, lost: dict[LogKey, int], *, is_cut: bool) -> None:
-        """Note the end of each queue that is lost, and let the queue and the log go on behind it.
+        """Record the lost end of each queue, and let the queue and the log continue after it.
 
         With `is_cut`, the next segment begins where the lost bytes ended: every later start sees that gap.
         """

@@ -9,7 +9,7 @@ from rocketmq.edge import Facts
 
 
 class BrokerFacts(Facts):
-    """A broker as the clients of RocketMQ's dialect see it."""
+    """The values that answers to RocketMQ's own clients contain and that only the broker knows: see `Facts`."""
 
     def __init__(self, name: str, clock_ms: Callable[[], float], topics: TopicTable) -> None:
         self._name = name

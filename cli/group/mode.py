@@ -79,7 +79,7 @@ async def set_and_show(
 ) -> tuple[AssignmentInfo, list[str], int]:
     """Set a mode, unless only the modes are asked for.
 
-    Returns the modes, the client ids of members that go on by themselves, and the number of members.
+    Returns the modes, the client ids of members that still compute their own assignment, and the number of members.
 
     Raises:
         GroupNotExist: no broker knows the group; nothing was set.

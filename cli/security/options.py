@@ -1,6 +1,6 @@
-"""`--access` and `--insecure` of servers: on a network, access control is there or was refused on purpose.
+"""The options `--access` and `--insecure` of servers: a server that listens on a network needs one of the two.
 
-The same holds for HTTP ports, with a key of their own: HTTP has no handshake that could prove one without sending it.
+HTTP ports have the same rule and a separate key: HTTP has no handshake that proves a key without sending it.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ def access_of(access: Path | None, listen: str, insecure: bool) -> AccessFile | 
     """The access file of a server.
 
     Raises:
-        ConfigError: it would listen on a network, and has none.
+        ConfigError: the server would listen on a network without an access file.
     """
     if access is None:
         if not insecure and not is_loopback(parse_address(listen)[0]):
             raise ConfigError(
                 f"--listen {listen}: all who reach this address could read, change and delete everything here. Give "
-                "the server users and keys with --access FILE, or say --insecure if the network keeps others out "
+                "the server users and keys with --access FILE, or pass --insecure if the network keeps others out "
                 "(docs/security.md)"
             )
         return None
@@ -68,12 +68,12 @@ def http_key_for(
 
     Args:
         listen: the address of the port, if there is one.
-        insecure: whether its user said that it may be open.
+        insecure: whether the option --insecure was given.
         option: the option that has the address, for errors.
         certificates: whether clients have to show a certificate, which replaces the key.
 
     Raises:
-        ConfigError: it would listen on a network, and ask for nothing.
+        ConfigError: the port would be open to a network without a key or a certificate.
     """
     from remoting.security.login import http_key_of
 
@@ -83,7 +83,7 @@ def http_key_for(
     if key is None and not insecure and not certificates and not is_loopback(parse_address(listen)[0]):
         raise ConfigError(
             f"{option} {listen}: everyone who reaches this address could read its pages. Name a key file in "
-            "RLAB_HTTP_KEY_FILE ('rlab key new' makes one), or say --insecure if the network keeps others out "
+            "RLAB_HTTP_KEY_FILE ('rlab key new' makes one), or pass --insecure if the network keeps others out "
             "(docs/security.md)"
         )
     return key
@@ -93,7 +93,7 @@ def tls_of(cert: Path | None, key: Path | None, client_ca: Path | None) -> TlsFi
     """The certificates of a server.
 
     Raises:
-        ConfigError: one of them is missing.
+        ConfigError: the certificate or its key is missing.
     """
     if cert is None and key is None and client_ca is None:
         return None

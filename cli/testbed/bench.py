@@ -41,7 +41,7 @@ def _chosen(names: list[str] | None, *, of_peers: bool, draws: bool) -> list[str
     if of_peers:
         return _checked(names, PEER_NAMES, PEER_NAMES)
     if draws:
-        raise typer.BadParameter("only a comparison has a picture: say --peers as well")
+        raise typer.BadParameter("only a comparison has a picture: pass --peers as well")
     return _checked(names, list(BENCHMARKS), [name for name in BENCHMARKS if name not in BY_NAME_ONLY])
 
 

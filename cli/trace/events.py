@@ -140,7 +140,7 @@ async def check_trace(admin: Admin) -> None:
     """Check that some broker keeps a trace.
 
     Raises:
-        TopicNotExist: none does.
+        TopicNotExist: no broker has it.
         ServiceNotAvailable: those that do are absent.
         RlabError: the cluster does not answer.
 

@@ -119,7 +119,8 @@ class Admin(ClientLife):
         """The state of the broker of this name.
 
         Raises:
-            ServiceNotAvailable, InvalidParameter, NetworkError: none is registered, or not this one; no answer came.
+            ServiceNotAvailable, InvalidParameter, NetworkError: no broker is registered, or not this one; no answer
+            came.
         """
         address = (await self._cluster.masters([broker]))[broker]
         answer = await self._cluster.request(address, RequestCode.GET_BROKER_RUNTIME_INFO, broker=broker)
@@ -265,7 +266,7 @@ class Admin(ClientLife):
             topic: its name.
             read: queues that can be read, per broker; None leaves them.
             write: queues that can be written, per broker; None leaves them.
-            force: lower `read` although the queues that go hold messages that were not consumed. They stay stored, and
+            force: lower `read` although the removed queues hold messages that were not consumed. They stay stored, and
                 can be read again when `read` is raised again.
 
         Returns:

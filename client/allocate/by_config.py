@@ -3,7 +3,7 @@
     ByConfig([orders@broker-a:0])                 this member has that queue, whatever the others do
     ByClientIp(["10.0.0.7"], Averagely())         members on 10.0.0.7 have all queues, the others none
 
-RocketMQ: AllocateMessageQueueByConfig. The allow-list is what people make of AllocateMessageQueueAveragely when a new
+RocketMQ: AllocateMessageQueueByConfig. People use the allow-list instead of AllocateMessageQueueAveragely when a new
 version shall consume on one machine only, to be tried there.
 """
 

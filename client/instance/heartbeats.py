@@ -102,7 +102,7 @@ class Heartbeats:
             )
 
     def joining(self, group: str) -> None:
-        """Note a new consumer, whose session may be shorter than the sessions so far."""
+        """Record a new consumer, whose session may be shorter than all earlier ones."""
         self._left.pop(group, None)
         self._sessions_changed.set()
 
@@ -310,14 +310,14 @@ class Refusals:
         self.refused: dict[str, dict[MessageQueue, None]] = {}  # by group; bounded by the queues that are asked for
 
     def add(self, client_id: str, group: str, queue: MessageQueue, error: NoPermission) -> None:
-        """Note a refusal; the first of a group is logged as a warning."""
+        """Record a refusal; the first of a group is logged as a warning."""
         queues = self.refused.setdefault(group, {})
         level = logging.DEBUG if queues else logging.WARNING
         queues[queue] = None
         logger.log(level, "%s: group %s gets no messages of %s, and keeps trying: %s", client_id, group, queue, error)
 
     def discard(self, client_id: str, group: str, queue: MessageQueue) -> None:
-        """Note that a queue is not refused any more, or not asked for; the last of a group is logged."""
+        """Remove the refusal of a queue that is accepted again or no longer wanted; the last of a group is logged."""
         queues = self.refused.get(group, {})
         if queue in queues:
             del queues[queue]

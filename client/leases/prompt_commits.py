@@ -20,7 +20,7 @@ class PromptCommits:
         self._any = anyio.Event()
 
     def note(self, owned: OwnedQueue) -> None:
-        """Note that messages of a queue have finished, and that none had since its last commit was sent."""
+        """Record that messages of a queue have finished, the first since its last commit was sent."""
         self._waits.add(owned, asyncio.get_running_loop().time())
         self._any.set()
 

@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """A lease, with its fencing token. RocketMQ has no such thing for concurrent consumers."""
+    """A lease, with its fencing token. In RocketMQ, concurrent consumers have no leases."""
 
     token: int
     start_offset: int
@@ -139,8 +139,8 @@ class LeaseRequests:
     ) -> dict[MessageQueue, RlabError]:
         """Commit offsets, all brokers at once; with `reset` they may go backwards, with `soon` they are stored later.
 
-        Returns the commits that were not taken, with the reason: `LeaseLost`, `ClientIdConflict` and `OffsetRegression`
-        are final, after a network error it may be tried again. Cancellation: some may have been taken.
+        Returns the commits that were refused, with the reason: `LeaseLost`, `ClientIdConflict` and `OffsetRegression`
+        are final; after a network error, the commit may be repeated. Cancellation: some commits may have been stored.
         """
         header = {"cause": cause, "reset": reset, "epoch": self._epoch}
         if soon:  # an older broker does not know it, and stores them at once

@@ -30,10 +30,10 @@ class QueueListenerNotifier:
         self._running = False
 
     def listen(self, listener: MessageQueueListener | None) -> None:
-        """Have another listener, or none.
+        """Replace the listener; None removes it.
 
         Raises:
-            InvalidParameter: it cannot be called; found at a change, that would be long after the mistake.
+            InvalidParameter: it is not callable. Checked here, because the first call may come hours later.
         """
         if listener is not None:
             check_callable("message_queue_listener", listener)
@@ -51,7 +51,7 @@ class QueueListenerNotifier:
             for topic, queues in queues_of.items()
             if not is_retry_topic(topic)
         }
-        # An unsubscribed topic, or one that does not exist yet, has no queues; that it still has none is not a change.
+        # A topic that is unsubscribed or does not exist yet has no queues, before and after: this is not a change.
         for topic in sorted({*now, *self._notified}):
             state = now.get(topic, ((), ()))
             if state != self._notified.get(topic, ((), ())):

@@ -96,7 +96,7 @@ class WorkerPool:
             self._driver.wake_by(now)  # its lease may be valid again, and `_next_retry` counts it then
 
     def retry_at(self, owned: Dispatchable, deadline: float) -> None:
-        """Note a queue with requeued messages, which may be dispatched again at a loop time."""
+        """Record a queue with requeued messages, which may be dispatched again at a loop time."""
         self._retrying[owned] = None
         self._driver.wake_by(deadline)
 
@@ -182,7 +182,7 @@ class WorkerPool:
         return self._consume(owned, messages) if messages else None
 
     def offer_again(self, owned: Dispatchable) -> None:
-        """Put a queue at the end of the line if it has more; wakes no worker, because the caller is one."""
+        """Put a queue at the end of the line if it has more messages. Wakes no worker: the caller is a worker."""
         if not owned.offered and owned.ready(self._loop.time()):
             owned.offered = True
             self._ready.append(owned)

@@ -2,7 +2,7 @@
 
     put 5 6 7           waiting here, invisible to all other consumers
     next_batch -> 5     dispatched to a listener
-    due(now) -> 5 6 7   two thirds of the invisible time are over: it must be extended, also of waiting messages
+    due(now) -> 5 6 7   two thirds of the invisible time have passed: it must be extended, also of waiting messages
     end(5)              removed, to be acknowledged, or to stay invisible until its retry
 
 If the invisible time cannot be extended in time, the handle dies and another consumer may get the message. `lost`

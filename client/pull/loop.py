@@ -42,7 +42,7 @@ from remoting.request_code import RequestCode
 
 logger = logging.getLogger(__name__)
 _ANSWER_S = 10.0
-"""How long after the end of its hold a pull may be answered, before it is sent again."""
+"""Time for the answer after the end of the long poll; then the pull is sent again."""
 PAUSE_LOGGED_S = 5.0
 """How long flow control has to pause a queue before the pause is logged."""
 
@@ -78,7 +78,7 @@ class PullLoop:
         self._group = group
         self._owned = owned
         self._batch_size = batch_size
-        self._lagging = batch_size  # how many to ask for: more while answers are full
+        self._lagging = batch_size  # size of the next pull; it grows while answers are full
         self._asked = batch_size
         self._hold_s = PULL_SUSPEND_S  # how long the next pull may be held: longer while the queue stays empty
         self._callbacks = callbacks
@@ -95,8 +95,8 @@ class PullLoop:
             while not owned.process_queue.dropped:
                 asked = self._callbacks.subscription_of(owned.queue.topic)
                 if asked is None:
-                    # Unsubscribed: without a subscription nothing says which tags to pull. A pass revokes the queue,
-                    # unless the topic is subscribed to again before that.
+                    # Unsubscribed: the tags to pull are not known. The next pass revokes the queue, unless the member
+                    # subscribes to the topic again first.
                     await anyio.sleep(PULL_RETRY_ERROR_S)
                     continue
                 if owned.paused:
@@ -217,7 +217,8 @@ class PullLoop:
         most = min(self._batch_size * PULL_GROWTH, MAX_PULL_BATCH)
         self._lagging = min(self._lagging * 2, most) if len(messages) >= self._asked else self._batch_size
         if undecodable:
-            # Left out like those of other tags: the committed offset skips them once all before them are finished.
+            # Skipped like messages of other tags: the committed offset passes them once all earlier messages are
+            # finished.
             report_undecodable(self._instance, self._group, undecodable, owned.cause)
         if tags is not None:
             # The broker compares hashes; two tags may have the same one.
@@ -248,16 +249,16 @@ class PullLoop:
             self._callbacks.lost(owned)
             return False
         except NoPermission as error:
-            # An operator has switched the group off, or the topic: it is asked for until that is over.
+            # An operator has disabled the group or the topic. Pull until it is enabled again.
             self._is_refused = True
             self._instance.refusals.add(self._instance.client_id, self._group, owned.queue, error)
             await anyio.sleep(PULL_RETRY_ERROR_S)
         except NotMaster as error:
             logger.debug("%s: pull of %s: %s", self._instance.client_id, owned.queue, error)
-            owned.sent_commit = 0  # it was not taken
+            owned.sent_commit = 0  # the broker did not store it
             await self._instance.pause(owned.queue.broker_name)
         except RlabError as error:
-            # A deleted topic, or a queue that is gone: the next route lacks it, and the queue is revoked then.
+            # The topic or the queue was deleted: the next route lacks it, and the pass after that revokes the queue.
             wait_s = self._instance.busy_wait_s(owned.queue.broker_name, error)
             if not wait_s:
                 logger.warning("%s: pull of %s: %s", self._instance.client_id, owned.queue, error)

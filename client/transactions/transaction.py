@@ -81,7 +81,7 @@ class Transaction:
         await self._producer.end(self)
 
     def unknown(self) -> None:
-        """Leave the end to the check, which comes when its time is over; an exception rolls back all the same."""
+        """Leave the end to the check, which the broker sends after the timeout; an exception still rolls back."""
         self.state = TransactionState.UNKNOWN
 
     def rollback(self) -> None:

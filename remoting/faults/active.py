@@ -2,7 +2,7 @@
 
     faults.begin(fault, cause, now)       -> an Active with a number
     faults.choose(traffic)                -> the Active that affects this frame, or None
-    faults.expire(now)                    -> the faults whose time is over
+    faults.expire(now)                    -> the faults that have expired
 
 If several faults affect a frame, the one that began first is chosen.
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False)
 class Active:
-    """An active fault: its number, its cause in the trace, and how often it matched a frame and was carried out."""
+    """An active fault: its number, its cause in the trace, the frames that it matched (`hit`) and affected (`done`)."""
 
     number: int
     fault: ConnectionFault
@@ -33,7 +33,7 @@ class Active:
 
     @property
     def is_used_up(self) -> bool:
-        """Whether it was carried out as often as it should be."""
+        """Whether it was carried out `n` times."""
         return bool(self.fault.n) and self.done >= self.fault.n
 
     @property
@@ -85,7 +85,7 @@ class ActiveFaults:
         return [] if active is None else [active]
 
     def expire(self, now: float) -> list[Active]:
-        """End the faults whose time is over, or that were carried out as often as they should be; returns them."""
+        """End the faults that have expired, or that were carried out as often as their `n` allows; returns them."""
         over = [
             active
             for active in self._active.values()

@@ -160,4 +160,4 @@ class Files:
 
 
 TEMPORARY_SUFFIX = ".tmp"
-"""Files of this suffix are what a `create` that was cut short left behind."""
+"""Suffix of files that an interrupted `create` left behind."""

@@ -5,7 +5,7 @@ opening of the directory that finds it does the whole cut again:
 
     CUT -> later segments, the newest first -> index of the one that is cut -> its end -> ENDS -> no CUT
 
-The bytes that go may be kept in `salvage/`; see `salvage.py`.
+The removed bytes may be kept in `salvage/`; see `salvage.py`.
 """
 
 from __future__ import annotations

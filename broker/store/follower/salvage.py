@@ -1,7 +1,7 @@
-"""Keeps the bytes that a cut removes, and reads them: the messages that an unclean election gave up.
+"""Keeps the bytes that a cut removes from a log, and reads them: messages that an unclean election lost.
 
 A cut at position 1400 of a log whose segments begin at 0, 900, 2000 and 3000 makes a folder with three files: the end
-of the segment that is cut, named after position 1400, and the two segments behind it, as they were.
+of the segment that is cut, named after position 1400, and the two later segments, unchanged.
 
     salvage/000001/...1400.log  ...2000.log  ...3000.log
 

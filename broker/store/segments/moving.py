@@ -1,12 +1,12 @@
 """Chooses the messages that are worth copying to the end of the log, so that its oldest segments can be deleted.
 
-A feature that keeps a few messages for long would keep everything behind them. Copied to the end, they free the
-segments in which they are. But each copy is written as well: a segment that is full of such messages would be copied
-again and again. So they are worth it once they are at most half of the bytes that go:
+A feature that keeps a few messages for a long time would keep every segment after them. A copy at the end of the log
+frees their old segments. But each copy costs a write: a segment that is full of such messages would be copied again
+and again. So messages are copied only if they are at most half of the bytes that this frees:
 
-    segments A (100 bytes), B (100 bytes)      kept: 10 bytes of A      they are copied, A goes
-                                               kept: 80 of A, 15 of B   A alone does not pay, A and B do
-                                               kept: 80 of A, 80 of B   nothing is copied
+    segments A (100 bytes), B (100 bytes)      kept: 10 bytes of A      copy them, delete A
+                                               kept: 80 of A, 15 of B   not worth it for A alone: copy, delete A and B
+                                               kept: 80 of A, 80 of B   copy nothing
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from broker.store.segments.index import ENTRY, ENTRY_BYTES, IndexRow, LogKey
 
 
 def worth_moving(log: CommitLog, key: LogKey, kept: Iterable[int], before: int) -> list[int]:
-    """Return the kept messages of a queue in the fewest of the oldest segments that are worth it; none if no number is.
+    """Return the offsets to copy: the kept messages of a queue in the fewest oldest segments that are worth deleting.
 
-    `kept` has their offsets, ascending; segments that end after the log position `before`, and the one that is written,
-    are not to go.
+    Returns an empty list if no number of segments is worth it. `kept` has the offsets, ascending. Segments that end
+    after the log position `before` are not deleted, nor is the newest segment.
 
     Raises:
         StoreReadFailed: an I/O error.
@@ -49,7 +49,7 @@ def worth_moving(log: CommitLog, key: LogKey, kept: Iterable[int], before: int) 
 
 
 def _length(row: IndexRow, offset: int) -> int:
-    """The bytes of a message; 0 for one that is damaged, or was in a segment that is gone."""
+    """The bytes of a message; 0 if it is damaged, or its segment was deleted."""
     if offset < row.first_offset:
         return 0
     length: int = ENTRY.unpack_from(row.entries, (offset - row.first_offset) * ENTRY_BYTES)[1]

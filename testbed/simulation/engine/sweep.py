@@ -1,6 +1,7 @@
-"""Sweeps: many programmes, each in a world of its own, in this process or in several.
+"""Sweeps: runs of many programmes, each on a separate simulated cluster, in one process or in several.
 
-A case is what a programme is made from: few bytes for another process or another machine, and the same outcome there.
+A `Case` describes a programme in a few bytes, so that it can be sent to another process or machine. Its outcome is the
+same everywhere.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from testbed.simulation.engine.run import Outcome, run_programme
 from testbed.simulation.engine.text import programme_of
 
 _MAX_CHUNK = 4
-"""Cases that a process gets at once: a second of work or two."""
+"""Cases that a process gets at once: one or two seconds of work."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,10 +28,10 @@ class Case:
 
     seed: int
     kind: str = ""  # of a drawn programme, see `draw.py`
-    quirks: tuple[str, ...] = ()  # beside those of the text
+    quirks: tuple[str, ...] = ()  # added to the quirks of the text
     text: str = ""  # TOML
-    sound: bool = False  # without the quirks of the text
-    wrong_clocks: bool = False  # beside those of the text
+    sound: bool = False  # run without the quirks that the text sets
+    wrong_clocks: bool = False  # added to the clock faults of the text
 
     def programme(self) -> Programme:
         """Make the programme. Raises ConfigError if the text is not one."""

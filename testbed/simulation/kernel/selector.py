@@ -116,7 +116,7 @@ class VirtualSelector(selectors.BaseSelector):
         self.woken[file] = None
 
     def rest(self, file: VirtualFile) -> None:
-        """Note that nothing is left to read of `file`: unless it waits to write, it rests until it is woken."""
+        """Record that `file` has nothing to read. Unless it waits to write, `select` skips it until it is woken."""
         key = self._keys.get(file.fd)
         if key is None or not key.events & selectors.EVENT_WRITE:
             self.woken.pop(file, None)
