@@ -69,7 +69,7 @@ async def write_until_answered(
     would not be enough: the write could arrive after the read.
 
     Raises:
-        SetChanged: another replica has changed the row; of this write nothing is left.
+        SetChanged: another replica has changed the row; this write was not applied.
         IllegalOperation: the row may not follow the stored one.
         RegisterUnavailable: no answer in `within_s` seconds; it may be written now, later, or never.
 

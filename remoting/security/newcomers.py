@@ -1,4 +1,4 @@
-"""Newcomers: the connections of a server without access control that have not asked for anything yet. Shell.
+"""Closes connections that send no request in time, on a server without access control. Shell.
 
 A client of any kind connects because it has a request, so a peer that sends none only occupies a place: its connection
 is closed. On a server with access control the gate does that: it asks for a key and waits for a shorter time.

@@ -1,4 +1,4 @@
-"""The requests of transactions, and about producer groups."""
+"""Schemas of the requests that store, end and check transactions, and that list producer groups."""
 
 from __future__ import annotations
 

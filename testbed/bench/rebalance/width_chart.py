@@ -34,7 +34,7 @@ PANELS = (
 
 
 def chart(costs: Sequence[ChangeCost]) -> str:
-    """Draw costs by the number of members, which goes to the right in powers of ten: a flat line is a fair price."""
+    """Draw costs by the number of members, on a logarithmic axis. A flat line: the cost of a member does not grow."""
     parts: list[str] = []
     for number, panel in enumerate(PANELS):
         left = _LEFT + number * (_EACH + _GAP)

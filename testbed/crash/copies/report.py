@@ -1,4 +1,4 @@
-"""Table with the result of a run with copies. Pure."""
+"""Draws the result of a run of `rlab crash --copies` as a table. Pure."""
 
 from __future__ import annotations
 

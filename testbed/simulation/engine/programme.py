@@ -8,8 +8,8 @@
     do = "crash"
     who = "billing-1"
 
-Times are virtual seconds from the moment when the clients run; they stand still while the cluster is healed. A
-programme heals at its end, whatever its last step is. Hosts are named by their kind: `billing-1` is the first member
+Times are virtual seconds since the clients were started; this clock stops while the cluster is healed. Every programme
+ends with a repair, whatever its last step is. Hosts are named by their kind: `billing-1` is the first member
 of the group `billing`, `producer-1` the first producer, `namesrv-1` the first name server, `broker-a` the first broker,
 and `broker-a-1` its first replica where brokers have copies.
 
@@ -66,7 +66,7 @@ class ClusterPart:
 
     Attributes:
         sync_s: virtual seconds that a sync of a disk takes.
-        check_s: after how long a producer group is asked about an open transaction, and how often then.
+        check_s: time until the first check of an open transaction, and between two checks.
         quirks: defects of RocketMQ to reproduce; defects of clients go to the clients.
         access: whether servers have access control, and clients a key.
         copies: how many replicas each broker has, on the hosts `broker-a-1` and so on; 1 for a broker without copies.
@@ -181,7 +181,7 @@ class LoadPart:
         delayed: with n, every n-th message is delivered a second later; 0 for none.
         branch_s: messages are sent in transactions, whose local branches take up to twice as long; 0 for plain sends.
         fails: share of the local branches that fail.
-        undecided: share of the transactions that are left to a check, and of the checks that know no answer.
+        undecided: share of the transactions that a check has to end, and of the checks that return UNKNOWN.
     """
 
     producers: int = 1

@@ -28,7 +28,7 @@ from traces.figures.clocks.pairs import Pair, PairFinder, Point
 from traces.figures.clocks.solve import Timeline, courses_of, is_consistent
 
 REPORTED_MS = 1_000.0
-"""A smaller error is corrected and not reported: clocks of machines without NTP soon differ by more."""
+"""A smaller error is corrected and not reported: without NTP, the clocks of two machines soon differ by more."""
 HARMLESS_MS = 2_000.0
 """A constant offset below this never makes an answer unknown, even if the offset is vague."""
 STRAY_MS = 60_000.0

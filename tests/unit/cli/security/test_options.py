@@ -13,7 +13,7 @@ from remoting.security.tls import TlsFiles
 
 def test_a_network_takes_access_control_or_the_word_insecure() -> None:
     for listen in ("0.0.0.0:1", "10.0.0.1:1", "[::]:1"):
-        with pytest.raises(ConfigError, match="--access FILE, or say --insecure"):
+        with pytest.raises(ConfigError, match="--access FILE, or pass --insecure"):
             access_of(None, listen, insecure=False)
         assert access_of(None, listen, insecure=True) is None
         assert access_of(Path("users.toml"), listen, insecure=False) is not None
@@ -25,7 +25,7 @@ def test_an_http_port_on_a_network_takes_a_key_or_certificates_or_the_word_insec
     for variable in ("RLAB_HTTP_KEY_FILE", "RLAB_HTTP_KEY"):
         monkeypatch.delenv(variable, raising=False)
     for listen in ("0.0.0.0:1", "10.0.0.1:1", "[::]:1"):
-        with pytest.raises(ConfigError, match=r"--metrics .*RLAB_HTTP_KEY_FILE .* or say --insecure"):
+        with pytest.raises(ConfigError, match=r"--metrics .*RLAB_HTTP_KEY_FILE .* or pass --insecure"):
             http_key_for(listen, False, "--metrics")
         assert http_key_for(listen, True) is None
         assert http_key_for(listen, False, certificates=True) is None
