@@ -62,6 +62,17 @@ class SetChanged(NegativeAnswer):
         self.current = current
 
 
+class Elect(StrEnum):
+    """When a replica in sync makes itself the master."""
+
+    AUTO = "auto"
+    """Once the lease of the master is certainly over."""
+    FAST = "fast"
+    """At once, too, if the connection to the master closes and its address refuses another: its process has ended."""
+    OPERATOR = "operator"
+    """Never: an operator elects."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replica:
     """A member of a set.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from broker.config import BrokerConfig
 from model.errors import ConfigError
-from model.replica_set import Acks
+from model.replica_set import Acks, Elect
 from replica.lease.clocks import boot_clock
 from replica.register import Register
 
@@ -30,6 +30,7 @@ class ReplicaConfig:
         lease_s: how long a master may serve without a confirmation of the others, in seconds; None leaves it as it is,
             and only the start of a master can change it.
         lease_clock: seconds of a clock that no user can set, and that goes on while the machine sleeps.
+        elect: when this replica makes itself the master.
 
     Raises:
         ConfigError: a handover has no time.
@@ -44,6 +45,7 @@ class ReplicaConfig:
     handover_timeout_s: float = HANDOVER_TIMEOUT_S
     lease_s: float | None = None
     lease_clock: Callable[[], float] = boot_clock
+    elect: Elect = Elect.OPERATOR
 
     def __post_init__(self) -> None:
         if self.handover_timeout_s <= 0:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 
 import anyio
+from anyio.abc import TaskGroup
 
 from broker.durability.metadata_file import MetadataFile
 from broker.store.disk.errors import StoreFull
@@ -16,10 +17,12 @@ from broker.store.follower.follower_log import FollowerLog
 from model.errors import StorageFull
 from model.event_log import EventLog
 from model.events import EventKind
-from model.replica_set import NO_MASTER, ReplicaSet
+from model.replica_set import NO_MASTER, Elect, ReplicaSet
 from remoting.client import RemotingClient
 from remoting.tasks import background_tasks
 from replica.config import ReplicaConfig
+from replica.lease.promise import Promise
+from replica.mastership.election import Candidate, Election
 from replica.membership import Membership
 from replica.stream.follower import FollowEnd, FollowProgress, follow
 
@@ -50,20 +53,33 @@ class FollowerRole:
         tables: MetadataFile,
         events: EventLog,
         committed_position: int | None,
+        promise: Promise,
     ) -> None:
         self.log, self.tables = log, tables
         self.committed_position = committed_position
         self.progress: FollowProgress | None = None
         self._config, self._membership, self._events = config, membership, events
         self._own_epoch = 0  # of the end of the log when the stream began
+        self._streamed_epoch = 0  # of the newest stream
+        self._candidate = Candidate(
+            *(membership, promise, config.lease_clock),
+            lacks=lambda: self.lag_bytes > 0,
+            is_fit=lambda: not log.is_damaged,
+        )
+        self._stands = False
 
     @property
     def lag_bytes(self) -> int:
         """Bytes of the master's log that are not here, according to the newest frame."""
         return 0 if self.progress is None else max(0, self.progress.master_position - self.log.end_position)
 
+    @property
+    def election(self) -> Election | None:
+        """How this replica has become the master; None before that."""
+        return self._candidate.election
+
     async def run(self) -> None:
-        """Follow the master of the newest row, until this replica is the master.
+        """Follow the master of the newest row, until this replica is the master, and may serve.
 
         Raises:
             ConfigError, IllegalOperation: the register or the master refuses this replica.
@@ -71,30 +87,59 @@ class FollowerRole:
 
         Cancellation: the copies stay, and the next start continues them.
         """
-        membership, broker = self._membership, self._config.broker
-        pause_s = FIRST_PAUSE_S
+        membership, broker, candidate = self._membership, self._config.broker, self._candidate
         async with RemotingClient(rng=broker.rng, key=broker.key) as client:
             while not membership.is_master:
-                row = membership.row
-                if row.master == NO_MASTER:
+                self._stands = False
+                async with background_tasks() as tasks:
+                    if self._config.elect is not Elect.OPERATOR:
+                        tasks.start_soon(self._watch_master, tasks)
+                    await self._follow_masters(client)
+                if self._stands:  # and no stream is open
+                    await candidate.stand()
+        if candidate.election is None:
+            await candidate.wait_free()
+
+    async def _watch_master(self, tasks: TaskGroup) -> None:
+        """End the other tasks when this replica has to stand for election."""
+        await self._candidate.wait_due()
+        self._stands = True
+        tasks.cancel_scope.cancel()
+
+    async def _follow_masters(self, client: RemotingClient) -> None:
+        membership, candidate = self._membership, self._candidate
+        pause_s = FIRST_PAUSE_S
+        while not membership.is_master:
+            row = membership.row
+            candidate.saw(row)
+            if row.master == NO_MASTER:
+                await membership.wait_changed()
+                continue
+            began_at = anyio.current_time()
+            try:
+                end = await self._follow(row, client)
+            except (StoreFull, StorageFull) as error:
+                logger.error("%s: replica %d cannot follow now: %s", row.name, membership.replica_id, error)
+                end, began_at, pause_s = None, anyio.current_time(), FULL_PAUSE_S
+            if end is not None:
+                logger.info("%s: replica %d follows no more: %s", row.name, membership.replica_id, end.value)
+                self._ended(end, row)
+            membership.look_now()
+            if anyio.current_time() - began_at > PAUSE_S:
+                # The stream has lasted: the next attempt is made at once, because the master waits for it.
+                pause_s = FIRST_PAUSE_S
+            elif membership.row is row:
+                with anyio.move_on_after(pause_s):
                     await membership.wait_changed()
-                    continue
-                began_at = anyio.current_time()
-                try:
-                    end = await self._follow(row, client)
-                except (StoreFull, StorageFull) as error:
-                    logger.error("%s: replica %d cannot follow now: %s", row.name, membership.replica_id, error)
-                    end, began_at, pause_s = None, anyio.current_time(), FULL_PAUSE_S
-                if end is not None:
-                    logger.info("%s: replica %d follows no more: %s", row.name, membership.replica_id, end.value)
-                membership.look_now()
-                if anyio.current_time() - began_at > PAUSE_S:
-                    # The stream has lasted: the next attempt is made at once, because the master waits for it.
-                    pause_s = FIRST_PAUSE_S
-                elif membership.row is row:
-                    with anyio.move_on_after(pause_s):
-                        await membership.wait_changed()
-                    pause_s = min(2 * pause_s, PAUSE_S)
+                pause_s = min(2 * pause_s, PAUSE_S)
+
+    def _ended(self, end: FollowEnd, row: ReplicaSet) -> None:
+        """Look whether the end of a stream proves that the master serves no more."""
+        if end is FollowEnd.HANDED_OVER:
+            self._candidate.released("handover")
+        elif end is FollowEnd.REFUSED and self._config.elect is Elect.FAST and self._streamed_epoch == row.epoch:
+            # The process of this mastership had a connection to this replica, and now none listens at its address.
+            self._candidate.released(f"the process of replica {row.master} has ended")
 
     async def _follow(self, row: ReplicaSet, client: RemotingClient) -> FollowEnd | None:
         """Follow the master of a row until the stream ends, or until there is a newer mastership: then None."""
@@ -111,11 +156,12 @@ class FollowerRole:
             end = await follow(
                 *(self.log, self.tables, self._membership.identity, row, client, self._progressed),
                 committed_position=self.committed_position,
+                promise=self._candidate.confirms,
             )
         return end
 
     def _progressed(self, progress: FollowProgress) -> None:
-        self.progress = progress
+        self.progress, self._streamed_epoch = progress, progress.epoch
         self.committed_position = max(progress.committed_position, self.committed_position or 0)
         if progress.cut_from is not None:
             kept = "kept in the folder salvage" if progress.salvaged else "not kept"

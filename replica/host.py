@@ -39,7 +39,9 @@ from remoting.tasks import background_tasks
 from replica.config import ReplicaConfig
 from replica.directory import OldRegister, locked
 from replica.follower_role import FollowerRole
+from replica.lease.promise import Promise
 from replica.master_role import MasterRole
+from replica.mastership.election import Election
 from replica.membership import RETRY_S, Membership
 from replica.set_requests import SetRequests
 from replica.waiting import waiting_server
@@ -82,6 +84,8 @@ class RunningReplica:
         self.following: FollowerRole | None = None
         self.mastering: MasterRole | None = None
         self._committed_position: int | None = None  # of the last role
+        self._promise = Promise(config.lease_clock())
+        self._election: Election | None = None  # that ended the last time of following
         self._waiting: RemotingServer
         self._registration: Registration | None = None  # of the time of following
         self._is_leaving = self._has_failed = False
@@ -234,13 +238,16 @@ class RunningReplica:
                     f"{broker.data_dir} has epoch {epochs[-1].number} of the set {self.name}, and the register only "
                     f"{row.epoch}: it is an older copy, restore the newest one (rlab elections restore)"
                 )
-            role = self.following = FollowerRole(self.config, membership, log, tables, events, self._committed_position)
+            role = self.following = FollowerRole(
+                self.config, membership, log, tables, events, self._committed_position, self._promise
+            )
             registration = self._registration = Registration(self._announcement(membership, role), NoTopics())
             try:
                 async with background_tasks() as tasks:
                     registration.start(tasks, self.address)
                     self.ready.set()
                     await role.run()
+                    self._election = role.election
             except BaseException:  # a cancellation too: a follower that has ended must not stay registered
                 await self._unregister()
                 raise
@@ -281,7 +288,8 @@ class RunningReplica:
         )
 
     async def _be_master(self, membership: Membership) -> None:
-        mastering = self.mastering = MasterRole(self.config, membership, self.address, self._requests)
+        election, self._election = self._election, None
+        mastering = self.mastering = MasterRole(self.config, membership, self.address, self._requests, election)
 
         def began(running: RunningBroker) -> None:
             self.ready.set()
@@ -326,7 +334,7 @@ class RunningReplica:
         return found
 
     async def hand_over(self, to: int = 0) -> ReplicaSet:
-        """Make another replica the master; see `replica/handover.py`.
+        """Make another replica the master; see `replica/mastership/handover.py`.
 
         Raises:
             NotMaster: this replica is not the master.

@@ -19,7 +19,8 @@ from remoting.request_code import RequestCode
 from remoting.server import Handler
 from remoting.tasks import background_tasks
 from replica.config import ReplicaConfig
-from replica.handover import hand_over
+from replica.mastership.election import Election
+from replica.mastership.handover import hand_over
 from replica.membership import Membership
 from replica.stream.sender import ReplicaSender
 
@@ -51,10 +52,16 @@ class MasterRole:
     sender: SetSender
 
     def __init__(
-        self, config: ReplicaConfig, membership: Membership, listen: str, own: Mapping[RequestCode, Handler]
+        self,
+        config: ReplicaConfig,
+        membership: Membership,
+        listen: str,
+        own: Mapping[RequestCode, Handler],
+        election: Election | None = None,
     ) -> None:
         self.epoch = membership.row.epoch
         self._config, self._membership, self._listen, self._own = config, membership, listen, own
+        self._election = election
         self._one_handover = anyio.Lock()
 
     @property
@@ -87,15 +94,21 @@ class MasterRole:
             tasks.start_soon(self.sender.run)
             self.running = running
             events = running.broker.events
-            events.emit(
-                EventKind.MASTER_ELECTED, broker=row.name, n=self.epoch, detail=f"replica {membership.replica_id}"
-            )
+            events.emit(EventKind.MASTER_ELECTED, broker=row.name, n=self.epoch, detail=self._beginning())
             began(running)
             while self.is_current:
                 await membership.wait_changed()
                 self.sender.saw(membership.row)
             events.emit(EventKind.MASTER_DEPOSED, broker=row.name, n=self.epoch, detail=str(membership.row))
             logger.warning("%s: this replica is not the master any more: %s", row.name, membership.row)
+
+    def _beginning(self) -> str:
+        """Describe how this mastership began: replica, time without a master, cause."""
+        text, election = f"replica {self._membership.replica_id}", self._election
+        if election is None:
+            return text
+        silent_s = self._config.lease_clock() - election.silent_since
+        return f"{text} after {silent_s:.2f} s: {election.cause}"
 
     def _make_sender(self, core: Core) -> SetSender:
         membership = self._membership
@@ -113,7 +126,7 @@ class MasterRole:
         self._membership.look_now()
 
     async def hand_over(self, to: int = 0, *, leaves: bool = False) -> ReplicaSet:
-        """Make another replica the master; see `replica/handover.py`. One handover at a time."""
+        """Make another replica the master; see `replica/mastership/handover.py`. One handover at a time."""
         assert self.running is not None, "it serves"
         async with self._one_handover:
             self._membership.saw(self.sender.row)  # the sender makes most changes of the row

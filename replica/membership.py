@@ -207,11 +207,15 @@ class Membership:
         """Record a row that the register sent, or another replica that has it from the register."""
         if row.version > self.row.version and row.epoch >= self.row.epoch:
             self.row = row
-            self._changed.set()
-            self._changed = anyio.Event()
+            self.wake()
+
+    def wake(self) -> None:
+        """Let those look again who wait for a newer row: something else has changed that they need."""
+        self._changed.set()
+        self._changed = anyio.Event()
 
     async def wait_changed(self) -> None:
-        """Wait until a newer row is known. Cancellation: harmless."""
+        """Wait until a newer row is known, or `wake` is called. Cancellation: harmless."""
         await self._changed.wait()
 
     def look_now(self) -> None:

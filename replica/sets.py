@@ -240,6 +240,16 @@ def elected(row: ReplicaSet, replica_id: int, *, accept_loss: bool, master_answe
     return replace(row, epoch=row.epoch + 1, master=replica_id, in_sync=tuple(kept))
 
 
+def took_over(row: ReplicaSet, replica_id: int, *, epoch: int) -> ReplicaSet:
+    """Make a replica in sync the master, because the master of an epoch serves no more; the row itself if it cannot be.
+
+    It cannot if the epoch is over, or the replica has left the in-sync set: another change was faster.
+    """
+    if row.epoch != epoch or replica_id == row.master or replica_id not in row.in_sync:
+        return row
+    return elected(row, replica_id, accept_loss=False, master_answers=False)
+
+
 def forgotten(row: ReplicaSet, replica_id: int) -> ReplicaSet:
     """Remove a member that will not return; its id is never given again.
 

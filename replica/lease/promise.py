@@ -5,7 +5,7 @@ by its own clock. A replica that starts may have given a promise in an earlier l
 
     started at 0                                       may stand at 2.2 with a lease of 2 s
     confirms a frame at 5.0, then nothing comes        may stand at 7.2
-    the master has handed over, or its process ended   may stand at once
+    the master has handed over at 9.0, or has ended    may stand at 9.0
 
 The register decides between two replicas that stand at the same time. So that this is rare, each waits a moment that
 depends on its place: those that have everything that the master had go first, and among them the lowest id.
@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from replica.lease.master_lease import GRACE, NEVER
+from replica.lease.master_lease import GRACE
 
 RANK_S = 0.05
 """Between two replicas that may stand: several times what a compare-and-set and its news take."""
@@ -28,23 +28,26 @@ class Promise:
     """See the module header; times are of one clock of the replica, in seconds.
 
     Attributes:
-        given_at: when it was given last; `NEVER` if it does not bind the replica any more.
+        given_at: when it was given last.
     """
 
     def __init__(self, now: float) -> None:
         self.given_at = now
+        self._released_at: float | None = None
 
     def give(self, now: float) -> None:
         """Give it again: a frame is confirmed, or there is a new master, which gets the time to begin."""
         self.given_at = max(self.given_at, now)
+        self._released_at = None
 
-    def release(self) -> None:
+    def release(self, now: float) -> None:
         """Record that the master that has it does not serve any more."""
-        self.given_at = NEVER
+        if self._released_at is None:
+            self._released_at = now
 
     def ends_at(self, lease_s: float) -> float:
         """When it ends, for a lease of that length."""
-        return self.given_at + GRACE * lease_s
+        return self.given_at + GRACE * lease_s if self._released_at is None else self._released_at
 
 
 def rank_delay_s(replica_id: int, candidates: Sequence[int], *, lacks: bool) -> float:

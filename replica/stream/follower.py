@@ -53,6 +53,7 @@ class FollowEnd(StrEnum):
     """Why a replica follows its master no longer."""
 
     MASTER_GONE = "the master cannot be reached"
+    REFUSED = "no process listens at the address of the master"
     SET_CHANGED = "the other replica is not the master, or not of this epoch"
     HANDED_OVER = "the master has handed over"
 
@@ -122,7 +123,7 @@ async def follow(
     except (NetworkError, ServerError) as error:
         client.drop(address)  # with its back-off: the caller has one of its own
         logger.info("%s: replica %d cannot follow %s: %s", row.name, identity.replica_id, address, error)
-        return FollowEnd.MASTER_GONE
+        return FollowEnd.REFUSED if isinstance(error.__cause__, ConnectionRefusedError) else FollowEnd.MASTER_GONE
     try:
         epoch = answer.header["epoch"]
         if epoch < row.epoch:

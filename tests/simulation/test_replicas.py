@@ -14,7 +14,7 @@ from model.message_queue import MessageQueue
 from model.replica_set import Acks, ReplicaSet
 from remoting.client import RemotingClient
 from remoting.request_code import RequestCode
-from replica.operate import elect
+from replica.mastership.operate import elect
 from testbed.simulation.cluster.clients import SimulatedProducer
 from testbed.simulation.cluster.cluster import SimulatedCluster
 from testbed.simulation.cluster.sets import SimulatedSet

@@ -131,6 +131,11 @@ class FollowerLog(FollowerSyncs):
         return self._log.min_position if self._log.segments else self._start
 
     @property
+    def is_damaged(self) -> bool:
+        """Whether bytes of it cannot be read, which the master has."""
+        return bool(self._damaged)
+
+    @property
     def epochs(self) -> tuple[Epoch, ...]:
         """The masterships whose bytes are in this log, the oldest first. Raises as `history` does."""
         return self._read_history().epochs

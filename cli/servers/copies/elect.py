@@ -40,7 +40,7 @@ def elect(
     """
 
     async def call(rows: Register) -> ReplicaSet:
-        from replica.operate import elect as elect_master
+        from replica.mastership.operate import elect as elect_master
 
         return await elect_master(rows, broker, replica, accept_loss=accept_loss, answers=_answers)
 

@@ -44,6 +44,6 @@ def forget(
 
 
 async def _forget_replica(register: Register, broker: str, replica: int) -> ReplicaSet:
-    from replica.operate import forget_replica
+    from replica.mastership.operate import forget_replica
 
     return await forget_replica(register, broker, replica)

@@ -29,6 +29,7 @@ from replica.sets import (
     joined,
     removed_from_in_sync,
     started,
+    took_over,
     with_options,
 )
 
@@ -246,3 +247,11 @@ def test_only_the_start_of_a_master_changes_the_length_of_the_lease() -> None:
         started(row, 2, "h2:1", lease_ms=2_000)
     with pytest.raises(InvalidParameter, match="lease"):
         started(PAIR, 1, "h1:1", lease_ms=999)
+
+
+def test_a_replica_in_sync_takes_over_from_a_master_that_serves_no_more_in_the_epoch_that_it_knows() -> None:
+    row = took_over(PAIR, 2, epoch=PAIR.epoch)
+    assert (row.master, row.epoch, row.in_sync) == (2, PAIR.epoch + 1, (2,))
+    assert took_over(PAIR, 2, epoch=PAIR.epoch + 1) is PAIR
+    assert took_over(OUT_OF_SYNC, 2, epoch=OUT_OF_SYNC.epoch) is OUT_OF_SYNC
+    assert took_over(PAIR, 1, epoch=PAIR.epoch) is PAIR

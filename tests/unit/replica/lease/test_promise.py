@@ -18,8 +18,9 @@ def test_each_confirmation_gives_the_promise_again_and_it_never_goes_back() -> N
 
 def test_a_master_that_serves_no_more_has_no_promise_and_the_next_one_has_one() -> None:
     promise = Promise(5.0)
-    promise.release()
-    assert promise.ends_at(2.0) < 0.0
+    promise.release(5.5)
+    promise.release(6.0)
+    assert promise.ends_at(2.0) == 5.5
     promise.give(9.0)
     assert promise.ends_at(2.0) == 11.2
 

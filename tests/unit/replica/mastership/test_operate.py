@@ -8,7 +8,7 @@ import pytest
 
 from model.errors import InvalidParameter
 from model.replica_set import ReplicaSet
-from replica.operate import elect, forget_replica
+from replica.mastership.operate import elect, forget_replica
 from replica.registers.memory import MemoryRegister, RegisterFaults
 from replica.sets import MasterAnswers, ReplicaNeeded, ReplicaNotInSync, create, in_sync_with, joined, started
 from testbed.simulation.kernel.run import Simulation, run_simulation

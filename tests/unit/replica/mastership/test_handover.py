@@ -11,7 +11,7 @@ from broker.store.disk.errors import StoreFull
 from model.errors import NotMaster, ReplicationTimeout, RlabError
 from model.replica_set import ReplicaSet
 from remoting.tasks import background_tasks
-from replica.handover import hand_over
+from replica.mastership.handover import hand_over
 from replica.membership import Membership
 from replica.registers.memory import MemoryRegister, RegisterFaults
 from replica.sets import (

@@ -1,0 +1,141 @@
+"""Candidate: when a replica that follows stands for election, and how it becomes the master.
+
+    promise to the master over, and rank waited    read the row: it is the same, and this replica is in sync
+    the stream ends                                no frame is confirmed any more
+    still over?                                    compare-and-set: epoch + 1, this one is the master, the old one has
+                                                   left the in-sync set
+    the row has changed before                     follow the master that it has
+
+The register is read while the stream goes on: without it nothing would be gained by ending it. From the end of the
+stream until the outcome of the compare-and-set is known, the old master gets no confirmation, so its lease cannot be
+renewed while this replica may be the master already.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import NamedTuple
+
+import anyio
+
+from model.limits import LATE_S, READ_FIRST_S
+from model.replica_set import NO_MASTER, ReplicaSet
+from replica.lease.promise import Promise, rank_delay_s
+from replica.membership import POLL_S, Membership
+from replica.sets import took_over
+
+logger = logging.getLogger(__name__)
+
+NEVER = float("inf")
+
+
+class Election(NamedTuple):
+    """How a replica became the master."""
+
+    cause: str
+    silent_since: float
+    """When the old master was known to serve, by the clock of leases."""
+
+
+class Candidate:
+    """See the module header.
+
+    Args:
+        promise: of this process to the master of the time; it outlasts the roles of the replica.
+        clock: of leases, in seconds.
+        lacks: returns whether the master had more of the log than this replica.
+        is_fit: returns whether it may stand now.
+
+    Attributes:
+        election: how this replica has become the master; None before that.
+    """
+
+    def __init__(
+        self,
+        membership: Membership,
+        promise: Promise,
+        clock: Callable[[], float],
+        *,
+        lacks: Callable[[], bool],
+        is_fit: Callable[[], bool],
+    ) -> None:
+        self.election: Election | None = None
+        self._membership, self._promise, self._clock = membership, promise, clock
+        self._lacks, self._is_fit = lacks, is_fit
+        self._row: ReplicaSet | None = None  # newest one with another master, or without one
+        self._cause = ""
+
+    def confirms(self) -> None:
+        """Promise the master not to stand: a frame is confirmed next."""
+        self._promise.give(self._clock())
+
+    def saw(self, row: ReplicaSet) -> None:
+        """Look at the newest row: another master gets time to begin, and without one this replica stands at once."""
+        before = self._row
+        if row.master == self._membership.replica_id:
+            return
+        self._row = row
+        if row.master == NO_MASTER:
+            self.released("the set had no master")
+        elif before is None or before.epoch != row.epoch:
+            self._cause = f"the lease of replica {row.master} was over"
+            self._promise.give(self._clock())
+
+    def released(self, cause: str) -> None:
+        """Record that the master serves no more."""
+        self._cause = cause
+        self._promise.release(self._clock())
+        self._membership.wake()
+
+    def due_at(self) -> float:
+        """When this replica stands, if nothing changes; `NEVER` if it may not."""
+        row, own = self._membership.row, self._membership.replica_id
+        if own == row.master or own not in row.in_sync or not self._is_fit():
+            return NEVER
+        candidates = [each for each in row.in_sync if each != row.master]
+        return self._promise.ends_at(row.lease_ms / 1000) + rank_delay_s(own, candidates, lacks=self._lacks())
+
+    async def wait_due(self) -> None:
+        """Wait until this replica has to stand. Raises: as `Membership.refresh`. Cancellation: harmless."""
+        membership, clock = self._membership, self._clock
+        while True:
+            while (wait_s := (due_at := self.due_at()) - clock()) > 0:
+                with anyio.move_on_after(min(wait_s, POLL_S)):  # a damaged log may be repaired in that time
+                    await membership.wait_changed()
+            if clock() - due_at > LATE_S:
+                await anyio.sleep(READ_FIRST_S)  # after a standstill: the frames of a master that is well are read first
+            self.saw(await membership.refresh())
+            if self.due_at() <= clock():
+                return
+
+    async def stand(self) -> None:
+        """Make this replica the master, unless something has come in between; no stream is open.
+
+        Raises: as `Membership.change`.
+
+        Cancellation: it may be the master.
+        """
+        membership, row = self._membership, self._membership.row
+        own, silent_since = membership.replica_id, self._promise.given_at
+        if self.due_at() > self._clock():
+            return
+        logger.warning("%s: replica %d stands for election: %s", row.name, own, self._cause)
+        row = await membership.change(lambda current: took_over(current, own, epoch=row.epoch))
+        if row.master == own:
+            self.election = Election(self._cause, silent_since)
+
+    async def wait_free(self) -> None:
+        """Wait until the promise to the master before is over: this replica was made the master by someone else.
+
+        A master that hands over has stopped before it writes the row, and stays in sync. An operator may elect another
+        replica while the master still serves.
+        """
+        row, before = self._membership.row, self._row
+        since = self._promise.given_at
+        if before is not None and before.master in row.in_sync:
+            self.election = Election("handover", since)
+            return
+        while (wait_s := self._promise.ends_at(row.lease_ms / 1000) - self._clock()) > 0:  # noqa: ASYNC110 - two clocks
+            await anyio.sleep(wait_s)
+        self.election = Election("operator", since)
