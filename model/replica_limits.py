@@ -125,6 +125,13 @@ for a master at all; news of the next master ends the wait.
 """
 MASTER_LEFT_S = 0.25
 """How long after the next master is known a client closes its connection to the last one: answers may be under way."""
+SET_SESSION_S = 5.0
+"""How long a member dispatches the messages of a set after it sent a heartbeat that the master has answered. A master
+that hangs may answer nothing, or be replaced while the member cannot reach the next one: that one gives a queue of the
+member to another one after `SET_GRACE_S` at the earliest, and begins later than the last answer of the one before.
+"""
+SET_GRACE_S = 2 * SET_SESSION_S
+"""How long a new master keeps the members and leases that it has found, at least."""
 ROUTE_NOTICE_WINDOW_S = 0.5
 """At most one round of notifications about changed routes per window; the first change of a quiet time goes out at
 once. Each notification makes a client ask for its routes.

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from broker.config import BrokerConfig
 from model.errors import ConfigError
+from model.replica_limits import SET_GRACE_S, SET_SESSION_S
 from model.replica_set import Acks, Elect
 from replica.lease.clocks import boot_clock
 from replica.register import Register
@@ -33,7 +34,7 @@ class ReplicaConfig:
         elect: when this replica makes itself the master.
 
     Raises:
-        ConfigError: a handover has no time.
+        ConfigError: a handover has no time, or members keep their queues for too short a time at a new master.
     """
 
     broker: BrokerConfig
@@ -50,3 +51,8 @@ class ReplicaConfig:
     def __post_init__(self) -> None:
         if self.handover_timeout_s <= 0:
             raise ConfigError(f"handover_timeout_s must be positive, got {self.handover_timeout_s}")
+        if self.broker.restore_grace_s < SET_GRACE_S:
+            raise ConfigError(
+                f"restore_grace_s is {self.broker.restore_grace_s:g}, and the broker has copies: a member may dispatch "
+                f"for {SET_SESSION_S:g} s after its master was replaced, so at least {SET_GRACE_S:g} s are needed"
+            )

@@ -3,6 +3,10 @@
 RocketMQ: MQClientInstance. A group that an operator has switched off goes on asking, each of its queues every second,
 so that it consumes again soon after it is switched on. One warning says what to do; a warning for each refusal would
 bury the rest of the log.
+
+The master of a set of replicas may hang, and another one takes its place, which we cannot reach. That one keeps our
+queues for some time, so we dispatch for a shorter time after the last heartbeat that was answered (`SET_SESSION_S`),
+and send three in it.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ import logging
 from collections.abc import Collection
 from functools import partial
 from hashlib import blake2b
+from math import ceil
 
 import anyio
 import msgpack
@@ -33,6 +38,7 @@ from model.group_settings import OWN_ATTEMPTS
 from model.heartbeat import HeartbeatData
 from model.limits import MAX_GROUPS_OF_CLIENT
 from model.message_queue import MessageQueue
+from model.replica_limits import SET_SESSION_S
 from remoting.client import raise_for_code
 from remoting.command import Command
 from remoting.connection import Connection
@@ -62,6 +68,7 @@ class Heartbeats:
         self._refusals = HeartbeatRefusals()
         # By address: the connection over which a broker that takes fingerprints got the last heartbeat, and its own.
         self._taken: dict[str, tuple[Connection, int]] = {}
+        self._has_sets = False  # whether a broker that has answered is a set of replicas
         self._unanswered: dict[str, None] = {}  # addresses to which a heartbeat of `keep_alive` is under way
         self._sessions_changed = anyio.Event()
 
@@ -76,16 +83,27 @@ class Heartbeats:
             await self.send("", [address])
             self._unanswered.pop(address, None)
 
+        all_at = anyio.current_time()
         async with anyio.create_task_group() as beats:
             while True:
                 self._sessions_changed = anyio.Event()
                 sessions = [consumer.session_timeout_s / 3 for consumer in self._host.members.values()]
-                with anyio.move_on_after(min([self._host.config.heartbeat_interval_s, *sessions])):
+                interval_s = min([self._host.config.heartbeat_interval_s, *sessions])
+                ticks = ceil(interval_s / (SET_SESSION_S / 3)) if self._has_sets and sessions else 1
+                with anyio.move_on_after(interval_s / ticks):
                     await self._sessions_changed.wait()
                     continue
-                addresses = [each for each in self._host.addresses() if each not in self._unanswered]
+                known = self._host.addresses()
+                self._has_sets = any(map(self._is_set, known))
+                if is_for_all := anyio.current_time() > all_at + interval_s * (1 - 0.5 / ticks):
+                    all_at = anyio.current_time()
+                chosen = known if is_for_all else filter(self._is_set, known)
+                addresses = [each for each in chosen if each not in self._unanswered]
                 for address in self._send_again(addresses):
                     beats.start_soon(beat, address)
+
+    def _is_set(self, address: str) -> bool:
+        return self._host.routes.is_set(self._host.routes.broker_at(address))
 
     def check_room(self, new: Resident) -> None:
         """Check that a heartbeat has room for the group of one more client.
@@ -206,6 +224,11 @@ class Heartbeats:
         for data in heartbeat.consumers:
             self.attempts_set(address, data.group, attempts.get(data.group, OWN_ATTEMPTS))
         timeouts_s = {data.group: data.session_timeout_s for data in heartbeat.consumers}
+        if timeouts_s and self._is_set(address):
+            timeouts_s = {group: min(timeout_s, SET_SESSION_S) for group, timeout_s in timeouts_s.items()}
+            if not self._has_sets:
+                self._has_sets = True
+                self._sessions_changed.set()
         for group, (_, created_ms, joined) in answer.header["groups"].items():
             self._created_ms[group] = min(self._created_ms.get(group, created_ms), created_ms)
             timeout_s = timeouts_s.get(group)

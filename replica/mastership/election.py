@@ -104,7 +104,7 @@ class Candidate:
                 with anyio.move_on_after(min(wait_s, POLL_S)):  # a damaged log may be repaired in that time
                     await membership.wait_changed()
             if clock() - due_at > LATE_S:
-                await anyio.sleep(READ_FIRST_S)  # after a standstill: the frames of a master that is well are read first
+                await anyio.sleep(READ_FIRST_S)  # after a standstill: the frames of the master are read first
             self.saw(await membership.refresh())
             if self.due_at() <= clock():
                 return

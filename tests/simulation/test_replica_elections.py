@@ -44,7 +44,7 @@ def elections(cluster: SimulatedCluster) -> list[str]:
 
 
 async def end(replica: SimulatedReplica, *, closes: bool) -> None:
-    """Kill a replica; with `closes` its system closes its port and its connections at once, which a crash leaves open."""
+    """Kill a replica; with `closes` its system closes its port and connections at once, which a crash leaves open."""
     if not closes:
         await replica.crash()
         return

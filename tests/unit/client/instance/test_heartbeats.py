@@ -7,6 +7,7 @@ import logging
 import anyio
 import pytest
 
+from broker.config import Mastership
 from client.instance.heartbeats import HeartbeatRefusals, Refusals
 from client.trigger import Trigger
 from model.errors import (
@@ -20,6 +21,7 @@ from model.errors import (
 )
 from model.events import EventKind
 from model.message_queue import MessageQueue
+from model.replica_limits import SET_SESSION_S
 from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 from tests.simulation.wire import WireTap, wire
@@ -124,6 +126,44 @@ def test_a_short_session_is_kept_alive_by_three_heartbeats(simulate: Simulate, w
             assert len(beats(wire, "broker-a")) - at == 10
             await anyio.sleep(30)
             assert not cluster.events_of(EventKind.MEMBER_LEAVE)
+
+    simulate(scenario)
+
+
+def test_a_set_of_replicas_gets_three_heartbeats_in_five_seconds_and_no_more_of_a_session_is_counted_on(
+    simulate: Simulate, wire: WireTap
+) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t")
+        async with running_instance(cluster) as instance:
+            await introduce(instance, FakeMember("g", session_timeout_s=100.0))
+            at = len(beats(wire, "broker-a-1"))
+            await anyio.sleep(5.1)
+            assert len(beats(wire, "broker-a-1")) - at == 3
+            address = cluster.brokers["broker-a"].address
+            session = instance.heartbeats.sessions.current("g", address, anyio.current_time())
+            assert session is not None
+            assert session.ends <= anyio.current_time() + SET_SESSION_S
+            with cluster.simulation.network.stall("broker-a-1"):
+                await anyio.sleep(SET_SESSION_S)
+                assert not session.good(anyio.current_time())
+
+    simulate(scenario, brokers=1, copies=2)
+
+
+def test_beside_a_set_other_brokers_get_their_usual_heartbeats(simulate: Simulate, wire: WireTap) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t")
+        cluster.masterships["broker-b"] = Mastership(7, 9, 1, 1)
+        await cluster.brokers["broker-b"].stop()
+        await cluster.brokers["broker-b"].start()
+        async with running_instance(cluster) as instance:
+            await introduce(instance, FakeMember("g", session_timeout_s=100.0))
+            await anyio.sleep(1)
+            counts = [len(beats(wire, name)) for name in ("broker-a", "broker-b")]
+            await anyio.sleep(60.2)
+            sent = [len(beats(wire, name)) - n for name, n in zip(("broker-a", "broker-b"), counts, strict=True)]
+            assert sent == [2, 36]
 
     simulate(scenario)
 
