@@ -22,7 +22,7 @@ from remoting.client import RemotingClient
 from remoting.tasks import background_tasks
 from replica.config import ReplicaConfig
 from replica.lease.promise import Promise
-from replica.mastership.election import Candidate, Election
+from replica.mastership.election import HANDED_OVER, Candidate, Election
 from replica.membership import Membership
 from replica.stream.follower import FollowEnd, FollowProgress, follow
 
@@ -136,7 +136,7 @@ class FollowerRole:
     def _ended(self, end: FollowEnd, row: ReplicaSet) -> None:
         """Look whether the end of a stream proves that the master serves no more."""
         if end is FollowEnd.HANDED_OVER:
-            self._candidate.released("handover")
+            self._candidate.released(HANDED_OVER)
         elif end is FollowEnd.REFUSED and self._config.elect is Elect.FAST and self._streamed_epoch == row.epoch:
             # The process of this mastership had a connection to this replica, and now none listens at its address.
             self._candidate.released(f"the process of replica {row.master} has ended")

@@ -28,6 +28,7 @@ from replica.sets import took_over
 logger = logging.getLogger(__name__)
 
 NEVER = float("inf")
+HANDED_OVER = "handover"
 
 
 class Election(NamedTuple):
@@ -128,13 +129,13 @@ class Candidate:
     async def wait_free(self) -> None:
         """Wait until the promise to the master before is over: this replica was made the master by someone else.
 
-        A master that hands over has stopped before it writes the row, and stays in sync. An operator may elect another
-        replica while the master still serves.
+        A master that hands over has stopped before it writes the row; it stays in sync, unless it ends, and its last
+        frame reports the handover. An operator may elect another replica while the master still serves.
         """
         row, before = self._membership.row, self._row
         since = self._promise.given_at
-        if before is not None and before.master in row.in_sync:
-            self.election = Election("handover", since)
+        if self._cause == HANDED_OVER or (before is not None and before.master in row.in_sync):
+            self.election = Election(HANDED_OVER, since)
             return
         while (wait_s := self._promise.ends_at(row.lease_ms / 1000) - self._clock()) > 0:  # noqa: ASYNC110 - two clocks
             await anyio.sleep(wait_s)

@@ -25,7 +25,7 @@ from process.children import Child
 from remoting.client import RemotingClient, raise_for_code
 from remoting.request_code import RequestCode
 from remoting.tasks import background_tasks
-from replica.operate import forget_replica
+from replica.mastership.operate import forget_replica
 from testbed.bench.copies.replica_processes import SET, BenchSet, set_processes
 from testbed.bench.kit.filling import fill_topic
 from testbed.bench.kit.processes import cpu_s, peak_rss_bytes, rss_bytes
