@@ -57,7 +57,8 @@ REPLICA_FRAME_TIMEOUT_S = 2.0
 REPLICA_REJOIN_S = 5.0
 REPLICA_REJOIN_MAX_S = 60.0
 """How long a replica that had to leave has to follow before the master waits for it again; doubled each time, so that
-a bad disk does not hold up sends every few seconds. After that long in sync it begins with the first one again."""
+a bad disk does not hold up sends every few seconds. A new process, and one that was in sync for the longest of these
+times, begins with the first one again."""
 REPLICATION_TIMEOUT_S = 2.5
 """How long a send waits for the other replicas: longer than a slow one takes to leave the set, and less than
 `SEND_TIMEOUT_S`, so that the producer gets the reason. RocketMQ: slaveTimeout, 3 s."""

@@ -13,8 +13,9 @@ from dataclasses import replace
 
 import anyio
 
-from broker.store.disk.directory import claim_directory
+from broker.store.disk.directory import claim_directory, to_store_error
 from broker.store.disk.errors import StoreError
+from broker.store.follower.recovery import epochs_in
 from model.errors import ConfigError, NoPermission, NotAuthenticated, RegisterUnavailable, RlabError
 from model.record import FlushMode
 from model.replica_set import ReplicaSet, SetChanged, was_written
@@ -107,6 +108,7 @@ class Membership:
             )
         is_new = known is None
         if known is None:
+            self._check_history()
             set_id = self._config.broker.rng.getrandbits(_SET_ID_BITS) or 1
             known = self._note(
                 ReplicaIdentity(name=self._name, set_id=set_id, register_id=0, replica_id=1, incarnation=1)
@@ -122,6 +124,19 @@ class Membership:
             self.row = made  # its making was this start
         else:
             await self._start(known, made)
+
+    def _check_history(self) -> None:
+        """Refuse a log that belonged to a set, before the register has a row with a lower epoch than that log."""
+        try:
+            epochs = epochs_in(self._directory, self._files) if self._directory.exists() else ()
+        except OSError as error:
+            raise to_store_error(self._directory, error) from error
+        if epochs:
+            raise NotAReplica(
+                f"{self._directory} has the log of a replica, up to epoch {epochs[-1].number}, and no file REPLICA, "
+                "for instance from a backup: to make a set of it, start it once without --copies, which ends that "
+                "history, stop it, and start it with --copies"
+            )
 
     async def _join(self, row: ReplicaSet | None) -> None:
         if row is None:

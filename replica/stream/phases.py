@@ -132,11 +132,18 @@ class ReplicaPhases:
         self._lacks = False
         self._following_since = NEVER
         self._rejoin_s = 0.0
+        self._incarnation = self._left_in = 0  # of its process: the newest, and the one in which it last had to leave
 
     # --- events ------------------------------------------------------------------------------------------------------
 
-    def connected(self, now: float, position: int) -> None:
-        """It has connected, and has the log up to a position, which is a common one."""
+    def connected(self, now: float, position: int, incarnation: int = 0) -> None:
+        """It has connected, and has the log up to a position, which is a common one.
+
+        `incarnation` is the number of starts of its process; a new process has not been slow yet.
+        """
+        self._incarnation = incarnation
+        if incarnation != self._left_in:
+            self._rejoin_s = min(self._rejoin_s, REPLICA_REJOIN_S)
         # An in-sync replica that came back with less than it had acknowledged lacks messages that were answered.
         self._lacks = position < self.acked_position
         if self._lacks:
@@ -221,9 +228,13 @@ class ReplicaPhases:
         self._following_since = NEVER
 
     def left(self, now: float, in_sync_since: float) -> None:
-        """It was removed from the in-sync set: it has to be stable for longer each time before it is added again."""
-        if now - in_sync_since >= REPLICA_REJOIN_MAX_S:
+        """It was removed from the in-sync set, and has to be stable for some time before it is added again.
+
+        Each time for longer, as long as it is the same process: one that was stopped or killed is not a slow one.
+        """
+        if self._incarnation != self._left_in or now - in_sync_since >= REPLICA_REJOIN_MAX_S:
             self._rejoin_s = 0.0
+        self._left_in = self._incarnation
         self._rejoin_s = min(max(REPLICA_REJOIN_S, 2 * self._rejoin_s), REPLICA_REJOIN_MAX_S)
         if self.phase is Phase.FOLLOWING:
             self._following_since = now

@@ -89,7 +89,7 @@ class ReplicaSession:
     def begin(self) -> None:
         """Begin the stream: the replica's log ends at the common position."""
         self.has_begun = True
-        self.replica.connected(self._source.loop.time(), self.position)
+        self.replica.connected(self._source.loop.time(), self.position, self.incarnation)
         self.pump()
 
     def fall_back(self) -> None:

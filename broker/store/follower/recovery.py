@@ -3,11 +3,27 @@
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
 
+from broker.store.disk.files import Files
 from broker.store.segments.commit_log import CommitLog
+from broker.store.segments.epochs import Epoch, read_head
 from broker.store.segments.index import MemoryIndex
 from broker.store.segments.scan import measure
-from broker.store.segments.segment import Segment
+from broker.store.segments.segment import Segment, segment_bases, segment_name
+
+
+def epochs_in(directory: Path, files: Files) -> tuple[Epoch, ...]:
+    """The epochs of the log in a directory, which is not opened for that; see `CommitLog.history`. Raises `OSError`."""
+    for base in reversed(segment_bases(files.list_names(directory))):
+        fd = files.open(directory / segment_name(base))
+        try:
+            head = read_head(partial(files.pread, fd), files.size(fd))
+        finally:
+            files.close(fd)
+        if head.epochs or head.has_messages:
+            return head.epochs
+    return ()
 
 
 class FollowerRecovery:

@@ -22,6 +22,8 @@ from replica.registers.memory import MemoryRegister, RegisterFaults
 from replica.sets import LeaseInUse, ReplicaNotInSync, handed_over, in_sync_with
 from testbed.simulation.cluster.servers import UnsyncedFiles
 from testbed.simulation.kernel.run import Simulation, run_simulation
+from tests.unit.broker.store.follower.follower_helpers import open_master
+from tests.unit.broker.store.store_helpers import fill
 
 FILES = UnsyncedFiles()
 
@@ -228,6 +230,24 @@ def test_strangers_are_refused_by_name(tmp_path: Path) -> None:
         (tmp_path / "used" / f"{0:020}.log").write_bytes(b"")
         with pytest.raises(NotAReplica, match="has messages"):
             await member(tmp_path / "used", register, "h4:1").begin()
+
+    run(scenario)
+
+
+def test_a_log_of_a_set_without_its_file_is_refused_before_the_register_has_a_row(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        register = MemoryRegister()
+        with open_master(tmp_path, (3, 1)) as store:
+            fill(store, 5)
+        with pytest.raises(
+            NotAReplica, match=r"up to epoch 3, and no file REPLICA.*once without --copies"
+        ):
+            await made(tmp_path, register)
+        assert await register.read("broker-a") is None
+        assert read_identity(tmp_path, FILES) is None
+        with open_master(tmp_path, None) as store:
+            fill(store, 5)
+        assert (await made(tmp_path, register)).is_master
 
     run(scenario)
 

@@ -21,12 +21,17 @@ from replica.stream.phases import NEVER, Phase, ReplicaPhases
 def following(now: float = 0.0, position: int = 1_000) -> ReplicaPhases:
     """A replica that has flush 7 and the log up to a position."""
     replica = ReplicaPhases(2, now)
-    replica.connected(now, position)
+    begin_following(replica, now, position=position)
+    return replica
+
+
+def begin_following(replica: ReplicaPhases, now: float, incarnation: int = 0, position: int = 1_000) -> None:
+    """It connects, and gets everything."""
+    replica.connected(now, position, incarnation)
     replica.snapshot_begins()
     replica.sent(now, 10, 7, position, crc=5)
     replica.snapshot_ends(now)
     assert replica.acknowledged(now, 1, 5)
-    return replica
 
 
 def test_a_replica_goes_from_the_files_over_the_tables_to_the_flushes() -> None:
@@ -127,6 +132,29 @@ def test_a_replica_that_had_to_leave_has_to_be_stable_for_longer_each_time() -> 
     assert waits == [REPLICA_REJOIN_S, 10.0, 20.0, 40.0, REPLICA_REJOIN_MAX_S, REPLICA_REJOIN_MAX_S]
     replica.left(500.0, in_sync_since=500.0 - REPLICA_REJOIN_MAX_S)
     assert replica.may_join_at(1_000) == 500.0 + REPLICA_REJOIN_S
+
+
+def test_a_replica_that_is_killed_or_stopped_again_and_again_does_not_wait_for_longer() -> None:
+    replica = ReplicaPhases(2, 0.0)
+    for incarnation, came_back_first in ((1, False), (2, False), (3, True), (4, True)):
+        replica.connected(0.0, 1_000, incarnation)
+        replica.disconnected(1.0)
+        if came_back_first:  # before the register has its removal
+            replica.connected(1.1, 1_000, incarnation + 1)
+        replica.left(1.2, in_sync_since=0.5)
+        begin_following(replica, 2.0, incarnation + 1)
+        assert replica.may_join_at(1_000) == 2.0 + REPLICA_REJOIN_S
+
+
+def test_a_slow_replica_begins_anew_when_its_process_is_a_new_one() -> None:
+    replica = ReplicaPhases(2, 0.0)
+    begin_following(replica, 0.0, incarnation=1)
+    for _ in range(4):
+        replica.left(100.0, in_sync_since=99.0)
+    begin_following(replica, 200.0, incarnation=1)
+    assert replica.may_join_at(1_000) == 240.0  # it has only lost its connection
+    begin_following(replica, 300.0, incarnation=2)
+    assert replica.may_join_at(1_000) == 300.0 + REPLICA_REJOIN_S
 
 
 def test_a_replica_whose_changes_are_not_kept_gets_the_tables_again() -> None:

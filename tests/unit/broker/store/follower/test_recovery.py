@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from broker.store.disk.options import StoreOptions
-from broker.store.follower.recovery import FollowerRecovery
+from broker.store.follower.recovery import FollowerRecovery, epochs_in
 from broker.store.segments.commit_log import CommitLog
 from broker.store.segments.segment import segment_name
 from tests.unit.broker.store.disk.faulty_files import FaultyFiles
@@ -105,3 +105,18 @@ def test_a_segment_that_is_gone_is_damage_of_the_one_before_it_if_that_has_no_in
     (directory / segment_name(bases[1])).unlink()
     (directory / segment_name(bases[0]).replace(".log", ".index")).unlink(missing_ok=True)
     assert opened(directory)[1] == {bases[0]: bases[1]}
+
+
+def test_the_epochs_of_a_log_are_read_without_opening_it(tmp_path: Path) -> None:
+    def read() -> list[int]:
+        before = log_of(tmp_path)
+        found = [epoch.number for epoch in epochs_in(tmp_path, FaultyFiles())]
+        assert log_of(tmp_path) == before
+        return found
+
+    assert read() == []
+    for epoch, expected in (((4, 1), [4]), ((6, 2), [4, 6]), (None, [])):
+        with open_master(tmp_path, epoch) as store:
+            fill(store, 30)
+            assert [each.number for each in store.epochs] == expected
+        assert read() == expected
