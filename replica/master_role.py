@@ -138,6 +138,7 @@ class MasterRole:
                 timeout_s=self._config.handover_timeout_s,
                 leaves=leaves,
             )
+            self.sender.saw(row)  # at once: one that stops would wait for acknowledgements that never come
             self.running.broker.events.emit(
                 EventKind.HANDOVER, broker=row.name, n=row.epoch, detail=f"replica {row.master}"
             )
