@@ -239,9 +239,7 @@ def test_a_log_of_a_set_without_its_file_is_refused_before_the_register_has_a_ro
         register = MemoryRegister()
         with open_master(tmp_path, (3, 1)) as store:
             fill(store, 5)
-        with pytest.raises(
-            NotAReplica, match=r"up to epoch 3, and no file REPLICA.*once without --copies"
-        ):
+        with pytest.raises(NotAReplica, match=r"up to epoch 3, and no file REPLICA.*once without --copies"):
             await made(tmp_path, register)
         assert await register.read("broker-a") is None
         assert read_identity(tmp_path, FILES) is None
