@@ -13,9 +13,9 @@ from dataclasses import replace
 
 import anyio
 
-from broker.store.disk.directory import claim_directory, to_store_error
+from broker.store.disk.directory import claim_directory
 from broker.store.disk.errors import StoreError
-from broker.store.follower.recovery import epochs_in
+from broker.store.follower.follower_log import FollowerLog
 from model.errors import ConfigError, NoPermission, NotAuthenticated, RegisterUnavailable, RlabError
 from model.record import FlushMode
 from model.replica_set import ReplicaSet, SetChanged, was_written
@@ -127,11 +127,7 @@ class Membership:
 
     def _check_history(self) -> None:
         """Refuse a log that belonged to a set, before the register has a row with a lower epoch than that log."""
-        try:
-            epochs = epochs_in(self._directory, self._files) if self._directory.exists() else ()
-        except OSError as error:
-            raise to_store_error(self._directory, error) from error
-        if epochs:
+        if epochs := FollowerLog.epochs_in(self._directory, self._files):
             raise NotAReplica(
                 f"{self._directory} has the log of a replica, up to epoch {epochs[-1].number}, and no file REPLICA, "
                 "for instance from a backup: to make a set of it, start it once without --copies, which ends that "

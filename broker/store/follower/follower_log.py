@@ -37,7 +37,7 @@ from broker.store.disk.options import StoreOptions
 from broker.store.disk.reserve import NO_ROOM, Reserve
 from broker.store.follower.cut import Cut, begin_cut, finish_cut, write_ends
 from broker.store.follower.damage_check import SegmentCheck, check_segments
-from broker.store.follower.recovery import FollowerRecovery
+from broker.store.follower.recovery import FollowerRecovery, epochs_in
 from broker.store.follower.repair import replace_file
 from broker.store.follower.salvage import salvage_numbers
 from broker.store.follower.syncing import FollowerSyncs
@@ -84,6 +84,20 @@ class FollowerLog(FollowerSyncs):
             lock.release()
             raise
         return log
+
+    @staticmethod
+    def epochs_in(directory: Path, files: Files) -> tuple[Epoch, ...]:
+        """The epochs of the log in a directory, without opening it; none if there is no log.
+
+        Raises:
+            StoreUnusable: it cannot be read.
+        """
+        try:
+            return epochs_in(directory, files)
+        except FileNotFoundError:
+            return ()
+        except OSError as error:
+            raise to_store_error(directory, error) from error
 
     def _load(self) -> None:
         try:
