@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Awaitable, Callable
 
-from model.errors import InvalidParameter
+from model.errors import InvalidParameter, NetworkError, RlabError
 from model.replica_set import ReplicaSet, SetChanged
+from remoting.client import RemotingClient
+from remoting.request_code import RequestCode
 from replica.register import Register, write_until_answered
 from replica.sets import elected, forgotten
 
 WITHIN_S = 10.0
 """How long an operator waits for a register that does not answer."""
+MASTER_ANSWERS_S = 3.0
+"""How long a master that answers may take to answer."""
+
+
+async def master_answers(address: str, *, rng: random.Random | None = None) -> bool:
+    """Whether a process answers at the address of a master; also one that refuses. Cancellation: harmless."""
+    async with RemotingClient(rng=rng) as client:
+        try:
+            await client.request(address, RequestCode.GET_SERVER_STATE, timeout_s=MASTER_ANSWERS_S)
+        except NetworkError:
+            return False
+        except RlabError:
+            return True
+        return True
 
 
 async def elect(

@@ -24,9 +24,11 @@ class RegisterFaults:
         down: nothing reaches the register.
         delay_s: seconds that a request takes to the register, and its answer back.
         lose_answers: number of the next writes that are applied, but whose answers are lost.
+        loses_all_answers: requests reach the register, and nothing comes back from it.
     """
 
     down: bool = False
+    loses_all_answers: bool = False
     delay_s: float = 0.0
     lose_answers: int = 0
 
@@ -49,7 +51,7 @@ class MemoryRegister:
         """See `Register.read`."""
         await self._travel()
         row = self._rows.get(name)
-        await self._travel()
+        await self._return()
         return row
 
     async def write(self, new: ReplicaSet, expected_version: int) -> ReplicaSet:
@@ -61,7 +63,7 @@ class MemoryRegister:
         if self.faults.lose_answers > 0:
             self.faults.lose_answers -= 1
             raise RegisterUnavailable("the answer of the register is lost: the row may have been written")
-        await self._travel()
+        await self._return()
         return row
 
     async def remove(self, name: str, expected_version: int) -> None:
@@ -83,3 +85,9 @@ class MemoryRegister:
         await anyio.sleep(self.faults.delay_s)
         if self.faults.down:
             raise RegisterUnavailable("the register cannot be reached")
+
+    async def _return(self) -> None:
+        """The way of an answer. Cancellation: harmless."""
+        await self._travel()
+        if self.faults.loses_all_answers:
+            raise RegisterUnavailable("no answer comes from the register: a row may have been written")

@@ -14,9 +14,6 @@ if TYPE_CHECKING:
     from model.replica_set import ReplicaSet
     from replica.register import Register
 
-MASTER_ANSWERS_S = 3.0
-"""How long a master has to show that it is there."""
-
 
 def elect(
     broker: Annotated[str, typer.Argument(show_default=False, help="Name of the broker.")],
@@ -41,26 +38,12 @@ def elect(
 
     async def call(rows: Register) -> ReplicaSet:
         from replica.mastership.operate import elect as elect_master
+        from replica.mastership.operate import master_answers
 
-        return await elect_master(rows, broker, replica, accept_loss=accept_loss, answers=_answers)
+        return await elect_master(rows, broker, replica, accept_loss=accept_loss, answers=master_answers)
 
     row = ask_register(namesrv, register, call)
     text = f"replica {replica} at {row.master_address} is the master of {broker}, epoch {row.epoch}"
     print_outcome({"broker": broker, "master": row.master, "epoch": row.epoch}, text, as_json=json)
     if accept_loss:
         print_note("note: messages may be lost; those that a replica gives up are shown by 'rlab broker salvage DIR'")
-
-
-async def _answers(address: str) -> bool:
-    from model.errors import NetworkError, RlabError
-    from remoting.client import RemotingClient
-    from remoting.request_code import RequestCode
-
-    async with RemotingClient() as client:
-        try:
-            await client.request(address, RequestCode.GET_SERVER_STATE, timeout_s=MASTER_ANSWERS_S)
-        except NetworkError:
-            return False
-        except RlabError:
-            return True
-        return True

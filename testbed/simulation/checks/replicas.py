@@ -10,10 +10,10 @@ Each violation begins with the kind of the finding, and then the number of the i
     seen-and-lost  I7  a message that a consumer got is in the log for good; only committed messages can be read
     went-back      I8  versions, epochs, tokens, ends of queues never go back, and no offset is given to two messages
     not-waited-for I10 a master waits for every other replica that the register has in sync
+    bad-start      I11 each start finds a legal state, whenever the process was killed; an old directory is refused
     handover-cost  I12 a handover alone causes no second delivery and moves no queue
 
-(I11, that every start finds a legal state, is a breakdown of the run. Leases of masters, which I2 and I9 are about, are
-not built yet.)
+(Leases of masters, which I2 and I9 are about, are not built yet.)
 """
 
 from __future__ import annotations
@@ -100,6 +100,10 @@ class ReplicaCheck:
         before = self._bodies.setdefault((queue, offset), body)
         if before != body and queue.broker_name not in self._accepts_loss:
             self._find("went-back", f"I8: offset {offset} of {queue} was given to {before!r} and to {body!r}")
+
+    def started_badly(self, name: str, replica_id: int, reason: str) -> None:
+        """The start of a replica has not ended as it has to."""
+        self._find("bad-start", f"I11: replica {replica_id} of {name}: {reason}")
 
     # --- looking -----------------------------------------------------------------------------------------------------
 

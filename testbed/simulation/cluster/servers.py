@@ -22,6 +22,7 @@ from anyio.abc import TaskGroup, TaskStatus
 from broker.store.disk.files import Files
 from model.event_log import EventSink
 from model.events import Event
+from testbed.simulation.kernel.network import Fault
 from testbed.simulation.kernel.run import Simulation
 
 Running = TypeVar("Running")
@@ -83,9 +84,11 @@ class SimulatedServer(Generic[Running]):
         self._open_server = open_server
         self._data_dir = data_dir
         self._sink = sink
-        self._killed = False
+        self._killed: Fault | None = None  # nothing comes from it or to it any more
+        self._at_the_crash: Path | None = None  # its files, as they were when it was killed
         self._scope = anyio.CancelScope()
         self._ended = anyio.Event()
+        self._ended.set()
 
     @property
     def process(self) -> Running | None:
@@ -104,37 +107,51 @@ class SimulatedServer(Generic[Running]):
         return self.process
 
     @property
+    def is_down(self) -> bool:
+        """Whether no process of it runs, starts or ends."""
+        return self._ended.is_set() and self._killed is None
+
+    @property
+    def can_be_killed(self) -> bool:
+        """Whether a process of it runs, starts or stops, and was not killed."""
+        return not self._ended.is_set() and self._killed is None
+
+    @property
     def serves(self) -> bool:
         """Whether it runs and is not about to stop: while it stops it answers no request, and its deadlines pass."""
-        return self.process is not None and not self._scope.cancel_called
+        return self.process is not None and not self._scope.cancel_called and self._killed is None
 
     async def start(self, host: str | None = None) -> None:
-        """Start it, on another host than before if one is given; returns once it listens.
+        """Start it, on another host than before if one is given; returns once it listens, or was killed before.
 
         Raises:
             RlabError: the server refuses to start.
 
         Cancellation: it is stopped again.
         """
-        assert self.process is None, f"{self.name} runs already"
-        self._scope, self._ended, self._killed = anyio.CancelScope(), anyio.Event(), False
+        assert self._ended.is_set(), f"{self.name} runs already"
+        self._scope, self._ended = anyio.CancelScope(), anyio.Event()
         if host is not None:
             self.host = host
         with self._simulation.on_host(self.host):
             self._process = await self._tasks.start(self._run)
 
-    async def _run(self, task_status: TaskStatus[Running]) -> None:
+    async def _run(self, task_status: TaskStatus[Running | None]) -> None:
+        has_started = False
         try:
             with self._scope:
                 async with self._open_server(self._emit) as running:
                     task_status.started(running)
+                    has_started = True
                     await anyio.sleep_forever()
+            if not has_started and self._killed is not None:
+                task_status.started(None)
         finally:
             self._process = None
             self._ended.set()
 
     def _emit(self, event: Event) -> None:
-        if not self._killed:
+        if self._killed is None:
             self._sink(event)
 
     async def stop(self) -> None:
@@ -143,28 +160,41 @@ class SimulatedServer(Generic[Running]):
         Cancellation: it ends all the same.
         """
         self._scope.cancel()
-        if self.process is not None:
-            await self._ended.wait()
+        await self._ended.wait()
+
+    def kill(self, lose: Callable[[Path, Path], None] | None = None) -> None:
+        """Let nothing more come from it, and keep its files as they are now; `crash` has to be called next.
+
+        A fault may do this in the middle of what the process does, which is its call of the file system: the process
+        goes on until `crash` ends it, and none of that has an effect. For `lose` see `crash`.
+        """
+        assert self._killed is None, f"{self.name} was killed already"
+        self._at_the_crash = self._copy_data()
+        if lose is not None and self._data_dir is not None and self._at_the_crash is not None:
+            lose(self._data_dir, self._at_the_crash)
+        self._killed = self._simulation.network.stall(self.host)
 
     async def crash(self, lose: Callable[[Path, Path], None] | None = None) -> None:
-        """End it as SIGKILL does; see the module header.
+        """End it as SIGKILL does; see the module header. It may be starting.
 
         Args: lose: called with the data directory and a copy of it as it is now; removes from the copy the files that
             are lost with the process. The next start finds that copy.
 
         Cancellation: it ends, and its data directory may be that of a clean stop.
         """
-        assert self.process is not None, f"{self.name} does not run"
-        self._killed = True
-        at_the_crash = self._copy_data()
-        if lose is not None and self._data_dir is not None and at_the_crash is not None:
-            lose(self._data_dir, at_the_crash)
-        with self._simulation.network.stall(self.host):
+        assert not self._ended.is_set(), f"{self.name} does not run"
+        if self._killed is None:
+            self.kill(lose)
+        assert self._killed is not None, "it was killed"
+        try:
             self._simulation.network.cut(self.host)
             await self.stop()
-        if self._data_dir is not None and at_the_crash is not None:
-            shutil.rmtree(self._data_dir)
-            at_the_crash.rename(self._data_dir)
+            if self._data_dir is not None and self._at_the_crash is not None:
+                shutil.rmtree(self._data_dir)
+                self._at_the_crash.rename(self._data_dir)
+        finally:
+            self._killed.heal()
+            self._killed = self._at_the_crash = None
 
     def _copy_data(self) -> Path | None:
         """Copy everything that the server has written, synced or not."""

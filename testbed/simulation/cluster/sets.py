@@ -7,11 +7,16 @@ which can fail.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from anyio.abc import TaskStatus
+
 from broker.broker import RunningBroker
+from broker.store.disk.errors import StoreFull
+from model.errors import StorageFull
 from replica.host import RunningReplica
 from replica.registers.memory import RegisterFaults
 from testbed.simulation.cluster.servers import SimulatedServer
@@ -22,20 +27,51 @@ class SimulatedReplica(SimulatedServer[RunningReplica]):
 
     Attributes:
         to_register: the faults of its way to the register.
+        has_old_copy: whether an old copy of its directory was put back: then its start has to be refused.
+        on_bad_start: called with the reason when a start has not ended as it has to.
     """
 
     def __init__(self, to_register: RegisterFaults, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.to_register = to_register
+        self.has_old_copy = False
+        self.on_bad_start: Callable[[str], None] = lambda reason: None
+
+    async def start(self, host: str | None = None) -> None:
+        """See `SimulatedServer.start`."""
+        await super().start(host)
+        if self.has_old_copy and self.process is not None:
+            self.on_bad_start("an old copy of the directory was accepted")
+
+    async def _run(self, task_status: TaskStatus[RunningReplica | None]) -> None:
+        try:
+            await super()._run(task_status)
+        except Exception as error:  # whatever ends a process by itself is reported, and raised again
+            first: BaseException = error
+            while isinstance(first, BaseExceptionGroup):
+                first = first.exceptions[0]
+            if not self.has_old_copy and not _of_full_disk(first):
+                self.on_bad_start(f"{type(first).__name__}: {first}")
+            raise
+
+    def kill(self, lose: Callable[[Path, Path], None] | None = None) -> None:
+        """See `SimulatedServer.kill`: a process that is killed does not hand over, and writes to no register."""
+        super().kill(lose)
+        self.to_register.down = True
+        if self.process is not None:
+            self.process.hands_over_at_end = False
 
     async def crash(self, lose: Callable[[Path, Path], None] | None = None) -> None:
-        """See `SimulatedServer.crash`: a process that is killed does not hand over, and writes to no register."""
-        self.running.hands_over_at_end = False
-        self.to_register.down = True
+        """See `SimulatedServer.crash`."""
         try:
             await super().crash(lose)
         finally:
             self.to_register.down = False
+
+
+def _of_full_disk(error: BaseException) -> bool:
+    cause = error.__cause__
+    return isinstance(error, (StoreFull, StorageFull)) or getattr(cause, "errno", None) == errno.ENOSPC
 
 
 class SimulatedSet(SimulatedServer[RunningBroker]):
@@ -72,7 +108,7 @@ class SimulatedSet(SimulatedServer[RunningBroker]):
         """Start every replica that does not run. Raises and cancellation: see `SimulatedServer.start`."""
         assert host is None, "each replica has a host of its own"
         for replica in self.replicas:
-            if replica.process is None:
+            if replica.is_down:
                 await replica.start()
 
     async def crash(self, lose: Callable[[Path, Path], None] | None = None) -> None:

@@ -11,6 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 import anyio
@@ -58,7 +59,7 @@ class Acts:
         self._faults: list[Fault] = []
         self._twins: dict[str, SimulatedMember] = {}
         self._healed = anyio.Event()
-        self._of_sets = SetActs(cluster, self._later)
+        self._of_sets = SetActs(cluster, self._later, self._rest, self._swapped)
 
     # --- from outside ------------------------------------------------------------------------------------------------
 
@@ -72,6 +73,7 @@ class Acts:
         self._healed.set()
         self._healed = anyio.Event()
         self._disks.full.clear()
+        self._disks.forget_calls()
         self._cluster.skewed_ms.clear()
         self._load.slower_s.clear()
         self._of_sets.heal()
@@ -99,8 +101,12 @@ class Acts:
     async def _start_servers(self) -> None:
         """Start those that are down and that no step is busy with."""
         for name, server in self._servers.items():
-            if not server.process and not self._busy[name].locked():
+            if server.is_down and not self._busy[name].locked():
                 await server.start()
+
+    def _swapped(self, directory: Path) -> None:
+        if isinstance(self._disks, FillingDisksWithPowerCuts):
+            self._disks.forget(directory)
 
     # --- one step ----------------------------------------------------------------------------------------------------
 
@@ -163,7 +169,7 @@ class Acts:
     async def _start(self, step: Step) -> bool:
         who, servers, load = step.who, self._servers, self._load
         if who in servers:
-            if servers[who].process:
+            if not servers[who].is_down:
                 return False
             await servers[who].start()
         elif who in load.producers:
@@ -180,7 +186,7 @@ class Acts:
         who, servers, load = step.who, self._servers, self._load
         if who in servers:
             server = servers[who]
-            if not server.process:
+            if not server.serves:
                 return False
             if crash and (broker := self._broker_of(who)):
                 self._tell(EventKind.BROKER_DOWN, broker, "killed")
@@ -198,6 +204,28 @@ class Acts:
 
     async def _crash(self, step: Step) -> bool:
         return await self._stop(step, crash=True)
+
+    async def _crash_at_change(self, step: Step) -> bool:
+        server = self._servers[step.who]
+
+        async def end() -> None:
+            try:
+                await server.crash()
+            finally:
+                self._under_way -= 1
+
+        def kill() -> None:
+            if not server.can_be_killed:
+                return
+            if broker := self._broker_of(step.who):
+                self._tell(EventKind.BROKER_DOWN, broker, "killed")
+            server.kill()
+            self._under_way += 1
+            with self._cluster.simulation.on_host("simulation"):  # and not on its host
+                self._tasks.start_soon(end)
+
+        self._disks.before_change(step.who, step.n, kill)
+        return True
 
     async def _restart(self, step: Step) -> bool:
         if not await self._stop(step):
@@ -225,6 +253,8 @@ class Acts:
         member = self._load.members.get(step.who)
         fault = self._network.stall(step.who)
         if member is None:
+            if (register := self._of_sets.cut_off(step.who)) is not None:
+                self._until(step, register)
             return self._until(step, fault)
         member.live = False
 
@@ -320,7 +350,7 @@ class Acts:
 
     async def _power_cut(self, step: Step) -> bool:
         server, disks = self._servers[step.who], self._disks
-        if not server.process:
+        if not server.serves:
             return False
         assert isinstance(disks, FillingDisksWithPowerCuts), "with power cuts, disks lose unsynced writes"
         if broker := self._broker_of(step.who):
@@ -333,7 +363,7 @@ class Acts:
 
     async def _bit_rot(self, step: Step) -> bool:
         server = self._servers[step.who]
-        if not server.process:
+        if not server.serves:
             return False
         await server.stop()
         files = [path for path in sorted((self._data_dir / step.who).glob("*.log")) if path.name != METADATA_NAME]

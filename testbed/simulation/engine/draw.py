@@ -6,9 +6,10 @@
     power   plain groups on brokers that sync before they answer, and lose power
     transactions  a group behind producers whose local branches fail, take long and are left to checks, and whose ends
             and checks are lost or late; in half of the seeds the brokers sync, and lose power
-    replicas  brokers with two or three copies: replicas are killed, stopped, hung, cut off, out of disk, handed over to
-            and elected, while the register is away or its answers are lost; in a quarter of the seeds nothing happens
-            but handovers, which must cost nothing
+    replicas  brokers with two or three copies: replicas are killed, also between two changes of a disk, stopped, hung,
+            cut off, out of disk, handed over to and elected, old copies of directories are put back, and the register
+            is away or slow, or its answers are lost; in a quarter of the seeds nothing happens but handovers, which
+            must cost nothing
     calm    members come and go and change their topics, and nothing breaks but, in half of the seeds, one path between
             a member and a broker: with tight bounds for queues without an owner and messages that wait
     torture an hour of rounds of plain faults, each with a repair and a rest, after which nothing may have grown
@@ -33,14 +34,7 @@ from testbed.simulation.engine.programme import (
     Step,
     TopicPart,
 )
-from testbed.simulation.engine.sets.draw import (
-    cut_stream,
-    elect,
-    hand_over,
-    lose_answers,
-    replica_parts,
-    slow_stream,
-)
+from testbed.simulation.engine.sets.draw import SET_DRAWS, hand_over, replica_parts
 from testbed.simulation.engine.verbs import BROKERS
 
 KINDS = ("plain", "order", "pop", "power", "calm", "transactions")
@@ -288,12 +282,7 @@ _MORE: dict[str, dict[_Draw, int]] = {
         _for_a_while("restart", "brokers", 4.0): 4,
         _for_a_while("pause", "brokers", 8.0): 3,
         _for_a_while("full_disk", "brokers", 8.0): 3,
-        _for_a_while("cut_register", "brokers", 8.0): 4,
-        hand_over: 10,
-        elect: 6,
-        cut_stream: 4,
-        slow_stream: 4,
-        lose_answers: 4,
+        **SET_DRAWS,
     },
     "transactions": {
         _ended("crash", "producers"): 6,

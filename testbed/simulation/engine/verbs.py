@@ -52,9 +52,12 @@ VERBS: dict[str, Verb] = {
     "full_disk": Verb(who=BROKERS, may=("for_s",)),
     "power_cut": Verb(who=BROKERS, may=("for_s",)),
     "bit_rot": Verb(who=BROKERS, may=("for_s",)),
+    "crash_at_change": Verb(who=BROKERS, needs=("n",)),
     "hand_over": Verb(who=(REPLICA,)),
     "elect": Verb(who=(REPLICA,)),
-    "cut_register": Verb(who=(REPLICA,), may=("for_s",)),
+    "put_back": Verb(who=(REPLICA,), may=("for_s",)),
+    "cut_register": Verb(who=(REPLICA,), may=("one_way", "for_s")),
+    "delay_register": Verb(who=(REPLICA,), needs=("by_s",), may=("for_s",)),
     "lose_register_answers": Verb(who=(REPLICA,), needs=("n",)),
     "heal": Verb(who=()),
 }

@@ -5,29 +5,51 @@ Each is a method with the name of its verb, and returns whether it could be done
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import shutil
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
+from pathlib import Path
+from random import Random
 
-from model.errors import RegisterUnavailable
-from model.replica_set import SetChanged
-from replica.sets import SetRefusal, elected
+import anyio
+
+from replica.directory import OldReplica
+from replica.mastership.operate import elect, master_answers
 from testbed.simulation.cluster.cluster import SimulatedCluster
 from testbed.simulation.cluster.sets import SimulatedReplica, SimulatedSet
 from testbed.simulation.engine.programme import Step
+from testbed.simulation.kernel.network import Fault
+
+OLD_COPY_S = 2.0
+"""How long a replica runs that an old copy of its directory was put back for, if it is not refused as it should be."""
 
 
 class SetActs:
     """The steps of one run."""
 
-    def __init__(self, cluster: SimulatedCluster, later: Callable[[float, Callable[[], object]], None]) -> None:
-        """`later` calls a function after a time, unless everything is healed before."""
-        self._cluster, self._later = cluster, later
+    def __init__(
+        self,
+        cluster: SimulatedCluster,
+        later: Callable[[float, Callable[[], object]], None],
+        rest: Callable[[float], Awaitable[bool]],
+        swapped: Callable[[Path], None],
+    ) -> None:
+        """`later` calls a function after a time, and `rest` waits, unless everything is healed before.
+
+        `swapped` is called with a directory in whose place another one was put.
+        """
+        self._cluster, self._later, self._rest, self._swapped = cluster, later, rest, swapped
+        self._cut: dict[Fault, None] = {}
 
     def heal(self) -> None:
         """End the faults of the register."""
+        for fault in list(self._cut):
+            fault.heal()
         for replica in self._cluster.replicas.values():
             replica.to_register.down = False
             replica.to_register.lose_answers = 0
+            replica.to_register.delay_s = 0.0
 
     def _found(self, host: str) -> tuple[SimulatedSet, SimulatedReplica, int]:
         """The set and the replica of a host, and its replica id: they join in the order of their numbers."""
@@ -47,28 +69,79 @@ class SetActs:
         return True
 
     async def elect(self, step: Step) -> bool:
-        """An operator makes this replica the master, if it is in sync and the master does not run."""
+        """An operator makes this replica the master, if it is in sync and the master does not answer."""
         found, _, replica_id = self._found(step.who)
-        register = self._cluster.register
-        row = await register.read(found.name)
-        if row is None:
-            return False
-        answers = any(each.serves for each in found.replicas if each.name.endswith(f"-{row.master}"))
-        try:
-            await register.write(elected(row, replica_id, accept_loss=False, master_answers=answers), row.version)
-        except (SetRefusal, SetChanged, RegisterUnavailable):
-            return False
+        simulation = self._cluster.simulation
+        answers = partial(master_answers, rng=Random(f"operator {simulation.seed}"))
+        with simulation.on_host("operator"):
+            await elect(self._cluster.register, found.name, replica_id, accept_loss=False, answers=answers)
         return True
 
+    async def put_back(self, step: Step) -> bool:
+        """A copy of the directory that was made before the last start is put back; it has to be refused."""
+        replica = self._found(step.who)[1]
+        if not replica.serves:
+            return False
+        directory = self._cluster.data_dir / replica.name
+        old, newest = directory.with_name(f"{replica.name}.old"), directory.with_name(f"{replica.name}.newest")
+        await _end(replica)
+        shutil.copytree(directory, old)
+        await replica.start()
+        await self._rest(step.for_s)
+        await _end(replica)
+        directory.rename(newest)
+        old.rename(directory)
+        self._swapped(directory)
+        replica.has_old_copy = True
+        try:
+            with suppress(OldReplica):
+                await replica.start()
+                await self._rest(OLD_COPY_S)
+            await _end(replica)
+        finally:
+            replica.has_old_copy = False
+            shutil.rmtree(directory)
+            newest.rename(directory)
+            self._swapped(directory)
+        await replica.start()
+        return True
+
+    # --- the register ------------------------------------------------------------------------------------------------
+
+    def cut_off(self, host: str, *, answers_only: bool = False) -> Fault | None:
+        """Cut the way of a replica to the register, or the way back; None for another host."""
+        replica = self._cluster.replicas.get(host)
+        if replica is None:
+            return None
+        name = "loses_all_answers" if answers_only else "down"
+        setattr(replica.to_register, name, True)
+        return Fault(self._cut, f"register of {host}", partial(setattr, replica.to_register, name, False))
+
     async def cut_register(self, step: Step) -> bool:
-        """This replica does not reach the register."""
-        faults = self._found(step.who)[1].to_register
-        faults.down = True
+        """This replica does not reach the register, or `one_way` gets no answer from it."""
+        fault = self.cut_off(step.who, answers_only=step.one_way)
+        assert fault is not None, "it is a replica"
         if step.for_s:
-            self._later(step.for_s, partial(setattr, faults, "down", False))
+            self._later(step.for_s, fault.heal)
+        return True
+
+    async def delay_register(self, step: Step) -> bool:
+        """The requests of this replica to the register take long, and so do the answers."""
+        faults = self._found(step.who)[1].to_register
+        faults.delay_s = step.by_s
+        if step.for_s:
+            self._later(step.for_s, partial(setattr, faults, "delay_s", 0.0))
         return True
 
     async def lose_register_answers(self, step: Step) -> bool:
         """The next writes of this replica are made, and their answers are lost."""
         self._found(step.who)[1].to_register.lose_answers = step.n
         return True
+
+
+async def _end(replica: SimulatedReplica) -> None:
+    """Kill a replica, unless it is down or was killed already."""
+    if replica.serves:
+        await replica.crash()
+    while not replica.is_down:  # noqa: ASYNC110 - virtual time costs nothing
+        await anyio.sleep(0.05)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 from typing import Any, Protocol
 
@@ -29,13 +30,35 @@ def hand_over(d: Drawing) -> list[Step]:
 
 
 def elect(d: Drawing) -> list[Step]:
-    """A replica is lost, and an operator elects another one; the lost one returns later."""
+    """A replica is lost or hangs, and an operator elects another one; the first one returns later."""
     who, other = d.chance.sample(d.brokers, 2)
-    return [
-        d.step("crash", who),
-        d.step("elect", other, after_s=d.seconds(2.0)),
-        d.step("start", who, after_s=2.0 + d.seconds(10.0)),
-    ]
+    elected = d.step("elect", other, after_s=d.seconds(2.0))
+    if d.chance.random() < 0.4:
+        return [d.step("pause", who, for_s=4.0 + d.seconds(8.0)), elected]
+    return [d.step("crash", who), elected, d.step("start", who, after_s=d.seconds(12.0))]
+
+
+def die_at_change(d: Drawing) -> list[Step]:
+    """A replica is killed in the middle of its work, mostly while it starts: at a change of a file."""
+    who, n = d.chance.choice(d.brokers), 1 + int(120 * d.chance.random() ** 2)
+    dies, starts = d.step("crash_at_change", who, n=n), d.step("start", who, after_s=6.0 + d.seconds(6.0))
+    if d.chance.random() < 0.3:
+        return [dies, starts]
+    return [d.step("crash", who), dies, d.step("start", who, after_s=d.seconds(3.0)), starts]
+
+
+def put_back(d: Drawing) -> list[Step]:
+    """An operator puts an old copy of a replica's directory back."""
+    return [d.step("put_back", d.chance.choice(d.brokers), for_s=d.seconds(4.0))]
+
+
+def lose_register(d: Drawing) -> list[Step]:
+    """The way of a replica to the register is closed in both directions or in one, or slow, for a while."""
+    who, for_s = d.chance.choice(d.brokers), d.seconds(8.0)
+    how = d.chance.randrange(3)
+    if how == 0:
+        return [d.step("delay_register", who, by_s=d.seconds(1.5), for_s=for_s)]
+    return [d.step("cut_register", who, one_way=how == 1, for_s=for_s)]
 
 
 def cut_stream(d: Drawing) -> list[Step]:
@@ -56,6 +79,19 @@ def slow_stream(d: Drawing) -> list[Step]:
 def lose_answers(d: Drawing) -> list[Step]:
     """The answers to the next writes of a replica to the register are lost."""
     return [d.step("lose_register_answers", d.chance.choice(d.brokers), n=d.chance.randint(1, 3))]
+
+
+SET_DRAWS: dict[Callable[[Any], list[Step]], int] = {
+    hand_over: 10,
+    elect: 6,
+    die_at_change: 5,
+    put_back: 1,
+    cut_stream: 4,
+    slow_stream: 4,
+    lose_register: 5,
+    lose_answers: 4,
+}
+"""What happens to replica sets, and how often beside all else."""
 
 
 def replica_parts(chance: Random) -> Parts:

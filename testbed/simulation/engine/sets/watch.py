@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import anyio
 
 from broker.durability.metadata_file import MetadataFile
@@ -50,9 +52,15 @@ class SetWatch:
         if queue.topic in self._topics:
             self.check.placed(queue, offset, body, seen=seen)
 
+    def _bad_start(self, replica: SimulatedReplica, reason: str) -> None:
+        self.check.started_badly(replica.name.rpartition("-")[0], row_id(replica), reason)
+        self._tell()
+
     async def watch(self) -> None:
         """Look at all sets again and again. Cancellation: it ends."""
         self._settled_s = self._cluster.simulation.loop.time() + SETTLE_S
+        for replica in self._cluster.replicas.values():
+            replica.on_bad_start = partial(self._bad_start, replica)
         while True:
             for each in self._sets:
                 await self._look(each)

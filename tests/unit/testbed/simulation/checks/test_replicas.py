@@ -144,3 +144,9 @@ def test_handovers_alone_cost_nothing() -> None:
     assert check.violations == []
     check.handovers_only(1, 0)
     assert kinds(check) == ["handover-cost: I12:"]
+
+
+def test_a_start_that_finds_an_illegal_state_is_found() -> None:
+    check = ReplicaCheck()
+    check.started_badly(NAME, 2, "its log has a gap")
+    assert check.violations == ["bad-start: I11: replica 2 of broker-a: its log has a gap"]

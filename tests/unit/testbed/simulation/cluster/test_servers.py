@@ -151,3 +151,51 @@ def test_a_server_that_refuses_to_start_says_so_to_who_started_it(tmp_path: Path
             await server.stop()
 
     run_simulation(main)
+
+
+def test_a_server_that_is_killed_has_no_effect_from_then_on_and_its_files_are_those_of_that_moment(
+    tmp_path: Path,
+) -> None:
+    async def main(simulation: Simulation) -> None:
+        data_dir = tmp_path / "diary"
+        data_dir.mkdir()
+        async with diary_server(simulation, data_dir) as (diary, server):
+            server.kill()
+            assert not (server.serves or server.can_be_killed or server.is_down)
+            (data_dir / "late").touch()
+            await server.crash()
+            assert server.is_down
+            assert diary.lines == ["up"]
+            assert diary.told == [EventKind.BROKER_UP]
+            assert not (data_dir / "late").exists()
+            await server.start()
+            assert server.serves
+
+    run_simulation(main)
+
+
+def test_a_server_that_is_killed_while_it_starts_is_down_and_can_be_started_again(tmp_path: Path) -> None:
+    async def main(simulation: Simulation) -> None:
+        data_dir = tmp_path / "slow"
+        data_dir.mkdir()
+        started = anyio.Event()
+
+        @asynccontextmanager
+        async def open_slowly(sink: EventSink) -> AsyncIterator[str]:
+            started.set()
+            await anyio.sleep(5.0)
+            yield "open"
+
+        async with background_tasks() as tasks:
+            server: SimulatedServer[str] = SimulatedServer(
+                *(simulation, tasks, "slow-1", 1000, open_slowly), data_dir=data_dir, sink=lambda event: None
+            )
+            tasks.start_soon(server.start)
+            await started.wait()
+            await server.crash()
+            assert server.is_down
+            await server.start()
+            assert server.process == "open"
+            await server.stop()
+
+    run_simulation(main)

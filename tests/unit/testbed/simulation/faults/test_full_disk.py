@@ -40,3 +40,25 @@ def test_the_other_broker_has_room_and_a_second_descriptor_is_the_same_disk(tmp_
     for fd in (second, *fds.values()):
         disks.close(fd)
     assert disks.open_files == {}
+
+
+def test_a_function_is_called_once_before_the_change_of_its_number_and_reads_do_not_count(tmp_path: Path) -> None:
+    disks = FillingDisks(tmp_path)
+    for name in ("broker-a", "broker-b"):
+        (tmp_path / name).mkdir()
+    path, seen = tmp_path / "broker-a" / "log", list[int]()
+    disks.before_change("broker-a", 3, lambda: seen.append(path.stat().st_size))
+    fd = disks.open(path, create=True)
+    disks.write_all(fd, b"one", 0)
+    disks.close(disks.open(tmp_path / "broker-b" / "log", create=True))
+    assert disks.pread(fd, 10, 0) == b"one"
+    assert seen == []
+    disks.truncate(fd, 1)
+    assert seen == [3]
+    disks.rename(path, tmp_path / "broker-a" / "other")
+    disks.remove(tmp_path / "broker-a" / "other")
+    disks.before_change("broker-a", 1, lambda: seen.append(0))
+    disks.forget_calls()
+    disks.write_all(fd, b"two", 0)
+    disks.close(fd)
+    assert seen == [3]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
+
+import pytest
 
 from testbed.simulation.engine.programme import ClusterPart, GroupPart, LoadPart, Programme, Step, TopicPart
 from testbed.simulation.engine.run import run_programme
@@ -33,6 +36,34 @@ def test_a_handover_is_done_and_one_to_the_master_itself_is_left_out() -> None:
     assert done == {"hand_over": 2}
 
 
+def test_a_replica_is_elected_while_the_master_hangs_which_serves_nothing_when_it_wakes_up() -> None:
+    done = steps(
+        Step(at_s=1.0, do="pause", who="broker-a-1", for_s=7.0),
+        Step(at_s=3.0, do="elect", who="broker-a-2"),
+    )
+    assert done == {"pause": 1, "elect": 1}
+
+
+def test_a_replica_that_dies_between_two_changes_of_its_disk_starts_again(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.CRITICAL + 1)
+    done = steps(
+        Step(at_s=1.0, do="crash_at_change", who="broker-a-2", n=3),
+        Step(at_s=3.0, do="start", who="broker-a-2"),
+        Step(at_s=4.0, do="crash", who="broker-a-1"),
+        Step(at_s=4.1, do="crash_at_change", who="broker-a-1", n=5),
+        Step(at_s=4.2, do="start", who="broker-a-1"),
+        Step(at_s=7.0, do="start", who="broker-a-1"),
+    )
+    assert done == {"crash_at_change": 2, "crash": 1, "start": 3}
+
+
+def test_an_old_copy_of_a_directory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    step = Step(at_s=2.0, do="put_back", who="broker-a-2", for_s=1.0)
+    assert steps(step) == {"put_back": 1}
+    monkeypatch.setattr("replica.membership.check_identity", lambda identity, row, **_: row)
+    assert run_programme(replace(SMALL, step=(step,))).kinds == ("bad-start",)
+
+
 def test_a_replica_is_elected_only_while_the_master_is_down() -> None:
     done = steps(
         Step(at_s=1.0, do="elect", who="broker-a-2"),
@@ -49,5 +80,9 @@ def test_a_register_that_is_away_or_loses_answers_costs_nothing_that_was_acknowl
         Step(at_s=1.5, do="restart", who="broker-a-2", for_s=0.5),
         Step(at_s=4.0, do="lose_register_answers", who="broker-a-1", n=2),
         Step(at_s=4.5, do="restart", who="broker-a-2", for_s=0.5),
+        Step(at_s=6.0, do="delay_register", who="broker-a-1", by_s=0.8, for_s=4.0),
+        Step(at_s=6.5, do="restart", who="broker-a-2", for_s=0.5),
+        Step(at_s=9.0, do="cut_register", who="broker-a-1", one_way=True, for_s=2.0),
+        Step(at_s=9.5, do="restart", who="broker-a-2", for_s=0.5),
     )
-    assert done == {"cut_register": 1, "lose_register_answers": 1, "restart": 2}
+    assert done == {"cut_register": 2, "lose_register_answers": 1, "delay_register": 1, "restart": 4}
