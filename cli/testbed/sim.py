@@ -45,7 +45,7 @@ _Kind = Annotated[
     typer.Option(
         metavar="plain|order|pop|power|calm|transactions|replicas|torture",
         help="Kind of drawn programmes.",
-        show_default="the first six in turns",
+        show_default="the first seven in turns",
     ),
 ]
 _Quirk = Annotated[
@@ -126,7 +126,7 @@ def sim(
 
 
 def _with_wrong_clocks(cases: list[Case]) -> list[Case]:
-    """One case, or every second six of many: seeds of six kinds follow each other."""
+    """One case, or every second six of many: seeds of different kinds follow each other."""
     from testbed.simulation.engine.draw import KINDS
 
     return [replace(case, wrong_clocks=len(cases) == 1 or case.seed // len(KINDS) % 2 == 1) for case in cases]

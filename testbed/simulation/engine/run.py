@@ -47,7 +47,7 @@ logger = logging.getLogger(__name__)
 SMALL_STORE = StoreOptions(segment_bytes=MIB // 4, tail_bytes=MIB // 32, index_cache_bytes=MIB // 64)
 """For brokers that live minutes: segments end, and reads miss the caches, as they do in days."""
 SMALLEST_STORE = StoreOptions(segment_bytes=8_192, tail_bytes=8_192)
-"""For brokers that lose power: cuts hit the change from one segment to the next."""
+"""For brokers that lose power, and replicas whose logs are cut: both hit the change from one segment to the next."""
 _BREAKDOWNS = (
     *(RlabError, ExceptionGroup, SimulationDeadlock, SimulationTimeout, TimeoutError),
     *(AssertionError, ArithmeticError, LookupError, TypeError, ValueError),
@@ -186,7 +186,7 @@ class _Run:
             brokers=part.brokers,
             copies=part.copies,
             set_options={"acks": Acks(part.acks), "min_in_sync": part.min_in_sync},
-            store=SMALLEST_STORE if cuts_power else SMALL_STORE,
+            store=SMALLEST_STORE if cuts_power or part.copies > 1 else SMALL_STORE,
             files=self.disks,
             flush=FlushMode(part.flush),
             quirks=part.broker_quirks,

@@ -113,6 +113,7 @@ def _rare_collections() -> Generator[None]:
     finally:
         if not is_frozen:
             gc.unfreeze()
+            gc.collect()  # some hundredths of a second, and a sweep of many worlds does not grow
         gc.set_threshold(*thresholds)
 
 

@@ -35,7 +35,10 @@ def elect(d: Drawing) -> list[Step]:
     elected = d.step("elect", other, after_s=d.seconds(2.0))
     if d.chance.random() < 0.4:
         return [d.step("pause", who, for_s=4.0 + d.seconds(8.0)), elected]
-    return [d.step("crash", who), elected, d.step("start", who, after_s=d.seconds(12.0))]
+    lost = [d.step("crash", who), elected, d.step("start", who, after_s=d.seconds(12.0))]
+    if d.chance.random() < 0.4:  # it starts while another one is elected
+        lost.append(d.step("delay_register", who, by_s=0.2 + d.seconds(1.0), for_s=12.0))
+    return lost
 
 
 def die_at_change(d: Drawing) -> list[Step]:

@@ -14,6 +14,9 @@ def test_equal_seeds_draw_equal_programmes_and_others_others() -> None:
 
 def test_the_seed_decides_the_kind_unless_it_is_given() -> None:
     assert {draw(seed).name.partition("-")[0] for seed in range(len(KINDS))} == set(KINDS)
+    drawn = [draw(seed).name.partition("-")[0] for seed in range(42)]
+    assert set(drawn) == {*KINDS, "replicas"}
+    assert {drawn.count(kind) for kind in drawn} == {6}
     assert draw(1, "pop").name == "pop-1"
 
 
