@@ -5,7 +5,6 @@ from __future__ import annotations
 from tests.simulation.planted import Mutant
 
 _COMMIT, _IN_SYNC = "replica/stream/commit_point.py", "replica/stream/in_sync.py"
-_MEMBERSHIP = "replica/membership.py"
 _GREETING, _APPLYING, _LEASES = "replica/stream/greeting.py", "replica/stream/applying.py", "broker/leases/service.py"
 
 _BEFORE_THE_WRITE = """\
@@ -98,14 +97,6 @@ REPLICA_MUTANTS = (
         old='Table(core.metadata, "offsets", replicated=True)',
         new='Table(core.metadata, "offsets", replicated=False)',
         shown=("handover-cost", "duplicate"),
-    ),
-    Mutant(
-        name="lost-race-for-the-row-ignored",
-        kind="replicas",
-        file=_MEMBERSHIP,
-        old="            except SetChanged as error:\n                current = error.current\n",
-        new="            except SetChanged:\n                return wanted\n",
-        shown=("two-masters",),
     ),
     Mutant(
         name="epoch-not-raised-at-a-start",

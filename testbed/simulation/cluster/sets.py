@@ -28,20 +28,20 @@ class SimulatedReplica(SimulatedServer[RunningReplica]):
     Attributes:
         to_register: the faults of its way to the register.
         has_old_copy: whether an old copy of its directory was put back: then its start has to be refused.
-        on_bad_start: called with the reason when a start has not ended as it has to.
+        bad_starts: for each start that has not ended as it has to, the reason.
     """
 
     def __init__(self, to_register: RegisterFaults, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.to_register = to_register
         self.has_old_copy = False
-        self.on_bad_start: Callable[[str], None] = lambda reason: None
+        self.bad_starts: list[str] = []
 
     async def start(self, host: str | None = None) -> None:
         """See `SimulatedServer.start`."""
         await super().start(host)
         if self.has_old_copy and self.process is not None:
-            self.on_bad_start("an old copy of the directory was accepted")
+            self.bad_starts.append("an old copy of the directory was accepted")
 
     async def _run(self, task_status: TaskStatus[RunningReplica | None]) -> None:
         try:
@@ -51,7 +51,7 @@ class SimulatedReplica(SimulatedServer[RunningReplica]):
             while isinstance(first, BaseExceptionGroup):
                 first = first.exceptions[0]
             if not self.has_old_copy and not _of_full_disk(first):
-                self.on_bad_start(f"{type(first).__name__}: {first}")
+                self.bad_starts.append(f"{type(first).__name__}: {first}")
             raise
 
     def kill(self, lose: Callable[[Path, Path], None] | None = None) -> None:

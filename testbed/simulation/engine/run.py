@@ -223,6 +223,8 @@ class _Run:
                 try:
                     await self._steps(acts, load)
                 finally:
+                    if self.sets is not None:
+                        self.sets.tell()
                     self.state.acts = acts.done
                     self.state.took_s = loop.time()
                     self.state.round_trips = self.simulation.network.statistics().deliveries // 2

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import anyio
 
 from broker.durability.metadata_file import MetadataFile
@@ -52,22 +50,21 @@ class SetWatch:
         if queue.topic in self._topics:
             self.check.placed(queue, offset, body, seen=seen)
 
-    def _bad_start(self, replica: SimulatedReplica, reason: str) -> None:
-        self.check.started_badly(replica.name.rpartition("-")[0], row_id(replica), reason)
-        self._tell()
-
     async def watch(self) -> None:
         """Look at all sets again and again. Cancellation: it ends."""
         self._settled_s = self._cluster.simulation.loop.time() + SETTLE_S
-        for replica in self._cluster.replicas.values():
-            replica.on_bad_start = partial(self._bad_start, replica)
         while True:
             for each in self._sets:
                 await self._look(each)
-            self._tell()
+            self.tell()
             await anyio.sleep(LOOK_S)
 
-    def _tell(self) -> None:
+    def tell(self) -> None:
+        """Report what was found since the last call, also when the run has broken down."""
+        for replica in self._cluster.replicas.values():
+            for reason in replica.bad_starts:
+                self.check.started_badly(replica.name.rpartition("-")[0], row_id(replica), reason)
+            replica.bad_starts.clear()
         for line in self.check.violations[self._told :]:
             kind, _, text = line.partition(": ")
             self._judge.find(kind, text)
@@ -125,7 +122,7 @@ class SetWatch:
         self.check.stored(messages)
         if all(step.do == "hand_over" for step in self._programme.step):
             self.check.handovers_only(self._judge.again, self._dropped)
-        self._tell()
+        self.tell()
 
     async def _is_whole(self, found: SimulatedSet) -> bool:
         row, master = await self._cluster.register.read(found.name), found.master

@@ -161,7 +161,7 @@ def test_a_server_that_is_killed_has_no_effect_from_then_on_and_its_files_are_th
         data_dir.mkdir()
         async with diary_server(simulation, data_dir) as (diary, server):
             server.kill()
-            assert not (server.serves or server.can_be_killed or server.is_down)
+            assert not any((server.serves, server.can_be_killed, server.is_down))
             (data_dir / "late").touch()
             await server.crash()
             assert server.is_down
