@@ -5,7 +5,8 @@ Brokers stop before their name server, because they unregister from it.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+import shlex
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Annotated
@@ -21,7 +22,7 @@ from model.limits import DEFAULT_TOPIC_QUEUES
 from model.replica_limits import MAX_REPLICAS
 from process.children import DAEMON, MODULE, Child, Start, broker_name, children, spawn
 from process.cluster_folder import cluster_folder
-from process.output import print_json, print_line
+from process.output import print_json, print_line, print_note
 from process.runtime import run, wait_for_eof
 from testbed.cluster.cluster_bed import ClusterBed, restarts
 from testbed.cluster.registered import wait_registered
@@ -89,7 +90,8 @@ def cluster(
 ) -> None:
     """Run a name server and brokers on this machine.
 
-    They run until this command is stopped, or until one of them fails. With --console and --allow-changes, pages may
+    They run until this command is stopped, or until one of them fails; with --copies, until the name server or all
+    replicas have failed. With --console and --allow-changes, pages may
     kill and pause brokers and add consumers as well.
 
     Example: rlab cluster --brokers 2 --topic orders --queues 8
@@ -108,14 +110,15 @@ def cluster(
                 of_brokers = list(commands.items())[1:]
                 async with children(of_brokers[:brokers], start, of_brokers[brokers:]) as started:
                     await _prepare(name_server.address, started, topic or [], queues)
-                    bed = ClusterBed(name_servers, started, restarts([*name_servers, *started], commands), start)
+                    again = restarts([*name_servers, *started], commands)
+                    bed = ClusterBed(name_servers, started, again, start)
                     listen = f"127.0.0.1:{CONSOLE_PORT if port else 0}" if console else ""
                     async with (
                         _consoled(bed, name_server, listen, allow_changes) as shown,
                         _controlled(bed, name_server, control) as controlled,
                     ):
                         _announce(name_server, started, shown, controlled, as_json=json)
-                        await _first_end(bed, exit_with_stdin)
+                        await _first_end(bed, again if copies > 1 else {}, exit_with_stdin)
 
     with _starting(as_forks=control is not None) as start:
         run(main, endless=True)
@@ -135,17 +138,22 @@ def _starting(*, as_forks: bool) -> Iterator[Start]:
         yield start
 
 
-async def _first_end(bed: ClusterBed, exit_with_stdin: bool) -> None:
+async def _first_end(bed: ClusterBed, again: Mapping[str, Sequence[str]], exit_with_stdin: bool) -> None:
     """Wait until standard input ends, if that is to end the cluster.
 
+    A broker that is in `again` may end by itself; its command there starts it again.
+
     Raises:
-        ServiceNotAvailable: a server ended by itself.
+        ServiceNotAvailable: another server ended by itself, or the last broker.
     """
     first: list[Child] = []
     async with anyio.create_task_group() as tasks:
 
         async def watch() -> None:
-            first.append(await bed.first_end())
+            while (child := await bed.first_end()).name in again and bed.leave_out(child):
+                command = shlex.join(["rlab", *again[child.name][len(MODULE) + 1 : -len(DAEMON)]])
+                print_note(f"{_ending(child)}; the others go on. To start it again: {command}")
+            first.append(child)
             tasks.cancel_scope.cancel()
 
         tasks.start_soon(watch)
@@ -153,9 +161,11 @@ async def _first_end(bed: ClusterBed, exit_with_stdin: bool) -> None:
             await wait_for_eof()
             tasks.cancel_scope.cancel()
     for child in first:
-        raise ServiceNotAvailable(
-            f"{child.name} ended by itself (exit code {child.process.returncode}); the rest of the cluster was stopped"
-        )
+        raise ServiceNotAvailable(f"{_ending(child)}; the rest of the cluster was stopped")
+
+
+def _ending(child: Child) -> str:
+    return f"{child.name} ended by itself (exit code {child.process.returncode})"
 
 
 def servers_of(brokers: int, copies: int) -> dict[str, list[str]]:

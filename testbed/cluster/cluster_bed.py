@@ -214,6 +214,13 @@ class ClusterBed:
                     return child
             await anyio.sleep(_LOOK_S)
 
+    def leave_out(self, child: Child) -> bool:
+        """Go on without a broker that ended by itself; it can be started again. False if none is left beside it."""
+        if child not in self._brokers or all(each is child or each.name in self._states for each in self._brokers):
+            return False
+        self._states[child.name] = "stopped"
+        return True
+
     async def stop(self) -> None:
         """Resume paused processes, so that they can stop, and stop the consumers."""
         for child in (*self._servers, *self.consumers):

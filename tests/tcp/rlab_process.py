@@ -119,3 +119,12 @@ def wait_until(condition: Callable[[], bool], timeout_s: float = TIMEOUT_S) -> N
     while not condition():
         assert time.perf_counter() < deadline, "it did not come true"
         Event().wait(0.02)
+
+
+def children(pid: int) -> list[tuple[int, str]]:
+    """Process id and arguments of the children of a process."""
+    listing = subprocess.run(
+        ["ps", "-A", "-ww", "-o", "pid=,ppid=,args="], capture_output=True, text=True, check=True
+    ).stdout
+    rows = [line.split(maxsplit=2) for line in listing.splitlines()]
+    return [(int(row[0]), row[2]) for row in rows if len(row) == 3 and int(row[1]) == pid]

@@ -19,6 +19,7 @@ import pytest
 from tests.tcp.rlab_process import (
     TIMEOUT_S,
     Daemon,
+    children,
     command,
     daemon,
     environment,
@@ -216,15 +217,6 @@ def test_a_second_broker_on_one_directory_or_port_is_told_so_and_the_first_goes_
 def parse(address: str) -> tuple[str, int]:
     host, _, port = address.rpartition(":")
     return host, int(port)
-
-
-def children(pid: int) -> list[tuple[int, str]]:
-    """Process id and arguments of the children of a process."""
-    listing = subprocess.run(
-        ["ps", "-A", "-ww", "-o", "pid=,ppid=,args="], capture_output=True, text=True, check=True
-    ).stdout
-    rows = [line.split(maxsplit=2) for line in listing.splitlines()]
-    return [(int(row[0]), row[2]) for row in rows if len(row) == 3 and int(row[1]) == pid]
 
 
 def wait_gone(pid: int) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import shlex
 import shutil
 import signal
 from pathlib import Path
@@ -11,7 +14,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from tests.tcp.rlab_process import daemon, rlab, rlab_json, stopped_cleanly, wait_until
+from tests.tcp.rlab_process import children, daemon, rlab, rlab_json, stopped_cleanly, wait_until
 
 pytestmark = [pytest.mark.process, pytest.mark.tcp]
 
@@ -84,3 +87,26 @@ def test_a_directory_that_does_not_belong_to_the_set_is_refused(tmp_path: Path) 
             pass
         old = rlab("broker", "--copies", "2", "--data", "old", *at, *ANY, cwd=tmp_path)
         assert (old.returncode, old.stderr.count("it is an old copy")) == (2, 1)
+
+
+def test_a_cluster_with_copies_goes_on_when_a_broker_is_killed_and_shows_how_to_start_it_again(tmp_path: Path) -> None:
+    with daemon("cluster", "--port", "0", "--brokers", "1", "--copies", "2", cwd=tmp_path) as cluster:
+        at = ("--namesrv", cluster.address)
+        wait_until(lambda: in_sync(at, tmp_path) == [1, 2])
+        rlab_json("topic", "create", "orders", *at, cwd=tmp_path)
+        victim = next(pid for pid, arguments in children(cluster.process.pid) if "broker-a-1" in arguments)
+        os.kill(victim, signal.SIGKILL)
+        text = r"broker-a-1 ended by itself \(exit code -9\); the others go on. To start it again: rlab (.*)"
+        wait_until(lambda: re.search(text, cluster.stderr) is not None)
+        rlab_json("broker", "elect", "broker-a", "--replica", "2", *at, cwd=tmp_path)
+        assert rlab_json("produce", "orders", "--count", "10", *at, cwd=tmp_path)["sent"] == 10
+        command = re.search(text, cluster.stderr)
+        assert command is not None
+        with stopped_cleanly(*shlex.split(command[1]), cwd=tmp_path) as again:
+            assert (again.said["role"], again.said["replica_id"]) == ("following", 1)
+            wait_until(lambda: in_sync(at, tmp_path) == [1, 2])
+        assert cluster.process.poll() is None
+        victim = next(pid for pid, arguments in children(cluster.process.pid) if "broker-a-2" in arguments)
+        os.kill(victim, signal.SIGKILL)
+        assert cluster.process.wait(30) == 1
+        assert "error: broker-a-2 ended by itself (exit code -9); the rest of the cluster was stopped" in cluster.stderr

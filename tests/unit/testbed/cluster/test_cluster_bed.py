@@ -111,3 +111,17 @@ async def test_consumers_are_added_up_to_a_bound_and_stopped(monkeypatch: pytest
         await bed.add_consumer("g", "t")
         with pytest.raises(InvalidParameter):
             await bed.add_consumer("bad name", "t")
+
+
+async def test_a_broker_that_ended_by_itself_is_left_out_unless_it_was_the_last_and_can_be_started_again() -> None:
+    async with a_bed() as (bed, brokers):
+        brokers[0].process.kill()
+        assert await bed.first_end() is brokers[0]
+        assert bed.leave_out(brokers[0])
+        assert state_of(bed, "broker-a") == "stopped"
+        brokers[1].process.kill()
+        assert await bed.first_end() is brokers[1]
+        assert not bed.leave_out(brokers[1])
+        await bed.act("broker-a", "start")
+        assert bed.leave_out(brokers[1])
+        assert not bed.leave_out(bed._name_servers[0])
