@@ -22,6 +22,7 @@ async def overview(admin: Admin, trace_problem: str) -> dict[str, Any]:
     problems = [trace_problem] if trace_problem else []
     infos: dict[str, BrokerInfo | RlabError] = {}
     registered: dict[str, str] = {}
+    sets: dict[str, dict[str, Any]] = {}
     groups: list[dict[str, Any]] = []
 
     absence = await admin.absent_brokers()
@@ -31,8 +32,10 @@ async def overview(admin: Admin, trace_problem: str) -> dict[str, Any]:
     if absence.known_for_s is None:
         problems.append(absence.limit)
     try:
-        registered = {each.broker_name: each.master or "" for each in await admin.brokers()}
+        brokers = await admin.brokers()
+        registered = {each.broker_name: each.master or "" for each in brokers}
         infos = await _infos(admin, registered)
+        sets = await _sets(admin, [each.broker_name for each in brokers if each.set_id])
         groups = [
             {"group": each.group, "members": each.members, "brokers": list(each.brokers)}
             for each in await admin.groups()
@@ -40,7 +43,10 @@ async def overview(admin: Admin, trace_problem: str) -> dict[str, Any]:
     except RlabError as error:
         problems.append(str(error))
     return {
-        "brokers": [_broker(name, address, infos.get(name)) for name, address in sorted(registered.items())]
+        "brokers": [
+            _broker(name, address, infos.get(name)) | {"copies": sets.get(name)}
+            for name, address in sorted(registered.items())
+        ]
         + [_absent(broker) for broker in absence.brokers if broker.broker_name not in registered],
         "topics": _topics([info for info in infos.values() if isinstance(info, BrokerInfo)]),
         "groups": groups,
@@ -69,6 +75,32 @@ def _broker(name: str, address: str, info: BrokerInfo | RlabError | None) -> dic
         "disk_total_gb": round(info.disk_total_bytes / 1e9, 1),
         "log_held_by": info.log_held_by,
     }
+
+
+async def _sets(admin: Admin, names: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """The replicas of each set that answers; all are asked at the same time."""
+    found: dict[str, dict[str, Any]] = {}
+
+    async def ask(name: str) -> None:
+        try:
+            seen = await admin.replicas(name)
+        except RlabError:
+            return  # no replica answers, as the state of the broker shows
+        replicas = [
+            {
+                "id": each.replica_id,
+                "address": each.address,
+                "role": each.role or "does not answer",
+                "in_sync": each.in_sync,
+            }
+            for each in seen.replicas
+        ]
+        found[name] = {"epoch": seen.row.epoch, "wanted": seen.row.copies, "replicas": replicas}
+
+    async with anyio.create_task_group() as tasks:
+        for name in names:
+            tasks.start_soon(ask, name)
+    return found
 
 
 def _absent(broker: AbsentBroker) -> dict[str, Any]:

@@ -89,6 +89,7 @@ class RunningReplica:
         self._waiting: RemotingServer
         self._registration: Registration | None = None  # of the time of following
         self._is_leaving = self._has_failed = False
+        self._is_suspect = False  # whether a role has found damage in the log that the next one is to repair
 
     @property
     def role(self) -> Role:
@@ -232,6 +233,7 @@ class RunningReplica:
             FollowerLog.open(broker.data_dir, broker.store, broker.files) as log,
             MetadataFile(broker.data_dir, flush=broker.flush, files=broker.files) as tables,
         ):
+            log.is_suspect = self._is_suspect
             epochs, row = log.epochs, membership.row
             if epochs and epochs[-1].number > row.epoch:
                 raise OldRegister(
@@ -253,6 +255,7 @@ class RunningReplica:
                 raise
             finally:
                 self.following, self._committed_position = None, role.committed_position
+                self._is_suspect = log.is_suspect
 
     async def _unregister(self) -> None:
         """End the registration as a follower.
@@ -302,6 +305,7 @@ class RunningReplica:
         finally:
             await self._unregister()
             self.mastering, self._committed_position = None, mastering.committed_position
+            self._is_suspect = self._is_suspect or mastering.has_damage
 
     # --- what operators ask ------------------------------------------------------------------------------------------
 

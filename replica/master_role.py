@@ -75,6 +75,11 @@ class MasterRole:
         """Log position up to which all replicas in sync have the log; None if the broker has not begun."""
         return None if self.running is None else self.sender.committed_position
 
+    @property
+    def has_damage(self) -> bool:
+        """Whether it has found damage in its log."""
+        return self.running is not None and bool(self.running.broker.store.damage.report())
+
     async def run(self, began: Callable[[RunningBroker], None]) -> None:
         """Serve until another replica is the master; `began` is called once the broker listens.
 

@@ -58,15 +58,20 @@ class DamageReports(Feature):
             if is_logged:
                 logger.warning(
                     "broker %s: offsets %d to %d of %s:%d, %d in all, are damaged or missing in %s: no consumer can "
-                    "get them; if you have that file elsewhere, stop the broker and put it back",
+                    "get them; %s",
                     *(core.name, damage.first_offset, damage.end_offset - 1, topic, damage.queue_id, n),
-                    self._data_dir / damage.segment,
+                    *(self._data_dir / damage.segment, self._remedy()),
                 )
         if len(found) > MAX_DAMAGE_LINES:
             logger.warning(
                 "broker %s: %d ranges more, %d messages in all: rlab broker verify %s lists them",
                 *(core.name, len(found) - MAX_DAMAGE_LINES, sum(damage.n for damage in found), self._data_dir),
             )
+
+    def _remedy(self) -> str:
+        if self._core.barrier.replication is not None:
+            return f"another replica may have them: rlab broker handover {self._core.name}"
+        return "if you have that file elsewhere, stop the broker and put it back"
 
     def _tell_destinations(self, damage: Damage, *, is_logged: bool) -> int:
         """Report whose messages those of the broker's own topics were, and return how many that says."""

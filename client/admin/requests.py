@@ -32,7 +32,7 @@ from model.message_queue import MessageQueue
 from model.names import check_topic
 from model.replica_limits import MASTER_CONNECT_S, MASTER_PAUSE_S
 from model.response_code import ResponseCode
-from model.topic_route import BrokerData, TopicRoute
+from model.topic_route import BrokerData, TopicRoute, broker_data
 from remoting.address import parse_addresses
 from remoting.client import RemotingClient, raise_for_code
 from remoting.command import Command
@@ -87,10 +87,11 @@ class ClusterRequests:
 
         Raises ConnectFailed: no name server answers. Cancellation: harmless.
         """
-        wire = unpack(await self.name_servers.request(RequestCode.GET_BROKER_CLUSTER_INFO))
+        answer = await self.name_servers.request(RequestCode.GET_BROKER_CLUSTER_INFO)
+        sets = {name: (set_id, epoch) for name, set_id, epoch, _ in answer.header.get("sets", ())}
         return tuple(
-            BrokerData(cluster=cluster, broker_name=name, addresses={int(k): str(v) for k, v in addresses})
-            for cluster, name, addresses in sorted(wire, key=lambda broker: str(broker[1]))
+            broker_data(cluster, name, addresses, *sets.get(name, ()))
+            for cluster, name, addresses in sorted(unpack(answer), key=lambda broker: str(broker[1]))
         )
 
     async def route(self, topic: str) -> TopicRoute:
@@ -134,7 +135,7 @@ class ClusterRequests:
         until = anyio.current_time() + MASTER_CONNECT_S
         while True:
             brokers = await self.brokers()
-            lacking = {each.broker_name: None for each in brokers if each.master is None}
+            lacking = {each.broker_name: None for each in brokers if each.master is None and each.set_id}
             expected = [name for name in lacking if name not in self._lacking and (wanted is None or name in wanted)]
             if not expected or anyio.current_time() >= until:
                 self._lacking = lacking
@@ -252,7 +253,7 @@ class ClusterRequests:
         if anyio.current_time() + MASTER_PAUSE_S >= until:
             return None
         known = next((data for data in await self.brokers() if data.broker_name == broker), None)
-        if known is None or not (isinstance(error, NotMaster) or known.master != address or len(known.addresses) > 1):
+        if known is None or not (isinstance(error, NotMaster) or known.master != address or known.set_id):
             return None
         await anyio.sleep(MASTER_PAUSE_S)
         return known.master or address

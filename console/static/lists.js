@@ -24,11 +24,12 @@ export function clusterView(view) {
     ),
     h("h2", {}, "Brokers"),
     table(
-      ["broker", "address", "state", ">up", ">topics", ">groups", ">held pulls", ">disk free"],
+      ["broker", "address", "state", "replicas", ">up", ">topics", ">groups", ">held pulls", ">disk free"],
       found.brokers.map((each) => [
         each.name,
         each.address,
         each.error ? h("span", { class: "bad" }, each.error) : each.disk_full ? h("span", { class: "bad" }, "disk full: refuses sends") : h("span", { class: "good" }, "answers"),
+        replicas(each.copies),
         each.error ? "–" : duration(each.up_minutes * 60000).replace(/ 0 s$/, ""),
         number(each.topics),
         number(each.groups),
@@ -43,6 +44,18 @@ export function clusterView(view) {
     h("h2", {}, "Groups"),
     groups(found.groups),
   ]);
+}
+
+// The replicas of a broker with copies: their roles, and in which epoch; each that is not in sync stands out.
+function replicas(copies) {
+  if (!copies) return "–";
+  const inSync = copies.replicas.filter((each) => each.in_sync).length;
+  return h(
+    "ul",
+    { class: "plain" },
+    h("li", { class: inSync < copies.wanted ? "bad" : "" }, `epoch ${copies.epoch}, ${inSync} of ${copies.wanted} in sync`),
+    copies.replicas.map((each) => h("li", { class: each.in_sync ? "" : "bad", title: each.address }, `${each.id} ${each.role}${each.in_sync ? "" : ", not in sync"}`)),
+  );
 }
 
 function tile(value, label) {

@@ -1,6 +1,7 @@
 """The rule about brokers with copies: one without a master, too few copies, all on one machine, no register. Pure.
 
-A replica that is back in sync at the second observation is not reported.
+A replica that is back in sync at the second observation is not reported, nor one that is about to be: that connected
+between the two, or came one step further.
 """
 
 from __future__ import annotations
@@ -11,10 +12,13 @@ from typing import Final
 from metrics.doctor.snapshot import Snapshot
 from metrics.doctor.troubles import Diagnosis, Trouble, found
 from model.replica_info import ReplicaInfo, ReplicaSetInfo
+from model.replica_limits import REPLICA_MAX_LAG_BYTES
 from model.replica_set import NO_MASTER
 from remoting.address import parse_address
 
 _MASTER: Final = "master"
+_STEPS: Final = ("catching up", "snapshot", "following")
+"""States of a replica that is connected and not in sync, in the order in which they come."""
 
 
 def copies(seen: Snapshot) -> Iterator[Diagnosis]:
@@ -24,6 +28,15 @@ def copies(seen: Snapshot) -> Iterator[Diagnosis]:
         yield from _in_sync(name, before, now)
         yield from _machines(name, now)
         yield from _register(name, before, now)
+
+
+def another_copy(seen: Snapshot, broker: str) -> int:
+    """The first replica of a broker that is in sync, answers and is not the master; 0 without one."""
+    if broker not in seen.sets:
+        return 0
+    now = seen.sets[broker][1]
+    able = [each.replica_id for each in now.replicas if each.in_sync and not each.failure]
+    return min((each for each in able if each != now.row.master), default=0)
 
 
 def _master(name: str, before: ReplicaSetInfo, now: ReplicaSetInfo) -> Iterator[Diagnosis]:
@@ -59,8 +72,10 @@ def _serves(seen: ReplicaSetInfo) -> bool:
 
 def _in_sync(name: str, before: ReplicaSetInfo, now: ReplicaSetInfo) -> Iterator[Diagnosis]:
     row = now.row
+    earlier = {each.replica_id: each for each in before.replicas}
+    returning = [each for each in now.replicas if not each.in_sync and _returns(earlier.get(each.replica_id), each)]
     n = max(len(before.row.in_sync), len(row.in_sync))
-    if n >= row.copies:
+    if n + len(returning) >= row.copies:
         return
     evidence = [f"of {row.copies} copies, {_numbers(row.in_sync)} in sync"]
     evidence += [_why_not(each) for each in now.replicas if not each.in_sync]
@@ -70,6 +85,13 @@ def _in_sync(name: str, before: ReplicaSetInfo, now: ReplicaSetInfo) -> Iterator
         evidence.append(f"sends are refused, because min_in_sync is {row.min_in_sync}")
     trouble = Trouble.ONE_COPY if n == 1 else Trouble.COPIES_MISSING
     yield found(trouble, f"broker {name}", "; ".join(evidence), broker=name)
+
+
+def _returns(before: ReplicaInfo | None, now: ReplicaInfo) -> bool:
+    """Whether a replica that is close behind has come nearer to being in sync."""
+    if before is None or now.failure or now.state not in _STEPS or not 0 <= now.lag_bytes <= REPLICA_MAX_LAG_BYTES:
+        return False
+    return before.state not in _STEPS or _STEPS.index(before.state) < _STEPS.index(now.state)
 
 
 def _why_not(replica: ReplicaInfo) -> str:

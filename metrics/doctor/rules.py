@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 
 from client.admin.records import GroupInfo, QueueProgress
-from metrics.doctor.copies import copies
+from metrics.doctor.copies import another_copy, copies
 from metrics.doctor.snapshot import Snapshot
 from metrics.doctor.troubles import Diagnosis, Trouble, found
 from model.absent_broker import in_time
@@ -98,7 +98,11 @@ def _brokers(seen: Snapshot) -> Iterator[Diagnosis]:
             )
         damaged = sum(queue.damaged for topic in each.info.topics for queue in topic.ranges)
         if damaged:
-            yield found(Trouble.MESSAGES_DAMAGED, subject, f"{damaged} messages are damaged or missing in its files")
+            evidence = f"{damaged} messages are damaged or missing in its files"
+            if copy := another_copy(seen, each.name):
+                yield found(Trouble.MASTER_DAMAGED, subject, evidence, broker=each.name, replica=str(copy))
+            else:
+                yield found(Trouble.MESSAGES_DAMAGED, subject, evidence)
 
 
 def _disks(seen: Snapshot) -> Iterator[Diagnosis]:

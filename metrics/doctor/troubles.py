@@ -26,6 +26,7 @@ class Trouble(StrEnum):
     DISK_FILLS = "disk-fills"
     LOG_HELD = "log-held"
     MESSAGES_DAMAGED = "messages-damaged"
+    MASTER_DAMAGED = "master-damaged"
     EVENTS_LOST = "events-lost"
     QUIRKS_ON = "quirks-on"
     MEMBERS_DISAGREE = "members-disagree"
@@ -111,6 +112,11 @@ _REMEDIES: dict[Trouble, tuple[str, str]] = {
     Trouble.DISK_FILLS: ("storage", "lower --retain-age or set --retain-size-max before sends are refused"),
     Trouble.LOG_HELD: ("storage", "follow that advice, or the log grows beyond its limits until the disk is full"),
     Trouble.MESSAGES_DAMAGED: ("storage", "run rlab broker verify on its data directory, and replace the disk"),
+    Trouble.MASTER_DAMAGED: (
+        "replication",
+        "rlab broker handover {broker} --to {replica}: that one has a copy, and the damaged files are fetched from it; "
+        "then replace the disk. If the same messages are damaged there too, they are lost",
+    ),
     Trouble.EVENTS_LOST: ("events", "reports of that time are incomplete; --trace FILE keeps all events of a broker"),
     Trouble.QUIRKS_ON: ("quirks", "start it without --quirk unless you study them"),
     Trouble.MEMBERS_DISAGREE: ("failures", "give all members the same setting: {consequence}"),

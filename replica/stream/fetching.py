@@ -1,8 +1,8 @@
 """Fetching: gets files of finished segments from the master: their indexes, and the log where the own copy is damaged.
 
 With the index of a segment, a promotion does not read the segment. Damage of a copy that is never read stays unnoticed,
-so a replica that has followed for an hour reads all of its log, a segment a second, and each day again; the master's
-bytes replace a segment with damage.
+so a replica that has followed for an hour reads all of its log, a segment a second, and each day again; one that found
+damage while it was the master does so at once. The master's bytes replace a segment with damage.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Fetching:
 
         Cancellation: harmless; a segment is the old or the new one.
         """
-        await anyio.sleep(LOG_CHECK_FIRST_S)
+        await anyio.sleep(LOG_CHECK_PAUSE_S if self._log.is_suspect else LOG_CHECK_FIRST_S)
         while True:
             try:
                 await self._repair()
@@ -94,6 +94,7 @@ class Fetching:
         while True:
             check = await asyncio.get_running_loop().run_in_executor(None, next, checks, None)
             if check is None:
+                self._log.is_suspect = False
                 return
             if check.damaged_at is not None:
                 await self._replace(check)

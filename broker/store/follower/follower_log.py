@@ -62,6 +62,7 @@ class FollowerLog(FollowerSyncs):
         self._damaged: dict[int, int] = {}  # base position of a damaged segment -> log position of the damage
         self._copied: tuple[Epoch, ...] = ()  # the history of the log that is copied as a whole
         self._is_closed = False
+        self.is_suspect = False  # whether damage was found in it before, as a master, that is to be repaired soon
 
     @classmethod
     def open(cls, directory: Path, options: StoreOptions, files: Files | None = None) -> Self:

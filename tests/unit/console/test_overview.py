@@ -12,6 +12,7 @@ from console.overview import overview, topic_document
 from model.errors import NetworkError, TopicNotExist
 from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
+from tests.simulation.test_replicas import PAIR, wait_in_sync
 
 
 async def document(cluster: SimulatedCluster, topic: str, *silent: str) -> dict[str, Any]:
@@ -66,5 +67,40 @@ def test_a_broker_that_was_killed_stays_on_the_pages_as_away(simulate: Simulate)
         assert whole["problems"] == [f"{gone}: its queues and its part of the trace are missing"]
         assert topic["problems"] == [f"{gone}: its 2 queues are away"]
         assert [each["queue"] for each in topic["queues"]] == ["broker-a:0", "broker-a:1"]
+
+    simulate(scenario)
+
+
+def test_the_replicas_of_a_broker_are_shown_with_their_roles_and_the_epoch(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await wait_in_sync(cluster, 1, 2)
+
+        async def copies() -> Any:
+            with cluster.simulation.on_host("operator"):
+                async with Admin(cluster.addresses) as admin:
+                    [broker] = (await overview(admin, ""))["brokers"]
+                    return broker["copies"]
+
+        found = await copies()
+        assert (found["epoch"], found["wanted"]) == (1, 2)
+        assert [(each["id"], each["role"], each["in_sync"]) for each in found["replicas"]] == [
+            (1, "master", True),
+            (2, "following", True),
+        ]
+        await cluster.replicas["broker-a-2"].stop()
+        await wait_in_sync(cluster, 1)
+        assert [(each["id"], each["role"], each["in_sync"]) for each in (await copies())["replicas"]] == [
+            (1, "master", True),
+            (2, "does not answer", False),
+        ]
+
+    simulate(scenario, **PAIR)
+
+
+def test_a_broker_without_copies_has_no_replicas(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        with cluster.simulation.on_host("operator"):
+            async with Admin(cluster.addresses) as admin:
+                assert [broker["copies"] for broker in (await overview(admin, ""))["brokers"]] == [None, None]
 
     simulate(scenario)

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
+from metrics.doctor.copies import another_copy
 from metrics.doctor.rules import diagnose
 from metrics.doctor.snapshot import BrokerSeen, Snapshot
 from metrics.doctor.troubles import Diagnosis, Trouble
 from model.absent_broker import Absence, AbsentBroker
-from model.replica_info import ReplicaSetInfo
+from model.replica_info import ReplicaInfo, ReplicaSetInfo
+from model.replica_limits import REPLICA_MAX_LAG_BYTES
 from model.replica_set import NO_MASTER
 from tests.unit.metrics.doctor.doctor_copies import Sets, copies_of, look_at, replica
 
 NOTHING = Snapshot(name_servers=(), brokers=(), groups={}, between_s=5, events=(), minutes=10)
 AWAY = replica(2, in_sync=False, failure="refused")
+OUT_OF_SYNC = replica(2, in_sync=False, state="following", lag_bytes=0)
 
 
 def found(sets: Sets) -> list[Diagnosis]:
@@ -37,6 +42,29 @@ def test_a_set_with_a_replica_too_many_is_sound_as_long_as_the_wanted_copies_are
 def test_a_replica_that_was_not_in_sync_at_one_of_two_looks_is_no_finding() -> None:
     both, one = look_at(replica(1), replica(2)), look_at(replica(1), AWAY)
     assert found({"b": (one, both)}) == found({"b": (both, one)}) == []
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "is_found"),
+    [
+        (AWAY, OUT_OF_SYNC, False),  # its process has just started
+        (replace(OUT_OF_SYNC, state="catching up"), OUT_OF_SYNC, False),
+        (replace(OUT_OF_SYNC, state="away", lag_bytes=-1), replace(OUT_OF_SYNC, state="catching up"), False),
+        (OUT_OF_SYNC, OUT_OF_SYNC, True),  # it has to prove for longer that it is not slow
+        (AWAY, replace(OUT_OF_SYNC, state="catching up", lag_bytes=REPLICA_MAX_LAG_BYTES + 1), True),
+        (OUT_OF_SYNC, AWAY, True),
+    ],
+)
+def test_a_replica_that_has_just_returned_is_no_finding(before: ReplicaInfo, now: ReplicaInfo, is_found: bool) -> None:
+    sets = {"b": (look_at(replica(1), before), look_at(replica(1), now))}
+    assert bool(found(sets)) is is_found
+
+
+def test_damage_at_a_master_is_mended_by_a_handover_if_another_replica_in_sync_answers() -> None:
+    seen = replace(NOTHING, sets=copies_of(replica(1), replica(2), replica(3)))
+    assert another_copy(seen, "b") == 2
+    assert another_copy(seen, "c") == 0
+    assert another_copy(replace(NOTHING, sets=copies_of(replica(1), AWAY)), "b") == 0
 
 
 def test_the_copies_that_are_missing_are_named_with_their_reasons() -> None:

@@ -133,6 +133,7 @@ PLANTED: dict[Trouble, Snapshot] = {
     Trouble.DISK_FILLS: broker(disk_free_bytes=9),
     Trouble.LOG_HELD: broker(log_held_bytes=9 << 20, log_held_by=HELD_BY),
     Trouble.MESSAGES_DAMAGED: broker(topics=(DAMAGED,)),
+    Trouble.MASTER_DAMAGED: replace(broker(topics=(DAMAGED,)), sets=copies_of(replica(1), replica(2))),
     Trouble.EVENTS_LOST: broker(events_dropped=4),
     Trouble.QUIRKS_ON: broker(quirks=("OVERLAPPING_HANDOVER",)),
     Trouble.MEMBERS_DISAGREE: group(
