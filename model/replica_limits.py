@@ -124,8 +124,11 @@ MASTER_PAUSE_S = 0.1
 """How long a send waits before it asks the master of a set again that has refused it and knows no other, or looks again
 for a master at all; news of the next master ends the wait.
 """
-MASTER_LEFT_S = 0.25
-"""How long after the next master is known a client closes its connection to the last one: answers may be under way."""
+MASTER_LEFT_S, MASTER_QUIET_S = 0.25, 0.1
+"""How long after the next master is known a client closes its connection to the last one, because answers may be under
+way; the second if nothing comes in that time. A send that waits for a master that hangs has some tenths of a second
+left of `SEND_TIMEOUT_S` when another one has taken its place.
+"""
 SET_SESSION_S = 5.0
 """How long a member dispatches the messages of a set after it sent a heartbeat that the master has answered. A master
 that hangs may answer nothing, or be replaced while the member cannot reach the next one: that one gives a queue of the

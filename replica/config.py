@@ -46,7 +46,7 @@ class ReplicaConfig:
     handover_timeout_s: float = HANDOVER_TIMEOUT_S
     lease_s: float | None = None
     lease_clock: Callable[[], float] = boot_clock
-    elect: Elect = Elect.OPERATOR
+    elect: Elect = Elect.AUTO
 
     def __post_init__(self) -> None:
         if self.handover_timeout_s <= 0:

@@ -28,7 +28,7 @@ from cli.security.options import (
 from cli.servers.console import console
 from cli.servers.copies.elect import elect
 from cli.servers.copies.handover import handover
-from cli.servers.copies.options import Copies, CopiesGiven, MinInSync, ReplicaLease, ReplicaOf, SetAcks
+from cli.servers.copies.options import Copies, CopiesGiven, MinInSync, ReplicaLease, ReplicaOf, SetAcks, SetElect
 from cli.servers.copies.replicas import replicas
 from cli.servers.copies.salvage import salvage
 from cli.servers.copies.serving import ReplicaOrders, announced, replica_config
@@ -204,6 +204,7 @@ def broker(
     acks: SetAcks = None,
     min_in_sync: MinInSync = None,
     replica_lease: ReplicaLease = None,
+    elect: SetElect = None,
     replica_of: ReplicaOf = None,
     register: RegisterPlace = None,
     access: Access = None,
@@ -225,10 +226,9 @@ def broker(
     transaction_options = transaction_timeout, transaction_check_interval, transaction_max_checks, transaction_keep
     if context.invoked_subcommand is not None:
         return
-    from broker.config import BrokerConfig
 
     def made() -> BrokerConfig:
-        return BrokerConfig(
+        return _config_class()(
             name=replica_of or name,
             data_dir=data or Path("rlab-data", replica_of or name),
             name_servers=parse_addresses(namesrv),
@@ -251,9 +251,15 @@ def broker(
             quirks=frozenset(quirk or ()),
         )
 
-    given = CopiesGiven(copies, acks, min_in_sync, replica_lease, replica_of, register)
+    given = CopiesGiven(copies, acks, min_in_sync, replica_lease, replica_of, register, elect)
     serving = partial(_serve, made, given, trace, metrics, insecure, json, exit_with_stdin)
     run(serving, endless=True, verbose=verbose, log_format=log)
+
+
+def _config_class() -> type[BrokerConfig]:
+    from broker.config import BrokerConfig  # late: help needs nothing of a broker
+
+    return BrokerConfig
 
 
 async def _serve(

@@ -54,7 +54,7 @@ from model.limits import (
     BROKER_LOOK_S,
     PULL_RETRY_ERROR_S,
 )
-from model.replica_limits import MASTER_CONNECT_S, MASTER_LEFT_S, MASTER_PAUSE_S
+from model.replica_limits import MASTER_CONNECT_S, MASTER_LEFT_S, MASTER_PAUSE_S, MASTER_QUIET_S
 from remoting.client import Backoff, raise_for_code
 from remoting.command import Command
 from remoting.connection import Connection
@@ -361,7 +361,7 @@ class Masters:
         """End the sessions with masters that have moved since they had these addresses, by broker name.
 
         The connection to the last master of a set is closed, so that nothing goes on waiting for its answer, a moment
-        later: answers may be under way.
+        later: answers may be under way. From a master that hangs none is, and a send has little time left then.
         """
         host, now = self._host, self._host.routes.masters()
         for broker_name, address in before.items():
@@ -372,7 +372,10 @@ class Masters:
                     host.background.start_soon(self._leave, address, connection)
 
     async def _leave(self, address: str, connection: Connection) -> None:
-        await anyio.sleep(MASTER_LEFT_S)
+        reads = connection.reads
+        await anyio.sleep(MASTER_QUIET_S)
+        if connection.reads != reads:
+            await anyio.sleep(MASTER_LEFT_S - MASTER_QUIET_S)
         if address not in self._host.addresses():
             connection.give_up("another replica is the master of this broker")
 

@@ -9,7 +9,7 @@ import typer
 
 from model.errors import ConfigError
 from model.replica_limits import LEASE_S, MAX_LEASE_S, MAX_REPLICAS, MIN_LEASE_S
-from model.replica_set import Acks
+from model.replica_set import Acks, Elect
 
 Copies = Annotated[
     int | None,
@@ -44,6 +44,13 @@ ReplicaLease = Annotated[
         help=f"With --copies: how long the master serves without a confirmation of the others; {LEASE_S:g} at first.",
     ),
 ]
+SetElect = Annotated[
+    Elect | None,
+    typer.Option(
+        help="With copies: when this replica makes itself the master: once the lease of the master is over (auto, the "
+        "default), also at once if its process has certainly ended (fast; not behind a proxy), or never (operator).",
+    ),
+]
 ReplicaOf = Annotated[
     str | None,
     typer.Option(metavar="NAME", help="Join the set of this broker with an empty folder, or go on as its replica."),
@@ -60,6 +67,7 @@ class CopiesGiven:
     replica_lease: float | None
     replica_of: str | None
     register: str | None = None
+    elect: Elect | None = None
 
     @property
     def any(self) -> bool:
@@ -80,6 +88,8 @@ class CopiesGiven:
             )
         if self.register is not None and not self.any:
             raise ConfigError("--register has the master of a set: add --copies N, or --replica-of NAME to join one")
+        if self.elect is not None and not self.any:
+            raise ConfigError("--elect is about a set: add --copies N, or --replica-of NAME to join one")
         if self.copies is None and of_set != (None, None, None):
             raise ConfigError("--acks, --min-in-sync and --replica-lease are options of a set: add --copies N")
         if self.copies is not None and self.min_in_sync is not None and self.min_in_sync > self.copies:

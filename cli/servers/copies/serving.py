@@ -7,6 +7,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from cli.servers.copies.options import CopiesGiven
+from model.replica_set import Elect
 from process.orders import FaultOrders, Orders
 from process.output import document
 
@@ -29,6 +30,7 @@ def replica_config(given: CopiesGiven, broker: BrokerConfig, register: Register)
         acks=given.acks,
         min_in_sync=given.min_in_sync,
         lease_s=given.replica_lease,
+        elect=given.elect or Elect.AUTO,
     )
 
 

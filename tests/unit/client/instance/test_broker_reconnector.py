@@ -9,7 +9,8 @@ from client.trigger import Trigger
 from model.errors import ConnectFailed, NotEnoughReplicas, NotMaster, RequestTimeout
 from model.events import EventKind
 from model.limits import PULL_RETRY_ERROR_S, RECONNECT_MAX_S, ROUTE_POLL_INTERVAL_S
-from model.replica_limits import MASTER_CONNECT_S, MASTER_LEFT_S, MASTER_PAUSE_S
+from model.replica_limits import MASTER_CONNECT_S, MASTER_LEFT_S, MASTER_PAUSE_S, MASTER_QUIET_S
+from remoting.request_code import RequestCode
 from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 from tests.simulation.replica_places import following, promote
@@ -194,7 +195,10 @@ def test_an_address_that_does_not_answer_is_given_up_sooner_for_a_set(simulate: 
     simulate(scenario)
 
 
-def test_after_a_move_sessions_end_at_once_and_the_old_connection_a_moment_later(simulate: Simulate) -> None:
+@pytest.mark.parametrize(("answers", "left_s"), [(False, MASTER_QUIET_S), (True, MASTER_LEFT_S)])
+def test_after_a_move_sessions_end_at_once_and_the_old_connection_a_moment_later(
+    simulate: Simulate, answers: bool, left_s: float
+) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.brokers["broker-a"].stop()
         await promote(cluster, "broker-a", "broker-a", 1)
@@ -208,7 +212,10 @@ def test_after_a_move_sessions_end_at_once_and_the_old_connection_a_moment_later
                 assert session is not None
                 assert not session.good(anyio.current_time())
                 assert instance.masters == {}
-                await anyio.sleep(MASTER_LEFT_S - 0.01)
+                if answers:
+                    answer = connection.request(RequestCode.GET_SERVER_STATE, {}, None, 1.0)
+                    answer.add_done_callback(lambda done: done.exception())
+                await anyio.sleep(left_s - 0.01)
                 assert not connection.closed
                 await anyio.sleep(0.02)
                 assert connection.closed
