@@ -26,6 +26,7 @@ from model.limits import MAX_TRACE_BUFFER
 from model.message import Message, MessageExt
 from model.message_queue import MessageQueue
 from model.offset_reset import ResetTo
+from model.replica_set import Elect
 from model.transaction import TransactionState
 from remoting.client import RemotingClient
 from remoting.faults.fault import fault_of
@@ -236,7 +237,10 @@ def test_the_columns_of_a_kind_are_those_that_a_run_fills(tmp_path: Path) -> Non
         ):
             with pytest.raises(NotAuthenticated):
                 await guest.request(guarded.brokers["broker-a"].address, RequestCode.GET_SERVER_STATE)
-        async with SimulatedCluster(simulation, tmp_path / "copies", brokers=1, copies=2) as copies:
+        by_hand = {"elect": Elect.OPERATOR}
+        async with SimulatedCluster(
+            simulation, tmp_path / "copies", brokers=1, copies=2, set_options=by_hand
+        ) as copies:
             await lose_and_hand_over(copies)
         return [*cluster.events, *guarded.events, *copies.events]
 

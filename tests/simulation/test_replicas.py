@@ -11,7 +11,7 @@ from client.admin.admin import Admin
 from model.errors import NotMaster, RlabError
 from model.events import EventKind
 from model.message_queue import MessageQueue
-from model.replica_set import Acks, ReplicaSet
+from model.replica_set import Acks, Elect, ReplicaSet
 from remoting.client import RemotingClient
 from remoting.request_code import RequestCode
 from replica.mastership.operate import elect
@@ -244,7 +244,7 @@ def test_an_elected_replica_has_all_that_was_acknowledged_and_the_old_master_giv
         ]
         assert logs[0] == logs[1]
 
-    simulate(scenario, **PAIR)
+    simulate(scenario, set_options={"elect": Elect.OPERATOR}, **PAIR)
 
 
 def test_a_replica_that_does_not_serve_names_the_master_and_answers_health(simulate: Simulate) -> None:

@@ -36,7 +36,7 @@ def test_messages_outlive_the_disk_of_their_master(tmp_path: Path) -> None:
         lines = [f"order {n}" for n in range(600)]
         with daemon("broker", "--copies", "2", "--data", "one", *at, *ANY, cwd=tmp_path) as first:
             assert (first.said["name"], first.said["role"], first.said["replica_id"]) == ("broker-a", "master", 1)
-            joins = ("broker", "--replica-of", "broker-a", *at, *ANY)
+            joins = ("broker", "--replica-of", "broker-a", "--elect", "operator", *at, *ANY)
             with stopped_cleanly(*joins, "--data", "two", "--metrics", "127.0.0.1:0", cwd=tmp_path) as second:
                 assert second.said["role"] == "following"
                 wait_until(lambda: in_sync(at, tmp_path) == [1, 2])
@@ -66,6 +66,29 @@ def test_messages_outlive_the_disk_of_their_master(tmp_path: Path) -> None:
                     handed = rlab_json("broker", "handover", "broker-a", "--to", "3", *at, cwd=tmp_path)
                     assert (handed["master"], handed["epoch"]) == (3, 3)
                     assert rlab_json("produce", "orders", "--count", "5", *at, cwd=tmp_path)["failed"] == 0
+
+
+def test_a_set_whose_master_is_killed_serves_on_without_an_operator(tmp_path: Path) -> None:
+    with stopped_cleanly("namesrv", *ANY, "--elections", "elections", cwd=tmp_path) as name_server:
+        at = ("--namesrv", name_server.address)
+        lines = [f"order {n}" for n in range(20)]
+        start = ("--replica-lease", "1.5", "--elect", "fast", *at, *ANY)
+        with daemon("broker", "--copies", "2", "--data", "one", *start, cwd=tmp_path) as first:
+            joins = ("broker", "--replica-of", "broker-a", "--elect", "fast", "--data", "two", *at, *ANY)
+            with stopped_cleanly(*joins, cwd=tmp_path):
+                wait_until(lambda: in_sync(at, tmp_path) == [1, 2])
+                rlab_json("topic", "create", "orders", "--queues", "2", *at, cwd=tmp_path)
+                assert rlab_json("produce", "orders", *at, cwd=tmp_path, text="\n".join(lines))["failed"] == 0
+                first.signal(signal.SIGKILL)
+                assert rlab_json("produce", "orders", "--count", "5", *at, cwd=tmp_path)["failed"] == 0
+                got = rlab(
+                    *("consume", "orders", "--group", "g", "--from", "earliest", "--count", "25", "--timeout", "30"),
+                    *at,
+                    cwd=tmp_path,
+                )
+                assert set(got.stdout.splitlines()) >= set(lines)
+                [row] = rlab_json("elections", "show", *at, cwd=tmp_path)["sets"]
+                assert (row["master"], row["in_sync"], row["lease_ms"]) == (2, [2], 1_500)
 
 
 def test_a_directory_that_does_not_belong_to_the_set_is_refused(tmp_path: Path) -> None:

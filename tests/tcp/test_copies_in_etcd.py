@@ -22,7 +22,7 @@ def test_a_set_with_its_register_in_etcd_survives_etcd_and_its_master(tmp_path: 
     ):
         at, place = ("--namesrv", name_server.address), f"etcd://127.0.0.1:1,{etcd.address}/set"
         register = ("--register", place)
-        start = (*at, *register, *ANY)
+        start = (*at, *register, *ANY, "--elect", "operator")
         with (
             daemon("broker", "--copies", "2", "--data", "one", *start, cwd=tmp_path) as first,
             stopped_cleanly("broker", "--replica-of", "broker-a", "--data", "two", *start, cwd=tmp_path) as second,

@@ -115,7 +115,7 @@ async def run_set(
 
     Cancellation: all processes are stopped; the files stay.
     """
-    common = ("--namesrv", name_server, *options)
+    common = ("--namesrv", name_server, "--elect", "operator", *options)  # the run elects, at times that it chooses
     makes, joins = ["--name", SET, "--copies", str(copies), *common], ["--replica-of", SET, *common]
     names = [f"{SET}-{n}" for n in range(1, copies + 1)]
     processes = [BrokerProcess(name, directory / name, directory / f"{name}.log", joins) for name in names]
