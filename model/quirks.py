@@ -33,10 +33,30 @@ class Quirk(StrEnum):
     """Members are listed by connection: two processes with one client id are both members, and own the same queues."""
     GROUP_WIDE_SUBSCRIPTION = "GROUP_WIDE_SUBSCRIPTION"
     """One table of topics per group, the last heartbeat's: members with different topics undo each other's for ever."""
+    ACK_BEFORE_REPLICATED = "ACK_BEFORE_REPLICATED"
+    """The master answers before other replicas have the message, whatever `--acks` demands (inSyncReplicas=1)."""
+    ACK_WITHOUT_IDENTITY = "ACK_WITHOUT_IDENTITY"
+    """An acknowledgement of one replica counts for all: the HA protocol does not say who has acknowledged."""
+    ELECT_OUT_OF_SYNC = "ELECT_OUT_OF_SYNC"
+    """A replica outside of the in-sync set makes itself the master (enableElectUncleanMaster)."""
+    SLAVE_OFFSETS_GO_BACK = "SLAVE_OFFSETS_GO_BACK"
+    """A replica polls the offsets of groups every 10 s: a new master has old ones."""
+    SLAVE_SYNC_DELETES_TOPICS = "SLAVE_SYNC_DELETES_TOPICS"
+    """A replica that notices a changed topic deletes all topics, and has them again with its next poll."""
 
 
 CLIENT_QUIRKS = frozenset({Quirk.RANDOM_VIEW, Quirk.UNSUBSCRIBE_STRANDS})
 """Quirks of clients; the others are quirks of brokers."""
+SET_QUIRKS = frozenset(
+    {
+        Quirk.ACK_BEFORE_REPLICATED,
+        Quirk.ACK_WITHOUT_IDENTITY,
+        Quirk.ELECT_OUT_OF_SYNC,
+        Quirk.SLAVE_OFFSETS_GO_BACK,
+        Quirk.SLAVE_SYNC_DELETES_TOPICS,
+    }
+)
+"""Quirks of brokers with copies."""
 
 
 def check_quirks(quirks: Iterable[Quirk], *, of_client: bool) -> None:

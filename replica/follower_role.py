@@ -65,6 +65,7 @@ class FollowerRole:
             *(membership, promise, config.lease_clock),
             lacks=lambda: self.lag_bytes > 0,
             is_fit=lambda: not log.is_damaged,
+            quirks=config.broker.quirks,
         )
         self._stands = False
 
@@ -157,6 +158,7 @@ class FollowerRole:
                 *(self.log, self.tables, self._membership.identity, row, client, self._progressed),
                 committed_position=self.committed_position,
                 promise=self._candidate.confirms,
+                quirks=self._config.broker.quirks,
             )
         return end
 

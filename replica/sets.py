@@ -240,14 +240,16 @@ def elected(row: ReplicaSet, replica_id: int, *, accept_loss: bool, master_answe
     return replace(row, epoch=row.epoch + 1, master=replica_id, in_sync=tuple(kept))
 
 
-def took_over(row: ReplicaSet, replica_id: int, *, epoch: int) -> ReplicaSet:
+def took_over(row: ReplicaSet, replica_id: int, *, epoch: int, accept_loss: bool = False) -> ReplicaSet:
     """Make a replica in sync the master, because the master of an epoch serves no more; the row itself if it cannot be.
 
-    It cannot if the epoch is over, or the replica has left the in-sync set: another change was faster.
+    It cannot if the epoch is over, or the replica has left the in-sync set: another change was faster. `accept_loss`
+    lets a replica do it that is not in sync: for the quirk ELECT_OUT_OF_SYNC.
     """
-    if row.epoch != epoch or replica_id == row.master or replica_id not in row.in_sync:
+    may = replica_id in row.in_sync or (accept_loss and row.member(replica_id) is not None)
+    if row.epoch != epoch or replica_id == row.master or not may:
         return row
-    return elected(row, replica_id, accept_loss=False, master_answers=False)
+    return elected(row, replica_id, accept_loss=accept_loss, master_answers=False)
 
 
 def forgotten(row: ReplicaSet, replica_id: int) -> ReplicaSet:

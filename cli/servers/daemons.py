@@ -276,6 +276,7 @@ async def _serve(
         sink = None if trace_file is None else trace_file.write
         key, fit = http_key_for(metrics, insecure, "--metrics"), connections_within_limits(http=metrics is not None)
         config = replace(made(), event_sink=sink, **fit._asdict())
+        given.check_quirks(config.quirks)
         if given.any:
             async with flushed(trace_file):
                 await _serve_replica(given, config, metrics, key, as_json, exit_with_stdin)

@@ -20,6 +20,7 @@ from typing import NamedTuple
 import anyio
 
 from model.limits import LATE_S, READ_FIRST_S
+from model.quirks import Quirk
 from model.replica_set import NO_MASTER, ReplicaSet
 from replica.lease.promise import Promise, rank_delay_s
 from replica.membership import POLL_S, Membership
@@ -47,6 +48,7 @@ class Candidate:
         clock: of leases, in seconds.
         lacks: returns whether the master had more of the log than this replica.
         is_fit: returns whether it may stand now.
+        quirks: defects of RocketMQ to reproduce.
 
     Attributes:
         election: how this replica has become the master; None before that.
@@ -60,10 +62,12 @@ class Candidate:
         *,
         lacks: Callable[[], bool],
         is_fit: Callable[[], bool],
+        quirks: frozenset[Quirk] = frozenset(),
     ) -> None:
         self.election: Election | None = None
         self._membership, self._promise, self._clock = membership, promise, clock
         self._lacks, self._is_fit = lacks, is_fit
+        self._accepts_loss = Quirk.ELECT_OUT_OF_SYNC in quirks
         self._row: ReplicaSet | None = None  # newest one with another master, or without one
         self._cause = ""
 
@@ -92,7 +96,7 @@ class Candidate:
     def due_at(self) -> float:
         """When this replica stands, if nothing changes; `NEVER` if it may not."""
         row, own = self._membership.row, self._membership.replica_id
-        if own == row.master or own not in row.in_sync or not self._is_fit():
+        if own == row.master or not (own in row.in_sync or self._accepts_loss) or not self._is_fit():
             return NEVER
         candidates = [each for each in row.in_sync if each != row.master]
         return self._promise.ends_at(row.lease_ms / 1000) + rank_delay_s(own, candidates, lacks=self._lacks())
@@ -122,7 +126,9 @@ class Candidate:
         if self.due_at() > self._clock():
             return
         logger.warning("%s: replica %d stands for election: %s", row.name, own, self._cause)
-        row = await membership.change(lambda current: took_over(current, own, epoch=row.epoch))
+        row = await membership.change(
+            lambda current: took_over(current, own, epoch=row.epoch, accept_loss=self._accepts_loss)
+        )
         if row.master == own:
             self.election = Election(self._cause, silent_since)
 

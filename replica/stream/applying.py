@@ -15,6 +15,7 @@ import anyio
 
 from broker.durability.changes import SYNC, RowChange
 from broker.durability.metadata_file import MetadataFile
+from broker.durability.polled_tables import PolledTables
 from broker.durability.snapshot import SnapshotLoad
 from broker.store.follower.follower_log import FollowerLog
 from broker.store.segments.sync_job import SyncJob
@@ -44,7 +45,13 @@ class Applying:
     """See the module header."""
 
     def __init__(
-        self, log: FollowerLog, metadata: MetadataFile, following: Following, applied: Applied, *, sync: bool
+        self,
+        log: FollowerLog,
+        metadata: MetadataFile | PolledTables,
+        following: Following,
+        applied: Applied,
+        *,
+        sync: bool,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._log = log

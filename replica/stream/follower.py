@@ -19,6 +19,7 @@ import anyio
 import msgpack
 
 from broker.durability.metadata_file import MetadataFile
+from broker.durability.polled_tables import PolledTables
 from broker.store.follower.follower_log import FollowerLog
 from broker.store.segments.epochs import Epoch
 from model.errors import (
@@ -28,6 +29,7 @@ from model.errors import (
     RlabError,
     ServerError,
 )
+from model.quirks import Quirk
 from model.replica_limits import MASTER_DEAD_S, REPLICA_REDIAL_TIMEOUT_S
 from model.replica_set import ReplicaSet
 from remoting.client import RemotingClient, raise_for_code
@@ -89,13 +91,14 @@ async def follow(
     *,
     committed_position: int | None = None,
     promise: Callable[[], None] = lambda: None,
+    quirks: frozenset[Quirk] = frozenset(),
 ) -> FollowEnd:
     """Follow the master of a row until the stream ends.
 
     `committed_position` is the last one that `on_progress` was called with: bytes before it that have to be cut,
     because of an election that accepted a loss, are kept in the folder `salvage`. If it is not known, all bytes that
     are cut are kept. `promise` is called before each confirmation of frames: the master may serve for some time because
-    of it (`replica/lease/`).
+    of it (`replica/lease/`). `quirks` are defects of RocketMQ to reproduce.
 
     Returns:
         Why the stream ended. The caller follows again, at once after the first loss of a connection: the master removes
@@ -131,7 +134,7 @@ async def follow(
         cut = _cut(log, answer, committed_position, row.name)
         if cut is not None:
             on_progress(cut)
-        return await _Stream(connection, log, metadata, identity, answer, on_progress, promise, row.name).run()
+        return await _Stream(connection, log, metadata, identity, answer, on_progress, promise, row.name, quirks).run()
     except FrameDamaged as error:
         logger.error("%s: the answer of the master is broken: %s", row.name, error)
         return FollowEnd.MASTER_GONE
@@ -198,6 +201,7 @@ class _Stream:
         on_progress: Callable[[FollowProgress], None],
         promise: Callable[[], None],
         name: str,
+        quirks: frozenset[Quirk],
     ) -> None:
         self._connection = connection
         self._log = log
@@ -207,8 +211,9 @@ class _Stream:
         self._acked, self._acked_at = Acknowledgement(0, 0, -1), 0.0
         self._name = name
         self._following = Following(answer.header["epoch"], log.end_position)
-        self._applying = Applying(log, metadata, self._following, self, sync=answer.header["sync"])
         self._loop = asyncio.get_running_loop()
+        tables = PolledTables(metadata, quirks, self._loop.time) if quirks else metadata
+        self._applying = Applying(log, tables, self._following, self, sync=answer.header["sync"])
         self._heard_at = self._loop.time()
         self._ended = anyio.Event()
         self._end = FollowEnd.MASTER_GONE

@@ -19,6 +19,7 @@ from broker.durability.changes import RowChange
 from broker.feature import Core, CurrentRights, ReplicatingFeature
 from model.errors import IllegalOperation, NotEnoughReplicas, NotMaster, RlabError
 from model.events import EventKind
+from model.quirks import Quirk
 from model.record import FlushMode
 from model.replica_set import Acks, ReplicaSet
 from remoting.command import Command, Reply
@@ -243,6 +244,9 @@ class ReplicaSender(ReplicatingFeature):
             return _DONE
         self.lease.confirmed(replica.replica_id, replica.confirmed_beacon)
         self._commit.acknowledged(replica.replica_id, replica.acked_n)
+        if Quirk.ACK_WITHOUT_IDENTITY in self._core.quirks:
+            for each in self._commit.waits_for:
+                self._commit.acknowledged(each, replica.acked_n)
         self._move()
         self._announce()
         session.pump()
@@ -347,7 +351,7 @@ class ReplicaSender(ReplicatingFeature):
         acked = {replica_id: replica.acked_n for replica_id, replica in self._replicas.items()}
         self._commit.set_waits_for(self._in_sync.waits_for, acked)
         self.lease.wait_for(self._in_sync.waits_for)
-        self._answers_at_once = self.row.acks is Acks.MASTER
+        self._answers_at_once = self.row.acks is Acks.MASTER or Quirk.ACK_BEFORE_REPLICATED in self._core.quirks
         self._move()
         self._announce()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from model.quirks import Quirk
 from tests.docs.pages import ROOT, table_of
 
-SHIPPED = ("namesrv", "broker", "client")
+SHIPPED = ("namesrv", "broker", "client", "replica")
 
 
 def test_every_quirk_is_listed_and_marked_as_what_it_is() -> None:

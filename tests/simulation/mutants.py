@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
-from model.quirks import Quirk
+from model.quirks import SET_QUIRKS, Quirk
 from tests.simulation.planted import ROOT, Mutant, Planter
 from tests.simulation.replica_mutants import REPLICA_MUTANTS
 
@@ -195,6 +195,11 @@ QUIRKS = {
     Quirk.UNSUBSCRIBE_STRANDS: ("orphan",),
     Quirk.DUPLICATE_MEMBERS: ("double-owner", "orphan", "duplicate", "poll-skip"),
     Quirk.GROUP_WIDE_SUBSCRIPTION: ("orphan", "flap", "thundering"),
+    Quirk.ACK_BEFORE_REPLICATED: ("missing-copy", "committed-cut", "seen-and-lost", "went-back"),
+    Quirk.ACK_WITHOUT_IDENTITY: ("missing-copy", "committed-cut", "seen-and-lost", "went-back"),
+    Quirk.ELECT_OUT_OF_SYNC: ("missing-copy", "committed-cut", "seen-and-lost", "went-back"),
+    Quirk.SLAVE_OFFSETS_GO_BACK: ("tables-differ", "went-back"),
+    Quirk.SLAVE_SYNC_DELETES_TOPICS: ("seen-and-lost", "lost-write", "went-back", "tables-differ"),
 }
 
 
@@ -213,7 +218,7 @@ def search(name: str, seeds: int, *, wrong_clocks: bool = False) -> int:
     others: dict[str, None] = {}
     for seed in range(seeds):
         case = (
-            Case(seed=seed, quirks=(name,))
+            Case(seed=seed, quirks=(name,), kind="replicas" if name in SET_QUIRKS else "")
             if mutant is None
             else Case(seed=seed, kind=mutant.kind, wrong_clocks=mutant.wrong_clocks)
         )

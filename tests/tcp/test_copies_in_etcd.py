@@ -70,13 +70,14 @@ def test_a_set_with_its_register_in_etcd_survives_etcd_and_its_master(tmp_path: 
         assert (orphan.returncode, orphan.stderr.count("which this register does not have")) == (2, 1)
 
 
-def test_a_place_that_is_not_a_register_is_named(tmp_path: Path) -> None:
+def test_options_that_do_not_fit_are_named(tmp_path: Path) -> None:
     (tmp_path / "copy.json").write_text("{}")
     for arguments, reason in (
         (("elections", "show", "--register", "10.0.0.1:2379"), "write etcd://HOST:PORT"),
         (("elections", "show", "--register", "etcd://127.0.0.1:1"), "127.0.0.1:1: cannot connect"),
         (("broker", "--register", "etcd://127.0.0.1:1", *ANY), "--register has the master of a set: add --copies"),
         (("broker", "--copies", "2", "--register", "etcd://nowhere", *ANY), "'nowhere' is not an address"),
+        (("broker", "--quirk", "ACK_WITHOUT_IDENTITY", *ANY), "belongs to brokers with copies: add --copies N"),
         (("elections", "restore", "copy.json"), "--into DIR, or --register"),
         (("elections", "restore", "copy.json", "--into", "d", "--register", "etcd://a:1"), "--into DIR, or --register"),
     ):

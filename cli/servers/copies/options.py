@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from model.errors import ConfigError
+from model.quirks import SET_QUIRKS, Quirk
 from model.replica_limits import LEASE_S, MAX_LEASE_S, MAX_REPLICAS, MIN_LEASE_S
 from model.replica_set import Acks, Elect
 
@@ -73,6 +74,16 @@ class CopiesGiven:
     def any(self) -> bool:
         """Whether the broker is to be a replica of a set."""
         return self.copies is not None or self.replica_of is not None
+
+    def check_quirks(self, quirks: frozenset[Quirk]) -> None:
+        """Refuse quirks of replicas at a broker without copies, where they would silently do nothing.
+
+        Raises:
+            ConfigError: there is one; the text names it.
+        """
+        for quirk in sorted(quirks & SET_QUIRKS):
+            if not self.any:
+                raise ConfigError(f"quirk {quirk} belongs to brokers with copies: add --copies N, or --replica-of NAME")
 
     def check(self) -> None:
         """Check that the options fit together.
