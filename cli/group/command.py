@@ -20,6 +20,7 @@ from cli.group import reset as group_reset
 from cli.group import settings as group_settings
 from cli.group import why as group_why
 from cli.options import DEFAULT_NAME_SERVER, SEE_DAMAGE, Config, GroupName, Json, NameServers, Yes, confirm
+from model.counted import counted
 from model.heartbeat import MessageModel
 from process.output import document, print_json, print_line, print_note, print_outcome, print_table
 
@@ -268,9 +269,10 @@ def verdict(info: GroupInfo) -> str:
     parts = [f"switched off on {', '.join(info.switched_off)}"] if info.switched_off else []
     parts += [] if info.broadcasting else [f"lag {info.lag}"]
     if deleted := sum(queue.deleted for queue in info.queues):
-        parts.append(f"{deleted} messages were deleted before the group read them")
+        parts.append(f"{counted(deleted, 'message', 'was', 'were')} deleted before the group read them")
     if damaged := sum(queue.damaged for queue in info.queues):
-        parts.append(f"{damaged} messages of its queues are damaged or missing: {SEE_DAMAGE}")
+        lost = "is" if damaged == 1 else "are"
+        parts.append(f"{counted(damaged, 'message')} of its queues {lost} damaged or missing: {SEE_DAMAGE}")
     if info.in_flight:
         parts.append(f"{info.in_flight} in flight")
     if info.broadcasting:
@@ -288,13 +290,14 @@ def verdict(info: GroupInfo) -> str:
     else:
         astray = sum(not queue.settled for queue in info.queues)
         dead = sum(len(queues) for queues in info.unattended.values())
-        stranded = [f"{len(info.stranded)} queues have no member that may consume them"] if info.stranded else []
+        alone = counted(len(info.stranded), "queue", "has", "have")
+        stranded = [f"{alone} no member that may consume them"] if info.stranded else []
         parts.append(
             "not converged: "
             + ", ".join(
-                [f"{astray} queues are not with their target owner"] * (astray > 0)
+                [f"{counted(astray, 'queue', 'is', 'are')} not with their target owner"] * (astray > 0)
                 + stranded
-                + [f"{dead} queues are owned by members that do not answer"] * (dead > 0)
+                + [f"{counted(dead, 'queue', 'is', 'are')} owned by members that do not answer"] * (dead > 0)
             )
         )
     parts += [unanswered(member) for member in info.members if member.away_at]
@@ -303,7 +306,7 @@ def verdict(info: GroupInfo) -> str:
     if info.absent_queues:
         away = {queue.broker_name for queue in info.absent_queues}
         brokers = [str(broker) for name, broker in info.away.items() if name in away]
-        parts.append(f"{len(info.absent_queues)} queues are away: {', '.join(brokers)}")
+        parts.append(f"{counted(len(info.absent_queues), 'queue', 'is', 'are')} away: {', '.join(brokers)}")
     if info.unreachable:
         parts.append(f"broker {', '.join(info.unreachable)} does not answer, so its queues are missing")
     return "; ".join(parts)

@@ -11,6 +11,7 @@ import typer
 
 from cli.group.why import Trace
 from cli.options import DEFAULT_NAME_SERVER, Config, GroupName, Json, NameServers
+from model.counted import counted
 from model.errors import QueryNotFound
 from model.names import is_retry_topic
 from process.output import document, print_json, print_line, print_note, print_table
@@ -155,7 +156,7 @@ async def watched(admin: Admin, group: str, since_ms: float, say: Callable[[str]
     await check_trace(admin)
     info = await admin.group(group)
     queues = [row for row in info.queues if not is_retry_topic(row.queue.topic)]
-    say(f"watching {group}: {len(info.members)} members, {len(queues)} queues")
+    say(f"watching {group}: {counted(len(info.members), 'member')}, {counted(len(queues), 'queue')}")
     tracker = MoveTracker(group)
     for row in queues:
         if row.owner is not None:

@@ -13,6 +13,7 @@ import anyio
 import typer
 
 from cli.options import DEFAULT_DIALECT, DEFAULT_NAME_SERVER, Config, Dialect, Json, NameServers
+from model.counted import counted
 from model.errors import ConfigError, RlabError, SystemError_, UsageError
 from model.limits import MAX_BODY_BYTES
 from model.message import Message
@@ -150,7 +151,8 @@ class Sending:
             text = f"sent {self._sent}, failed {self._failed}, in {seconds:.2f} s"
             print_outcome(counts, text, as_json=as_json)
         if self._failed:
-            raise SystemError_(f"{self._failed} messages could not be sent; the last one: {self._last_error}")
+            failed = counted(self._failed, "message")
+            raise SystemError_(f"{failed} could not be sent; the last one: {self._last_error}")
 
     def _progress(self) -> str:
         of = "" if self.count is None else f" of {self.count}"

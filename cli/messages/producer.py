@@ -9,6 +9,7 @@ import typer
 
 from cli.ask import ask_cluster
 from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers
+from model.counted import counted
 from process.output import print_json, print_line, print_note, print_table
 
 app = typer.Typer(help="List and show producer groups and their open transactions.", no_args_is_help=True)
@@ -61,7 +62,8 @@ def show(
         transactions = [each._asdict() for each in info.transactions]
         print_json({**asdict(info), "transactions": transactions})
         return
-    print_line(f"producer group {info.group}: {len(info.members)} members, {info.open} open transactions")
+    members, open_now = counted(len(info.members), "member"), counted(info.open, "open transaction")
+    print_line(f"producer group {info.group}: {members}, {open_now}")
     if info.members:
         print_table(
             ["member", "address", "answers checks"],

@@ -20,6 +20,7 @@ from cli.options import (
     confirm,
     switch,
 )
+from model.counted import counted
 from model.errors import TopicNotExist
 from model.limits import DEFAULT_TOPIC_QUEUES, MAX_QUEUES_PER_TOPIC
 from model.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
@@ -147,9 +148,9 @@ def show(
     print_table(heads, rows, title=f"topic {topic}")
     lost = sum(row[6] for row in rows)
     more = f"; {lost} of them are damaged or missing: {SEE_DAMAGE}" if lost else ""
-    print_line(f"{sum(row[5] for row in rows)} messages in {len(rows)} queues{more}")
+    print_line(f"{counted(sum(row[5] for row in rows), 'message')} in {counted(len(rows), 'queue')}{more}")
     for each in away:
-        print_line(f"{len(each.queues_of(topic))} queues are away: {each}")
+        print_line(f"{counted(len(each.queues_of(topic)), 'queue', 'is', 'are')} away: {each}")
 
 
 @app.command()

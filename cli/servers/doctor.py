@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers
+from model.counted import counted
 from process.output import print_json, print_line, print_note
 from process.runtime import FAILED, run
 
@@ -37,8 +38,9 @@ def doctor(
         return (
             diagnose(seen),
             (
-                f"{len(seen.name_servers)} name servers, {len(seen.brokers)} brokers, {len(seen.groups)} groups and "
-                f"{len(seen.events)} events of the last {minutes:g} minutes"
+                f"{counted(len(seen.name_servers), 'name server')}, {counted(len(seen.brokers), 'broker')}, "
+                f"{counted(len(seen.groups), 'group')} and {counted(len(seen.events), 'event')} of the last "
+                f"{minutes:g} minutes"
             ),
             seen.missing.limit,
         )
@@ -52,7 +54,7 @@ def doctor(
             print_line(f"    seen   {each.evidence}")
             print_line(f"    do     {each.advice}")
             print_line(f"    read   docs/{each.docs}")
-        print_line(f"{len(findings) or 'no'} findings; looked at {looked_at}")
+        print_line(f"{counted(len(findings), 'finding') if findings else 'no findings'}; looked at {looked_at}")
         if limit:
             print_note(f"note: {limit}")
     if findings:

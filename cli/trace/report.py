@@ -12,6 +12,7 @@ import typer
 
 from cli.ask import ask_cluster
 from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers
+from model.counted import counted
 from model.errors import ConfigError
 from model.extras import adding
 from model.missing_trace import NOTHING_MISSING
@@ -182,7 +183,7 @@ def report_document(report: Report) -> dict[str, object]:
 def print_report(report: Report, out: Path) -> None:
     """Print a summary of each group, and the path of the page."""
     from pipeline.report.data import queue_name
-    from pipeline.report.words import counted, member_name, missed, ownerless, summary, transactions, what_happened
+    from pipeline.report.words import member_name, missed, ownerless, summary, transactions, what_happened
     from traces.figures.faults import in_words
 
     for one in report.groups:

@@ -15,6 +15,7 @@ from metrics.doctor.copies import another_copy, copies
 from metrics.doctor.snapshot import Snapshot
 from metrics.doctor.troubles import Diagnosis, Trouble, found
 from model.absent_broker import in_time
+from model.counted import counted
 from model.events import Event, EventKind
 from model.message_queue import MessageQueue
 from model.names import is_system_topic
@@ -59,7 +60,7 @@ def _absent_brokers(seen: Snapshot) -> Iterator[Diagnosis]:
             continue  # a replica of a set, or it left while the doctor was reading: another rule reports it
         topics = [each for each in away.topics if not is_system_topic(each.topic) and not each.topic.startswith("%")]
         queues = sum(config.read_queue_nums for config in topics)
-        with_it = f", and {queues} queues are away with it" if queues else ""
+        with_it = f", and {counted(queues, 'queue', 'is', 'are')} away with it" if queues else ""
         if away.broker_name in seen.missing.parts:
             with_it += "; its part of the trace is missing"
         replica = "" if away.is_master else f" id {away.broker_id}"
@@ -98,7 +99,7 @@ def _brokers(seen: Snapshot) -> Iterator[Diagnosis]:
             )
         damaged = sum(queue.damaged for topic in each.info.topics for queue in topic.ranges)
         if damaged:
-            evidence = f"{damaged} messages are damaged or missing in its files"
+            evidence = f"{counted(damaged, 'message', 'is', 'are')} damaged or missing in its files"
             if copy := another_copy(seen, each.name):
                 yield found(Trouble.MASTER_DAMAGED, subject, evidence, broker=each.name, replica=str(copy))
             else:
@@ -230,7 +231,7 @@ def _settings(seen: Snapshot) -> Iterator[Diagnosis]:
                 yield found(
                     Trouble.MEMBER_SUSPENDED,
                     f"group {name}",
-                    f"{member.client_id} is suspended, and owns {len(member.queues)} queues",
+                    f"{member.client_id} is suspended, and owns {counted(len(member.queues), 'queue')}",
                 )
 
 

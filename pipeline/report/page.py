@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from html import escape
 from typing import Any
 
+from model.counted import counted
 from pictures.assets import bundled
 from pipeline.report import charts
 from pipeline.report.charts import both, milliseconds, seconds
@@ -25,7 +26,6 @@ from pipeline.report.ownerless import OwnerlessGroup
 from pipeline.report.picture import picture_of
 from pipeline.report.style import STYLE
 from pipeline.report.words import (
-    counted,
     kind_of,
     member_name,
     missed,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from model.counted import counted
 from model.events import EventKind
 from pipeline.report.charts import milliseconds
 from pipeline.report.data import Totals
@@ -55,11 +56,6 @@ def kind_of(rebalance: dict[str, Any]) -> str:
 
 def _change(kind: str) -> tuple[str, str]:
     return _CHANGES.get(EventKind(kind), (kind.lower(), kind)) if kind in list(EventKind) else ("unknown", "unknown")
-
-
-def counted(n: int, noun: str) -> str:
-    """Format a number with its noun."""
-    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
 
 
 def summary(totals: Totals, worst: str | None) -> str:

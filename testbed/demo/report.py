@@ -9,6 +9,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
+from model.counted import counted
 from process.output import document
 from testbed.demo.story import DemoResult
 from testbed.simulation.checks.ownership import RebalanceStep
@@ -54,11 +55,6 @@ def step_line(step: RebalanceStep) -> str:
 def milliseconds(value: float) -> str:
     """A time as text for people: whole milliseconds, and one decimal below ten."""
     return f"{value:,.0f} ms" if value >= 10 else f"{value:.1f} ms"
-
-
-def counted(n: int, noun: str) -> str:
-    """A number with its noun in the right form."""
-    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
 
 
 def verdict(result: DemoResult) -> Table:

@@ -34,15 +34,22 @@ import pytest
 from typer.main import get_command
 
 from cli.main import app
-from tests.docs.pages import ROOT, text_of
+from tests.docs.pages import text_of
 from tests.tcp.rlab_process import TIMEOUT_S, command, environment, wait_until
 
 SHOWN_ADDRESS = "127.0.0.1:9876"
-SETUP = {"make setup", ". .venv/bin/activate"}
-"""Whoever runs the tests has done this."""
+SETUP = {
+    *("make setup", "python3 -m venv .venv", ". .venv/bin/activate"),
+    "pip install '../rebalance-lab[test]'",
+}
+"""What has been done when these tests run."""
+TYPED = "TYPE_COMMANDS" in os.environ
+"""Whether each command is a process of its own, as `make wheel-test` types it from an installed wheel."""
 LOOKS = {"group show", "group list", "group why", "group history", "group dlq", "topic show", "doctor", "check"}
 """Commands that change nothing."""
 LOOK_EVERY_S = 0.2
+ALONE = {"demo"}
+"""Commands of `rlab` that change this process."""
 VERDICTS = {"doctor", "check", "sim"}
 """Commands whose exit code is their answer."""
 
@@ -50,7 +57,9 @@ _BLOCK = re.compile(r"^```(console|python|text)(?: title=\"([^\"]+)\")?\n(.*?)^`
 _PROCESS = re.compile(r"@(\d+)#")
 _ID = re.compile(r"\b(?=[0-9a-f]*\d)[0-9a-f]{12,}\b")
 _ANY_QUEUE = re.compile(r"@broker-[ab]:\d")
-_NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?(?: (?:ms|s|min)\b)?")
+_TRIGGERS = re.compile(r" (?:START|NOTIFY|LOCK|ROUTE|RECONNECT|TIMER)\b")
+"""Reasons for a pass, of which the first ones to come are shown."""
+_NUMBER = re.compile(r"(?<!broker-[ab]:)\d[\d,]*(?:\.\d+)?(?: (?:ms|s|min)\b)?")
 
 
 class Block(NamedTuple):
@@ -83,27 +92,32 @@ def steps_of(text: str) -> Iterator[Step]:
 
 def _alike(line: str) -> str:
     """A line without what differs from run to run."""
-    line = re.sub("[█─│]+", "", _ID.sub("ID", line))
+    line = _TRIGGERS.sub("", re.sub("[█─│]+", "", _ID.sub("ID", line)))
     return " ".join(_NUMBER.sub("0", line).split())
 
 
-def missing(shown: list[str], output: str, processes: dict[str, str] | None = None) -> str:
-    """The first shown line that the output does not have at its place; "" if it has all. Learns process ids."""
-    lines = output.splitlines()
+def missing(shown: list[str], output: str, processes: dict[str, str] | None = None, *, goes_on: bool = False) -> str:
+    """The first difference between the shown lines and the output as a whole; "" if there is none. Learns process ids.
+
+    Every line of the output has to be shown, except where `...` stands for lines, and after the end if it `goes_on`.
+    """
+    lines = [line for line in output.splitlines() if _alike(line)]
+    gap = False
     for expected in shown:
         if expected.strip() == "...":
-            continue
-        pattern = ".*".join(re.escape(_alike(part)) for part in expected.split("..."))
-        for n, line in enumerate(lines):
-            if re.fullmatch(pattern.replace(".*", r"\s*.*\s*"), _alike(line)):
-                if processes is not None:
-                    for shown_id, real_id in zip(_PROCESS.findall(expected), _PROCESS.findall(line), strict=False):
-                        processes.setdefault(shown_id, real_id)
-                del lines[: n + 1]
-                break
-        else:
-            return expected
-    return ""
+            gap = True
+        elif _alike(expected):
+            pattern = ".*".join(re.escape(_alike(part)) for part in expected.split("...")).replace(".*", r"\s*.*\s*")
+            looked = lines if gap else lines[:1]
+            place = next((n for n, line in enumerate(looked) if re.fullmatch(pattern, _alike(line))), None)
+            if place is None:
+                return expected
+            if processes is not None:
+                for shown_id, real_id in zip(_PROCESS.findall(expected), _PROCESS.findall(lines[place]), strict=False):
+                    processes.setdefault(shown_id, real_id)
+            del lines[: place + 1]
+            gap = False
+    return "" if gap or goes_on or not lines or not shown else f"nothing more, but it prints {lines[0]}"
 
 
 class Cluster(NamedTuple):
@@ -140,8 +154,6 @@ class Reader:
         self._cluster, self._address, self._folder = cluster, cluster.address, folder
         self._processes: dict[str, str] = {}
         self._stay: list[subprocess.Popen[bytes]] = []
-        for name in ("examples", "docs"):
-            (folder / name).symlink_to(ROOT / name)
 
     def follow(self, page: str) -> None:
         """Do what a page says, and compare what it shows."""
@@ -179,7 +191,7 @@ class Reader:
             line = command(shlex.split(step.line)[1:])
             env = environment(RLAB_NAMESRV=self._address, PYTHONUNBUFFERED="1")
             self._stay.append(subprocess.Popen(line, stdout=file, stderr=file, cwd=self._folder, env=env))
-        wait_until(lambda: not missing(step.shown, output.read_text()))
+        wait_until(lambda: not missing(step.shown, output.read_text(), goes_on=True))
 
     def _run(self, step: Step) -> None:
         if step.line in SETUP:
@@ -196,28 +208,30 @@ class Reader:
 
     def _look(self, words: list[str]) -> str:
         """What a command prints that may fail until the cluster has come so far."""
-        return self._invoke(words[1:])[1]
+        return self._shell(shlex.join(words))[1] if TYPED else self._invoke(words[1:])[1]
 
     def _output_of(self, words: list[str], line: str) -> str:
-        if set("|>&;$") & set(line):
-            done = subprocess.run(
-                ["bash", "-ec", line],
-                capture_output=True,
-                text=True,
-                check=False,
-                cwd=self._folder,
-                timeout=TIMEOUT_S,
-                env=environment(
-                    RLAB_NAMESRV=self._address, PATH=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-                ),
-            )
-            assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
-            return done.stdout
-        if words[0] == "rlab":
-            return self._rlab(words[1:])
-        if words[0] == "python":
-            return self._script(words[1:])
-        return subprocess.run(words, capture_output=True, text=True, check=True, cwd=self._folder).stdout
+        if TYPED or words[0] not in ("rlab", "python") or words[1] in ALONE or set("|>&;$") & set(line):
+            code, output = self._shell(line)
+            verdict = words[0] == "rlab" and words[1] in VERDICTS
+            assert code == 0 or (verdict and code == 1), f"{line}\n{output}"
+            return output
+        return self._rlab(words[1:]) if words[0] == "rlab" else self._script(words[1:])
+
+    def _shell(self, line: str) -> tuple[int, str]:
+        """Type a line into a shell in which the command is installed; returns its exit code and what it printed."""
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        done = subprocess.run(
+            ["bash", "-ec", line],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+            cwd=self._folder,
+            timeout=TIMEOUT_S,
+            env=environment(RLAB_NAMESRV=self._address, RLAB_DEMO_PACE="0", PATH=path),
+        )
+        return done.returncode, done.stdout
 
     def _invoke(self, words: list[str]) -> tuple[int, str]:
         """Run `rlab` in this process, which takes a tenth of the time; returns its exit code and what it printed."""
@@ -240,6 +254,8 @@ class Reader:
         return output
 
     def _script(self, words: list[str]) -> str:
+        if TYPED:
+            return self._output_of(["python", *words], shlex.join(["python", *words]))
         output = io.StringIO()
         with contextlib.chdir(self._folder), contextlib.redirect_stdout(output):
             runpy.run_path(words[0], run_name="__main__")

@@ -50,11 +50,20 @@ def test_a_guide_has_no_command_or_listing_that_nothing_runs(page: str) -> None:
 def test_a_shown_line_may_differ_in_numbers_ids_and_widths_and_in_nothing_else() -> None:
     output = "topic t created\n\n c1   127.0.0.1@93#be4a0ed8e285   5 ms\n lag 12; converged\n"
     processes: dict[str, str] = {}
-    assert missing(["topic t created", "...", " c1  127.0.0.1@7#4847f0993ad6   39 ms"], output, processes) == ""
+    assert missing(["topic t created", "...", " c1  127.0.0.1@7#4847f0993ad6   39 ms", "..."], output, processes) == ""
     assert processes == {"7": "93"}
-    assert missing(["lag 0; ..."], output) == ""
-    assert missing(["lag 0; converging"], output) == "lag 0; converging"
-    assert missing(["lag 0; converged", "topic t created"], output) == "topic t created"
+    assert missing(["...", "lag 0; ..."], output) == ""
+    assert missing(["...", "lag 0; converging"], output) == "lag 0; converging"
+    assert missing(["...", "lag 0; converged", "topic t created"], output) == "topic t created"
+
+
+def test_a_line_that_is_printed_and_not_shown_is_a_difference() -> None:
+    output = "one\n ───\ntwo\nthree\n"
+    assert missing(["one", "two", "three"], output) == ""
+    assert missing(["one", "three"], output) == "three"
+    assert missing(["one", "two"], output) == "nothing more, but it prints three"
+    assert missing(["one", "two"], output, goes_on=True) == ""
+    assert missing(["one", "..."], output) == ""
 
 
 def test_a_command_ends_where_its_output_begins() -> None:

@@ -149,7 +149,7 @@ def test_dead_letters_are_listed_shown_and_sent_again_once(terminal: Terminal) -
         terminal.text("group dlq show mourners --pending")
         == "group mourners has no dead-letter messages left to re-send"
     )
-    assert "3 messages in 1 queues" in terminal.text("topic show %RETRY%mourners")
+    assert "3 messages in 1 queue" in terminal.text("topic show %RETRY%mourners")
 
 
 def test_a_message_is_found_by_its_key_and_shown_by_its_id(terminal: Terminal) -> None:

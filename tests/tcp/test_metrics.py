@@ -154,7 +154,7 @@ def test_the_doctor_lists_findings_and_fails_and_has_none_for_a_healthy_cluster(
                 ),
             )
         assert healthy.returncode == 0, healthy.stdout
-        assert b"no findings; looked at 1 name servers, 1 brokers, 0 groups" in healthy.stdout
+        assert b"no findings; looked at 1 name server, 1 broker, 0 groups" in healthy.stdout
         document = json.loads(ill.stdout)
         assert (ill.returncode, document["healthy"]) == (1, False)
         assert [each["trouble"] for each in document["findings"]] == ["name-server-away"]

@@ -171,7 +171,7 @@ def test_the_queues_of_an_absent_broker_keep_their_rows_and_their_place_in_the_v
     rows = printed(info, capsys)
     assert ["t@b2:0", "away"] in [[cell for cell in row if cell not in ("", "-")] for row in rows]
     assert verdict(info).endswith(
-        "converged, but for the queues that are away; 1 queues are away: broker b2 at h:1 closed its connection 6 s ago"
+        "converged, but for the queues that are away; 1 queue is away: broker b2 at h:1 closed its connection 6 s ago"
     )
     assert group_document(info)["absent_queues"]
     old = replace(MOVING, absence=Absence(brokers=(), known_for_s=None, unable={"ns:1": "too old"}))
@@ -196,7 +196,7 @@ def test_a_group_without_members_says_so(capsys: pytest.CaptureFixture[str]) -> 
         (SPLIT, "lag 6; not converged: 2 queues are not with their target owner; members disagree about strategy"),
         (
             replace(MOVING, queues=(progress(0, "c@1", "c@1"), progress(1, None))),
-            "lag 6; not converged: 1 queues have no member that may consume them",
+            "lag 6; not converged: 1 queue has no member that may consume them",
         ),
         (
             replace(MOVING, unknown_strategies=("MINE",)),

@@ -48,7 +48,7 @@ def test_a_list_of_none_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_group_is_shown_with_members_and_its_oldest_transactions(monkeypatch: pytest.MonkeyPatch) -> None:
     out, err = run(monkeypatch, SHOP, "show", "shop")
-    assert out.startswith("producer group shop: 1 members, 3 open transactions")
+    assert out.startswith("producer group shop: 1 member, 3 open transactions")
     assert "waits for a producer" in out
     assert "in 27 s" in out
     assert "oldest 2; 3 are open" in err

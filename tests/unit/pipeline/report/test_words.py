@@ -2,9 +2,10 @@ from __future__ import annotations
 
 import pytest
 
+from model.counted import counted
 from model.events import EventKind
 from pipeline.report.data import Totals
-from pipeline.report.words import counted, kind_of, member_name, offsets, summary, twice, what_happened
+from pipeline.report.words import kind_of, member_name, offsets, summary, twice, what_happened
 
 SHOWN_BY_NAME = frozenset(
     EventKind(kind)

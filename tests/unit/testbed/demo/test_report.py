@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from rich.console import Console, RenderableType
 
-from testbed.demo.report import counted, milliseconds, result_document, step_line, step_table, verdict, words
+from model.counted import counted
+from testbed.demo.report import milliseconds, result_document, step_line, step_table, verdict, words
 from testbed.demo.story import DemoResult
 from testbed.simulation.checks.ownership import RebalanceStep
 
