@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import anyio
 
-from broker.store.disk.directory import claim_directory
+from broker.store.disk.directory import METADATA_NAME, claim_directory
 from broker.store.disk.errors import StoreError
 from broker.store.follower.follower_log import FollowerLog
 from model.errors import ConfigError, NoPermission, NotAuthenticated, RegisterUnavailable, RlabError
@@ -141,10 +141,12 @@ class Membership:
                 "and --register"
             )
         claim_directory(self._directory, self._files).release()
-        if any(name.endswith(_LOG_SUFFIX) for name in self._files.list_names(self._directory)):
+        # A broker without messages may have topics and groups, which the tables of the master would replace.
+        names = self._files.list_names(self._directory)
+        if METADATA_NAME in names or any(name.endswith(_LOG_SUFFIX) for name in names):
             raise NotAReplica(
-                f"{self._directory} has messages and does not belong to the set {self._name}: a new replica starts "
-                "with an empty directory, and gets everything from the master"
+                f"{self._directory} has messages or topics and does not belong to the set {self._name}: a new replica "
+                "starts with an empty directory, and gets everything from the master"
             )
         replica_id = 0
 

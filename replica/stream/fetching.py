@@ -41,8 +41,11 @@ class Fetching:
         self._log = log
         self._name = name
         self._on_index = on_index
-        self._finished: deque[int] = deque()  # segments whose index is to be fetched
+        # Segments whose index is to be fetched; also those that were finished on an earlier connection.
+        self._finished = deque(log.without_index())
         self._has_finished = anyio.Event()
+        if self._finished:
+            self._has_finished.set()
 
     def segment_finished(self, base_position: int) -> None:
         """Fetch the index of a segment soon."""

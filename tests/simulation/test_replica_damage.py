@@ -1,4 +1,4 @@
-"""Damage of a master is mended by a handover: another replica has the bytes, and the old master fetches them."""
+"""A replica gets finished segments: those that were damaged while it was the master, and indexes that it missed."""
 
 from __future__ import annotations
 
@@ -56,5 +56,24 @@ def test_a_master_with_damage_hands_over_and_its_segment_is_fetched_from_the_new
             await cluster.replicas["broker-a-2"].running.hand_over(1)
         assert await readable(cluster) == N
         assert the_set(cluster).master is cluster.replicas["broker-a-1"]
+
+    simulate(scenario, **PAIR, store=StoreOptions(segment_bytes=SEGMENT_BYTES, tail_bytes=SEGMENT_BYTES))
+
+
+def test_a_replica_gets_the_indexes_that_it_missed_so_that_a_promotion_reads_no_segment(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await wait_in_sync(cluster, 1, 2)
+        await cluster.create_topic("orders", queues=1)
+        await (await cluster.start_producer()).send_many("orders", N)
+        await anyio.sleep(5.0)
+        own, other = (cluster.data_dir / name for name in ("broker-a-1", "broker-a-2"))
+        wanted = {path.name: path.read_bytes() for path in own.glob("*.index")}
+        assert len(wanted) > 3
+        await cluster.replicas["broker-a-2"].stop()
+        for path in other.glob("*.index"):
+            path.unlink()
+        await cluster.replicas["broker-a-2"].start()
+        await anyio.sleep(10.0)
+        assert {path.name: path.read_bytes() for path in other.glob("*.index")} == wanted
 
     simulate(scenario, **PAIR, store=StoreOptions(segment_bytes=SEGMENT_BYTES, tail_bytes=SEGMENT_BYTES))

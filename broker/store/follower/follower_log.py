@@ -247,6 +247,14 @@ class FollowerLog(FollowerSyncs):
         self._files.replace(self._directory / segment.index_name, data, durable=True)
         self._log.load_index(segment)
 
+    def without_index(self) -> list[int]:
+        """The base positions of whole segments before the last one that have no index, which an opening reads."""
+        return [
+            segment.base_position
+            for segment in self._log.segments[:-1]
+            if not isinstance(segment.index, FileIndex) and segment.base_position not in self._indexes | self._damaged
+        ]
+
     def adopt_index(self, base_position: int, data: bytes) -> None:
         """Take the index file of a segment from the master; the next sync writes it, once the segment is durable.
 

@@ -227,9 +227,11 @@ def test_strangers_are_refused_by_name(tmp_path: Path) -> None:
             await member(tmp_path / "1", other_register).begin()
         (tmp_path / "used").mkdir()
         (tmp_path / "used" / "STORE").write_text("rebalance-lab message store, format 1\n")
-        (tmp_path / "used" / f"{0:020}.log").write_bytes(b"")
-        with pytest.raises(NotAReplica, match="has messages"):
-            await member(tmp_path / "used", register, "h4:1").begin()
+        for name in (f"{0:020}.log", "metadata.sqlite"):
+            (tmp_path / "used" / name).write_bytes(b"")
+            with pytest.raises(NotAReplica, match="has messages or topics"):
+                await member(tmp_path / "used", register, "h4:1").begin()
+            (tmp_path / "used" / name).unlink()
 
     run(scenario)
 

@@ -16,6 +16,7 @@ from broker.store.disk.errors import (
 from broker.store.disk.options import StoreOptions
 from broker.store.follower.follower_log import FollowerLog
 from broker.store.segments.epochs import Epoch
+from broker.store.segments.segment import segment_name
 from tests.unit.broker.store.disk.faulty_files import FaultyFiles
 from tests.unit.broker.store.follower.follower_helpers import (
     SMALL,
@@ -321,3 +322,16 @@ def test_a_log_outside_a_set_is_byte_by_byte_the_log_of_before(tmp_path: Path) -
     record = 40 + 20
     assert member[:40] == alone[:40], "an empty table of queues"
     assert member[40 + record :] == alone[40:][: len(member) - 40 - record]
+
+
+def test_the_whole_segments_without_an_index_are_known_until_it_is_taken(tmp_path: Path) -> None:
+    with open_master(tmp_path / "m") as master, open_replica(tmp_path / "r") as replica:
+        fill(master, 30)
+        follow(master, replica)
+        finished = [int(path.stem) for path in sorted((tmp_path / "r").glob("*.log"))[:-1]]
+        assert replica.without_index() == finished
+        adopt_indexes(master, replica)
+        assert replica.without_index() == []
+    (tmp_path / "r" / segment_name(finished[0]).replace(".log", ".index")).unlink()
+    with open_replica(tmp_path / "r") as replica:
+        assert replica.without_index() == finished[:1]
