@@ -22,12 +22,19 @@ MAX_ETCD_ANSWER_BYTES = 4 * MAX_REPLICA_SETS * MAX_REPLICA_SET_BYTES
 """Longest answer of etcd that is read: all rows in base64, and as much again for keys and numbers."""
 
 # --- the stream between replicas -------------------------------------------------------------------------------------
-REPLICA_FRAME_BYTES = 1024 * 1024
-"""Log bytes in one frame of the stream: the loop of either side is busy with one for a millisecond or two."""
+REPLICA_FRAME_BYTES = 128 * 1024
+"""Log bytes in one frame of the stream. With 1 MiB a replica needs more than twice the CPU time for a byte, because the
+buffers of a frame do not fit the cache of a core, and the system maps them each time."""
+MAX_REPLICA_FRAME_BYTES = 1024 * 1024
+"""Log bytes that a replica accepts in one frame: a master may send larger frames one day."""
 REPLICA_CHANGES_BYTES = 8 * 1024 * 1024
 """Changes of the tables in one frame. A flush with more is not sent: the tables are, in chunks."""
 REPLICA_CATCH_UP_BYTES = 4 * 1024 * 1024
 """Bytes under way to a replica that catches up: enough for the widest usual network, and soon out of the way."""
+REPLICA_PAUSE_S = 0.002
+REPLICA_CATCH_UP_SHARE = 2
+"""While messages are written, a replica that catches up gets a frame at a time with this pause behind it, or several
+that are together this many times as long as the log that was written in the last pause."""
 REPLICA_WINDOW_BYTES = 8 * 1024 * 1024
 """Bytes under way to a replica that follows, in frames; further frames wait for acknowledgements."""
 REPLICA_KEPT_BYTES = 16 * 1024 * 1024

@@ -35,6 +35,10 @@ _VERSIONS = (VERSION,)
 _FLAGS = (REQUEST, RESPONSE, ONE_WAY)
 _new_tuple = tuple.__new__
 _LARGE_FRAME_BYTES = 64 * 1024
+_FIELDS = 6
+_BIN_32 = b"\xc6"
+_MAX_HEAD_BYTES = 4 * 1024
+"""Bytes in which the head of a large frame is looked for; one with a longer head is decoded in one piece."""
 _length_at = struct.Struct(">I").unpack_from
 _pack = msgpack.Packer(autoreset=True).pack
 
@@ -189,26 +193,77 @@ class FrameUnpacker:
         return fields
 
 
+class LargeFrame:
+    """The pieces of a frame of more than 64 KiB, whose body is copied once, when all of it has arrived."""
+
+    __slots__ = ("_length", "_missing", "_pieces")
+
+    def __init__(self, length: int, first: bytes) -> None:
+        self._length = length
+        self._missing = length - len(first)
+        self._pieces = [first]
+
+    def take(self, data: bytes) -> bytes | None:
+        """Take the next bytes of the stream; returns those that follow the frame, or None if it is not whole yet."""
+        missing = self._missing
+        if len(data) < missing:
+            self._pieces.append(data)
+            self._missing -= len(data)
+            return None
+        self._pieces.append(data[:missing])
+        return data[missing:]
+
+    def decode(self) -> Command:
+        """Decode the frame, which is whole. Raises as `decode_frame` does."""
+        first, *others = self._pieces
+        unpacker = msgpack.Unpacker(max_array_len=MAX_HEADER_ITEMS, max_map_len=MAX_HEADER_ITEMS, strict_map_key=True)
+        unpacker.feed(memoryview(first)[:_MAX_HEAD_BYTES])
+        try:
+            if unpacker.read_array_header() == _FIELDS:
+                head = [unpacker.unpack() for _ in range(_FIELDS - 1)]
+                start = unpacker.tell() + 1 + LENGTH_BYTES
+                if first[start - 1 - LENGTH_BYTES : start] == _BIN_32 + (self._length - start).to_bytes(LENGTH_BYTES):
+                    return _command_of((*head, b"".join((memoryview(first)[start:], *others))))
+        except (ValueError, TypeError, OverflowError, msgpack.UnpackException):
+            pass  # the head is longer than the first piece, or there is an error in the frame, which is found below
+        return decode_frame(b"".join(self._pieces))
+
+
 class MsgpackDecoder:
     """See the module header for the format."""
 
-    __slots__ = ("_buffer", "_max_frame_bytes", "_unpacker", "error", "under_way")
+    __slots__ = ("_buffer", "_large", "_large_bytes", "_max_frame_bytes", "_unpacker", "error", "under_way")
 
-    def __init__(self, max_frame_bytes: int = MAX_FRAME_BYTES, unpacker: FrameUnpacker | None = None) -> None:
+    def __init__(
+        self,
+        max_frame_bytes: int = MAX_FRAME_BYTES,
+        unpacker: FrameUnpacker | None = None,
+        large_bytes: int = _LARGE_FRAME_BYTES,
+    ) -> None:
         self.error: ProtocolError | None = None
         self.under_way = 0
         self._buffer: bytes | bytearray = b""
+        self._large: LargeFrame | None = None
         self._max_frame_bytes = max_frame_bytes
+        self._large_bytes = large_bytes
         self._unpacker = unpacker or FrameUnpacker()
 
     def feed(self, data: bytes) -> list[Command]:
         """See `Decoder.feed`."""
         if self.error is not None:
             return []
-        stream = self._joined(data) if self._buffer else data
         commands: list[Command] = []
+        large = self._large
+        if large is not None:
+            rest = large.take(data)
+            if rest is None:
+                return commands
+            data, self._large = rest, None
+        stream = self._joined(data) if self._buffer else data
         position = 0
         try:
+            if large is not None:
+                commands.append(large.decode())
             position = self._decode(stream, commands)
         except ProtocolError as error:
             self.error = error
@@ -233,6 +288,10 @@ class MsgpackDecoder:
             start = position + LENGTH_BYTES
             if end - start < length:
                 under_way = length
+                if length > self._large_bytes:
+                    self._large = LargeFrame(length, bytes(view[start:]))
+                    self.under_way = length
+                    return end
                 break
             position = start + length
             if length > _LARGE_FRAME_BYTES:
@@ -244,11 +303,11 @@ class MsgpackDecoder:
 
     def at_frame_boundary(self) -> bool:
         """See `Decoder.at_frame_boundary`."""
-        return not self._buffer
+        return not self._buffer and self._large is None
 
     def _joined(self, data: bytes) -> bytes | bytearray:
-        # A large frame arrives in many pieces, and joining at each would copy it over and over: a bytearray grows in
-        # place until the frame is whole.
+        # A frame may arrive in many pieces, and joining at each would copy it over and over: a bytearray grows in place
+        # until the frame is whole.
         if not isinstance(self._buffer, bytearray):
             self._buffer = bytearray(self._buffer)
         self._buffer += data
@@ -340,7 +399,7 @@ def encode_head(flags: int, code: int, opaque: int, header: Mapping[str, Any], b
         FrameTooLong: the body does not fit.
     """
     fields = b"".join(map(_pack, (VERSION, flags, code, opaque, header)))
-    head = b"\x96" + fields + b"\xc6" + body_bytes.to_bytes(4, "big")  # an array of 6, the last of which is bin 32
+    head = b"\x96" + fields + _BIN_32 + body_bytes.to_bytes(4, "big")  # an array of 6, the last of which is bin 32
     length = len(head) + body_bytes
     if length > MAX_FRAME_BYTES:
         raise FrameTooLong(length)

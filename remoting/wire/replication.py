@@ -5,7 +5,7 @@ RocketMQ: HAConnection, AutoSwitchHAConnection, which have a port and a protocol
 
 from __future__ import annotations
 
-from model.replica_limits import MAX_REPLICA_EPOCHS, MAX_SET_NUMBER, REPLICA_FRAME_BYTES, SEGMENT_RANGE_BYTES
+from model.replica_limits import MAX_REPLICA_EPOCHS, MAX_REPLICA_FRAME_BYTES, MAX_SET_NUMBER, SEGMENT_RANGE_BYTES
 from remoting.request_code import RequestCode
 from remoting.wire.field import BROKER, Effect, Field, Rank, RequestSchema, Right
 
@@ -51,7 +51,7 @@ REPLICATION_SCHEMA: dict[RequestCode, RequestSchema] = {
             Field("n", int, "newest flush that is complete with it; -1 before a snapshot", minimum=-1),
             Field("position", int, "log position of the first byte of the log", minimum=0),
             Field("base", int, "position of the segment that holds it; -1 without log bytes", minimum=-1),
-            Field("log_bytes", int, "bytes of the body that are log", minimum=0, maximum=REPLICA_FRAME_BYTES),
+            Field("log_bytes", int, "bytes of the body that are log", minimum=0, maximum=MAX_REPLICA_FRAME_BYTES),
             Field("committed", int, "newest flush that all replicas in sync have; -1 before one", minimum=-1),
             Field("committed_position", int, "log position of that flush", minimum=0),
             Field("min_position", int, "where the master's log begins: older segments are removed", minimum=0),

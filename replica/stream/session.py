@@ -1,8 +1,9 @@
 """ReplicaSession: one connected replica at its master; it builds the frames and pushes them.
 
 The bytes of the log come from the files only, at any lag: `pread` of the page cache costs less than memory that is kept
-for the slowest replica. A replica that catches up gets one frame per event-loop iteration, so that sends have their
-turn; one that follows gets a frame with each flush, at once.
+for the slowest replica. One that follows gets a frame with each flush, at once. One that catches up gets a frame per
+event-loop iteration; while messages are written it gets one each `REPLICA_PAUSE_S`, so that sends have their turn, but
+at least `REPLICA_CATCH_UP_SHARE` times the bytes that were written since, so that it does catch up.
 
 The stream is paced by acknowledgements and not by the transport: a window of bytes under way, in frames.
 """
@@ -19,8 +20,10 @@ from broker.store.message_store import MessageStore
 from model.errors import RlabError
 from model.replica_limits import (
     REPLICA_CATCH_UP_BYTES,
+    REPLICA_CATCH_UP_SHARE,
     REPLICA_CHANGES_BYTES,
     REPLICA_FRAME_BYTES,
+    REPLICA_PAUSE_S,
     REPLICA_WINDOW_BYTES,
 )
 from remoting.connection import Connection
@@ -77,7 +80,9 @@ class ReplicaSession:
         self._chunk: bytes | None = None
         self._part = 0
         self._snapshot_n = -1
-        self._is_scheduled = False
+        self._next_turn: asyncio.Handle | None = None
+        self._turn_n = source.commit.n  # at the last turn of catching up
+        self._turn_position = source.store.written_position
 
     @property
     def kept_from(self) -> int | None:
@@ -102,24 +107,35 @@ class ReplicaSession:
         self._send_log(self.replica.sent_n, self.replica.sent_position, NO_BASE, b"", b"")
 
     def pump(self) -> None:
-        """Send as much as the window allows; when catching up, one frame, and the next ones in later iterations."""
-        self._is_scheduled = False
-        if not self.has_begun or self.connection.closed:
+        """Send as much as the window allows; when catching up, nothing before its next turn."""
+        if not self.has_begun or self.connection.closed or self._next_turn is not None:
             return
         try:
-            while self._send_next():
-                if self.replica.phase is not Phase.FOLLOWING:
-                    self._schedule()
-                    break
+            while self.replica.phase is Phase.FOLLOWING and self._send_next():
+                pass
+            if self.replica.phase is not Phase.FOLLOWING:
+                self._take_turn()
         except RlabError as error:  # of the disk; the flush that set this off must not fail by it
             self._source.ended(self, str(error))
             return
         self.connection.flush()
 
-    def _schedule(self) -> None:
-        if not self._is_scheduled:
-            self._is_scheduled = True
-            self._source.loop.call_soon(self.pump)
+    def _take_turn(self) -> None:
+        source, replica = self._source, self.replica
+        n, written = source.commit.n, source.store.written_position
+        is_loaded = n != self._turn_n
+        enough = replica.sent_position + REPLICA_CATCH_UP_SHARE * (written - self._turn_position)
+        self._turn_n, self._turn_position = n, written
+        while has_sent := self._send_next():
+            if replica.sent_position >= enough or replica.phase is not Phase.CATCHING_UP:
+                break
+        if has_sent:
+            pause_s = REPLICA_PAUSE_S if is_loaded and replica.phase is Phase.CATCHING_UP else 0.0
+            self._next_turn = source.loop.call_later(pause_s, self._begin_turn)
+
+    def _begin_turn(self) -> None:
+        self._next_turn = None
+        self.pump()
 
     def _send_next(self) -> bool:
         """Send the next frame; False if there is none now, or the window is full."""

@@ -5,14 +5,16 @@ The twin reads a stream the obvious way, all of it at once; the decoder must not
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import pairwise
+from typing import Any
 
 import msgpack
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from model.errors import ProtocolError
-from remoting.codec import CODEC, MsgpackDecoder, decode_frame
+from remoting.codec import CODEC, MsgpackDecoder, decode_frame, encode_head
 from remoting.command import Command
 
 MAX_FRAME_BYTES = 200
@@ -31,6 +33,11 @@ def framed(payload: bytes) -> bytes:
     return len(payload).to_bytes(4, "big") + payload
 
 
+def in_parts(flags: int, code: int, opaque: int, header: Mapping[str, Any], body: bytes | None) -> bytes:
+    """A frame whose body is sent apart, as those of the stream to replicas are."""
+    return encode_head(flags, code, opaque, header, len(body or b"")) + (body or b"")
+
+
 # Frames that are right but for one of the six fields, or for their number.
 NEAR_FRAMES = st.builds(
     lambda fields: framed(msgpack.packb(fields)),
@@ -44,7 +51,7 @@ NEAR_FRAMES = st.builds(
     )
     | st.lists(VALUES, max_size=7),
 )
-FRAMES = COMMANDS.map(lambda command: CODEC.encode(*command))
+FRAMES = COMMANDS.map(lambda command: CODEC.encode(*command)) | COMMANDS.map(lambda command: in_parts(*command))
 STREAMS = st.lists(FRAMES | NEAR_FRAMES | st.binary(max_size=30).map(framed) | st.binary(max_size=6), max_size=5).map(
     b"".join
 )
@@ -69,9 +76,9 @@ def twin(stream: bytes) -> Outcome:
     return commands, None if not stream else "partial"
 
 
-def fed(pieces: list[bytes]) -> Outcome:
+def fed(pieces: list[bytes], large_bytes: int = MAX_FRAME_BYTES) -> Outcome:
     """What the decoder makes of the pieces; checks on the way that an error is final."""
-    decoder = MsgpackDecoder(MAX_FRAME_BYTES)
+    decoder = MsgpackDecoder(MAX_FRAME_BYTES, large_bytes=large_bytes)
     commands: list[Command] = []
     for piece in pieces:
         failed = decoder.error
@@ -101,6 +108,13 @@ def test_any_bytes_give_the_same_commands_and_at_most_one_error_however_they_are
     assert fed([stream]) == expected
     assert fed([stream[i : i + 1] for i in range(len(stream))]) == expected
     assert fed(cut(stream, places)) == expected
+
+
+@given(st.binary(max_size=300) | STREAMS, st.lists(st.integers(0, 10_000), max_size=6))
+def test_large_frames_whose_body_is_copied_once_give_the_same(stream: bytes, places: list[int]) -> None:
+    expected = twin(stream)
+    assert fed([stream[i : i + 1] for i in range(len(stream))], large_bytes=12) == expected
+    assert fed(cut(stream, places), large_bytes=12) == expected
 
 
 @given(st.lists(COMMANDS, max_size=5), st.lists(st.integers(0, 10_000), max_size=6))

@@ -9,7 +9,7 @@ import pytest
 
 from model.errors import ProtocolError
 from model.limits import MAX_FRAME_BYTES, MAX_HEADER_FIELDS, MAX_HEADER_ITEMS
-from remoting.codec import CODEC, LENGTH_BYTES, MsgpackDecoder, decode_frame
+from remoting.codec import CODEC, LENGTH_BYTES, MsgpackDecoder, decode_frame, encode_head
 from remoting.command import ONE_WAY, REQUEST, RESPONSE, Command
 
 HEART_BEAT = bytes.fromhex("0000000e 96 01 00 22 07 81 a5 6361757365 a0 c0")
@@ -64,6 +64,26 @@ def test_a_frame_that_arrives_in_many_pieces_does_not_take_the_next_one_with_it(
     decoder = CODEC.decoder()
     commands = [command for i in range(0, len(stream), 999) for command in decoder.feed(stream[i : i + 999])]
     assert [command.code for command in commands] == [10, 34, 10]
+
+
+def test_the_body_of_a_large_frame_that_comes_in_pieces_is_whole_and_the_next_frame_follows() -> None:
+    body = bytes(range(256)) * 1_000
+    frame = encode_head(ONE_WAY, 60, 0, {"n": 7}, len(body)) + body
+    stream = frame + HEART_BEAT + frame
+    for size in (3, 40, 60_000, 100_000, len(stream)):
+        decoder = CODEC.decoder()
+        got = [each for start in range(0, len(stream), size) for each in decoder.feed(stream[start : start + size])]
+        large = Command(ONE_WAY, 60, 0, {"n": 7}, body)
+        assert got == [large, Command(REQUEST, 34, 7, {"cause": ""}, None), large]
+        assert (decoder.at_frame_boundary(), decoder.under_way, decoder.error) == (True, 0, None)
+
+
+def test_a_large_frame_that_is_damaged_is_refused_with_the_reason() -> None:
+    frame = bytearray(encode_head(ONE_WAY, 60, 0, {"n": 7}, 100_000) + bytes(100_000))
+    frame[LENGTH_BYTES + 1] = 2  # the version
+    decoder = CODEC.decoder()
+    assert decoder.feed(bytes(frame[:70_000])) == decoder.feed(bytes(frame[70_000:])) == []
+    assert "frame version 2 is not supported" in str(decoder.error)
 
 
 def test_a_length_at_the_limit_is_waited_for_and_one_past_it_is_refused_before_any_more_arrives() -> None:

@@ -14,6 +14,7 @@ from model.replica_limits import (
     REPLICA_BEACON_S,
     REPLICA_FRAME_TIMEOUT_S,
     REPLICA_KEPT_BYTES,
+    REPLICA_PAUSE_S,
     REPLICA_REJOIN_S,
     REPLICA_SILENCE_S,
     REPLICA_START_S,
@@ -363,3 +364,30 @@ async def test_a_large_flush_is_sent_in_parts(world: World) -> None:
     await world.until(lambda: master.committed >= n, REPLICA_FRAME_TIMEOUT_S)
     assert log_of(replica.directory) == log_of(world.directory(1))
     assert rows_of_table(replica.directory) == rows_of_table(world.directory(1))
+
+
+BACKLOG = 64
+"""Writes of 60 kB, each a segment: together more than what the pauses of a loaded master let through in 0.1 s."""
+
+
+@simulated
+async def test_a_replica_copies_a_log_without_pauses_while_nothing_is_written(world: World) -> None:
+    master = await world.start_master()
+    for _ in range(BACKLOG):
+        master.write(bytes(60_000))
+    await world.start_replica(2)
+    assert await world.until(lambda: master.sender.row.in_sync == (1, 2)) < BACKLOG * REPLICA_PAUSE_S
+
+
+@simulated
+async def test_a_replica_catches_up_in_pauses_while_messages_are_written_however_fast(world: World) -> None:
+    master = await world.start_master()
+    for _ in range(BACKLOG):
+        master.write(bytes(60_000))
+    await world.start_replica(2)
+    began = world.simulation.loop.time()
+    while master.sender.row.in_sync != (1, 2):
+        master.write(bytes(60_000))  # two frames in each pause: with one it would never be there
+        await world.sleep(REPLICA_PAUSE_S / 2)
+        assert world.simulation.loop.time() - began < 1
+    assert world.simulation.loop.time() - began > BACKLOG / 2 * REPLICA_PAUSE_S / 2
