@@ -242,7 +242,7 @@ class MsgpackDecoder:
     ) -> None:
         self.error: ProtocolError | None = None
         self.under_way = 0
-        self._buffer: bytes | bytearray = b""
+        self._buffer = b""
         self._large: LargeFrame | None = None
         self._max_frame_bytes = max_frame_bytes
         self._large_bytes = large_bytes
@@ -259,7 +259,7 @@ class MsgpackDecoder:
             if rest is None:
                 return commands
             data, self._large = rest, None
-        stream = self._joined(data) if self._buffer else data
+        stream = self._buffer + data if self._buffer else data  # of at most 64 KiB
         position = 0
         try:
             if large is not None:
@@ -273,7 +273,7 @@ class MsgpackDecoder:
         self._buffer = stream[position:] if position else stream
         return commands
 
-    def _decode(self, stream: bytes | bytearray, commands: list[Command]) -> int:
+    def _decode(self, stream: bytes, commands: list[Command]) -> int:
         """Decode every whole frame of the stream; return the position of the first one that is not whole."""
         position, end = 0, len(stream)
         view, unpack = memoryview(stream), self._unpacker.unpack
@@ -289,7 +289,7 @@ class MsgpackDecoder:
             if end - start < length:
                 under_way = length
                 if length > self._large_bytes:
-                    self._large = LargeFrame(length, bytes(view[start:]))
+                    self._large = LargeFrame(length, stream[start:])
                     self.under_way = length
                     return end
                 break
@@ -304,18 +304,6 @@ class MsgpackDecoder:
     def at_frame_boundary(self) -> bool:
         """See `Decoder.at_frame_boundary`."""
         return not self._buffer and self._large is None
-
-    def _joined(self, data: bytes) -> bytes | bytearray:
-        # A frame may arrive in many pieces, and joining at each would copy it over and over: a bytearray grows in place
-        # until the frame is whole.
-        if not isinstance(self._buffer, bytearray):
-            self._buffer = bytearray(self._buffer)
-        self._buffer += data
-        if len(self._buffer) >= LENGTH_BYTES:
-            (length,) = _length_at(self._buffer)
-            if len(self._buffer) < length + LENGTH_BYTES and length <= self._max_frame_bytes:
-                return self._buffer
-        return bytes(self._buffer)
 
 
 def decode_frame(frame: memoryview | bytes) -> Command:

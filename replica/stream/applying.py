@@ -1,4 +1,7 @@
-"""Applying: writes the frames that a replica gets, once for each event-loop iteration, and acknowledges them.
+"""Applying: writes the frames that a replica gets, and acknowledges them.
+
+Frames that come together are written together, at the end of the event-loop iteration. One that comes alone is written
+at once: a send waits for it, and one more iteration takes as long as the write.
 
 With `sync`, as the master demands it with flush=sync, an acknowledgement is sent once everything up to it is on the
 disk: one sync at a time, in a thread, for all frames that came while the one before ran. Otherwise it is sent at once,
@@ -59,23 +62,25 @@ class Applying:
         self._following = following
         self._applied = applied
         self._sync = sync
-        self._is_scheduled = self._has_ended = False
+        self._scheduled: asyncio.Handle | None = None
+        self._has_ended = False
         self._base: int | None = None  # of the segment that was written last
         self._loading: tuple[ExitStack, SnapshotLoad] | None = None
         self._done: Acknowledgement | None = None  # applied, and not acknowledged, with `sync`
         self._job: SyncJob | None = None
         self._unsynced = anyio.Event()
 
-    def accept(self, frame: LogFrame | TableFrame, crc: int) -> None:
-        """Apply a frame at the end of this iteration.
+    def accept(self, frame: LogFrame | TableFrame, crc: int, *, more: bool) -> None:
+        """Apply a frame now, or if more have come with it, at the end of this iteration, together with them.
 
         Raises:
             FrameDamaged: it does not follow the one before it.
         """
         self._following.accept(frame, crc)
-        if not self._is_scheduled:
-            self._is_scheduled = True
-            self._loop.call_soon(self._apply)
+        if not more:
+            self._apply()
+        elif self._scheduled is None:
+            self._scheduled = self._loop.call_soon(self._apply)
 
     def sync_soon(self) -> None:
         """Sync although no frame has come: there is an index file to write."""
@@ -83,13 +88,15 @@ class Applying:
 
     def close(self) -> None:
         """Apply the frames that were accepted, and nothing more. Idempotent."""
-        if self._is_scheduled:
+        if self._scheduled is not None:
             self._apply()
         self._has_ended = True
         self._end_loading(keep=False)
 
     def _apply(self) -> None:
-        self._is_scheduled = False
+        if self._scheduled is not None:
+            self._scheduled.cancel()
+            self._scheduled = None
         if self._has_ended:
             return
         acts, done = self._following.take()

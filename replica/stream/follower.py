@@ -261,7 +261,7 @@ class _Stream:
                     self._end = FollowEnd.HANDED_OVER
                     self._ended.set()
                 return
-            self._applying.accept(*decode_frame_of(command))
+            self._applying.accept(*decode_frame_of(command), more=bool(connection.inbox))
         except (FrameDamaged, InvalidParameter) as error:
             # The connection is made again, and the log goes on where it ends.
             logger.error("%s: the stream from the master is broken: %s", self._name, error)
