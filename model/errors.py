@@ -79,6 +79,12 @@ class InvalidParameter(UsageError):
     code = ResponseCode.INVALID_PARAMETER
 
 
+class FilterIllegal(UsageError):
+    """The SQL filter of a subscription is no expression of the language, or too large."""
+
+    code = ResponseCode.SUBSCRIPTION_PARSE_FAILED
+
+
 class MessageIllegal(UsageError):
     """The message is too large, has an empty part that must not be empty, or names something that it may not name."""
 

@@ -188,7 +188,11 @@ MAX_GROUPS = 100_000
 MAX_MEMBERS_PER_GROUP = 10_000
 MAX_SUBSCRIPTIONS_PER_MEMBER = 1_024
 MAX_EXPRESSION_CHARS = 4_096
-"""Tag expression of a subscription: brokers keep it for each member. Hundreds of tags."""
+"""Tags or SQL filter of a subscription: brokers keep it for each member. Hundreds of tags."""
+MAX_EXPRESSION_DEPTH = 64
+"""Conditions of an SQL filter inside each other: each is a call when a message is examined."""
+MAX_COMPILED_FILTERS = 1_024
+"""SQL filters that a process keeps compiled; the longest costs some hundred KB. With more in use, some are read anew."""
 MAX_SUBSCRIPTION_BYTES = 256 * 1024 * 1024
 """Subscriptions of all members of a broker, in its memory: about a million."""
 MAX_LISTED_TOPIC_BYTES = 8 * 1024 * 1024
