@@ -28,6 +28,7 @@ from client.transactions.producer import TransactionProducer
 from model.heartbeat import ConsumeFrom, MessageModel
 from model.message import Message, MessageExt, SendResult
 from model.message_queue import MessageQueue
+from model.subscription import Sql
 from model.transaction import TransactionState
 
 __all__ = [
@@ -45,6 +46,7 @@ __all__ = [
     "Producer",
     "PushConsumer",
     "SendResult",
+    "Sql",
     "TransactionProducer",
     "TransactionState",
 ]

@@ -7,6 +7,7 @@ certainly had no effect; false means that it may have been carried out although 
     +-- UsageError                     the caller: fix the arguments or the configuration
     |   +-- ConfigError                   a start-up option is wrong, a port or a directory cannot be had
     |   +-- InvalidParameter              a field of a request is wrong            INVALID_PARAMETER
+    |   +-- FilterIllegal                 an SQL filter cannot be read             SUBSCRIPTION_PARSE_FAILED
     |   +-- MessageIllegal                the message itself cannot be stored      MESSAGE_ILLEGAL
     |   +-- TopicNotExist                                                          TOPIC_NOT_EXIST
     |   +-- GroupNotExist                                                          SUBSCRIPTION_GROUP_NOT_EXIST

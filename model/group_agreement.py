@@ -78,7 +78,8 @@ def settings_of(data: ConsumerData) -> dict[str, str]:
         for subscription in data.subscriptions:
             # Sorted, because the order of tags means nothing.
             tags = subscription.tags
-            settings[_FILTER_OF + subscription.topic] = "*" if tags is None else " || ".join(sorted(tags))
+            value = subscription.sql or ("*" if tags is None else " || ".join(sorted(tags)))
+            settings[_FILTER_OF + subscription.topic] = f"SQL {value}" if subscription.is_sql else value
     return settings
 
 

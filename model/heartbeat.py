@@ -18,7 +18,7 @@ from model.limits import (
     MAX_SUBSCRIPTIONS_PER_MEMBER,
 )
 from model.names import check_group, check_id, retry_topic
-from model.subscription import SubscriptionData, subscription_of
+from model.subscription import Sql, SubscriptionData, subscription_of
 
 
 class MessageModel(StrEnum):
@@ -149,6 +149,8 @@ class ConsumerData:
             fields["ordered"] = True
         if self.rejoin_within_s:
             fields["rejoin_within_s"] = self.rejoin_within_s
+        if filtered := [one.topic for one in self.subscriptions if one.is_sql]:
+            fields["sql"] = filtered
         return fields
 
     def to_stored(self) -> list[Any]:
@@ -184,8 +186,11 @@ class ConsumerData:
                 f"the strategy of group {group!r} has a name of {len(strategy)} characters, more than {MAX_NAME_CHARS}"
             )
         _check_distinct("topic", [topic for topic, _, _ in topics])
+        by_sql = frozenset(added.get("sql", ()))
         subscriptions = [
-            subscription_of(topic, expression, _check_number("version", version))
+            subscription_of(
+                topic, Sql(expression) if topic in by_sql else expression, _check_number("version", version)
+            )
             for topic, expression, version in topics
         ]
         return cls(

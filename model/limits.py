@@ -192,7 +192,7 @@ MAX_EXPRESSION_CHARS = 4_096
 MAX_EXPRESSION_DEPTH = 64
 """Conditions of an SQL filter inside each other: each is a call when a message is examined."""
 MAX_COMPILED_FILTERS = 1_024
-"""SQL filters that a process keeps compiled; the longest costs some hundred KB. With more in use, some are read anew."""
+"""SQL filters that a process keeps compiled; the longest costs some hundred KB. Beyond that, some are read again."""
 MAX_SUBSCRIPTION_BYTES = 256 * 1024 * 1024
 """Subscriptions of all members of a broker, in its memory: about a million."""
 MAX_LISTED_TOPIC_BYTES = 8 * 1024 * 1024

@@ -57,7 +57,11 @@ def shown(value: object) -> str:
 
 
 _BATCHES: dict[int, int] = dict.fromkeys(
-    (RequestCode.PULL_MESSAGE, RequestCode.POP_MESSAGE, RequestCode.BATCH_ACK_MESSAGE), COMMANDS_PER_BATCH
+    (
+        *(RequestCode.PULL_MESSAGE, RequestCode.PULL_MESSAGE_BY_SQL),
+        *(RequestCode.POP_MESSAGE, RequestCode.POP_MESSAGE_BY_SQL, RequestCode.BATCH_ACK_MESSAGE),
+    ),
+    COMMANDS_PER_BATCH,
 )
 
 

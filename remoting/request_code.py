@@ -77,6 +77,7 @@ class RequestCode(IntEnum):
     GET_POP_STATS = 90_030
     GET_GROUP_ASSIGNMENT = 90_031
     QUERY_TOPIC_ASSIGNMENT = 90_032
+    POP_MESSAGE_BY_SQL = 90_033
     # Sinks:
     SINK_STAGE = 90_040
     SINK_COMMIT = 90_041
@@ -86,6 +87,7 @@ class RequestCode(IntEnum):
     SEND_HALF_MESSAGE = 90_050
     # Messages:
     SEND_MESSAGES = 90_055
+    PULL_MESSAGE_BY_SQL = 90_056
     # Replicas:
     REPLICA_HELLO = 90_060
     REPLICATE = 90_061

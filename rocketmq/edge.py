@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from model.errors import RlabError
 from model.limits import MAX_REMARK_CHARS
 from model.response_code import ResponseCode
+from model.subscription import Expression
 from remoting.codec import Peer
 from remoting.command import ONE_WAY, REQUEST, RESPONSE, Command
 from remoting.request_code import RequestCode
@@ -99,7 +100,7 @@ class Facts:
 class Subscribed:
     """One group of the client: its topics with their expressions and versions."""
 
-    topics: dict[str, tuple[str, int]]
+    topics: dict[str, tuple[Expression, int]]
     is_clustering: bool
 
 

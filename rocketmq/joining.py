@@ -10,7 +10,6 @@ from typing import Any
 
 import msgpack
 
-from model.errors import InvalidParameter
 from model.heartbeat import ConsumeFrom, ConsumerData, ConsumeType, HeartbeatData, MessageModel
 from model.limits import MEMBER_EXPIRY_S
 from model.response_code import ResponseCode
@@ -18,6 +17,7 @@ from model.subscription import subscription_of
 from remoting.request_code import RequestCode
 from rocketmq.edge import Asked, Caller, StockAnswer, Subscribed, nothing
 from rocketmq.fields import FieldError, Fields, choice, json_bytes, json_object, number_of, objects
+from rocketmq.filters import TAG, expression_of
 from rocketmq.frame import Frame
 
 _CONSUME_TYPES = ("CONSUME_ACTIVELY", "CONSUME_PASSIVELY", "CONSUME_POP")
@@ -46,7 +46,7 @@ def heartbeat(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Aske
     producers = [Fields(each).text("groupName") for each in objects(sent.get("producerDataSet"), "producerDataSet")]
     groups = {
         each.group: Subscribed(
-            {one.topic: (one.expression, one.version) for one in each.subscriptions},
+            {one.topic: (one.given, one.version) for one in each.subscriptions},
             each.model is MessageModel.CLUSTERING,
         )
         for each in consumers
@@ -78,10 +78,9 @@ def _consumer(data: dict[str, Any]) -> ConsumerData:
     subscriptions = []
     for each in objects(data.get("subscriptionDataSet"), "subscriptionDataSet"):
         one = Fields(each)
-        if one.text("expressionType", "TAG") != "TAG":
-            raise InvalidParameter(f"group {group!r} filters by {one.text('expressionType')}: only tags filter here")
+        expression = expression_of(one.text("expressionType", TAG), one.text("subString", "*"))
         version = number_of("subVersion", each.get("subVersion"), 0)
-        subscriptions.append(subscription_of(one.text("topic"), one.text("subString", "*"), max(0, version)))
+        subscriptions.append(subscription_of(one.text("topic"), expression, max(0, version)))
     return ConsumerData(
         group=group,
         consume_type=ConsumeType(kind.removeprefix("CONSUME_")),
@@ -147,13 +146,13 @@ def _queues(body: bytes) -> tuple[str, str, list[tuple[str, int]], str]:
 
 
 def check_config(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> StockAnswer:
-    """Whether a filter can be used; a client asks at its start unless it filters by tags."""
+    """Whether a filter can be used; a client asks at its start unless it filters by tags. Others are refused."""
     data = json_object(body).get("subscriptionData")
     if not isinstance(data, dict):
         raise FieldError("subscriptionData is missing")
-    if Fields(data).text("expressionType", "TAG") == "TAG":
-        return StockAnswer()
-    return StockAnswer(code=ResponseCode.SYSTEM_ERROR, remark="filters by SQL92 are not supported here: use tags")
+    said = Fields(data)
+    expression_of(said.text("expressionType", TAG), said.text("subString", "*"))
+    return StockAnswer()
 
 
 def members_changed(

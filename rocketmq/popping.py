@@ -29,6 +29,7 @@ from model.subscription import subscription_of
 from remoting.request_code import RequestCode
 from rocketmq.edge import Asked, Caller, StockAnswer, nothing
 from rocketmq.fields import FieldError, Fields, json_bytes, json_object
+from rocketmq.filters import TAG, expression_of
 from rocketmq.frame import Frame
 from rocketmq.pulling import MAX_SUSPEND_MS, stored_message, topic_id_of
 
@@ -43,11 +44,10 @@ _FROM_NEWEST = 1
 _NOTHING = {"popTime": 0, "invisibleTime": 0, "reviveQid": _IN_CHECK_POINT, "restNum": 0}
 
 
-def pop(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked | StockAnswer:
+def pop(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
     """Translate a pop of one queue or of all queues; the broker holds it as long as its client wants."""
-    if fields.text("expType", "TAG") != "TAG":
-        return StockAnswer(code=ResponseCode.SYSTEM_ERROR, remark="only filters by tags are supported here, not SQL92")
     topic = fields.text("topic")
+    subscription = subscription_of(topic, expression_of(fields.text("expType", TAG), fields.text("exp", "*")), 0)
     invisible_ms = min(max(MIN_INVISIBLE_MS, fields.number("invisibleTime")), MAX_INVISIBLE_MS)
     is_newest = fields.number("initMode", _FROM_NEWEST) == _FROM_NEWEST
     header: dict[str, Any] = {
@@ -62,9 +62,7 @@ def pop(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked | St
         "consume_from": (ConsumeFrom.LAST_OFFSET if is_newest else ConsumeFrom.FIRST_OFFSET).value,
         "retry": False,
     }
-    hashes = subscription_of(topic, fields.text("exp", "*"), 0).tag_hashes
-    if hashes is not None:
-        header["tag_hashes"] = list(hashes)
+    header |= subscription.to_header()
 
     def answer(answered: dict[str, Any], batches: bytes | None, code: int) -> StockAnswer:
         if code:
@@ -72,7 +70,8 @@ def pop(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked | St
         rows: Any = msgpack.unpackb(batches or b"\x90")
         return _delivered(caller, invisible_ms, rows)
 
-    return Asked(RequestCode.POP_MESSAGE, header, None, answer, (ResponseCode.PULL_NOT_FOUND,))
+    code = RequestCode.POP_MESSAGE_BY_SQL if subscription.is_sql else RequestCode.POP_MESSAGE
+    return Asked(code, header, None, answer, (ResponseCode.PULL_NOT_FOUND,))
 
 
 def _delivered(caller: Caller, invisible_ms: int, batches: list[Any]) -> StockAnswer:

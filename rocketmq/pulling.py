@@ -19,6 +19,7 @@ from model.subscription import subscription_of
 from remoting.request_code import RequestCode
 from rocketmq.edge import Asked, Caller, StockAnswer, nothing
 from rocketmq.fields import Fields, number_of
+from rocketmq.filters import TAG, expression_of
 from rocketmq.frame import Frame
 from rocketmq.message import (
     KEYS,
@@ -43,12 +44,10 @@ _OUTCOMES = (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY, R
 def pull(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked | StockAnswer:
     """A pull of a queue, held as long as its client wants."""
     group, topic, flags = fields.text("consumerGroup"), fields.text("topic"), fields.number("sysFlag", 0)
-    if flags & _CLASS_FILTER or fields.text("expressionType", "TAG") != "TAG":
-        return StockAnswer(
-            code=ResponseCode.SYSTEM_ERROR, remark="only filters by tags are supported here, not SQL92 or classes"
-        )
+    if flags & _CLASS_FILTER:
+        return StockAnswer(code=ResponseCode.SYSTEM_ERROR, remark="filters by classes are not supported here")
     if flags & _HAS_SUBSCRIPTION:
-        expression = fields.text("subscription", "*")
+        expression = expression_of(fields.text("expressionType", TAG), fields.text("subscription", "*"))
     else:
         mine = caller.groups.get(group)
         if mine is None or topic not in mine.topics:
@@ -68,9 +67,8 @@ def pull(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked | S
     }
     if flags & _MAY_SUSPEND:
         header["suspend_ms"] = min(max(0, fields.number("suspendTimeoutMillis", 0)), MAX_SUSPEND_MS)
-    hashes = subscription_of(topic, expression, 0).tag_hashes
-    if hashes is not None:
-        header["tag_hashes"] = list(hashes)
+    subscription = subscription_of(topic, expression, 0)
+    header |= subscription.to_header()
     if caller.client_id and topic in (caller.groups[group].topics if group in caller.groups else ()):
         # Other callers only read a queue: they are not members, or assign queues to themselves.
         header["client_id"] = caller.client_id
@@ -87,7 +85,8 @@ def pull(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked | S
         messages = b"" if code else stored_messages(caller, topic, queue_id, records or b"")
         return StockAnswer(found, messages, code, answered.get("remark"))
 
-    return Asked(RequestCode.PULL_MESSAGE, header, None, answer, _OUTCOMES)
+    code = RequestCode.PULL_MESSAGE_BY_SQL if subscription.is_sql else RequestCode.PULL_MESSAGE
+    return Asked(code, header, None, answer, _OUTCOMES)
 
 
 def stored_messages(caller: Caller, topic: str, queue_id: int, records: bytes) -> bytes:

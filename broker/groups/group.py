@@ -164,7 +164,7 @@ def update_subscription(member: Member, data: ConsumerData) -> tuple[bool, bool]
         old = member.subscriptions.get(topic)
         if old is not None and old.version >= subscription.version:
             new[topic] = old
-        elif old is not None and old.expression != subscription.expression:
+        elif old is not None and (old.expression, old.is_sql) != (subscription.expression, subscription.is_sql):
             expression_changed = True
     member.subscriptions = new
     return topics_changed, expression_changed

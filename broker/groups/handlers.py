@@ -153,7 +153,7 @@ class GroupHandlers(Feature):
                 client=client_id,
                 version=info.version,
                 n=len(info.members),
-                detail=" ".join(f"{s.topic}={s.expression}" for s in data.subscriptions),
+                detail=" ".join(map(str, data.subscriptions)),
             )
         groups.watch.report_disagreement(info, cause)
         if outcome.data_changed:

@@ -15,6 +15,7 @@ from broker.leases.offset_moves import OffsetOutOfRangeReporter
 from broker.leases.table import QueueKey
 from broker.messages.parked import Parked, ParkedRequests
 from broker.messages.refused import refuse_parked
+from broker.store.matching import read_matching, wanted_by
 from broker.store.read_result import ReadResult, ReadStatus
 from broker.topics.service import Topics
 from broker.topics.table import TopicEntry, check_exists, check_readable
@@ -67,6 +68,7 @@ class Pulls(Feature):
         """Request code -> handler."""
         return {
             RequestCode.PULL_MESSAGE: self.pull,
+            RequestCode.PULL_MESSAGE_BY_SQL: self.pull,
             RequestCode.GET_MAX_OFFSET: self.max_offset,
             RequestCode.GET_MIN_OFFSET: self.min_offset,
             RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: self.search_offset,
@@ -164,15 +166,7 @@ class Pulls(Feature):
         lease = self._access.access(connection.number, header)
         if isinstance(lease, NotYet):
             return self._not_yet(connection, request, entry, lease, hold_until)
-        hashes = header.get("tag_hashes")
-        result = self._store.read(
-            entry.topic_id,
-            queue_id,
-            header["offset"],
-            max_n=header["max_n"],
-            max_bytes=MAX_PULL_BYTES,
-            tag_hashes=None if hashes is None else frozenset(hashes),
-        )
+        result = self._read(entry, header)
         if lease is not None:
             # The member has all messages before the offset that it asks for, maybe from before a restart of the broker.
             reached = result.next_offset if result.status is ReadStatus.FOUND else header["offset"]
@@ -197,6 +191,19 @@ class Pulls(Feature):
         if full := self._park(connection, request, hold_until):
             raise SystemBusy(full)
         return None
+
+    def _read(self, entry: TopicEntry, header: dict[str, Any]) -> ReadResult:
+        place = entry.topic_id, header["queue_id"], header["offset"]
+        matches = wanted_by(header)
+        if matches is not None:
+            return read_matching(self._store, *place, max_n=header["max_n"], max_bytes=MAX_PULL_BYTES, matches=matches)
+        hashes = header.get("tag_hashes")
+        return self._store.read(
+            *place,
+            max_n=header["max_n"],
+            max_bytes=MAX_PULL_BYTES,
+            tag_hashes=None if hashes is None else frozenset(hashes),
+        )
 
     def _park(self, connection: Connection, request: Command, until: float) -> str:
         """Park a pull until a deadline; returns why it cannot be parked, or an empty text."""

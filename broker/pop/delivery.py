@@ -237,12 +237,11 @@ class PopDelivery:
             return b"", (), upto, False
         if self._ledger.room <= 0:
             raise PollingFull("the groups of this broker have too many unacknowledged messages: acknowledge some")
-        tag_hashes = None if is_retry_topic(queue.key.topic) else pop.tag_hashes
+        tag_hashes, matches = (None, None) if is_retry_topic(queue.key.topic) else (pop.tag_hashes, pop.matches)
+        terms = {"max_n": max_n, "max_bytes": max_bytes}
         end = upto
         for _ in range(_READS_PER_QUEUE):
-            run = read_run(
-                self._store, entry.topic_id, queue_id, upto, max_n=max_n, max_bytes=max_bytes, tag_hashes=tag_hashes
-            )
+            run = read_run(self._store, entry.topic_id, queue_id, upto, **terms, tag_hashes=tag_hashes, matches=matches)
             if run.is_moved:
                 self._note_moved(pop, queue, upto, run.result)
             if run.upto == upto:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from broker.store.matching import read_matching
 from broker.store.message_store import MessageStore
 from broker.store.read_result import ReadResult, ReadStatus
 from model.record import HEADER_BYTES, StoredRecord, iter_records
+from model.sql.compiled import Matches
 
 
 class Run(NamedTuple):
@@ -33,13 +35,17 @@ def read_run(
     max_n: int,
     max_bytes: int,
     tag_hashes: frozenset[int] | None = None,
+    matches: Matches | None = None,
 ) -> Run:
     """Read messages from an offset on.
 
     Raises:
         StoreReadFailed: an I/O error.
     """
-    result = store.read(topic_id, queue_id, first, max_n=max_n, max_bytes=max_bytes, tag_hashes=tag_hashes)
+    if matches is None:
+        result = store.read(topic_id, queue_id, first, max_n=max_n, max_bytes=max_bytes, tag_hashes=tag_hashes)
+    else:
+        result = read_matching(store, topic_id, queue_id, first, max_n=max_n, max_bytes=max_bytes, matches=matches)
     if result.status is ReadStatus.FOUND:
         if result.next_offset == first + result.n:
             return Run(result.body, range(first, result.next_offset), result.next_offset, result)

@@ -6,10 +6,12 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from broker.messages.parked import Parked, Place
+from broker.store.matching import wanted_by
 from model.errors import InvalidParameter
 from model.heartbeat import ConsumeFrom
 from model.limits import MAX_ATTEMPTS
 from model.names import check_group, check_id, retry_topic
+from model.sql.compiled import Matches
 from remoting.command import Command
 from remoting.connection import Connection
 from remoting.overload.shares import sharer_of
@@ -31,6 +33,7 @@ class PopRequest(NamedTuple):
     max_n: int
     invisible_s: float
     tag_hashes: frozenset[int] | None  # hashes of the wanted tags, or None for all tags
+    matches: Matches | None  # the filter of the wanted messages, or None without one
     order: bool  # whether only one batch of a queue is invisible at a time
     max_attempts: int  # deliveries after which a message is sent to the DLQ
     # Start of the group on a queue without a committed offset; None if the request does not say.
@@ -57,6 +60,7 @@ def read_pop(header: dict[str, Any]) -> PopRequest:
 
     Raises:
         InvalidParameter: an illegal name, or an unknown `consume_from`.
+        FilterIllegal: the filter is not an expression of the language.
     """
     group, topic, queue_id = _checked_group(header["group"]), header["topic"], header["queue_id"]
     order = bool(header.get("order"))
@@ -74,6 +78,7 @@ def read_pop(header: dict[str, Any]) -> PopRequest:
         header["max_n"],
         header["invisible_ms"] / 1000,
         None if hashes is None else frozenset(hashes),
+        wanted_by(header),
         order,
         header.get("max_attempts") or MAX_ATTEMPTS,
         None if consume_from is None else _consume_from(consume_from),

@@ -122,6 +122,7 @@ class Pop(Feature):
         """Request code -> handler."""
         return {
             RequestCode.POP_MESSAGE: self.pop,
+            RequestCode.POP_MESSAGE_BY_SQL: self.pop,
             RequestCode.ACK_MESSAGE: self.ack,
             RequestCode.BATCH_ACK_MESSAGE: self.ack,
             RequestCode.CHANGE_MESSAGE_INVISIBLETIME: self.change_invisible_time,

@@ -184,9 +184,7 @@ def _print_members(info: GroupInfo, labels: dict[str, str]) -> None:
                 member.address or None,
                 member.strategy if _mode(info, member).startswith("pull") else None,
                 _mode_now(info, member),
-                ", ".join(
-                    s.topic if s.expression == "*" else f"{s.topic}={s.expression}" for s in member.subscriptions
-                ),
+                ", ".join(s.topic if s.wants is None else str(s) for s in member.subscriptions),
                 None if member.model is MessageModel.BROADCASTING else len(member.queues),
                 targets.count(member.client_id)
                 if member.strategy not in info.unknown_strategies and _mode(info, member).startswith("pull")

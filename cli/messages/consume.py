@@ -25,11 +25,11 @@ from cli.options import (
     switch,
 )
 from model.assignment import BROKER_STRATEGY, AssignedBy
-from model.errors import ConfigError, QueryNotFound
+from model.errors import ConfigError, QueryNotFound, UsageError
 from model.heartbeat import ConsumeFrom, MessageModel
 from model.message import MessageExt
 from model.quirks import CLIENT_QUIRKS, Quirk
-from model.subscription import ALL
+from model.subscription import ALL, Expression, Sql
 from process.lines import write_all
 from process.runtime import run
 
@@ -72,6 +72,15 @@ _Quirks = Annotated[
         help=f"Reproduce a defect of RocketMQ's clients; may be repeated: {', '.join(sorted(CLIENT_QUIRKS))}.",
     ),
 ]
+_Filter = Annotated[
+    str | None,
+    typer.Option(
+        "--filter",
+        metavar="SQL",
+        show_default=False,
+        help="Only messages whose properties match, in RocketMQ's SQL92: price > 10 AND region = 'north'.",
+    ),
+]
 _Broadcast = Annotated[
     str | None,
     typer.Option(
@@ -97,6 +106,7 @@ def consume(
     count: _Count = None,
     timeout: _Timeout = None,
     tags: Annotated[str, typer.Option(metavar="'A || B'", help="Only messages with one of these tags.")] = ALL,
+    sql: _Filter = None,
     strategy: Annotated[str, typer.Option(help=_STRATEGY)] = "AVG",
     wait: Annotated[bool, switch("--wait", help_text="Wait for the topic if it does not exist yet.")] = False,
     order: Annotated[str, typer.Option(metavar="none|queue|key", help=_ORDER)] = "none",
@@ -119,6 +129,8 @@ def consume(
 
     Example: rlab consume orders --group billing --from earliest --count 100 --timeout 10
 
+    Example: rlab consume orders --group dear --filter "price > 100 AND TAGS IN ('new', 'paid')"
+
     Example: rlab consume prices --group caches --broadcast $HOSTNAME
     """
     consume_from, timestamp_ms = start_of(start)
@@ -131,8 +143,24 @@ def consume(
         "dialect": dialect,
         **broadcast_options(broadcast, offsets_dir),
     }
-    consuming = Consuming(topic, tags, count=count, timeout_s=timeout, as_json=json)
+    consuming = Consuming(topic, wanted(tags, sql), count=count, timeout_s=timeout, as_json=json)
     run(lambda: consuming.run(namesrv, group, strategy, wait=wait, **options), endless=True, verbose=verbose)
+
+
+def wanted(tags: str, sql: str | None) -> Expression:
+    """The expression for --tags and --filter.
+
+    Raises:
+        typer.BadParameter: both are given, or the filter is not an expression of the language.
+    """
+    if sql is None:
+        return tags
+    if tags != ALL:
+        raise typer.BadParameter("--tags and --filter exclude each other: a tag is TAGS = 'A' in a filter")
+    try:
+        return Sql(sql)
+    except UsageError as error:
+        raise typer.BadParameter(f"--filter: {error}") from error
 
 
 def broadcast_options(name: str | None, offsets_dir: Path | None) -> dict[str, Any]:
@@ -170,9 +198,11 @@ def start_of(text: str) -> tuple[ConsumeFrom, int]:
 class Consuming:
     """One run of the command."""
 
-    def __init__(self, topic: str, tags: str, *, count: int | None, timeout_s: float | None, as_json: bool) -> None:
+    def __init__(
+        self, topic: str, expression: Expression, *, count: int | None, timeout_s: float | None, as_json: bool
+    ) -> None:
         self._topic = topic
-        self._tags = tags
+        self._expression = expression
         self._count = count
         self._timeout_s = timeout_s
         self._as_json = as_json
@@ -212,7 +242,7 @@ class Consuming:
                 await admin.route(self._topic)
         self._done = anyio.Event()
         async with consumer:
-            await consumer.subscribe(self._topic, self._on_messages, self._tags)
+            await consumer.subscribe(self._topic, self._on_messages, self._expression)
             with anyio.move_on_after(self._timeout_s):
                 await self._done.wait()
         if isinstance(self._write_error, BrokenPipeError):

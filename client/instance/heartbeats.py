@@ -332,7 +332,7 @@ class Refusals:
     def __init__(self) -> None:
         self.refused: dict[str, dict[MessageQueue, None]] = {}  # by group; bounded by the queues that are asked for
 
-    def add(self, client_id: str, group: str, queue: MessageQueue, error: NoPermission) -> None:
+    def add(self, client_id: str, group: str, queue: MessageQueue, error: RlabError) -> None:
         """Record a refusal; the first of a group is logged as a warning."""
         queues = self.refused.setdefault(group, {})
         level = logging.DEBUG if queues else logging.WARNING

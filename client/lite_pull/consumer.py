@@ -37,7 +37,7 @@ from model.limits import POLL_TIMEOUT_S
 from model.message import MessageExt
 from model.message_queue import MessageQueue, check_queue, check_queues
 from model.names import check_topic
-from model.subscription import SubscriptionData, subscription_of
+from model.subscription import Expression, SubscriptionData, subscription_of
 
 
 class LitePullConsumer(GroupConsumer):
@@ -112,12 +112,12 @@ class LitePullConsumer(GroupConsumer):
 
     # --- queues ------------------------------------------------------------------------------------------------------
 
-    async def subscribe(self, topic: str, expression: str = "*") -> None:
+    async def subscribe(self, topic: str, expression: Expression = "*") -> None:
         """Subscribe to a topic as a member of the group, or change the expression; before or after the start.
 
         Args:
             topic: its name; it need not exist yet.
-            expression: `*`, or tags as `tagA || tagB`.
+            expression: `*`, tags as `tagA || tagB`, or `Sql("price > 10")`.
 
         Raises:
             IllegalOperation: queues were assigned.
@@ -133,7 +133,7 @@ class LitePullConsumer(GroupConsumer):
             )
         await self._subscribe(topic, expression, with_retry=False)
 
-    async def assign(self, queues: Iterable[MessageQueue], expressions: Mapping[str, str] | None = None) -> None:
+    async def assign(self, queues: Iterable[MessageQueue], expressions: Mapping[str, Expression] | None = None) -> None:
         """Read exactly these queues, also if other consumers read them; before or after the start.
 
         The consumer does not join the group and gets no lease: no member is notified, and offsets are committed only
@@ -141,7 +141,7 @@ class LitePullConsumer(GroupConsumer):
 
         Args:
             queues: at least one.
-            expressions: topic -> tags, for topics of which not all messages are wanted.
+            expressions: topic -> tags or `Sql`, for topics of which not all messages are wanted.
 
         Raises:
             IllegalOperation: it has subscribed to a topic before.

@@ -22,6 +22,7 @@ from model.errors import ConfigError, IllegalOperation, ReceiptHandleDead
 from model.heartbeat import ConsumeType
 from model.limits import MAX_INVISIBLE_MS, MAX_POP_BATCH, MIN_INVISIBLE_MS, POP_INVISIBLE_S, PULL_SUSPEND_S
 from model.names import is_retry_topic
+from model.subscription import Expression
 
 _OPTIONS = ("consume_from", "consume_timestamp_ms", "max_attempts", "session_timeout_s", "rebalance_interval_s")
 _MAX_WAIT_S = 60.0
@@ -62,13 +63,13 @@ class PopConsumer(GroupConsumer):
         self._order = order
         self._receiver: PopReceiver | None = None
 
-    async def subscribe(self, topic: str, expression: str = "*") -> None:
+    async def subscribe(self, topic: str, expression: Expression = "*") -> None:
         """Subscribe to a topic, or change the expression of one; before or after the start.
 
         Args:
             topic: its name; it need not exist yet.
-            expression: `*`, or tags as `tagA || tagB`. Messages with other tags count as acknowledged for the whole
-                group.
+            expression: `*`, tags as `tagA || tagB`, or `Sql("price > 10")`. Other messages count as acknowledged for
+                the whole group.
 
         Raises:
             InvalidParameter: an illegal topic or expression, or a topic too many.

@@ -11,7 +11,7 @@ import anyio
 from client.pop.message import PopMessage
 from client.pop.requests import PopRequests
 from client.rebalance.ownership import MemberContext
-from model.errors import NetworkError, NoPermission, NotMaster, RlabError
+from model.errors import NetworkError, NoPermission, NotMaster, RequestCodeNotSupported, RlabError
 from model.limits import MAX_POP_BATCH, PULL_RETRY_ERROR_S, PULL_SUSPEND_S
 from model.message_queue import MessageQueue
 from model.record import RecordCorrupt
@@ -107,8 +107,9 @@ class PopLoop:
             logger.debug("%s: pop of %s on %s: %s", instance.client_id, queue.topic, queue.broker_name, error)
             if not self.stopping:
                 await instance.pause(queue.broker_name)
-        except NoPermission as error:
-            instance.refusals.add(instance.client_id, self._group, queue, error)
+        except (NoPermission, RequestCodeNotSupported) as error:
+            reason = subscription.explained(error, queue.broker_name)
+            instance.refusals.add(instance.client_id, self._group, queue, reason)
             await anyio.sleep(PULL_RETRY_ERROR_S)
         except RlabError as error:
             # A deleted topic, which the next route shows; or a broker that is busy, stopping, or out of disk.

@@ -26,7 +26,14 @@ from client.pop.intake import PopIntake
 from client.pop.message import PopMessage, handle_of
 from client.pop.requests import PopTerms, places_to_pop
 from client.rebalance.ownership import MemberContext
-from model.errors import IllegalOperation, NetworkError, NoPermission, NotMaster, RlabError
+from model.errors import (
+    IllegalOperation,
+    NetworkError,
+    NoPermission,
+    NotMaster,
+    RequestCodeNotSupported,
+    RlabError,
+)
 from model.limits import POP_KEEP_S
 from model.message_queue import MessageQueue
 from model.subscription import SubscriptionData
@@ -232,7 +239,9 @@ class PopReceiver(PopIntake):
 
     def _failed(self, target: _Target, error: RlabError) -> None:
         instance = self._context.instance
-        if isinstance(error, NoPermission):
+        if (subscription := self._context.subscription_of(target.queue.topic)) is not None:
+            error = subscription.explained(error, target.queue.broker_name)
+        if isinstance(error, NoPermission | RequestCodeNotSupported):
             instance.refusals.add(instance.client_id, self._context.group, target.queue, error)
         else:
             level = logging.DEBUG if isinstance(error, NetworkError | NotMaster) else logging.WARNING

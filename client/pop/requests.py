@@ -114,10 +114,10 @@ class PopRequests:
             **terms,
             **self._start_offset,
         }
-        if subscription.tag_hashes is not None:
-            header["tag_hashes"] = list(subscription.tag_hashes)
+        header.update(subscription.to_header())
         header.update(self._delivery)
-        return RequestCode.POP_MESSAGE, header, None, terms["suspend_ms"] / 1000 + PULL_TIMEOUT_S / 2
+        code = RequestCode.POP_MESSAGE_BY_SQL if subscription.is_sql else RequestCode.POP_MESSAGE
+        return code, header, None, terms["suspend_ms"] / 1000 + PULL_TIMEOUT_S / 2
 
     def _read_pop(self, broker_name: str, answer: Command) -> list[PopMessage]:
         if answer.code == ResponseCode.PULL_NOT_FOUND:

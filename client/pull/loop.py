@@ -21,6 +21,7 @@ from model.errors import (
     NoPermission,
     NotAuthenticated,
     NotMaster,
+    RequestCodeNotSupported,
     RlabError,
 )
 from model.events import EventKind
@@ -153,8 +154,7 @@ class PullLoop:
             "suspend_ms": int(self._hold_s * 1000),
             "client_id": instance.client_id,
         }
-        if (hashes := asked.tag_hashes) is not None:
-            header["tag_hashes"] = list(hashes)
+        header |= asked.to_header()
         connection = instance.masters.get(queue.broker_name)
         if connection is None or not connection.ready:
             connection = await instance.connect_master(queue.broker_name, CONNECT_TIMEOUT_S)
@@ -171,7 +171,8 @@ class PullLoop:
             header["token"] = owned.token
             if (commit := owned.take_commit()) is not None:
                 header["commit"] = commit
-        answer = connection.request(RequestCode.PULL_MESSAGE, header, None, self._hold_s + _ANSWER_S)
+        code = RequestCode.PULL_MESSAGE_BY_SQL if asked.is_sql else RequestCode.PULL_MESSAGE
+        answer = connection.request(code, header, None, self._hold_s + _ANSWER_S)
         owned.pending_pull = held = cast("asyncio.Future[Command | None]", answer)
         try:
             return await held
@@ -188,7 +189,7 @@ class PullLoop:
         if self._is_refused and code in (_FOUND, _NOT_FOUND, _RETRY, _MOVED):
             self._allowed()
         subscription = self._callbacks.subscription_of(owned.queue.topic)
-        if code in (_FOUND, _NOT_FOUND, _RETRY) and (subscription is None or subscription.tags != asked.tags):
+        if code in (_FOUND, _NOT_FOUND, _RETRY) and (subscription is None or subscription.wants != asked.wants):
             # The answer skips messages that match the new subscription: they are pulled again, by us or the next owner.
             return True
         if (damaged := response.header.get("damaged")) is not None:
@@ -205,7 +206,7 @@ class PullLoop:
         elif code == _MOVED:
             self._callbacks.moved(owned, response.header["next_offset"])
         else:
-            return await self._refused(response, token)
+            return await self._refused(response, token, asked)
         return True
 
     def _put(self, response: Command, tags: frozenset[str] | None) -> None:
@@ -237,7 +238,7 @@ class PullLoop:
         self._is_refused = False
         self._instance.refusals.discard(self._instance.client_id, self._group, self._owned.queue)
 
-    async def _refused(self, response: Command, token: int) -> bool:
+    async def _refused(self, response: Command, token: int, asked: SubscriptionData) -> bool:
         owned = self._owned
         try:
             raise_for_code(response)
@@ -248,10 +249,12 @@ class PullLoop:
                 return True
             self._callbacks.lost(owned)
             return False
-        except NoPermission as error:
-            # An operator has disabled the group or the topic. Pull until it is enabled again.
+        except (NoPermission, RequestCodeNotSupported) as error:
+            # An operator has disabled the group or the topic, or the broker is of a version without SQL filters. Pull
+            # until that is over.
             self._is_refused = True
-            self._instance.refusals.add(self._instance.client_id, self._group, owned.queue, error)
+            reason = asked.explained(error, owned.queue.broker_name)
+            self._instance.refusals.add(self._instance.client_id, self._group, owned.queue, reason)
             await anyio.sleep(PULL_RETRY_ERROR_S)
         except NotMaster as error:
             logger.debug("%s: pull of %s: %s", self._instance.client_id, owned.queue, error)

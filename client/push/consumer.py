@@ -35,6 +35,7 @@ from model.events import EventKind
 from model.heartbeat import ConsumerData, ConsumeType, MessageModel
 from model.message import MessageExt
 from model.names import is_retry_topic
+from model.subscription import Expression
 
 logger = logging.getLogger(__name__)
 
@@ -130,13 +131,13 @@ class PushConsumer(GroupConsumer):
 
     # --- subscriptions -----------------------------------------------------------------------------------------------
 
-    async def subscribe(self, topic: str, listener: Listener, expression: str = "*") -> None:
+    async def subscribe(self, topic: str, listener: Listener, expression: Expression = "*") -> None:
         """Subscribe to a topic, or change the listener or expression of one; before or after the start.
 
         Args:
             topic: the topic; one that does not exist yet is waited for.
             listener: see `client/listeners/listener.py`.
-            expression: `*`, or tags as `tagA || tagB`.
+            expression: `*`, tags as `tagA || tagB`, or `Sql("price > 10")`.
 
         Raises:
             InvalidParameter: an illegal topic or expression, a listener that cannot be called, or a topic too many.

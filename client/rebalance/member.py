@@ -36,7 +36,7 @@ from model.heartbeat import ConsumerData, ConsumeType, MessageModel, check_subsc
 from model.message_queue import MessageQueue
 from model.names import TRACE_TOPIC, check_group, check_topic, is_retry_topic, retry_topic
 from model.quirks import Quirk
-from model.subscription import SubscriptionData, subscription_of
+from model.subscription import Expression, SubscriptionData, subscription_of
 
 logger = logging.getLogger(__name__)
 
@@ -233,7 +233,7 @@ class GroupConsumer(ClientLife, GroupMember):
 
     # --- subscriptions -----------------------------------------------------------------------------------------------
 
-    def _note_subscription(self, topic: str, expression: str, *, with_retry: bool) -> None:
+    def _note_subscription(self, topic: str, expression: Expression, *, with_retry: bool) -> None:
         self._check_home()
         if is_retry_topic(check_topic(topic)):
             raise IllegalOperation(
@@ -275,7 +275,7 @@ class GroupConsumer(ClientLife, GroupMember):
             with suppress(NetworkError):
                 await self._register_at_brokers()
 
-    async def _subscribe(self, topic: str, expression: str, *, with_retry: bool) -> None:
+    async def _subscribe(self, topic: str, expression: Expression, *, with_retry: bool) -> None:
         """Record a subscription and apply it; if a broker refuses it, it is withdrawn, and the others go on."""
         before = self._subscriptions.get(topic)
         self._note_subscription(topic, expression, with_retry=with_retry)

@@ -67,7 +67,7 @@ def parse(text: str) -> Node:
         at = len(text) if error.token.type == "$END" else cast("int", error.token.start_pos)
         _refuse(text, at, _wanted(error.accepts or error.expected), _hint(text, at))
     except UnexpectedCharacters as error:
-        at = error.pos_in_stream
+        at = cast("int", error.pos_in_stream)
         what = "the quote is never closed" if text[at] == "'" else f"{text[at]!r} is no part of a filter"
         _refuse(text, at, what, _HINTS.get(text[at], ""))
     return _Reading(text).whole(tree)

@@ -115,7 +115,7 @@ def compare_numbers(left: Any, right: Any) -> int:
             left, right = copysign(1, left), copysign(1, right)
         elif isnan(left) or isnan(right):
             left, right = isnan(left), isnan(right)
-    return (left > right) - (left < right)
+    return int(left > right) - int(left < right)
 
 
 def equal(left: Value, right: Value) -> bool | None:

@@ -13,6 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import Enum, IntEnum, StrEnum
 
+from model.limits import MAX_EXPRESSION_CHARS
+
 _Type = type[object]  # a field has an attribute `type`
 
 
@@ -139,6 +141,13 @@ class RequestSchema:
     names: tuple[Field, ...] = ()
     effect: Effect | None = None
 
+    def by_sql(self, purpose: str) -> RequestSchema:
+        """Return the request that filters by SQL in the place of tags.
+
+        It is a request of its own: a broker of an earlier version would ignore the field, and return everything.
+        """
+        return replace(self, purpose=purpose, fields=tuple(SQL if one is TAG_HASHES else one for one in self.fields))
+
     @property
     def receiver(self) -> str:
         """Receiver, as in `sender`; of "any server's gate" only "any server"."""
@@ -177,4 +186,5 @@ BROKER = Field("broker_name", str, "broker name", noun=Noun.BROKER)
 TOPIC_ID = Field("topic_id", int, "number of the topic that the offset counts in", required=False, minimum=1)
 DATA_ID = Field("data_id", int, "number of the data directory that gave the topic's number", required=False, minimum=0)
 TAG_HASHES = Field("tag_hashes", list, "hashes of the wanted tags; absent for all", required=False, items=int)
+SQL = Field("sql", str, "filter of the messages by their properties", maximum=MAX_EXPRESSION_CHARS)
 SUSPEND = Field("suspend_ms", int, "how long the broker may hold the request", minimum=0, maximum=60_000)

@@ -26,6 +26,47 @@ _PRODUCED = TOPIC.takes(Right.PRODUCE)
 _CONSUMED = TOPIC.takes(Right.CONSUME)
 _KNOWN = TOPIC.takes(Right.KNOW)
 
+_PULL = RequestSchema(
+    "consumer -> broker",
+    "Read messages of one queue; held until there are some when `suspend_ms` is positive.",
+    (
+        # A reader that may consume the topic need not be a member.
+        GROUP.takes(Right.MEMBER, when=("client_id", "token", "commit")),
+        _CONSUMED,
+        QUEUE,
+        Field("offset", int, "first offset wanted", minimum=0),
+        Field("max_n", int, "most messages", minimum=1, maximum=MAX_PULL_BATCH),
+        SUSPEND,
+        TAG_HASHES,
+        Field(
+            "client_id",
+            str,
+            "the member that pulls; with `token` it renews the lease of the queue. For a member that is "
+            "`leaseless` in its heartbeat the broker acquires the lease, and the pull waits while another "
+            "member has it",
+            required=False,
+            noun=Noun.CLIENT,
+        ).takes(Right.OWN),
+        Field("token", int, "fencing token of the lease; absent when the queue is read without one", required=False),
+        Field(
+            "commit",
+            int,
+            "offset to commit under the lease, as with `soon` of UPDATE_CONSUMER_OFFSET; ignored if it is not allowed",
+            required=False,
+            minimum=0,
+        ),
+        TOPIC_ID,
+        DATA_ID,
+    ),
+    answer="header `next_offset`, `min_offset`, `max_offset`; body: stored records back to back "
+    "(`model/record.py`). PULL_NOT_FOUND, PULL_RETRY_IMMEDIATELY and PULL_OFFSET_MOVED carry the same header. "
+    "`damaged`, only where it is not 0: how many messages from `offset` to `next_offset` are damaged or missing. "
+    "PULL_OFFSET_MOVED with `topic_id` and `data_id`: the topic that has this name now has another number than the "
+    "request, so that the offset means nothing in it",
+    rank=Rank.DATA,
+    effect=Effect.CHANGES,
+)
+
 MESSAGE_SCHEMA: dict[RequestCode, RequestSchema] = {
     RequestCode.SEND_MESSAGE: RequestSchema(
         "producer -> broker",
@@ -62,48 +103,10 @@ MESSAGE_SCHEMA: dict[RequestCode, RequestSchema] = {
         rank=Rank.DATA,
         effect=Effect.APPENDS,
     ),
-    RequestCode.PULL_MESSAGE: RequestSchema(
-        "consumer -> broker",
-        "Read messages of one queue; held until there are some when `suspend_ms` is positive.",
-        (
-            # A reader that may consume the topic need not be a member.
-            GROUP.takes(Right.MEMBER, when=("client_id", "token", "commit")),
-            _CONSUMED,
-            QUEUE,
-            Field("offset", int, "first offset wanted", minimum=0),
-            Field("max_n", int, "most messages", minimum=1, maximum=MAX_PULL_BATCH),
-            SUSPEND,
-            TAG_HASHES,
-            Field(
-                "client_id",
-                str,
-                "the member that pulls; with `token` it renews the lease of the queue. For a member that is "
-                "`leaseless` in its heartbeat the broker acquires the lease, and the pull waits while another "
-                "member has it",
-                required=False,
-                noun=Noun.CLIENT,
-            ).takes(Right.OWN),
-            Field(
-                "token", int, "fencing token of the lease; absent when the queue is read without one", required=False
-            ),
-            Field(
-                "commit",
-                int,
-                "offset to commit under the lease, as with `soon` of UPDATE_CONSUMER_OFFSET; ignored if it is not "
-                "allowed",
-                required=False,
-                minimum=0,
-            ),
-            TOPIC_ID,
-            DATA_ID,
-        ),
-        answer="header `next_offset`, `min_offset`, `max_offset`; body: stored records back to back "
-        "(`model/record.py`). PULL_NOT_FOUND, PULL_RETRY_IMMEDIATELY and PULL_OFFSET_MOVED carry the same header. "
-        "`damaged`, only where it is not 0: how many messages from `offset` to `next_offset` are damaged or missing. "
-        "PULL_OFFSET_MOVED with `topic_id` and `data_id`: the topic that has this name now has another number than the "
-        "request, so that the offset means nothing in it",
-        rank=Rank.DATA,
-        effect=Effect.CHANGES,
+    RequestCode.PULL_MESSAGE: _PULL,
+    RequestCode.PULL_MESSAGE_BY_SQL: _PULL.by_sql(
+        "Read messages of one queue that match a filter; otherwise as PULL_MESSAGE. Retry topics and DLQs are not "
+        "filtered."
     ),
     RequestCode.QUERY_MESSAGE: RequestSchema(
         "admin -> broker",

@@ -54,46 +54,50 @@ _ACK = RequestSchema(
     effect=Effect.CHANGES,
 )
 
-POP_SCHEMA: dict[RequestCode, RequestSchema] = {
-    RequestCode.POP_MESSAGE: RequestSchema(
-        "consumer -> broker",
-        "Deliver messages of a topic, which are invisible to the group for a time; held until there are some when "
-        "`suspend_ms` is positive. A message that is not acknowledged in that time is redelivered. A message that "
-        "`tag_hashes` excludes counts as acknowledged for the group.",
-        (
-            _MEMBER[0],
-            TOPIC.takes(Right.CONSUME),
-            Field("queue_id", int, f"queue of the topic on this broker; {ANY_QUEUE} for any", minimum=ANY_QUEUE),
-            _MEMBER[1],
-            Field("max_n", int, "most messages", minimum=1, maximum=MAX_POP_BATCH),
-            Field(
-                "invisible_ms", int, "how long they are invisible", minimum=MIN_INVISIBLE_MS, maximum=MAX_INVISIBLE_MS
-            ),
-            SUSPEND,
-            TAG_HASHES,
-            Field("order", bool, "only from queues of which no message is invisible, in their order", False),
-            Field("max_attempts", int, "deliveries after which a message goes to the DLQ; absent for 16", False, 1),
-            Field(
-                "consume_from",
-                str,
-                "start of a group without a committed offset: `LAST_OFFSET`, `FIRST_OFFSET` or `TIMESTAMP`; absent "
-                "for the setting in the member's heartbeat, or the last",
-                required=False,
-            ),
-            Field("consume_timestamp_ms", int, "for `TIMESTAMP`, wall clock in milliseconds", False, minimum=0),
-            Field(
-                "retry",
-                bool,
-                f"also messages of the group's retry topic; absent for yes with queue {ANY_QUEUE} and no `order`",
-                required=False,
-            ),
+_POP = RequestSchema(
+    "consumer -> broker",
+    "Deliver messages of a topic, which are invisible to the group for a time; held until there are some when "
+    "`suspend_ms` is positive. A message that is not acknowledged in that time is redelivered. A message that "
+    "`tag_hashes` excludes counts as acknowledged for the group.",
+    (
+        _MEMBER[0],
+        TOPIC.takes(Right.CONSUME),
+        Field("queue_id", int, f"queue of the topic on this broker; {ANY_QUEUE} for any", minimum=ANY_QUEUE),
+        _MEMBER[1],
+        Field("max_n", int, "most messages", minimum=1, maximum=MAX_POP_BATCH),
+        Field("invisible_ms", int, "how long they are invisible", minimum=MIN_INVISIBLE_MS, maximum=MAX_INVISIBLE_MS),
+        SUSPEND,
+        TAG_HASHES,
+        Field("order", bool, "only from queues of which no message is invisible, in their order", False),
+        Field("max_attempts", int, "deliveries after which a message goes to the DLQ; absent for 16", False, 1),
+        Field(
+            "consume_from",
+            str,
+            "start of a group without a committed offset: `LAST_OFFSET`, `FIRST_OFFSET` or `TIMESTAMP`; absent "
+            "for the setting in the member's heartbeat, or the last",
+            required=False,
         ),
-        answer="once it is stored: body: msgpack array of batches [topic, queue id, token, end of the invisible time "
-        "in wall clock ms, [deliveries of each message, this one included, ...], stored records back to back]. "
-        "PULL_NOT_FOUND when nothing came, or, before `suspend_ms` has passed, when the filter excluded so much that "
-        "other requests should be served; POLLING_FULL when too many pops are held",
-        rank=Rank.DATA,
-        effect=Effect.CHANGES,
+        Field("consume_timestamp_ms", int, "for `TIMESTAMP`, wall clock in milliseconds", False, minimum=0),
+        Field(
+            "retry",
+            bool,
+            f"also messages of the group's retry topic; absent for yes with queue {ANY_QUEUE} and no `order`",
+            required=False,
+        ),
+    ),
+    answer="once it is stored: body: msgpack array of batches [topic, queue id, token, end of the invisible time "
+    "in wall clock ms, [deliveries of each message, this one included, ...], stored records back to back]. "
+    "PULL_NOT_FOUND when nothing came, or, before `suspend_ms` has passed, when the filter excluded so much that "
+    "other requests should be served; POLLING_FULL when too many pops are held",
+    rank=Rank.DATA,
+    effect=Effect.CHANGES,
+)
+
+POP_SCHEMA: dict[RequestCode, RequestSchema] = {
+    RequestCode.POP_MESSAGE: _POP,
+    RequestCode.POP_MESSAGE_BY_SQL: _POP.by_sql(
+        "Deliver messages of a topic that match a filter; otherwise as POP_MESSAGE. A message that does not match "
+        "counts as acknowledged for the group. Retry topics and DLQs are not filtered."
     ),
     RequestCode.ACK_MESSAGE: _ACK,
     RequestCode.BATCH_ACK_MESSAGE: replace(_ACK, purpose="The same as ACK_MESSAGE."),

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple, TypeVar
 from model.errors import RequestCodeNotSupported, RlabError
 from model.limits import MAX_IN_FLIGHT_REQUESTS, MAX_ROCKETMQ_BROKERS, MAX_ROCKETMQ_HANDLES
 from model.response_code import ResponseCode
+from model.subscription import SubscriptionData
 from remoting.codec import Peer
 from remoting.command import ONE_WAY, RESPONSE, Command
 from remoting.request_code import RequestCode
@@ -121,7 +122,7 @@ class Server:
         cluster: the state that all connections of the client share.
         address: of the server, as routes have it.
         version: of the server, from its answers; 0 before the first one.
-        subscribed: group -> topic -> expression, of the last heartbeat.
+        subscribed: group -> topic -> subscription, of the last heartbeat.
         starts: group -> its start without a committed offset, and the time of that start in ms.
         client_id: of the last heartbeat.
         producer_group: of the last heartbeat.
@@ -133,7 +134,7 @@ class Server:
     cluster: Cluster
     address: str
     version: int = 0
-    subscribed: dict[str, dict[str, str]] = field(default_factory=dict)
+    subscribed: dict[str, dict[str, SubscriptionData]] = field(default_factory=dict)
     starts: dict[str, tuple[str, int]] = field(default_factory=dict)
     client_id: str = ""
     producer_group: str = "DEFAULT_PRODUCER"

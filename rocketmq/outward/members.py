@@ -11,8 +11,10 @@ from typing import Any
 
 from model.heartbeat import ConsumeFrom, ConsumerData, ConsumeType, HeartbeatData
 from model.message import tag_hash
+from model.subscription import SubscriptionData
 from remoting.request_code import RequestCode
 from rocketmq.fields import Fields, json_bytes, table_by_queue
+from rocketmq.filters import CHECK_CLIENT_CONFIG, kind_of
 from rocketmq.frame import Frame
 from rocketmq.outward.answers import good, json_of, packed, unpacked
 from rocketmq.outward.edge import Answered, Server, Steps, StockCall
@@ -39,10 +41,19 @@ def heartbeat(server: Server, header: dict[str, Any], body: bytes) -> Steps:
     beat = HeartbeatData.from_wire(unpacked(body))
     server.client_id = beat.client_id
     server.producer_group = next(iter(beat.producer_groups), server.producer_group)
-    known = set(server.subscribed)
-    server.subscribed = {
-        each.group: {one.topic: one.expression for one in each.subscriptions} for each in beat.consumers
-    }
+    known = server.subscribed
+    subscribed = {each.group: {one.topic: one for one in each.subscriptions} for each in beat.consumers}
+    if checks := [
+        _check_call(server, group, one)
+        for group, topics in subscribed.items()
+        for topic, one in topics.items()
+        if one.is_sql and one != known.get(group, {}).get(topic)
+    ]:
+        # Before the heartbeat, which a server takes with any filter: who subscribes gets the refusal.
+        answers = yield checks
+        for answer in answers:
+            good(answer)
+    server.subscribed = subscribed
     server.starts = {each.group: (each.consume_from.value, each.consume_timestamp_ms) for each in beat.consumers}
     server.held = {each.group: server.held.get(each.group, {}) for each in beat.consumers}
     server.locked = {each.group: server.locked.get(each.group, {}) for each in beat.consumers if each.ordered}
@@ -67,6 +78,21 @@ def heartbeat(server: Server, header: dict[str, Any], body: bytes) -> Steps:
     return Answered({"groups": {group: [0, 0, is_new] for group, is_new in new.items()}})
 
 
+def _check_call(server: Server, group: str, subscription: SubscriptionData) -> StockCall:
+    """The question whether a server can use a filter. RocketMQ: CheckClientRequestBody."""
+    said = {"clientId": server.client_id, "group": group, "subscriptionData": _subscription(subscription)}
+    return StockCall(CHECK_CLIENT_CONFIG, {}, json_bytes(said))
+
+
+def _subscription(one: SubscriptionData) -> dict[str, object]:
+    return {
+        **{"topic": one.topic, "subString": one.expression, "subVersion": one.version},
+        **{"expressionType": kind_of(one), "classFilterMode": False},
+        "tagsSet": sorted(one.tags or ()),
+        "codeSet": sorted(map(tag_hash, one.tags or ())),
+    }
+
+
 def _consumer(data: ConsumerData) -> dict[str, object]:
     return {
         "groupName": data.group,
@@ -74,15 +100,7 @@ def _consumer(data: ConsumerData) -> dict[str, object]:
         "messageModel": data.model.value,
         "consumeFromWhere": _FROM[data.consume_from],
         "unitMode": False,
-        "subscriptionDataSet": [
-            {
-                **{"topic": one.topic, "subString": one.expression, "subVersion": one.version},
-                **{"expressionType": "TAG", "classFilterMode": False},
-                "tagsSet": sorted(one.tags or ()),
-                "codeSet": sorted(map(tag_hash, one.tags or ())),
-            }
-            for one in data.subscriptions
-        ],
+        "subscriptionDataSet": [_subscription(one) for one in data.subscriptions],
     }
 
 
@@ -125,8 +143,8 @@ def running_info(server: Server, frame: Frame) -> bytes:
     said = {
         "properties": {"PROP_CONSUMEORDERLY": str(bool(locks)).lower(), "PROP_CONSUME_TYPE": "CONSUME_PASSIVELY"},
         "subscriptionSet": [
-            {"topic": topic, "subString": expression, "subVersion": 0, "expressionType": "TAG"}
-            for topic, expression in sorted(server.subscribed.get(group, {}).items())
+            {"topic": topic, "subString": one.expression, "subVersion": 0, "expressionType": kind_of(one)}
+            for topic, one in sorted(server.subscribed.get(group, {}).items())
         ],
         **{"mqTable": table_by_queue(rows), "mqPopTable": {}, "statusTable": {}},
     }

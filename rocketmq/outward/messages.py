@@ -15,6 +15,7 @@ from model.record import encode_record
 from model.response_code import ResponseCode
 from remoting.request_code import RequestCode
 from rocketmq.fields import Fields
+from rocketmq.filters import SQL92, TAG
 from rocketmq.frame import Frame
 from rocketmq.message import (
     DELAY,
@@ -104,14 +105,22 @@ def send_batch(server: Server, header: dict[str, Any], body: bytes) -> Steps:
 # --- pulls -----------------------------------------------------------------------------------------------------------
 
 
-def _pull(server: Server, group: str, queue: tuple[str, int], offset: int, max_n: int, **more: object) -> StockCall:
+def _pull(group: str, queue: tuple[str, int], offset: int, max_n: int, **more: object) -> StockCall:
     topic, queue_id = queue
     fields = {
         **{"consumerGroup": group, "topic": topic, "queueId": queue_id, "queueOffset": offset, "maxMsgNums": max_n},
         **{"sysFlag": _HAS_SUBSCRIPTION, "commitOffset": 0, "suspendTimeoutMillis": 0, "subVersion": 0},
-        **{"subscription": server.subscribed.get(group, {}).get(topic, "*"), "expressionType": "TAG"},
+        **{"subscription": "*", "expressionType": TAG},
     }
     return StockCall(RequestCode.PULL_MESSAGE, {**fields, **more})
+
+
+def filter_of(server: Server, header: dict[str, Any]) -> tuple[str, str]:
+    """Text and type of the filter of a pull or pop. Tags are those of the heartbeat: a pull has only their hashes."""
+    if "sql" in header:
+        return header["sql"], SQL92
+    subscription = server.subscribed.get(header["group"], {}).get(header["topic"])
+    return ("*" if subscription is None or subscription.is_sql else subscription.expression), TAG
 
 
 def pull(server: Server, header: dict[str, Any], body: bytes) -> Steps:
@@ -122,8 +131,10 @@ def pull(server: Server, header: dict[str, Any], body: bytes) -> Steps:
     if "commit" in header:
         flags |= _COMMITS
         server.cluster.commits(server.address, (header["group"], *queue), header["commit"])
+    more: dict[str, object]
     more = {"sysFlag": flags, "commitOffset": header.get("commit", 0), "suspendTimeoutMillis": header["suspend_ms"]}
-    [answer] = yield [_pull(server, header["group"], queue, header["offset"], header["max_n"], **more)]
+    more["subscription"], more["expressionType"] = filter_of(server, header)
+    [answer] = yield [_pull(header["group"], queue, header["offset"], header["max_n"], **more)]
     fields = Fields(good(answer, *_PULL_OUTCOMES).fields)
     said = {
         "next_offset": fields.number("nextBeginOffset"),
@@ -154,7 +165,7 @@ def record_of(message: StoredMessage) -> bytes:
 def send_back(server: Server, header: dict[str, Any], body: bytes) -> Steps:
     """A message that could not be processed. RocketMQ names it by a place in its log, which a pull returns."""
     queue, offset = (header["topic"], header["queue_id"]), header["offset"]
-    [found] = yield [_pull(server, header["group"], queue, offset, 1, subscription="*")]
+    [found] = yield [_pull(header["group"], queue, offset, 1)]
     messages = [each for each in decode_messages(good(found).body or b"") if each.offset == offset]
     if not messages:
         raise LookupError(f"message {offset} of {queue[0]}:{queue[1]} is gone")

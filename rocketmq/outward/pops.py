@@ -20,7 +20,7 @@ from rocketmq.fields import FieldError, Fields
 from rocketmq.message import StoredMessage, decode_messages
 from rocketmq.outward.answers import good, packed, unpacked
 from rocketmq.outward.edge import Answered, Server, Steps, StockCall
-from rocketmq.outward.messages import record_of
+from rocketmq.outward.messages import filter_of, record_of
 from rocketmq.popping import POLLING_TIMEOUT, POP_CK
 
 _OLDEST, _NEWEST = 0, 1
@@ -47,7 +47,7 @@ def pop(server: Server, header: dict[str, Any], body: bytes) -> Steps:
         **{"consumerGroup": group, "topic": topic, "queueId": header["queue_id"]},
         **{"maxMsgNums": min(header["max_n"], MAX_POP_BATCH), "invisibleTime": header["invisible_ms"]},
         **{"pollTime": header["suspend_ms"], "bornTime": 0, "initMode": _OLDEST if first else _NEWEST},
-        **{"expType": "TAG", "exp": server.subscribed.get(group, {}).get(topic, "*")},
+        **dict(zip(("exp", "expType"), filter_of(server, header), strict=True)),
         "order": bool(header.get("order")),
     }
     [answer] = yield [StockCall(RequestCode.POP_MESSAGE, fields)]

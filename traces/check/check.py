@@ -12,6 +12,7 @@ is called once, at the end; `anomalies` returns the findings so far at any time.
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Callable, Iterator
 
@@ -37,6 +38,8 @@ from traces.figures.uses import OWNER_KINDS as MEASURED
 
 _Take = Callable[[Event], object]
 _NO_LEASE = -1
+_SQL = re.compile(r'=SQL"(?:[^"\\]|\\.)*"')
+"""A filter in the detail of an event; it may have spaces and `=`."""
 _DELETED = "deleted"
 """Detail of the event that a broker emits when it has deleted a topic."""
 _ENDS = frozenset({EventKind.BROKER_DOWN, EventKind.CLIENT_STOP})
@@ -88,7 +91,7 @@ class _Group:
             yield self.passes.dispatched
 
     def _subscribed(self, event: Event) -> None:
-        for part in event.detail.split(" "):
+        for part in _SQL.sub("=SQL", event.detail).split(" "):
             topic, found, expression = part.partition("=")
             if found and expression != "*":
                 self.offsets.filtered[topic] = None

@@ -24,6 +24,7 @@ from client.transactions.producer import TransactionProducer
 from model.message import Message, MessageExt, SendResult
 from model.message_queue import MessageQueue
 from model.names import is_retry_topic
+from model.subscription import Expression
 from testbed.simulation.kernel.network import Fault
 from testbed.simulation.kernel.run import Simulation
 
@@ -161,7 +162,7 @@ class SimulatedConsumer(SimulatedMember):
 
         return on_messages
 
-    async def subscribe(self, topic: str, expression: str = "*", *, work: Work | None = None) -> None:
+    async def subscribe(self, topic: str, expression: Expression = "*", *, work: Work | None = None) -> None:
         """Subscribe to one more topic, or change a subscription; see `PushConsumer.subscribe`."""
         with self.simulation.on_host(self.host):
             await self.consumer.subscribe(topic, self.listener(work), expression)

@@ -42,6 +42,7 @@ from client.transactions.producer import TransactionProducer
 from model.errors import TopicNotExist
 from model.event_log import EventSink
 from model.events import Event, EventKind
+from model.subscription import Expression
 from model.topic_route import READ_WRITE, Perm
 from namesrv.route_table import RouteTable
 from namesrv.server import NameServer
@@ -232,7 +233,7 @@ class SimulatedCluster:
         group: str,
         topic: str,
         *,
-        expression: str = "*",
+        expression: Expression = "*",
         work: Work | None = None,
         listener: Listener | None = None,
         strategy: AllocateMessageQueueStrategy | None = None,
@@ -248,7 +249,7 @@ class SimulatedCluster:
         return await self.start_made(made, {topic: listener or made.listener(work)}, expression)
 
     async def start_made(
-        self, made: SimulatedConsumer, listeners: Mapping[str, Listener], expression: str = "*"
+        self, made: SimulatedConsumer, listeners: Mapping[str, Listener], expression: Expression = "*"
     ) -> SimulatedConsumer:
         """Subscribe a consumer to topics, each with its listener, and start it; if that fails it is forgotten.
 
@@ -265,7 +266,7 @@ class SimulatedCluster:
         return made
 
     async def start_popper(
-        self, group: str, topic: str, *, expression: str = "*", **options: Any
+        self, group: str, topic: str, *, expression: Expression = "*", **options: Any
     ) -> SimulatedPopConsumer:
         """Start a pop consumer on a host of its own; options are `host` and the options of `PopConsumer`."""
         host, made = self._options("pop", options)
