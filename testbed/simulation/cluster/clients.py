@@ -10,7 +10,7 @@ that is committed while no delivery of its message is finished is a lost message
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from client.instance.registry import release_instance
@@ -213,9 +213,10 @@ class SimulatedProducer(_SimulatedClient):
         tags: str = "",
         key: str | None = None,
         queue: MessageQueue | None = None,
+        properties: Mapping[str, str] | None = None,
     ) -> SendResult:
         """Send a message; see `Producer.send`. The key is also the key of the message, for consumers in key order."""
-        message = Message(topic, body, tags=tags, keys=() if key is None else (key,))
+        message = Message(topic, body, tags=tags, keys=() if key is None else (key,), properties=properties or {})
         with self.simulation.on_host(self.host):
             result = await self.producer.send(message, key=key, queue=queue)
         self.acknowledged[body] = result
