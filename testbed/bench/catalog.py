@@ -23,6 +23,7 @@ BENCHMARKS = {
     "send-64": "throughput.send:bench_send_64",
     "send-1": "throughput.send:bench_send_1",
     "pull-32": "throughput.pull:bench_pull",
+    "filters": "throughput.filtered:bench_filters",
     "consume": "throughput.pull:bench_consume",
     "order": "throughput.order:bench_order",
     "pop": "throughput.pop:bench_pop",

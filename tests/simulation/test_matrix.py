@@ -122,6 +122,12 @@ MATRIX = (
         "key key no no no lost own",
     ),
     Case(C.PULL_MESSAGE, {**QUEUE, **GROUP, "offset": 0, "max_n": 1, "suspend_ms": 0}, None, "key key no ok no ok ok"),
+    Case(
+        C.PULL_MESSAGE_BY_SQL,
+        {**QUEUE, **MEMBER, "offset": 0, "max_n": 1, "suspend_ms": 0, "token": -1, "sql": "a = 1"},
+        None,
+        "key key no no no lost own",
+    ),
     Case(C.QUERY_MESSAGE, {**ORDERS, "key": "k", "max_n": 1}, None, "key key no ok no ok ok"),
     Case(C.VIEW_MESSAGE_BY_ID, {"message_id": "id", "max_n": 1}, None, "key key no no no ok no", by="reader"),
     Case(C.LOCK_BATCH_MQ, MEMBER, [["orders", 0]], "key key no no no ok own"),
@@ -160,6 +166,12 @@ MATRIX = (
     Case(
         C.POP_MESSAGE,
         {**MEMBER, **QUEUE, "max_n": 1, "invisible_ms": 10_000, "suspend_ms": 0},
+        None,
+        "key key no no no ok own",
+    ),
+    Case(
+        C.POP_MESSAGE_BY_SQL,
+        {**MEMBER, **QUEUE, "max_n": 1, "invisible_ms": 10_000, "suspend_ms": 0, "sql": "a = 1"},
         None,
         "key key no no no ok own",
     ),

@@ -63,6 +63,8 @@ GOALS = {
     "send-64": Goal(0.6, of_ratio=True, at_least=True),
     "send-1": Goal(0.4, of_ratio=True, at_least=True),
     "pull-32": Goal(3.0, of_ratio=True, at_least=True),
+    "filter-all": Goal(0.5, of_ratio=True, at_least=True),
+    "filter-1%": Goal(0.8, of_ratio=True, at_least=True),
     "order": Goal(20.0, of_ratio=True, at_least=True),
     "order-cost": Goal(0.6, of_ratio=True, at_least=True),
     "pop-32": Goal(100_000.0, of_ratio=False, at_least=True),

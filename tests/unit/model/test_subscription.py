@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from model.errors import InvalidParameter
+from model.errors import FilterIllegal, InvalidParameter, RequestCodeNotSupported
 from model.limits import MAX_EXPRESSION_CHARS
 from model.message import tag_hash
-from model.subscription import ALL, SubscriptionData, parse_expression, subscription_of
+from model.subscription import ALL, Expression, Sql, SubscriptionData, parse_expression, subscription_of
 
 
 @pytest.mark.parametrize("expression", ["*", "", "  ", " * "])
@@ -60,5 +60,51 @@ def test_an_expression_may_be_as_long_as_the_limit_and_not_longer() -> None:
 
 @pytest.mark.parametrize("expression", [None, 5, b"red", ["red", "blue"]])
 def test_tags_that_are_no_string_are_refused_as_such(expression: Any) -> None:
-    with pytest.raises(InvalidParameter, match=r"to 't' must be a string as 'tagA \|\| tagB', got "):
+    with pytest.raises(InvalidParameter, match=r"to 't' must be a string as 'tagA \|\| tagB', or a filter as .*, got "):
         subscription_of("t", expression, 1)
+
+
+def test_a_filter_by_sql_is_checked_when_it_is_made() -> None:
+    with pytest.raises(FilterIllegal, match="at its end"):
+        Sql("price >")
+    with pytest.raises(InvalidParameter, match="the text of an SQL filter must be"):
+        Sql(5)  # type: ignore[arg-type]  # what a caller might pass
+    with pytest.raises(InvalidParameter, match="half of a surrogate pair"):
+        Sql("a = '\ud800'")
+
+
+def test_a_subscription_by_sql_has_a_filter_and_no_tags() -> None:
+    subscription = subscription_of("t", Sql("price > 10"), 7)
+    assert subscription == SubscriptionData("t", "price > 10", 7, is_sql=True)
+    assert (subscription.tags, subscription.tag_hashes, subscription.sql) == (None, None, "price > 10")
+    assert subscription.given == Sql("price > 10")
+    assert subscription_of("t", "a", 7).given == "a"
+
+
+@pytest.mark.parametrize(
+    ("expression", "header", "text"),
+    [
+        ("*", {}, "t=*"),
+        ("a", {"tag_hashes": [97]}, "t=a"),
+        (Sql("a = 'x y'"), {"sql": "a = 'x y'"}, """t=SQL"a = 'x y'\""""),
+    ],
+)
+def test_a_pull_and_a_reader_get_the_form_of_the_expression(
+    expression: Expression, header: dict[str, Any], text: str
+) -> None:
+    subscription = subscription_of("t", expression, 1)
+    assert subscription.to_header() == header
+    assert str(subscription) == text
+
+
+def test_the_same_text_as_tags_and_as_a_filter_wants_different_messages() -> None:
+    assert subscription_of("t", "a", 1).wants != subscription_of("t", Sql("a"), 1).wants
+
+
+def test_only_a_filter_explains_that_a_broker_does_not_know_it() -> None:
+    error = RequestCodeNotSupported("no")
+    assert subscription_of("t", "a", 1).explained(error, "broker-a") is error
+    by_sql = subscription_of("t", Sql("a = 1"), 1)
+    assert "broker 'broker-a' is of a version without SQL filters" in str(by_sql.explained(error, "broker-a"))
+    other = InvalidParameter("no")
+    assert by_sql.explained(other, "broker-a") is other

@@ -61,13 +61,16 @@ async def test_what_a_cpp_client_leaves_out_or_writes_as_a_number_is_understood(
 
 
 @simulated
-async def test_a_filter_by_sql_is_refused_before_the_client_starts_and_in_its_heartbeat(world: World) -> None:
+async def test_a_wrong_filter_is_refused_before_the_client_starts_and_in_its_heartbeat(world: World) -> None:
     await world.start_broker()
     client = await StockClient.connect(world)
-    for kind, code in (("TAG", 0), ("SQL92", 1)):
-        body = json.dumps({"subscriptionData": {"expressionType": kind}}).encode()
-        assert (await client.call(46, {}, body)).code == code
-    assert (await client.heartbeat(subscription={"expressionType": "SQL92"})).code == 29
+    for kind, text, code in (("TAG", "a", 0), ("SQL92", "a > 1", 0), ("SQL92", "a >", 23), ("XPATH", "a", 29)):
+        subscription = {"expressionType": kind, "subString": text}
+        answer = await client.call(46, {}, json.dumps({"subscriptionData": subscription}).encode())
+        assert answer.code == code
+        assert (await client.heartbeat(subscription=subscription)).code == code
+    answer = await client.call(46, {}, json.dumps({"subscriptionData": {"expressionType": "SQL92"}}).encode())
+    assert answer.code == 23  # the text of every tag is no filter
     assert (await client.call(46, {}, b"{}")).code == 1
 
 

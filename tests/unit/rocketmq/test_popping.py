@@ -104,7 +104,12 @@ async def test_a_pop_waits_for_messages_and_takes_only_wanted_tags(world: World)
     await client.send(b"no", i="TAGS\x01green")
     await client.send(b"yes", i="TAGS\x01blue")
     assert [message["body"] for message in messages_of(await held)] == [b"yes"]
-    assert (await pop(client, expType="SQL92", exp="a > 1")).code == 1
+    await client.send(b"dear", i="price\x0111")
+    assert (await pop(client, expType="SQL92", exp="price > 11")).code == 210  # it counts as acknowledged
+    await client.send(b"dear too", i="price\x0112")
+    [message] = messages_of(await pop(client, expType="SQL92", exp="price > 11"))
+    assert message["body"] == b"dear too"
+    assert (await pop(client, expType="SQL92", exp="price >")).code == 23
 
 
 @simulated

@@ -68,12 +68,32 @@ async def test_only_wanted_tags_are_delivered_by_heartbeat_or_by_the_pull_itself
 
 
 @simulated
+async def test_a_filter_by_sql_is_that_of_the_heartbeat_or_of_the_pull_itself(world: World) -> None:
+    await world.start_broker()
+    client = await StockClient.connect(world)
+    await client.heartbeat(subscription={"subString": "price > 10", "expressionType": "SQL92"})
+    for price in (5, 11, 20):
+        await client.send(b"%d" % price, i=f"price\x01{price}")
+    answer = await client.pull()
+    assert [message["body"] for message in messages_of(answer)] == [b"11", b"20"]
+    assert answer.fields["nextBeginOffset"] == "3"
+    own = {"sysFlag": 4, "expressionType": "SQL92"}
+    [message] = messages_of(await client.pull(**own, subscription="price < 10"))
+    assert message["body"] == b"5"
+    none = await client.pull(**own, subscription="price < 1")
+    assert (none.code, none.fields["nextBeginOffset"]) == (20, "3")
+    wrong = await client.pull(**own, subscription="price <")
+    assert wrong.code == 23
+    assert "expected" in (wrong.remark or "")
+    assert (await client.pull(sysFlag=12, subscription="Class")).code == 1
+
+
+@simulated
 async def test_a_pull_before_the_heartbeat_is_answered_that_there_is_no_subscription(world: World) -> None:
     await world.start_broker()
     client = await StockClient.connect(world)
     assert (await client.pull()).code == 24
     assert (await client.pull(sysFlag=6, subscription="*")).code == 17
-    assert (await client.pull(sysFlag=4, subscription="a > 1", expressionType="SQL92")).code == 1
 
 
 @simulated

@@ -101,3 +101,34 @@ def test_a_tool_is_told_which_queues_the_client_has_at_this_broker(ordered: bool
     for call in list(server.ask(RequestCode.UNLOCK_BATCH_MQ, {"group": "g"}, [["t", 1, -1, 0], ["t", 0, -1, 0]])):
         server.say(call)
     assert told(server)["mqTable"] == {}
+
+
+def by_sql(server: Server, text: str) -> list[Frame]:
+    row = ["g", "PASSIVELY", "CLUSTERING", "LAST_OFFSET", "AVG", 30.0, 0, 0, [["t", text, 1]]]
+    said = {"client_id": "c@1", "producers": ["p"], "epoch": "", "consumers": [row], "added": {"g": {"sql": ["t"]}}}
+    return list(server.ask(RequestCode.HEART_BEAT, {}, said))
+
+
+def test_a_server_is_asked_about_each_new_filter_before_the_heartbeat_that_has_it() -> None:
+    server = joined()
+    [check] = by_sql(server, "price > 10")
+    assert check.code == 46
+    wanted = {"expressionType": "SQL92", "subString": "price > 10", "tagsSet": [], "topic": "t"}
+    assert json.loads(check.body or b"")["subscriptionData"].items() >= wanted.items()
+    server.say(check)
+    [heartbeat] = [frame for frame in server.asked if frame.code == 34]
+    [consumer] = json.loads(heartbeat.body or b"")["consumerDataSet"]
+    assert consumer["subscriptionDataSet"][0].items() >= wanted.items()
+    server.say(heartbeat)
+    [again] = by_sql(server, "price > 10")
+    assert again.code == 34
+
+
+def test_who_subscribes_gets_the_refusal_of_a_filter() -> None:
+    server = joined()
+    [check] = by_sql(server, "price > 10")
+    [command] = server.say(check, 1)
+    assert command.code == 1
+    assert command.header["remark"] == "code 1"
+    [again] = by_sql(server, "price > 10")
+    assert again.code == 46

@@ -123,3 +123,11 @@ def test_a_message_is_sent_back_by_its_place_in_the_log_which_a_pull_of_it_says(
         "ID",
     )
     assert server.say(back)[0].header == {"dead": False}
+
+
+def test_a_pull_by_sql_has_the_filter_and_its_type() -> None:
+    server = joined()
+    header = {"group": "g", **QUEUE, "offset": 3, "max_n": 32, "suspend_ms": 0, "sql": "price > 10"}
+    [call] = server.ask(RequestCode.PULL_MESSAGE_BY_SQL, header)
+    assert call.code == RequestCode.PULL_MESSAGE
+    assert (call.fields["subscription"], call.fields["expressionType"]) == ("price > 10", "SQL92")

@@ -49,6 +49,8 @@ def test_a_pop_says_what_the_member_subscribes_to_and_where_a_new_group_begins()
     for start, mode in ((None, "1"), ("LAST_OFFSET", "1"), ("FIRST_OFFSET", "0")):
         [call] = server.ask(RequestCode.POP_MESSAGE, {**POP, "consume_from": start})
         assert (call.fields["exp"], call.fields["initMode"], call.fields["queueId"]) == ("a || b", mode, "-1")
+    [call] = server.ask(RequestCode.POP_MESSAGE_BY_SQL, {**POP, "sql": "price > 10"})
+    assert (call.code, call.fields["exp"], call.fields["expType"]) == (200050, "price > 10", "SQL92")
     [call] = server.ask(RequestCode.POP_MESSAGE, {**POP, "order": True, "max_n": 64})
     assert (call.fields["order"], call.fields["maxMsgNums"]) == ("true", "32")
 
