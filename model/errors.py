@@ -81,7 +81,7 @@ class InvalidParameter(UsageError):
 
 
 class FilterIllegal(UsageError):
-    """The SQL filter of a subscription is no expression of the language, or too large."""
+    """The SQL filter of a subscription is not an expression of the language, or too large."""
 
     code = ResponseCode.SUBSCRIPTION_PARSE_FAILED
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from remoting.request_code import RequestCode
 from rocketmq import admin, joining, popping, pulling, routes, sending, transactions
 from rocketmq.edge import Facts, Notifier, RocketmqDialect, Translator
-from rocketmq.filters import CHECK_CLIENT_CONFIG
 
 _MAX_BINARY_CODE = 0x7FFF
 SEND_MESSAGE_V2 = 310
 LITE_PULL_MESSAGE = 361
+CHECK_CLIENT_CONFIG = 46
 GET_TOPIC_STATS_INFO, GET_TOPIC_CONFIG = 202, 351
 QUERY_TOPIC_CONSUME_BY_WHO, VIEW_BROKER_STATS_DATA = 300, 315
 GET_KV_CONFIG, DELETE_KV_CONFIG, GET_KVLIST_BY_NAMESPACE = 101, 102, 219

@@ -1,6 +1,7 @@
 """Reads the header fields of a request and the parts of a JSON body, which clients write in several ways. Pure.
 
-Numbers arrive as text or as numbers, enumerations by name or by number, and empty lists are left out.
+Numbers arrive as text or as numbers, enumerations by name or by number, and empty lists are left out. The expression of
+a subscription is a text with a type.
 """
 
 from __future__ import annotations
@@ -9,11 +10,15 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from model.errors import InvalidParameter
+from model.subscription import Expression, Sql, SubscriptionData
 from remoting.command import shown
 from rocketmq.frame import read_json
 
 OURS = "ofRebalanceLab"
 """Header field that marks a name server as one of this project; RocketMQ's clients ignore it."""
+TAG, SQL92 = "TAG", "SQL92"
+"""Types of expressions. RocketMQ: ExpressionType."""
 _MAX_NUMBER = 2**63 - 1
 
 
@@ -132,3 +137,22 @@ def json_bytes(value: object) -> bytes:
 def text_of(value: object) -> str:
     """The text of a header field."""
     return ("true" if value else "false") if isinstance(value, bool) else str(value)
+
+
+def expression_of(kind: str, text: str) -> Expression:
+    """The expression of a subscription, from its type and its text; without a type it is tags.
+
+    Raises:
+        FilterIllegal: the text is not an expression of the language.
+        InvalidParameter: another type.
+    """
+    if kind in (TAG, ""):
+        return text
+    if kind == SQL92:
+        return Sql(text)
+    raise InvalidParameter(f"a filter of type {kind!r} is not known: the types are {TAG} and {SQL92}")
+
+
+def kind_of(subscription: SubscriptionData) -> str:
+    """The type of a subscription's expression."""
+    return SQL92 if subscription.is_sql else TAG

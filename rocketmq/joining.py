@@ -16,8 +16,7 @@ from model.response_code import ResponseCode
 from model.subscription import subscription_of
 from remoting.request_code import RequestCode
 from rocketmq.edge import Asked, Caller, StockAnswer, Subscribed, nothing
-from rocketmq.fields import FieldError, Fields, choice, json_bytes, json_object, number_of, objects
-from rocketmq.filters import TAG, expression_of
+from rocketmq.fields import TAG, FieldError, Fields, choice, expression_of, json_bytes, json_object, number_of, objects
 from rocketmq.frame import Frame
 
 _CONSUME_TYPES = ("CONSUME_ACTIVELY", "CONSUME_PASSIVELY", "CONSUME_POP")

@@ -28,8 +28,7 @@ from model.response_code import ResponseCode
 from model.subscription import subscription_of
 from remoting.request_code import RequestCode
 from rocketmq.edge import Asked, Caller, StockAnswer, nothing
-from rocketmq.fields import FieldError, Fields, json_bytes, json_object
-from rocketmq.filters import TAG, expression_of
+from rocketmq.fields import TAG, FieldError, Fields, expression_of, json_bytes, json_object
 from rocketmq.frame import Frame
 from rocketmq.pulling import MAX_SUSPEND_MS, stored_message, topic_id_of
 

@@ -18,8 +18,7 @@ from model.response_code import ResponseCode
 from model.subscription import subscription_of
 from remoting.request_code import RequestCode
 from rocketmq.edge import Asked, Caller, StockAnswer, nothing
-from rocketmq.fields import Fields, number_of
-from rocketmq.filters import TAG, expression_of
+from rocketmq.fields import TAG, Fields, expression_of, number_of
 from rocketmq.frame import Frame
 from rocketmq.message import (
     KEYS,

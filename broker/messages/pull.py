@@ -13,9 +13,9 @@ from broker.feature import Core, CurrentRights, Feature
 from broker.leases.leaseless.pull_access import NotYet, PullAccess
 from broker.leases.offset_moves import OffsetOutOfRangeReporter
 from broker.leases.table import QueueKey
+from broker.messages.matching import read_matching, wanted_by
 from broker.messages.parked import Parked, ParkedRequests
 from broker.messages.refused import refuse_parked
-from broker.store.matching import read_matching, wanted_by
 from broker.store.read_result import ReadResult, ReadStatus
 from broker.topics.service import Topics
 from broker.topics.table import TopicEntry, check_exists, check_readable

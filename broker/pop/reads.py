@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from broker.store.matching import read_matching
+from broker.messages.matching import read_matching
 from broker.store.message_store import MessageStore
 from broker.store.read_result import ReadResult, ReadStatus
 from model.record import HEADER_BYTES, StoredRecord, iter_records

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from broker.messages.matching import wanted_by
 from broker.messages.parked import Parked, Place
-from broker.store.matching import wanted_by
 from model.errors import InvalidParameter
 from model.heartbeat import ConsumeFrom
 from model.limits import MAX_ATTEMPTS

@@ -1,8 +1,7 @@
 """POP: serves its requests, parks pops that find nothing, and redelivers messages that are not acknowledged in time.
 
 RocketMQ: PopMessageProcessor, AckMessageProcessor, ChangeInvisibleTimeProcessor; and PopReviveService, which copies
-unacknowledged messages to a retry topic 2 to 3 s late. Here they are redelivered from the same queue, on time
-(`broker/pop/window.py`).
+unacknowledged messages to a retry topic 2 to 3 s late. Here their own queue has them on time (`broker/pop/window.py`).
 
 A queue is consumed either by POP or under a lease: a pop passes over a queue that a member has leased, and a lease is
 refused while the group has invisible messages of the queue. A refused member makes the queue drain: the broker delivers

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from model.sql.nodes import (
-    Comparison,
     Constant,
     Equal,
     In,
@@ -21,6 +20,7 @@ from model.sql.nodes import (
     Negation,
     Node,
     Not,
+    Ordering,
     Property,
     Text,
     Value,
@@ -45,7 +45,7 @@ _HOLDS: dict[str, Callable[[int], bool]] = {
 
 
 def function_of(node: Node) -> Evaluate:
-    """Compile a node; what it returns raises Mistyped for a message whose values cannot be compared."""
+    """Compile a node; the function raises Mistyped for a message whose values cannot be compared."""
     match node:
         case Property(name):
             return lambda properties: properties.get(name)
@@ -59,7 +59,7 @@ def function_of(node: Node) -> Evaluate:
             return _logic(is_and, tuple(map(condition_of, parts)))
         case Equal():
             return _equal(node)
-        case Comparison():
+        case Ordering():
             return _comparison(node)
         case IsNull(of):
             inner = function_of(of)
@@ -85,7 +85,7 @@ def _negation(of: Node) -> Evaluate:
     inner = function_of(of)
 
     def negated(properties: Properties) -> None:
-        inner(properties)  # it may be Mistyped; otherwise it is no number
+        inner(properties)  # it may be Mistyped; else it is not a number
 
     return negated
 
@@ -141,7 +141,7 @@ def _equal(node: Equal) -> Evaluate:
     return lambda properties: equal(first(properties), second(properties))
 
 
-def _comparison(node: Comparison) -> Evaluate:
+def _comparison(node: Ordering) -> Evaluate:
     left, right, holds = node.left, node.right, _HOLDS[node.operator]
     number = _number_of(right)
     if isinstance(left, Property) and number is not None:

@@ -65,4 +65,4 @@ WORDS = {
     **{"STRING": "a text as 'north'", "INTEGER": "a number", "DECIMAL": "a number", "ID": "the name of a property"},
     "$END": "the end",
 }
-"""Tokens, as an error names what was expected."""
+"""The names of tokens in the text of an error."""

@@ -2,7 +2,7 @@
 
     price > 10 AND NOT (region IN ('north', 'south'))
 
-    Logic(and)  -+- Comparison(>, Property price, Constant 10)
+    Logic(and)  -+- Ordering(>, Property price, Constant 10)
                  +- Not -- In(Property region, 'north' 'south')
 
 A property alone may stand where a condition is needed, and is then never true: properties are texts, and a condition
@@ -85,7 +85,7 @@ class Equal:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class Ordering:
     """Whether a number is above or below another one."""
 
     operator: Literal[">", ">=", "<", "<="]
@@ -130,10 +130,10 @@ class Text:
     negated: bool
 
 
-Node = Property | Constant | Negation | Not | Logic | Equal | Comparison | IsNull | In | Text
+Node = Property | Constant | Negation | Not | Logic | Equal | Ordering | IsNull | In | Text
 
 _NULL = Constant(None)
-_CONDITIONS = (Not, Logic, Equal, Comparison, IsNull, In, Text)
+_CONDITIONS = (Not, Logic, Equal, Ordering, IsNull, In, Text)
 
 
 def _is_boolean(node: Node) -> bool:
@@ -164,9 +164,9 @@ def between(value: Node, low: Node, high: Node) -> Node:
     """`value BETWEEN low AND high`, both included.
 
     Raises:
-        OperandIllegal: an operand is no number, or `high` is a number below `low`.
+        OperandIllegal: an operand is not a number, or `high` is a number below `low`.
     """
-    made = Logic(True, (Comparison(">=", value, low), Comparison("<=", value, high)))
+    made = Logic(True, (Ordering(">=", value, low), Ordering("<=", value, high)))
     if isinstance(low, Constant) and isinstance(high, Constant) and _number(high) < _number(low):
         raise OperandIllegal("BETWEEN takes the lower number first")
     return made
@@ -179,4 +179,4 @@ def _number(constant: Constant) -> int | float:
 
 def not_between(value: Node, low: Node, high: Node) -> Node:
     """`value NOT BETWEEN low AND high`. Raises as `between`, but for the order of the numbers."""
-    return Logic(False, (Comparison("<", value, low), Comparison(">", value, high)))
+    return Logic(False, (Ordering("<", value, low), Ordering(">", value, high)))

@@ -1,4 +1,4 @@
-"""Reads the text of a filter. Its errors name the position, what was expected, and an example. Pure.
+"""Reads the text of a filter. Its errors have the position, the expectation, and an example. Pure.
 
 lark is imported here, when the first filter is read: most processes have none.
 """
@@ -13,7 +13,6 @@ from model.errors import FilterIllegal
 from model.limits import MAX_EXPRESSION_CHARS, MAX_EXPRESSION_DEPTH
 from model.sql.grammar import GRAMMAR, KEYWORDS, WORDS
 from model.sql.nodes import (
-    Comparison,
     Constant,
     Equal,
     In,
@@ -24,6 +23,7 @@ from model.sql.nodes import (
     Node,
     Not,
     OperandIllegal,
+    Ordering,
     Property,
     Text,
     between,
@@ -68,7 +68,7 @@ def parse(text: str) -> Node:
         _refuse(text, at, _wanted(error.accepts or error.expected), _hint(text, at))
     except UnexpectedCharacters as error:
         at = cast("int", error.pos_in_stream)
-        what = "the quote is never closed" if text[at] == "'" else f"{text[at]!r} is no part of a filter"
+        what = "the quote is never closed" if text[at] == "'" else f"{text[at]!r} is not part of the language"
         _refuse(text, at, what, _HINTS.get(text[at], ""))
     return _Reading(text).whole(tree)
 
@@ -142,7 +142,7 @@ class _Reading:
             case "equal":
                 return Not(Equal(parts[0], parts[2])) if parts[1].type == "NE" else Equal(parts[0], parts[2])
             case "compare":
-                return Comparison(cast("Literal['>']", str(parts[1])), parts[0], parts[2])
+                return Ordering(cast("Literal['>']", str(parts[1])), parts[0], parts[2])
             case "negate":
                 return Negation(parts[1])
             case "not_":

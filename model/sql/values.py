@@ -23,7 +23,7 @@ class Mistyped(Exception):
 _LAST_OF_INTEGER, _LAST_OF_LONG = 2**31 - 1, 2**63 - 1
 _DIGITS_OF_LONG = 19
 _LAST_OF_BMP = "\uffff"  # Java reads a text in units of 16 bits, of which a digit is one
-# Without a way back (`++`): a long text that is no number is refused in one pass.
+# Without a way back (`++`): a long text that is not a number is refused in one pass.
 _DOUBLE = re.compile(
     r"[+-]?(?:NaN|Infinity|(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9]++)?[fFdD]?"
     r"|(?P<hex>0[xX](?:[0-9a-fA-F]++(?:\.[0-9a-fA-F]*+)?|\.[0-9a-fA-F]++)[pP][+-]?[0-9]++)[fFdD]?)"

@@ -13,8 +13,7 @@ from model.heartbeat import ConsumeFrom, ConsumerData, ConsumeType, HeartbeatDat
 from model.message import tag_hash
 from model.subscription import SubscriptionData
 from remoting.request_code import RequestCode
-from rocketmq.fields import Fields, json_bytes, table_by_queue
-from rocketmq.filters import CHECK_CLIENT_CONFIG, kind_of
+from rocketmq.fields import Fields, json_bytes, kind_of, table_by_queue
 from rocketmq.frame import Frame
 from rocketmq.outward.answers import good, json_of, packed, unpacked
 from rocketmq.outward.edge import Answered, Server, Steps, StockCall
@@ -31,6 +30,7 @@ _TYPES = {
     ConsumeType.POP: "CONSUME_PASSIVELY",  # as Java's: its name for POP breaks tools of 4.9
 }
 _MAX_VERSION = 2**31
+_CHECK_CLIENT_CONFIG = 46
 
 
 def heartbeat(server: Server, header: dict[str, Any], body: bytes) -> Steps:
@@ -81,7 +81,7 @@ def heartbeat(server: Server, header: dict[str, Any], body: bytes) -> Steps:
 def _check_call(server: Server, group: str, subscription: SubscriptionData) -> StockCall:
     """The question whether a server can use a filter. RocketMQ: CheckClientRequestBody."""
     said = {"clientId": server.client_id, "group": group, "subscriptionData": _subscription(subscription)}
-    return StockCall(CHECK_CLIENT_CONFIG, {}, json_bytes(said))
+    return StockCall(_CHECK_CLIENT_CONFIG, {}, json_bytes(said))
 
 
 def _subscription(one: SubscriptionData) -> dict[str, object]:

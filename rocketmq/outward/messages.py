@@ -14,8 +14,7 @@ from model.names import TEMPLATE_TOPIC
 from model.record import encode_record
 from model.response_code import ResponseCode
 from remoting.request_code import RequestCode
-from rocketmq.fields import Fields
-from rocketmq.filters import SQL92, TAG
+from rocketmq.fields import SQL92, TAG, Fields
 from rocketmq.frame import Frame
 from rocketmq.message import (
     DELAY,

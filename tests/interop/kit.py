@@ -14,6 +14,7 @@ import anyio.to_thread
 
 from client import Admin, ConsumeFrom, Message, MessageExt, Producer, PushConsumer
 from model.errors import RlabError
+from model.subscription import Expression
 from process.runtime import wait_until
 
 pause = threading.Event().wait
@@ -57,7 +58,7 @@ class Got(list[MessageExt]):
 
 
 @asynccontextmanager
-async def consuming(topic: str, got: Got, expression: str = "*", group: str = "", **options: Any) -> Any:
+async def consuming(topic: str, got: Got, expression: Expression = "*", group: str = "", **options: Any) -> Any:
     """Consume a topic."""
     options = {"consume_from": FIRST, **options}
     async with PushConsumer(server, group or f"g-{topic}", **options) as consumer:

@@ -21,6 +21,7 @@ from client import (
 )
 from model.errors import MessageIllegal, RequestCodeNotSupported
 from model.limits import MAX_BODY_BYTES
+from model.subscription import Sql
 from process.runtime import wait_until
 from tests.interop import ours_admin  # noqa: F401 - more features
 from tests.interop.kit import FIRST, TIMEOUT_S, Got, consuming, feature, main, rest, send, server
@@ -113,6 +114,18 @@ async def _(topic: str, producer: Producer) -> None:
         await producer.send(Message(topic, tag.encode() or b"none", tags=tag))
     async with consuming(topic, got := Got(), "red || blue"):
         assert await got.until(2) == [b"blue", b"red"]
+
+
+@feature("SQL filter")
+async def _(topic: str, producer: Producer) -> None:
+    for price in range(20):
+        message = Message(topic, b"%02d" % price, properties={"price": str(price)}, tags="even" if price % 2 else "odd")
+        await producer.send(message)
+    async with consuming(topic, got := Got(), Sql("price BETWEEN 5 AND 18 AND TAGS = 'even' AND price > 14")):
+        assert await got.until(2) == [b"15", b"17"]
+    async with LitePullConsumer(server, f"reader-{topic}", consume_from=FIRST) as reader:
+        await reader.assign([MessageQueue(topic, "broker-a", n) for n in range(2)], {topic: Sql("price >= 19")})
+        assert [each.body for each in await reader.poll(20)] == [b"19"]
 
 
 @feature("retry")

@@ -14,7 +14,7 @@ Table = dict[str, dict[str, str]]
 _BY_BROKER = ("assignment by the broker", "POP")
 _WITHOUT: dict[str, tuple[str, ...]] = {
     "Java 4": _BY_BROKER,
-    "Go": ("mqadmin", "lite pull", *_BY_BROKER),
+    "Go": ("mqadmin", "lite pull", "SQL filter, a wrong one", *_BY_BROKER),
     "C++": ("mqadmin", "lite pull", "transaction", "consume from", "SQL", "dead letter", *_BY_BROKER),
     "Node.js": (
         *("mqadmin", "lite pull", "pull consumer", "transaction", "SQL", "send async", "send one-way", "batch"),

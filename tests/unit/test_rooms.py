@@ -116,6 +116,7 @@ def test_people_import_these_names_and_no_others() -> None:
         "Producer",
         "PushConsumer",
         "SendResult",
+        "Sql",
         "TransactionProducer",
         "TransactionState",
     ]

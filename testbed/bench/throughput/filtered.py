@@ -32,7 +32,7 @@ async def bench_filters(sizes: Sizes, progress: Progress) -> list[Result]:
     results = []
     async with cluster_processes({TOPIC: QUEUES}) as cluster, member_client() as remoting:
         progress("filling the queues")
-        await _fill(cluster.name_server, sizes.backlog)
+        await fill_priced(cluster.name_server, sizes.backlog)
         connection = await remoting.connect(cluster.broker.address)
         queues = [MessageQueue(TOPIC, cluster.broker.name, queue_id) for queue_id in range(QUEUES)]
         plain = pulling(connection, await leases(connection, queues), sizes.backlog)
@@ -44,7 +44,8 @@ async def bench_filters(sizes: Sizes, progress: Progress) -> list[Result]:
     return results
 
 
-async def _fill(name_server: str, backlog: int) -> None:
+async def fill_priced(name_server: str, backlog: int) -> None:
+    """Send `backlog` messages, a multiple of `FILL_BATCH`, to each queue, with prices from 0 to 99 in turns."""
     prices = count()
     async with Producer(name_server) as producer:
         for _ in range(QUEUES * backlog // FILL_BATCH):

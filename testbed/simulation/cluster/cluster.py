@@ -42,7 +42,7 @@ from client.transactions.producer import TransactionProducer
 from model.errors import TopicNotExist
 from model.event_log import EventSink
 from model.events import Event, EventKind
-from model.subscription import Expression
+from model.subscription import ALL, Expression
 from model.topic_route import READ_WRITE, Perm
 from namesrv.route_table import RouteTable
 from namesrv.server import NameServer
@@ -233,7 +233,7 @@ class SimulatedCluster:
         group: str,
         topic: str,
         *,
-        expression: Expression = "*",
+        expression: Expression = ALL,
         work: Work | None = None,
         listener: Listener | None = None,
         strategy: AllocateMessageQueueStrategy | None = None,
@@ -249,7 +249,7 @@ class SimulatedCluster:
         return await self.start_made(made, {topic: listener or made.listener(work)}, expression)
 
     async def start_made(
-        self, made: SimulatedConsumer, listeners: Mapping[str, Listener], expression: Expression = "*"
+        self, made: SimulatedConsumer, listeners: Mapping[str, Listener], expression: Expression = ALL
     ) -> SimulatedConsumer:
         """Subscribe a consumer to topics, each with its listener, and start it; if that fails it is forgotten.
 
@@ -266,7 +266,7 @@ class SimulatedCluster:
         return made
 
     async def start_popper(
-        self, group: str, topic: str, *, expression: Expression = "*", **options: Any
+        self, group: str, topic: str, *, expression: Expression = ALL, **options: Any
     ) -> SimulatedPopConsumer:
         """Start a pop consumer on a host of its own; options are `host` and the options of `PopConsumer`."""
         host, made = self._options("pop", options)
@@ -312,12 +312,8 @@ class SimulatedCluster:
         It gets `queues` on each of `brokers`, by default on all that run; `write` limits the writable ones.
         """
         names = [name for name, server in self.brokers.items() if server.process] if brokers is None else list(brokers)
-        header = {
-            "topic": topic,
-            "read_queue_nums": queues,
-            "write_queue_nums": queues if write is None else write,
-            "perm": int(perm),
-        }
+        header = {"topic": topic, "read_queue_nums": queues, "perm": int(perm)}
+        header["write_queue_nums"] = queues if write is None else write
         with self.simulation.on_host("admin"):
             for name in names:
                 await self._admin.request(self.brokers[name].address, RequestCode.UPDATE_AND_CREATE_TOPIC, header)

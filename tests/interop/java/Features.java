@@ -45,7 +45,8 @@ public class Features {
         check("pull consumer", Features::pull);
         check("transaction: commit and rollback", Transactions::ended);
         check("transaction: unknown, then checked", Transactions::checked);
-        check("SQL filter refused", Features::sql);
+        check("SQL filter", Features::sql);
+        check("SQL filter, a wrong one refused", Features::wrongSql);
         if (Popping.isThere()) {
             check("assignment by the broker", Popping::assigned);
             check("POP", Popping::popped);
@@ -352,15 +353,39 @@ public class Features {
     }
 
     static void sql() throws Exception {
+        String topic = topic("sql");
+        for (int price = 1; price <= 20; price++) {
+            Message message = new Message(topic, price % 2 == 0 ? "even" : "odd", bytes("" + price));
+            message.putUserProperty("price", "" + price);
+            message.putUserProperty("region", price > 15 ? "north" : "south");
+            producer.send(message);
+        }
+        BlockingQueue<MessageExt> got = new LinkedBlockingQueue<>();
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer("g-" + topic);
+        consumer.setNamesrvAddr(nameServer);
+        consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+        consumer.subscribe(topic, MessageSelector.bySql("price BETWEEN 5 AND 18 AND region = 'north' AND TAGS IN ('even')"));
+        consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
+            got.addAll(messages);
+            return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+        });
+        consumer.start();
+        Set<String> bodies = new HashSet<>();
+        take(got, 2).forEach(message -> bodies.add(new String(message.getBody())));
+        consumer.shutdown();
+        must(bodies.equals(Set.of("16", "18")), bodies.toString());
+    }
+
+    static void wrongSql() throws Exception {
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer("g-sql-" + run);
         consumer.setNamesrvAddr(nameServer);
-        consumer.subscribe(topic("send"), MessageSelector.bySql("a > 1"));
+        consumer.subscribe(topic("send"), MessageSelector.bySql("a >"));
         consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> ConsumeConcurrentlyStatus.CONSUME_SUCCESS);
         try {
             consumer.start();
             must(false, "it was not refused");
         } catch (MQClientException refused) {
-            must(refused.toString().contains("SQL92"), refused.toString());
+            must(refused.getResponseCode() == 23, refused.toString());
         } finally {
             consumer.shutdown();
         }

@@ -22,6 +22,7 @@ def test_codes_of_the_reference_have_its_numbers() -> None:
         "PULL_RETRY_IMMEDIATELY": 20,
         "PULL_OFFSET_MOVED": 21,
         "QUERY_NOT_FOUND": 22,
+        "SUBSCRIPTION_PARSE_FAILED": 23,
         "SUBSCRIPTION_GROUP_NOT_EXIST": 26,
         "INVALID_PARAMETER": 29,
         "CONSUMER_NOT_ONLINE": 206,

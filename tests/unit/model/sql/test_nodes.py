@@ -5,7 +5,6 @@ from collections.abc import Callable
 import pytest
 
 from model.sql.nodes import (
-    Comparison,
     Constant,
     Equal,
     In,
@@ -15,6 +14,7 @@ from model.sql.nodes import (
     Node,
     Not,
     OperandIllegal,
+    Ordering,
     Property,
     between,
     condition,
@@ -44,9 +44,9 @@ def test_a_value_is_no_condition(node: Node) -> None:
     [
         lambda: Equal(A, Constant(None)),
         lambda: Equal(Constant(True), Constant(1)),
-        lambda: Comparison(">", A, Constant("x")),
-        lambda: Comparison(">", Constant(True), A),
-        lambda: Comparison(">", IS_NULL, A),
+        lambda: Ordering(">", A, Constant("x")),
+        lambda: Ordering(">", Constant(True), A),
+        lambda: Ordering(">", IS_NULL, A),
         lambda: In(Constant("a"), ("a",), False),
         lambda: between(A, Constant(2), Constant(1)),
         lambda: not_between(A, Constant("x"), Constant(1)),

@@ -8,7 +8,7 @@ import pytest
 
 from model.errors import FilterIllegal
 from model.limits import MAX_EXPRESSION_CHARS, MAX_EXPRESSION_DEPTH
-from model.sql.nodes import Comparison, Constant, Equal, In, IsNull, Logic, Long, Negation, Not, Property, Text
+from model.sql.nodes import Constant, Equal, In, IsNull, Logic, Long, Negation, Not, Ordering, Property, Text
 from model.sql.parse import parse
 
 A, B = Property("a"), Property("b")
@@ -26,10 +26,10 @@ VALUE = "'(', +, -, a number, a text as 'north', the name of a property, FALSE, 
         ("a IS NOT NULL", Not(IsNull(A))),
         ("a not in ('it''s', 'x')", In(A, ("it's", "x"), True)),
         ("a StartsWith 'x'", Text("STARTSWITH", A, "x", False)),
-        ("a BETWEEN 1 AND 2", Logic(True, (Comparison(">=", A, Constant(1)), Comparison("<=", A, Constant(2))))),
-        ("a NOT BETWEEN 1 AND 2", Logic(False, (Comparison("<", A, Constant(1)), Comparison(">", A, Constant(2))))),
-        ("a > -1.5", Comparison(">", A, Negation(Constant(1.5)))),
-        ("a > +5l /* five */", Comparison(">", A, Constant(5))),
+        ("a BETWEEN 1 AND 2", Logic(True, (Ordering(">=", A, Constant(1)), Ordering("<=", A, Constant(2))))),
+        ("a NOT BETWEEN 1 AND 2", Logic(False, (Ordering("<", A, Constant(1)), Ordering(">", A, Constant(2))))),
+        ("a > -1.5", Ordering(">", A, Negation(Constant(1.5)))),
+        ("a > +5l /* five */", Ordering(">", A, Constant(5))),
         ("android = TRUE -- mobile\n", Equal(Property("android"), Constant(True))),
     ],
 )  # fmt: skip

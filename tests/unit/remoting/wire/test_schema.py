@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from model.errors import InvalidParameter
-from model.limits import MAX_FIELD_CHARS, MAX_PULL_BATCH, MAX_SEARCHED_CHARS
+from model.limits import MAX_EXPRESSION_CHARS, MAX_FIELD_CHARS, MAX_PULL_BATCH, MAX_SEARCHED_CHARS
 from remoting.command import REQUEST, Command
 from remoting.request_code import RequestCode
 from remoting.wire.field import Field
@@ -96,7 +96,9 @@ def test_a_text_has_as_many_characters_as_its_limit_and_one_more_is_refused_by_n
 ) -> None:
     if str not in (field.type, field.items):
         return
-    longest = MAX_SEARCHED_CHARS if field.name in ("key", "message_id") else MAX_FIELD_CHARS
+    longest = {"key": MAX_SEARCHED_CHARS, "message_id": MAX_SEARCHED_CHARS, "sql": MAX_EXPRESSION_CHARS}.get(
+        field.name, MAX_FIELD_CHARS
+    )
     for text, is_good in (("x" * longest, True), ("x" * (longest + 1), False)):
         header = {**good_header(code), field.name: [text] if field.items is str else text}
         if is_good:

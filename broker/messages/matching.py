@@ -2,7 +2,7 @@
 
 A tag is in the index, so the store leaves out other tags before it reads anything. Properties are in the records: these
 are read as without a filter, and their bodies are not decoded. One call examines a bounded number of records and bytes,
-because other requests wait meanwhile.
+because all other requests wait for it.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.store.matching import EXAMINED_BYTES, EXAMINED_RECORDS, read_matching, wanted_by
+from broker.messages.matching import EXAMINED_BYTES, EXAMINED_RECORDS, read_matching, wanted_by
 from broker.store.message_store import MessageStore
 from broker.store.read_result import ReadResult, ReadStatus
 from model.errors import FilterIllegal
