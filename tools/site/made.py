@@ -15,7 +15,10 @@ from model.errors import RlabError
 
 PYTHON: dict[str, tuple[str, ...]] = {
     "Send": ("Producer", "TransactionProducer", "Message", "SendResult", "TransactionState"),
-    "Consume": ("PushConsumer", "Failed", "ConsumeResult", "ConsumeFrom", "MessageModel", "MessageExt", "MessageQueue"),
+    "Consume": (
+        *("PushConsumer", "Sql", "Failed", "ConsumeResult", "ConsumeFrom", "MessageModel", "MessageExt"),
+        "MessageQueue",
+    ),
     "Poll": ("LitePullConsumer",),
     "Pop single messages": ("PopConsumer", "PopMessage"),
     "Operate": ("Admin",),
