@@ -379,7 +379,7 @@ public class Features {
     static void wrongSql() throws Exception {
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer("g-sql-" + run);
         consumer.setNamesrvAddr(nameServer);
-        consumer.subscribe(topic("send"), MessageSelector.bySql("a >"));
+        consumer.subscribe(topic("sql"), MessageSelector.bySql("a >"));
         consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> ConsumeConcurrentlyStatus.CONSUME_SUCCESS);
         try {
             consumer.start();
