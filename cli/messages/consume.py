@@ -129,7 +129,7 @@ def consume(
 
     Example: rlab consume orders --group billing --from earliest --count 100 --timeout 10
 
-    Example: rlab consume orders --group dear --filter "price > 100 AND TAGS IN ('new', 'paid')"
+    Example: rlab consume orders --group north --filter "region = 'north' AND TAGS IN ('new', 'paid')"
 
     Example: rlab consume prices --group caches --broadcast $HOSTNAME
     """

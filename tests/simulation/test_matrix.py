@@ -171,7 +171,7 @@ MATRIX = (
     ),
     Case(
         C.POP_MESSAGE_BY_SQL,
-        {**MEMBER, **QUEUE, "max_n": 1, "invisible_ms": 10_000, "suspend_ms": 0, "sql": "a = 1"},
+        {**MEMBER, **QUEUE, "max_n": 1, "invisible_ms": 10_000, "suspend_ms": 0, "sql": "a IS NULL"},
         None,
         "key key no no no ok own",
     ),
