@@ -26,7 +26,7 @@ from tests.simulation.lite import Q0, Lite
 pytestmark = pytest.mark.simulation
 
 DEAR = Sql("price > 10")
-FIRST = {"consume_from": ConsumeFrom.FIRST_OFFSET}
+FIRST: dict[str, Any] = {"consume_from": ConsumeFrom.FIRST_OFFSET}
 
 
 async def send(producer: SimulatedProducer, *prices: int | None) -> None:
@@ -74,7 +74,7 @@ def test_a_filter_that_passes_one_in_a_thousand_finds_it_among_stored_messages(s
 def test_broadcasting_members_filter_each_for_itself(simulate: Simulate) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.create_topic("t", queues=1)
-        options = {"model": MessageModel.BROADCASTING}
+        options: dict[str, Any] = {"model": MessageModel.BROADCASTING}
         dear = await cluster.start_consumer("g", "t", expression=DEAR, **options)
         cheap = await cluster.start_consumer("g", "t", expression=Sql("price <= 10"), **options)
         await send(await cluster.start_producer(), 5, 11, None)

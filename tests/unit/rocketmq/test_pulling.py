@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from remoting.request_code import RequestCode
 from tests.unit.broker.harness import World, simulated
 from tests.unit.rocketmq.stock_client import StockClient, messages_of
@@ -77,7 +79,7 @@ async def test_a_filter_by_sql_is_that_of_the_heartbeat_or_of_the_pull_itself(wo
     answer = await client.pull()
     assert [message["body"] for message in messages_of(answer)] == [b"11", b"20"]
     assert answer.fields["nextBeginOffset"] == "3"
-    own = {"sysFlag": 4, "expressionType": "SQL92"}
+    own: dict[str, Any] = {"sysFlag": 4, "expressionType": "SQL92"}
     [message] = messages_of(await client.pull(**own, subscription="price < 10"))
     assert message["body"] == b"5"
     none = await client.pull(**own, subscription="price < 1")
