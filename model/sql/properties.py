@@ -33,11 +33,11 @@ def properties_in(buffer: bytes, start: int, stop: int) -> dict[str, str]:
         return {}
     found: dict[str, str] = properties
     if tags and type(tags) is str:
-        found.setdefault("TAGS", tags)
+        found["TAGS"] = tags
     if keys and type(keys) is list and _TEXTS.issuperset(map(type, keys)):
-        found.setdefault("KEYS", " ".join(keys))
+        found["KEYS"] = " ".join(keys)
     if type(message_id) is str:
-        found.setdefault("UNIQ_KEY", message_id)
+        found["UNIQ_KEY"] = message_id
     return found
 
 

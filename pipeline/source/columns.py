@@ -140,7 +140,7 @@ def _usual_batch(
     """Return the same from messages of the usual form; None if one has another form, or a pull lacks a record."""
     if not pulls:
         return []
-    if options.tags is not None or options.include_properties:
+    if options.is_filtered or options.include_properties:
         return None
     if any(begins is None or len(begins) < one.end - one.start for one, begins in zip(pulls, starts, strict=True)):
         return None

@@ -6,11 +6,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from model.errors import ConfigError
-from model.limits import MAX_PULL_BATCH
+from model.errors import ConfigError, UsageError
+from model.limits import MAX_EXPRESSION_CHARS, MAX_PULL_BATCH
 from model.message_queue import MessageQueue
 from model.names import check_group, check_topic
-from model.subscription import parse_expression
+from model.subscription import Sql, parse_expression
 from pipeline.given_options import GivenOptions
 from pipeline.source.offsets import EARLIEST, LATEST, Offsets, parse_offsets, parse_queues
 
@@ -20,6 +20,7 @@ OPTIONS = (
     "subscribePattern",
     "assign",
     "tags",
+    "filter",
     "startingOffsets",
     "endingOffsets",
     "startingTimestamp",
@@ -88,6 +89,7 @@ class SourceOptions:
     pattern: re.Pattern[str] | None  # of `subscribePattern`, else None
     queues: tuple[MessageQueue, ...]  # of `assign`, else empty
     tags: frozenset[str] | None  # wanted tags, or None for all
+    sql: str | None  # filter of the messages by their properties, or None for all
     start: Position
     end: Position
     max_rows_per_trigger: int | None
@@ -106,6 +108,20 @@ class SourceOptions:
     group: str  # name under which brokers log reads of deleted messages; the reader does not join the group
     filter_pushdown: bool
     use_arrow: bool
+
+    @property
+    def broker_filter(self) -> str | None:
+        """The SQL filter that brokers get: with the tags in it, because a pull has either a filter or tags."""
+        if self.sql is None or not self.tags:
+            return self.sql
+        tags = ", ".join("'" + tag.replace("'", "''") + "'" for tag in sorted(self.tags))
+        both = f"TAGS IN ({tags}) AND ({self.sql})"
+        return both if len(both) <= MAX_EXPRESSION_CHARS else self.sql
+
+    @property
+    def is_filtered(self) -> bool:
+        """Whether brokers leave out messages of a range, so that a missing offset is not a damaged message."""
+        return self.tags is not None or self.sql is not None
 
 
 def parse_options(options: Mapping[str, str], *, streaming: bool) -> SourceOptions:
@@ -127,6 +143,7 @@ def parse_options(options: Mapping[str, str], *, streaming: bool) -> SourceOptio
         pattern=given.parsed("subscribePattern", re.compile, None),
         queues=given.parsed("assign", parse_queues, ()),
         tags=given.parsed("tags", parse_expression, None),
+        sql=given.parsed("filter", _filter, None),
         start=_start(given, streaming=streaming),
         end=_end(given),
         max_rows_per_trigger=given.number_or_none("maxOffsetsPerTrigger", 1),
@@ -209,6 +226,13 @@ def _position(text: str, default: int) -> Position:
     if text.lower() in names:
         return Position(default=names[text.lower()])
     return Position(default=default, offsets=parse_offsets(text, "earliest, latest or JSON wanted; it"))
+
+
+def _filter(text: str) -> str:
+    try:
+        return Sql(text).text
+    except UsageError as error:
+        raise ValueError(str(error)) from error
 
 
 def _topics(text: str) -> tuple[str, ...]:

@@ -1,8 +1,11 @@
 """Narrows a read with the filters that Spark pushes down. Pure.
 
 Filtered queues are not read, filtered offsets are not pulled, and tags are sent to the broker, which skips other
-messages by the hash of the tag. Only filters with values of exactly the expected type are used; all others are returned
-to Spark, which evaluates them.
+messages by the hash of the tag. Other conditions on the columns `tag`, `key` and `msg_id`, which are the properties
+TAGS, KEYS and UNIQ_KEY of a message, are sent as an SQL filter. Only filters with values of exactly the expected type
+are used; all others are returned to Spark, which evaluates them.
+
+    tag STARTSWITH 'or' AND msg_id = 'x'     TAGS STARTSWITH 'or' AND UNIQ_KEY = 'x'
 """
 
 from __future__ import annotations
@@ -11,11 +14,31 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, GreaterThanOrEqual, In, LessThan, LessThanOrEqual
+from pyspark.sql.datasource import (
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    IsNull,
+    LessThan,
+    LessThanOrEqual,
+    Not,
+    StringContains,
+    StringEndsWith,
+    StringStartsWith,
+)
 
+from model.limits import MAX_EXPRESSION_CHARS
 from pipeline.source.offsets import MAX_OFFSET, Range
 
 _TYPES = {"topic": str, "broker": str, "queue_id": int, "tag": str}
+_PROPERTIES = {"tag": "TAGS", "key": "KEYS", "msg_id": "UNIQ_KEY"}
+_WORDS: dict[type[Filter], str] = {
+    StringContains: "CONTAINS",
+    StringStartsWith: "STARTSWITH",
+    StringEndsWith: "ENDSWITH",
+}
 _COMPARISONS = EqualTo | GreaterThan | GreaterThanOrEqual | LessThan | LessThanOrEqual
 
 
@@ -26,9 +49,11 @@ class Narrowing:
     Attributes:
         values: column -> wanted values; a column that is absent is not filtered.
         begin, end: wanted offsets, `end` exclusive.
+        sql: filter that a wanted message matches, or None.
     """
 
     values: Mapping[str, frozenset[Any]] = field(default_factory=dict)
+    sql: str | None = None
     begin: int = 0
     end: int = MAX_OFFSET
 
@@ -45,13 +70,13 @@ class Narrowing:
         return kept
 
 
-def narrow(filters: Sequence[Filter]) -> tuple[Narrowing, list[Filter]]:
-    """Convert filters, all of which have to hold, to a narrowing.
+def narrow(filters: Sequence[Filter], sql: str | None = None) -> tuple[Narrowing, list[Filter]]:
+    """Convert filters, all of which have to hold, to a narrowing, with the SQL filter that the read has already.
 
     The second value has the filters that Spark still has to check. It includes filters on offsets, which cost Spark
     nothing, so this code need not compare exactly as Spark does.
     """
-    found, rest = Narrowing(), []
+    found, rest = Narrowing(sql=sql), []
     for one in filters:
         if isinstance(one, EqualTo | In) and len(one.attribute) == 1 and one.attribute[0] in _TYPES:
             column = one.attribute[0]
@@ -64,8 +89,38 @@ def narrow(filters: Sequence[Filter]) -> tuple[Narrowing, list[Filter]]:
                 continue
         elif isinstance(one, _COMPARISONS) and one.attribute == ("offset",) and type(one.value) is int:
             found = _with_offsets(found, one, one.value)
+        elif (condition := _condition_of(one)) is not None:
+            joined = condition if found.sql is None else f"({found.sql}) AND {condition}"
+            if len(joined) <= MAX_EXPRESSION_CHARS:
+                found = replace(found, sql=joined)
+                continue
         rest.append(one)
     return found, rest
+
+
+def _condition_of(one: Filter, *, negated: bool = False) -> str | None:
+    """The SQL filter of a condition on a property, or None if a broker cannot check it as Spark does.
+
+    Spark orders texts by their bytes and the language compares only numbers, so an order is never sent. An empty tag or
+    key is a null column in Spark, and an absent property here. Spark adds IsNotNull to each condition on a column, not
+    sent because the broker would examine messages where the hashes of tags suffice.
+    """
+    if isinstance(one, Not):
+        return None if negated else _condition_of(one.child, negated=True)
+    attribute: tuple[str, ...] = getattr(one, "attribute", ())
+    name = _PROPERTIES.get(attribute[0]) if len(attribute) == 1 else None
+    if name is None:
+        return None
+    word = "NOT " if negated else ""
+    if isinstance(one, IsNull):
+        return f"{name} IS {word}NULL"
+    values = one.value if isinstance(one, In) else (getattr(one, "value", None),)
+    if not values or not all(type(value) is str and value for value in values):
+        return None
+    texts = ["'" + value.replace("'", "''") + "'" for value in values]
+    if isinstance(one, EqualTo | In):
+        return f"{name} {word}IN ({', '.join(texts)})"
+    return f"{name} {word}{_WORDS[type(one)]} {texts[0]}" if type(one) in _WORDS else None
 
 
 def _with_offsets(found: Narrowing, one: Filter, value: int) -> Narrowing:

@@ -34,7 +34,8 @@ class Pulled(NamedTuple):
     """The result of a pull.
 
     Attributes:
-        end: offset of the next pull. Without tags there is a record for each offset from `start`, unless it is damaged.
+        end: offset of the next pull. In a read without tags and filter there is a record for each offset from `start`,
+            unless it is damaged.
     """
 
     body: bytes  # concatenated records
@@ -57,6 +58,7 @@ class QueueReader:
         self._offset = wanted.start
         self._options = options
         self._sent: tuple[WireConnection, int] | None = None
+        self._sql = options.broker_filter
         self._hashes = None if options.tags is None else sorted({tag_hash(tag) for tag in options.tags})
 
     def pulls(self, following: QueueReader | None = None) -> Iterator[Pulled]:
@@ -100,9 +102,12 @@ class QueueReader:
             "max_n": min(self._options.pull_batch, self.end - self._offset),
             "suspend_ms": 0,
         }
-        if self._hashes is not None:
+        code = RequestCode.PULL_MESSAGE
+        if self._sql is not None:
+            code, header["sql"] = RequestCode.PULL_MESSAGE_BY_SQL, self._sql
+        elif self._hashes is not None:
             header["tag_hashes"] = self._hashes
-        self._sent = connection, connection.send(RequestCode.PULL_MESSAGE, header)
+        self._sent = connection, connection.send(code, header)
         return self._sent
 
     def _send_ahead(self, following: QueueReader | None) -> None:

@@ -73,13 +73,14 @@ class PushingReader(BatchReader):
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         """Narrow the read by these filters; returns the filters that Spark still has to check."""
-        self._narrowing, rest = narrow(filters)
+        self._narrowing, rest = narrow(filters, self._options.sql)
         values, tags = self._narrowing.values, self._options.tags
         if "tag" in values:
             both = values["tag"] if tags is None else values["tag"] & tags
             self._narrowing = replace(self._narrowing, values={**values, "tag": both})
             # Here and not in `partitions`, because Spark pickles the reader for executors before that.
             self._options = replace(self._options, tags=both)
+        self._options = replace(self._options, sql=self._narrowing.sql)
         return rest
 
     def _narrow(self, ranges: list[Range]) -> list[Range]:

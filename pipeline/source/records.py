@@ -85,7 +85,7 @@ def add_records(queue: MessageQueue, end: int, pulled: Pulled, into: Records, op
         del into.headers[first:], into.payloads[first:]
         _unpack_each(queue, pulled.body, into)
     into.bodies.append(pulled.body)
-    if options.tags is None and len(into.headers) - first < pulled.end - pulled.start:
+    if not options.is_filtered and len(into.headers) - first < pulled.end - pulled.start:
         offsets = np.frombuffer(b"".join(into.headers[first:]), HEADER_FIELDS)["offset"].tolist()
         report_damaged(queue, end, pulled, offsets, options)
 

@@ -28,7 +28,7 @@ def rows(
     all_columns = names == SCHEMA.fieldNames()
     for pulled in pulls:
         kept = decode_or_keep(queue, pulled.body)
-        if options.tags is None and len(kept) < pulled.end - pulled.start:
+        if not options.is_filtered and len(kept) < pulled.end - pulled.start:
             report_damaged(queue, end, pulled, [message.offset for message, _ in kept], options)
         for (message, reason), record in zip(kept, iter_records(pulled.body), strict=True):
             if message.offset >= end or (not reason and options.tags is not None and message.tags not in options.tags):

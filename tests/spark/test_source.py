@@ -115,6 +115,8 @@ def test_filters_that_the_source_takes_change_nothing_but_what_is_read(
         (col("tag") == "red") & (col("tag") == "blue"),
         (col("offset") == 7) | (col("queue_id") == 1),
         (col("tag") == "") | col("tag").isNull(),
+        col("tag").startswith("re") & ~col("tag").contains("x"),
+        (col("tag") != "red") & col("key").isNull() & col("msg_id").isNotNull(),
     ]
     for condition in conditions:
         plain = read(spark, cluster, topic).where(condition).select("queue_id", "offset").collect()
@@ -122,6 +124,39 @@ def test_filters_that_the_source_takes_change_nothing_but_what_is_read(
         assert sorted(pushed.select("queue_id", "offset").collect()) == sorted(plain)
     one_queue = read(spark, cluster, topic, filterPushdown="true").where("queue_id = 1")
     assert one_queue.rdd.getNumPartitions() == 1, "two of three queues are not read"
+
+
+def test_option_filter_reads_only_messages_that_match_in_batches_and_with_tags(
+    spark: SparkSession, cluster: ClusterProcesses, make_topic: MakeTopic
+) -> None:
+    topic = make_topic(2)
+    cluster.send(
+        [
+            Message(topic, b"%d" % n, tags="even" if n % 2 == 0 else "odd", properties={"price": str(n)})
+            for n in range(300)
+        ]
+    )
+    dear = read(spark, cluster, topic, filter="price BETWEEN 100 AND 104", includeProperties="true")
+    assert sorted(row["properties"]["price"] for row in dear.collect()) == ["100", "101", "102", "103", "104"]
+    both = read(spark, cluster, topic, filter="price BETWEEN 100 AND 104", tags="odd", useArrow="false")
+    assert sorted(bytes(row["body"]) for row in both.collect()) == [b"101", b"103"]
+    with pytest.raises(PySparkException, match="option filter"):
+        read(spark, cluster, topic, filter="price >").count()
+
+
+@pytest.mark.usefixtures("pushing")
+def test_explain_leaves_out_the_conditions_that_brokers_check(
+    spark: SparkSession, cluster: ClusterProcesses, make_topic: MakeTopic, capsys: pytest.CaptureFixture[str]
+) -> None:
+    topic = make_topic(1)
+    table = read(spark, cluster, topic, filterPushdown="true")
+    table.where(col("tag").startswith("re") & (col("key") == "k") & (col("born_ts") > "2020-01-01")).explain(True)
+    _, plan = capsys.readouterr().out.split("== Physical Plan ==")
+    checked_by_spark = [line for line in plan.splitlines() if "Filter (" in line]
+    assert len(checked_by_spark) == 1, plan
+    assert "born_ts" in checked_by_spark[0], plan
+    assert "StartsWith" not in plan, plan
+    assert "= k" not in plan, plan
 
 
 @pytest.mark.usefixtures("pushing")

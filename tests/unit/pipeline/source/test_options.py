@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 
 from model.errors import ConfigError
+from model.limits import MAX_EXPRESSION_CHARS
 from model.message_queue import MessageQueue
+from model.sql.compiled import compile_filter
 from pipeline.source.offsets import EARLIEST, LATEST
 from pipeline.source.options import OPTIONS, SourceOptions, parse_duration_s, parse_options
 
@@ -134,3 +136,19 @@ def test_a_time_without_unit_is_refused() -> None:
 def test_every_option_has_its_row_in_the_documentation() -> None:
     page = (Path(__file__).resolve().parents[4] / "docs" / "spark-source.md").read_text(encoding="utf-8")
     assert [name for name in OPTIONS if f"| `{name}` |" not in page] == []
+
+
+def test_a_filter_is_checked_and_brokers_get_it_with_the_tags() -> None:
+    with pytest.raises(ConfigError, match=r"option filter: .*at its end"):
+        parse(filter="price >")
+    assert (parse(filter="price > 10").broker_filter, parse().broker_filter) == ("price > 10", None)
+    both = parse(filter="price > 10 OR vip = TRUE", tags="red || it's")
+    assert both.broker_filter == "TAGS IN ('it''s', 'red') AND (price > 10 OR vip = TRUE)"
+    compile_filter(both.broker_filter)
+    longest = "a = 1" + " OR a = 1" * (MAX_EXPRESSION_CHARS // 9 - 1)
+    assert parse(filter=longest, tags="red").broker_filter == longest  # the tags are left to the tasks
+
+
+@pytest.mark.parametrize(("options", "filtered"), [({}, False), ({"tags": "a"}, True), ({"filter": "a = 1"}, True)])
+def test_with_tags_or_a_filter_a_missing_offset_is_not_damage(options: dict[str, str], filtered: bool) -> None:
+    assert parse(**options).is_filtered is filtered
