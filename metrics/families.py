@@ -127,6 +127,14 @@ REPLICA_LAG = _gauge("replica_lag_bytes", "Bytes of the log that a replica lacks
 REPLICA_LAG_TIME = _gauge(
     "replica_lag_seconds", "Age of the oldest write that a replica has not confirmed to the master.", "replica"
 )
+REPLICA_LEASE = _gauge("replica_lease_seconds", "How long a master serves without a confirmation of the others.")
+REPLICA_LEASE_MARGIN = _gauge(
+    "replica_lease_margin_seconds",
+    "The least of the lease that was left when the master renewed it, in the last two minutes.",
+)
+REPLICA_LEASE_LAPSES = _counter(
+    "replica_lease_lapses", "How often the lease of this master has ended, so that it served nothing."
+)
 
 # --- brokers: groups --------------------------------------------------------------------------------------------------
 

@@ -15,6 +15,9 @@ from metrics.families import (
     REPLICA_EPOCH,
     REPLICA_LAG,
     REPLICA_LAG_TIME,
+    REPLICA_LEASE,
+    REPLICA_LEASE_LAPSES,
+    REPLICA_LEASE_MARGIN,
     REPLICA_POSITION,
     REPLICA_ROLE,
     REPLICAS_IN_SYNC,
@@ -55,6 +58,11 @@ def _set(replica: RunningReplica) -> Iterator[Samples]:
         yield REPLICA_EPOCH, [((), row.epoch)]
         yield REPLICAS_IN_SYNC, [((), len(row.in_sync))]
         yield REPLICAS_WANTED, [((), row.copies)]
+        yield REPLICA_LEASE, [((), row.lease_ms / 1000)]
+    if replica.mastering is not None and replica.running is not None:
+        yield REPLICA_LEASE_LAPSES, [((), replica.mastering.sender.lease.lapses)]
+    if state["lease_margin_s"] is not None:
+        yield REPLICA_LEASE_MARGIN, [((), state["lease_margin_s"])]
     others = state["replicas"]
     yield REPLICA_LAG, [((str(each["replica_id"]),), each["lag_bytes"]) for each in others]
     yield REPLICA_LAG_TIME, [((str(each["replica_id"]),), each["lag_s"]) for each in others]

@@ -20,6 +20,9 @@ class ReplicaInfo:
         connected: whether it follows the master that answers; False for that master itself.
         failure: why it does not answer; empty if it does.
         register_answers: whether the register answered it when it was last asked; True if it does not answer itself.
+        register_at: where it asks the register, `host:port`; empty if that is not known.
+        lease_margin_s: the least that was left of the lease of a master when it was renewed in the last two minutes;
+            -1 without a renewal.
     """
 
     replica_id: int
@@ -32,6 +35,8 @@ class ReplicaInfo:
     lag_s: float
     failure: str
     register_answers: bool = True
+    register_at: tuple[str, ...] = ()
+    lease_margin_s: float = -1.0
     connected: bool = False
 
 

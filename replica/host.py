@@ -327,6 +327,8 @@ class RunningReplica:
             "role": self.role.value,
             "replica_id": 0 if membership is None else membership.replica_id,
             "register_answers": membership is not None and membership.reachable,
+            "register_at": list(self.config.register.addresses),
+            "lease_margin_s": None,
             "end_position": 0,
             "replicas": [],
         }
@@ -334,6 +336,7 @@ class RunningReplica:
             found["end_position"] = following.log.end_position
         elif mastering is not None and mastering.running is not None:
             found["end_position"] = mastering.running.broker.store.written_position
+            found["lease_margin_s"] = mastering.sender.lease.margin_s
             found["replicas"] = [asdict(each) for each in mastering.sender.progress()]
         return found
 

@@ -18,6 +18,11 @@ from model.replica_set import ReplicaSet, SetChanged, was_written
 class Register(Protocol):
     """Rows of replica sets by broker name; every read sees the last write that was answered."""
 
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Where it is, `host:port` of each of its servers; empty if that is not known."""
+        ...
+
     async def read(self, name: str) -> ReplicaSet | None:
         """The row of a set, or None if there is none.
 

@@ -87,5 +87,7 @@ def _info(row: ReplicaSet, replica_id: int, address: str, answer: Any, seen: Any
         lag_s=-1.0 if seen is None else seen["lag_s"],
         failure=str(answer) if failed else "",
         register_answers=failed or bool(answer["register_answers"]),
+        register_at=() if failed else tuple(answer.get("register_at") or ()),
+        lease_margin_s=-1.0 if failed or answer.get("lease_margin_s") is None else answer["lease_margin_s"],
         connected=seen is not None and bool(seen["connected"]),
     )

@@ -17,6 +17,8 @@ from model.replica_set import NO_MASTER
 from remoting.address import parse_address
 
 _MASTER: Final = "master"
+LEASE_MARGIN: Final = 0.25
+"""Share of a lease that should be left when it is renewed; on a sound machine and network four fifths are."""
 _STEPS: Final = ("catching up", "snapshot", "following")
 """States of a replica that is connected and not in sync, in the order in which they come."""
 
@@ -28,6 +30,7 @@ def copies(seen: Snapshot) -> Iterator[Diagnosis]:
         yield from _in_sync(name, before, now)
         yield from _machines(name, now)
         yield from _register(name, before, now)
+        yield from _lease(name, now)
 
 
 def another_copy(seen: Snapshot, broker: str) -> int:
@@ -122,6 +125,24 @@ def _register(name: str, before: ReplicaSetInfo, now: ReplicaSetInfo) -> Iterato
             f"broker {name}",
             f"the register of the set does not answer replica {', '.join(map(str, cut_off))}",
         )
+
+    for each in now.replicas:
+        hosts = {parse_address(address)[0] for address in each.register_at}
+        host = parse_address(each.address)[0]
+        if each.role == _MASTER and hosts == {host} and len(now.replicas) > 1:
+            evidence = f"the master, replica {each.replica_id}, and the register of the set are both at {host}"
+            yield found(Trouble.REGISTER_TOGETHER, f"broker {name}", evidence, broker=name)
+
+
+def _lease(name: str, now: ReplicaSetInfo) -> Iterator[Diagnosis]:
+    lease_s = now.row.lease_ms / 1000
+    for each in now.replicas:
+        if each.role == _MASTER and 0 <= each.lease_margin_s < LEASE_MARGIN * lease_s:
+            evidence = (
+                f"{each.lease_margin_s:.2f} s of the lease of {lease_s:g} s were left when the master renewed it last "
+                "minute: without any, another replica takes over although the master runs"
+            )
+            yield found(Trouble.LEASE_SHORT, f"broker {name}", evidence)
 
 
 def _without_register(seen: ReplicaSetInfo) -> set[int]:

@@ -21,6 +21,8 @@ class Trouble(StrEnum):
     COPIES_MISSING = "copies-missing"
     COPIES_TOGETHER = "copies-together"
     REGISTER_AWAY = "register-away"
+    REGISTER_TOGETHER = "register-together"
+    LEASE_SHORT = "lease-short"
     CLOCKS_APART = "clocks-apart"
     DISK_FULL = "disk-full"
     DISK_FILLS = "disk-fills"
@@ -96,6 +98,15 @@ _REMEDIES: dict[Trouble, tuple[str, str]] = {
     Trouble.COPIES_TOGETHER: (
         "replication",
         "run one on another machine: rlab broker --replica-of {broker}; a loss of this machine loses all copies",
+    ),
+    Trouble.REGISTER_TOGETHER: (
+        "replication",
+        "hand over to another replica (rlab broker handover {broker}), or put the register on another machine: a loss "
+        "of this machine leaves the set without a master",
+    ),
+    Trouble.LEASE_SHORT: (
+        "replication",
+        "find what stops these processes (memory, processor, disk), or start the master with a longer --replica-lease",
     ),
     Trouble.REGISTER_AWAY: (
         "replication",

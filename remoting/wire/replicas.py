@@ -36,7 +36,8 @@ REPLICA_SCHEMA: dict[RequestCode, RequestSchema] = {
         "admin -> any replica",
         "The state of a replica in any role, and of its set as it knows it.",
         answer="body: msgpack map: `row`, the encoded row or nil, the id, the role (master, following, waiting), the "
-        "log position of it, whether the register answers it, and how far each other one of a master has come",
+        "log position of it, whether the register answers it and where that is, the least margin of the lease of a "
+        "master, and how far each other one of it has come",
         right=Right.ADMIN,
         effect=Effect.LOCAL,
     ),

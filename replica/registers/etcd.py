@@ -65,6 +65,11 @@ class EtcdRegister:
     async def __aexit__(self, *error: object) -> None:
         await self._gateway.__aexit__(*error)
 
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """See `Register.addresses`."""
+        return self._gateway.place.endpoints
+
     async def read(self, name: str) -> ReplicaSet | None:
         """See `Register.read`."""
         register, entry, _ = await self._look(name)

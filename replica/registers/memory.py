@@ -47,6 +47,11 @@ class MemoryRegister:
         other._rows = self._rows
         return other
 
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """See `Register.addresses`."""
+        return ()
+
     async def read(self, name: str) -> ReplicaSet | None:
         """See `Register.read`."""
         await self._travel()

@@ -62,6 +62,11 @@ class RemoteRegister:
     async def __aexit__(self, *_error: object) -> None:
         await self._client.aclose()
 
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """See `Register.addresses`."""
+        return () if self._keeper is None else (self._keeper,)
+
     async def read(self, name: str) -> ReplicaSet | None:
         """See `Register.read`."""
         rows = _rows_of(await self._ask({"broker_name": name}))

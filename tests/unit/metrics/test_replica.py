@@ -27,6 +27,11 @@ def test_both_roles_show_the_set_and_the_master_how_far_the_others_are(simulate:
         assert 'rlab_replica_lag_bytes{replica="2"} 0.0' in shown[0]
         assert "rlab_replica_lag_bytes{" not in shown[1]
         assert "rlab_store_written_bytes_total" in shown[0]
+        assert "rlab_replica_lease_seconds 2.0" in shown[1]
+        assert "rlab_replica_lease_lapses_total 0.0" in shown[0]
+        [margin] = [line.split()[1] for line in shown[0].splitlines() if line.startswith("rlab_replica_lease_margin_")]
+        assert 1.5 < float(margin) < 2.0
+        assert "rlab_replica_lease_margin_seconds " not in shown[1]
         assert why_replica_not_ready(cluster.replicas["broker-a-2"].running) == ""
 
     simulate(scenario, brokers=1, copies=2)

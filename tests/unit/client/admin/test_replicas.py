@@ -7,6 +7,7 @@ import pytest
 
 from client.admin.admin import Admin
 from model.errors import InvalidParameter, NetworkError
+from model.replica_set import Elect
 from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 
@@ -40,4 +41,4 @@ def test_a_set_without_a_master_cannot_hand_over(simulate: Simulate) -> None:
                 with pytest.raises(NetworkError):
                     await admin.hand_over("broker-a", 2)
 
-    simulate(scenario, brokers=1, copies=2)
+    simulate(scenario, brokers=1, copies=2, set_options={"elect": Elect.OPERATOR})

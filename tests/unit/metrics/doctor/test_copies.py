@@ -137,3 +137,20 @@ def test_a_member_of_a_set_that_is_away_is_reported_once_and_not_as_a_broker_to_
         brokers=(BrokerSeen(name="b", address="h1:1", error="refused"),),
     )
     assert [each.trouble for each in diagnose(seen)] == [Trouble.ONE_COPY]
+
+
+def test_a_register_on_the_machine_of_the_master_alone_is_found_and_one_with_more_machines_is_not() -> None:
+    one = only(copies_of(replica(1, register_at=("h1:9876",)), replica(2, register_at=("h1:9876",))))
+    assert one.trouble is Trouble.REGISTER_TOGETHER
+    assert "replica 1, and the register of the set are both at h1" in one.evidence
+    assert found(copies_of(replica(1, register_at=("h2:9876",)), replica(2))) == []
+    assert found(copies_of(replica(1, register_at=("h1:2379", "h2:2379")), replica(2))) == []
+    assert found(copies_of(replica(1, register_at=("h1:9876",)))) == []
+
+
+def test_a_lease_of_which_little_was_left_is_found_before_it_ends() -> None:
+    short = only(copies_of(replica(1, lease_margin_s=0.4), replica(2)))
+    assert short.trouble is Trouble.LEASE_SHORT
+    assert short.evidence.startswith("0.40 s of the lease of 2 s were left")
+    assert found(copies_of(replica(1, lease_margin_s=0.6), replica(2))) == []
+    assert found(copies_of(replica(1, lease_margin_s=0.6), replica(2), lease_ms=5_000)) != []

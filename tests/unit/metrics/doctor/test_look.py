@@ -13,6 +13,7 @@ from client.admin.admin import Admin
 from metrics.doctor.look import look
 from metrics.doctor.rules import diagnose
 from metrics.doctor.troubles import Trouble
+from model.replica_set import Elect
 from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.unit.client.admin.admin_cluster import administer
 from traces.check.check import HistoryCheck
@@ -82,7 +83,7 @@ def test_a_broker_with_copies_has_no_finding_until_one_is_lost_and_then_it_is_na
     async def lose_the_other(cluster: SimulatedCluster, admin: Admin) -> None:
         await cluster.replicas["broker-a-2"].crash()
 
-    pair = {"brokers": 1, "copies": 2}
+    pair: dict[str, Any] = {"brokers": 1, "copies": 2, "set_options": {"elect": Elect.OPERATOR}}
     assert found(wait, tmp_path / "1", **pair) == set()
     assert found(lose_the_master, tmp_path / "2", **pair) == {Trouble.MASTER_AWAY}
     assert found(lose_the_master, tmp_path / "3", after_s=40.0, **pair) == {Trouble.MASTER_AWAY}

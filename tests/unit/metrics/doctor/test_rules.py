@@ -126,6 +126,8 @@ PLANTED: dict[Trouble, Snapshot] = {
     Trouble.COPIES_MISSING: replace(
         HEALTHY, sets=copies_of(replica(1), replica(2), replica(3, in_sync=False, state="catching up", lag_bytes=9))
     ),
+    Trouble.REGISTER_TOGETHER: replace(HEALTHY, sets=copies_of(replica(1, register_at=("h1:9876",)), replica(2))),
+    Trouble.LEASE_SHORT: replace(HEALTHY, sets=copies_of(replica(1, lease_margin_s=0.1), replica(2))),
     Trouble.COPIES_TOGETHER: replace(HEALTHY, sets=copies_of(replica(1), replica(2, address="h1:2"))),
     Trouble.REGISTER_AWAY: replace(HEALTHY, sets=copies_of(replica(1), replica(2, register_answers=False))),
     Trouble.CLOCKS_APART: replace(HEALTHY, brokers=(replace(SEEN, clock_ahead_ms=-3_600_000),)),

@@ -85,6 +85,10 @@ class File:
         self._stack.close()
         self.elections = self._opened()
 
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        return ()
+
     async def read(self, name: str) -> ReplicaSet | None:
         return await self.elections.read(name)
 
@@ -110,6 +114,10 @@ class OnHost:
 
     def __init__(self, register: Register, host: str, simulation: Simulation) -> None:
         self._register, self._host, self._simulation = register, host, simulation
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        return self._register.addresses
 
     async def read(self, name: str) -> ReplicaSet | None:
         with self._simulation.on_host(self._host):

@@ -44,8 +44,10 @@ def test_the_name_server_with_elections_is_found_whatever_its_place_in_the_list(
             await start(stack, KEEPER, tmp_path / "e")
             for n, addresses in enumerate([(PLAIN, KEEPER), (KEEPER, PLAIN), (OTHER, PLAIN, KEEPER)]):
                 async with RemoteRegister(addresses, rng=Random(1)) as register:
+                    before = register.addresses
                     await register.write(create(f"broker-{n}", "h:1", set_id=7), 0)
                     assert len(await register.rows()) == n + 1
+                    assert (before, register.addresses) == ((), (KEEPER,))
 
     run_simulation(main)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import anyio
 
+from model.replica_set import Elect
 from testbed.simulation.cluster.cluster import SimulatedCluster
 from testbed.simulation.cluster.sets import SimulatedSet
 from tests.simulation.conftest import Simulate
@@ -29,4 +30,4 @@ def test_the_process_of_a_set_is_that_of_its_master(simulate: Simulate) -> None:
         await found.stop()
         assert all(replica.process is None for replica in found.replicas)
 
-    simulate(scenario, brokers=1, copies=2)
+    simulate(scenario, brokers=1, copies=2, set_options={"elect": Elect.OPERATOR})

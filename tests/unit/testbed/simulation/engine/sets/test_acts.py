@@ -39,7 +39,7 @@ def test_a_handover_is_done_and_one_to_the_master_itself_is_left_out() -> None:
 def test_a_replica_is_elected_while_the_master_hangs_which_serves_nothing_when_it_wakes_up() -> None:
     done = steps(
         Step(at_s=1.0, do="pause", who="broker-a-1", for_s=7.0),
-        Step(at_s=3.0, do="elect", who="broker-a-2"),
+        Step(at_s=2.0, do="elect", who="broker-a-2"),
     )
     assert done == {"pause": 1, "elect": 1}
 
