@@ -20,6 +20,7 @@ EXAMPLES = sorted(path.name for path in (ROOT / "examples").glob("*.py"))
 
 LAST_LINES = {
     "custom_strategy.py": r"small-1 has 4, small-2 has 4, large\*2 has 8",
+    "failover.py": r"sent 200, lost 0, the longest send took \d+\.\d s",
     "hello.py": r"sent 10, received 10",
     "lite_pull.py": r"sent 12, polled 12, read \d+ of one queue",
     "key_order.py": r"by key \d\.\d times as fast as by queue, and 0 overtaken",

@@ -19,8 +19,8 @@ from tests.unit.source_tree import PACKAGES, ROOT, Source, shipped, texts
 MAX_ENTRIES = 16
 """Files and folders that a folder may have: as many as can be seen at one look."""
 
-FLAT = {"model", "tests/unit/model", "tests/unit"}
-"""Folders that may have more: twenty small nouns, and a folder for each package."""
+FLAT = {"model", "tests/unit/model", "tests/unit", "examples"}
+"""Folders that may have more: twenty small nouns, a folder for each package, and a script for each task."""
 
 DOORS = {"client", "client.allocate"}
 """Packages whose `__init__` exports names: what people import."""

@@ -45,7 +45,7 @@ def test_a_copied_example_runs_in_its_folder(tmp_path: Path) -> None:
 def test_an_unknown_name_is_an_error_that_lists_the_names_and_nothing_is_copied(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["example", "copy", "hello", "helo", "--to", str(tmp_path)])
     assert done.exit_code == 2
-    assert "no example 'helo'; there are custom_strategy, hello," in done.stderr
+    assert "no example 'helo'; there are custom_strategy, failover, hello," in done.stderr
     assert list(tmp_path.iterdir()) == []
 
 
