@@ -19,7 +19,7 @@ from model.offset_reset import ResetKind
 from model.response_code import ResponseCode
 from remoting.request_code import RequestCode
 from rocketmq.edge import Asked, Caller, StockAnswer, nothing
-from rocketmq.fields import Fields, json_bytes, json_object, table_by_queue
+from rocketmq.fields import SQL92, TAG, Fields, json_bytes, json_object, table_by_queue
 from rocketmq.frame import OUR_VERSION, Frame
 from rocketmq.message import physical_of, place_of
 from rocketmq.pulling import stored_messages
@@ -207,6 +207,7 @@ def consumers(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Aske
         if not members:
             return _not_online(group)
         _, consume_type, model, consume_from, *_, topics = members[0]["consumer"]
+        by_sql = members[0]["sql"]
         said = {
             "connectionSet": [
                 {
@@ -219,7 +220,9 @@ def consumers(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Aske
             "consumeFromWhere": f"CONSUME_FROM_{consume_from}",
             "consumeType": f"CONSUME_{consume_type}",
             "messageModel": model,
-            "subscriptionTable": {topic: _subscription(topic, *more) for topic, *more in topics},
+            "subscriptionTable": {
+                topic: _subscription(topic, *more, is_sql=topic in by_sql) for topic, *more in topics
+            },
         }
         return StockAnswer({}, json_bytes(said))
 
@@ -227,9 +230,10 @@ def consumers(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Aske
     return Asked(RequestCode.GET_CONSUMER_CONNECTION_LIST, {"group": group}, None, answer, outcomes)
 
 
-def _subscription(topic: str, expression: str, version: int) -> dict[str, object]:
-    tags = [tag.strip() for tag in expression.split("||")] if expression != "*" else []
-    return {"topic": topic, "subString": expression, "tagsSet": tags, "subVersion": version, "expressionType": "TAG"}
+def _subscription(topic: str, expression: str, version: int, *, is_sql: bool) -> dict[str, object]:
+    tags = [tag.strip() for tag in expression.split("||")] if expression != "*" and not is_sql else []
+    said = {"topic": topic, "subString": expression, "tagsSet": tags, "subVersion": version}
+    return {**said, "expressionType": SQL92 if is_sql else TAG}
 
 
 def producers(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:

@@ -78,6 +78,7 @@ class GroupStatsHandlers(Feature):
                 "address": None if (client := clients.get(member.connection)) is None else client.connection.peer,
                 "expires_in_s": member.expires_at - now,
                 "consumer": member.data.to_wire(),
+                "sql": [each.topic for each in member.data.subscriptions if each.is_sql],
                 "suspended": member.data.suspended,
                 "leaseless": member.data.leaseless,
                 "queues": [list(queue) for queue in self._leases.table.held_by(group, member.client_id)],

@@ -379,7 +379,8 @@ class GroupReport:
                     address=member["address"] or "",
                     expires_in_s=member["expires_in_s"],
                     consumer=replace(
-                        ConsumerData.from_wire(member["consumer"]), suspended=member.get("suspended", False)
+                        ConsumerData.from_wire(member["consumer"], {"sql": member.get("sql", ())}),
+                        suspended=member.get("suspended", False),
                     ),
                     queues=tuple(MessageQueue(topic, broker_name, queue_id) for topic, queue_id in member["queues"]),
                 )

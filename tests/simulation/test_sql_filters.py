@@ -11,8 +11,10 @@ import pytest
 
 from broker.messages.pull import Pulls
 from broker.pop.service import Pop
+from client.admin.admin import Admin
 from client.listeners.listener import ConsumeResult
 from model.events import EventKind
+from model.group_agreement import describe
 from model.heartbeat import ConsumeFrom, MessageModel
 from model.message import MessageExt
 from model.names import dlq_topic
@@ -164,6 +166,14 @@ def test_members_with_two_filters_are_an_event_and_a_warning_and_agree_again(
         said = [event.detail for event in cluster.events if event.kind == EventKind.GROUP_INCONSISTENT]
         assert "filter of t: SQL price > 10" in said[0]
         assert "SQL price > 20" in said[0]
+        with cluster.simulation.on_host("operator"):
+            async with Admin(cluster.addresses) as admin:
+                shown = await admin.group("g")
+        assert [str(one) for member in shown.members for one in member.subscriptions if one.topic == "t"] == [
+            't=SQL"price > 10"',
+            't=SQL"price > 20"',
+        ]
+        assert "SQL price > 20" in describe(shown.disagreements)
         await second.subscribe("t", DEAR)
         await anyio.sleep(5)
         last = [event.detail for event in cluster.events if event.kind == EventKind.GROUP_INCONSISTENT][-1]
