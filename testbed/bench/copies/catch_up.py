@@ -26,7 +26,7 @@ from remoting.client import RemotingClient, raise_for_code
 from remoting.request_code import RequestCode
 from remoting.tasks import background_tasks
 from replica.mastership.operate import forget_replica
-from testbed.bench.copies.replica_processes import SET, BenchSet, set_processes
+from testbed.bench.copies.replica_processes import SET, BenchSet, set_processes, wait_alone
 from testbed.bench.kit.filling import fill_topic
 from testbed.bench.kit.processes import cpu_s, peak_rss_bytes, rss_bytes
 from testbed.bench.kit.report import Result
@@ -143,7 +143,7 @@ class Copying:
 
     async def _forget_all(self) -> None:
         """Let the set forget the replicas that are stopped: they do not return, and a set has few members."""
-        row = (await self._replicas.admin.replicas(SET)).row
+        row = await wait_alone(self._replicas.admin)
         for member in row.members:
             if member.replica_id != row.master:
                 await forget_replica(self._replicas.register, SET, member.replica_id)

@@ -7,7 +7,7 @@ async with replicas.joining("third") as child:
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +17,7 @@ import anyio
 from client.admin.admin import Admin
 from model.errors import RlabError, ServiceNotAvailable
 from model.replica_info import ReplicaSetInfo
+from model.replica_set import ReplicaSet
 from process.children import Child, broker_name
 from replica.registers.remote import RemoteRegister
 from testbed.bench.kit.echo import TOPIC
@@ -89,13 +90,22 @@ async def wait_in_sync(admin: Admin, copies: int) -> ReplicaSetInfo:
 
     Cancellation: harmless.
     """
+    return await _wait(admin, lambda row: len(row.in_sync) >= copies, f"not {copies} replicas of {SET} are in sync")
+
+
+async def wait_alone(admin: Admin) -> ReplicaSet:
+    """Wait until the master has removed all replicas that were stopped; returns its row. Raises: see `wait_in_sync`."""
+    return (await _wait(admin, lambda row: row.in_sync == (row.master,), f"the master of {SET} is not alone")).row
+
+
+async def _wait(admin: Admin, holds: Callable[[ReplicaSet], bool], otherwise: str) -> ReplicaSetInfo:
     with anyio.move_on_after(_JOIN_TIMEOUT_S):
         while True:
             try:
                 info = await admin.replicas(SET)
             except RlabError:  # one that begins a role
                 info = None
-            if info is not None and len(info.row.in_sync) >= copies:
+            if info is not None and holds(info.row):
                 return info
             await anyio.sleep(_POLL_S)
-    raise ServiceNotAvailable(f"not {copies} replicas of {SET} are in sync after {_JOIN_TIMEOUT_S:g} s")
+    raise ServiceNotAvailable(f"{otherwise} after {_JOIN_TIMEOUT_S:g} s")
