@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import anyio
+
 from client.admin.requests import ClusterRequests, listed, unpack
 from model.arguments import check_text, check_whole
-from model.errors import InvalidParameter, NotMaster, RlabError
+from model.errors import InvalidParameter, NetworkError, NotMaster, RlabError
 from model.replica_info import ReplicaInfo, ReplicaSetInfo
-from model.replica_limits import MAX_SET_NUMBER
+from model.replica_limits import MASTER_CONNECT_S, MASTER_PAUSE_S, MAX_SET_NUMBER
 from model.replica_set import ReplicaSet
 from remoting.request_code import RequestCode
 
@@ -19,12 +21,17 @@ from remoting.request_code import RequestCode
 async def replicas_of(cluster: ClusterRequests, broker: str) -> ReplicaSetInfo:
     """See `Admin.replicas`."""
     check_text("the name of a broker", broker)
-    brokers = await cluster.brokers()
-    addresses = [a for data in brokers if data.broker_name == broker for _, a in sorted(data.addresses.items())]
-    if not addresses:
-        names = [data.broker_name for data in brokers]
-        raise InvalidParameter(f"broker {broker!r} is not registered; {listed('registered brokers', names)}")
-    answers = await _ask(cluster, addresses)
+    until = anyio.current_time() + MASTER_CONNECT_S
+    while True:  # in a handover there is a moment in which no registered replica answers
+        brokers = await cluster.brokers()
+        addresses = [a for data in brokers if data.broker_name == broker for _, a in sorted(data.addresses.items())]
+        if not addresses:
+            names = [data.broker_name for data in brokers]
+            raise InvalidParameter(f"broker {broker!r} is not registered; {listed('registered brokers', names)}")
+        answers = await _ask(cluster, addresses)
+        if anyio.current_time() >= until or not all(isinstance(each, NetworkError) for each in answers.values()):
+            break
+        await anyio.sleep(MASTER_PAUSE_S)
     row = _newest(broker, answers)
     missing = [member.address for member in row.members if member.address not in answers]
     answers |= await _ask(cluster, missing) if missing else {}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from itertools import count
@@ -30,6 +32,16 @@ pytestmark = pytest.mark.simulation
 
 QUEUE = MessageQueue("orders", "broker-a", 0)
 Call = Callable[[], Awaitable[object]]
+OTHERS = {
+    "admin": {"start", "shutdown", "forget_broker", "hand_over"},
+    "producer": {"start", "shutdown", "queues"},
+    "popper": {"start", "shutdown", "subscribe"},
+    "lite": {
+        *("start", "shutdown", "subscribe", "assign", "persist_offsets", "seek", "seek_to_begin"),
+        *("register_topic_message_queue_change_listener", "fetch_topic_message_queues_and_compare"),
+    },
+}
+"""Calls that go to name servers alone, are about the life of a client, or do the same as another one."""
 
 
 class Calls:
@@ -118,6 +130,19 @@ class Calls:
         await self.admin.broker_info("broker-a")
         await self.admin.clock_ms("orders")
 
+    async def call_lists(self) -> None:
+        await self.admin.brokers()
+        await self.admin.topics()
+        await self.admin.routes(["orders"])
+        await self.admin.absent_brokers()
+        await self.admin.missing_trace()
+        await self.admin.replicas("broker-a")
+
+    async def call_groups_that_are_deleted(self) -> None:
+        group = f"made-{next(self.numbers)}"
+        await self.admin.reset_offsets(group, "orders", ResetTo.earliest(), create=True)
+        await self.admin.delete_group(group)
+
     async def call_allow_writes(self) -> None:
         await self.admin.allow_writes("broker-a", allowed=True)
 
@@ -138,6 +163,7 @@ class Calls:
 
     async def call_producer_groups(self) -> None:
         await self.admin.producer_groups()
+        await self.admin.producer_group("pay")
 
     async def call_messages(self) -> None:
         result = await self.producer.send(self.message())
@@ -224,6 +250,16 @@ async def stop(cluster: SimulatedCluster) -> None:
     master = the_set(cluster).master
     assert master is not None
     await master.stop()
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [(Admin, "admin"), (Producer, "producer"), (PopConsumer, "popper"), (LitePullConsumer, "lite")],
+)
+def test_the_walk_has_each_call_of_a_client(kind: type, name: str) -> None:
+    calls = {each for each, found in vars(kind).items() if inspect.iscoroutinefunction(found) and each[0] != "_"}
+    walked = set(re.findall(rf"\bself\.{name}\.(\w+)\(", inspect.getsource(Calls)))
+    assert calls - walked == OTHERS.get(name, set()) & calls
 
 
 @pytest.mark.parametrize("way", [hand_over, stop])
