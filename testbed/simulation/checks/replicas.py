@@ -2,7 +2,8 @@
 
 Each violation begins with the kind of the finding, and then the number of the invariant:
 
-    two-masters    I1  an epoch has one master, and each master of a set a higher epoch than the one before
+    two-masters    I1  an epoch has one master, each master of a set a higher epoch than the one before, and no two of
+                       them may serve at the same moment
     committed-cut  I3  what every replica in sync had is never cut, unless an operator accepted a loss
     missing-copy   I4  an acknowledged message is in the log of every replica that is in sync later
     logs-differ    I5  the logs of a set are equal, byte for byte, up to what all replicas in sync have
@@ -13,7 +14,6 @@ Each violation begins with the kind of the finding, and then the number of the i
     bad-start      I11 each start finds a legal state, whenever the process was killed; an old directory is refused
     handover-cost  I12 a handover alone causes no second delivery and moves no queue
 
-(Leases of masters, which I2 and I9 are about, are not built yet.)
 """
 
 from __future__ import annotations
@@ -75,6 +75,11 @@ class ReplicaCheck:
             before = self._epochs[name]
             self._find("two-masters", f"I1: replica {replica_id} of {name} begins epoch {epoch} after epoch {before}")
         self._epochs[name] = max(epoch, self._epochs.get(name, 0))
+
+    def may_serve(self, name: str, replica_ids: Sequence[int]) -> None:
+        """The replicas that may serve as masters of a set at this moment."""
+        if len(replica_ids) > 1:
+            self._find("two-masters", f"I1: the replicas {list(replica_ids)} of {name} may serve at the same moment")
 
     def accepted_loss(self, name: str) -> None:
         """An operator elected a replica that may lack messages: I3, I4 and I7 do not hold for the set any more."""

@@ -74,14 +74,19 @@ class Opening:
             sink=self._note,
         )
 
-    def replica(self, name: str, number: int, **options: Any) -> SimulatedReplica:
-        """Make a replica of a broker; the first one makes the set, with options of `ReplicaConfig` by name."""
+    def replica(self, name: str, number: int, *, rates_apart: float = 0.0, **options: Any) -> SimulatedReplica:
+        """Make a replica of a broker; the first one makes the set, with options of `ReplicaConfig` by name.
+
+        `rates_apart` is by which share the clocks of leases of two replicas may differ in rate.
+        """
         host = f"{name}-{number}"
+        loop = self._simulation.loop
+        rate = 1 + rates_apart * (Random(f"rate of {host} {self._simulation.seed}").random() - 0.5)
         config_of, faults = self._config_of(name, host), RegisterFaults()
         register = self.register.seen_with(faults)
 
         def open_replica(sink: EventSink) -> AbstractAsyncContextManager[RunningReplica]:
-            made = {"lease_clock": self._simulation.loop.time, **options}
+            made = {"lease_clock": lambda: rate * loop.time(), **options}
             return run_replica(ReplicaConfig(broker=config_of(sink), register=register, makes=number == 1, **made))
 
         return SimulatedReplica(

@@ -173,6 +173,7 @@ class SimulatedServer(Generic[Running]):
         if lose is not None and self._data_dir is not None and self._at_the_crash is not None:
             lose(self._data_dir, self._at_the_crash)
         self._killed = self._simulation.network.stall(self.host)
+        self._simulation.network.standstill.go_on(self.host)  # for its end, of which nothing is seen
 
     async def crash(self, lose: Callable[[Path, Path], None] | None = None) -> None:
         """End it as SIGKILL does; see the module header. It may be starting.

@@ -33,7 +33,7 @@ from model.limits import (
 )
 from model.quirks import CLIENT_QUIRKS, Quirk
 from model.replica_limits import MAX_REPLICAS
-from model.replica_set import Acks
+from model.replica_set import Acks, Elect
 from remoting.request_code import RequestCode
 from testbed.simulation.engine.verbs import BROKER, MEMBER, NAME_SERVER, PRODUCER, REPLICA, VERBS, Verb
 
@@ -70,7 +70,8 @@ class ClusterPart:
         quirks: defects of RocketMQ to reproduce; defects of clients go to the clients.
         access: whether servers have access control, and clients a key.
         copies: how many replicas each broker has, on the hosts `broker-a-1` and so on; 1 for a broker without copies.
-        acks, min_in_sync: options of the replica sets.
+        acks, min_in_sync, elect: options of the replica sets.
+        rates_apart: by which share the clocks of leases of two replicas may differ in rate.
     """
 
     name_servers: int = 1
@@ -84,11 +85,15 @@ class ClusterPart:
     copies: int = 1
     acks: str = "all"
     min_in_sync: int = 1
+    elect: str = "operator"
+    rates_apart: float = 0.0
 
     def __post_init__(self) -> None:
         _in_range("cluster", "copies", self.copies, 1, MAX_REPLICAS)
         _in_range("cluster", "min_in_sync", self.min_in_sync, 1, self.copies)
         _one_of("cluster", "acks", self.acks, list(Acks))
+        _one_of("cluster", "elect", self.elect, list(Elect))
+        _in_range("cluster", "rates_apart", self.rates_apart, 0, 0.09)
         _in_range("cluster", "name_servers", self.name_servers, 1, MAX_SIM_BROKERS)
         _in_range("cluster", "brokers", self.brokers, 1, MAX_SIM_BROKERS)
         _in_range("cluster", "route_poll_s", self.route_poll_s, 0.5, 600)

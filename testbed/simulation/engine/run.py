@@ -26,7 +26,7 @@ from model.event_log import EventSink
 from model.events import Event
 from model.message_queue import MessageQueue
 from model.record import FlushMode
-from model.replica_set import Acks
+from model.replica_set import Acks, Elect
 from remoting.tasks import background_tasks
 from testbed.simulation.cluster.access import SERVER_ACCESS
 from testbed.simulation.cluster.cluster import SimulatedCluster
@@ -141,7 +141,7 @@ class _State:
 
     def now_ms(self) -> float:
         """The true time, whatever the clocks of hosts say."""
-        return EPOCH_MS + (self.world.loop.time() * 1000 if self.world is not None else 0.0)
+        return EPOCH_MS + (self.world.loop.kernel.now_s * 1000 if self.world is not None else 0.0)
 
     def event(self, event: Event) -> None:
         self.events += 1
@@ -185,7 +185,10 @@ class _Run:
             name_servers=part.name_servers,
             brokers=part.brokers,
             copies=part.copies,
-            set_options={"acks": Acks(part.acks), "min_in_sync": part.min_in_sync},
+            set_options={
+                **{"acks": Acks(part.acks), "min_in_sync": part.min_in_sync, "elect": Elect(part.elect)},
+                "rates_apart": part.rates_apart,
+            },
             store=SMALLEST_STORE if cuts_power or part.copies > 1 else SMALL_STORE,
             files=self.disks,
             flush=FlushMode(part.flush),
@@ -203,7 +206,7 @@ class _Run:
         self.cluster.watchers += [state.event, *([watch] if watch is not None else [])]
 
     def _ahead_ms(self, clock: ClockPart) -> int:
-        return clock.ahead_ms(self.simulation.loop.time())
+        return clock.ahead_ms(self.simulation.loop.kernel.now_s)
 
     async def run(self) -> None:
         programme, loop = self.programme, self.simulation.loop

@@ -55,6 +55,8 @@ VERBS: dict[str, Verb] = {
     "crash_at_change": Verb(who=BROKERS, needs=("n",)),
     "hand_over": Verb(who=(REPLICA,)),
     "elect": Verb(who=(REPLICA,)),
+    "freeze_master": Verb(who=(REPLICA,), may=("for_s",)),
+    "pause_vm": Verb(who=(REPLICA,), may=("for_s",)),
     "put_back": Verb(who=(REPLICA,), may=("for_s",)),
     "cut_register": Verb(who=(REPLICA,), may=("one_way", "for_s")),
     "delay_register": Verb(who=(REPLICA,), needs=("by_s",), may=("for_s",)),

@@ -68,6 +68,18 @@ class Network(Protocol):
         ...
 
 
+class Holding(Protocol):
+    """The part of `Standstill` that a loop calls."""
+
+    def holds(self, handle: asyncio.Handle) -> bool:
+        """Whether a callback has to wait; it is kept then."""
+        ...
+
+    def holds_file(self, key: selectors.SelectorKey) -> bool:
+        """Whether the host of a file stands still; then the file is polled again when the host goes on."""
+        ...
+
+
 class VirtualLoop(asyncio.SelectorEventLoop):
     """asyncio's selector loop on a virtual clock. See the module's docstring.
 
@@ -79,6 +91,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     blocking_s = 0.0
     """Virtual seconds that a call of `run_in_executor` takes, from now on; simulates slow disks."""
+    holding: Holding | None = None
+    """Keeps the callbacks of hosts that stand still (`standstill.py`); None while no host does."""
+    behind_s: Callable[[], float] | None = None
+    """By how much the clock of the current host is behind the true one; None while no host was paused."""
     _closed: bool
     _process_events: Callable[[list[tuple[selectors.SelectorKey, int]]], None]
     _ready: deque[asyncio.Handle]
@@ -102,8 +118,12 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self.set_task_factory(numbered_task_factory())
 
     def time(self) -> float:
-        """Return the virtual clock, seconds."""
-        return self.kernel.now_s
+        """Return the virtual clock, seconds: that of the current host."""
+        return self.kernel.now_s if self.behind_s is None else self.kernel.now_s - self.behind_s()
+
+    def run_soon(self, handles: list[asyncio.Handle]) -> None:
+        """Run callbacks that were kept, in their order."""
+        self._ready.extend(handles)
 
     # --- one iteration -----------------------------------------------------------------------------------------------
 
@@ -127,6 +147,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         if self._closed:
             raise RuntimeError("Event loop is closed")
         handle = Timer(when, callback, args, self, context)
+        if self.behind_s is not None:
+            # A little later: code that compares its clock with the time of its timer must find that it has come.
+            when += self.behind_s() + 2 * _RESOLUTION_S
         heapq.heappush(self.timers, (when, next(self._timer_order), handle))
         handle._scheduled = True
         return handle
@@ -159,6 +182,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
                 self._cancelled_timers -= 1
             if not ready or woken or (booked and booked[0][0] <= kernel.now_s):
                 files = kernel.select(0 if ready or self._stopping else None)
+                if files and self.holding is not None:
+                    files = [each for each in files if not self.holding.holds_file(each[0])]
                 if files:
                     self._process_events(files)
             end_s = kernel.now_s + _RESOLUTION_S
@@ -168,7 +193,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
                 ready.append(timer)
             for _ in range(len(ready)):  # what these add is run in the next iteration
                 handle = ready.popleft()
-                if not handle._cancelled:
+                if not handle._cancelled and (self.holding is None or not self.holding.holds(handle)):
                     handle._run()
             if self._stopping:
                 return

@@ -29,6 +29,7 @@ from random import Random
 
 from testbed.simulation.kernel.loop import VirtualLoop
 from testbed.simulation.kernel.sockets import Address, Link, Listener, Pipe, SimulatedConnection, VirtualSocket, Wire
+from testbed.simulation.kernel.standstill import Standstill
 
 DEFAULT_LATENCY_S = 0.000_5
 DEFAULT_WINDOW_BYTES = 64 * 1024
@@ -108,6 +109,7 @@ class SimulatedNetwork:
         self._connections: dict[SimulatedConnection, None] = {}
         self._opened = self._refused = 0
         self._faults: dict[Fault, None] = {}
+        self.standstill = Standstill(loop, _current_host)
         self._blocked: list[Callable[[str, str], bool]] = []
         self._refusing: list[Address] = []
         loop.network = self
@@ -224,6 +226,16 @@ class SimulatedNetwork:
     def stall(self, host: str) -> Fault:
         """Deliver nothing to or from `host`, nor within it, as when its process hangs."""
         return self._block(f"stall {host}", lambda source, target: host in (source, target))
+
+    def freeze(self, host: str) -> Fault:
+        """Stop the process of a host, as SIGSTOP does: nothing of it runs until this is healed. Its clocks go on."""
+        self.standstill.freeze(host)
+        return self._fault(f"freeze {host}", partial(self.standstill.go_on, host))
+
+    def pause_machine(self, host: str) -> Fault:
+        """Let a whole machine stand still, with the loop's clock of its process, until this is healed."""
+        self.standstill.pause(host)
+        return self._fault(f"pause {host}", partial(self.standstill.go_on, host))
 
     def stall_connection(self, connection: SimulatedConnection) -> Fault:
         """Deliver nothing on this connection, in either direction."""

@@ -69,6 +69,7 @@ class Timer(asyncio.TimerHandle):
     """A timer of a virtual loop: asyncio's, with the types of its private attributes."""
 
     __slots__ = ()
+    _context: Context
     _scheduled: bool
 
 
@@ -110,6 +111,10 @@ class VirtualSelector(selectors.BaseSelector):
         A booking is a tuple, and its callback is called at once: cheaper than a timer.
         """
         heapq.heappush(self.booked, (when_s, next(self._order), happen))
+
+    def file(self, key: selectors.SelectorKey) -> VirtualFile:
+        """The file of a key that `select` has returned."""
+        return self._files[key.fd]
 
     def wake(self, file: VirtualFile) -> None:
         """Poll `file` in the next event-loop iteration, because something happened to it."""

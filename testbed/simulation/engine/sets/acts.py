@@ -43,9 +43,10 @@ class SetActs:
         self._cut: dict[Fault, None] = {}
 
     def heal(self) -> None:
-        """End the faults of the register."""
+        """End the faults of the register, and let all replicas go on."""
         for fault in list(self._cut):
             fault.heal()
+        self._cut.clear()
         for replica in self._cluster.replicas.values():
             replica.to_register.down = False
             replica.to_register.lose_answers = 0
@@ -104,6 +105,24 @@ class SetActs:
             newest.rename(directory)
             self._swapped(directory)
         await replica.start()
+        return True
+
+    async def freeze_master(self, step: Step) -> bool:
+        """The process of the master of this replica's set is stopped: its clocks go on, and it runs no instruction."""
+        master = self._found(step.who)[0].master
+        return master is not None and self._stands_still(step, self._cluster.simulation.network.freeze, master.host)
+
+    async def pause_vm(self, step: Step) -> bool:
+        """The machine of this replica is paused: its clocks stand still, but for the clock of the day."""
+        return self._stands_still(step, self._cluster.simulation.network.pause_machine, step.who)
+
+    def _stands_still(self, step: Step, begin: Callable[[str], Fault], host: str) -> bool:
+        if not self._cluster.replicas[host].serves or self._cluster.simulation.network.standstill.stands(host):
+            return False
+        fault = begin(host)
+        self._cut[fault] = None
+        if step.for_s:
+            self._later(step.for_s, fault.heal)
         return True
 
     # --- the register ------------------------------------------------------------------------------------------------

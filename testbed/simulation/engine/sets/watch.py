@@ -41,9 +41,10 @@ class SetWatch:
     def _event(self, event: Event) -> None:
         if event.kind == EventKind.MASTER_ELECTED:
             self.check.elected(event.broker, int(event.detail.split()[1]), event.n)
+            self._serving(event.broker)
         elif event.kind == EventKind.LOG_CUT:
             self.check.cut(event.broker, int(event.node.rpartition("-")[2]), event.offset, event.version)
-        elif event.kind == EventKind.QUEUE_DROPPED and self._cluster.simulation.loop.time() > self._settled_s:
+        elif event.kind == EventKind.QUEUE_DROPPED and self._cluster.simulation.loop.kernel.now_s > self._settled_s:
             self._dropped += 1
 
     def _placed(self, queue: MessageQueue, offset: int, body: bytes, seen: bool) -> None:
@@ -70,6 +71,24 @@ class SetWatch:
             self._judge.find(kind, text)
         self._told = len(self.check.violations)
 
+    def _serving(self, name: str) -> None:
+        """Look which replicas of a set may serve now; a process that stands still serves nothing."""
+        simulation, serving = self._cluster.simulation, []
+        standstill, now_s = simulation.network.standstill, simulation.loop.kernel.now_s
+        found = self._cluster.brokers[name]
+        assert isinstance(found, SimulatedSet)
+        for replica in found.replicas:
+            process, host = replica.process, replica.host
+            mastering = None if process is None or not replica.serves else process.mastering
+            if mastering is None or mastering.running is None or standstill.stands(host):
+                continue
+            if now_s < standstill.woke_at.get(host, float("-inf")) + LOOK_S:
+                continue  # it compares its clocks before it serves the next request
+            with simulation.on_host(host):
+                if mastering.sender.refusal() is None:
+                    serving.append(row_id(replica))
+        self.check.may_serve(name, serving)
+
     async def _look(self, found: SimulatedSet) -> None:
         row = await self._cluster.register.read(found.name)
         if row is None:
@@ -90,6 +109,7 @@ class SetWatch:
                         self.check.shown(row, shown_position, sender.committed_position)
                         self._ends(found.name, replica)
         self.check.looked(row, masters)
+        self._serving(found.name)
 
     def _ends(self, name: str, replica: SimulatedReplica) -> None:
         broker = replica.running.running

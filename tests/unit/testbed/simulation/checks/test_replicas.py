@@ -150,3 +150,12 @@ def test_a_start_that_finds_an_illegal_state_is_found() -> None:
     check = ReplicaCheck()
     check.started_badly(NAME, 2, "its log has a gap")
     assert check.violations == ["bad-start: I11: replica 2 of broker-a: its log has a gap"]
+
+
+def test_two_masters_that_may_serve_at_the_same_moment_are_found() -> None:
+    check = ReplicaCheck()
+    check.may_serve(NAME, [])
+    check.may_serve(NAME, [2])
+    assert check.violations == []
+    check.may_serve(NAME, [1, 2])
+    assert kinds(check) == ["two-masters: I1:"]

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from model.events import Event, EventKind
 from testbed.simulation.engine.programme import ClusterPart, GroupPart, LoadPart, Programme, Step, TopicPart
 from testbed.simulation.engine.run import run_programme
 
@@ -55,6 +56,20 @@ def test_a_replica_that_dies_between_two_changes_of_its_disk_starts_again(caplog
         Step(at_s=7.0, do="start", who="broker-a-1"),
     )
     assert done == {"crash_at_change": 2, "crash": 1, "start": 3}
+
+
+def test_a_master_that_stands_still_is_replaced_and_serves_no_more_when_it_goes_on() -> None:
+    elects = replace(SMALL, cluster=replace(SMALL.cluster, elect="auto", rates_apart=0.05))
+    for step in (
+        Step(at_s=1.0, do="freeze_master", who="broker-a-2", for_s=6.0),
+        Step(at_s=1.0, do="pause_vm", who="broker-a-1", for_s=6.0),
+    ):
+        events: list[Event] = []
+        outcome = run_programme(replace(elects, step=(step,)), watch=events.append)
+        assert outcome.findings == ()
+        assert outcome.acts == {step.do: 1}
+        masters = [event.detail.split()[1] for event in events if event.kind == EventKind.MASTER_ELECTED]
+        assert masters[:2] == ["1", "2"]
 
 
 def test_an_old_copy_of_a_directory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
