@@ -106,6 +106,8 @@ class _Group:
             self.passes.broker_gone(event.broker or event.node)
         elif event.kind == EventKind.MESSAGES_DAMAGED:
             self.offsets.damaged(event)
+        elif event.kind == EventKind.MASTER_ELECTED:
+            self.offsets.master_changed(event.broker)
         elif event.kind == EventKind.ROUTE_CHANGED and event.detail == _DELETED and event.broker == event.node:
             self.offsets.deleted(event)
 

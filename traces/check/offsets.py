@@ -7,6 +7,9 @@ c1 dispatches to 60, commits 55, drops; c2 starts at 55       correct
                                 ... c2 starts at 70           poll-skip: no member was given 60 to 69
                                     ... c2 starts at 40           duplicate: 40 to 54 are committed, and redelivered
 c1 has reported 60, and 80 is committed                       lost-write: no member was given 60 to 79
+
+Of a broker with copies, a commit is an event once all replicas in sync have it, and the master may end before. The next
+master begins with that commit, so the first owner that it lets in may start beyond all that the events show.
 """
 
 from __future__ import annotations
@@ -33,6 +36,7 @@ class _Offsets:
     reached: Event | None = None
     owners: dict[str, Event] = field(default_factory=dict)  # client -> its acquisition, or its last dispatch
     beyond: Event | None = None  # a commit beyond the reported dispatches
+    has_new_master: bool = False  # since the last acquisition
 
 
 class OffsetRules:
@@ -52,6 +56,12 @@ class OffsetRules:
         """Return the last commit of a queue."""
         offsets = self._queues.get(queue)
         return None if offsets is None else offsets.commit
+
+    def master_changed(self, broker: str) -> None:
+        """A broker with copies has a new master, which may know of commits whose events its last one has not sent."""
+        for (_, name, _), offsets in self._queues.items():
+            if name == broker:
+                offsets.has_new_master = True
 
     def take(self, event: Event) -> None:
         """Process an event about an offset of a queue."""
@@ -78,7 +88,8 @@ class OffsetRules:
         self._evidence.checked[Rule.POLL_SKIP] += 1
         self._evidence.checked[Rule.DUPLICATE] += 1
         start, known = event.offset, max(offsets.reach, offsets.committed)
-        if 0 <= known < start:
+        has_new_master, offsets.has_new_master = offsets.has_new_master, False
+        if 0 <= known < start and not has_new_master:
             text = (
                 f"{event.client} began {_named(event)} at offset {start:,}, and no member had been given "
                 f"{_span(known, start)}."

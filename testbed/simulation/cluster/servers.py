@@ -183,7 +183,7 @@ class SimulatedServer(Generic[Running]):
 
         Cancellation: it ends, and its data directory may be that of a clean stop.
         """
-        assert not self._ended.is_set(), f"{self.name} does not run"
+        assert not self.is_down, f"{self.name} does not run"
         if self._killed is None:
             self.kill(lose)
         assert self._killed is not None, "it was killed"

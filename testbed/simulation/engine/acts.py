@@ -84,6 +84,7 @@ class Acts:
         await self._start_servers()
         while self._under_way:  # noqa: ASYNC110 - virtual time costs nothing
             await anyio.sleep(0.05)
+        self._disks.forget_calls()  # those of steps that had to wait
         for twin in list(self._twins):
             await self._end_twin(twin)
         await self._start_servers()

@@ -79,6 +79,10 @@ class Holding(Protocol):
         """Whether the host of a file stands still; then the file is polled again when the host goes on."""
         ...
 
+    def behind_s(self) -> float:
+        """By how much the clock of the current host is behind the true one, in seconds."""
+        ...
+
 
 class VirtualLoop(asyncio.SelectorEventLoop):
     """asyncio's selector loop on a virtual clock. See the module's docstring.
@@ -93,8 +97,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     """Virtual seconds that a call of `run_in_executor` takes, from now on; simulates slow disks."""
     holding: Holding | None = None
     """Keeps the callbacks of hosts that stand still (`standstill.py`); None while no host does."""
-    behind_s: Callable[[], float] | None = None
-    """By how much the clock of the current host is behind the true one; None while no host was paused."""
+    paused: Holding | None = None
+    """Knows the clocks of hosts that were paused; None while no host was."""
     _closed: bool
     _process_events: Callable[[list[tuple[selectors.SelectorKey, int]]], None]
     _ready: deque[asyncio.Handle]
@@ -119,7 +123,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def time(self) -> float:
         """Return the virtual clock, seconds: that of the current host."""
-        return self.kernel.now_s if self.behind_s is None else self.kernel.now_s - self.behind_s()
+        return self.kernel.now_s if self.paused is None else self.kernel.now_s - self.paused.behind_s()
 
     def run_soon(self, handles: list[asyncio.Handle]) -> None:
         """Run callbacks that were kept, in their order."""
@@ -147,9 +151,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         if self._closed:
             raise RuntimeError("Event loop is closed")
         handle = Timer(when, callback, args, self, context)
-        if self.behind_s is not None:
+        if self.paused is not None:
             # A little later: code that compares its clock with the time of its timer must find that it has come.
-            when += self.behind_s() + 2 * _RESOLUTION_S
+            when += self.paused.behind_s() + 2 * _RESOLUTION_S
         heapq.heappush(self.timers, (when, next(self._timer_order), handle))
         handle._scheduled = True
         return handle

@@ -36,7 +36,7 @@ class Standstill:
         self._files: dict[str, dict[VirtualFile, None]] = {}  # of those hosts, that can be read or written
         self._since: dict[str, float] = {}  # since when a host is paused
         self._timers: dict[str, list[tuple[float, int, Timer]]] = {}  # of the paused ones
-        self._behind_s: dict[str, float] = {}
+        self._paused_s: dict[str, float] = {}  # how long each was paused, in pauses that are over
 
     def stands(self, host: str) -> bool:
         """Whether it stands still now."""
@@ -55,7 +55,7 @@ class Standstill:
             return
         self.freeze(host)
         loop = self._loop
-        loop.behind_s = self._behind
+        loop.paused = self
         self._since[host] = loop.kernel.now_s
         self._timers[host] = sorted(each for each in loop.timers if self._host_of(each[2]) == host)
         loop.timers[:] = [each for each in loop.timers if self._host_of(each[2]) != host]
@@ -68,7 +68,7 @@ class Standstill:
         loop = self._loop
         if host in self._since:
             paused_s = loop.kernel.now_s - self._since.pop(host)
-            self._behind_s[host] = self._behind_s.get(host, 0.0) + paused_s
+            self._paused_s[host] = self._paused_s.get(host, 0.0) + paused_s
             self.woke_at[host] = loop.kernel.now_s
             for when, order, timer in self._timers.pop(host):
                 if not timer._cancelled:
@@ -101,9 +101,9 @@ class Standstill:
         context: Context = getattr(handle, "_context")  # noqa: B009 - asyncio's stubs do not have it
         return context.get(self._current_host, "")
 
-    def _behind(self) -> float:
-        """By how much the clock of the current host is behind the true one, in seconds."""
+    def behind_s(self) -> float:
+        """See `Holding` of `loop.py`."""
         host = self._current_host.get()
         since = self._since.get(host)
         now_s = 0.0 if since is None else self._loop.kernel.now_s - since
-        return self._behind_s.get(host, 0.0) + now_s
+        return self._paused_s.get(host, 0.0) + now_s

@@ -14,7 +14,8 @@ from random import Random
 
 import anyio
 
-from replica.directory import OldReplica
+from broker.store.disk.files import Files
+from replica.directory import OldReplica, read_identity
 from replica.mastership.operate import elect, master_answers
 from testbed.simulation.cluster.cluster import SimulatedCluster
 from testbed.simulation.cluster.sets import SimulatedReplica, SimulatedSet
@@ -80,7 +81,7 @@ class SetActs:
 
     async def put_back(self, step: Step) -> bool:
         """A copy of the directory that was made before the last start is put back; it has to be refused."""
-        replica = self._found(step.who)[1]
+        found, replica, replica_id = self._found(step.who)
         if not replica.serves:
             return False
         directory = self._cluster.data_dir / replica.name
@@ -90,6 +91,10 @@ class SetActs:
         await replica.start()
         await self._rest(step.for_s)
         await _end(replica)
+        if not await self._is_old(old, found.name, replica_id):
+            shutil.rmtree(old)  # the process in between was killed before it counted its start
+            await replica.start()
+            return False
         directory.rename(newest)
         old.rename(directory)
         self._swapped(directory)
@@ -106,6 +111,12 @@ class SetActs:
             self._swapped(directory)
         await replica.start()
         return True
+
+    async def _is_old(self, directory: Path, name: str, replica_id: int) -> bool:
+        """Whether the register has counted more starts than a directory."""
+        row, identity = await self._cluster.register.read(name), read_identity(directory, Files())
+        member = None if row is None else row.member(replica_id)
+        return identity is not None and member is not None and identity.incarnation < member.incarnation
 
     async def freeze_master(self, step: Step) -> bool:
         """The process of the master of this replica's set is stopped: its clocks go on, and it runs no instruction."""

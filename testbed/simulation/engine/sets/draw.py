@@ -50,12 +50,6 @@ def die_at_change(d: Drawing) -> list[Step]:
     return [d.step("crash", who), dies, d.step("start", who, after_s=d.seconds(3.0)), starts]
 
 
-def stand_still(d: Drawing) -> list[Step]:
-    """The process of a master is stopped for a while, or the machine of a replica."""
-    do = d.chance.choice(("freeze_master", "pause_vm"))
-    return [d.step(do, d.chance.choice(d.brokers), for_s=0.05 + d.seconds(8.0))]
-
-
 def put_back(d: Drawing) -> list[Step]:
     """An operator puts an old copy of a replica's directory back."""
     return [d.step("put_back", d.chance.choice(d.brokers), for_s=d.seconds(4.0))]
@@ -94,7 +88,6 @@ SET_DRAWS: dict[Callable[[Any], list[Step]], int] = {
     hand_over: 10,
     elect: 6,
     die_at_change: 5,
-    stand_still: 5,
     put_back: 1,
     cut_stream: 4,
     slow_stream: 4,
@@ -106,12 +99,7 @@ SET_DRAWS: dict[Callable[[Any], list[Step]], int] = {
 
 def replica_parts(chance: Random) -> Parts:
     """Brokers with copies, a group that pulls and one that pops, and their load."""
-    cluster = ClusterPart(
-        brokers=chance.choice((1, 1, 2)),
-        copies=chance.choice((2, 2, 3)),
-        elect=chance.choice(("operator", "auto", "auto", "fast")),
-        rates_apart=chance.choice((0.0, 0.05)),
-    )
+    cluster = ClusterPart(brokers=chance.choice((1, 1, 2)), copies=chance.choice((2, 2, 3)))
     groups = (
         GroupPart(name="billing", members=chance.randint(1, 3), session_s=4.0),
         GroupPart(name="poppers", mode="pop", members=2, session_s=4.0, grace_s=2.0, attempts=6, fails=0.05),

@@ -54,6 +54,17 @@ def test_a_topic_that_was_deleted_and_created_again_begins_anew_on_that_broker_a
     assert story.broken == []
 
 
+def test_the_first_owner_at_a_new_master_may_begin_at_a_commit_whose_event_the_last_master_has_not_sent(
+    story: Story,
+) -> None:
+    story.rules.master_changed("another")
+    story.rules.master_changed("b")
+    story.tell(E.QUEUE_ACQUIRED, "c2", 70)
+    assert story.broken == []
+    story.tell(E.QUEUE_ACQUIRED, "c3", 80)
+    assert story.broken == [Rule.POLL_SKIP]
+
+
 def test_a_new_owner_that_begins_beyond_what_anybody_was_given_skips(story: Story) -> None:
     story.tell(E.QUEUE_ACQUIRED, "c2", 70)
     [anomaly] = story.evidence.anomalies

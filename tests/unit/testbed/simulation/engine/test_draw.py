@@ -23,7 +23,7 @@ def test_the_seed_decides_the_kind_unless_it_is_given() -> None:
 def test_every_verb_comes_up_but_those_for_written_programmes() -> None:
     programmes = [*(draw(seed) for seed in range(200)), *(draw(seed, "replicas") for seed in range(60))]
     drawn = {step.do for programme in programmes for step in programme.step}
-    assert set(VERBS) - drawn == {"heal", "bit_rot"}
+    assert set(VERBS) - drawn == {"heal", "bit_rot", "freeze_master", "pause_vm"}
 
 
 def test_power_is_cut_only_where_brokers_sync_before_they_answer() -> None:
