@@ -68,7 +68,7 @@ class Network(Protocol):
         ...
 
 
-class Holding(Protocol):
+class StandingHosts(Protocol):
     """The part of `Standstill` that a loop calls."""
 
     def holds(self, handle: asyncio.Handle) -> bool:
@@ -95,9 +95,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     blocking_s = 0.0
     """Virtual seconds that a call of `run_in_executor` takes, from now on; simulates slow disks."""
-    holding: Holding | None = None
+    holding: StandingHosts | None = None
     """Keeps the callbacks of hosts that stand still (`standstill.py`); None while no host does."""
-    paused: Holding | None = None
+    paused: StandingHosts | None = None
     """Knows the clocks of hosts that were paused; None while no host was."""
     _closed: bool
     _process_events: Callable[[list[tuple[selectors.SelectorKey, int]]], None]
@@ -122,7 +122,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self.set_task_factory(numbered_task_factory())
 
     def time(self) -> float:
-        """Return the virtual clock, seconds: that of the current host."""
+        """Return the virtual clock of the current host, seconds."""
         return self.kernel.now_s if self.paused is None else self.kernel.now_s - self.paused.behind_s()
 
     def run_soon(self, handles: list[asyncio.Handle]) -> None:

@@ -1,7 +1,7 @@
 """Hosts that stand still: a process that is stopped, as by SIGSTOP, and a virtual machine that its host has paused.
 
-    freeze    no callback of the host runs; clocks go on, and what became due meanwhile runs at the end
-    pause     as that, and the loop's clock of the host stands still: its timers fire later by as much
+    freeze    no callback of the host runs; clocks go on, and the callbacks that became due run at the end
+    pause     no callback runs either, and the loop's clock of the host stands still: its timers fire later by as much
 
 The clock of the day goes on in both: a machine that was paused finds it moved. Packets still arrive at the system of
 the host, which has no process that reads them. A host is that of a callback's context (`network.py`).
@@ -80,7 +80,7 @@ class Standstill:
             loop.holding = None
 
     def holds(self, handle: asyncio.Handle) -> bool:
-        """See `Holding` of `loop.py`."""
+        """See `StandingHosts` of `loop.py`."""
         held = self._held.get(self._host_of(handle))
         if held is None:
             return False
@@ -88,7 +88,7 @@ class Standstill:
         return True
 
     def holds_file(self, key: selectors.SelectorKey) -> bool:
-        """See `Holding` of `loop.py`: without this, a file that can be read would be polled again and again."""
+        """See `StandingHosts` of `loop.py`: without this, a file that can be read would be polled again and again."""
         files = self._files.get(self._host_of(key.data[0] or key.data[1]))
         if files is None:
             return False
@@ -102,7 +102,7 @@ class Standstill:
         return context.get(self._current_host, "")
 
     def behind_s(self) -> float:
-        """See `Holding` of `loop.py`."""
+        """See `StandingHosts` of `loop.py`."""
         host = self._current_host.get()
         since = self._since.get(host)
         now_s = 0.0 if since is None else self._loop.kernel.now_s - since
