@@ -6,8 +6,15 @@
 FROM python:3.11-slim AS build
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 WORKDIR /src
+# Dependencies in a layer of their own: a change of the code installs none of them again.
+COPY constraints.txt pyproject.toml ./
+RUN python -m venv /opt/rlab \
+ && python -c "import tomllib; project = tomllib.load(open('pyproject.toml', 'rb'))['project']; \
+extras = project['optional-dependencies']; \
+print(*project['dependencies'], *extras['console'], *extras['server'], sep='\n')" > needed.txt \
+ && /opt/rlab/bin/python -m pip install -c constraints.txt -r needed.txt
 COPY . .
-RUN python -m venv /opt/rlab && /opt/rlab/bin/python -m pip install -c constraints.txt '.[console,server,sticky]'
+RUN /opt/rlab/bin/python -m pip install -c constraints.txt '.[console,server]'
 
 FROM build AS build-spark
 RUN /opt/rlab/bin/python -m pip install -c constraints.txt '.[console,server,sticky,spark]'

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 from typer.main import get_command
 
 from cli.group import command as group
 from cli.messages import consume, message, produce, producer, topic
-from cli.options import unknown_variables
+from cli.options import OTHERS, unknown_variables, variables_of
 from cli.security import certs, key
 from cli.servers import cluster, daemons, elections
 from cli.testbed import bench, crash, demo, examples, fault, fuzz, labs, sim, swarm
@@ -24,11 +25,50 @@ from process.output import print_note
 from process.runtime import report_bug
 from process.start import open_closed_descriptors
 
+SECTIONS = {
+    "Run": ("cluster", "namesrv", "broker", "elections", "console", "exporter", "key", "certs"),
+    "Use": ("topic", "produce", "consume", "message", "producer"),
+    "Look and explain": ("group", "doctor", "check", "report", "whatif", "strategies"),
+    "Learn": ("demo", "lab", "example"),
+    "Test and measure": ("sim", "fault", "swarm", "crash", "fuzz", "bench"),
+}
+"""The commands as the help lists them, by purpose."""
+
+
+_COMPLETION = {
+    "install_completion": "Install completion for this shell.",
+    "show_completion": "Print the completion of this shell.",
+}
+
+
+class Sections(TyperGroup):
+    """The command `rlab`, whose help lists its commands in `SECTIONS`."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """The parameters; completion is installed once, so a line for each of its options is enough."""
+        params = super().get_params(ctx)
+        for parameter in params:
+            if text := _COMPLETION.get(parameter.name or ""):
+                # Typer's options have both; the base class in click's types has neither.
+                parameter.help = text  # type: ignore[attr-defined]
+                parameter.show_envvar = False  # type: ignore[attr-defined]
+        return params
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the list of commands."""
+        width = formatter.width - max(map(len, self.commands)) - 6
+        for title, names in SECTIONS.items():
+            formatter.write(f"{title}:\n" if title != "Run" else f"\n{title}:\n")
+            with formatter.indentation():
+                formatter.write_dl([(name, self.commands[name].get_short_help_str(width)) for name in names])
+
+
 app = typer.Typer(
     name="rlab",
+    cls=Sections,
     help="A small, real message-queue cluster that reproduces RocketMQ's consumer-group rebalance.\n\n"
-    "Example: rlab cluster --brokers 2, then in other terminals: rlab topic create orders --queues 8, "
-    "rlab consume orders --group g, and rlab produce orders --count 100.",
+    "Example: rlab cluster --brokers 2, and then in other terminals rlab consume orders --group g --wait, "
+    "rlab produce orders --count 100.",
     no_args_is_help=True,
     rich_markup_mode=None,
     context_settings={"auto_envvar_prefix": "RLAB", "help_option_names": ["-h", "--help"]},
@@ -43,11 +83,24 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
+def _print_variables(wanted: bool) -> None:
+    if wanted:
+        for name in sorted({*variables_of(get_command(app)), *OTHERS}):
+            typer.echo(name)
+        raise typer.Exit
+
+
 @app.callback()
 def root(
     show_version: Annotated[
         bool,
         typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version.", show_envvar=False),
+    ] = False,
+    show_variables: Annotated[
+        bool,
+        typer.Option(
+            "--help-env", is_eager=True, callback=_print_variables, help="List all variables.", show_envvar=False
+        ),
     ] = False,
 ) -> None:
     """Options of `rlab` itself."""

@@ -30,7 +30,11 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-DEFAULT_NAME_SERVER = "127.0.0.1:9876"
+from cli.complete import LOCAL, groups, topics
+from process.output import print_error
+from process.runtime import FAILED
+
+DEFAULT_NAME_SERVER = LOCAL
 SEE_DAMAGE = "the broker's log names the files, and so does rlab broker verify"
 PREFIX = "RLAB_"
 OTHERS = (
@@ -138,13 +142,14 @@ def confirm(question: str, consequence: str, *, yes: bool) -> None:
     """Ask before something is deleted, unless `--yes` was given.
 
     Raises:
-        typer.BadParameter: standard input is not a terminal, so the question cannot be asked.
+        typer.Exit: standard input is not a terminal, so the question cannot be asked; the error has been printed.
         typer.Abort: the answer was no.
     """
     if yes:
         return
     if not sys.stdin.isatty():
-        raise typer.BadParameter(f"{consequence}: confirm with --yes")
+        print_error(f"{consequence}: confirm with --yes")
+        raise typer.Exit(FAILED)
     typer.confirm(question, abort=True)
 
 
@@ -199,8 +204,8 @@ def switch(*names: str, help_text: str) -> Any:
     return typer.Option(*names, help=help_text, show_default=False, show_envvar=False)
 
 
-GroupName = Annotated[str, typer.Argument(help="Group name.", show_default=False)]
-TopicName = Annotated[str, typer.Argument(help="Topic name.", show_default=False)]
+GroupName = Annotated[str, typer.Argument(help="Group name.", show_default=False, autocompletion=groups)]
+TopicName = Annotated[str, typer.Argument(help="Topic name.", show_default=False, autocompletion=topics)]
 Listen = Annotated[
     str,
     typer.Option(

@@ -4,7 +4,9 @@
     2. Install the wheel alone, without extras, and measure its size with its dependencies.
     3. Use it, installed from the wheel, from the source archive and by pipx, in a project with packages broker, client,
        model and cli of its own (`tests/process/of_a_user.py`).
-    4. Run the tests, with their names moved like the packages, where only the wheel is found, not this checkout.
+    4. Type every command of the README, the tutorial and docs/howto/ into a shell, in a folder outside of this
+       checkout, with the wheel and its extra `test` installed, and compare each output as a whole.
+    5. Run the tests, with their names moved like the packages, where only the wheel is found, not this checkout.
 
 The tests of the repository itself are left out: its style, its pages, its history.
 """
@@ -16,11 +18,13 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tempfile
 import tomllib
 import venv
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import distributions
 from pathlib import Path
+from types import MappingProxyType
 
 from tools.one_name import NAME, ROOT, modules_of, rewritten
 
@@ -39,6 +43,14 @@ OF_THE_REPOSITORY = (
     "tests/process/test_make_test.py",  # the Makefile and its scripts
     "tests/process/test_spark_tests_run.py",  # the Makefile, and what continuous integration runs
 )
+TYPED = ("tests/docs/test_listings.py", "tests/docs/listings.py", "tests/docs/pages.py", "tests/tcp/rlab_process.py")
+_TYPED_SETTINGS = """[pytest]
+pythonpath = .
+addopts = --import-mode=importlib
+markers =
+    tcp
+    process
+"""
 BESIDE_THE_TESTS = ("docs", "examples", "tools", "CHANGELOG.md", "README.md", "constraints.txt", "docker-compose.yml")
 _TOOLS = ("pip", "setuptools")
 
@@ -62,8 +74,8 @@ def write_tests(folder: Path, tests: Sequence[str] = ("tests",)) -> None:
         file.write_text(rewritten(file.read_text(encoding="utf-8"), modules), encoding="utf-8")
 
 
-def _run(*command: str | Path, cwd: Path = ROOT) -> str:
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+def _run(*command: str | Path, cwd: Path = ROOT, more: Mapping[str, str] = MappingProxyType({})) -> str:
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | dict(more)
     done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         raise Broken(f"{' '.join(map(str, command))} failed:\n{done.stdout}{done.stderr}")
@@ -137,6 +149,19 @@ def _check_installs() -> Path:
     return wheel
 
 
+def _type_pages(wheel: Path) -> None:
+    """Follow the pages as their readers do."""
+    python = _environment("typed")
+    _install(python, "-c", ROOT / "constraints.txt", f"{wheel}[test]")
+    with tempfile.TemporaryDirectory(prefix="rlab-typed-") as name:
+        folder = Path(name)
+        write_tests(folder, TYPED)
+        (folder / "pyproject.toml").unlink()  # its settings need plugins that a reader does not have
+        (folder / "pytest.ini").write_text(_TYPED_SETTINGS, encoding="utf-8")
+        options = {"TYPE_COMMANDS": "1"}
+        _say(_run(python, "-m", "pytest", "-q", "-rs", TYPED[0], cwd=folder, more=options))
+
+
 def _environment_of_tests(wheel: Path) -> Path:
     """An environment with the wheel, and with all packages of this one except the checkout."""
     python = _environment("tests-python", pip=False)
@@ -153,7 +178,9 @@ def main(arguments: Sequence[str]) -> int:
     shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir(parents=True)
     try:
-        python = _environment_of_tests(_check_installs())
+        wheel = _check_installs()
+        _type_pages(wheel)
+        python = _environment_of_tests(wheel)
     except Broken as error:
         sys.stderr.write(f"error: {error}\n")
         return 1

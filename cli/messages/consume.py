@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import anyio
 import typer
 
+from cli.complete import strategies
 from cli.options import (
     DEFAULT_DIALECT,
     DEFAULT_NAME_SERVER,
@@ -107,7 +108,7 @@ def consume(
     timeout: _Timeout = None,
     tags: Annotated[str, typer.Option(metavar="'A || B'", help="Only messages with one of these tags.")] = ALL,
     sql: _Filter = None,
-    strategy: Annotated[str, typer.Option(help=_STRATEGY)] = "AVG",
+    strategy: Annotated[str, typer.Option(help=_STRATEGY, autocompletion=strategies)] = "AVG",
     wait: Annotated[bool, switch("--wait", help_text="Wait for the topic if it does not exist yet.")] = False,
     order: Annotated[str, typer.Option(metavar="none|queue|key", help=_ORDER)] = "none",
     mode: Annotated[str, typer.Option(metavar="pull|pop", help=_MODE)] = "pull",

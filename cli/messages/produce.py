@@ -14,11 +14,11 @@ import typer
 
 from cli.options import DEFAULT_DIALECT, DEFAULT_NAME_SERVER, Config, Dialect, Json, NameServers
 from model.counted import counted
-from model.errors import ConfigError, RlabError, SystemError_, UsageError
+from model.errors import ConfigError, RlabError, SystemError_, TopicNotExist, UsageError
 from model.limits import MAX_BODY_BYTES
 from model.message import Message
 from process.lines import read_lines
-from process.output import print_outcome, report_progress
+from process.output import print_note, print_outcome, report_progress
 from process.runtime import run
 from remoting.tasks import background_tasks
 
@@ -85,12 +85,29 @@ def produce(
 
         with opened(file, count) as fd:
             async with Producer(namesrv, group=group, dialect=dialect) as producer:
+                is_new = await _is_new(namesrv, topic, dialect)
                 sending = Sending(
                     producer, topic, fd, count=count, size=size, rate=rate, key=key, key_regex=regex, tag=tag
                 )
                 await sending.run(in_flight, as_json=json)
+                if is_new:
+                    print_note(f"note: the first message created topic {topic}; rlab topic create sets its queues")
 
     run(main)
+
+
+async def _is_new(name_servers: str, topic: str, dialect: str) -> bool:
+    """Whether the topic does not exist, so that the first send creates it where that is allowed."""
+    from client.admin.admin import Admin
+
+    try:
+        async with Admin(name_servers, dialect=dialect) as admin:
+            await admin.route(topic)
+    except TopicNotExist:
+        return True
+    except RlabError:  # the send reports it, or works nevertheless
+        return False
+    return False
 
 
 def _compiled(regex: str) -> re.Pattern[bytes]:

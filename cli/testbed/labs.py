@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cli.complete import beginning
 from cli.options import Config, Json, Yes, confirm
 from model.errors import ConfigError
 from process.output import print_json, print_line, print_note, print_table
@@ -25,7 +26,16 @@ SHIPPED = Path(__file__).resolve().parents[2] / "docs" / "labs"
 """Beside the packages, in a checkout and where it is installed."""
 PAGE, PROGRAMME, ANSWERS, TRACE, LAB = "README.md", "programme.toml", "answers.toml", "trace.jsonl", "lab.toml"
 
-LessonName = Annotated[str, typer.Argument(metavar="LESSON", help="Its number or name.", show_default=False)]
+
+def complete_lesson(incomplete: str) -> list[str]:
+    """The lessons whose names begin so, for completion."""
+    return beginning(incomplete, sorted(path.parent.name for path in SHIPPED.glob(f"*/{LAB}")))
+
+
+LessonName = Annotated[
+    str,
+    typer.Argument(metavar="LESSON", help="Its number or name.", show_default=False, autocompletion=complete_lesson),
+]
 Labs = Annotated[
     Path, typer.Option(metavar="DIR", help="Folder with the lessons.", show_default="those of the project")
 ]

@@ -30,7 +30,7 @@ export function clusterView(view) {
         each.address,
         each.error ? h("span", { class: "bad" }, each.error) : each.disk_full ? h("span", { class: "bad" }, "disk full: refuses sends") : h("span", { class: "good" }, "answers"),
         replicas(each.copies),
-        each.error ? "–" : duration(each.up_minutes * 60000).replace(/ 0 s$/, ""),
+        each.error ? "–" : each.up_minutes ? duration(each.up_minutes * 60000).replace(/ 0 s$/, "") : "< 1 min",
         number(each.topics),
         number(each.groups),
         number(each.held_pulls),

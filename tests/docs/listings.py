@@ -255,7 +255,10 @@ class Reader:
 
     def _script(self, words: list[str]) -> str:
         if TYPED:
-            return self._output_of(["python", *words], shlex.join(["python", *words]))
+            # Only its output: a client logs on stderr, and a failure shows that.
+            return self._output_of(
+                ["python", *words], f"{shlex.join(['python', *words])} 2>errors || (cat errors; exit 1)"
+            )
         output = io.StringIO()
         with contextlib.chdir(self._folder), contextlib.redirect_stdout(output):
             runpy.run_path(words[0], run_name="__main__")

@@ -14,7 +14,7 @@ import client
 from model.errors import RlabError
 from tests.docs.pages import ROOT, headings, text_of
 from tools.release import NotReleasable, checksums, notes_of, version
-from tools.site.links import OUTSIDE, pages, site_path, with_site_links
+from tools.site.links import OUTSIDE, home, pages, site_path, with_site_links
 from tools.site.made import PYTHON, every_command, made_pages
 
 CONFIG: dict[str, Any] = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
@@ -119,3 +119,12 @@ def test_checksums_are_as_sha256sum_writes_them(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(b"")
     empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
     assert checksums(tmp_path.iterdir()) == f"{empty}  a\n{empty}  b\n"
+
+
+def test_the_home_begins_with_the_head_of_the_readme_and_its_picture() -> None:
+    made = home(text_of("README.md"), text_of("docs/README.md"))
+    assert made.startswith("# rebalance-lab\n\n**See, break and test")
+    assert "](terminal.svg)" in made
+    assert "## Two commands" not in made
+    assert made.count("\n# ") == 0
+    assert "\n## Documentation\n" in made

@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # mkdocs loads thi
 from mkdocs.structure.files import File, Files
 from pymdownx.superfences import fence_code_format
 
-from tools.site.links import OUTSIDE, ROOT, pages, slug, with_site_links
+from tools.site.links import OUTSIDE, ROOT, home, pages, slug, with_site_links
 from tools.site.made import made_pages
 
 _REPOSITORY = {site: path for path, site in OUTSIDE.items()}
@@ -44,4 +44,5 @@ def on_files(files: Files, config: Any) -> Files:
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Turn the links of the repository into links of the site."""
     site = page.file.src_uri
-    return with_site_links(_REPOSITORY.get(site, f"docs/{site}"), markdown)[0]
+    made = with_site_links(_REPOSITORY.get(site, f"docs/{site}"), markdown)[0]
+    return home((ROOT / "README.md").read_text(encoding="utf-8"), made) if site == "README.md" else made

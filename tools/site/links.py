@@ -45,6 +45,12 @@ def with_site_links(path: str, markdown: str) -> tuple[str, set[str]]:
     return _LINK.sub(moved, markdown), sources
 
 
+def home(readme: str, index: str) -> str:
+    """The home of the site: the head of the README with its picture, then the index of all pages."""
+    head = readme.partition("\n## ")[0]
+    return with_site_links("README.md", head)[0] + "\n\n" + index.replace("# Documentation\n", "## Documentation\n", 1)
+
+
 def pages() -> list[str]:
     """Every page of the repository that is on the site."""
     return [*OUTSIDE, *sorted(page.relative_to(ROOT).as_posix() for page in (ROOT / "docs").rglob("*.md"))]

@@ -9,7 +9,7 @@ import typer
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from cli.main import app
+from cli.main import SECTIONS, app
 from model.own_name import PREFIX
 
 
@@ -79,3 +79,18 @@ def test_the_command_line_is_there_at_once_because_what_it_runs_is_imported_late
 
 def test_the_app_is_a_typer_app_that_others_can_extend() -> None:
     assert isinstance(app, typer.Typer)
+
+
+def test_the_help_lists_each_command_once_by_purpose_on_one_screen() -> None:
+    shown = CliRunner().invoke(app, ["--help"]).stdout
+    assert len(shown.splitlines()) <= 50
+    listed = [name for names in SECTIONS.values() for name in names]
+    assert sorted(listed) == sorted(get_command(app).commands)  # type: ignore[attr-defined] # it is a group
+    places = [shown.index(f"\n{title}:\n") for title in SECTIONS]
+    assert places == sorted(places)
+
+
+def test_all_variables_are_listed_on_demand() -> None:
+    lines = CliRunner().invoke(app, ["--help-env"]).stdout.splitlines()
+    assert {"RLAB_NAMESRV", "RLAB_BROKER_LISTEN", "RLAB_KEY_FILE"} <= set(lines)
+    assert lines == sorted(set(lines))

@@ -56,7 +56,6 @@ def test_a_queue_is_readable_and_writable_up_to_the_two_counts() -> None:
         (["create"], "Missing argument"),
         (["create", "t", "--queues", "0"], "not in the range 1<=x<=65536"),
         (["scale", "t"], "use --queues N, --read N or --write N"),
-        (["delete", "t"], "confirm with --yes"),
         (["show"], "Missing argument"),
     ],
 )
@@ -64,3 +63,9 @@ def test_wrong_usage_is_told_before_anything_is_asked(arguments: list[str], comp
     result = CliRunner().invoke(app, ["topic", *arguments])
     assert result.exit_code == 2
     assert complaint in " ".join(result.stderr.split())
+
+
+def test_a_deletion_without_a_confirmation_fails_and_is_no_wrong_command_line() -> None:
+    result = CliRunner().invoke(app, ["topic", "delete", "t"])
+    assert result.exit_code == 1
+    assert result.stderr == "error: this deletes every message of t: confirm with --yes\n"

@@ -1,0 +1,67 @@
+"""Completion of names in a shell: topics and groups of the running cluster, and strategies.
+
+Each function gets the beginning of a word. What cannot be found out within a second completes to nothing, because a
+shell waits for it, and an error would be written into the line that is typed.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING
+
+import anyio
+
+from model.errors import RlabError
+
+if TYPE_CHECKING:
+    from client.admin.admin import Admin
+
+LOCAL = "127.0.0.1:9876"
+"""The name server that commands ask when none is named."""
+_WAIT_S = 1.0
+
+
+def topics(incomplete: str) -> list[str]:
+    """The topics of the cluster."""
+    return beginning(incomplete, _asked(lambda admin: admin.topics()))
+
+
+def groups(incomplete: str) -> list[str]:
+    """The groups of the cluster."""
+
+    async def names(admin: Admin) -> list[str]:
+        return [each.group for each in await admin.groups()]
+
+    return beginning(incomplete, _asked(names))
+
+
+def strategies(incomplete: str) -> list[str]:
+    """The names of the allocation strategies."""
+    from client.allocate.registry import strategy_names
+
+    return beginning(incomplete, [*strategy_names(), "BROKER"])
+
+
+def beginning(incomplete: str, names: Iterable[str]) -> list[str]:
+    """The names that begin so."""
+    return [name for name in names if name.startswith(incomplete)]
+
+
+def _asked(call: Callable[[Admin], Awaitable[Iterable[str]]]) -> list[str]:
+    from client.admin.admin import Admin
+
+    async def main() -> list[str]:
+        with anyio.move_on_after(_WAIT_S):
+            async with Admin(os.environ.get("RLAB_NAMESRV") or LOCAL) as admin:
+                return list(await call(admin))
+        return []
+
+    logging.disable(logging.CRITICAL)
+    try:
+        return anyio.run(main)
+    except (RlabError, OSError):
+        return []
+    finally:
+        logging.disable(logging.NOTSET)
