@@ -123,7 +123,7 @@ def test_checksums_are_as_sha256sum_writes_them(tmp_path: Path) -> None:
 
 def test_the_home_begins_with_the_head_of_the_readme_and_its_picture() -> None:
     made = home(text_of("README.md"), text_of("docs/README.md"))
-    assert made.startswith("# rebalance-lab\n\n**See, break and test")
+    assert made.startswith("# rebalance-lab\n\nSee, break and test")
     assert "](terminal.svg)" in made
     assert "## Two commands" not in made
     assert made.count("\n# ") == 0
