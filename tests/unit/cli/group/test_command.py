@@ -250,14 +250,17 @@ def test_the_document_has_the_record_and_what_follows_from_it() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [(["delete"], "Missing argument"), (["delete", "g"], "deletes the committed offsets of g"), ([], "")],
-)
+@pytest.mark.parametrize(("arguments", "complaint"), [(["delete"], "Missing argument"), ([], "")])
 def test_wrong_usage_is_reported_before_anything_is_asked(arguments: list[str], complaint: str) -> None:
     result = CliRunner().invoke(app, ["group", *arguments])
     assert result.exit_code == 2
     assert complaint in " ".join(result.stderr.split())
+
+
+def test_a_group_is_not_deleted_without_yes_and_the_message_says_so() -> None:
+    result = CliRunner().invoke(app, ["group", "delete", "g"])
+    assert result.exit_code == 1
+    assert "deletes the committed offsets of g on every topic: confirm with --yes" in " ".join(result.stderr.split())
 
 
 def test_the_help_of_delete_says_what_is_lost_and_what_stays() -> None:

@@ -37,6 +37,8 @@ STEPS = (
     Step(at_s=34.0, do="slow", who="g-3", by_s=1.0, for_s=2.0),
     Step(at_s=35.0, do="flap", who="g-2", n=2, period_s=1.0),
     Step(at_s=38.0, do="full_disk", who="broker-a", for_s=4.0),
+    Step(at_s=39.0, do="crash_at_change", who="broker-b", n=2),
+    Step(at_s=42.0, do="start", who="broker-b"),
     Step(at_s=44.0, do="power_cut", who="broker-b", for_s=1.0),
     Step(at_s=47.0, do="crash", who="producer-1"),
     Step(at_s=48.0, do="start", who="producer-1"),
