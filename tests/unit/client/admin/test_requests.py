@@ -21,6 +21,7 @@ from model.errors import (
 )
 from model.limits import REQUEST_TIMEOUT_S
 from model.replica_limits import MASTER_CONNECT_S
+from model.replica_set import Elect
 from model.topic_route import BrokerData, TopicRoute
 from remoting.command import RESPONSE, Command
 from remoting.request_code import RequestCode
@@ -128,7 +129,7 @@ def test_operators_wait_a_moment_for_the_next_master_of_a_set_and_once_for_one_t
             assert anyio.current_time() - began == pytest.approx(waited_s, abs=0.2)
         await requests.remoting.aclose()
 
-    administer(scenario, tmp_path, brokers=1, copies=2)
+    administer(scenario, tmp_path, brokers=1, copies=2, set_options={"elect": Elect.OPERATOR})
 
 
 def test_an_error_is_raised_when_its_body_is_wanted() -> None:
