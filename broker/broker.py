@@ -99,7 +99,7 @@ class Broker(Feature):
         self.store = store
         self.metadata = metadata
         self.loop = loop
-        self._started_at = self._look_at = loop.time()
+        self._started_at = self._check_at = loop.time()
         run = self._begin_run()
         self.events = EventLog(config.name, config.clock_ms, sink=config.event_sink, buffered=config.trace, run=run)
         self.features = features = Features()
@@ -112,7 +112,7 @@ class Broker(Feature):
         )
         add = features.add
         add(self)
-        announcement = self._announcement(newcomer=run == 0)
+        announcement = self._announcement(is_first_run=run == 0)
         topics = self.topics = add(
             Topics(core, announcement, auto_create=config.auto_create_topics, recover_topics=config.recover_topics)
         )
@@ -146,7 +146,7 @@ class Broker(Feature):
             add(SinkHandlers(core, topics, self.sink))
         # Groups whose offsets are lost may need any message, and the broker cannot know which.
         self.retention = None
-        if Part.RETENTION in config.parts and not topics.made_again:
+        if Part.RETENTION in config.parts and not topics.recreated:
             self.retention = add(Retention(core, topics, groups, leases, config.retention, config.files))
         metadata.commit()
         if config.replicator is not None:
@@ -163,7 +163,7 @@ class Broker(Feature):
         runs.save((run := runs.read()) + 1)
         return run
 
-    def _announcement(self, *, newcomer: bool) -> Announcement:
+    def _announcement(self, *, is_first_run: bool) -> Announcement:
         replica = self.config.replica or Mastership(0, 0, 0, 0)
         return Announcement(
             name=self.config.name,
@@ -175,7 +175,7 @@ class Broker(Feature):
             register_interval_s=self.config.register_interval_s,
             expiry_s=self.config.expiry_s,
             version=int(self.config.clock_ms()),
-            newcomer=newcomer,
+            is_first_run=is_first_run,
             data_id=self._data_id,
             set_id=replica.set_id,
             epoch=replica.epoch,
@@ -190,29 +190,29 @@ class Broker(Feature):
             RequestCode.GET_SERVER_STATE: self.server_state,
         }
 
-    def take_reserve(self) -> None:
+    def restore_reserve(self) -> None:
         """Keep room of the disk back, now that everything is open."""
         self.store.reserve.on_missing = self._disk_full
-        self.store.reserve.take()
+        self.store.reserve.allocate()
 
     def _disk_full(self) -> None:
         logger.warning(
             "broker %s: the disk is full: it serves reads and commits, and refuses sends until %g MiB are free",
             *(self.config.name, self.config.store.reserve_bytes / MIB),
         )
-        self._look_at = self.loop.time() + RESERVE_CHECK_S
-        self.driver.wake_by(self._look_at)
+        self._check_at = self.loop.time() + RESERVE_CHECK_S
+        self.driver.wake_by(self._check_at)
 
     def next_deadline(self) -> float | None:
         """When to look whether there is room for the reserve again."""
-        return self._look_at if self.store.reserve.is_missing else None
+        return self._check_at if self.store.reserve.is_missing else None
 
     def expire(self, now: float) -> None:
         """Take the reserve of the disk, if it is not there and there is room."""
-        if now < self._look_at or not self.store.reserve.is_missing:
+        if now < self._check_at or not self.store.reserve.is_missing:
             return
-        self._look_at = now + RESERVE_CHECK_S
-        if self.store.reserve.take():
+        self._check_at = now + RESERVE_CHECK_S
+        if self.store.reserve.allocate():
             logger.warning("broker %s: there is room on the disk again, sends are accepted", self.config.name)
 
     def access_refused(self, peer: str, user: str, text: str) -> None:
@@ -274,7 +274,7 @@ class Broker(Feature):
 
     def store_trace(self) -> None:
         """Append the events since the last call to the topic SYS_TRACE of this broker."""
-        events = self.events.take()
+        events = self.events.remove_all()
         if not events:
             return
         topic_id, now_ms = self.topics.table.existing(TRACE_TOPIC).topic_id, int(self.config.clock_ms())
@@ -283,7 +283,7 @@ class Broker(Feature):
             message = Message(TRACE_TOPIC, encode_events(part), tags="broker")
             self.store.append(topic_id, 0, encode_payload(message, now_ms, part[0].id), tag_hash(message.tags))
         self.barrier.after_append(
-            lambda failure: self.events.put_back(events) if failure is not None else None, TRACE_TOPIC, 0
+            lambda failure: self.events.requeue(events) if failure is not None else None, TRACE_TOPIC, 0
         )
 
 
@@ -318,7 +318,7 @@ async def run_broker(config: BrokerConfig) -> AsyncIterator[RunningBroker]:
             store.show_only_synced()
         with metadata.loading():
             broker = Broker(config, store, metadata, loop)
-        broker.take_reserve()
+        broker.restore_reserve()
         recovery_s = loop.time() - began
         stopping = False
 

@@ -52,7 +52,7 @@ class CurrentRights(Protocol):
         """Why a request that was allowed would be refused now; None if it would not."""
 
 
-class Kept(NamedTuple):
+class NeededMessage(NamedTuple):
     """A message that the broker itself still needs; it explains to operators why the log is not deleted."""
 
     topic: str  # the topic to which the message will be delivered
@@ -107,13 +107,13 @@ class Feature:
     def process_replaced(self, group: str, client_id: str, cause: str) -> None:
         """A new process has replaced a member and has its assignment, but not the leases of the old process."""
 
-    def producer_came(self, group: str) -> None:
+    def producer_joined(self, group: str) -> None:
         """A producer that answers checks has joined its group."""
 
     def client_unregistered(self, connection: Connection, group: str, client_id: str) -> None:
         """A client unregistered from a group, whether it was a member or not."""
 
-    def knows_group(self, group: str) -> bool:
+    def has_group_data(self, group: str) -> bool:
         """Whether something is stored for a group, so that it can be deleted."""
         return False
 
@@ -153,12 +153,12 @@ class Feature:
     def offsets_reset(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
         """An operator has reset the group's offsets of a topic: queue id -> offset."""
 
-    def kept_from(self) -> Mapping[LogKey, int]:
+    def needed_from(self) -> Mapping[LogKey, int]:
         """First offset that the broker still needs in each queue of its own; retention keeps it and all later ones."""
         return {}
 
-    def kept(self, key: LogKey) -> Kept | None:
-        """The message at the offset that `kept_from` has for a queue; None if the queue is not this feature's."""
+    def needed_message(self, key: LogKey) -> NeededMessage | None:
+        """The message at the offset that `needed_from` has for a queue; None if the queue is not this feature's."""
         return None
 
     def destination_of(self, key: LogKey, offset: int) -> Destination | None:
@@ -223,7 +223,7 @@ _JOINED: dict[str, Callable[..., Any]] = {
     "bool": _any,
     "float | None": _earliest,
     "Mapping": _merged,
-    **dict.fromkeys(("str | None", "Kept | None", "Destination | None"), _first),
+    **dict.fromkeys(("str | None", "NeededMessage | None", "Destination | None"), _first),
 }
 """How the answers of several features to one hook are joined, by the type of the answer."""
 

@@ -246,12 +246,12 @@ def variables_of(command: Any, prefix: str = PREFIX.rstrip("_")) -> Iterator[str
 
 def unknown_variables(names: Iterable[str], command: Any) -> list[str]:
     """Describe each variable that begins like ours and is not one, and the variable that may be meant."""
-    mine = [name for name in names if name.startswith(PREFIX) and name not in OTHERS]
-    if not mine:
+    own = [name for name in names if name.startswith(PREFIX) and name not in OTHERS]
+    if not own:
         return []
     known = {*variables_of(command), *OTHERS}
     described = []
-    for name in sorted(set(mine) - known):
+    for name in sorted(set(own) - known):
         if name.startswith(_OF_KUBERNETES):
             continue
         near = get_close_matches(name, sorted(known), 1, 0.8)

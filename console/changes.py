@@ -63,15 +63,15 @@ class PageChanges:
         return f"stored in {sent.queue} at offset {sent.offset:,}, message id {sent.message_id}"
 
     async def _resend(self, wanted: Mapping[str, Any]) -> str:
-        letters = self._admin.dead_letters(_text(wanted, "group"))
+        dead_letter_list = self._admin.dead_letters(_text(wanted, "group"))
         to = ResendTo.TOPIC if wanted.get("to") == "topic" else ResendTo.GROUP
         if wanted.get("all") is True:
-            return f"{await letters.resend_all(to):,} sent again"
+            return f"{await dead_letter_list.resend_all(to):,} sent again"
         message_id = _text(wanted, "id")
-        found = (await letters.find([message_id]))[message_id]
+        found = (await dead_letter_list.find([message_id]))[message_id]
         if not found:
             raise QueryNotFound(f"no dead letter with id {message_id!r} waits: it may have been sent again already")
-        await letters.resend(found, to)
+        await dead_letter_list.resend(found, to)
         return f"{message_id} sent again"
 
     async def _scale(self, wanted: Mapping[str, Any]) -> str:

@@ -14,7 +14,7 @@ from model.names import check_topic
 
 MOST = 50
 """Maximum number of messages of one page."""
-MOST_LETTERS = 200
+MAX_DEAD_LETTERS = 200
 _BODY_CHARS = 4_000
 
 
@@ -87,7 +87,7 @@ def _message(message: MessageExt, undecodable: str) -> dict[str, Any]:
 
 
 async def dead_letters(admin: Admin, group: str) -> dict[str, Any]:
-    """Return the first `MOST_LETTERS` dead letters of a group that were not sent again.
+    """Return the first `MAX_DEAD_LETTERS` dead letters of a group that were not sent again.
 
     Raises:
         RlabError: the cluster does not answer.
@@ -96,8 +96,8 @@ async def dead_letters(admin: Admin, group: str) -> dict[str, Any]:
     """
     letters: list[dict[str, Any]] = []
     waiting = 0
-    async for letter in admin.dead_letters(group).letters():
-        waiting += not letter.resent
-        if len(letters) < MOST_LETTERS and not letter.resent:
-            letters.append(_message(letter.message, letter.undecodable))
+    async for dead_letter in admin.dead_letters(group).letters():
+        waiting += not dead_letter.resent
+        if len(letters) < MAX_DEAD_LETTERS and not dead_letter.resent:
+            letters.append(_message(dead_letter.message, dead_letter.undecodable))
     return {"group": group, "letters": letters, "waiting": waiting}

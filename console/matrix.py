@@ -34,7 +34,7 @@ def with_progress(info: GroupInfo, progress: Iterable[QueueProgress]) -> GroupIn
 def rows_of(info: GroupInfo) -> dict[str, Row]:
     """Return the rows of a group by queue."""
     popped = {each.queue: each.in_flight for each in info.popped_queues}
-    why = _Why(info)
+    why = _OwnerExplainer(info)
     return {
         str(each.queue): [
             str(each.queue),
@@ -51,7 +51,7 @@ def rows_of(info: GroupInfo) -> dict[str, Row]:
     }
 
 
-class _Why:
+class _OwnerExplainer:
     """Explains why the owner of a queue is not its target."""
 
     def __init__(self, info: GroupInfo) -> None:

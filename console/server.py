@@ -257,7 +257,7 @@ class _Console:
 async def _send_updates(response: web.StreamResponse, subject: Subject, last_id: str) -> None:
     """Send new updates, then later ones as they come; a page reads at its own pace, and no update is queued for it."""
     while True:
-        news = subject.news  # race: read before the updates, so that a later update sets it
+        news = subject.changed  # race: read before the updates, so that a later update sets it
         updates = subject.channel.after(last_id)
         if updates is None:
             await response.write(b"event: reset\ndata: {}\n\n")

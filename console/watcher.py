@@ -59,14 +59,14 @@ class Subject:
     rows: dict[str, Row] = field(default_factory=dict)
     pages: int = 0
     left_at: float = 0.0  # loop time
-    news: anyio.Event = field(default_factory=anyio.Event)
+    changed: anyio.Event = field(default_factory=anyio.Event)
     loaded: anyio.Event = field(default_factory=anyio.Event)  # after the first poll
 
     def publish(self, update: dict[str, Any]) -> None:
         """Publish an update to all pages."""
         self.channel.publish(to_json(update))
-        self.news.set()
-        self.news = anyio.Event()
+        self.changed.set()
+        self.changed = anyio.Event()
 
 
 def to_json(document: Any) -> bytes:
@@ -125,7 +125,7 @@ class Watcher:
             subject = self._groups[group] = self._subject()
             picture = self.pictures.groups.get(group)
             if picture is not None:
-                picture.news()  # dropped, because the page begins with the whole document
+                picture.changes()  # dropped, because the page begins with the whole document
             self._tasks.start_soon(self._poll_group, group, subject)
         return subject
 
@@ -143,7 +143,7 @@ class Watcher:
         if picture is None:
             picture = GroupPicture(group, self.pictures.base_ms)
         else:
-            self._publish_news(picture, subject)
+            self._publish_changes(picture, subject)
         return {
             **picture.document(),
             **subject.document,
@@ -163,7 +163,7 @@ class Watcher:
         loop, clocks, trace = asyncio.get_running_loop(), LiveClocks(), self.admin.trace(self.pictures.base_ms)
         while True:
             try:
-                self.pictures.take(clocks.correct(await trace.read(), loop.time()))
+                self.pictures.add(clocks.correct(await trace.read(), loop.time()))
                 self.problem = " ".join(map(clock_text, clocks.faults))
             except RlabError as error:
                 self.problem = f"the trace cannot be read: {error}"
@@ -172,11 +172,11 @@ class Watcher:
             for group, subject in self._groups.items():
                 picture = self.pictures.groups.get(group)
                 if picture is not None:
-                    self._publish_news(picture, subject)
+                    self._publish_changes(picture, subject)
             await anyio.sleep(TRACE_INTERVAL_S)
 
-    def _publish_news(self, picture: GroupPicture, subject: Subject) -> None:
-        news = picture.news()
+    def _publish_changes(self, picture: GroupPicture, subject: Subject) -> None:
+        news = picture.changes()
         if len(news) > 1:
             subject.publish({**news, "settled": round(self.pictures.settled_ms - self.pictures.base_ms, 1)})
 
@@ -213,8 +213,8 @@ class Watcher:
                     earliest, min(group_due, loop.time() + PROGRESS_INTERVAL_S)
                 )  # targets may have changed too
             subject.loaded.set()
-            took = 0.0 if is_whole else time.process_time() - worked
-            await anyio.sleep(max(PROGRESS_INTERVAL_S, SHARE * took))
+            elapsed = 0.0 if is_whole else time.process_time() - worked
+            await anyio.sleep(max(PROGRESS_INTERVAL_S, SHARE * elapsed))
         if self._groups.get(group) is subject:
             del self._groups[group]
 

@@ -16,7 +16,7 @@ trace. Servers and clients do not import this package: it reads their tables at 
     exporter.py       follows the trace of a cluster and computes these metrics
     endpoint.py       the HTTP endpoint: /metrics, /live, /ready
     http.py           an application that listens while a block runs; the console and the control plane use it too
-    http_places.py    limits and deadlines of its connections
+    http_slots.py    limits and deadlines of its connections
     doctor/           inspects a whole cluster, and reports what is wrong
     page.py           prints the tables of docs/metrics.md
 

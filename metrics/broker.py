@@ -46,7 +46,7 @@ from metrics.families import (
 _STATS = {HELD_PULLS: "held_pulls", HELD_POPS: "held_pops", POPPED: "pop_messages", PRODUCERS: "producers"}
 
 
-def why_not_ready(broker: Broker) -> str:
+def readiness_problem(broker: Broker) -> str:
     """Return why clients cannot use the broker fully yet, or any more; "" if they can."""
     if not broker.topics.registration.known_by:
         return "no name server has accepted its registration yet"
@@ -57,7 +57,7 @@ def why_not_ready(broker: Broker) -> str:
 
 def add_broker(registry: CollectorRegistry, running: RunningBroker, counts: EventCounts, version: str) -> None:
     """Add the metrics of a running broker; `counts` receives its events."""
-    note_owners(running.broker, counts)
+    record_owners(running.broker, counts)
 
     def read() -> Iterator[Samples]:
         yield from broker_metrics(running, version)
@@ -66,7 +66,7 @@ def add_broker(registry: CollectorRegistry, running: RunningBroker, counts: Even
     add_table(registry, read)
 
 
-def note_owners(broker: Broker, counts: EventCounts) -> None:
+def record_owners(broker: Broker, counts: EventCounts) -> None:
     """Record the owners that a broker has from its earlier run."""
     for group, client_id in broker.leases.table.owners():
         for queue in broker.leases.table.held_by(group, client_id):

@@ -12,7 +12,7 @@ from prometheus_client.registry import Collector
 
 from metrics.families import LOOP_DELAY, Family, Kind, Samples
 
-LOOK_INTERVAL_S = 0.25
+SAMPLE_INTERVAL_S = 0.25
 
 # Otherwise each series gets a second one with its creation time, which no query here needs.
 disable_created_metrics()  # type: ignore[no-untyped-call]  # prometheus-client ships it without types
@@ -50,6 +50,6 @@ async def watch_loop_delay(registry: CollectorRegistry) -> None:
     """Observe, until cancelled, the delay with which the running loop wakes a task. Cancellation: harmless."""
     delays, loop = histogram(registry, LOOP_DELAY), asyncio.get_running_loop()
     while True:
-        asked = loop.time() + LOOK_INTERVAL_S
+        asked = loop.time() + SAMPLE_INTERVAL_S
         await anyio.sleep_until(asked)
         delays.observe(max(0.0, loop.time() - asked))

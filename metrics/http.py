@@ -1,7 +1,7 @@
 """The HTTP shell of a server or tool: an aiohttp application that listens while a block runs.
 
 This module serves every HTTP port of the project, with the parts that all of them need: limits and deadlines of
-connections (`http_places.py`), an optional key, a size and time limit for bodies, and a bounded log. It is a
+connections (`http_slots.py`), an optional key, a size and time limit for bodies, and a bounded log. It is a
 supervisor: it logs an unexpected failure of a handler with its traceback, and the client receives 500 without details.
 """
 
@@ -21,7 +21,7 @@ import anyio
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from metrics.http_places import HttpPlaces
+from metrics.http_slots import HttpSlots
 from model.errors import ConfigError, InvalidParameter
 from model.limits import (
     ACCEPTED_AT_ONCE,
@@ -79,7 +79,7 @@ async def serve_http(
         handle_signals=False,
         handler_cancellation=cancels,
     )
-    places = HttpPlaces(loop, connections_of_http())
+    places = HttpSlots(loop, connections_of_http())
     await runner.setup()
     server = runner.server
     assert server is not None, "it is set up"
@@ -174,7 +174,7 @@ def _proves(request: web.BaseRequest, key: Key) -> bool:
 
 
 def _supervised(
-    handler: _ServerHandler, places: HttpPlaces, key: Key | None, loop: asyncio.AbstractEventLoop, lines: LogLines
+    handler: _ServerHandler, places: HttpSlots, key: Key | None, loop: asyncio.AbstractEventLoop, lines: LogLines
 ) -> _ServerHandler:
     """Wrap the application's handler: count requests, check the key, and survive unexpected failures."""
 

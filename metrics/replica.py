@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from prometheus_client import CollectorRegistry
 
-from metrics.broker import broker_metrics, why_not_ready
+from metrics.broker import broker_metrics, readiness_problem
 from metrics.event_counts import EventCounts
 from metrics.exposition import add_table
 from metrics.families import (
@@ -27,10 +27,10 @@ from metrics.families import (
 from replica.host import Role, RunningReplica
 
 
-def why_replica_not_ready(replica: RunningReplica) -> str:
+def replica_readiness_problem(replica: RunningReplica) -> str:
     """Return why a replica does not play its part yet, or any more; "" if it does."""
     if replica.running is not None:
-        return why_not_ready(replica.running.broker)
+        return readiness_problem(replica.running.broker)
     return "" if replica.role is Role.FOLLOWING else "it waits for the register of its set"
 
 

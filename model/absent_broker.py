@@ -113,7 +113,7 @@ class Absence:
         return f"brokers that are away are known since the start of the name server, {in_time(self.known_for_s)} ago"
 
 
-NOBODY_ABSENT = Absence(brokers=(), known_for_s=float("inf"), unable={})
+NONE_ABSENT = Absence(brokers=(), known_for_s=float("inf"), unable={})
 
 
 def in_time(seconds: float) -> str:

@@ -18,7 +18,7 @@ MAX_TLS_HANDSHAKES = 1_024
 """TLS handshakes in progress; the next one closes the oldest, which a real client would have finished long ago."""
 MAX_TLS_HANDSHAKES_OF_ADDRESS = 768
 """The same from one address, so that it closes only its own handshakes, and other addresses keep theirs."""
-MAX_REFUSALS_OF_GUEST = 8
+MAX_REFUSALS_UNAUTHENTICATED = 8
 """Refused requests of a client without a proved key, after which its connection is closed."""
 MAX_REFUSALS_REPORTED_PER_S = 10
 """Refusals of a server that become a log line and an event; all are counted."""

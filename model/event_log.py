@@ -31,7 +31,7 @@ class EventLog:
         node: broker name or client id.
         clock_ms: wall clock in milliseconds.
         sink: called with every event at once, for live views and checkers; must not block or raise.
-        buffered: whether events are also kept for `take`; without it nothing is ever kept.
+        buffered: whether events are also kept for `remove_all`; without it nothing is ever kept.
         run: how often a node of this name was started before. Each run has numbers of its own, so that causes of a node
             never repeat: the first counts from 1, the next from 1,000,000,001, and so forth.
 
@@ -87,13 +87,13 @@ class EventLog:
         """The cause that a peer named, cut as `emit` does; the id that the next event will have if it named none."""
         return (named or "")[:MAX_TEXT_CHARS] or self.next_id()
 
-    def take(self) -> list[Event]:
+    def remove_all(self) -> list[Event]:
         """Remove and return all pending events, oldest first."""
         events = list(self._buffer)
         self._buffer.clear()
         return events
 
-    def put_back(self, events: list[Event]) -> None:
+    def requeue(self, events: list[Event]) -> None:
         """Requeue events that could not be sent; they stay the oldest, and are dropped first when there is no room."""
         room = MAX_TRACE_BUFFER - len(self._buffer)
         self.dropped += max(0, len(events) - room)

@@ -16,7 +16,7 @@ EXTRA_OF = {
 }
 
 
-def how_to_install(package: str) -> str:
+def install_command(package: str) -> str:
     """How one of these packages is installed, for errors.
 
     pip takes the rebalance-lab that is installed, so the command needs no package index that has this project.

@@ -147,8 +147,8 @@ REGISTER_RETRY_MAX_S = 2.0
 """Longest wait of a broker before it tries a lost name server again, so that it registers again within that time."""
 ROUTE_RETRY_S = 0.1
 """Wait of a client before it asks again for a route that the name servers do not know yet."""
-BROKER_LOOK_INTERVAL_S = 1.0
-BROKER_LOOK_S = 60.0
+BROKER_CHECK_INTERVAL_S = 1.0
+BROKER_CHECK_S = 60.0
 """How often a client asks a name server whether a route has changed while a broker cannot be reached, and for how long
 after the last loss: the broker may return at another address, and has to be used within 3 s. Later only the polls find
 it.
@@ -178,7 +178,7 @@ MAX_PAUSE_S = 2.0
 """A group has stopped growing after this long without a join."""
 MAX_GROWTH_WAIT_S = 3.0
 """Longest wait of a notification about joins while more members join; Kafka waits this long in any new group."""
-MAX_BIRTH_S = 10.0
+MAX_NEW_GROUP_WAIT_S = 10.0
 """The same for a new group, since its first member: a thousand members that start together take seconds."""
 MAX_MEMBER_CHANGES = 1_024
 """Changes of a group that a broker remembers; a member that knows an older list gets the whole list."""
@@ -541,7 +541,7 @@ MAX_FAULT_S = 86_400.0
 """How long a fault may last, and how late it may make a frame."""
 MAX_ORDER_BYTES = 65_536
 """An order that a daemon takes on its standard input."""
-CONTROL_LOOK_S = 0.05
+CONTROL_POLL_S = 0.05
 """How often a barrier of the control plane looks at a group."""
 MAX_CONTROL_WAIT_S = 3_600.0
 MAX_CONTROL_EVENTS = 200_000

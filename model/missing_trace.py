@@ -72,16 +72,16 @@ class SilentBrokers:
 
     def __init__(self) -> None:
         self._named: dict[str, None] = {}
-        self._heard: dict[str, None] = {}
+        self._nodes_seen: dict[str, None] = {}
 
     def add(self, event: Event) -> None:
         """Add an event of the trace."""
         if event.broker:
             self._named[event.broker] = None
             if event.node == event.broker:
-                self._heard[event.node] = None
+                self._nodes_seen[event.node] = None
 
     @property
     def missing(self) -> MissingTrace:
         """The missing parts of the trace, by the events so far."""
-        return missing_parts(self._named.keys() - self._heard.keys())
+        return missing_parts(self._named.keys() - self._nodes_seen.keys())

@@ -19,9 +19,9 @@ STAGE_TOPIC = "SYS_STAGE"
 """Where a broker keeps the messages that sinks have staged; no client can read or write it."""
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 """Where a broker keeps half messages and the marks of their ends; no client can read or write it."""
-GIVEN_UP_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
+ABANDONED_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
 """Where operators find the messages of transactions that were never ended; clients can read it. RocketMQ has it too."""
-SYSTEM_TOPICS = (TEMPLATE_TOPIC, TRACE_TOPIC, SCHEDULE_TOPIC, STAGE_TOPIC, HALF_TOPIC, GIVEN_UP_TOPIC)
+SYSTEM_TOPICS = (TEMPLATE_TOPIC, TRACE_TOPIC, SCHEDULE_TOPIC, STAGE_TOPIC, HALF_TOPIC, ABANDONED_TOPIC)
 
 _LEGAL = re.compile(r"[%|a-zA-Z0-9_-]+")
 _LEGAL_ID = re.compile(r"[!-~]+")

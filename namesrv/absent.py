@@ -40,7 +40,9 @@ class AbsentBrokers:
     def __len__(self) -> int:
         return len(self._absent)
 
-    def left(self, registration: BrokerRegistration, topics: Iterable[TopicConfig], reason: str, now: float) -> None:
+    def broker_left(
+        self, registration: BrokerRegistration, topics: Iterable[TopicConfig], reason: str, now: float
+    ) -> None:
         """Remember a broker that left without a goodbye, with the topics that it still had."""
         self._absent.pop(registration.key, None)
         kept = {config.topic: config for config in topics}

@@ -22,18 +22,18 @@ class Beginning:
 
     def __init__(self, started: float) -> None:
         self._until = started + NAME_SERVER_STARTING_S
-        self._newcomers: dict[BrokerKey, None] = {}  # empty after the beginning
+        self._new_brokers: dict[BrokerKey, None] = {}  # empty after the beginning
         self._returned = False  # whether a broker that is not new has registered
 
     def registered(self, key: BrokerKey, *, newcomer: bool, now: float) -> None:
         """Record a registration; a newcomer that registers again, because its topics changed, is still a newcomer."""
         if now >= self._until:
-            self._newcomers.clear()
+            self._new_brokers.clear()
         elif newcomer:
-            self._newcomers[key] = None
-        elif key not in self._newcomers:
+            self._new_brokers[key] = None
+        elif key not in self._new_brokers:
             self._returned = True
 
-    def knows_all(self, now: float) -> bool:
+    def is_complete(self, now: float) -> bool:
         """Whether a topic that no broker has registered does not exist."""
-        return now >= self._until or (bool(self._newcomers) and not self._returned)
+        return now >= self._until or (bool(self._new_brokers) and not self._returned)

@@ -41,7 +41,7 @@ class LastMasters:
         """The last mastership under a name; None if its last master had no set, or is not known."""
         return self._of.get(broker_name)
 
-    def note(self, master: BrokerRegistration, there: Container[str]) -> None:
+    def record(self, master: BrokerRegistration, there: Container[str]) -> None:
         """Record a master that has registered; beyond the bound, the oldest name that is not `there` is forgotten."""
         self._of.pop(master.broker_name, None)
         if master.set_id:

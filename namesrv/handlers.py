@@ -109,7 +109,7 @@ class NameServerHandlers:
             return Reply({"version": version}, self._table.encoded_route(request.header["topic"]))
         except TopicNotExist:
             now = self._now()
-            if self._beginning.knows_all(now):
+            if self._beginning.is_complete(now):
                 raise
             raise ServiceNotAvailable(
                 f"topic {request.header['topic']!r} is not known yet: this name server started "

@@ -27,7 +27,7 @@ Invariants:
 - a change returns, sorted, exactly the topics whose route differs from before;
 - an encoded route is dropped when its topic changes, so polls are served from bytes that are encoded once per change;
 - `version` differs from every earlier one if any route does;
-- `unannounced` has every topic whose route has changed, until `take_unannounced`.
+- `unannounced` has every topic whose route has changed, until `collect_unannounced`.
 
 RocketMQ: RouteInfoManager. Sound here, and not in RocketMQ: a broker whose first registration lists a single topic is
     accepted (RocketMQ treats it as an increment and refuses it); a topic that a newer registration of its broker no
@@ -59,7 +59,7 @@ UNREPLACED = "has had no successor for too long: routes list its replicas instea
 _NEVER = float("inf")
 
 
-class BrokerGone(NamedTuple):
+class BrokerLost(NamedTuple):
     """A broker that left the table without unregistering; `connection` is the connection of its last registration.
 
     With the reason UNREPLACED it is a master that had left before, and `connection` is 0.
@@ -142,7 +142,7 @@ class RouteTable:
         self._place(registration)
         if key.broker_id == MASTER_ID:
             self._brokers[key.broker_name].kept_until = 0.0
-            self._last_masters.note(registration, self._brokers)
+            self._last_masters.record(registration, self._brokers)
         if previous is not None and previous != key:
             # After `_place`: a master may return as a replica, and its name keeps its queues.
             if previous.broker_name != key.broker_name:
@@ -156,7 +156,7 @@ class RouteTable:
         )
         if new_content and key.broker_id == MASTER_ID:
             self._list_topics(key.broker_name, {config.topic: config for config in registration.topics}, wiped=False)
-        return self._take_changed()
+        return self._collect_changed()
 
     def unregister_broker(self, broker_name: str, broker_id: int, address: str, now: float) -> tuple[str, ...]:
         """Remove a broker that unregisters.
@@ -168,13 +168,13 @@ class RouteTable:
             self._forget(key, now)
         elif self.absent.address_of(key) == address:
             self.absent.returned(key)
-        return self._take_changed()
+        return self._collect_changed()
 
-    def connection_closed(self, connection: int, now: float) -> list[BrokerGone]:
+    def connection_closed(self, connection: int, now: float) -> list[BrokerLost]:
         """Remove the brokers whose latest registration arrived on a connection that has closed."""
         return [self._lose(key, CLOSED, now) for key in list(self._by_connection.get(connection, ()))]
 
-    def expire(self, now: float) -> list[BrokerGone]:
+    def expire(self, now: float) -> list[BrokerLost]:
         """Remove every broker whose deadline has passed, in the order of their first registration.
 
         After them, in the order of their names, the masters that routes have listed for long enough without a
@@ -213,7 +213,7 @@ class RouteTable:
             known = ", ".join(sorted(self._brokers)[:20]) or "none"
             raise InvalidParameter(f"no broker named {broker_name!r} is registered here; known are {known}")
         self._list_topics(broker_name, broker.topics, wiped=wiped)
-        return self._take_changed()
+        return self._collect_changed()
 
     def delete_topic(self, topic: str) -> tuple[str, ...]:
         """Remove a topic from every broker, until the next changed registration of a broker that still has it."""
@@ -221,7 +221,7 @@ class RouteTable:
         for broker_name in self._topics.pop(topic, {}):
             del self._brokers[broker_name].topics[topic]
             self._touch(topic)
-        return self._take_changed()
+        return self._collect_changed()
 
     def forget(self, broker_name: str) -> int:
         """Forget a broker name that is not there, with its epoch; returns how many of its brokers were absent."""
@@ -276,7 +276,7 @@ class RouteTable:
         live = self._live.get(BrokerKey(broker_name, broker_id))
         return None if live is None else live.registration.address
 
-    def take_unannounced(self) -> dict[str, None]:
+    def collect_unannounced(self) -> dict[str, None]:
         """The topics whose routes have changed since the last call."""
         topics, self.unannounced = self.unannounced, {}
         return topics
@@ -333,19 +333,19 @@ class RouteTable:
     def _remember(self, key: BrokerKey, reason: str, now: float) -> None:
         """Remember a broker that is about to be removed although it did not unregister."""
         topics = self._brokers[key.broker_name].topics.values() if key.broker_id == MASTER_ID else ()
-        self.absent.left(self._live[key].registration, topics, reason, now)
+        self.absent.broker_left(self._live[key].registration, topics, reason, now)
 
-    def _lose(self, key: BrokerKey, reason: str, now: float) -> BrokerGone:
+    def _lose(self, key: BrokerKey, reason: str, now: float) -> BrokerLost:
         live = self._live[key]
         self._remember(key, reason, now)
         self._forget(key, now)
-        return BrokerGone(*key, live.registration.address, live.connection, self._take_changed(), reason)
+        return BrokerLost(*key, live.registration.address, live.connection, self._collect_changed(), reason)
 
-    def _stop_keeping(self, broker_name: str) -> BrokerGone:
+    def _stop_keeping(self, broker_name: str) -> BrokerLost:
         self._brokers[broker_name].kept_until = 0.0
         self._refresh(broker_name)
         last = self._last_masters.of(broker_name)
-        return BrokerGone(broker_name, MASTER_ID, last.address if last else "", 0, self._take_changed(), UNREPLACED)
+        return BrokerLost(broker_name, MASTER_ID, last.address if last else "", 0, self._collect_changed(), UNREPLACED)
 
     def _forget(self, key: BrokerKey, now: float) -> None:
         """Remove one broker; its name and queues stay until the last address is gone."""
@@ -375,7 +375,7 @@ class RouteTable:
         self._changed[topic] = self.unannounced[topic] = None
         self._encoded.pop(topic, None)
 
-    def _take_changed(self) -> tuple[str, ...]:
+    def _collect_changed(self) -> tuple[str, ...]:
         changed = tuple(sorted(self._changed))
         self._changed.clear()
         return changed

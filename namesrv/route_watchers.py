@@ -74,7 +74,7 @@ class RouteWatchers:
         if self._watched:
             self._changed.update(dict.fromkeys(topics))
 
-    def take(self, now: float) -> list[RouteNotice]:
+    def collect_due(self, now: float) -> list[RouteNotice]:
         """The notifications that are due now, of some connections; `next_deadline` is at once while there are more."""
         if not self._to_do:
             if not self._changed or now < self._not_before:
@@ -90,7 +90,7 @@ class RouteWatchers:
         return notices
 
     def next_deadline(self) -> float | None:
-        """When to call `take` next; None if nothing has changed."""
+        """When to call `collect_due` next; None if nothing has changed."""
         if self._to_do:
             return 0.0
         return self._not_before if self._changed else None

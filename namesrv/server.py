@@ -14,7 +14,7 @@ from namesrv.config import NameServerConfig
 from namesrv.election_handlers import ElectionHandlers
 from namesrv.elections import Elections, open_elections
 from namesrv.handlers import NameServerHandlers
-from namesrv.route_table import BrokerGone, RouteTable
+from namesrv.route_table import BrokerLost, RouteTable
 from namesrv.route_watchers import RouteNotice, RouteWatchers, named_topics
 from remoting.command import Command
 from remoting.connection import Connection
@@ -99,21 +99,21 @@ async def _serving(config: NameServerConfig, elections: Elections | None) -> Asy
             report(gone)
         table_changed()
 
-    def report(gone: BrokerGone) -> None:
+    def report(gone: BrokerLost) -> None:
         text = "broker %s id %d at %s %s, %d routes changed"
         lines.warning(logger, loop.time(), text, *gone[:3], gone.reason, len(gone.changed))
 
     def table_changed() -> None:
         driver.wake_by(table.next_deadline())
         if table.unannounced:
-            watchers.changed(table.take_unannounced())
+            watchers.changed(table.collect_unannounced())
             notifier.wake_by(watchers.next_deadline())
 
     def name() -> str:
         return config.name or server.address
 
     driver = DeadlineDriver(table.next_deadline, expire, reads_first=True)
-    notifier = DeadlineDriver(watchers.next_deadline, lambda now: announce(server, watchers.take(now)))
+    notifier = DeadlineDriver(watchers.next_deadline, lambda now: announce(server, watchers.collect_due(now)))
     handlers = NameServerHandlers(table, watchers, name=name)
     server: RemotingServer
     async with (

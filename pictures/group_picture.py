@@ -84,7 +84,7 @@ class GroupPicture:
         self._before: dict[int, int] = {}  # queue -> its owner before the first kept change
         self._members: deque[tuple[float, int]] = deque(maxlen=MAX_PICTURE_REBALANCES)
         self._rebalances: dict[str, dict[str, Any]] = {}
-        self._unsent_changes = self._unsent_members = 0  # number of the newest ones that `news` has not returned yet
+        self._unsent_changes = self._unsent_members = 0  # number of the newest ones that `changes` has not returned yet
         self._new_rebalances: dict[str, dict[str, Any]] = {}
         self._is_fed = False
 
@@ -94,7 +94,7 @@ class GroupPicture:
         """Process an event of the group, or an event without a group, in order."""
         kind = event.kind
         if kind in MOVE_KINDS:
-            self._finished_moves.extend(self._moves.take(event))
+            self._finished_moves.extend(self._moves.process(event))
         if kind not in KINDS:
             return
         self._keep(self.figures.feed(event))
@@ -174,7 +174,7 @@ class GroupPicture:
                 self._update(row)
 
     def document(self) -> dict[str, Any]:
-        """Return the whole document; `news` still continues from its own last call."""
+        """Return the whole document; `changes` still continues from its own last call."""
         self._update_running()
         return {
             "group": self.group,
@@ -188,7 +188,7 @@ class GroupPicture:
             "rebalances": sorted(self._rebalances.values(), key=lambda each: float(each["began"])),
         }
 
-    def news(self) -> dict[str, Any]:
+    def changes(self) -> dict[str, Any]:
         """Return the changes since the last call; only `now` if there are none."""
         self._update_running()
         news: dict[str, Any] = {

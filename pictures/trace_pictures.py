@@ -38,7 +38,7 @@ class TracePictures:
         self._changes = Changes()
         self._held: list[tuple[tuple[float, bool, str, int], Event]] = []
 
-    def take(self, events: Iterable[Event]) -> None:
+    def add(self, events: Iterable[Event]) -> None:
         """Hold events until they are old enough; beyond `MAX_HELD_EVENTS`, the oldest are drawn at once."""
         for event in events:
             if event.kind not in PICTURE_KINDS:

@@ -26,7 +26,7 @@ from remoting.request_code import RequestCode
 from remoting.security.key import Key
 from remoting.security.login import key_of, log_in
 from remoting.security.trust import client_context, tls_reason
-from remoting.tasks import Home
+from remoting.tasks import OwningLoop
 from remoting.wire.field import Rank
 from remoting.wire.schema import check_header
 
@@ -73,7 +73,7 @@ class Backoff:
         return max(0.0, self.retry_at - now)
 
 
-class _CallerGone(Exception):
+class _CallerCancelled(Exception):
     """The caller that made an attempt was cancelled; whether the server is there is unknown."""
 
 
@@ -113,7 +113,7 @@ class RemotingClient:
         self._backoffs: dict[str, Backoff] = {}
         self._budgets: dict[str, RetryBudget] = {}  # of servers that refused or did not answer: few, if any
         self._closing = False
-        self._home: Home | None = None  # set by the first connection
+        self._home: OwningLoop | None = None  # set by the first connection
 
     async def __aenter__(self) -> RemotingClient:
         return self
@@ -152,13 +152,13 @@ class RemotingClient:
 
         Cancellation: harmless; if others share this caller's attempt, one of them starts the next.
         """
-        self._check_home()
+        self._check_loop()
         loop = asyncio.get_running_loop()
         left_s, until = timeout_s, loop.time() + timeout_s
         while (connection := self.connected(address)) is None and (shared := self._dialling.get(address)) is not None:
             # Shielded: a cancelled caller must not cancel the attempt of others. If the caller that makes the attempt
-            # is cancelled itself, `_CallerGone` wakes the others, and the first of them makes the next attempt.
-            with anyio.move_on_after(left_s), suppress(_CallerGone):
+            # is cancelled itself, `_CallerCancelled` wakes the others, and the first of them makes the next attempt.
+            with anyio.move_on_after(left_s), suppress(_CallerCancelled):
                 return await asyncio.shield(shared)
             left_s = round(until - loop.time(), 3)
             if left_s <= 0:
@@ -172,9 +172,9 @@ class RemotingClient:
             raise ConnectFailed(f"{address} could not be reached; next attempt in {wait_s:.2f} s")
         return await self._dial(address, left_s)
 
-    def _check_home(self) -> None:
+    def _check_loop(self) -> None:
         if self._home is None:
-            self._home = Home()
+            self._home = OwningLoop()
         self._home.check()
 
     async def _dial(self, address: str, timeout_s: float) -> Connection:
@@ -184,7 +184,7 @@ class RemotingClient:
         try:
             connection = await self._open(address, timeout_s)
         except BaseException as error:
-            shared.set_exception(error if isinstance(error, RlabError) else _CallerGone(address))
+            shared.set_exception(error if isinstance(error, RlabError) else _CallerCancelled(address))
             shared.exception()  # marks it as read: without a waiting caller asyncio would log it
             raise
         else:
@@ -256,7 +256,7 @@ class RemotingClient:
 
         Cancellation: the answer is ignored; the request may have been carried out.
         """
-        self._check_home()
+        self._check_loop()
         deadline = asyncio.get_running_loop().time() + timeout_s
         while True:
             if address in self._budgets and rank_of(code) is not Rank.KEEPALIVE:
@@ -308,7 +308,7 @@ class RemotingClient:
 
     def notify(self, address: str, code: int, header: Mapping[str, Any], body: bytes | None = None) -> bool:
         """Send a one-way request if there is an open connection; False if there is none."""
-        self._check_home()
+        self._check_loop()
         connection = self.connected(address)
         return connection is not None and connection.notify(code, header, body)
 

@@ -11,7 +11,8 @@ A connection handles a few of its commands per iteration (`overload/inbox.py`), 
 processes that each handle everything before they write would also wait for each other. With slices the first answers
 leave while the next commands are handled; with 64 sends outstanding, that nearly doubles the rate on two cores.
 
-A peer that sends the first part of a frame and then nothing is dropped after a timeout (`overload/frame_under_way.py`).
+A peer that sends the first part of a frame and then nothing is dropped after a timeout
+(`overload/incomplete_frame.py`).
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ from model.response_code import ResponseCode
 from remoting.address import format_address
 from remoting.codec import CODEC, Codec, Decoder, Dialect, FirstBytes
 from remoting.command import ONE_WAY, REQUEST, RESPONSE, Command
-from remoting.overload.frame_under_way import FramesUnderWay, FrameUnderWay
 from remoting.overload.inbox import Inbox
+from remoting.overload.incomplete_frame import FramesUnderWay, IncompleteFrame
 from remoting.overload.keepalive import keep_alive
 from remoting.overload.peer_memory import PeerMemory
 from remoting.request_code import RequestCode
@@ -137,7 +138,7 @@ class Connection(asyncio.Protocol):
         self._reading_paused = False
         self._memory: PeerMemory[Connection] = PeerMemory() if memory is None else memory
         self._lines = lines or LogLines()
-        self._frame = FrameUnderWay(loop, frames, self._frame_changed, self._frame_overdue)
+        self._frame = IncompleteFrame(loop, frames, self._frame_changed, self._frame_overdue)
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = float("inf")
         self._writable: asyncio.Future[None] | None = None
@@ -321,9 +322,9 @@ class Connection(asyncio.Protocol):
         transport.write(data if self._sign is None else self._sign(data))
         out.clear()
         if self._writable is not None:
-            self._note_unread(transport.get_write_buffer_size())
+            self._count_unread(transport.get_write_buffer_size())
 
-    def _note_unread(self, n_bytes: int) -> None:
+    def _count_unread(self, n_bytes: int) -> None:
         slowest = self if n_bytes > MAX_UNSENT_BYTES else self._memory.unread(self, n_bytes)
         if slowest is not None and slowest._transport is not None:
             now, unread = self._loop.time(), slowest._transport.get_write_buffer_size()
@@ -359,7 +360,7 @@ class Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    def give_up(self, reason: str) -> None:
+    def drop_unsent(self, reason: str) -> None:
         """Close without sending the queued frames; the errors of unanswered requests have the reason."""
         self._parting_words = f"; {reason}"
         self.abort()
@@ -384,7 +385,7 @@ class Connection(asyncio.Protocol):
             self._writable.set_result(None)
         self._writable = None
         self._memory.read(self)
-        if self._frame.give_up():
+        if self._frame.release_budget():
             self._decoder = self._new_decoder()  # frees memory: the transport may take long to close
 
     # --- deadlines ---------------------------------------------------------------------------------------------------
@@ -523,7 +524,7 @@ class Connection(asyncio.Protocol):
             self.ready = False
             self._update_reading()
             if self._transport is not None:
-                self._note_unread(self._transport.get_write_buffer_size())
+                self._count_unread(self._transport.get_write_buffer_size())
 
     def resume_writing(self) -> None:
         """Called by the loop."""

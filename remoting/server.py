@@ -52,13 +52,13 @@ from remoting.command import Command, Reply
 from remoting.connection import Connection, close_all
 from remoting.overload.addresses import Addresses, network_of
 from remoting.overload.admission import WAITS, Admission, is_new_work
-from remoting.overload.frame_under_way import FramesUnderWay
+from remoting.overload.incomplete_frame import FramesUnderWay
 from remoting.overload.peer_memory import PeerMemory
 from remoting.request_code import RequestCode
 from remoting.security.access_file import AccessFile
 from remoting.security.arrivals import TlsArrivals
-from remoting.security.gate import Gate, Guarded, NothingKept
-from remoting.security.newcomers import Newcomers
+from remoting.security.gate import Gate, Guarded, NoClientState
+from remoting.security.new_connections import NewConnections
 from remoting.security.policy import Policy
 from remoting.security.tls import ServerTls, TlsFiles
 from remoting.tasks import background_tasks
@@ -100,7 +100,7 @@ class RemotingServer:
         self._on_opened: Callable[[Connection], object] | None = None
         self._connections: dict[int, Connection] = {}
         self._addresses = Addresses(max_connections_of_address)
-        self._newcomers = Newcomers(loop)
+        self._new_connections = NewConnections(loop)
         self._memory: PeerMemory[Connection] = PeerMemory()
         self._lines = LogLines()  # the log lines of connections about their peers
         self._failures = LogLines()
@@ -158,19 +158,21 @@ class RemotingServer:
     def _opened(self, connection: Connection) -> None:
         connection.owner = network_of(connection.peer)
         if self._stopping:
-            self._turn_away(connection, ServiceNotAvailable("the server is shutting down"))
+            self._refuse_connection(connection, ServiceNotAvailable("the server is shutting down"))
         elif self.places <= 0:
-            self._turn_away(connection, SystemBusy(f"this server has its {self._max_connections} connections already"))
+            self._refuse_connection(
+                connection, SystemBusy(f"this server has its {self._max_connections} connections already")
+            )
         elif not self._addresses.admit(connection.peer):
             error = SystemBusy(f"your address has its {self._addresses.limit} connections to this server already")
-            self._turn_away(connection, error)
+            self._refuse_connection(connection, error)
         else:
             try:
-                greeter = self._newcomers if self.gate is None else self.gate
+                greeter = self._new_connections if self.gate is None else self.gate
                 greeter.opened(connection, self._dispatch)
             except SystemBusy as error:
-                self._addresses.gone(connection.peer)
-                self._turn_away(connection, error)
+                self._addresses.connection_closed(connection.peer)
+                self._refuse_connection(connection, error)
                 return
             connection.number = next(self._numbers)
             self._connections[connection.number] = connection
@@ -178,15 +180,15 @@ class RemotingServer:
                 self._on_opened(connection)
 
     @staticmethod
-    def _turn_away(connection: Connection, error: RlabError) -> None:
+    def _refuse_connection(connection: Connection, error: RlabError) -> None:
         connection.respond_error(Command(0, 0, 0, {}, None), error)
         connection.close()
 
     def _closed(self, connection: Connection, error: Exception | None) -> None:
         if self._connections.pop(connection.number, None) is None:
             return  # it was refused, and never counted
-        self._addresses.gone(connection.peer)
-        self._newcomers.closed(connection)
+        self._addresses.connection_closed(connection.peer)
+        self._new_connections.closed(connection)
         if self._on_closed is not None:
             self._on_closed(connection)
         if self.gate is not None:
@@ -195,7 +197,7 @@ class RemotingServer:
     def _dispatch(self, connection: Connection, request: Command) -> bool:
         """Serve a request or put it aside; returns whether it was put aside."""
         connection.accept(request)
-        if self._attentive and self._put_aside(connection, request):
+        if self._attentive and self._defer(connection, request):
             return True
         try:
             handler = self._handlers.get(request.code)
@@ -222,7 +224,7 @@ class RemotingServer:
 
     # --- being late --------------------------------------------------------------------------------------------------
 
-    def _put_aside(self, connection: Connection, request: Command) -> bool:
+    def _defer(self, connection: Connection, request: Command) -> bool:
         """Measure the iteration that begins with this request; while the server is late, put the request aside."""
         now = self._loop.time()
         if self._began is None:
@@ -251,7 +253,7 @@ class RemotingServer:
         now, admission = self._loop.time(), self._admission
         # Since the end of the slice the loop has read. Its clock may stand still between two reads.
         serving_s = (now if self._read_from is None else self._read_from) - self._began
-        admission.iteration_took(now - self._began, now=now, serving_s=serving_s)
+        admission.record_iteration(now - self._began, now=now, serving_s=serving_s)
         self._read_from = None
         if admission.engaged:
             self._began = now
@@ -262,7 +264,7 @@ class RemotingServer:
         self._attentive = True
 
     def _serve_slice(self, now: float) -> None:
-        taken = self._admission.take(now)
+        taken = self._admission.next_slice(now)
         self._serving_slice = True
         try:
             for connection, request in taken.serve:
@@ -330,7 +332,7 @@ class RemotingServer:
         with anyio.move_on_after(grace_s):
             while self._running:
                 await self._idle.wait()
-        self._newcomers.stop()
+        self._new_connections.stop()
         await close_all(self.connections, grace_s)
 
 
@@ -365,7 +367,7 @@ async def serve(
     host, port = parse_address(listen)
     async with background_tasks() as tasks:
         loop = asyncio.get_running_loop()
-        gate = None if access is None else Gate(access, guarded or NothingKept())
+        gate = None if access is None else Gate(access, guarded or NoClientState())
         certificates = None if tls is None else ServerTls(tls)
         # Each accepted connection has a descriptor before it can be refused.
         backlog = max(1, min(ACCEPTED_AT_ONCE, max_connections // 4))

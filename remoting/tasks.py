@@ -1,6 +1,6 @@
 """Runs tasks of servers and clients: in the background of a block, or side by side until all have ended.
 
-`Home` keeps a client to the process and the event loop in which its tasks run.
+`OwningLoop` keeps a client to the process and the event loop in which its tasks run.
 
 anyio wraps an error that leaves a task group in an ExceptionGroup, even the error of the block. A caller of a context
 manager with internal tasks should not see that: `except ConfigError` around it has to work.
@@ -71,7 +71,7 @@ async def run_together(jobs: Sequence[Callable[[], Coroutine[Any, Any, object]]]
             await jobs[0]()
 
 
-class Home:
+class OwningLoop:
     """The process and the event loop that a client belongs to: those in which it was created.
 
     A forked process shares the sockets of its parent, and its messages would have the ids of the parent's. In a second
@@ -123,7 +123,7 @@ class Home:
         self._thread = get_ident()  # its loop now runs in another thread
 
 
-_homes: WeakSet[Home] = WeakSet()
+_homes: WeakSet[OwningLoop] = WeakSet()
 
 
 def _forked() -> None:

@@ -125,7 +125,7 @@ class FollowerRole:
             if end is not None:
                 logger.info("%s: replica %d follows no more: %s", row.name, membership.replica_id, end.value)
                 self._ended(end, row)
-            membership.look_now()
+            membership.poll_now()
             if anyio.current_time() - began_at > PAUSE_S:
                 # The stream has lasted: the next attempt is made at once, because the master waits for it.
                 pause_s = FIRST_PAUSE_S

@@ -128,7 +128,7 @@ class MasterRole:
         """Read the register: there is a newer master."""
         if row is not None:
             self._membership.saw(row)
-        self._membership.look_now()
+        self._membership.poll_now()
 
     async def hand_over(self, to: int = 0, *, leaves: bool = False) -> ReplicaSet:
         """Make another replica the master; see `replica/mastership/handover.py`. One handover at a time."""

@@ -231,7 +231,7 @@ class Membership:
         """Wait until a newer row is known, or `wake` is called. Cancellation: harmless."""
         await self._changed.wait()
 
-    def look_now(self) -> None:
+    def poll_now(self) -> None:
         """Let `poll` ask the register at once, because another replica knows more, or does not answer."""
         self._look.set()
 
@@ -304,7 +304,7 @@ class Membership:
             except SetChanged as error:
                 current = error.current
             except RegisterUnavailable as error:
-                self._note_unreachable(error)
+                self._record_unreachable(error)
                 unknown = wanted, version
                 await anyio.sleep(RETRY_S)
                 current = await self._read()
@@ -318,7 +318,7 @@ class Membership:
             try:
                 row = await self._register.read(self._name)
             except expected as error:
-                self._note_unreachable(error)
+                self._record_unreachable(error)
                 await anyio.sleep(RETRY_S)
             else:
                 if not self.reachable:
@@ -326,7 +326,7 @@ class Membership:
                 self.reachable = True
                 return row
 
-    def _note_unreachable(self, error: RlabError) -> None:
+    def _record_unreachable(self, error: RlabError) -> None:
         if self.reachable:
             logger.warning(
                 "%s: the register of the set does not answer (%s): until it does, the set cannot change its master "

@@ -55,7 +55,7 @@ class _Alias(InspectLoader):
         return SourceFileLoader(self._real.name, self._real.origin)
 
 
-class _Beside(MetaPathFinder):
+class _RlabFinder(MetaPathFinder):
     """Finds `rlab.X` where the module X is found, beside this folder."""
 
     def find_spec(
@@ -77,5 +77,5 @@ class _Beside(MetaPathFinder):
 
 
 # First in the list, because the folder of this package has none of these modules.
-sys.meta_path.insert(0, _Beside())
+sys.meta_path.insert(0, _RlabFinder())
 install()

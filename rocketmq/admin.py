@@ -18,7 +18,7 @@ from model.names import is_retry_topic
 from model.offset_reset import ResetKind
 from model.response_code import ResponseCode
 from remoting.request_code import RequestCode
-from rocketmq.edge import Asked, Caller, StockAnswer, nothing
+from rocketmq.edge import Caller, StockAnswer, TranslatedRequest, nothing
 from rocketmq.fields import SQL92, TAG, Fields, json_bytes, json_object, table_by_queue
 from rocketmq.frame import OUR_VERSION, Frame
 from rocketmq.message import physical_of, place_of
@@ -44,7 +44,7 @@ def _queue(broker: str, topic: str, queue_id: int) -> dict[str, object]:
 # --- topics ----------------------------------------------------------------------------------------------------------
 
 
-def update_topic(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
+def update_topic(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest:
     """Create a topic, or change its queues."""
     header = {
         "topic": fields.text("topic"),
@@ -52,19 +52,19 @@ def update_topic(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> A
         "write_queue_nums": fields.number("writeQueueNums"),
         "perm": fields.number("perm"),
     }
-    return Asked(RequestCode.UPDATE_AND_CREATE_TOPIC, header, None, nothing)
+    return TranslatedRequest(RequestCode.UPDATE_AND_CREATE_TOPIC, header, None, nothing)
 
 
-def delete_topic(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked | StockAnswer:
+def delete_topic(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest | StockAnswer:
     """Delete a topic on this broker."""
     topic = fields.text("topic")
     if is_retry_topic(topic) or caller.facts.topic_id(topic) == 0:
         # The tool deletes the topics of a group after the group, which has already removed them.
         return StockAnswer()
-    return Asked(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": topic}, None, nothing)
+    return TranslatedRequest(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": topic}, None, nothing)
 
 
-def _of_topic(topic: str, translate: Callable[[list[Any]], dict[str, object]]) -> Asked:
+def _of_topic(topic: str, translate: Callable[[list[Any]], dict[str, object]]) -> TranslatedRequest:
     """The state of a topic at a broker: [topic, read queues, write queues, perm, [[first, end, last time], ...]]."""
 
     def answer(answered: dict[str, Any], found: bytes | None, code: int) -> StockAnswer:
@@ -73,10 +73,10 @@ def _of_topic(topic: str, translate: Callable[[list[Any]], dict[str, object]]) -
             return StockAnswer(code=ResponseCode.TOPIC_NOT_EXIST, remark=f"topic {topic!r} is not on this broker")
         return StockAnswer({}, json_bytes(translate(info["topics"][0])))
 
-    return Asked(RequestCode.GET_BROKER_RUNTIME_INFO, {"topic": topic, "times": True}, None, answer)
+    return TranslatedRequest(RequestCode.GET_BROKER_RUNTIME_INFO, {"topic": topic, "times": True}, None, answer)
 
 
-def topic_config(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
+def topic_config(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest:
     """The queues and the permission of a topic."""
 
     def translate(row: list[Any]) -> dict[str, object]:
@@ -87,7 +87,7 @@ def topic_config(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> A
     return _of_topic(fields.text("topic"), translate)
 
 
-def topic_stats(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
+def topic_stats(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest:
     """First and last offset of the queues of a topic, and the time of the last message."""
     topic, broker = fields.text("topic"), caller.facts.broker_name()
 
@@ -98,7 +98,7 @@ def topic_stats(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> As
     return _of_topic(topic, translate)
 
 
-def runtime_info(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
+def runtime_info(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest:
     """The counters of a broker under the names that the tool reads, and under the names that they have here."""
 
     def answer(answered: dict[str, Any], found: bytes | None, code: int) -> StockAnswer:
@@ -112,13 +112,13 @@ def runtime_info(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> A
             table["commitLogDiskRatio"] = f"{1 - info['disk_free_bytes'] / total:.4f}"
         return StockAnswer({}, json_bytes({"table": table}))
 
-    return Asked(RequestCode.GET_BROKER_RUNTIME_INFO, {}, None, answer)
+    return TranslatedRequest(RequestCode.GET_BROKER_RUNTIME_INFO, {}, None, answer)
 
 
 # --- groups ----------------------------------------------------------------------------------------------------------
 
 
-def update_group(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
+def update_group(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest:
     """Settings of a group."""
     sent = Fields(json_object(body))
     header = {
@@ -128,25 +128,25 @@ def update_group(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> A
         "retry_queues": sent.number("retryQueueNums", 1),
         "max_attempts": sent.number("retryMaxTimes", OWN_ATTEMPTS),
     }
-    return Asked(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, header, None, nothing)
+    return TranslatedRequest(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, header, None, nothing)
 
 
-def delete_group(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
+def delete_group(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest:
     """Delete a group with its offsets."""
-    return Asked(RequestCode.DELETE_SUBSCRIPTIONGROUP, {"group": fields.text("groupName")}, None, nothing)
+    return TranslatedRequest(RequestCode.DELETE_SUBSCRIPTIONGROUP, {"group": fields.text("groupName")}, None, nothing)
 
 
-def groups_of_topic(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
+def groups_of_topic(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest:
     """The groups that read a topic."""
 
     def answer(answered: dict[str, Any], found: bytes | None, code: int) -> StockAnswer:
         rows: Any = msgpack.unpackb(found or b"\x90")
         return StockAnswer({}, json_bytes({"groupList": [name for name, *_ in rows]}))
 
-    return Asked(RequestCode.GET_GROUP_LIST, {"topic": fields.text("topic")}, None, answer)
+    return TranslatedRequest(RequestCode.GET_GROUP_LIST, {"topic": fields.text("topic")}, None, answer)
 
 
-def consume_stats(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
+def consume_stats(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest:
     """The progress of a group on each queue."""
     header: dict[str, Any] = {"group": fields.text("consumerGroup"), "times": True}
     if topic := fields.text("topic", ""):
@@ -156,7 +156,7 @@ def consume_stats(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> 
         rows: Any = msgpack.unpackb(found or b"\x90")
         return StockAnswer({}, json_bytes(_stats(caller.facts.broker_name(), rows, answered)[0]))
 
-    return Asked(RequestCode.GET_CONSUME_STATS, header, None, answer)
+    return TranslatedRequest(RequestCode.GET_CONSUME_STATS, header, None, answer)
 
 
 def _stats(broker: str, rows: list[Any], more: Mapping[str, Any]) -> tuple[dict[str, object], int]:
@@ -173,7 +173,7 @@ def _stats(broker: str, rows: list[Any], more: Mapping[str, Any]) -> tuple[dict[
     return {"consumeTps": 0.0, "offsetTable": table_by_queue(table)}, behind
 
 
-def all_consume_stats(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked | StockAnswer:
+def all_consume_stats(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest | StockAnswer:
     """The progress of every group on each queue of this broker. The tool may ask for ordered topics only: none."""
     if fields.flag("isOrder"):
         return StockAnswer({}, json_bytes({"consumeStatsList": [], "totalDiff": 0}))
@@ -185,7 +185,7 @@ def all_consume_stats(caller: Caller, fields: Fields, body: bytes, frame: Frame)
         said = {"consumeStatsList": listed, "brokerAddr": caller.address, "totalDiff": sum(n for *_, n in stats)}
         return StockAnswer({}, json_bytes(said))
 
-    return Asked(RequestCode.GET_BROKER_CONSUME_STATS, {"times": True}, None, answer)
+    return TranslatedRequest(RequestCode.GET_BROKER_CONSUME_STATS, {"times": True}, None, answer)
 
 
 def _language(is_stock: bool) -> dict[str, object]:
@@ -197,7 +197,7 @@ def _not_online(group: str) -> StockAnswer:
     return StockAnswer(code=ResponseCode.CONSUMER_NOT_ONLINE, remark=f"group {group!r} has no member on this broker")
 
 
-def consumers(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
+def consumers(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest:
     """The members of a group."""
     group = fields.text("consumerGroup")
 
@@ -227,7 +227,7 @@ def consumers(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Aske
         return StockAnswer({}, json_bytes(said))
 
     outcomes = (ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,)
-    return Asked(RequestCode.GET_CONSUMER_CONNECTION_LIST, {"group": group}, None, answer, outcomes)
+    return TranslatedRequest(RequestCode.GET_CONSUMER_CONNECTION_LIST, {"group": group}, None, answer, outcomes)
 
 
 def _subscription(topic: str, expression: str, version: int, *, is_sql: bool) -> dict[str, object]:
@@ -236,7 +236,7 @@ def _subscription(topic: str, expression: str, version: int, *, is_sql: bool) ->
     return {**said, "expressionType": SQL92 if is_sql else TAG}
 
 
-def producers(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
+def producers(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest:
     """The members of a producer group."""
     group = fields.text("producerGroup")
 
@@ -251,14 +251,14 @@ def producers(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Aske
         return StockAnswer({}, json_bytes({"connectionSet": listed}))
 
     outcomes = (ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,)
-    return Asked(RequestCode.GET_PRODUCER_CONNECTION_LIST, {"group": group}, None, answer, outcomes)
+    return TranslatedRequest(RequestCode.GET_PRODUCER_CONNECTION_LIST, {"group": group}, None, answer, outcomes)
 
 
-def running_info(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
+def running_info(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest:
     """The running info of a member."""
     header: dict[str, Any] = {"group": fields.text("consumerGroup"), "client_id": fields.text("clientId")}
     header["stacks"] = fields.flag("jstackEnable")
-    return Asked(RequestCode.GET_CONSUMER_RUNNING_INFO, header, None, _as_it_is)
+    return TranslatedRequest(RequestCode.GET_CONSUMER_RUNNING_INFO, header, None, _as_it_is)
 
 
 def _as_it_is(answered: dict[str, Any], found: bytes | None, code: int) -> StockAnswer:
@@ -274,12 +274,12 @@ def ask_running_info(
     return RequestCode.GET_CONSUMER_RUNNING_INFO, asked, None
 
 
-def consume_directly(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
+def consume_directly(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest:
     """A message that a member has to consume now, named by the id that its broker assigned."""
     group, client_id, message_id = fields.text("consumerGroup"), fields.text("clientId"), fields.text("msgId")
     topic, queue_id, offset = _place(caller, physical_of(message_id))
     header = {"group": group, "client_id": client_id, "topic": topic, "queue_id": queue_id, "offset": offset}
-    return Asked(RequestCode.CONSUME_MESSAGE_DIRECTLY, header, None, _as_it_is)
+    return TranslatedRequest(RequestCode.CONSUME_MESSAGE_DIRECTLY, header, None, _as_it_is)
 
 
 def ask_to_consume(
@@ -301,7 +301,7 @@ def view_broker_stats(caller: Caller, fields: Fields, body: bytes, frame: Frame)
 # --- resets ----------------------------------------------------------------------------------------------------------
 
 
-def reset_offsets(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
+def reset_offsets(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest:
     """Reset the offsets of a group on a topic."""
     topic, timestamp = fields.text("topic"), fields.number("timestamp")
     if not fields.flag("isForce"):
@@ -323,7 +323,7 @@ def reset_offsets(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> 
         table = table_by_queue((_queue(broker, topic, queue_id), after) for queue_id, _, after, *_ in rows)
         return StockAnswer({}, json_bytes({"offsetTable": table}))
 
-    return Asked(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header, None, answer)
+    return TranslatedRequest(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header, None, answer)
 
 
 def offsets_reset(
@@ -346,7 +346,7 @@ def offsets_reset(
 # --- messages --------------------------------------------------------------------------------------------------------
 
 
-def view_message(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
+def view_message(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest:
     """The message with an id that a broker assigned; the id has the place of the message."""
     physical = fields.number("offset")
     topic, queue_id, offset = _place(caller, physical)
@@ -360,7 +360,7 @@ def view_message(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> A
         *(ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY, ResponseCode.PULL_OFFSET_MOVED),
         *(ResponseCode.NO_PERMISSION, ResponseCode.INVALID_PARAMETER),
     )
-    return Asked(RequestCode.PULL_MESSAGE, header, None, answer, outcomes)
+    return TranslatedRequest(RequestCode.PULL_MESSAGE, header, None, answer, outcomes)
 
 
 def _place(caller: Caller, physical: int) -> tuple[str, int, int]:
@@ -372,7 +372,7 @@ def _place(caller: Caller, physical: int) -> tuple[str, int, int]:
     return topic, queue_id, offset
 
 
-def query_message(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
+def query_message(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest:
     """Messages of a topic by key, or by the id that their client assigned."""
     topic, key = fields.text("topic"), fields.text("key")
     n = min(max(1, fields.number("maxNum")), MAX_LOOKUP_MESSAGES)
@@ -386,6 +386,6 @@ def query_message(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> 
         return StockAnswer({"indexLastUpdateTimestamp": 0, "indexLastUpdatePhyoffset": 0}, b"".join(said))
 
     if fields.flag("_UNIQUE_KEY_QUERY"):
-        return Asked(RequestCode.VIEW_MESSAGE_BY_ID, {"message_id": key, "max_n": n}, None, answer)
+        return TranslatedRequest(RequestCode.VIEW_MESSAGE_BY_ID, {"message_id": key, "max_n": n}, None, answer)
     header = {"topic": topic, "key": key, "max_n": n, "begin_ms": max(0, begin_ms), "end_ms": max(0, end_ms)}
-    return Asked(RequestCode.QUERY_MESSAGE, header, None, answer)
+    return TranslatedRequest(RequestCode.QUERY_MESSAGE, header, None, answer)

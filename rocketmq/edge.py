@@ -57,7 +57,7 @@ Answerer = Callable[[dict[str, Any], bytes | None, int], StockAnswer]
 """Translates the answer of a handler: header, body, code. It gets no refusals, except those in `outcomes`."""
 
 
-class Asked(NamedTuple):
+class TranslatedRequest(NamedTuple):
     """A request of this project and the translator of its answer; `outcomes` are error codes that count as answers."""
 
     code: RequestCode
@@ -113,7 +113,7 @@ class Caller:
     client_id: str = ""
     language: str = ""
     groups: dict[str, Subscribed] = field(default_factory=dict)
-    made_ids: int = 0
+    generated_ids: int = 0
     picked_queues: int = 0
 
     @property
@@ -132,7 +132,7 @@ class Caller:
         return self.client_id or f"rocketmq@{self.peer.peer}"
 
 
-Translator = Callable[[Caller, Fields, bytes, Frame], "Asked | StockAnswer"]
+Translator = Callable[[Caller, Fields, bytes, Frame], "TranslatedRequest | StockAnswer"]
 Notifier = Callable[[Caller, Mapping[str, Any], bytes | None], "tuple[int, Mapping[str, object], bytes | None] | None"]
 
 
@@ -162,7 +162,7 @@ class Question(int):
     """The opaque number of an outstanding request, with its frame and the translator of its answer."""
 
     frame: Frame
-    asked: Asked
+    asked: TranslatedRequest
 
 
 class Edge(FrameReader):
@@ -197,7 +197,9 @@ class Edge(FrameReader):
                 check_signature(self._dialect.check, self._peer, frame)
             if translator is None:
                 remark = f" request type {frame.code} not supported"
-                result: Asked | StockAnswer = StockAnswer(code=ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=remark)
+                result: TranslatedRequest | StockAnswer = StockAnswer(
+                    code=ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=remark
+                )
             else:
                 result = translator(self._caller, Fields(frame.fields), frame.body or b"", frame)
         except RlabError as error:

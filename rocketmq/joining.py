@@ -15,7 +15,7 @@ from model.limits import MEMBER_EXPIRY_S
 from model.response_code import ResponseCode
 from model.subscription import subscription_of
 from remoting.request_code import RequestCode
-from rocketmq.edge import Asked, Caller, StockAnswer, Subscribed, nothing
+from rocketmq.edge import Caller, StockAnswer, Subscribed, TranslatedRequest, nothing
 from rocketmq.fields import TAG, FieldError, Fields, choice, expression_of, json_bytes, json_object, number_of, objects
 from rocketmq.frame import Frame
 
@@ -36,7 +36,7 @@ _INNER_PRODUCER = "CLIENT_INNER_PRODUCER"
 """The producer of every Java client for messages that its consumers send back."""
 
 
-def heartbeat(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
+def heartbeat(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest:
     """All groups of a client."""
     sent = json_object(body)
     said = Fields(sent)
@@ -64,7 +64,7 @@ def heartbeat(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Aske
 
     caller.client_id, caller.language = client_id, frame.language
     caller.groups.update(groups)
-    return Asked(RequestCode.HEART_BEAT, {}, msgpack.packb(beat.to_wire()), answer)
+    return TranslatedRequest(RequestCode.HEART_BEAT, {}, msgpack.packb(beat.to_wire()), answer)
 
 
 def _consumer(data: dict[str, Any]) -> ConsumerData:
@@ -92,15 +92,15 @@ def _consumer(data: dict[str, Any]) -> ConsumerData:
     )
 
 
-def unregister(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
+def unregister(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest:
     """A client that leaves its group."""
     group = fields.text("consumerGroup", "")
     caller.groups.pop(group, None)
     header = {"client_id": fields.text("clientID"), "groups": [group] if group else []}
-    return Asked(RequestCode.UNREGISTER_CLIENT, header, None, nothing)
+    return TranslatedRequest(RequestCode.UNREGISTER_CLIENT, header, None, nothing)
 
 
-def members(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
+def members(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest:
     """The client ids of a group."""
     group = fields.text("consumerGroup")
 
@@ -111,10 +111,12 @@ def members(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
             return StockAnswer(code=ResponseCode.SYSTEM_ERROR, remark=f"group {group!r} has no members here")
         return StockAnswer({}, json_bytes({"consumerIdList": ids}))
 
-    return Asked(RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"group": group, "known_version": -1}, None, answer)
+    return TranslatedRequest(
+        RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"group": group, "known_version": -1}, None, answer
+    )
 
 
-def lock(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
+def lock(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest:
     """Locks of queues, which are leases here."""
     group, client_id, queues, broker = _queues(body)
 
@@ -124,15 +126,15 @@ def lock(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
         return StockAnswer({}, json_bytes({"lockOKMQSet": locked}))
 
     header = {"group": group, "client_id": client_id}
-    return Asked(RequestCode.LOCK_BATCH_MQ, header, msgpack.packb(queues), answer)
+    return TranslatedRequest(RequestCode.LOCK_BATCH_MQ, header, msgpack.packb(queues), answer)
 
 
-def unlock(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
+def unlock(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest:
     """Queues to unlock."""
     group, client_id, queues, _ = _queues(body)
     header = {"group": group, "client_id": client_id}
     rows = [[topic, queue_id, -1, -1] for topic, queue_id in queues]
-    return Asked(RequestCode.UNLOCK_BATCH_MQ, header, msgpack.packb(rows), nothing)
+    return TranslatedRequest(RequestCode.UNLOCK_BATCH_MQ, header, msgpack.packb(rows), nothing)
 
 
 def _queues(body: bytes) -> tuple[str, str, list[tuple[str, int]], str]:

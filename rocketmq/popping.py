@@ -27,7 +27,7 @@ from model.record import iter_records
 from model.response_code import ResponseCode
 from model.subscription import subscription_of
 from remoting.request_code import RequestCode
-from rocketmq.edge import Asked, Caller, StockAnswer, nothing
+from rocketmq.edge import Caller, StockAnswer, TranslatedRequest, nothing
 from rocketmq.fields import TAG, FieldError, Fields, expression_of, json_bytes, json_object
 from rocketmq.frame import Frame
 from rocketmq.pulling import MAX_SUSPEND_MS, stored_message, topic_id_of
@@ -43,7 +43,7 @@ _FROM_NEWEST = 1
 _NOTHING = {"popTime": 0, "invisibleTime": 0, "reviveQid": _IN_CHECK_POINT, "restNum": 0}
 
 
-def pop(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
+def pop(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest:
     """Translate a pop of one queue or of all queues; the broker holds it as long as its client wants."""
     topic = fields.text("topic")
     subscription = subscription_of(topic, expression_of(fields.text("expType", TAG), fields.text("exp", "*")), 0)
@@ -70,7 +70,7 @@ def pop(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
         return _delivered(caller, invisible_ms, rows)
 
     code = RequestCode.POP_MESSAGE_BY_SQL if subscription.is_sql else RequestCode.POP_MESSAGE
-    return Asked(code, header, None, answer, (ResponseCode.PULL_NOT_FOUND,))
+    return TranslatedRequest(code, header, None, answer, (ResponseCode.PULL_NOT_FOUND,))
 
 
 def _delivered(caller: Caller, invisible_ms: int, batches: list[Any]) -> StockAnswer:
@@ -96,7 +96,7 @@ def _delivered(caller: Caller, invisible_ms: int, batches: list[Any]) -> StockAn
     )
 
 
-def acknowledge(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
+def acknowledge(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest:
     """Translate the acknowledgement of a message."""
     topic, offset = fields.text("topic"), fields.number("offset")
     header = {"group": fields.text("consumerGroup"), "client_id": caller.id_or_peer}
@@ -108,10 +108,10 @@ def acknowledge(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> As
             return StockAnswer(code=ResponseCode.NO_MESSAGE, remark=remark)
         return StockAnswer()
 
-    return Asked(RequestCode.ACK_MESSAGE, header, msgpack.packb(rows), answer)
+    return TranslatedRequest(RequestCode.ACK_MESSAGE, header, msgpack.packb(rows), answer)
 
 
-def change_invisible_time(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
+def change_invisible_time(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest:
     """Translate a change of the invisible time of a message; the new time begins now."""
     invisible_ms = min(max(0, fields.number("invisibleTime")), MAX_INVISIBLE_MS)
     header = {
@@ -128,7 +128,7 @@ def change_invisible_time(caller: Caller, fields: Fields, body: bytes, frame: Fr
         token = _signed(answered["token"])
         return StockAnswer({"popTime": token, "invisibleTime": invisible_ms, "reviveQid": _IN_POP_TIME})
 
-    return Asked(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, header, None, answer)
+    return TranslatedRequest(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, header, None, answer)
 
 
 def token_of(handle: str) -> int:
@@ -155,7 +155,7 @@ def _signed(token: int) -> int:
 # --- assignment ------------------------------------------------------------------------------------------------------
 
 
-def query_assignment(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
+def query_assignment(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest:
     """Translate a question of a member for its queues of a topic."""
     asked = Fields(json_object(body))
     topic = asked.text("topic")
@@ -178,10 +178,10 @@ def query_assignment(caller: Caller, fields: Fields, body: bytes, frame: Frame) 
         return StockAnswer({}, json_bytes({"messageQueueAssignments": listed}))
 
     outcomes = (ResponseCode.TOPIC_NOT_EXIST, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST)
-    return Asked(RequestCode.QUERY_TOPIC_ASSIGNMENT, header, None, answer, outcomes)
+    return TranslatedRequest(RequestCode.QUERY_TOPIC_ASSIGNMENT, header, None, answer, outcomes)
 
 
-def set_mode(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
+def set_mode(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest:
     """Translate the choice whether a group pulls or pops a topic."""
     asked = Fields(json_object(body))
     header = {
@@ -190,4 +190,4 @@ def set_mode(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked
         "mode": asked.text("mode"),
         "pop_share_queue_num": asked.number("popShareQueueNum", 0),
     }
-    return Asked(RequestCode.SET_MESSAGE_REQUEST_MODE, header, None, nothing)
+    return TranslatedRequest(RequestCode.SET_MESSAGE_REQUEST_MODE, header, None, nothing)

@@ -17,7 +17,7 @@ from model.record import HEADER, StoredRecord, iter_records
 from model.response_code import ResponseCode
 from model.subscription import subscription_of
 from remoting.request_code import RequestCode
-from rocketmq.edge import Asked, Caller, StockAnswer, nothing
+from rocketmq.edge import Caller, StockAnswer, TranslatedRequest, nothing
 from rocketmq.fields import TAG, Fields, expression_of, number_of
 from rocketmq.frame import Frame
 from rocketmq.message import (
@@ -40,7 +40,7 @@ _MAX_TIME_MS = 2**63
 _OUTCOMES = (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY, ResponseCode.PULL_OFFSET_MOVED)
 
 
-def pull(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked | StockAnswer:
+def pull(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest | StockAnswer:
     """A pull of a queue, held as long as its client wants."""
     group, topic, flags = fields.text("consumerGroup"), fields.text("topic"), fields.number("sysFlag", 0)
     if flags & _CLASS_FILTER:
@@ -48,13 +48,13 @@ def pull(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked | S
     if flags & _HAS_SUBSCRIPTION:
         expression = expression_of(fields.text("expressionType", TAG), fields.text("subscription", "*"))
     else:
-        mine = caller.groups.get(group)
-        if mine is None or topic not in mine.topics:
+        own = caller.groups.get(group)
+        if own is None or topic not in own.topics:
             return StockAnswer(
                 code=SUBSCRIPTION_NOT_EXIST,
                 remark=f"group {group!r} has not subscribed to {topic!r} over this connection: send a heartbeat first",
             )
-        expression = mine.topics[topic][0]
+        expression = own.topics[topic][0]
     queue_id, offset = fields.number("queueId"), max(0, fields.number("queueOffset"))
     header: dict[str, Any] = {
         "group": group,
@@ -85,7 +85,7 @@ def pull(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked | S
         return StockAnswer(found, messages, code, answered.get("remark"))
 
     code = RequestCode.PULL_MESSAGE_BY_SQL if subscription.is_sql else RequestCode.PULL_MESSAGE
-    return Asked(code, header, None, answer, _OUTCOMES)
+    return TranslatedRequest(code, header, None, answer, _OUTCOMES)
 
 
 def stored_messages(caller: Caller, topic: str, queue_id: int, records: bytes) -> bytes:
@@ -150,7 +150,7 @@ def message_of(payload: bytes, topic: str) -> tuple[bytes, dict[str, str], int, 
     return body, properties, flag, born_ms
 
 
-def send_back(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
+def send_back(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest:
     """A message that could not be processed, named by its physical offset."""
     topic_id, queue_id, offset = place_of(fields.number("offset"))
     topic = caller.facts.topic_of(topic_id)
@@ -169,43 +169,43 @@ def send_back(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Aske
     }
     if level > 0:
         header["delay_ms"] = delay_of_level(level)
-    return Asked(RequestCode.CONSUMER_SEND_MSG_BACK, header, None, nothing)
+    return TranslatedRequest(RequestCode.CONSUMER_SEND_MSG_BACK, header, None, nothing)
 
 
 def _offset(answered: dict[str, Any], body: bytes | None, code: int) -> StockAnswer:
     return StockAnswer({"offset": answered["offset"]})
 
 
-def max_offset(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
+def max_offset(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest:
     """The end of a queue."""
-    return Asked(RequestCode.GET_MAX_OFFSET, _queue(fields), None, _offset)
+    return TranslatedRequest(RequestCode.GET_MAX_OFFSET, _queue(fields), None, _offset)
 
 
-def min_offset(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
+def min_offset(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest:
     """The beginning of a queue."""
-    return Asked(RequestCode.GET_MIN_OFFSET, _queue(fields), None, _offset)
+    return TranslatedRequest(RequestCode.GET_MIN_OFFSET, _queue(fields), None, _offset)
 
 
-def search_offset(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
+def search_offset(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest:
     """The first offset that is stored at or after a time."""
     header = {**_queue(fields), "timestamp_ms": max(0, fields.number("timestamp"))}
-    return Asked(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header, None, _offset)
+    return TranslatedRequest(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header, None, _offset)
 
 
-def query_offset(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
+def query_offset(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest:
     """The committed offset of a group; code 22 means that there is none."""
     header = {"group": fields.text("consumerGroup"), **_queue(fields)}
     if caller.client_id:
         header["client_id"] = caller.client_id
-    return Asked(RequestCode.QUERY_CONSUMER_OFFSET, header, None, _offset)
+    return TranslatedRequest(RequestCode.QUERY_CONSUMER_OFFSET, header, None, _offset)
 
 
-def update_offset(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
+def update_offset(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest:
     """A commit of one queue."""
     queue = _queue(fields)
     header = {"group": fields.text("consumerGroup"), "client_id": caller.id_or_peer, "soon": True}
     row = [queue["topic"], queue["queue_id"], fields.number("commitOffset"), -1]
-    return Asked(RequestCode.UPDATE_CONSUMER_OFFSET, header, msgpack.packb([row]), _refused_rows)
+    return TranslatedRequest(RequestCode.UPDATE_CONSUMER_OFFSET, header, msgpack.packb([row]), _refused_rows)
 
 
 def _refused_rows(answered: dict[str, Any], body: bytes | None, code: int) -> StockAnswer:

@@ -8,14 +8,14 @@ import msgpack
 
 from model.response_code import ResponseCode
 from remoting.request_code import RequestCode
-from rocketmq.edge import Asked, Caller, StockAnswer, nothing
+from rocketmq.edge import Caller, StockAnswer, TranslatedRequest, nothing
 from rocketmq.fields import OURS, Fields, json_bytes
 from rocketmq.frame import Frame
 
 
-def route(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
+def route(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest:
     """The route of a topic."""
-    return Asked(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": fields.text("topic")}, None, _route)
+    return TranslatedRequest(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": fields.text("topic")}, None, _route)
 
 
 def _route(answered: dict[str, Any], body: bytes | None, code: int) -> StockAnswer:
@@ -33,9 +33,9 @@ def _broker(cluster: str, name: str, addresses: Any) -> dict[str, object]:
     return {"brokerAddrs": listed, "brokerName": name, "cluster": cluster}
 
 
-def cluster_info(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
+def cluster_info(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest:
     """All brokers."""
-    return Asked(RequestCode.GET_BROKER_CLUSTER_INFO, {}, None, _cluster_info)
+    return TranslatedRequest(RequestCode.GET_BROKER_CLUSTER_INFO, {}, None, _cluster_info)
 
 
 def _cluster_info(answered: dict[str, Any], body: bytes | None, code: int) -> StockAnswer:
@@ -48,35 +48,35 @@ def _cluster_info(answered: dict[str, Any], body: bytes | None, code: int) -> St
     return StockAnswer({OURS: True}, json_bytes({"brokerAddrTable": brokers, "clusterAddrTable": clusters}))
 
 
-def topics(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
+def topics(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest:
     """All topics."""
-    return Asked(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, {}, None, _topics)
+    return TranslatedRequest(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, {}, None, _topics)
 
 
 def _topics(answered: dict[str, Any], body: bytes | None, code: int) -> StockAnswer:
     return StockAnswer({}, json_bytes({"topicList": msgpack.unpackb(body or b"\x90")}))
 
 
-def delete_topic(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
+def delete_topic(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest:
     """Remove a topic from the routes of every broker."""
-    return Asked(RequestCode.DELETE_TOPIC_IN_NAMESRV, {"topic": fields.text("topic")}, None, nothing)
+    return TranslatedRequest(RequestCode.DELETE_TOPIC_IN_NAMESRV, {"topic": fields.text("topic")}, None, nothing)
 
 
-def wipe_write_perm(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
+def wipe_write_perm(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest:
     """Make producers leave a broker."""
     return _write_perm(RequestCode.WIPE_WRITE_PERM_OF_BROKER, "wipeTopicCount", fields)
 
 
-def add_write_perm(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
+def add_write_perm(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest:
     """Let producers use a broker again."""
     return _write_perm(RequestCode.ADD_WRITE_PERM_OF_BROKER, "addTopicCount", fields)
 
 
-def _write_perm(code: RequestCode, count: str, fields: Fields) -> Asked:
+def _write_perm(code: RequestCode, count: str, fields: Fields) -> TranslatedRequest:
     def answer(answered: dict[str, Any], body: bytes | None, code: int) -> StockAnswer:
         return StockAnswer({count: answered["n"]})
 
-    return Asked(code, {"broker_name": fields.text("brokerName")}, None, answer)
+    return TranslatedRequest(code, {"broker_name": fields.text("brokerName")}, None, answer)
 
 
 def get_kv_config(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> StockAnswer:

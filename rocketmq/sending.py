@@ -17,7 +17,7 @@ from model.message import Message, check_message, delay_of_level, encode_payload
 from model.names import HALF_TOPIC, dlq_topic, is_group_topic, is_retry_topic
 from model.response_code import ResponseCode
 from remoting.request_code import RequestCode
-from rocketmq.edge import Answerer, Asked, Caller, StockAnswer
+from rocketmq.edge import Answerer, Caller, StockAnswer, TranslatedRequest
 from rocketmq.fields import Fields, number_of
 from rocketmq.frame import Frame
 from rocketmq.message import (
@@ -50,7 +50,7 @@ _SHORT = {
 }
 
 
-def send(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
+def send(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest:
     """One message, or a batch that its header marks as such."""
     if frame.code != RequestCode.SEND_MESSAGE:
         fields = Fields({name: frame.fields.get(short) for name, short in _SHORT.items()})
@@ -72,10 +72,12 @@ def send(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
         header["delay_ms"] = delay_ms
     payload, message_id, tag = _payload(caller, fields, body, topic, properties)
     header |= {"topic": topic, "queue_id": _queue_id(caller, fields, topic), "tag_hash": tag}
-    return Asked(RequestCode.SEND_MESSAGE, header, payload, _answerer(caller, header, [message_id]), _IN_DOUBT)
+    return TranslatedRequest(
+        RequestCode.SEND_MESSAGE, header, payload, _answerer(caller, header, [message_id]), _IN_DOUBT
+    )
 
 
-def _send_half(caller: Caller, fields: Fields, body: bytes, properties: dict[str, str]) -> Asked:
+def _send_half(caller: Caller, fields: Fields, body: bytes, properties: dict[str, str]) -> TranslatedRequest:
     """One message of a transaction, which its producer ends."""
     topic, group = fields.text("topic"), fields.text("producerGroup")
     if is_retry_topic(topic) or _delay_ms(properties, caller.facts.now_ms()):
@@ -90,7 +92,7 @@ def _send_half(caller: Caller, fields: Fields, body: bytes, properties: dict[str
     rows = [[topic, queue_id, tag, wait_s * 1000 if wait_s > 0 else -1, payload]]
     header = {"topic": topic, "queue_id": queue_id}
     answer = _answerer(caller, header, [message_id], stored_in=(HALF_TOPIC, HALF_QUEUE))
-    return Asked(RequestCode.SEND_HALF_MESSAGE, {"group": group}, msgpack.packb(rows), answer)
+    return TranslatedRequest(RequestCode.SEND_HALF_MESSAGE, {"group": group}, msgpack.packb(rows), answer)
 
 
 def _payload(
@@ -102,7 +104,7 @@ def _payload(
     return encode_payload(message, fields.number("bornTimestamp", 0), message_id), message_id, tag_hash(message.tags)
 
 
-def _send_batch(caller: Caller, fields: Fields, body: bytes) -> Asked:
+def _send_batch(caller: Caller, fields: Fields, body: bytes) -> TranslatedRequest:
     topic, born_ms = fields.text("topic"), fields.number("bornTimestamp", 0)
     if is_retry_topic(topic):
         raise MessageIllegal(f"a batch cannot go to the retry topic {topic!r}")
@@ -115,7 +117,9 @@ def _send_batch(caller: Caller, fields: Fields, body: bytes) -> Asked:
         ids.append(properties.get(UNIQ_KEY) or _new_id(caller, fields))
         rows.append((tag_hash(message.tags), encode_payload(message, born_ms, ids[-1])))
     header = {"topic": topic, "queue_id": _queue_id(caller, fields, topic)}
-    return Asked(RequestCode.SEND_BATCH_MESSAGE, header, msgpack.packb(rows), _answerer(caller, header, ids), _IN_DOUBT)
+    return TranslatedRequest(
+        RequestCode.SEND_BATCH_MESSAGE, header, msgpack.packb(rows), _answerer(caller, header, ids), _IN_DOUBT
+    )
 
 
 def _message(topic: str, body: bytes, properties: dict[str, str], flag: int) -> Message:
@@ -160,8 +164,8 @@ def _queue_id(caller: Caller, fields: Fields, topic: str) -> int:
 
 def _new_id(caller: Caller, fields: Fields) -> str:
     """An id for a message without one: server, connection, time and a number, as 32 hex digits."""
-    caller.made_ids += 1
-    low = (caller.peer.number, fields.number("bornTimestamp", 0), caller.made_ids)
+    caller.generated_ids += 1
+    low = (caller.peer.number, fields.number("bornTimestamp", 0), caller.generated_ids)
     return (caller.store.address.hex() + "".join(f"{number & 0xFFFFFFFF:08x}" for number in low)).upper()
 
 

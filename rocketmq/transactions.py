@@ -16,7 +16,7 @@ from model.names import HALF_TOPIC
 from model.response_code import ResponseCode
 from model.transaction import EndOutcome
 from remoting.request_code import RequestCode
-from rocketmq.edge import Asked, Caller, StockAnswer
+from rocketmq.edge import Caller, StockAnswer, TranslatedRequest
 from rocketmq.fields import Fields
 from rocketmq.frame import Frame
 from rocketmq.message import (
@@ -31,7 +31,7 @@ from rocketmq.message import (
 from rocketmq.pulling import message_of
 
 
-def end(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
+def end(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> TranslatedRequest:
     """The end of one transaction, from a producer that ends it or answers a check."""
     offset = fields.number("tranStateTableOffset")
     message_id = fields.text("msgId", "") or fields.text("transactionId")
@@ -45,7 +45,7 @@ def end(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
             return StockAnswer(code=ResponseCode.SYSTEM_ERROR, remark=remark)
         return StockAnswer()
 
-    return Asked(RequestCode.END_TRANSACTION, header, msgpack.packb(rows), answer)
+    return TranslatedRequest(RequestCode.END_TRANSACTION, header, msgpack.packb(rows), answer)
 
 
 def check(

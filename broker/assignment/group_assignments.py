@@ -147,14 +147,14 @@ class GroupAssignments:
         """Answer a member; `members` is called when `group_version` is another one than in the last query."""
         state = self._groups.setdefault(group, _Group())
         if state.members_version != group_version:
-            self._see_members(state, members(), group_version)
+            self._record_members(state, members(), group_version)
         if query.version > state.version > 0:
             # Another coordinator has made assignments since: this one is old, and so are the members' reports to here.
             state.version, state.owners, state.assignments, state.stale = 0, {}, {}, True
             state.reports.clear()
             state.seen.clear()
         first, before, moved = not state.reports, state.version, -1
-        views_changed = _hear(state, client_id, query)
+        views_changed = _record_query(state, client_id, query)
         if state.version:
             if state.stale:
                 moved = self._renew(state, group, now_ms)
@@ -162,7 +162,7 @@ class GroupAssignments:
             notify = views_changed and (state.version != before or state.differ())
         else:
             if all(member in state.reports for member in state.members):
-                moved = self._take_over(state, group, now_ms)
+                moved = self._assign_first(state, group, now_ms)
             notify = first or state.version > 0
         return QueryOutcome(
             assignment=state.assignments.get(client_id) if state.version else None,
@@ -172,7 +172,7 @@ class GroupAssignments:
             moved=moved if state.version != before else -1,
         )
 
-    def _see_members(self, state: _Group, members: Members, version: int) -> None:
+    def _record_members(self, state: _Group, members: Members, version: int) -> None:
         state.members_version = version
         if members == state.members:
             return
@@ -181,7 +181,7 @@ class GroupAssignments:
         for client_id in [client_id for client_id in state.reports if client_id not in members]:
             _unsee(state, state.reports.pop(client_id))
 
-    def _take_over(self, state: _Group, group: str, now_ms: int) -> int:
+    def _assign_first(self, state: _Group, group: str, now_ms: int) -> int:
         """Make the first assignment here from the last reports of all members; returns how many queues it moves."""
         newest: dict[MessageQueue, str] = {}
         reports = sorted(state.reports.items(), key=lambda report: (report[1].version, report[0]))
@@ -208,13 +208,13 @@ class GroupAssignments:
         pulled = {topic: queues for topic, queues in queues_of.items() if topic not in popped}
         owners = assign(state.owners, pulled, state.members)
         moved = moves(state.owners, owners)
-        mine: dict[str, list[MessageQueue]] = {client_id: [] for client_id in state.members}
+        own: dict[str, list[MessageQueue]] = {client_id: [] for client_id in state.members}
         for queue, owner in owners.items():
-            mine[owner].append(queue)
+            own[owner].append(queue)
         for topic, mode in popped.items():
             takers = [client_id for client_id, wanted in state.members.items() if topic in wanted]
             for client_id in takers:
-                mine[client_id] += queues_to_pop(client_id, queues_of[topic], takers, mode.pop_share_queue_num)
+                own[client_id] += queues_to_pop(client_id, queues_of[topic], takers, mode.pop_share_queue_num)
         contents = {
             client_id: (
                 tuple(queues),
@@ -224,7 +224,7 @@ class GroupAssignments:
                     if topic in state.members[client_id]
                 },
             )
-            for client_id, queues in mine.items()
+            for client_id, queues in own.items()
         }
         if contents != {client_id: (each.queues, each.popped) for client_id, each in state.assignments.items()}:
             state.version = max(now_ms, state.version + 1)
@@ -237,7 +237,7 @@ class GroupAssignments:
         return moved
 
 
-def _hear(state: _Group, client_id: str, query: AssignmentQuery) -> bool:
+def _record_query(state: _Group, client_id: str, query: AssignmentQuery) -> bool:
     """Record a member's query; returns whether the members together report other queues than before."""
     before = state.reports.get(client_id)
     state.reports[client_id] = query

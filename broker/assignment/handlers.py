@@ -116,10 +116,10 @@ class Assignment(Feature):
             raise GroupNotExist(f"{client_id!r} is not a member of group {group!r} that subscribes to {topic!r} here")
         mode, queues = self.assignments.mode_of(group, topic), route.subscribe_queues()
         if mode.mode is RequestMode.POP:
-            mine: Sequence[MessageQueue] = queues_to_pop(client_id, queues, members, mode.pop_share_queue_num)
+            own: Sequence[MessageQueue] = queues_to_pop(client_id, queues, members, mode.pop_share_queue_num)
         else:
-            mine = queues_to_pull(client_id, queues, members, header["strategy"])
-        return Reply({"mode": mode.mode.value}, msgpack.packb([(each.broker_name, each.queue_id) for each in mine]))
+            own = queues_to_pull(client_id, queues, members, header["strategy"])
+        return Reply({"mode": mode.mode.value}, msgpack.packb([(each.broker_name, each.queue_id) for each in own]))
 
     def set_mode(self, connection: Connection, request: Command) -> None:
         """Set whether a group pulls or pops a topic from now on; the answer follows once it is stored."""
@@ -164,7 +164,7 @@ class Assignment(Feature):
         if info is None or not info.members:
             self.assignments.forget(group)
 
-    def knows_group(self, group: str) -> bool:
+    def has_group_data(self, group: str) -> bool:
         """Whether modes were set for a group."""
         return bool(self.assignments.modes_of(group))
 

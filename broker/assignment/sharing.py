@@ -157,19 +157,19 @@ def _least_reached(even: Mapping[str, Mapping[str, int]], sizes: Mapping[str, in
 def _share_among_equals(one_level: _Level, kept: _Kept, free: _Free, owners: dict[MessageQueue, str]) -> None:
     """Give all members the same number, and one more to those that have most now, until no queue is left."""
     [members] = one_level.kinds.values()
-    mine: dict[str, list[MessageQueue]] = {member: [] for member in members}
+    own: dict[str, list[MessageQueue]] = {member: [] for member in members}
     spare: list[MessageQueue] = []
     for topic in one_level.topics:
         spare += free[topic]
         for member, queues in kept[topic].items():
-            mine.get(member, spare).extend(queues)  # a member of another level gives all of this topic
-    total = len(spare) + sum(map(len, mine.values()))
-    more = sorted(members, key=lambda member: (-min(len(mine[member]), one_level.least + 1), member))
+            own.get(member, spare).extend(queues)  # a member of another level gives all of this topic
+    total = len(spare) + sum(map(len, own.values()))
+    more = sorted(members, key=lambda member: (-min(len(own[member]), one_level.least + 1), member))
     quota = dict.fromkeys(members, one_level.least)
     quota.update(dict.fromkeys(more[: total - one_level.least * len(members)], one_level.least + 1))
-    for member, queues in mine.items():
+    for member, queues in own.items():
         spare += _keep(queues, quota[member], member, owners)
-    _deal(sorted(spare), {member: quota[member] - len(mine[member]) for member in members}, owners)
+    _deal(sorted(spare), {member: quota[member] - len(own[member]) for member in members}, owners)
 
 
 def _share_by_flow(one_level: _Level, kept: _Kept, free: _Free, owners: dict[MessageQueue, str]) -> None:

@@ -160,7 +160,7 @@ class WriteBarrier:
         written_before = self._store.written_position
         not_stored = self._store_messages(not_committed)
         if not_stored is not None or self._writes_fail:
-            self._note_writes(not_stored, has_written=self._store.written_position > written_before)
+            self._log_write_failures(not_stored, has_written=self._store.written_position > written_before)
         if self.replication is not None:
             wrote_log = self._store.written_position > written_before
             waiting = WaitingForReplicas(sends, after_append, after_commit, queues)
@@ -191,7 +191,7 @@ class WriteBarrier:
             for callback in waiting.after_commit:
                 callback(not_committed)
             return
-        changes = self._metadata.take_changes()
+        changes = self._metadata.collect_changes()
         has_written = wrote_log or bool(changes)
         if has_written or waiting.sends or waiting.after_append or waiting.after_commit:
             replication.offer(waiting, changes, has_written=has_written, wrote_log=wrote_log)
@@ -229,7 +229,7 @@ class WriteBarrier:
             self._unsynced.set()
         return None
 
-    def _note_writes(self, failure: RlabError | None, *, has_written: bool) -> None:
+    def _log_write_failures(self, failure: RlabError | None, *, has_written: bool) -> None:
         """Say in the log once that writes fail, and once that they are done again."""
         if failure is None and has_written:
             self._writes_fail = False

@@ -118,10 +118,10 @@ class MetadataStore(MetadataFile):
     # --- replicas ----------------------------------------------------------------------------------------------------
 
     def record_changes(self) -> None:
-        """Keep the replicated changes of each commit from now on, for `take_changes`."""
+        """Keep the replicated changes of each commit from now on, for `collect_changes`."""
         self._recorded = []
 
-    def take_changes(self) -> list[RowChange]:
+    def collect_changes(self) -> list[RowChange]:
         """Return the replicated changes that were committed since the last call, in their order."""
         changes, self._recorded = self._recorded or [], []
         return changes

@@ -137,7 +137,7 @@ class Replication:
             return
         self._advance()
         if self._in_time and self._timer is None:
-            self._timer = self._loop.call_at(self._in_time[0].due, self._look)
+            self._timer = self._loop.call_at(self._in_time[0].due, self._answer_overdue)
 
     def close(self) -> None:
         """Answer all requests that still wait: the broker stops."""
@@ -181,7 +181,7 @@ class Replication:
         for callback in waiting.after_commit:
             callback(None)
 
-    def _look(self) -> None:
+    def _answer_overdue(self) -> None:
         """Answer the requests that have waited for too long, and look again when the next one has."""
         now, in_time = self._loop.time(), self._in_time
         failure: ReplicationTimeout | None = None
@@ -196,7 +196,7 @@ class Replication:
                     callback(failure)
             waiting.sends = []
             waiting.after_commit = [each for each in waiting.after_commit if not isinstance(each, Response)]
-        self._timer = self._loop.call_at(in_time[0].due, self._look) if in_time else None
+        self._timer = self._loop.call_at(in_time[0].due, self._answer_overdue) if in_time else None
 
     def _end(self, error: NotMaster) -> None:
         if self.ended is not None:

@@ -31,9 +31,11 @@ class Member:
     data: ConsumerData  # that heartbeat's
     subscriptions: dict[str, SubscriptionData]
     expires_at: float  # loop time in seconds; moved by every heartbeat and every pull under a lease
-    gone_at: float = NEVER  # end of the grace period since its connection closed; NEVER while it is connected
+    grace_ends_at: float = NEVER  # end of the grace period since its connection closed; NEVER while it is connected
     epoch: str = ""  # run id of the client, "" if not known; see `HeartbeatData`
-    rival: str = ""  # run id of the last other process that sent a heartbeat with its client id, "" if none did
+    conflicting_epoch: str = (
+        ""  # run id of the last other process that sent a heartbeat with its client id, "" if none did
+    )
     warning: str = ""  # about that process, for the answers to its heartbeats
     sharer: int = 0  # number of the one whose subscriptions these are, see `remoting/overload/shares.py`
     locks: bool = False  # whether it has asked for a lock without leases, as orderly clients of RocketMQ do
@@ -41,12 +43,12 @@ class Member:
     @property
     def leaves_at(self) -> float:
         """When it is removed unless a heartbeat or a pull arrives, loop time in seconds."""
-        return min(self.expires_at, self.gone_at)
+        return min(self.expires_at, self.grace_ends_at)
 
     @property
     def connected(self) -> bool:
         """Whether its connection is open, seen from this side."""
-        return self.connection != RESTORED and self.gone_at == NEVER
+        return self.connection != RESTORED and self.grace_ends_at == NEVER
 
 
 @dataclass(slots=True)
@@ -63,12 +65,12 @@ class ConsumerGroupInfo:
     cause: str = ""  # id of the root trigger of the newest change
     changed_at: float = -NEVER  # loop time in seconds of the newest change
     notify_at: float = NEVER  # loop time in seconds of the notification that is due, or NEVER
-    born_at: float = -NEVER  # loop time in seconds when it got its first member
+    group_began_at: float = -NEVER  # loop time in seconds when it got its first member
     joined_at: float = -NEVER  # when the newest member joined
     growth: int = 0  # members that joined in a row, with no other change and no pause of `MAX_PAUSE_S` between them
     longest_gap_s: float = 0.0  # between two of them
-    told_version: int = -1  # of the last notification, -1 if there was none
-    quiet_until: float = 0.0  # end of the current window, in which no second notification goes out
+    notified_version: int = -1  # of the last notification, -1 if there was none
+    window_ends_at: float = 0.0  # end of the current window, in which no second notification goes out
     # The settings that all members have to agree on.
     settings: SettingsTally = field(default_factory=SettingsTally)
     leaseless: int = 0  # members that ask for no leases, as clients of RocketMQ
@@ -81,8 +83,8 @@ class ConsumerGroupInfo:
     reports: LogLines = field(default_factory=LogLines)  # a disagreement may begin and end often
     # The one subscription table of the group under `Quirk.GROUP_WIDE_SUBSCRIPTION`, else None.
     shared_topics: tuple[str, ...] | None = None
-    owed_since: float = 0.0  # loop time in seconds of the first change that `notify_at` is about
-    owed_joins_only: bool = False  # whether `notify_at` is about nothing but members that joined
+    pending_since: float = 0.0  # loop time in seconds of the first change that `notify_at` is about
+    pending_joins_only: bool = False  # whether `notify_at` is about nothing but members that joined
     # Version -> the member that it changed, for members that know an older list; see `changed_since`.
     changes: deque[tuple[int, str]] = field(default_factory=lambda: deque(maxlen=MAX_MEMBER_CHANGES))
     always_whole: bool = False  # under a quirk that lists members in another way there are no differences
@@ -92,10 +94,10 @@ class ConsumerGroupInfo:
     sharer: int = 0  # number of the one whose member was the first, see `remoting/overload/shares.py`
     answers_version: int = -1
 
-    def note_join(self, now: float) -> None:
+    def record_join(self, now: float) -> None:
         """Record the time of a join; called before the member is in `members`."""
         if not self.members:
-            self.born_at = now
+            self.group_began_at = now
         gap_s, self.joined_at = now - self.joined_at, now
         if gap_s > MAX_PAUSE_S:
             self.growth, self.longest_gap_s = 1, 0.0

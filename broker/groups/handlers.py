@@ -62,7 +62,7 @@ class GroupHandlers(Feature):
         now = self._core.loop.time()
         self._refuse_conflicts(heartbeat, connection, now)
         fingerprint = request.header.get("fingerprint")
-        known.heard(
+        known.record_producer_groups(
             Client(
                 connection, heartbeat.client_id, heartbeat.producer_groups, heartbeat.checkers, heartbeat, fingerprint
             )
@@ -71,7 +71,7 @@ class GroupHandlers(Feature):
         warnings: list[str] = []
         try:
             for data in heartbeat.consumers:
-                outcome = self._take(heartbeat, data, connection, now)
+                outcome = self._apply_group(heartbeat, data, connection, now)
                 groups[data.group] = (outcome.group.version, outcome.group.created_ms, outcome.joined)
                 warnings += known.watch.warnings(outcome.group, outcome.member)
         except RlabError:
@@ -108,12 +108,12 @@ class GroupHandlers(Feature):
                     member,
                     self._groups.clients[member.connection].connection.peer,
                     epoch=heartbeat.epoch,
-                    newcomer_at=connection.peer,
+                    refused_at=connection.peer,
                     cause=self._core.events.cause_of(heartbeat.cause),
                     now=now,
                 )
 
-    def _take(
+    def _apply_group(
         self, heartbeat: HeartbeatData, data: ConsumerData, connection: Connection, now: float
     ) -> HeartbeatOutcome:
         """Apply one group of a heartbeat to the table, and make the changes visible and durable."""
@@ -125,7 +125,7 @@ class GroupHandlers(Feature):
         cause = core.events.cause_of(heartbeat.cause)
         evicted = groups.table.evict_previous_process(data.group, client_id, heartbeat.epoch, cause=cause, now=now)
         if evicted is not None:
-            groups.take_out(evicted, cause)
+            groups.record_leave(evicted, cause)
         if groups.table.rejoin(data.group, client_id, heartbeat.epoch):
             self._emit_member(EventKind.MEMBER_BACK, data.group, client_id, cause)
             core.features.process_replaced(data.group, client_id, cause)
@@ -166,18 +166,18 @@ class GroupHandlers(Feature):
         core, groups, header = self._core, self._groups, request.header
         client_id, epoch = header["client_id"], header.get("epoch") or ""
         for group in header["groups"]:
-            groups.table.check_speaker(group, client_id, connection.number, epoch)
+            groups.table.check_sender(group, client_id, connection.number, epoch)
         cause = core.events.cause_of(header.get("cause"))
         now = core.loop.time()
         for group in header["groups"]:
-            if header.get("rejoin") and groups.table.go_away(group, client_id, now) is not None:
+            if header.get("rejoin") and groups.table.unregister_temporarily(group, client_id, now) is not None:
                 self._emit_member(EventKind.MEMBER_AWAY, group, client_id, cause)
                 core.driver.wake_by(groups.table.next_deadline() or now)
                 core.features.client_unregistered(connection, group, client_id)
                 continue
             leave = groups.table.unregister(group, client_id, cause=cause, now=now, connection=connection.number)
             if leave is not None:
-                groups.take_out(leave, cause)
+                groups.record_leave(leave, cause)
             core.features.client_unregistered(connection, group, client_id)
         groups.notify_members(now)
         return Reply({})
@@ -194,9 +194,9 @@ class GroupHandlers(Feature):
         if info is None:
             return Reply({"version": 0}, msgpack.packb([0, []]))
         header: dict[str, object] = {"version": info.version}
-        owed_s = info.notify_at - self._core.loop.time()
-        if 0 < owed_s < NEVER:
-            header["notify_in_ms"] = math.ceil(owed_s * 1000)
+        until_notification_s = info.notify_at - self._core.loop.time()
+        if 0 < until_notification_s < NEVER:
+            header["notify_in_ms"] = math.ceil(until_notification_s * 1000)
         known_version = request.header["known_version"]
         if known_version == info.version:
             return Reply({**header, "unchanged": True})
@@ -215,7 +215,7 @@ class GroupHandlers(Feature):
         and be a group again with half of its past gone.
         """
         core, group, cause = self._core, check_group(request.header["group"]), request.header.get("cause") or ""
-        if not core.features.knows_group(group):
+        if not core.features.has_group_data(group):
             raise GroupNotExist(f"group {group!r} is not known to broker {core.name!r}")
         info = self._groups.table.get(group)
         if info is not None and info.members:

@@ -114,7 +114,7 @@ class Groups(Feature):
         self._groups.put(info.group, info.version, info.created_ms)
         self._core.barrier.metadata_changed()
 
-    def take_out(self, leave: Leave, cause: str) -> None:
+    def record_leave(self, leave: Leave, cause: str) -> None:
         """Record that a member left: emit the event, delete its rows, and announce it to the other features."""
         info, client_id = leave.group, leave.member.client_id
         self._core.emit(
@@ -129,12 +129,12 @@ class Groups(Feature):
         self._members.delete(info.group, client_id)
         self._epochs.delete(info.group, client_id)
         if self.table.find(info.group, client_id) is None:
-            self._owners.left(info.group, client_id)
+            self._owners.member_left(info.group, client_id)
         self.save_group(info)
         self._core.features.member_left(info.group, client_id, cause, leave.reason.value)
         self.watch.report_disagreement(info, cause)
 
-    def heard(self, client: Client) -> None:
+    def record_producer_groups(self, client: Client) -> None:
         """Record from a heartbeat which groups of producers are behind a connection."""
         number = client.connection.number
         known = self.clients.get(number)
@@ -145,7 +145,7 @@ class Groups(Feature):
             for group in client.checkers:
                 self.checkers.setdefault(group, {})[number] = None
             for group in client.checkers:
-                self._core.features.producer_came(group)
+                self._core.features.producer_joined(group)
 
     def forget_heartbeat(self, connection: Connection) -> None:
         """Keep nothing of a heartbeat but who sent it: it was refused, so it may not come as a fingerprint alone."""
@@ -196,15 +196,15 @@ class Groups(Feature):
                 logger.warning(text, client_id, group, owner, lost)
                 if leave.member.connection in self.clients:
                     self.forget_heartbeat(self.clients[leave.member.connection].connection)
-                self.take_out(leave, cause)
+                self.record_leave(leave, cause)
         for client in list(self.clients.values()):
             owner = client.connection.owner
             may_check = tuple(group for group in client.checkers if rights.allows(owner, Right.MEMBER, group))
             if may_check != client.checkers:
-                self.heard(client._replace(checkers=may_check, heartbeat=None, fingerprint=None))
+                self.record_producer_groups(client._replace(checkers=may_check, heartbeat=None, fingerprint=None))
         self.notify_members(now)
 
-    def knows_group(self, group: str) -> bool:
+    def has_group_data(self, group: str) -> bool:
         """Whether the group has or had members."""
         return self.table.get(group) is not None
 
@@ -235,14 +235,14 @@ class Groups(Feature):
         RocketMQ: ConsumerIdsChange, Broker2Client.notifyConsumerIdsChanged.
         """
         core = self._core
-        for info in self.table.take_notifications(now):
+        for info in self.table.collect_notifications(now):
             header: dict[str, object] = {"group": info.group, "version": info.version, "cause": info.cause}
             body = None
             if Quirk.NOTIFY_WITHOUT_VERSION in core.quirks:
                 header["version"] = -1
-            elif (body := info.difference_since(info.told_version)) is not None:
-                header["since"] = info.told_version
-            info.told_version = info.version
+            elif (body := info.difference_since(info.notified_version)) is not None:
+                header["since"] = info.notified_version
+            info.notified_version = info.version
             sent = 0
             for member in info.members.values():
                 client = self.clients.get(member.connection)
@@ -275,7 +275,7 @@ class Groups(Feature):
         """Remove members whose session or grace period has ended, and send the notifications that are due."""
         cause = self._core.events.next_id()
         for leave in self.table.expire(now, cause=cause):
-            self.take_out(leave, cause)
+            self.record_leave(leave, cause)
         self.notify_members(now)
 
 

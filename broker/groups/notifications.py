@@ -24,8 +24,8 @@ from __future__ import annotations
 
 from broker.groups.group import NEVER, ConsumerGroupInfo
 from model.limits import (
-    MAX_BIRTH_S,
     MAX_GROWTH_WAIT_S,
+    MAX_NEW_GROUP_WAIT_S,
     MAX_NOTIFY_WINDOW_S,
     MAX_PAUSE_S,
     NOTIFY_WINDOW_MEMBERS,
@@ -43,53 +43,53 @@ class Notifications:
     """The groups of one broker with a notification that is due."""
 
     def __init__(self, window_s: float = NOTIFY_WINDOW_S) -> None:
-        self._owed: dict[str, ConsumerGroupInfo] = {}
+        self._pending: dict[str, ConsumerGroupInfo] = {}
         self._earliest: float | None = NEVER  # the earliest of their times; None: compute it
         self._base_window_s = window_s
 
-    def owe(self, info: ConsumerGroupInfo, now: float, joined: bool) -> None:
+    def schedule(self, info: ConsumerGroupInfo, now: float, joined: bool) -> None:
         """A group has changed; `joined` says that a member joined, and nothing else."""
-        self._passes_by(info)
+        self._forget_earliest(info)
         if info.notify_at == NEVER:
-            info.owed_since, info.owed_joins_only = now, True
-        info.owed_joins_only = info.owed_joins_only and joined
+            info.pending_since, info.pending_joins_only = now, True
+        info.pending_joins_only = info.pending_joins_only and joined
         if not joined:
             info.growth, info.longest_gap_s = 0, 0.0
-        earliest = max(now + STOCK_SETTLE_S if info.leaseless else now, info.quiet_until)
-        if info.notify_at <= now or not (info.owed_joins_only and info.is_growing):
+        earliest = max(now + STOCK_SETTLE_S if info.leaseless else now, info.window_ends_at)
+        if info.notify_at <= now or not (info.pending_joins_only and info.is_growing):
             info.notify_at = min(info.notify_at, earliest)
         else:
-            latest = max(info.owed_since + MAX_GROWTH_WAIT_S, info.born_at + MAX_BIRTH_S)
+            latest = max(info.pending_since + MAX_GROWTH_WAIT_S, info.group_began_at + MAX_NEW_GROUP_WAIT_S)
             info.notify_at = max(earliest, min(now + self._pause_s(info), latest))
-        self._owed[info.group] = info
+        self._pending[info.group] = info
         if self._earliest is not None:
             self._earliest = min(self._earliest, info.notify_at)
 
     def forget(self, info: ConsumerGroupInfo) -> None:
         """Cancel the notification of this group."""
-        self._passes_by(info)
+        self._forget_earliest(info)
         info.notify_at = NEVER
-        self._owed.pop(info.group, None)
+        self._pending.pop(info.group, None)
 
-    def take(self, now: float) -> list[ConsumerGroupInfo]:
+    def collect_due(self, now: float) -> list[ConsumerGroupInfo]:
         """The groups whose members are notified now; each opens a window in which it is not returned again."""
         if now < self.earliest():
             return []
-        due = [info for info in self._owed.values() if info.notify_at <= now]
+        due = [info for info in self._pending.values() if info.notify_at <= now]
         for info in due:
             # A broker that is late has too much to do already.
             delay_s = now - info.notify_at
             self.forget(info)
-            info.quiet_until = now + self._window_s(info, delay_s)
+            info.window_ends_at = now + self._window_s(info, delay_s)
         return due
 
     def earliest(self) -> float:
         """The time of the next notification, NEVER without one."""
         if self._earliest is None:
-            self._earliest = min((info.notify_at for info in self._owed.values()), default=NEVER)
+            self._earliest = min((info.notify_at for info in self._pending.values()), default=NEVER)
         return self._earliest
 
-    def _passes_by(self, info: ConsumerGroupInfo) -> None:
+    def _forget_earliest(self, info: ConsumerGroupInfo) -> None:
         """A time is about to change: if it is the earliest, another one may be."""
         if info.notify_at == self._earliest:
             self._earliest = None

@@ -46,7 +46,7 @@ class MemberOwners:
             self._owners[client_id] = owner
             self._rows.put(client_id, owner)
 
-    def left(self, group: str, client_id: str) -> None:
+    def member_left(self, group: str, client_id: str) -> None:
         """A member has left a group."""
         groups = self._groups.get(client_id, {})
         groups.pop(group, None)

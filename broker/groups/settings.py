@@ -63,9 +63,9 @@ class SettingsOfGroups(Feature):
         self._rows = Table(core.metadata, "group_settings", replicated=True)
         for group, consume, broadcast, max_attempts in self._rows.rows("group_name"):
             stored = GroupSettings(consume=bool(consume), broadcast=bool(broadcast), max_attempts=max_attempts)
-            self._take(group, stored)
+            self._apply(group, stored)
 
-    def _take(self, group: str, settings: GroupSettings) -> None:
+    def _apply(self, group: str, settings: GroupSettings) -> None:
         self._of[group] = settings
         self.switched_off.pop(group, None)
         self.max_attempts.pop(group, None)
@@ -141,15 +141,15 @@ class SettingsOfGroups(Feature):
             config = TopicConfig(topic=retry_topic(group), read_queue_nums=read, write_queue_nums=settings.retry_queues)
             self._topics.put(config, cause)
         core.emit(EventKind.GROUP_SETTINGS_CHANGED, cause=cause, group=group, detail=str(settings))
-        self._take(group, settings)
+        self._apply(group, settings)
         self._rows.put(group, int(settings.consume), int(settings.broadcast), settings.max_attempts)
         core.barrier.metadata_changed()
         if settings.max_attempts != before.max_attempts:
-            self._tell_members(group, settings, cause)
+            self._notify_members(group, settings, cause)
         core.features.group_settings_changed(group)
         logger.info("broker %s: settings of group %r: %s", core.name, group, settings)
 
-    def _tell_members(self, group: str, settings: GroupSettings, cause: str) -> None:
+    def _notify_members(self, group: str, settings: GroupSettings, cause: str) -> None:
         info = self._groups.table.get(group)
         header = {"group": group, "max_attempts": settings.max_attempts, "cause": cause}
         for client_id in () if info is None else info.members:
@@ -159,12 +159,12 @@ class SettingsOfGroups(Feature):
 
     # --- what happens elsewhere --------------------------------------------------------------------------------------
 
-    def knows_group(self, group: str) -> bool:
+    def has_group_data(self, group: str) -> bool:
         """Whether a group has settings of its own."""
         return group in self._of
 
     def group_deleted(self, group: str, cause: str) -> None:
         """Forget the settings of a group."""
-        self._take(group, DEFAULT_SETTINGS)
+        self._apply(group, DEFAULT_SETTINGS)
         del self._of[group]
         self._rows.delete(group)

@@ -7,7 +7,7 @@ heartbeat changed its group keep RocketMQ's names:
   one client twice and causes a needless rebalance; here members are keyed by client id, and a newer connection
   replaces the older one without a change. The run id in the heartbeats (`epoch`) distinguishes two processes with one
   client id: the second is refused while the first is connected (`conflicting_member`), and evicts it after that
-  (`evict_previous_process`). Nor can it commit, release or leave in the first one's name (`check_speaker`).
+  (`evict_previous_process`). Nor can it commit, release or leave in the first one's name (`check_sender`).
 - `update_subscription` is true when a topic appears or disappears. A higher version of a known subscription replaces
   its expression without a change of the group; an equal or lower one is ignored. RocketMQ keeps one subscription
   table per group, where members with different topics delete each other's on every heartbeat; here it is per member.
@@ -39,7 +39,8 @@ class GroupTable:
     """All groups of one broker.
 
     Use: call a method, emit an event for each change that it returns, then notify the members of the groups that
-    `take_notifications(now)` returns; wait for `next_deadline()`, then call `expire(now)` and `take_notifications`.
+    `collect_notifications(now)` returns; wait for `next_deadline()`, then call `expire(now)` and
+    `collect_notifications`.
     """
 
     def __init__(
@@ -106,7 +107,7 @@ class GroupTable:
         is_other = member.epoch not in ("", epoch)
         return member if is_other and Quirk.DUPLICATE_MEMBERS not in self._quirks else None
 
-    def check_speaker(self, group: str, client_id: str, connection: int, epoch: str) -> None:
+    def check_sender(self, group: str, client_id: str, connection: int, epoch: str) -> None:
         """Check who acts in the name of a live member: its own connection, or its process over a new one.
 
         The new connection may be faster than the heartbeat that announces it, and than the close of the old one.
@@ -227,14 +228,14 @@ class GroupTable:
         if member is None:
             if len(info.members) >= MAX_MEMBERS_PER_GROUP:
                 raise SystemBusy(f"group {info.group!r} has {MAX_MEMBERS_PER_GROUP} members already")
-            info.note_join(now)
+            info.record_join(now)
             self._groups[info.group] = info  # now that nothing can refuse its first member
             member = info.members[key] = Member(client_id, connection, data, {}, expires_at)
         else:
             if member.connection != connection:
                 self._forget_connection(member.connection, info.group, key)
             member.connection, member.data, member.expires_at = connection, data, expires_at
-            member.gone_at = NEVER
+            member.grace_ends_at = NEVER
         self._by_connection.setdefault(connection, {})[(info.group, key)] = None
         self._earliest_expiry = min(self._earliest_expiry, expires_at)
         return member, joined
@@ -281,28 +282,28 @@ class GroupTable:
         member.subscriptions = {topic: replace(s, version=-1) for topic, s in member.subscriptions.items()}
         return True
 
-    def go_away(self, group: str, client_id: str, now: float) -> Member | None:
+    def unregister_temporarily(self, group: str, client_id: str, now: float) -> Member | None:
         """Keep the assignment of a member that unregisters and may rejoin; None if it has no `rejoin_within_s`."""
         member = self.find(group, client_id)
         if member is None or not member.data.rejoin_within_s:
             return None
         self._forget_connection(member.connection, group, client_id)
-        self._keep(member, now)
+        self._begin_grace(member, now)
         return member
 
-    def _keep(self, member: Member, now: float) -> None:
+    def _begin_grace(self, member: Member, now: float) -> None:
         """Begin the time after which a member that is not connected leaves."""
-        member.gone_at = now + max(self._close_grace_s, member.data.rejoin_within_s)
+        member.grace_ends_at = now + max(self._close_grace_s, member.data.rejoin_within_s)
         if member.data.rejoin_within_s:
-            member.expires_at = max(member.expires_at, member.gone_at)
-        self._earliest_expiry = min(self._earliest_expiry, member.gone_at)
+            member.expires_at = max(member.expires_at, member.grace_ends_at)
+        self._earliest_expiry = min(self._earliest_expiry, member.grace_ends_at)
 
     def unregister(
         self, group: str, client_id: str, *, cause: str, now: float, connection: int = RESTORED
     ) -> Leave | None:
         """Remove a member that unregisters; None, without a notification, if there was no such member.
 
-        Before it, the caller calls `check_speaker`.
+        Before it, the caller calls `check_sender`.
         """
         info = self._groups.get(group)
         key = self._key(info, client_id, connection) if info is not None else client_id
@@ -319,7 +320,7 @@ class GroupTable:
         """
         pairs = self._by_connection.pop(connection, {})
         for group, key in pairs:
-            self._keep(self._groups[group].members[key], now)
+            self._begin_grace(self._groups[group].members[key], now)
         return len(pairs)
 
     def expire(self, now: float, *, cause: str) -> list[Leave]:
@@ -380,17 +381,17 @@ class GroupTable:
         if not info.settings.has(MODEL, MessageModel.CLUSTERING.value):
             self._notifications.forget(info)
         elif notify:
-            self._notifications.owe(info, now, joined)
+            self._notifications.schedule(info, now, joined)
 
-    def take_notifications(self, now: float) -> list[ConsumerGroupInfo]:
+    def collect_notifications(self, now: float) -> list[ConsumerGroupInfo]:
         """The groups whose members are notified now; each opens a window in which it is not returned again."""
-        return self._notifications.take(now)
+        return self._notifications.collect_due(now)
 
     def next_deadline(self) -> float | None:
-        """When to call `expire` and `take_notifications` next, or None when nothing is pending."""
+        """When to call `expire` and `collect_notifications` next, or None when nothing is pending."""
         earliest = min(self._notifications.earliest(), self._earliest_expiry)
         return None if earliest == NEVER else earliest
 
 
 def _reason(member: Member, now: float) -> LeaveReason:
-    return LeaveReason.CLOSE if member.gone_at <= now else LeaveReason.EXPIRY
+    return LeaveReason.CLOSE if member.grace_ends_at <= now else LeaveReason.EXPIRY

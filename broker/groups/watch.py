@@ -51,19 +51,19 @@ class GroupWatch:
         )
 
     def refuse(
-        self, group: str, member: Member, member_at: str, *, epoch: str, newcomer_at: str, cause: str, now: float
+        self, group: str, member: Member, member_at: str, *, epoch: str, refused_at: str, cause: str, now: float
     ) -> ClientIdConflict:
         """Report a second process with the client id of a live member, once for each run id; returns its error."""
         client_id = member.client_id
-        if member.rival != epoch:
-            member.rival = epoch
+        if member.conflicting_epoch != epoch:
+            member.conflicting_epoch = epoch
             member.warning = (
-                f"another process, at {newcomer_at}, came with our client id {client_id!r} and was refused: {_REMEDY}"
+                f"another process, at {refused_at}, came with our client id {client_id!r} and was refused: {_REMEDY}"
             )
             text = "group %s: %s has the client id %s of the member at %s and is refused: %s"
-            if self._conflicts.warning(logger, now, text, group, newcomer_at, client_id, member_at, _REMEDY):
+            if self._conflicts.warning(logger, now, text, group, refused_at, client_id, member_at, _REMEDY):
                 self._core.emit(
-                    EventKind.CLIENT_ID_CONFLICT, cause=cause, group=group, client=client_id, detail=newcomer_at
+                    EventKind.CLIENT_ID_CONFLICT, cause=cause, group=group, client=client_id, detail=refused_at
                 )
         return ClientIdConflict(
             f"client id {client_id!r} is taken: a live member of group {group!r}, at {member_at}, has it: {_REMEDY}. "

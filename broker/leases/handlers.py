@@ -97,7 +97,7 @@ class LeaseHandlers(Feature):
         cause = self._core.events.cause_of(header.get("cause"))
         rows = rows_of(request)
         commits = [row for row in rows if row[2] >= 0]
-        self._check_speaker(connection, header)
+        self._check_sender(connection, header)
         failures = self._commit(group, client_id, commits, reset=False, cause=cause)
         freed: list[Freed] = []
         for topic, queue_id, _, token in rows:
@@ -140,7 +140,7 @@ class LeaseHandlers(Feature):
     def update_offsets(self, connection: Connection, request: Command) -> None:
         """Commit offsets; the answer follows once they are stored."""
         header = request.header
-        self._check_speaker(connection, header)
+        self._check_sender(connection, header)
         failures = self._commit(
             header["group"],
             header["client_id"],
@@ -169,13 +169,13 @@ class LeaseHandlers(Feature):
             return True
         return not TopicNumber(topic_id, header.get("data_id") or 0).differs(self._topics.number_of(entry))
 
-    def _check_speaker(self, connection: Connection, header: dict[str, Any]) -> None:
+    def _check_sender(self, connection: Connection, header: dict[str, Any]) -> None:
         """Refuse a caller that acts as another live member: a token proves nothing, because events show tokens.
 
         Raises:
-            ClientIdConflict: see `GroupTable.check_speaker`.
+            ClientIdConflict: see `GroupTable.check_sender`.
         """
-        self._groups.check_speaker(header["group"], header["client_id"], connection.number, header.get("epoch") or "")
+        self._groups.check_sender(header["group"], header["client_id"], connection.number, header.get("epoch") or "")
 
     def _commit(
         self,

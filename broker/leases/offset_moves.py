@@ -34,7 +34,7 @@ class OffsetOutOfRangeReporter:
         # (group, topic, queue id) -> (offset asked for, offset to go on from, when it was reported), the newest last
         self._reported: dict[tuple[str, str, int], tuple[int, int, float]] = {}
 
-    def note(self, header: Mapping[str, Any], result: ReadResult, now: float) -> None:
+    def record(self, header: Mapping[str, Any], result: ReadResult, now: float) -> None:
         """Record a pull, by its request header, that was answered with another offset."""
         if self._is_repeated(header, result, now):
             return
@@ -58,7 +58,7 @@ class OffsetOutOfRangeReporter:
             detail="deleted" if deleted else "beyond the end",
         )
 
-    def note_damaged(self, header: Mapping[str, Any], result: ReadResult, damaged: int, now: float) -> None:
+    def record_damaged(self, header: Mapping[str, Any], result: ReadResult, damaged: int, now: float) -> None:
         """Record a pull that was answered with an offset after damaged messages."""
         if self._is_repeated(header, result, now):
             return

@@ -83,7 +83,7 @@ class ResetHandlers(Feature):
             raise IllegalOperation(
                 f"group {group!r} is broadcasting: each member keeps offsets of its own, which no broker can reset"
             )
-        return info is not None or self._leases.knows_group(group)
+        return info is not None or self._leases.has_group_data(group)
 
     def _row(self, group: str, entry: TopicEntry, queue_id: int, to: ResetTo) -> _Row:
         store, queue = self._core.store, QueueKey(entry.config.topic, queue_id)

@@ -264,7 +264,7 @@ class Leases(Feature):
         freed = self.table.owner_left(group, client_id, now=self._core.loop.time(), grace_s=0.0)
         self.queues_freed(freed, cause, "replaced")
 
-    def knows_group(self, group: str) -> bool:
+    def has_group_data(self, group: str) -> bool:
         """Whether the group has committed offsets."""
         return bool(self.offsets.of_group(group))
 
@@ -299,7 +299,7 @@ class Leases(Feature):
         self._store_all(float("inf"))
 
     def _store_all(self, now: float) -> None:
-        due = self._unstored.take(now)
+        due = self._unstored.remove_due(now)
         for place, client_id in due.items():
             self._store(*place, client_id)
         if due:

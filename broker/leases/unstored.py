@@ -46,10 +46,10 @@ class UnstoredCommits:
         return self._by.pop(place, None)
 
     def next_deadline(self) -> float | None:
-        """When to call `take`, or None."""
+        """When to call `remove_due`, or None."""
         return self._due if self._by else None
 
-    def take(self, now: float) -> dict[Place, str]:
+    def remove_due(self, now: float) -> dict[Place, str]:
         """Remove and return all commits, if they are due."""
         if not self._by or now < self._due:
             return {}

@@ -53,7 +53,7 @@ def read_matching(
     while True:
         # While all match, one block of this size is the whole answer; else the next are larger.
         read = store.read(topic_id, queue_id, at, max_n=min(block, _BLOCK_RECORDS), max_bytes=_BLOCK_BYTES)
-        if read.status is not ReadStatus.FOUND and (read.status is not ReadStatus.NONE_MATCHED or at == offset):
+        if read.status is not ReadStatus.FOUND and (read.status is not ReadStatus.NO_MATCH or at == offset):
             break
         full_at = picked.pick(read.body)
         at = read.next_offset if full_at is None else full_at
@@ -64,7 +64,7 @@ def read_matching(
         block = _BLOCK_RECORDS
     if at == offset:
         return read
-    status = ReadStatus.FOUND if picked.n else ReadStatus.NONE_MATCHED
+    status = ReadStatus.FOUND if picked.n else ReadStatus.NO_MATCH
     return ReadResult(status, b"".join(picked.parts), picked.n, at, read.min_offset, read.max_offset)
 
 

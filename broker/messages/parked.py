@@ -133,7 +133,7 @@ class ParkedRequests(Generic[One]):
 
     def all(self) -> list[One]:
         """All requests, oldest first; a walk over everything, for rare events only."""
-        return sorted((one for mine in self._of.values() for one in mine), key=_number)
+        return sorted((one for own in self._of.values() for one in own), key=_number)
 
     def of_connection(self, connection: object) -> list[One]:
         """The requests that came over a connection, oldest first."""
@@ -141,7 +141,7 @@ class ParkedRequests(Generic[One]):
 
     # --- removals ----------------------------------------------------------------------------------------------------
 
-    def take(self, taken: Iterable[One]) -> None:
+    def remove_requests(self, taken: Iterable[One]) -> None:
         """Remove these requests, which the caller has or answers."""
         for one in taken:
             for topic, key in one.places:
@@ -152,9 +152,9 @@ class ParkedRequests(Generic[One]):
                     del at[key]
                     if not at:
                         del self._at[topic]
-            mine = self._of[one.connection]
-            del mine[one]
-            if not mine:
+            own = self._of[one.connection]
+            del own[one]
+            if not own:
                 del self._of[one.connection]
             self._n -= 1
             if one.sharer.number:
@@ -163,18 +163,18 @@ class ParkedRequests(Generic[One]):
             self._deadlines = [entry for entry in self._deadlines if self._is_parked(entry[2])]
             heapq.heapify(self._deadlines)
 
-    def take_all(self, topic: str, key: Any) -> list[One]:
+    def remove_place(self, topic: str, key: Any) -> list[One]:
         """Remove and return the requests at a place, oldest first."""
         at = self._at.get(topic)
         if at is None or key not in at:
             return []
         taken = list(at[key])
-        self.take(taken)
+        self.remove_requests(taken)
         return taken
 
-    def take_connection(self, connection: object) -> None:
+    def remove_connection(self, connection: object) -> None:
         """Remove the requests of a closed connection."""
-        self.take(self.of_connection(connection))
+        self.remove_requests(self.of_connection(connection))
 
     def expire(self, now: float) -> list[One]:
         """Remove and return the requests whose time has expired."""
@@ -183,7 +183,7 @@ class ParkedRequests(Generic[One]):
             one = heapq.heappop(self._deadlines)[2]
             if self._is_parked(one):
                 due.append(one)
-        self.take(due)
+        self.remove_requests(due)
         return due
 
     def next_deadline(self) -> float | None:

@@ -31,7 +31,7 @@ from remoting.server import Handler
 
 _CODES = {
     ReadStatus.NO_NEW: int(ResponseCode.PULL_NOT_FOUND),
-    ReadStatus.NONE_MATCHED: int(ResponseCode.PULL_RETRY_IMMEDIATELY),
+    ReadStatus.NO_MATCH: int(ResponseCode.PULL_RETRY_IMMEDIATELY),
     ReadStatus.OFFSET_TOO_SMALL: int(ResponseCode.PULL_OFFSET_MOVED),
     ReadStatus.OFFSET_TOO_BIG: int(ResponseCode.PULL_OFFSET_MOVED),
 }
@@ -113,20 +113,20 @@ class Pulls(Feature):
     def pull(self, connection: Connection, request: Command) -> Reply | None:
         """Answer a pull, or park it."""
         now, suspend_ms = self._loop.time(), request.header["suspend_ms"]
-        self._access.pull_came(connection.number, request.header, now)
+        self._access.record_pull(connection.number, request.header, now)
         return self._run(connection, request, now + suspend_ms / 1000 if suspend_ms else None)
 
     def queue_changed(self, topic: str, queue_id: int) -> None:
         """Run the parked pulls of a queue again; the answer to an earlier owner is LeaseLost."""
-        for parked in self._parked.take_all(topic, queue_id):
-            self._run_again(parked, parked.deadline)
+        for parked in self._parked.remove_place(topic, queue_id):
+            self._answer_again(parked, parked.deadline)
 
     def group_settings_changed(self, group: str) -> None:
         """Run the parked pulls of a group again: the group may be switched off."""
-        mine = [parked for parked in self._parked.all() if parked.request.header["group"] == group]
-        self._parked.take(mine)
-        for parked in mine:
-            self._run_again(parked, parked.deadline)
+        own = [parked for parked in self._parked.all() if parked.request.header["group"] == group]
+        self._parked.remove_requests(own)
+        for parked in own:
+            self._answer_again(parked, parked.deadline)
 
     def rights_changed(self, rights: CurrentRights) -> None:
         """Refuse the parked pulls that are not allowed any more."""
@@ -135,7 +135,7 @@ class Pulls(Feature):
     def expire(self, now: float) -> None:
         """Answer the parked pulls whose time has expired."""
         for parked in self._parked.expire(now):
-            self._run_again(parked, None)
+            self._answer_again(parked, None)
 
     def next_deadline(self) -> float | None:
         """When to call `expire` next, or None."""
@@ -143,9 +143,9 @@ class Pulls(Feature):
 
     def connection_closed(self, connection: Connection) -> None:
         """Forget the pulls of a closed connection."""
-        self._parked.take_connection(connection)
+        self._parked.remove_connection(connection)
 
-    def _run_again(self, parked: Parked[Connection], hold_until: float | None) -> None:
+    def _answer_again(self, parked: Parked[Connection], hold_until: float | None) -> None:
         connection, request = parked.connection, parked.request
         try:
             reply = self._run(connection, request, hold_until)
@@ -162,7 +162,7 @@ class Pulls(Feature):
         if queue_id >= entry.serves_below:
             check_readable(entry.config, queue_id)
         if (number := self._topics.number_if_other(entry, header)) is not None:
-            return self._created_again(entry, queue_id, number)
+            return self._answer_recreated(entry, queue_id, number)
         lease = self._access.access(connection.number, header)
         if isinstance(lease, NotYet):
             return self._not_yet(connection, request, entry, lease, hold_until)
@@ -174,16 +174,16 @@ class Pulls(Feature):
             if header.get("token") is None:
                 self._access.sent(header["group"], QueueKey(topic, queue_id), lease, len(result.body))
         if result.status in _MOVED:
-            self._moves.note(header, result, self._loop.time())
+            self._moves.record(header, result, self._loop.time())
         elif result.next_offset - header["offset"] > result.n and (damaged := self._damaged(header, entry, result)):
             return _reply(result, damaged)
-        if hold_until is None or result.status not in (ReadStatus.NO_NEW, ReadStatus.NONE_MATCHED):
+        if hold_until is None or result.status not in (ReadStatus.NO_NEW, ReadStatus.NO_MATCH):
             return _reply(result)
         if result.next_offset < result.max_offset:
             # The queue has more messages than one read may scan: the next request continues, so that other clients are
             # served in between.
             return _reply(result)
-        if result.status is ReadStatus.NONE_MATCHED:
+        if result.status is ReadStatus.NO_MATCH:
             # Parked at the offset after the messages that do not match, or each of them would cost the consumer a round
             # trip; but not for long, because the consumer commits only offsets from answers.
             request = request._replace(header={**header, "offset": result.next_offset})
@@ -220,7 +220,7 @@ class Pulls(Feature):
         key = (entry.topic_id, header["queue_id"])
         damaged = self._store.damage.count(key, header["offset"], result.next_offset)
         if damaged:
-            self._moves.note_damaged(header, result, damaged, self._loop.time())
+            self._moves.record_damaged(header, result, damaged, self._loop.time())
         return damaged
 
     def _not_yet(
@@ -233,7 +233,7 @@ class Pulls(Feature):
                 return None
         return self._nothing(entry, request.header["queue_id"], wait.next_offset, wait.status)
 
-    def _created_again(self, entry: TopicEntry, queue_id: int, number: TopicNumber) -> Reply:
+    def _answer_recreated(self, entry: TopicEntry, queue_id: int, number: TopicNumber) -> Reply:
         """Answer a pull whose offset belongs to a deleted topic of this name, or to an earlier disk of the broker."""
         first = self._store.min_offset(entry.topic_id, queue_id)
         reply = self._nothing(entry, queue_id, first, ReadStatus.OFFSET_TOO_BIG)

@@ -17,5 +17,5 @@ def refuse_parked(parked: ParkedRequests[One], rights: CurrentRights) -> None:
         connection: Connection = one.connection
         refusal = rights.refusal(connection, one.request)
         if refusal is not None:
-            parked.take([one])
+            parked.remove_requests([one])
             connection.respond_error(one.request, refusal)

@@ -44,7 +44,7 @@ class Batch(NamedTuple):
     row: list[Any]
 
 
-class Taken(NamedTuple):
+class PopResult(NamedTuple):
     """Result of a pop: batches of different queues, and whether a filter has more to look through than one pop may."""
 
     batches: list[Batch]
@@ -75,17 +75,17 @@ class PopDelivery:
         # (group, topic) -> pops so far, for the queue that the next one begins with.
         self._turns: dict[tuple[str, str], int] = {}
 
-    def take(self, pop: PopRequest) -> Taken:
+    def deliver(self, pop: PopRequest) -> PopResult:
         """Deliver messages from the queues that the pop asks for.
 
         Raises:
             RlabError: it kept all of them from being delivered.
         """
-        return self._take(pop, self._places(pop, self._next_turn(pop)))
+        return self._deliver(pop, self._queues_in_turn(pop, self._next_turn(pop)))
 
-    def take_from(self, pop: PopRequest, topic: str, queue_id: int) -> Taken:
-        """Deliver messages from one of the queues that the pop asks for; raises as `take` does."""
-        return self._take(pop, iter([(topic, queue_id)]))
+    def deliver_from_queue(self, pop: PopRequest, topic: str, queue_id: int) -> PopResult:
+        """Deliver messages from one of the queues that the pop asks for; raises as `deliver` does."""
+        return self._deliver(pop, iter([(topic, queue_id)]))
 
     def forget(self, *, group: str | None = None, topic: str | None = None) -> None:
         """Forget at which queue a group or topic that is deleted begins."""
@@ -106,7 +106,7 @@ class PopDelivery:
         self._turns[key] = turn
         return turn
 
-    def _places(self, pop: PopRequest, turn: int) -> Iterator[tuple[str, int]]:
+    def _queues_in_turn(self, pop: PopRequest, turn: int) -> Iterator[tuple[str, int]]:
         """(topic, queue id) of the queues that a pop may take from, in the order of its turn."""
         topics = [pop.topic] if pop.retry_topic is None else [pop.topic, pop.retry_topic]
         if turn % _RETRY_FIRST_EVERY == _RETRY_FIRST_EVERY - 1:
@@ -120,7 +120,7 @@ class PopDelivery:
             for i in range(n):
                 yield topic, (turn + i) % n
 
-    def _take(self, pop: PopRequest, places: Iterator[tuple[str, int]]) -> Taken:
+    def _deliver(self, pop: PopRequest, places: Iterator[tuple[str, int]]) -> PopResult:
         times = Times(self._core.loop.time(), self._core.clock_ms())
         batches: list[Batch] = []
         left, left_bytes, any_more = pop.max_n, MAX_PULL_BYTES, False
@@ -132,7 +132,7 @@ class PopDelivery:
                 queue = self._ready(pop, PopKey(pop.group, topic, queue_id), entry)
                 if queue is None:
                     continue
-                batch, more = self._take_queue(pop, queue, entry, left, left_bytes, times)
+                batch, more = self._deliver_queue(pop, queue, entry, left, left_bytes, times)
             except RlabError:
                 if batches:
                     break  # the messages delivered so far must reach their consumer
@@ -144,7 +144,7 @@ class PopDelivery:
                 left_bytes -= len(batch.row[-1])
                 if left <= 0 or left_bytes <= 0:
                     break
-        return Taken(batches, any_more)
+        return PopResult(batches, any_more)
 
     def _ready(self, pop: PopRequest, key: PopKey, entry: TopicEntry) -> GroupQueue | None:
         """A queue if a pop may be served from it now, and it may have messages."""
@@ -183,7 +183,7 @@ class PopDelivery:
         if self._leases.offsets.commit(*key, offset):
             self._core.barrier.metadata_changed()
 
-    def _take_queue(
+    def _deliver_queue(
         self, pop: PopRequest, queue: GroupQueue, entry: TopicEntry, max_n: int, max_bytes: int, times: Times
     ) -> tuple[Batch | None, bool]:
         window, queue_id = queue.window, queue.key.queue_id
@@ -243,11 +243,11 @@ class PopDelivery:
         for _ in range(_READS_PER_QUEUE):
             run = read_run(self._store, entry.topic_id, queue_id, upto, **terms, tag_hashes=tag_hashes, matches=matches)
             if run.is_moved:
-                self._note_moved(pop, queue, upto, run.result)
+                self._report_moved(pop, queue, upto, run.result)
             if run.upto == upto:
                 return b"", (), upto, False
             if run.upto - upto > len(run.offsets):
-                self._note_damaged(pop, queue, entry, upto, run.result)
+                self._report_damaged(pop, queue, entry, upto, run.result)
             upto, end = run.upto, run.result.max_offset
             if run.offsets:
                 return run.body, run.offsets, upto, False
@@ -256,21 +256,21 @@ class PopDelivery:
     def _gone(self, pop: PopRequest, queue: GroupQueue, offsets: list[int], moved: tuple[int, Any] | None) -> None:
         self._ledger.skip(queue, offsets)
         if moved is not None:
-            self._note_moved(pop, queue, *moved)
+            self._report_moved(pop, queue, *moved)
         # No parked pop is woken: this one goes on in the same queue, and must find it as it was.
         self.commit(queue.key, queue.window.committed)
 
-    def _note_moved(self, pop: PopRequest, queue: GroupQueue, asked: int, result: Any) -> None:
+    def _report_moved(self, pop: PopRequest, queue: GroupQueue, asked: int, result: Any) -> None:
         header = {**queue.key._asdict(), "offset": asked, "client_id": pop.client_id}
-        self._leases.moves.note(header, result, self._core.loop.time())
+        self._leases.moves.record(header, result, self._core.loop.time())
 
-    def _note_damaged(
+    def _report_damaged(
         self, pop: PopRequest, queue: GroupQueue, entry: TopicEntry, asked: int, result: ReadResult
     ) -> None:
         damaged = self._store.damage.count((entry.topic_id, queue.key.queue_id), asked, result.next_offset)
         if damaged:
             header = {**queue.key._asdict(), "offset": asked, "client_id": pop.client_id}
-            self._leases.moves.note_damaged(header, result, damaged, self._core.loop.time())
+            self._leases.moves.record_damaged(header, result, damaged, self._core.loop.time())
 
 
 def pop_start_offset(

@@ -27,7 +27,7 @@ import msgpack
 
 from broker.pop.window import PopWindow, shortened
 
-OPEN, DELIVER, ACK, EXTEND, GIVE_BACK, SKIP, FORGET = range(7)
+OPEN, DELIVER, ACK, EXTEND, UNDO_DELIVERY, SKIP, FORGET = range(7)
 
 Entry = tuple[Any, ...]
 """One change: a tuple that msgpack takes."""
@@ -135,8 +135,8 @@ def play(window: PopWindow, entry: Entry, times: Times) -> None:
         together = window.batches.get(new_token)  # its messages were extended a moment before, to the same end
         visible_at = times.until(now_ms, visible_ms) if together is None else together.visible_at
         window.extend(token, offset, new_token=new_token, now=min(times.at(now_ms), times.now), visible_at=visible_at)
-    elif kind == GIVE_BACK:
-        window.give_back(entry[2], min(times.at(entry[3]), times.now))
+    elif kind == UNDO_DELIVERY:
+        window.undo_delivery(entry[2], min(times.at(entry[3]), times.now))
     elif kind == SKIP:
         window.skip(decode_offsets(entry[2]))
     else:

@@ -24,9 +24,9 @@ from broker.pop.journal import (
     DELIVER,
     EXTEND,
     FORGET,
-    GIVE_BACK,
     OPEN,
     SKIP,
+    UNDO_DELIVERY,
     Entry,
     Times,
     WindowRow,
@@ -54,7 +54,7 @@ class PopKey(NamedTuple):
 class GroupQueue:
     """One queue of one group, with its window."""
 
-    __slots__ = ("key", "looked_at_by", "number", "waiters", "window")
+    __slots__ = ("check_scheduled_at", "key", "number", "waiters", "window")
 
     def __init__(self, key: PopKey, number: int, window: PopWindow) -> None:
         self.key = key
@@ -63,7 +63,9 @@ class GroupQueue:
         # Members that were refused the lease of the queue, the oldest first. While there are any, the queue drains:
         # nothing is delivered from it.
         self.waiters: dict[str, None] = {}
-        self.looked_at_by = NEVER  # the ledger's heap of deadlines has an entry for this time, or for an earlier one
+        self.check_scheduled_at = (
+            NEVER  # the ledger's heap of deadlines has an entry for this time, or for an earlier one
+        )
 
     def __lt__(self, other: GroupQueue) -> bool:
         """In the order in which they were opened, for deadlines at the same moment."""
@@ -136,7 +138,7 @@ class PopLedger:
         """Drop a queue with its window: every handle of it is dead."""
         if self.queues.pop(queue.key, None) is not None:
             self.messages -= _size(queue.window)
-            queue.looked_at_by = -NEVER  # makes its entries in the heap stale: to remove them would cost a search
+            queue.check_scheduled_at = -NEVER  # makes its entries in the heap stale: to remove them would cost a search
             self._note((FORGET, queue.number))
             self._forgotten(queue)
 
@@ -172,8 +174,8 @@ class PopLedger:
         before = window.next_offset - window.committed
         counts = window.deliver(offsets, upto=upto, token=token, client_id=client_id, now=now, visible_at=visible_at)
         self.messages += window.next_offset - window.committed - before
-        if offsets and visible_at < queue.looked_at_by:
-            self._look_by(queue, visible_at)
+        if offsets and visible_at < queue.check_scheduled_at:
+            self._schedule_check(queue, visible_at)
         wire = encode_offsets(offsets) if offsets else None
         visible_ms = round(now_ms + 1000 * invisible_s)
         self._note((DELIVER, queue.number, token, round(now_ms), visible_ms, client_id, upto, wire))
@@ -203,17 +205,17 @@ class PopLedger:
         """Change the end of a message's invisible time; see `PopWindow.extend`."""
         if not queue.window.extend(token, offset, new_token=new_token, now=times.now, visible_at=visible_at):
             return False
-        if visible_at < queue.looked_at_by:
-            self._look_by(queue, visible_at)
+        if visible_at < queue.check_scheduled_at:
+            self._schedule_check(queue, visible_at)
         visible_ms = times.wall_ms(visible_at)
         self._note((EXTEND, queue.number, offset, token, new_token, round(times.now_ms), visible_ms))
         return True
 
-    def give_back(self, queue: GroupQueue, token: int, times: Times) -> None:
-        """Undo a delivery that did not reach its client; see `PopWindow.give_back`."""
-        queue.window.give_back(token, times.now)
-        self._look_by(queue, times.now)
-        self._note((GIVE_BACK, queue.number, token, round(times.now_ms)))
+    def undo_delivery(self, queue: GroupQueue, token: int, times: Times) -> None:
+        """Undo a delivery that did not reach its client; see `PopWindow.undo_delivery`."""
+        queue.window.undo_delivery(token, times.now)
+        self._schedule_check(queue, times.now)
+        self._note((UNDO_DELIVERY, queue.number, token, round(times.now_ms)))
 
     # --- time --------------------------------------------------------------------------------------------------------
 
@@ -225,27 +227,27 @@ class PopLedger:
         found: list[GroupQueue] = []
         while self._deadlines and self._deadlines[0][0] <= now and most > 0:
             looked_at, queue = heapq.heappop(self._deadlines)
-            if looked_at != queue.looked_at_by:
+            if looked_at != queue.check_scheduled_at:
                 continue  # stale: the queue was forgotten, or an earlier entry has served it
             became_due = queue.window.expire(now, most)
             most -= became_due
             if became_due:
                 found.append(queue)
-            queue.looked_at_by = NEVER
+            queue.check_scheduled_at = NEVER
             deadline = queue.window.next_deadline()
             if deadline is not None:
-                self._look_by(queue, deadline)
+                self._schedule_check(queue, deadline)
         return found
 
     def next_deadline(self) -> float | None:
         """When to call `expire` next, or None; it may find nothing due then."""
         deadlines = self._deadlines
-        while deadlines and deadlines[0][0] != deadlines[0][1].looked_at_by:
+        while deadlines and deadlines[0][0] != deadlines[0][1].check_scheduled_at:
             heapq.heappop(deadlines)
         return deadlines[0][0] if deadlines else None
 
-    def _look_by(self, queue: GroupQueue, at: float) -> None:
-        queue.looked_at_by = at
+    def _schedule_check(self, queue: GroupQueue, at: float) -> None:
+        queue.check_scheduled_at = at
         heapq.heappush(self._deadlines, (at, queue))
 
     # --- storing -----------------------------------------------------------------------------------------------------
@@ -285,7 +287,7 @@ class PopLedger:
             self.messages += _size(queue.window)
             deadline = queue.window.next_deadline()
             if deadline is not None:
-                self._look_by(queue, deadline)
+                self._schedule_check(queue, deadline)
 
 
 def _size(window: PopWindow) -> int:

@@ -50,7 +50,7 @@ def read_run(
         if result.next_offset == first + result.n:
             return Run(result.body, range(first, result.next_offset), result.next_offset, result)
         return Run(result.body, [r.queue_offset for r in iter_records(result.body)], result.next_offset, result)
-    passed = result.status in (ReadStatus.NONE_MATCHED, ReadStatus.OFFSET_TOO_SMALL)
+    passed = result.status in (ReadStatus.NO_MATCH, ReadStatus.OFFSET_TOO_SMALL)
     return Run(b"", (), result.next_offset if passed else first, result)
 
 

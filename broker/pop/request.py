@@ -64,9 +64,9 @@ def read_pop(header: dict[str, Any]) -> PopRequest:
     """
     group, topic, queue_id = _checked_group(header["group"]), header["topic"], header["queue_id"]
     order = bool(header.get("order"))
-    wants_retry = header.get("retry")
-    if wants_retry is None:
-        wants_retry = queue_id == ANY_QUEUE and not order
+    wants_retry_topic = header.get("retry")
+    if wants_retry_topic is None:
+        wants_retry_topic = queue_id == ANY_QUEUE and not order
     group_retry_topic = retry_topic(group)
     consume_from = header.get("consume_from")
     hashes = header.get("tag_hashes")
@@ -83,7 +83,7 @@ def read_pop(header: dict[str, Any]) -> PopRequest:
         header.get("max_attempts") or MAX_ATTEMPTS,
         None if consume_from is None else _consume_from(consume_from),
         header.get("consume_timestamp_ms") or 0,
-        group_retry_topic if wants_retry and topic != group_retry_topic else None,
+        group_retry_topic if wants_retry_topic and topic != group_retry_topic else None,
     )
 
 

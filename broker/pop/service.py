@@ -144,7 +144,7 @@ class Pop(Feature):
         self._store.check_backlog()
         self._check_queue(pop)
         suspend_ms = request.header["suspend_ms"]
-        batches, is_more = self._delivery.take(pop)
+        batches, is_more = self._delivery.deliver(pop)
         if batches:
             self._answer_stored(connection, request, batches)
         elif is_more or not suspend_ms:
@@ -182,7 +182,7 @@ class Pop(Feature):
         for batch in batches:
             # A reset may have replaced the window while the delivery was being stored; a new one does not have it.
             if self.ledger.queues.get(batch.queue.key) is batch.queue:
-                self.ledger.give_back(batch.queue, batch.token, times)
+                self.ledger.undo_delivery(batch.queue, batch.token, times)
         self._core.barrier.metadata_changed()
         self._core.driver.wake_by(times.now)
         if failure is not None:
@@ -254,16 +254,16 @@ class Pop(Feature):
         while (parked := self.first_parked(key)) is not None:
             try:
                 self._store.check_backlog()
-                batches, is_more = self._delivery.take_from(parked.pop, key.topic, key.queue_id)
+                batches, is_more = self._delivery.deliver_from_queue(parked.pop, key.topic, key.queue_id)
             except RlabError as error:
-                self._parked.take([parked])
+                self._parked.remove_requests([parked])
                 parked.connection.respond_error(parked.request, error)
                 continue
             if batches:
-                self._parked.take([parked])
+                self._parked.remove_requests([parked])
                 self._answer_stored(parked.connection, parked.request, batches)
             elif is_more:
-                self._parked.take([parked])
+                self._parked.remove_requests([parked])
                 parked.connection.respond(parked.request, *_NOTHING)
             else:
                 break
@@ -356,13 +356,13 @@ class Pop(Feature):
 
     def client_unregistered(self, connection: Connection, group: str, client_id: str) -> None:
         """Answer the parked pops of a client that leaves: messages that they got now would be invisible for nothing."""
-        mine = self._parked.of_connection(connection)
-        leaving = [each for each in mine if (each.pop.group, each.pop.client_id) == (group, client_id)]
+        own = self._parked.of_connection(connection)
+        leaving = [each for each in own if (each.pop.group, each.pop.client_id) == (group, client_id)]
         self._answer_nothing(leaving)
 
     def connection_closed(self, connection: Connection) -> None:
         """Forget the parked pops of a connection. Messages that its client has stay invisible: it may come back."""
-        self._parked.take_connection(connection)
+        self._parked.remove_connection(connection)
 
     def rights_changed(self, rights: CurrentRights) -> None:
         """Refuse the parked pops that are not allowed any more."""
@@ -382,7 +382,7 @@ class Pop(Feature):
         self._forget(self.ledger.of_topic(topic))
         self._delivery.forget(topic=topic)
         waiting = [parked for parked in self._parked.of_topic(topic) if parked.pop.topic == topic]
-        self._parked.take(waiting)
+        self._parked.remove_requests(waiting)
         for parked in waiting:
             try:
                 self._topics.existing(topic)
@@ -390,7 +390,7 @@ class Pop(Feature):
                 parked.connection.respond_error(parked.request, error)
 
     def _answer_nothing(self, taken: list[ParkedPop]) -> None:
-        self._parked.take(taken)
+        self._parked.remove_requests(taken)
         for parked in taken:
             parked.connection.respond(parked.request, *_NOTHING)
 

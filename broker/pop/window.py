@@ -205,7 +205,7 @@ class PopWindow:
                 if token:
                     self.ack(token, [offset])
 
-    def give_back(self, token: int, visible_at: float) -> None:
+    def undo_delivery(self, token: int, visible_at: float) -> None:
         """Undo a delivery that did not reach its client: the rest of the batch is visible from another time on.
 
         It does not count as an attempt: on a disk that is full for an hour, messages would be sent to the DLQ that no
@@ -299,9 +299,9 @@ class PopWindow:
             if token:
                 offsets.setdefault(token, []).append(offset)
         for token, client_id, since, visible_at in batches:
-            mine = offsets.pop(token, None)
-            if mine is not None:
-                window.batches[token] = PopBatch(client_id, since, visible_at, shortened(mine), len(mine))
+            own = offsets.pop(token, None)
+            if own is not None:
+                window.batches[token] = PopBatch(client_id, since, visible_at, shortened(own), len(own))
                 heapq.heappush(window._deadlines, (visible_at, token))
         for due in offsets.values():
             window._due_set.update(due)

@@ -35,11 +35,11 @@ class WallClock:
         self._seen: tuple[int, float] | None = None
 
     def start(self, seen_ms: int, now_ms: int, elapsed_ms: float) -> int:
-        """Begin to watch, in a run whose predecessor saw the clock at `seen_ms` last; returns the jump, see `look`."""
+        """Begin to watch, in a run whose predecessor saw the clock at `seen_ms` last; returns the jump, see `check`."""
         self._seen = now_ms, elapsed_ms
         return self._moved(now_ms - seen_ms, now_ms, CLOCK_AWAY_MS)
 
-    def look(self, now_ms: int, elapsed_ms: float) -> int:
+    def check(self, now_ms: int, elapsed_ms: float) -> int:
         """Compare the wall clock with one that cannot be set, both in milliseconds.
 
         Returns:

@@ -71,7 +71,7 @@ class Retention(Feature):
         self._newest_base = store.newest_base_position
         # A delayed or staged message is needed until its delivery is synced, not only written. `_noted` is (first
         # offsets that are needed, end of the log then); `_waiting_from` is the newest of these records that is synced.
-        self._waiting_from = core.features.kept_from()
+        self._waiting_from = core.features.needed_from()
         self._noted = (self._waiting_from, store.written_position)
         self._reported: dict[tuple[str, str], None] = {}  # holders that were logged, until nothing is held
         self.held = NOTHING_HELD
@@ -87,18 +87,18 @@ class Retention(Feature):
         now_ms = int(self._core.clock_ms())
         # The clock was seen when it was stored, and by each message of an earlier run; the last segment is of this one.
         seen_ms = max(self._seen.read(), *(span.newest_ms for span in self._store.spans()[:-1]), 0)
-        self._note_jump(self._clock.start(seen_ms or now_ms, now_ms, self._core.loop.time() * 1000))
+        self._log_clock_jump(self._clock.start(seen_ms or now_ms, now_ms, self._core.loop.time() * 1000))
         self._save_clock(now_ms)
 
-    def _look_at_clock(self, now_ms: int, spans: list[SegmentSpan]) -> list[SegmentSpan]:
+    def _check_clock(self, now_ms: int, spans: list[SegmentSpan]) -> list[SegmentSpan]:
         """The spans, with their times on the clock as it is set now."""
-        self._note_jump(self._clock.look(now_ms, self._core.loop.time() * 1000))
+        self._log_clock_jump(self._clock.check(now_ms, self._core.loop.time() * 1000))
         self._clock.forget_before(spans[0].newest_ms)
         if abs(now_ms - self._saved_ms) >= CLOCK_SAVED_MS:
             self._save_clock(now_ms)
         return [span._replace(newest_ms=self._clock.stored_ms(span.newest_ms)) for span in spans]
 
-    def _note_jump(self, jump_ms: int) -> None:
+    def _log_clock_jump(self, jump_ms: int) -> None:
         if not jump_ms:
             return
         logger.warning(
@@ -136,15 +136,15 @@ class Retention(Feature):
 
     def _act(self) -> None:
         now_ms = int(self._core.clock_ms())
-        spans = self._look_at_clock(now_ms, self._store.spans())
-        waiting_from = self._note_waiting()
+        spans = self._check_clock(now_ms, self._store.spans())
+        waiting_from = self._needed_by_features()
         needed, need = self._needed_position(spans, now_ms)
         plan_up_to = partial(plan_trim, spans, now_ms, self._options, needed_position=needed)
         plan = wanted = plan_up_to(parked_position=spans[-1].end_position)
         kept: LogKey | None = None
         if plan.reasons:
             # Asked only now, of the few segments that would go.
-            position, kept = self._first_kept(waiting_from, spans, plan.to_position)
+            position, kept = self._first_needed(waiting_from, spans, plan.to_position)
             plan = plan_up_to(parked_position=position)
         self.held = self._held(plan, wanted, need, kept)
         self._report()
@@ -154,10 +154,10 @@ class Retention(Feature):
         if plan.reasons:
             self._trim(plan, spans)
 
-    def _note_waiting(self) -> dict[LogKey, int]:
+    def _needed_by_features(self) -> dict[LogKey, int]:
         """Queue -> first offset of what the broker itself has still to do."""
         waiting_from, written = self._noted
-        now = self._core.features.kept_from()
+        now = self._core.features.needed_from()
         if self._store.settled_position >= written:
             self._waiting_from = waiting_from
             self._noted = (now, self._store.written_position)
@@ -179,7 +179,7 @@ class Retention(Feature):
             return spans[-1].end_position, None
         return first.position, needs[first.key]
 
-    def _first_kept(
+    def _first_needed(
         self, needs: Mapping[LogKey, int], spans: list[SegmentSpan], before: int
     ) -> tuple[int, LogKey | None]:
         """Log position from which on the broker itself needs it, and the queue for which it does."""
@@ -193,7 +193,7 @@ class Retention(Feature):
     def _held(self, plan: TrimPlan, wanted: TrimPlan, need: Need | None, kept: LogKey | None) -> Held:
         """What holds back segments that would be deleted: the broker itself before a group, as it holds back more."""
         if plan.to_position < wanted.to_position:
-            found = None if kept is None else self._core.features.kept(kept)
+            found = None if kept is None else self._core.features.needed_message(kept)
             if found is not None:
                 segments = len(wanted.reasons) - len(plan.reasons)
                 what = f"{found.what} holds back"

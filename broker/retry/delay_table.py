@@ -48,7 +48,7 @@ class Sharing(NamedTuple):
     is_retry: bool
 
 
-NOBODYS = Sharing(0, False)
+UNSHARED = Sharing(0, False)
 
 
 class DelayedEntry(NamedTuple):
@@ -111,20 +111,20 @@ class DelayTable:
         self._all.check(sharer)
 
     def hold(self, sharing: Sharing) -> None:
-        """Count a message that is being written; `let_go` follows when that is done, and `add` if it is written."""
+        """Count a message that is being written; `unhold` follows when that is done, and `add` if it is written."""
         self._all.add(sharing.sharer)
         if not sharing.is_retry:
             self._n_sends += 1
             self._sends.add(sharing.sharer)
 
-    def let_go(self, sharing: Sharing) -> None:
+    def unhold(self, sharing: Sharing) -> None:
         """Undo `hold`."""
         self._all.remove(sharing.sharer)
         if not sharing.is_retry:
             self._n_sends -= 1
             self._sends.remove(sharing.sharer)
 
-    def add(self, offset: int, due_ms: int, topic: str | None, sharing: Sharing = NOBODYS) -> None:
+    def add(self, offset: int, due_ms: int, topic: str | None, sharing: Sharing = UNSHARED) -> None:
         """Add a delayed message; offsets come in ascending order. Without a topic it is due at once, to be let go."""
         self.hold(sharing)
         self._pending[offset] = _waiting_for(topic, sharing)
@@ -157,8 +157,8 @@ class DelayTable:
         wanted = frozenset(offsets)
         return {offset: due_ms for due_ms, offset in self._heap if offset in wanted}
 
-    def take_due(self, now_ms: int, limit: int) -> list[tuple[int, int]]:
-        """Remove and return (due, offset) of due messages, earliest first; each is then `done` or `put_back`."""
+    def remove_due(self, now_ms: int, limit: int) -> list[tuple[int, int]]:
+        """Remove and return (due, offset) of due messages, earliest first; each is then `done` or `requeue`."""
         due: list[tuple[int, int]] = []
         while len(due) < limit and self._heap and self._heap[0][0] <= now_ms:
             entry = heapq.heappop(self._heap)
@@ -166,7 +166,7 @@ class DelayTable:
                 due.append(entry)
         return due
 
-    def put_back(self, offset: int, due_ms: int) -> None:
+    def requeue(self, offset: int, due_ms: int) -> None:
         """Return a message that could not be delivered."""
         heapq.heappush(self._heap, (due_ms, offset))
 
@@ -188,7 +188,7 @@ class DelayTable:
         """Remove a message without a mark, because a restart will not find it either: it is not stored any more."""
         waiting = self._pending.pop(offset, None)
         if waiting is not None:
-            self.let_go(waiting.sharing)
+            self.unhold(waiting.sharing)
         while self._order and self._order[0] not in self._pending:
             self._order.popleft()
         if max(len(self._heap), len(self._order)) > 2 * len(self._pending) + _SLACK:

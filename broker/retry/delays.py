@@ -29,7 +29,7 @@ from typing import Any
 import msgpack
 
 from broker.durability.metadata import Number
-from broker.feature import Core, Destination, Feature, Kept
+from broker.feature import Core, Destination, Feature, NeededMessage
 from broker.retry.delay_table import DelayTable, LowWater, Sharing
 from broker.store.disk.errors import StoreError
 from broker.store.records import records_from
@@ -37,7 +37,7 @@ from broker.store.segments.index import LogKey
 from broker.store.segments.moving import worth_moving
 from broker.store.segments.remains import remains_of
 from broker.topics.service import Topics
-from broker.topics.table import queue_that_is_left
+from broker.topics.table import remaining_queue
 from model.errors import RlabError
 from model.limits import CLOCK_JUMP_MS, MAX_DAMAGE_OWNERS, MAX_DELAYED_MESSAGES, MAX_DELAYED_SENDS
 from model.log_lines import LogLines
@@ -72,12 +72,12 @@ class Delays(Feature):
         self._table = DelayTable(low, MAX_DELAYED_MESSAGES, MAX_DELAYED_SENDS, core.shares)
         self._lost: dict[int, None] = {}  # offsets that the start could not read, and that no mark names
         self._moving: dict[int, int | None] = {}  # copied, and not marked yet; with its due time if that has passed
-        self._recover(low, knows_topics=not topics.made_again)
+        self._recover(low, topics_are_complete=not topics.recreated)
 
     def __len__(self) -> int:
         return len(self._table)
 
-    def kept_from(self) -> dict[LogKey, int]:
+    def needed_from(self) -> dict[LogKey, int]:
         """The first message that is not delivered; the marks that matter were written after it."""
         return {(self._topic_id, DELAYED): self._table.low_water().delayed}
 
@@ -103,14 +103,14 @@ class Delays(Feature):
             SystemBusy: there are too many delayed messages, in all or of this sharer.
         """
         self._table.check_room(sharer, is_retry=is_retry)
-        self._look_at_clock()
+        self._check_clock()
         packed = msgpack.packb([due_ms, topic, queue_id, tag_hash, times_delivered, payload])
         sharing = Sharing(sharer.number, is_retry)
         offset = self._store.append(self._topic_id, DELAYED, packed, _tag_of(sharing))
         self._table.hold(sharing)
 
         def written(failure: RlabError | None) -> None:
-            self._table.let_go(sharing)
+            self._table.unhold(sharing)
             if failure is None:
                 self._table.add(offset, due_ms, topic, sharing)
                 self._core.driver.wake_by(self._loop_time_of(due_ms))
@@ -140,7 +140,7 @@ class Delays(Feature):
 
     # --- what keeps the log ------------------------------------------------------------------------------------------
 
-    def kept(self, key: LogKey) -> Kept | None:
+    def needed_message(self, key: LogKey) -> NeededMessage | None:
         """The oldest message that waits."""
         if key != (self._topic_id, DELAYED) or not len(self._table):
             return None
@@ -154,7 +154,7 @@ class Delays(Feature):
         due = datetime.fromtimestamp(min(due_ms / 1000, _LAST_DATE_S), UTC)
         of_group = f"a failed message of group {topic.removeprefix(RETRY_PREFIX)!r}"
         whose = of_group if is_retry_topic(topic) else f"a message for topic {topic!r}"
-        return Kept(
+        return NeededMessage(
             topic,
             f"{whose} that is delayed until {due:%Y-%m-%d %H:%M:%S} UTC",
             "delayed messages go with their topic, and beyond --retain-size-max they are copied to the end of the log",
@@ -228,10 +228,10 @@ class Delays(Feature):
 
     def expire(self, now: float) -> None:
         """Deliver the messages that are due, some at a time."""
-        self._look_at_clock()
+        self._check_clock()
         room = _BYTES_AT_ONCE
         dropped: list[int] = []
-        for due_ms, offset in self._table.take_due(int(self._core.clock_ms()), _AT_ONCE):
+        for due_ms, offset in self._table.remove_due(int(self._core.clock_ms()), _AT_ONCE):
             if offset in self._moving:
                 self._moving[offset] = due_ms  # its copy is delivered, or it is if that cannot be written
                 continue
@@ -239,7 +239,7 @@ class Delays(Feature):
                 dropped.append(offset)
                 continue
             if room <= 0:
-                self._table.put_back(offset, due_ms)
+                self._table.requeue(offset, due_ms)
                 continue
             try:
                 delayed = self._read(offset)
@@ -256,7 +256,7 @@ class Delays(Feature):
     def _ahead_ms(self) -> float:
         return self._core.clock_ms() - self._core.loop.time() * 1000
 
-    def _look_at_clock(self) -> None:
+    def _check_clock(self) -> None:
         """Notice that the clock was set back, before a message is added whose time is one of the new clock."""
         before, self._clock_ahead_ms = self._clock_ahead_ms, self._ahead_ms()
         if self._clock_ahead_ms < before - CLOCK_JUMP_MS:
@@ -264,14 +264,14 @@ class Delays(Feature):
 
     def _try_later(self, offset: int) -> None:
         retry_ms = int(self._core.clock_ms()) + _RETRY_MS
-        self._table.put_back(offset, retry_ms)
+        self._table.requeue(offset, retry_ms)
         self._core.driver.wake_by(self._loop_time_of(retry_ms))
 
     def _deliver_one(self, offset: int, delayed: list[Any]) -> None:
         _, topic, queue_id, tag_hash, times_delivered, payload = delayed
         entry = self._topics.get(topic)
         if entry is not None:
-            queue_id = queue_that_is_left(entry.config, queue_id)
+            queue_id = remaining_queue(entry.config, queue_id)
             self._store.append(entry.topic_id, queue_id, payload, tag_hash, times_delivered=times_delivered)
         else:
             text = "a delayed message for topic %r is dropped: the topic was deleted"
@@ -313,32 +313,33 @@ class Delays(Feature):
             self._save(low)
         return low
 
-    def _recover(self, low: LowWater, *, knows_topics: bool) -> None:
+    def _recover(self, low: LowWater, *, topics_are_complete: bool) -> None:
         """Find the messages still to be delivered: those from the low water on that have no mark.
 
-        With `knows_topics`, a topic that is not there was deleted, perhaps just before a crash, so they go with it.
+        With `topics_are_complete`, a topic that is not there was deleted, perhaps just before a crash, so they go with
+        it.
         """
         now_ms = int(self._core.clock_ms())
         expected = max(low.delayed, self._store.min_offset(self._topic_id, DELAYED))
         for record in records_from(self._store, self._topic_id, DELAYED, low.delayed):
-            self._note_lost(expected, record.queue_offset)
+            self._report_lost(expected, record.queue_offset)
             expected = record.queue_offset + 1
             delayed: Any = msgpack.unpackb(record.payload)
             due_ms: int = delayed[0]
             if due_ms > record.stored_ms > now_ms:
                 due_ms = now_ms + due_ms - record.stored_ms  # the clock was set back since
             topic = delayed[1]
-            is_there = not knows_topics or self._topics.get(topic) is not None
+            is_there = not topics_are_complete or self._topics.get(topic) is not None
             sharing = _sharing_of_tag(record.tag_hash)
             self._table.add(record.queue_offset, due_ms, topic if is_there else None, sharing)
-        self._note_lost(expected, self._store.max_offset(self._topic_id, DELAYED))
+        self._report_lost(expected, self._store.max_offset(self._topic_id, DELAYED))
         for record in records_from(self._store, self._topic_id, MARKS, low.marks):
             mark: Any = msgpack.unpackb(record.payload)
             for offset in mark:
                 self._table.done(offset, record.queue_offset)
                 self._lost.pop(offset, None)
 
-    def _note_lost(self, first: int, end: int) -> None:
+    def _report_lost(self, first: int, end: int) -> None:
         self._lost.update(dict.fromkeys(range(first, min(end, first + MAX_DAMAGE_OWNERS))))
 
     def close(self) -> None:

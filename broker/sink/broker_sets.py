@@ -35,7 +35,7 @@ create table if not exists sink_spreads (
 @dataclass(slots=True)
 class _Batch:
     batch_id: int
-    noted_ms: int
+    recorded_ms: int
     of_topic: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
@@ -49,8 +49,8 @@ class SinkBrokerSets:
         self._rows = Table(metadata, "sink_spreads", replicated=True)
         for query_id, topic, batch_id, data in self._rows.rows():
             noted: Any = msgpack.unpackb(data, use_list=False)
-            noted_ms, brokers = noted
-            self._batches.setdefault(query_id, _Batch(batch_id, noted_ms)).of_topic[topic] = brokers
+            recorded_ms, brokers = noted
+            self._batches.setdefault(query_id, _Batch(batch_id, recorded_ms)).of_topic[topic] = brokers
 
     def fix(self, query_id: str, batch_id: int, topic: str, brokers: tuple[str, ...]) -> tuple[str, ...]:
         """Store the broker set of the rows for a topic, unless one is stored already; returns the one stored first.
@@ -83,7 +83,7 @@ class SinkBrokerSets:
         if len(self._batches) < MAX_SINK_QUERIES:
             return
         before_ms = now_ms - LAST_BATCH_KEPT_S * 1000
-        for query_id in [query_id for query_id, batch in self._batches.items() if batch.noted_ms < before_ms]:
+        for query_id in [query_id for query_id, batch in self._batches.items() if batch.recorded_ms < before_ms]:
             self._forget(query_id)
         if len(self._batches) >= MAX_SINK_QUERIES:
             raise SystemBusy(f"this broker remembers {MAX_SINK_QUERIES} queries already")

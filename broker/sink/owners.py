@@ -21,7 +21,7 @@ create table if not exists sink_owners (
     query_id text primary key, owner text not null, used_ms integer not null
 ) without rowid;
 """
-_NOTED_MS = 3_600_000
+_RECORD_INTERVAL_MS = 3_600_000
 """Least time between two stored uses, because each use would otherwise cost a row for each chunk that is staged."""
 
 
@@ -46,18 +46,18 @@ class QueryOwners:
         """An owner, whom the gate has let through, uses a query; stored with the next commit."""
         name, now_ms = query_name(query_id), int(self._clock_ms())
         known = self._owners.get(name)
-        if not self._is_kept or (known is not None and known[1] == owner and now_ms < known[2] + _NOTED_MS):
+        if not self._is_kept or (known is not None and known[1] == owner and now_ms < known[2] + _RECORD_INTERVAL_MS):
             return
         self._forget_old(now_ms)
-        mine = [other for other, (_, user, _) in self._owners.items() if user == owner and other != name]
-        if len(mine) >= MAX_QUERIES_OF_USER:
-            self._forget(mine[0])
+        own = [other for other, (_, user, _) in self._owners.items() if user == owner and other != name]
+        if len(own) >= MAX_QUERIES_OF_USER:
+            self._forget(own[0])
         self._owners.pop(name, None)
         self._owners[name] = (query_id, owner, now_ms)
         self._rows.put(query_id, owner, now_ms)
 
     def _forget_old(self, now_ms: int) -> None:
-        before_ms = now_ms - LAST_BATCH_KEPT_S * 1000 - _NOTED_MS
+        before_ms = now_ms - LAST_BATCH_KEPT_S * 1000 - _RECORD_INTERVAL_MS
         for name in [name for name, (_, _, used_ms) in self._owners.items() if used_ms < before_ms]:
             self._forget(name)
 

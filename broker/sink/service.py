@@ -89,7 +89,7 @@ class Sink(Feature):
         self._retry_at: float | None = None
         self._recover()
 
-    def kept_from(self) -> dict[LogKey, int]:
+    def needed_from(self) -> dict[LogKey, int]:
         """First offset needed of each queue: of the staged chunks, and of the queues that an intent names."""
         pins = {} if (first := self.table.first_offset()) is None else {(self._topic_id, 0): first}
         for publishing in self._queue:
@@ -129,7 +129,7 @@ class Sink(Feature):
         self._sinks.save_sharer(attempt.query_id, self.table.sharer_of_query(attempt.query_id))
 
         def written(failure: RlabError | None) -> None:
-            self.table.let_go(sharer.number)
+            self.table.unhold(sharer.number)
             if failure is None:
                 self.table.add(attempt, chunk)
             else:

@@ -93,11 +93,11 @@ class StageTable:
             self._queries.check(sharer)
 
     def hold(self, query_id: str, sharer: int) -> None:
-        """Count a chunk that is being written; `let_go` follows when that is done, and `add` if it is written."""
+        """Count a chunk that is being written; `unhold` follows when that is done, and `add` if it is written."""
         self._staged.add(sharer)
         self.is_of(query_id, sharer)
 
-    def let_go(self, sharer: int) -> None:
+    def unhold(self, sharer: int) -> None:
         """Undo `hold`."""
         self._staged.remove(sharer)
 

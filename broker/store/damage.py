@@ -52,9 +52,9 @@ class DamageLog:
         self._count = 0
         self._new: list[Damage] = []
 
-    def note(self, segment: str, key: LogKey, first_offset: int, end_offset: int) -> None:
+    def add(self, segment: str, key: LogKey, first_offset: int, end_offset: int) -> None:
         """Add a range; parts that are known already, of whichever segment, change nothing."""
-        for first, end in _apart(self._ranges.get(key, ()), first_offset, end_offset):
+        for first, end in _outside(self._ranges.get(key, ()), first_offset, end_offset):
             self._add(key, (first, end, segment))
 
     def _add(self, key: LogKey, added: _Range) -> None:
@@ -69,10 +69,10 @@ class DamageLog:
 
     @property
     def has_new(self) -> bool:
-        """Whether something was noted since the last `take_new`."""
+        """Whether something was noted since the last `collect_new`."""
         return bool(self._new)
 
-    def take_new(self) -> list[Damage]:
+    def collect_new(self) -> list[Damage]:
         """Return the damage noted since the last call, sorted, in ranges as long as possible."""
         if not self._new:
             return []
@@ -101,7 +101,7 @@ class DamageLog:
             lost += max(0, min(end, end_offset) - max(first, first_offset))
         return lost
 
-    def behind(self, key: LogKey, offset: int) -> int:
+    def next_readable(self, key: LogKey, offset: int) -> int:
         """Return the first offset from this one on that is not lost: a reader gets past a hole in one step."""
         for first, end, _ in self._ranges.get(key, ()):
             if first <= offset < end:
@@ -136,7 +136,7 @@ def _damage(key: LogKey, known: _Range) -> Damage:
     return Damage(segment=segment, topic_id=key[0], queue_id=key[1], first_offset=first, end_offset=end)
 
 
-def _apart(known: Iterable[_Range], first_offset: int, end_offset: int) -> list[tuple[int, int]]:
+def _outside(known: Iterable[_Range], first_offset: int, end_offset: int) -> list[tuple[int, int]]:
     """Return the parts of [first_offset, end_offset) that are in none of these ranges, which are sorted."""
     parts = []
     for first, end, _ in known:

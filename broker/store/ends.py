@@ -150,15 +150,15 @@ class EndsFile:
             self._close_file()
             self._fd, self._size, self._full_bytes, self.is_stale = fd, len(data), len(data), False
 
-    def note_ends(self, position: int, rows: Iterable[tuple[int, int, int]]) -> None:
+    def append_ends(self, position: int, rows: Iterable[tuple[int, int, int]]) -> None:
         """Append the ends of queues that have grown, as (topic id, queue id, end)."""
         self._append(_block(_ENDS, position, rows))
 
-    def note_dropped(self, position: int, keys: Iterable[LogKey]) -> None:
+    def append_dropped(self, position: int, keys: Iterable[LogKey]) -> None:
         """Append that queues are gone with their topic."""
         self._append(_block(_DROPPED, position, ((*key, 0) for key in keys)))
 
-    def note_first(self, min_position: int, firsts: Mapping[LogKey, int]) -> None:
+    def append_first(self, min_position: int, firsts: Mapping[LogKey, int]) -> None:
         """Append where the log begins once its oldest segments are removed, and make that durable.
 
         Otherwise a loss of power could keep the removal and not the note of it, and the next start would miss files

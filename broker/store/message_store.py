@@ -99,7 +99,7 @@ class MessageStore(StoreWriter, LogSource):
         log = CommitLog(directory, files, options)
         try:
             store = cls(log, lock, options, clock_ms)
-            store.reserve.give_up()  # until the caller takes it, once it has opened what else needs room
+            store.reserve.free()  # until the caller takes it, once it has opened what else needs room
             store._recover(epoch)
         except BaseException:
             log.close()
@@ -218,10 +218,10 @@ class MessageStore(StoreWriter, LogSource):
                 )
             except OSError as error:
                 raise self._read_error(error) from error
-            next_offset = self.damage.behind(queue.key, next_offset)
+            next_offset = self.damage.next_readable(queue.key, next_offset)
             if self.damage.has_new and self.on_damage is not None:
                 self.on_damage()
-        status = ReadStatus.FOUND if count else ReadStatus.NONE_MATCHED
+        status = ReadStatus.FOUND if count else ReadStatus.NO_MATCH
         return ReadResult(status, body, count, next_offset, low, high)
 
     def min_offset(self, topic_id: int, queue_id: int) -> int:
@@ -322,7 +322,7 @@ class MessageStore(StoreWriter, LogSource):
         count = sum(1 for _ in takewhile(bool, may_begin))
         try:
             if count:
-                self._note_first(segments[count])
+                self._write_first(segments[count])
             try:
                 for _ in range(count):
                     self._log.remove_oldest(free)

@@ -69,7 +69,7 @@ class QueueState:
             self.tail_base = offset
 
 
-class HeldBack:
+class HiddenFlushes:
     """The flushes that readers do not see yet, oldest first; `shown_position` is the log position before them.
 
     Each is recorded with the log position after it and the new ends of its queues:

@@ -14,7 +14,7 @@ class ReadStatus(Enum):
 
     FOUND = "found"
     """`body` holds at least one record."""
-    NONE_MATCHED = "none matched"
+    NO_MATCH = "none matched"
     """Records were skipped, by the filter or because they are damaged; ask again at once from `next_offset`."""
     NO_NEW = "no new"
     """The offset is the queue's end; also for offset 0 of a queue that has never had a message."""

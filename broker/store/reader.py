@@ -59,7 +59,7 @@ class LogReader:
         while offset < end_offset and budget > 0:
             segment, row = self._locate(queue, offset)
             if offset < row.first_offset:
-                self._note_gap(segment, queue.key, offset, row.first_offset)
+                self._report_gap(segment, queue.key, offset, row.first_offset)
                 offset = row.first_offset
                 continue
             look = min(end_offset - offset, budget)
@@ -104,11 +104,11 @@ class LogReader:
                 return segment, row
         raise AssertionError(f"offset {offset} of queue {key} is below its end, but in no segment")
 
-    def _note_gap(self, segment: Segment, key: LogKey, offset: int, end_offset: int) -> None:
+    def _report_gap(self, segment: Segment, key: LogKey, offset: int, end_offset: int) -> None:
         """Report the offsets that are missing at the end of the segment before, which was cut short or is gone."""
         segments = self._log.segments
         before = segments[max(segments.index(segment) - 1, 0)]
-        self._damage.note(before.name, key, offset, end_offset)
+        self._damage.add(before.name, key, offset, end_offset)
 
     def _pick(
         self,
@@ -135,7 +135,7 @@ class LogReader:
         size = 0
         for position, length, tag_hash, _ in entries:
             if length == 0:
-                self._damage.note(segment.name, key, offset, offset + 1)
+                self._damage.add(segment.name, key, offset, offset + 1)
             elif tag_hashes is None or tag_hash in tag_hashes:
                 size += length
                 if picked and size > max_bytes:
@@ -185,7 +185,7 @@ class LogReader:
                 run_stop = stop
                 count += 1
             else:
-                self._damage.note(segment.name, key, offset, offset + 1)
+                self._damage.add(segment.name, key, offset, offset + 1)
         parts.append(block[run_start:run_stop])
         return count
 

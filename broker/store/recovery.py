@@ -124,7 +124,7 @@ class Recovery:
             self._scan(segment, file_size, is_last=next_base is None)
         segment.last_stored_ms = self.last_stored_ms = max(segment.last_stored_ms, self.last_stored_ms)
         if previous is not None and (has_gap or isinstance(previous.index, MemoryIndex)):
-            self._note_lost_end(previous, segment)
+            self._record_lost_end(previous, segment)
 
     def _use_index(self, segment: Segment, next_base: int | None) -> bool:
         """Trust the index file, if it covers the records of the segment and does not go beyond the segment's size."""
@@ -138,7 +138,7 @@ class Recovery:
         segment.last_stored_ms = header.last_stored_ms
         log.settle(segment)
         if header.hole_count or header.covered_bytes > segment.size:
-            self._note_lost_records(segment)
+            self._record_lost_records(segment)
         return True
 
     def _scan(self, segment: Segment, file_size: int, *, is_last: bool) -> None:
@@ -158,7 +158,7 @@ class Recovery:
         self._last_is_empty = is_last and scan.record_count == 0
         self._end_position = segment.end_position
         if scan.index.hole_count:
-            self._note_lost_records(segment)
+            self._record_lost_records(segment)
 
     def _compare_ends(self, bases: list[int]) -> str:
         """Compare the recovered queues with the file of ends; returns why that cannot be done in full, or ""."""
@@ -173,7 +173,7 @@ class Recovery:
         found_position = log.written_position if bases else 0
         lost = {key: end for key, end in known.ends.items() if end > self._end_of(key)}
         if lost:
-            self._note_lost_ends(lost, is_cut=known.position > found_position)
+            self._record_lost_ends(lost, is_cut=known.position > found_position)
         return f"{ENDS_NAME} {known.flaw}" if known.flaw else ""
 
     def _end_of(self, key: LogKey) -> int:
@@ -190,10 +190,10 @@ class Recovery:
         for key, first in known.firsts.items():
             found = self.first_offsets.get(key)
             if found is not None and first < found:
-                self._damage.note(segment_name(self.min_position), key, first, found)
+                self._damage.add(segment_name(self.min_position), key, first, found)
                 self.first_offsets[key] = first
 
-    def _note_lost_ends(self, lost: dict[LogKey, int], *, is_cut: bool) -> None:
+    def _record_lost_ends(self, lost: dict[LogKey, int], *, is_cut: bool) -> None:
         """Record the lost end of each queue, and let the queue and the log continue after it.
 
         With `is_cut`, the next segment begins where the lost bytes ended: every later start sees that gap.
@@ -210,7 +210,7 @@ class Recovery:
         )
         for key, end_offset in lost.items():
             first_offset = self._end_of(key)
-            self._damage.note(name, key, first_offset, end_offset)
+            self._damage.add(name, key, first_offset, end_offset)
             self.end_offsets[key] = end_offset
             self.first_offsets.setdefault(key, min(known.firsts.get(key, 0), first_offset))
             if last is not None and isinstance(last.index, MemoryIndex):
@@ -225,7 +225,7 @@ class Recovery:
         index = segment.index
         return isinstance(index, FileIndex) and index.header.covered_bytes == segment.size
 
-    def _note_lost_end(self, previous: Segment, segment: Segment) -> None:
+    def _record_lost_end(self, previous: Segment, segment: Segment) -> None:
         """Compare where the queues ended in one segment with where they go on in the next."""
         log = self._log
         ends = log.ends(previous)
@@ -236,16 +236,16 @@ class Recovery:
             first_offset = log.first_offset(segment, key)
             if first_offset <= end_offset:
                 continue
-            self._damage.note(name, key, end_offset, first_offset)
+            self._damage.add(name, key, end_offset, first_offset)
             if isinstance(previous.index, MemoryIndex):
                 # Its index file is still to be written: with the holes in it, the loss is known at every later start.
                 row = previous.index.row(key) or previous.index.add_row(key, 0)
                 previous.index.add_holes(row, first_offset - end_offset, previous.last_stored_ms)
 
-    def _note_lost_records(self, segment: Segment) -> None:
+    def _record_lost_records(self, segment: Segment) -> None:
         log = self._log
         for key in log.ends(segment):
             row = log.row(segment, key)
             assert row is not None
             for first_offset, end_offset in row.lost_ranges(segment.size):
-                self._damage.note(segment.name, key, first_offset, end_offset)
+                self._damage.add(segment.name, key, first_offset, end_offset)

@@ -23,7 +23,7 @@ from broker.store.disk.errors import (
 from broker.store.disk.options import MIB, StoreOptions
 from broker.store.disk.reserve import Reserve, write_error
 from broker.store.ends import EndsFile
-from broker.store.queue_state import HeldBack, QueueState, TailCache
+from broker.store.queue_state import HiddenFlushes, QueueState, TailCache
 from broker.store.segments.commit_log import CommitLog
 from broker.store.segments.epochs import encode_epochs
 from broker.store.segments.index import ENTRY, LogKey, MemoryIndex
@@ -67,7 +67,7 @@ class StoreWriter:
         self._batch_queues: list[QueueState] = []
         self._batch_dropped: list[QueueState] = []
         self._next_at = 0
-        self._held_back: HeldBack | None = None
+        self._hidden_flushes: HiddenFlushes | None = None
         self._shows_synced = False
 
     def show_only_synced(self) -> None:
@@ -76,7 +76,7 @@ class StoreWriter:
         Without it, a reader may have read messages that a loss of power removes, and go on after them: it never reads
         the messages that get those offsets next, however durable they are.
         """
-        self._held_back = HeldBack(self._log.written_position)
+        self._hidden_flushes = HiddenFlushes(self._log.written_position)
         self._shows_synced = True
 
     def show_only_committed(self) -> None:
@@ -84,19 +84,19 @@ class StoreWriter:
 
         Otherwise a failover could take messages that a reader has read, and others would get their offsets.
         """
-        self._held_back = self._held_back or HeldBack(self._log.written_position)
+        self._hidden_flushes = self._hidden_flushes or HiddenFlushes(self._log.written_position)
         self._shows_synced = False
 
     @property
     def shown_position(self) -> int:
         """Log position up to which readers see messages."""
-        return self._log.written_position if self._held_back is None else self._held_back.shown_position
+        return self._log.written_position if self._hidden_flushes is None else self._hidden_flushes.shown_position
 
     def show(self, position: int) -> None:
         """Show what was flushed up to a log position; see `show_only_committed`."""
-        assert self._held_back is not None, "nothing is held back"
-        if queues := self._held_back.show(position):
-            self._note_ends(queues)
+        assert self._hidden_flushes is not None, "nothing is held back"
+        if queues := self._hidden_flushes.show(position):
+            self._write_ends(queues)
 
     def _synced(self) -> None:
         if self._shows_synced:
@@ -243,14 +243,14 @@ class StoreWriter:
             self._roll_back()
             raise
         queues = self._batch_queues
-        if self._held_back is None:
+        if self._hidden_flushes is None:
             for queue in queues:
                 queue.end_offset = queue.flushed_offset = queue.next_offset
         else:
-            self._held_back.add(log.written_position, queues)
+            self._hidden_flushes.add(log.written_position, queues)
         self._tail.added(queues, len(data), len(buffer))
-        if self._held_back is None and queues:
-            self._note_ends(queues)
+        if self._hidden_flushes is None and queues:
+            self._write_ends(queues)
         if self._batch_dropped:
             self._forget_dropped()
         active = log.active
@@ -268,30 +268,30 @@ class StoreWriter:
         if is_full:
             self._begin_next_segment()
 
-    def _note_ends(self, queues: Iterable[QueueState]) -> None:
+    def _write_ends(self, queues: Iterable[QueueState]) -> None:
         """Write down where queues end for their readers, and so for every producer with an acknowledged message."""
         known = self._queues
         rows = [(*queue.key, queue.end_offset) for queue in queues if known.get(queue.key) is queue]
-        self._ends.note_ends(self._shown_position, rows)
+        self._ends.append_ends(self._shown_position, rows)
         if self._ends.is_stale:
             self._rewrite_ends()
 
-    def _note_first(self, segment: Segment) -> None:
+    def _write_first(self, segment: Segment) -> None:
         """Write down that the log begins with a segment, before the older ones are removed."""
         firsts = self._log.firsts(segment)
         moved = {key: max(queue.min_offset, firsts.get(key, 0)) for key, queue in self._queues.items()}
         self._min_position = segment.base_position
-        self._ends.note_first(segment.base_position, moved)
+        self._ends.append_first(segment.base_position, moved)
 
     def _forget_dropped(self) -> None:
         for queue in self._batch_dropped:
             queue.drop_tail_before(queue.flushed_offset)
             self.damage.forget(queue.key)
-        self._ends.note_dropped(self._shown_position, [queue.key for queue in self._batch_dropped])
+        self._ends.append_dropped(self._shown_position, [queue.key for queue in self._batch_dropped])
 
     @property
     def _shown_position(self) -> int:
-        return self._log.written_position if self._held_back is None else self._held_back.shown_position
+        return self._log.written_position if self._hidden_flushes is None else self._hidden_flushes.shown_position
 
     @property
     def settled_position(self) -> int:
@@ -322,8 +322,8 @@ class StoreWriter:
         self._active_index.add_holes(queue.row, count, self._stored_ms)
         queue.tail.clear()
         queue.end_offset = queue.flushed_offset = queue.next_offset = queue.tail_base = offset
-        self.damage.note(segments[max(len(segments) - 2, 0)].name, key, end_offset, offset)
-        self._note_ends([queue])
+        self.damage.add(segments[max(len(segments) - 2, 0)].name, key, end_offset, offset)
+        self._write_ends([queue])
 
     def discard(self) -> None:
         """Drop all that is buffered, as a flush that fails does: nothing is stored, the offsets are free again."""

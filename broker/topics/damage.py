@@ -39,12 +39,12 @@ class DamageReports(Feature):
             return  # the features that know whose messages these were are not all there
         core, names = self._core, self._topics.names()
         # Messages of an unknown topic are not lost: they were deleted with it.
-        found = [damage for damage in core.store.damage.take_new() if damage.topic_id in names]
+        found = [damage for damage in core.store.damage.collect_new() if damage.topic_id in names]
         for number, damage in enumerate(found):
             topic = names[damage.topic_id]
             n, is_logged = damage.n, number < MAX_DAMAGE_LINES
             if is_system_topic(topic):
-                n -= self._tell_destinations(damage, is_logged=is_logged)
+                n -= self._report_destinations(damage, is_logged=is_logged)
             if not n:
                 continue
             core.emit(
@@ -73,7 +73,7 @@ class DamageReports(Feature):
             return f"another replica may have them: rlab broker handover {self._core.name}"
         return "if you have that file elsewhere, stop the broker and put it back"
 
-    def _tell_destinations(self, damage: Damage, *, is_logged: bool) -> int:
+    def _report_destinations(self, damage: Damage, *, is_logged: bool) -> int:
         """Report whose messages those of the broker's own topics were, and return how many that says."""
         core, key = self._core, (damage.topic_id, damage.queue_id)
         offsets = range(damage.first_offset, min(damage.end_offset, damage.first_offset + MAX_DAMAGE_OWNERS))

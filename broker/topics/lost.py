@@ -57,7 +57,7 @@ def _numbers(lost: Mapping[int, int]) -> str:
     return f"number {', '.join(map(str, sorted(lost)[:_NUMBERS_SHOWN]))}{more}"
 
 
-def made_again(
+def recreated(
     lost: Mapping[int, int], stored: Mapping[int, TopicConfig], seen: Mapping[int, str], taken: Collection[str]
 ) -> dict[int, TopicConfig]:
     """Return number -> config of topics that are made again; no two have one name, and none has one that is taken.

@@ -43,7 +43,7 @@ class Announcement(NamedTuple):
     register_interval_s: float
     expiry_s: float
     version: int
-    newcomer: bool = False  # whether this is the first run of its data directory
+    is_first_run: bool = False  # whether this is the first run of its data directory
     data_id: int = 0
     key: Key | None = None
     set_id: int = 0  # of its set of replicas, and what follows; 0 without a set
@@ -178,7 +178,7 @@ class Registration:
             "address": advertised,
             "version": self._version,
             "expiry_ms": int(broker.expiry_s * 1000),
-            "newcomer": broker.newcomer and address not in self._known,
+            "newcomer": broker.is_first_run and address not in self._known,
             "data_id": broker.data_id,
             "cause": self._cause,
             **self._of_set(),

@@ -11,7 +11,7 @@ import msgpack
 from broker.durability.metadata import Number, Table
 from broker.feature import Core, Feature
 from broker.store.disk.errors import StoreError
-from broker.topics.lost import lost_topics, made_again, metadata_too_old
+from broker.topics.lost import lost_topics, metadata_too_old, recreated
 from broker.topics.registration import Announcement, Registration
 from broker.topics.table import TopicEntry, TopicTable, check_writable, queue_count
 from model.decode import decode_messages
@@ -19,7 +19,7 @@ from model.errors import InvalidParameter
 from model.events import EventKind
 from model.limits import MAX_PULL_BYTES
 from model.message_queue import MessageQueue
-from model.names import GIVEN_UP_TOPIC, check_topic, dlq_topic, retry_topic
+from model.names import ABANDONED_TOPIC, check_topic, dlq_topic, retry_topic
 from model.topic_route import Perm, TopicConfig, checked_topic_config
 from remoting.command import Command
 from remoting.connection import Connection
@@ -60,8 +60,8 @@ class Topics(Feature):
         lost = lost_topics(core.store.queues(), self.table.names(), self.table.last_topic_id)
         if lost and not recover_topics:
             raise metadata_too_old(metadata.path, lost)
-        self.made_again = bool(lost)  # in this run, from the log, because the metadata had lost some
-        self._make_again(lost)
+        self.recreated = bool(lost)  # in this run, from the log, because the metadata had lost some
+        self._recreate(lost)
         self._drop_unknown()
         for entry in self.table.add_system_topics():
             self._save(entry)
@@ -86,7 +86,7 @@ class Topics(Feature):
         except StoreError as error:
             logger.error("they could not be dropped now: %s", error)
 
-    def _make_again(self, lost: Mapping[int, int]) -> None:
+    def _recreate(self, lost: Mapping[int, int]) -> None:
         """Make topics again that the metadata has lost, from what the log says."""
         if not lost:
             return
@@ -95,7 +95,7 @@ class Topics(Feature):
             for topic_id, name in self._core.store.topic_names(lost).items()
         }
         seen = {topic_id: self._sent_to(topic_id) for topic_id in lost.keys() - stored.keys()}
-        for topic_id, config in sorted(made_again(lost, stored, seen, self.table.names().values()).items()):
+        for topic_id, config in sorted(recreated(lost, stored, seen, self.table.names().values()).items()):
             self.table.restore(topic_id, config)
             self._save(self.table.existing(config.topic))
             logger.warning(
@@ -182,9 +182,9 @@ class Topics(Feature):
         """The topic of a group's dead-letter messages, made if it is missing; see `TopicTable.ensure`."""
         return self._stored(*self.table.ensure(dlq_topic(group), sharer=sharer))
 
-    def ensure_given_up(self) -> TopicEntry:
+    def ensure_abandoned(self) -> TopicEntry:
         """The topic of messages whose transactions were abandoned, made if it is missing; clients can only read it."""
-        return self._stored(*self.table.ensure(GIVEN_UP_TOPIC, Perm.READ))
+        return self._stored(*self.table.ensure(ABANDONED_TOPIC, Perm.READ))
 
     def ensure_own(self, topic: str) -> TopicEntry:
         """A topic of a feature's own, which is stored, and not announced because no client may use it."""

@@ -222,7 +222,7 @@ def queue_count(config: TopicConfig) -> int:
     return max(config.read_queue_nums, config.write_queue_nums)
 
 
-def queue_that_is_left(config: TopicConfig, queue_id: int) -> int:
+def remaining_queue(config: TopicConfig, queue_id: int) -> int:
     """The queue that takes an old message, whose own may be gone: the topic has shrunk since, or was made again."""
     return queue_id % queue_count(config)
 

@@ -20,13 +20,13 @@ from broker.topics.service import Topics
 from broker.transactions.half_log import Published
 from broker.transactions.records import MarkKind
 from broker.transactions.service import Transactions
-from broker.transactions.table import DueHalf, OpenHalf, Why, whom_to_ask
+from broker.transactions.table import AbandonReason, DueHalf, OpenHalf, producers_to_ask
 from model.decode import message_id_of
 from model.errors import GroupNotExist, RlabError
 from model.events import EventKind
 from model.limits import CHECKED_BYTES_AT_ONCE, CHECKS_AT_ONCE, MAX_SHOWN_TRANSACTIONS, MAX_WAITING_CHECKS
 from model.log_lines import LogLines
-from model.names import GIVEN_UP_TOPIC
+from model.names import ABANDONED_TOPIC
 from model.transaction import HalfMessage
 from remoting.command import Command, Reply
 from remoting.connection import Connection
@@ -49,7 +49,7 @@ class TransactionChecks(Feature):
         self._groups = groups
         self._transactions = transactions
         self._table = transactions.table
-        self._given_up = LogLines()
+        self._abandoned = LogLines()
         self._forgive_at = 0.0  # when checks count as answered that a producer never answered
 
     def handlers(self) -> Mapping[RequestCode, Handler]:
@@ -65,15 +65,15 @@ class TransactionChecks(Feature):
         """When the next half message is due."""
         return self._table.next_due()
 
-    def producer_came(self, group: str) -> None:
+    def producer_joined(self, group: str) -> None:
         """Ask a producer at once about the half messages that have waited for one."""
         now = self._core.loop.time()
-        if self._table.producer_came(group, now):
+        if self._table.producer_joined(group, now):
             self._core.driver.wake_by(now)
 
     def expire(self, now: float) -> None:
         """Ask about half messages that are due, or abandon them; some at a time."""
-        due = self._table.take_due(now, CHECKS_AT_ONCE)
+        due = self._table.remove_due(now, CHECKS_AT_ONCE)
         if not due:
             return
         askable = [each for each in due if each.give_up or each.half.group in self._groups.checkers]
@@ -90,7 +90,7 @@ class TransactionChecks(Feature):
             return
         self._table.later(rest, now)
         askable = askable[: len(askable) - len(rest)]
-        self._give_up([each for each in askable if each.give_up or each.offset not in found], found, now)
+        self._abandon([each for each in askable if each.give_up or each.offset not in found], found, now)
         self._ask([each for each in askable if not each.give_up and each.offset in found], found, now)
 
     def _ask(self, due: Sequence[DueHalf], found: Mapping[int, HalfMessage], now: float) -> None:
@@ -117,7 +117,7 @@ class TransactionChecks(Feature):
             "n": half.checks + 1,
             "cause": half.cause,
         }
-        for number in whom_to_ask(list(self._groups.checkers[half.group]), half, offset):
+        for number in producers_to_ask(list(self._groups.checkers[half.group]), half, offset):
             client = self._groups.clients[number]
             if unanswered.get(number, 0) >= MAX_WAITING_CHECKS:
                 continue  # it would drop the check, and that would count
@@ -135,31 +135,31 @@ class TransactionChecks(Feature):
                 return True
         return False
 
-    def _give_up(self, due: Sequence[DueHalf], found: Mapping[int, HalfMessage], now: float) -> None:
+    def _abandon(self, due: Sequence[DueHalf], found: Mapping[int, HalfMessage], now: float) -> None:
         """Move messages to the topic where an operator finds them; a damaged one is only counted and logged."""
         if not due:
             return
         try:
-            entry = self._topics.ensure_given_up()
+            entry = self._topics.ensure_abandoned()
         except RlabError as error:
-            self._given_up.warning(
+            self._abandoned.warning(
                 logger, now, "broker %s: transactions cannot be abandoned: %s", self._core.name, error
             )
             self._table.later([each.offset for each in due], now + _RETRY_S)
             return
         for offset, half, why in due:
             message = found.get(offset)
-            reason = {Why.CHECKS: f"{half.checks} checks", Why.AGE: "age"}.get(why, "damaged")
-            fate = f"goes to topic {GIVEN_UP_TOPIC}" if message is not None else "cannot be read"
+            reason = {AbandonReason.CHECKS: f"{half.checks} checks", AbandonReason.AGE: "age"}.get(why, "damaged")
+            fate = f"goes to topic {ABANDONED_TOPIC}" if message is not None else "cannot be read"
             text = "broker %s: the transaction at %d of producer group %r is abandoned (%s); its message %s"
             values = (self._core.name, offset, half.group, reason, fate)
-            self._given_up.warning(logger, now, text, *values)
+            self._abandoned.warning(logger, now, text, *values)
             if message is None:
                 unread = HalfMessage(half.group, "", -1, 0, -1, half.cause, b"")
-                self._transactions.drop(MarkKind.GIVEN_UP, [(offset, unread)], reason)
+                self._transactions.drop(MarkKind.ABANDONED, [(offset, unread)], reason)
                 continue
-            published = Published(offset, message, GIVEN_UP_TOPIC, entry.topic_id, 0)
-            self._transactions.publish(MarkKind.GIVEN_UP, [published], reason)
+            published = Published(offset, message, ABANDONED_TOPIC, entry.topic_id, 0)
+            self._transactions.publish(MarkKind.ABANDONED, [published], reason)
 
     # --- what operators see ------------------------------------------------------------------------------------------
 

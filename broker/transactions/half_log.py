@@ -83,7 +83,7 @@ class HalfLog:
         self.lost: dict[int, None] = {}  # offsets that the start could not read, and whose end no mark names
         self._sharers = Table(core.metadata, "open_transaction_sharers", replicated=True)
         self._from = self._recover()
-        self._noted: tuple[_State, int] | None = None  # and the end of the log then
+        self._pending_snapshot: tuple[_State, int] | None = None  # and the end of the log then
 
     # --- writing -----------------------------------------------------------------------------------------------------
 
@@ -172,10 +172,10 @@ class HalfLog:
         """Store a snapshot, if a restart would have to read too much otherwise."""
         if self.end - self._from <= TRANSACTIONS_PER_SNAPSHOT + 2 * len(self._table):
             return
-        if self._noted is None:
-            self._noted = (self._snapshot(), self._store.written_position)
-        elif self._store.settled_position >= self._noted[1]:
-            self._save(self._noted[0])
+        if self._pending_snapshot is None:
+            self._pending_snapshot = (self._snapshot(), self._store.written_position)
+        elif self._store.settled_position >= self._pending_snapshot[1]:
+            self._save(self._pending_snapshot[0])
 
     def close(self) -> None:
         """Store a snapshot for the next start."""
@@ -202,7 +202,7 @@ class HalfLog:
         snapshot = state.snapshot
         self._rows.put(0, msgpack.packb(snapshot))
         self._sharers.put(0, msgpack.packb([snapshot.halves, snapshot.marks, state.sharers]))
-        self._from, self._noted = snapshot.halves, None
+        self._from, self._pending_snapshot = snapshot.halves, None
         self._core.barrier.metadata_changed()
 
     # --- restart -----------------------------------------------------------------------------------------------------
@@ -219,11 +219,11 @@ class HalfLog:
         self._restore(low)
         expected = max(low.halves, store.min_offset(self.topic_id, HALVES))
         for record in records_from(store, self.topic_id, HALVES, low.halves):
-            self._note_lost(expected, record.queue_offset)
+            self._report_lost(expected, record.queue_offset)
             expected = record.queue_offset + 1
             if (half := decode_half(record.payload)) is not None:
                 table.add(record.queue_offset, self._open_half(half, record.stored_ms, record.tag_hash))
-        self._note_lost(expected, ends[0])
+        self._report_lost(expected, ends[0])
         last: Mark | None = None
         for record in records_from(store, self.topic_id, MARKS, low.marks):
             last = decode_mark(record.payload)
@@ -239,7 +239,7 @@ class HalfLog:
             self._save(self._snapshot())
         return low.halves
 
-    def _note_lost(self, first: int, end: int) -> None:
+    def _report_lost(self, first: int, end: int) -> None:
         self.lost.update(dict.fromkeys(range(first, min(end, first + MAX_DAMAGE_OWNERS))))
 
     def _restore(self, low: _Snapshot) -> None:

@@ -33,7 +33,7 @@ class MarkKind(IntEnum):
 
     COMMITTED = 0
     ROLLED_BACK = 1
-    GIVEN_UP = 2
+    ABANDONED = 2
     CHECKED = 3
 
 

@@ -13,13 +13,13 @@ from dataclasses import replace
 import msgpack
 
 from broker.durability.answers import Written, answer
-from broker.feature import Core, Destination, Feature, Kept
+from broker.feature import Core, Destination, Feature, NeededMessage
 from broker.groups.members import Groups
 from broker.store.disk.errors import StoreError
 from broker.store.segments.index import LogKey
 from broker.store.segments.remains import remains_of
 from broker.topics.service import Topics
-from broker.topics.table import queue_that_is_left
+from broker.topics.table import remaining_queue
 from broker.transactions.half_log import HalfLog, Published
 from broker.transactions.records import HALVES, MARKS, MarkKind, decode_half
 from broker.transactions.table import OpenHalf, TransactionOptions, TransactionTable
@@ -45,7 +45,7 @@ _STATES = frozenset(map(int, TransactionState))
 _EVENTS = {
     MarkKind.COMMITTED: EventKind.TRANSACTION_COMMITTED,
     MarkKind.ROLLED_BACK: EventKind.TRANSACTION_ROLLED_BACK,
-    MarkKind.GIVEN_UP: EventKind.TRANSACTION_GIVEN_UP,
+    MarkKind.ABANDONED: EventKind.TRANSACTION_GIVEN_UP,
 }
 
 Ended = tuple[int, HalfMessage]
@@ -69,12 +69,12 @@ class Transactions(Feature):
         """Request code -> handler."""
         return {RequestCode.SEND_HALF_MESSAGE: self.send_half, RequestCode.END_TRANSACTION: self.end}
 
-    def kept_from(self) -> dict[LogKey, int]:
+    def needed_from(self) -> dict[LogKey, int]:
         """The first half message that is open, or whose end is not written."""
         first = self.table.first()
         return {(self.log.topic_id, HALVES): self.log.end if first is None else first}
 
-    def kept(self, key: LogKey) -> Kept | None:
+    def needed_message(self, key: LogKey) -> NeededMessage | None:
         """The oldest half message that is open."""
         first = self.table.first()
         if key != (self.log.topic_id, HALVES) or first is None:
@@ -85,7 +85,7 @@ class Transactions(Feature):
             half = None
         if half is None:
             return None
-        return Kept(
+        return NeededMessage(
             half.topic,
             f"a half message of producer group {half.group!r} for topic {half.topic!r}, whose transaction is open,",
             "it goes when its producer ends the transaction, or after --transaction-keep",
@@ -110,7 +110,7 @@ class Transactions(Feature):
             "waiting_transactions": sum(self.table.waiting().values()),
             "committed_transactions": self.ended[MarkKind.COMMITTED],
             "rolled_back_transactions": self.ended[MarkKind.ROLLED_BACK],
-            "given_up_transactions": self.ended[MarkKind.GIVEN_UP],
+            "given_up_transactions": self.ended[MarkKind.ABANDONED],
         }
 
     def connection_closed(self, connection: Connection) -> None:
@@ -247,11 +247,11 @@ class Transactions(Feature):
         if lost:
             text = "%d committed messages are dropped: topic %r was deleted"
             self._dropped.warning(logger, self._core.loop.time(), text, len(lost), lost[0][1].topic)
-            self.drop(MarkKind.GIVEN_UP, lost, "topic deleted", client)
+            self.drop(MarkKind.ABANDONED, lost, "topic deleted", client)
         published = [
             _new_tuple(
                 Published,
-                (offset, half, half.topic, entry.topic_id, queue_that_is_left(entry.config, half.queue_id)),
+                (offset, half, half.topic, entry.topic_id, remaining_queue(entry.config, half.queue_id)),
             )
             for offset, half in committed.items()
             if (entry := entries[half.topic]) is not None
@@ -286,7 +286,7 @@ class Transactions(Feature):
 
         def written(failure: RlabError | None) -> None:
             if failure is not None:
-                table.put_back(offsets, self._core.loop.time())
+                table.reopen(offsets, self._core.loop.time())
                 self._core.driver.wake_by(table.next_due())
                 return
             table.ended(offsets)

@@ -61,7 +61,7 @@ class TransactionOptions:
                 raise ConfigError(f"transaction_{name}={value}: it must be positive")
 
 
-class Why(StrEnum):
+class AbandonReason(StrEnum):
     """The reason to abandon a half message that is due; `NOT_YET`: none, so a producer is asked about it."""
 
     NOT_YET = ""
@@ -83,7 +83,7 @@ class OpenHalf:
     sharer: int = 0  # number of the sender, see `remoting/overload/shares.py`
 
 
-def whom_to_ask(producers: Sequence[int], half: OpenHalf, offset: int) -> list[int]:
+def producers_to_ask(producers: Sequence[int], half: OpenHalf, offset: int) -> list[int]:
     """Return the connections of a group's producers, in the order in which they are to be tried for the next check.
 
     The producer that sent the message comes first, because it knows whether its local transaction still runs. Each
@@ -99,11 +99,11 @@ class DueHalf(NamedTuple):
 
     offset: int
     half: OpenHalf
-    give_up: Why
+    give_up: AbandonReason
 
 
 _TAKEN = float("inf")
-"""When a half message is due that `take_due` has returned: not before its caller sets another time."""
+"""When a half message is due that `remove_due` has returned: not before its caller sets another time."""
 _Batch = tuple[float, int, Sequence[int]]
 """When it is due, a number that makes entries comparable, and the offsets."""
 
@@ -173,7 +173,7 @@ class TransactionTable:
         self._push(half.due, offsets)
 
     def begin_end(self, offset: int) -> None:
-        """Take an open half message whose end is being written; `ended` or `put_back` follows."""
+        """Take an open half message whose end is being written; `ended` or `reopen` follows."""
         half = self._ending[offset] = self._open.pop(offset)
         if half.waits:
             self._stop_waiting(offset, half)
@@ -183,7 +183,7 @@ class TransactionTable:
         for offset in offsets:
             self.shares.remove(self._ending.pop(offset).sharer)
 
-    def put_back(self, offsets: Sequence[int], now: float) -> None:
+    def reopen(self, offsets: Sequence[int], now: float) -> None:
         """Open half messages again: their end could not be written."""
         due = now + self.options.check_interval_s
         for offset in offsets:
@@ -196,7 +196,7 @@ class TransactionTable:
         """Return a time before which no half message is due; None without open half messages."""
         return self._heap[0][0] if self._heap else None
 
-    def take_due(self, now: float, limit: int) -> list[DueHalf]:
+    def remove_due(self, now: float, limit: int) -> list[DueHalf]:
         """Return half messages that are due, at most `limit`.
 
         Each is then `checked`, ended, or passed to `wait`; those behind the limit stay due.
@@ -215,10 +215,10 @@ class TransactionTable:
                     due.append(DueHalf(offset, half, self._judge(half, now)))
         return due
 
-    def _judge(self, half: OpenHalf, now: float) -> Why:
+    def _judge(self, half: OpenHalf, now: float) -> AbandonReason:
         if now - half.born >= self._keep_s:
-            return Why.AGE
-        return Why.CHECKS if half.checks >= self.options.max_checks else Why.NOT_YET
+            return AbandonReason.AGE
+        return AbandonReason.CHECKS if half.checks >= self.options.max_checks else AbandonReason.NOT_YET
 
     def checked(self, offsets: Sequence[int], now: float) -> None:
         """Count a check of open half messages; they are due again after the interval."""
@@ -248,7 +248,7 @@ class TransactionTable:
             self._open[offset].due = due
         self._push(due, offsets)
 
-    def producer_came(self, group: str, now: float) -> bool:
+    def producer_joined(self, group: str, now: float) -> bool:
         """Make what waits for a producer of this group due; returns whether anything did."""
         offsets = self._waiting.pop(group, None)
         if offsets is None:

@@ -200,8 +200,8 @@ def _print_members(info: GroupInfo, labels: dict[str, str]) -> None:
 
 
 def _print_queues(info: GroupInfo, labels: dict[str, str]) -> None:
-    nobody_has_any = all(_mode(info, member) in ("pop", "broadcasting") for member in info.members)
-    if nobody_has_any and not any(each.owner for each in info.queues):
+    no_member_owns = all(_mode(info, member) in ("pop", "broadcasting") for member in info.members)
+    if no_member_owns and not any(each.owner for each in info.queues):
         labels = {}  # no queue has an owner, so there is nothing to mark
     as_matrix = len(labels) <= MAX_MATRIX_MEMBERS
     who = list(labels.values()) if as_matrix else ["owner", "target"]

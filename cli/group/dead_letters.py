@@ -94,13 +94,13 @@ def show(
 
     letters, more = ask_cluster(namesrv, select)
     if json:
-        print_json({"group": group, "letters": [letter_document(letter) for letter in letters], "more": more})
+        print_json({"group": group, "letters": [dead_letter_document(letter) for letter in letters], "more": more})
     elif wanted:
         for letter in letters:
             _print_in_full(letter)
     else:
         left = "left to re-send" if pending else ""
-        _print_letters(letters, empty=f"group {group} has no dead-letter messages {left}".rstrip())
+        _print_dead_letters(letters, empty=f"group {group} has no dead-letter messages {left}".rstrip())
     if more:
         print_note(f"note: there are more; --limit shows more than {limit}")
 
@@ -159,7 +159,7 @@ def resend(
     n = ask_cluster(namesrv, resend_chosen)
     text = f"{n} {'message' if n == 1 else 'messages'} re-sent to the {to}"
     print_outcome({"group": group, "resent": n, "to": to, "passed_over": passed_over}, text, as_json=json)
-    note_passed_over(passed_over, "left in the DLQ")
+    print_unreadable(passed_over, "left in the DLQ")
 
 
 def _chosen(group: str, found: dict[str, list[DeadLetter]]) -> list[DeadLetter]:
@@ -174,7 +174,7 @@ def _chosen(group: str, found: dict[str, list[DeadLetter]]) -> list[DeadLetter]:
     return [letter for letters in found.values() for letter in letters]
 
 
-def letter_document(letter: DeadLetter) -> dict[str, Any]:
+def dead_letter_document(letter: DeadLetter) -> dict[str, Any]:
     """The JSON document of a dead-letter message: the message, its retries, and whether it was re-sent."""
     return {
         **document_of(letter.message),
@@ -184,7 +184,7 @@ def letter_document(letter: DeadLetter) -> dict[str, Any]:
     }
 
 
-def _print_letters(letters: Sequence[DeadLetter], *, empty: str) -> None:
+def _print_dead_letters(letters: Sequence[DeadLetter], *, empty: str) -> None:
     print_table(
         ["at", "topic", "id", "keys", "tags", ">retries", "since", "re-sent", "body"],
         [
@@ -203,10 +203,10 @@ def _print_letters(letters: Sequence[DeadLetter], *, empty: str) -> None:
         ],
         empty=empty,
     )
-    note_passed_over(sum(bool(letter.undecodable) for letter in letters), "shown as bytes")
+    print_unreadable(sum(bool(letter.undecodable) for letter in letters), "shown as bytes")
 
 
-def note_passed_over(count: int, what: str) -> None:
+def print_unreadable(count: int, what: str) -> None:
     """Print on stderr how many dead letters are not messages, and their fate; nothing if all are."""
     if count:
         what_they_are = "is not a message" if count == 1 else "are not messages"

@@ -163,7 +163,7 @@ async def watched(admin: Admin, group: str, since_ms: float, say: Callable[[str]
             tracker.owned(row.queue, row.owner)
     before = True
     async for known_ms, events in follow_topic(admin, since_ms, lambda fault: say(f"note: {clock_text(fault)}")):
-        moves = [move for event in events for move in tracker.take(event)]
+        moves = [move for event in events for move in tracker.process(event)]
         if before:
             tracker.finish()  # moves that were under way are printed, and are not new
             before = False

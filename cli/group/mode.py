@@ -101,10 +101,10 @@ async def set_and_show(
 
 def by_itself(member: GroupMemberInfo) -> bool:
     """Whether a member computes its queues itself, so that no request mode reaches it."""
-    from client.allocate.strategy import LeftToBroker
+    from client.allocate.strategy import AssignedByBroker
 
     shares = member.consume_type is not ConsumeType.POP and member.model is MessageModel.CLUSTERING
-    return shares and member.strategy != LeftToBroker.name
+    return shares and member.strategy != AssignedByBroker.name
 
 
 def outcome(group: str, topic: str, to: Mode, alone: list[str], members: int) -> str:

@@ -20,7 +20,7 @@ from process.runtime import run
 if TYPE_CHECKING:
     from client.admin.messages import FoundMessages
     from model.missing_trace import MissingTrace
-    from traces.why.messages import MessageStory
+    from traces.why.messages import MessageHistory
     from traces.why.moves import QueueMove
 
 Trace = Annotated[
@@ -122,14 +122,14 @@ async def _last_moves(
         if not event.group:
             world.append(event)  # routes and brokers are causes for groups that come later in the trace
             for each in trackers.values():
-                each.take(event)
+                each.process(event)
         elif group in (None, event.group):
             tracker = trackers.get(event.group)
             if tracker is None:
                 tracker = trackers[event.group] = MoveTracker(event.group)
                 for before in world:
-                    tracker.take(before)
-            tracker.take(event)
+                    tracker.process(before)
+            tracker.process(event)
 
     missing = await feed_trace(traces, name_servers, take, Skipped(), print_clocks)
     for tracker in trackers.values():
@@ -201,7 +201,7 @@ def move_document(move: QueueMove) -> dict[str, object]:
 
 async def _stories(
     places: list[tuple[MessageQueue, int]], group: str | None, traces: list[Path], name_servers: str
-) -> tuple[list[MessageStory], MissingTrace]:
+) -> tuple[list[MessageHistory], MissingTrace]:
     from cli.trace.events import Skipped, feed_trace, print_clocks
     from model.events import Event
     from traces.why.messages import MessageTracker
@@ -213,7 +213,7 @@ async def _stories(
         if not event.group:
             general.append(event)
             for each in trackers.values():
-                each.take(event)
+                each.process(event)
             return
         if group not in (None, event.group):
             return
@@ -223,8 +223,8 @@ async def _stories(
                 if key not in trackers:
                     trackers[key] = MessageTracker(event.group, queue, offset)
                     for before in general:
-                        trackers[key].take(before)
-                trackers[key].take(event)
+                        trackers[key].process(before)
+                trackers[key].process(event)
 
     missing = await feed_trace(traces, name_servers, take, Skipped(), print_clocks)
     if not trackers:
@@ -232,10 +232,10 @@ async def _stories(
         raise ConfigError(
             f"no group has ever had {where} in this trace" + (f" as {group}" if group else "") + _but(missing)
         )
-    return [tracker.story() for tracker in trackers.values()], missing
+    return [tracker.history() for tracker in trackers.values()], missing
 
 
-def print_stories(stories: list[MessageStory]) -> None:
+def print_stories(stories: list[MessageHistory]) -> None:
     """Print what is known of a message in each group, with the events that show it."""
     from traces.check.words import event_text
     from traces.why.words import clock, message_lines

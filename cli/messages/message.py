@@ -69,11 +69,11 @@ def find(
             ["stored", "topic", "broker", ">queue", ">offset", ">tries", "keys", "tag", "message id", "body"],
             [(*_place(each), *_content(each)) for each in found.messages],
         )
-        note_what_is_no_message(found)
+        print_undecodable(found)
     if not found.messages:
         when = "" if since is None else f" in the last {since}"
         fail_without(f"no message of {topic} with key {key!r} was stored{when}", found)
-    note_what_is_missing(found)
+    print_incomplete_search(found)
 
 
 @app.command()
@@ -97,7 +97,7 @@ def show(
         print_message(found)
     if not found.messages:
         fail_without(f"no message with id {message_id!r} is stored", found)
-    note_what_is_missing(found)
+    print_incomplete_search(found)
 
 
 def since_ms(text: str) -> int:
@@ -123,7 +123,7 @@ def fail_without(what: str, found: FoundMessages) -> None:
     raise typer.Exit(FAILED)
 
 
-def note_what_is_missing(found: FoundMessages) -> None:
+def print_incomplete_search(found: FoundMessages) -> None:
     """Print on stderr that there may be more messages."""
     if not found.is_complete:
         print_note(f"note: these are the newest {len(found.messages)}; there may be more")
@@ -131,7 +131,7 @@ def note_what_is_missing(found: FoundMessages) -> None:
         print_note(f"note: broker {', '.join(found.unreachable)} does not answer, so its messages are missing")
 
 
-def note_what_is_no_message(found: FoundMessages) -> None:
+def print_undecodable(found: FoundMessages) -> None:
     """Print on stderr which of the records found are not messages; their bytes are shown as bodies."""
     for each in found.messages:
         if each.undecodable:
@@ -154,7 +154,7 @@ def print_message(found: FoundMessages) -> None:
         print_line(one_line(f"property    {name} = {value}"))
     print_line(f"{'body' if whole else 'payload':<12}{len(message.body)} bytes")
     print_line(preview(message.body, _SHOWN_WHOLE_CHARS))
-    note_what_is_no_message(found)
+    print_undecodable(found)
 
 
 def found_document(found: FoundMessages) -> dict[str, object]:

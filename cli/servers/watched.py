@@ -55,7 +55,7 @@ async def watched_broker(
         return
     from prometheus_client import CollectorRegistry
 
-    from metrics.broker import add_broker, why_not_ready
+    from metrics.broker import add_broker, readiness_problem
     from metrics.event_counts import EventCounts
     from metrics.requests import timed_connections
 
@@ -63,7 +63,7 @@ async def watched_broker(
     config = replace(config, event_sink=counts, connection_class=timed_connections(registry))
     async with run_broker(config) as running:
         add_broker(registry, running, counts, version("rebalance-lab"))
-        async with _endpoint(listen, registry, key, lambda: why_not_ready(running.broker)) as address:
+        async with _endpoint(listen, registry, key, lambda: readiness_problem(running.broker)) as address:
             yield running, address
 
 
@@ -87,14 +87,14 @@ async def watched_replica(
     from prometheus_client import CollectorRegistry
 
     from metrics.event_counts import EventCounts
-    from metrics.replica import add_replica, why_replica_not_ready
+    from metrics.replica import add_replica, replica_readiness_problem
     from metrics.requests import timed_connections
 
     registry, counts = CollectorRegistry(), EventCounts(config.broker.event_sink)
     watched = replace(config.broker, event_sink=counts, connection_class=timed_connections(registry))
     async with run_replica(replace(config, broker=watched)) as replica:
         add_replica(registry, replica, counts, version("rebalance-lab"))
-        async with _endpoint(listen, registry, key, lambda: why_replica_not_ready(replica)) as address:
+        async with _endpoint(listen, registry, key, lambda: replica_readiness_problem(replica)) as address:
             yield replica, address
 
 
@@ -130,7 +130,7 @@ async def watched_name_server(
 
 @asynccontextmanager
 async def _endpoint(
-    listen: str, registry: CollectorRegistry, key: Key | None, why_not_ready: Callable[[], str] = lambda: ""
+    listen: str, registry: CollectorRegistry, key: Key | None, readiness_problem: Callable[[], str] = lambda: ""
 ) -> AsyncIterator[str]:
     """Serve the metrics of a server, and measure how late its event loop is; yields the address."""
     from metrics.endpoint import serve_metrics
@@ -138,5 +138,5 @@ async def _endpoint(
 
     async with background_tasks() as tasks:
         tasks.start_soon(watch_loop_delay, registry)
-        async with serve_metrics(listen, registry, why_not_ready, key) as address:
+        async with serve_metrics(listen, registry, readiness_problem, key) as address:
             yield address

@@ -141,7 +141,7 @@ def bench(
     kept = None if shares is None else shares.withheld
     show(kept, as_json)
     if not as_json:
-        _note_withheld(kept)
+        _print_withheld(kept)
 
 
 def _profile(names: Sequence[str], sizes: Sizes, file: Path, as_json: bool) -> None:
@@ -160,7 +160,7 @@ def _profile(names: Sequence[str], sizes: Sizes, file: Path, as_json: bool) -> N
         print_table(COLUMNS, [as_row(profile) for profile in profiles])
 
 
-def _note_withheld(kept: float | None) -> None:
+def _print_withheld(kept: float | None) -> None:
     from testbed.bench.kit.host_share import WORTH_A_NOTE
 
     if kept is not None and kept >= WORTH_A_NOTE:

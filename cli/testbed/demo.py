@@ -19,7 +19,7 @@ from process.runtime import FAILED, run
 
 if TYPE_CHECKING:
     from testbed.demo.state import DemoState
-    from testbed.demo.story import DemoResult, StoryOptions
+    from testbed.demo.story import DemoResult, ScenarioOptions
 
 
 def register(app: typer.Typer) -> None:
@@ -57,14 +57,14 @@ def demo(
 
     Example: rlab demo --keep ./demo-run
     """
-    from testbed.demo.story import GROUP, StoryOptions
+    from testbed.demo.story import GROUP, ScenarioOptions
 
     if console:
         print_note(f"the console is on http://127.0.0.1:{CONSOLE_PORT}/groups/{GROUP} meanwhile")
     with ExitStack() as stack:
         data_dir = stack.enter_context(_data_dir(keep))
         trace_file = trace or (None if keep is None and report is None else data_dir / "trace.jsonl")
-        options = StoryOptions(
+        options = ScenarioOptions(
             data_dir=data_dir, rate=rate, pace_s=pace, console_port=CONSOLE_PORT if console else None
         )
         result = run(lambda: _run(options, trace_file, plain=plain, as_json=json, verbose=verbose))
@@ -84,7 +84,9 @@ def _data_dir(keep: Path | None) -> Iterator[Path]:
         yield new_directory("--keep", keep)
 
 
-async def _run(options: StoryOptions, trace: Path | None, *, plain: bool, as_json: bool, verbose: bool) -> DemoResult:
+async def _run(
+    options: ScenarioOptions, trace: Path | None, *, plain: bool, as_json: bool, verbose: bool
+) -> DemoResult:
     from cli.servers.trace_file import TraceFile
     from client.allocate import AllocateMessageQueueAveragely
     from client.config import wall_clock_ms
@@ -100,35 +102,35 @@ async def _run(options: StoryOptions, trace: Path | None, *, plain: bool, as_jso
         return await _with_view(options, state)
 
 
-async def _with_lines(options: StoryOptions, state: DemoState, say: Callable[[str], None]) -> DemoResult:
+async def _with_lines(options: ScenarioOptions, state: DemoState, say: Callable[[str], None]) -> DemoResult:
     """Run it and print a line for each step and each warning."""
     from testbed.demo.report import step_line
     from testbed.demo.state import Tone
-    from testbed.demo.story import run_story
+    from testbed.demo.story import run_scenario
 
     def time() -> str:
         return f"{(state.clock_ms() - state.started_ms) / 1000:5.1f} s  "
 
     state.on_note = lambda note: say(f"{time()}warning: {note.text}") if note.tone is Tone.WARNING else None
     state.on_step = lambda step: say(time() + step_line(step))
-    return await run_story(options, state)
+    return await run_scenario(options, state)
 
 
-async def _with_view(options: StoryOptions, state: DemoState) -> DemoResult:
+async def _with_view(options: ScenarioOptions, state: DemoState) -> DemoResult:
     """Run it with a live view on the terminal."""
     from rich.console import Console
 
     from remoting.tasks import background_tasks
     from testbed.demo.report import step_line
     from testbed.demo.state import Tone
-    from testbed.demo.story import run_story
+    from testbed.demo.story import run_scenario
     from testbed.demo.view import keep_drawing, live_view
 
-    state.on_step = lambda step: state.note(step_line(step), Tone.RESULT)
+    state.on_step = lambda step: state.add_note(step_line(step), Tone.RESULT)
     with live_view(Console()) as live:
         async with background_tasks() as tasks:
             tasks.start_soon(keep_drawing, live, state)
-            return await run_story(options, state)
+            return await run_scenario(options, state)
 
 
 def _print(result: DemoResult, *, as_json: bool) -> None:
@@ -154,7 +156,7 @@ def _report(trace: Path, directory: Path, *, as_json: bool) -> None:
     (print_note if as_json else print_line)(f"Cost of each rebalance: {page_of(directory)}")
 
 
-class _NoteHandler(logging.Handler):
+class _LogToNotes(logging.Handler):
     """Hands log records to the state."""
 
     def __init__(self, state: DemoState, level: int) -> None:
@@ -164,7 +166,7 @@ class _NoteHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         from testbed.demo.state import Tone
 
-        self._state.note(record.getMessage(), Tone.WARNING)
+        self._state.add_note(record.getMessage(), Tone.WARNING)
 
 
 @contextmanager
@@ -174,7 +176,7 @@ def logs_into(state: DemoState, level: int) -> Iterator[None]:
     Warnings are shown only with --verbose: clients warn of every connection that the demo breaks on purpose.
     """
     root = logging.getLogger()
-    before, root.handlers = root.handlers, [_NoteHandler(state, level)]
+    before, root.handlers = root.handlers, [_LogToNotes(state, level)]
     try:
         yield
     finally:

@@ -168,9 +168,9 @@ def converged_line(convergence: Convergence, *, pulls: bool = True) -> str:
     """A convergence in a line; without queues to own, the number of members."""
     if not pulls:
         return f"{convergence.what}: {convergence.members} members"
-    took = "never" if convergence.converged_ms is None else f"{convergence.converged_ms:,.0f} ms"
+    elapsed = "never" if convergence.converged_ms is None else f"{convergence.converged_ms:,.0f} ms"
     return (
-        f"{convergence.what}: converged in {took}, {convergence.moves} queues moved ({convergence.needed} needed), "
+        f"{convergence.what}: converged in {elapsed}, {convergence.moves} queues moved ({convergence.needed} needed), "
         f"{convergence.members} members"
     ) + (f" ({convergence.trigger})" if convergence.trigger else "")
 
@@ -194,7 +194,7 @@ def _print_summary(summary: SwarmSummary | None, *, pulls: bool, as_json: bool) 
     return 0 if summary.ok else FAILED if summary.verdict == "failed" else NOT_RECEIVED
 
 
-_TOLD_BY_BROKERS = ("backlog_max", "possible_duplicates")
+_REPORTED_BY_BROKERS = ("backlog_max", "possible_duplicates")
 """Figures that a swarm cannot have, because it gets the events of its clients only."""
 
 
@@ -206,7 +206,7 @@ def summary_document(summary: SwarmSummary, *, pulls: bool = True) -> dict[str, 
     )
     found = {"verdict": summary.verdict.value, **document(summary)}
     if found["in_all"] is not None:
-        found["in_all"] = {name: value for name, value in found["in_all"].items() if name not in _TOLD_BY_BROKERS}
+        found["in_all"] = {name: value for name, value in found["in_all"].items() if name not in _REPORTED_BY_BROKERS}
     return {**found, **({} if pulls else dict.fromkeys(of_queues))}
 
 

@@ -14,7 +14,7 @@ from process.runtime import FAILED, UNKNOWN, exit_with_error, run
 
 if TYPE_CHECKING:
     from traces.check.check import HistoryCheck
-    from traces.check.limits import HistoryLimits, Keeps
+    from traces.check.limits import HistoryLimits, OrderScope
     from traces.check.verdict import Verdict
 
 
@@ -98,18 +98,18 @@ def _write_page(path: Path, page: str) -> None:
         raise ConfigError(f"cannot write the page {path}: {error.strerror}") from error
 
 
-def _order_of(text: str) -> tuple[str, Keeps]:
+def _order_of(text: str) -> tuple[str, OrderScope]:
     """Read a value of --order.
 
     Raises:
         typer.BadParameter: it is not GROUP=queue or GROUP=key.
     """
-    from traces.check.limits import Keeps
+    from traces.check.limits import OrderScope
 
     group, found, keeps = text.rpartition("=")
-    if not found or not group or keeps not in list(Keeps):
+    if not found or not group or keeps not in list(OrderScope):
         raise typer.BadParameter(f"--order {text!r}: say GROUP=queue or GROUP=key")
-    return group, Keeps(keeps)
+    return group, OrderScope(keeps)
 
 
 async def _judge(traces: list[Path], name_servers: str, check: HistoryCheck) -> Verdict:

@@ -105,7 +105,7 @@ def read_files(
     reader, files, n = ClockReader(), [_ReadTwice(path) for path in paths], 0
     for path, file in zip(paths, files, strict=True):
         for event in _lines_of(path, skipped):
-            reader.take(event)
+            reader.read(event)
             file.add(event)
             n += 1
     if not n:
@@ -171,7 +171,7 @@ async def read_topic(
         await check_trace(admin)
         reader, read, silent, first_ms = ClockReader(), _ReadTwice(), dict[str, str](), math.inf
         async for event in _pull_all(admin, await _queues(admin, silent), silent):
-            reader.take(event)
+            reader.read(event)
             read.add(event)
         clocks = reader.finish()
         know(clocks)
@@ -207,7 +207,7 @@ async def follow_topic(
         due: list[Event] = []
         for event in clocks.correct(await reader.read(), loop.time()):
             ahead_ms = max(ahead_ms, event.t_ms - now_ms)
-            due += sorter.take(event)
+            due += sorter.add(event)
         for fault in clocks.news():
             know(fault)
         known_ms = now_ms + ahead_ms - SETTLE_MS

@@ -183,11 +183,11 @@ def report_document(report: Report) -> dict[str, object]:
 def print_report(report: Report, out: Path) -> None:
     """Print a summary of each group, and the path of the page."""
     from pipeline.report.data import queue_name
-    from pipeline.report.words import member_name, missed, ownerless, summary, transactions, what_happened
+    from pipeline.report.words import member_name, missed, ownerless, sentence_of_rebalance, summary, transactions
     from traces.figures.faults import in_words
 
     for one in report.groups:
-        worst = what_happened(one.ranking[0]) if one.ranking else None
+        worst = sentence_of_rebalance(one.ranking[0]) if one.ranking else None
         print_line(f"group {one.totals.group}: {summary(one.totals, worst)} {missed(one.missed)}".rstrip())
     for each in report.ownerless:
         print_line(f"group {each.group}: {ownerless(each)}")

@@ -29,7 +29,7 @@ from client.admin.requests import ClusterRequests, succeeded, unpack, unpack_gro
 from client.admin.topics import create_topic, delete_topic, scale_topic
 from client.admin.trace import TraceReader
 from client.config import SpokenDialect, check_seconds, dialect_of
-from client.instance.member import ClientLife
+from client.instance.member import ClientLifecycle
 from model.absent_broker import Absence
 from model.arguments import check_number, check_several, shown
 from model.assignment import ALL_QUEUES, RequestMode
@@ -51,10 +51,10 @@ from model.replica_set import ReplicaSet
 from model.topic_route import BrokerData, TopicRoute
 from remoting.request_code import RequestCode
 from remoting.security.key import Key
-from remoting.tasks import Home
+from remoting.tasks import OwningLoop
 
 
-class Admin(ClientLife):
+class Admin(ClientLifecycle):
     """Administration of a cluster; an async context manager.
 
     Args:
@@ -97,12 +97,12 @@ class Admin(ClientLife):
 
         Cancellation: nothing is left open.
         """
-        self._home = Home()
+        self._home = OwningLoop()
         await self._cluster.start()
 
     async def shutdown(self) -> None:
         """Close every connection. Idempotent. Cancellation: harmless."""
-        self._check_home()
+        self._check_loop()
         await self._cluster.remoting.aclose()
 
     # --- brokers -----------------------------------------------------------------------------------------------------

@@ -51,7 +51,7 @@ def members_of(reports: Sequence[GroupReport]) -> tuple[GroupMemberInfo, ...]:
         for member in report.members:
             seen.setdefault(member.client_id, []).append(report.broker_name)
             queues.setdefault(member.client_id, []).extend(member.queues)
-            if why := why_away(member):
+            if why := absence_reason(member):
                 away.setdefault(member.client_id, {})[report.broker_name] = why
     return tuple(
         GroupMemberInfo(
@@ -71,7 +71,7 @@ def members_of(reports: Sequence[GroupReport]) -> tuple[GroupMemberInfo, ...]:
     )
 
 
-def why_away(member: MemberReport) -> str:
+def absence_reason(member: MemberReport) -> str:
     """Why a member seems dead at the broker that reports it, as a clause; "" if it does not.
 
     An open connection proves little: a killed host or a cut network closes none. Members send heartbeats at least three

@@ -43,8 +43,8 @@ async def set_group(
     first, *others = masters
     code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
     answers = await cluster.ask({first: masters[first]}, code, header)
-    told = answers[first]
-    cause = told.header["cause"] if isinstance(told, Command) else ""
+    reported = answers[first]
+    cause = reported.header["cause"] if isinstance(reported, Command) else ""
     answers |= await cluster.ask({name: masters[name] for name in others}, code, {**header, "cause": cause})
     failures = {name: answer for name, answer in answers.items() if isinstance(answer, RlabError)}
     if failures:

@@ -83,8 +83,8 @@ class BalancedQueues:
         topics_of: Mapping[str, Collection[str]],
     ) -> list[MessageQueue]:
         """The queues of a client, of all topics that it subscribes to."""
-        mine = _that_matter(topics_of.get(client_id, ()), queues_of)
-        if not mine:
+        own = _that_matter(topics_of.get(client_id, ()), queues_of)
+        if not own:
             return []
         known = {topic: list(queues) for topic, queues in queues_of.items()}
         if self._asked != (topics_of, known):  # mostly another member of the same group asks
@@ -92,7 +92,7 @@ class BalancedQueues:
             if self._seen != (kinds, known):
                 self._see(kinds, known)
             self._asked = {member: tuple(topics) for member, topics in topics_of.items()}, known
-        return self._equals[mine].share_of(client_id)
+        return self._equals[own].share_of(client_id)
 
     def _see(self, kinds: _Kinds, known: dict[str, list[MessageQueue]]) -> None:
         takers_of: dict[str, list[_Topics]] = {}
@@ -191,8 +191,8 @@ class _Equals:
         if self._owners is None:
             ring = ring_of(points_of(self._members))
             self._owners = deal_evenly(placed(np.concatenate(self._at)), ring, len(self._members))
-        mine = np.flatnonzero(self._owners == bisect_left(self._members, client_id))
-        return list(map(self._queues.__getitem__, mine))
+        own = np.flatnonzero(self._owners == bisect_left(self._members, client_id))
+        return list(map(self._queues.__getitem__, own))
 
 
 def _place(listed: list[MessageQueue], before: _Placed) -> _Placed:

@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeGuard, runtime_checkable
 
 from model.assignment import BROKER_STRATEGY
 from model.errors import ConfigError
-from model.extras import how_to_install
+from model.extras import install_command
 from model.message_queue import MessageQueue
 
 
@@ -75,7 +75,7 @@ def is_group_wide(strategy: object) -> TypeGuard[GroupWideStrategy]:
     return hasattr(strategy, "allocate_group")
 
 
-class LeftToBroker:
+class AssignedByBroker:
     """BROKER, the strategy that a member names in its heartbeats when a broker assigns its queues; computes nothing."""
 
     name = BROKER_STRATEGY
@@ -113,7 +113,7 @@ def check_strategy(what: str, strategy: object) -> None:
         raise ValueError(f"{what} must be a strategy and is a class: make one, as {strategy.__name__}()")
     needs = getattr(strategy, "needs", None)
     if needs is not None and find_spec(needs) is None:
-        raise ValueError(f"{what} {type(strategy).__name__} cannot be used: {how_to_install(needs)}")
+        raise ValueError(f"{what} {type(strategy).__name__} cannot be used: {install_command(needs)}")
     if not isinstance(getattr(strategy, "name", None), str) or not callable(getattr(strategy, "allocate", None)):
         raise ValueError(f"{what} must be an allocation strategy, with a name and allocate(), and is {strategy!r}")
 

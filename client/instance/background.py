@@ -152,7 +152,7 @@ class BackgroundTasks:
         self._group.cancel_scope.cancel()
 
     @contextmanager
-    def failing_alone(self, where: str) -> Generator[None]:
+    def isolating_failures(self, where: str) -> Generator[None]:
         """Let an unexpected error of a block end these tasks, and not the task of the block.
 
         For work that a shared task does for the owner of these tasks. An RlabError is expected, and goes on.

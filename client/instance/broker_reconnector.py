@@ -50,8 +50,8 @@ from model.events import EventKind
 from model.limits import (
     ABSENT_BROKER_KEPT_S,
     ABSENT_BROKER_SPREAD_S,
-    BROKER_LOOK_INTERVAL_S,
-    BROKER_LOOK_S,
+    BROKER_CHECK_INTERVAL_S,
+    BROKER_CHECK_S,
     PULL_RETRY_ERROR_S,
 )
 from model.replica_limits import MASTER_CONNECT_S, MASTER_LEFT_S, MASTER_PAUSE_S, MASTER_QUIET_S
@@ -80,7 +80,7 @@ class BrokerReconnector:
         self._heartbeats = heartbeats
         self._trying: dict[str, _Lost] = {}  # by address
         self._looking = False
-        self._look_until = 0.0
+        self._poll_until = 0.0
 
     @property
     def lost_at(self) -> dict[str, float]:
@@ -97,7 +97,7 @@ class BrokerReconnector:
             cause = self._host.events.emit(EventKind.BROKER_DOWN, cause=cause, client=client_id, detail=address)
             now = anyio.current_time()
             self._trying[address] = _Lost(cause, now)
-            self._look_until = now + BROKER_LOOK_S
+            self._poll_until = now + BROKER_CHECK_S
             logger.info(
                 "%s: the connection to the broker at %s is lost: its queues are kept for %.0f s, and longer while a "
                 "name server lists it",
@@ -105,7 +105,7 @@ class BrokerReconnector:
             )
             self._host.background.start_soon(self._try, address, cause)
 
-    def may_be_back(self, address: str) -> None:
+    def try_soon(self, address: str) -> None:
         """Try a lost broker now: its process has started again. Nothing if it is not lost."""
         if (lost := self._trying.get(address)) is not None:
             self._host.remoting.forget_failures(address)
@@ -128,9 +128,9 @@ class BrokerReconnector:
         try:
             async with anyio.create_task_group() as tasks:
                 over = anyio.Event()
-                tasks.start_soon(self._give_up, address, over)
+                tasks.start_soon(self._poll_kept_routes, address, over)
                 if routes.is_set(name):
-                    self._look_at_routes()
+                    self._check_routes()
                 # Not at its old address once it is elsewhere: another process may have that address now.
                 while address in self._host.addresses() or (loop_time() < until and name not in routes.brokers()):
                     backoff.failed(loop_time(), config.rng)
@@ -141,34 +141,34 @@ class BrokerReconnector:
                     if await self._is_back(name, address, cause):
                         self._returned(address, cause)
                         break
-                    self._look_at_routes()
+                    self._check_routes()
                 over.set()
         finally:
             del self._trying[address]
             if address not in self._host.addresses():
                 self._host.remoting.drop(address)
 
-    def _look_at_routes(self) -> None:
+    def _check_routes(self) -> None:
         if not self._looking and self._host.background.running:
             self._looking = True
-            self._host.background.start_soon(self._look)
+            self._host.background.start_soon(self._poll_routes)
 
     def _returned(self, address: str, cause: str) -> None:
         self._host.events.emit(EventKind.BROKER_UP, cause=cause, client=self._host.client_id, detail=address)
         self._host.on_broker_returned(cause)
 
-    async def _look(self) -> None:
+    async def _poll_routes(self) -> None:
         """Ask for changed routes as long as a broker is lost, or back but not registered yet, but not for ever."""
         host = self._host
         try:
-            while (self._trying or host.removal_grace.waits) and anyio.current_time() < self._look_until:
+            while (self._trying or host.removal_grace.waits) and anyio.current_time() < self._poll_until:
                 with suppress(RlabError):
-                    await host.look_for_brokers()
-                await anyio.sleep(BROKER_LOOK_INTERVAL_S)
+                    await host.poll_changed_routes()
+                await anyio.sleep(BROKER_CHECK_INTERVAL_S)
         finally:
             self._looking = False
 
-    async def _give_up(self, address: str, over: anyio.Event) -> None:
+    async def _poll_kept_routes(self, address: str, over: anyio.Event) -> None:
         """Poll the routes when the queues of a lost broker have been kept for long enough, unless it is over before."""
         spread = Random(self._host.client_id).random()  # of its own, so that other waits do not depend on losses
         with anyio.move_on_after(ABSENT_BROKER_KEPT_S + ABSENT_BROKER_SPREAD_S * spread):
@@ -377,7 +377,7 @@ class Masters:
         if connection.reads != reads:
             await anyio.sleep(MASTER_LEFT_S - MASTER_QUIET_S)
         if address not in self._host.addresses():
-            connection.give_up("another replica is the master of this broker")
+            connection.drop_unsent("another replica is the master of this broker")
 
     def refused(self, address: str, error: NotMaster) -> None:
         """Follow a replica's NOT_MASTER to the master that it names, or try this broker until its route has one."""

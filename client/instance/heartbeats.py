@@ -182,7 +182,7 @@ class Heartbeats:
             self._taken.pop(address, None)
             self._host.background.start_soon(self.send, "", [address])
         else:
-            self._take(address, connection, heartbeat, sent_at, answer)
+            self._apply_answer(address, connection, heartbeat, sent_at, answer)
 
     async def _send_to(self, address: str, cause: str, failed: dict[str, None]) -> None:
         try:
@@ -202,7 +202,7 @@ class Heartbeats:
             failed[address] = None
             self._failed(address, cause, error)
             return
-        self._take(address, connection, heartbeat, sent_at, answer)
+        self._apply_answer(address, connection, heartbeat, sent_at, answer)
 
     def _failed(self, address: str, cause: str, error: RlabError) -> None:
         logger.warning("%s: heartbeat to %s failed: %s", self._host.client_id, address, error)
@@ -214,7 +214,7 @@ class Heartbeats:
         if isinstance(error, NetworkError):
             self._host.broker_lost(address, cause)
 
-    def _take(
+    def _apply_answer(
         self, address: str, connection: Connection, heartbeat: HeartbeatData, sent_at: float, answer: Command
     ) -> None:
         """Take over what a broker has answered."""
@@ -234,7 +234,7 @@ class Heartbeats:
             timeout_s = timeouts_s.get(group)
             if timeout_s is None or self._host.remoting.connected(address) is not connection:
                 continue  # the reconnector sends another heartbeat
-            if self.sessions.heard(
+            if self.sessions.record_answer(
                 group, address, connection, good_until=sent_at + timeout_s, joined=joined, now=anyio.current_time()
             ):
                 # It may have ended leases: we were not a member there, or our session had a gap.

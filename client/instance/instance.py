@@ -85,8 +85,8 @@ class ClientInstance:
         self.is_worth_waiting, self.wait_for_master = masters.is_worth_waiting, masters.wait
         self.busy_wait_s, self.pause_s, self.pause = masters.busy_wait_s, masters.pause_s, masters.pause
         self._updates = updates = RouteUpdates(self, self.name_servers, self.heartbeats, masters, self._reconnector)
-        self.poll_routes, self.look_for_brokers = updates.poll, updates.look_for_brokers
-        self.update_routes, self.learn_routes = updates.update, updates.learn
+        self.poll_routes, self.poll_changed_routes = updates.poll, updates.poll_changed_routes
+        self.update_routes, self.fetch_missing_routes = updates.update, updates.fetch_missing
 
     # --- lifecycle ---------------------------------------------------------------------------------------------------
 
@@ -238,7 +238,7 @@ class ClientInstance:
         group, connection = command.header["group"], self.remoting.connected(address)
         of_group = (each for each in self.residents if isinstance(each, CheckingProducer) and each.group == group)
         if connection is not None and (producer := next(of_group, None)) is not None:
-            producer.check_asked(connection, self.routes.broker_at(address), command)
+            producer.answer_check(connection, self.routes.broker_at(address), command)
 
     def _routes_notified(self, address: str, command: Command) -> None:
         self._updates.notified(address, command)
@@ -275,11 +275,11 @@ class ClientInstance:
 
     async def _send_trace(self) -> None:
         """Send the events since the last call to SYS_TRACE on any broker; they stay here when that fails."""
-        events = self.events.take()
+        events = self.events.remove_all()
         queues = self.routes.publish_queues(TRACE_TOPIC)
         address = self.routes.address_of(queues[0].broker_name) if queues else None
         if not events or address is None:
-            self.events.put_back(events)
+            self.events.requeue(events)
             return
         message = Message(TRACE_TOPIC, encode_events(events), tags="client")
         payload = encode_payload(message, int(self.config.clock_ms()), events[0].id)
@@ -287,5 +287,5 @@ class ClientInstance:
         try:
             await self.remoting.request(address, RequestCode.SEND_MESSAGE, header, payload)
         except RlabError as error:
-            self.events.put_back(events)
+            self.events.requeue(events)
             logger.debug("%s: events are kept: %s", self.client_id, error)

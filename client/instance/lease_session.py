@@ -75,7 +75,7 @@ class LeaseSessions:
         session = self._sessions.get((group, address))
         return session if session is not None and session.good(now) else None
 
-    def heard(
+    def record_answer(
         self, group: str, address: str, connection: Closable, *, good_until: float, joined: bool, now: float
     ) -> bool:
         """Record that a broker has answered a heartbeat; returns whether a new session has begun.

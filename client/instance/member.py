@@ -24,7 +24,7 @@ from model.message_queue import MessageQueue
 from remoting.client import RemotingClient
 from remoting.command import Command
 from remoting.connection import Connection
-from remoting.tasks import Home
+from remoting.tasks import OwningLoop
 
 
 class ServiceState(StrEnum):
@@ -36,12 +36,12 @@ class ServiceState(StrEnum):
     START_FAILED = "START_FAILED"
 
 
-class ClientLife(ABC):
+class ClientLifecycle(ABC):
     """The life of a client: started once, shut down once, and an asynchronous context manager."""
 
     _state = ServiceState.CREATE_JUST
-    _home: Home | None = None
-    """Where it was started; see `Home`."""
+    _home: OwningLoop | None = None
+    """Where it was started; see `OwningLoop`."""
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -59,9 +59,9 @@ class ClientLife(ABC):
         if self._state is not ServiceState.CREATE_JUST:
             raise IllegalOperation(f"this {kind} is {self._state}: make a new one to start again")
         self._state = ServiceState.START_FAILED
-        self._home = Home()
+        self._home = OwningLoop()
 
-    def _check_home(self) -> None:
+    def _check_loop(self) -> None:
         """Raise IllegalOperation in a fork of the process, or in another event loop, than it was started in."""
         if self._home is not None:
             self._home.check()
@@ -93,7 +93,7 @@ class CheckingProducer(Resident):
     """A producer that brokers may ask about transactions of its group. RocketMQ: MQProducerInner."""
 
     @abstractmethod
-    def check_asked(self, connection: Connection, broker_name: str, command: Command) -> None:
+    def answer_check(self, connection: Connection, broker_name: str, command: Command) -> None:
         """Answer a check that came over a connection: CHECK_TRANSACTION_STATE."""
 
 
@@ -153,7 +153,7 @@ class InstanceHost(Protocol):
     broker_returned: anyio.Event
     poll_routes: Callable[[], Awaitable[None]]
     """Asks for the routes again."""
-    look_for_brokers: Callable[[], Awaitable[None]]
+    poll_changed_routes: Callable[[], Awaitable[None]]
     """Asks for the routes because a broker cannot be reached."""
 
     def topics(self) -> tuple[str, ...]:

@@ -44,7 +44,7 @@ class PassRunner:
     def _begin_passes(self, now: float) -> None:
         if not self._host.background.running:
             return  # the timer ran out between the stop and the end of the driver
-        for due in self._schedule.take_due(now):
+        for due in self._schedule.begin_due(now):
             self._host.background.start_soon(self._run_pass, due)
 
     async def _run_pass(self, due: RebalancePass) -> None:

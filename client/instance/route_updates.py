@@ -60,7 +60,7 @@ class RouteUpdates:
         self._name_servers.begin_poll()
         await self.update(topics)
 
-    async def look_for_brokers(self) -> None:
+    async def poll_changed_routes(self) -> None:
         """Get changed routes after a failed connection: its broker may have moved. ConnectFailed: no server answers.
 
         While the master of a set is lost, the name servers are asked in turn: one that lags may not know the next one.
@@ -86,7 +86,7 @@ class RouteUpdates:
 
         async def update_one(topic: str) -> None:
             try:
-                self._take(topic, changed, new, absence_counts, await self._name_servers.route(topic))
+                self._apply(topic, changed, new, absence_counts, await self._name_servers.route(topic))
             except RlabError as error:
                 # Out of a task group it would come as an ExceptionGroup, and pass every handler of RlabError.
                 failures.append(error)
@@ -99,7 +99,7 @@ class RouteUpdates:
         if failures:
             raise failures[0]
 
-    def _take(
+    def _apply(
         self,
         topic: str,
         changed: dict[str, None],
@@ -123,10 +123,10 @@ class RouteUpdates:
             self._masters.moved(before)
             for name, address in masters.items():
                 if routes.epoch_of(name) > epochs.get(name, 0):
-                    self._reconnector.may_be_back(address)
+                    self._reconnector.try_soon(address)
         self._masters.forget_old()
 
-    async def learn(self, topics: tuple[str, ...], cause: str) -> None:
+    async def fetch_missing(self, topics: tuple[str, ...], cause: str) -> None:
         """Get the routes of topics that have none here. No pass may fail for one that does not exist."""
         unknown = tuple(topic for topic in topics if self._host.routes.route_of(topic) is None)
         if unknown:
@@ -171,7 +171,7 @@ class RouteUpdates:
                 # `RouteRemovalGrace`.
                 with suppress(NetworkError):
                     if asked is None:
-                        await self.look_for_brokers()
+                        await self.poll_changed_routes()
                     else:
                         known = tuple(topic for topic in self._host.topics() if topic in asked)
                         await self.update(known, absence_counts=False)

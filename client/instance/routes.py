@@ -61,10 +61,10 @@ class RouteCache:
             if route is not None:
                 self._entries[topic] = _Entry(route, route.subscribe_queues(), route.publish_queues())
                 for broker in route.brokers:
-                    self._note_epoch(broker)
+                    self._record_epoch(broker)
         return self.subscribe_queues(topic) != before
 
-    def _note_epoch(self, broker: BrokerData) -> None:
+    def _record_epoch(self, broker: BrokerData) -> None:
         known = self._newest.get(broker.broker_name)
         if not broker.set_id:
             self._newest.pop(broker.broker_name, None)  # it has left its set, or the name server is an older one

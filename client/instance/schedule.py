@@ -48,7 +48,7 @@ class RebalanceSchedule:
     """The time of each group's next pass; see the module header for a worked example.
 
     Protocol of use, by the loop of the client instance: wait until `next_deadline()` or until something calls `wake`;
-    run every pass of `take_due(now)`; call `finished` for each, whatever its result. All times are the same monotonic
+    run every pass of `begin_due(now)`; call `finished` for each, whatever its result. All times are the same monotonic
     clock in seconds.
     """
 
@@ -94,7 +94,7 @@ class RebalanceSchedule:
         state.triggers[trigger] = None
         state.cause = state.cause or cause
 
-    def take_due(self, now: float) -> list[RebalancePass]:
+    def begin_due(self, now: float) -> list[RebalancePass]:
         """Begin every pass that is due, in the order of `add`; their groups count as running until `finished`.
 
         Triggers are in order of arrival; TIMER is last when the timer ran out too.
@@ -125,7 +125,7 @@ class RebalanceSchedule:
         self._start_timer(state, state.interval_s if balanced else self._retry_s, now)
 
     def next_deadline(self) -> float | None:
-        """When `take_due` has something next, in seconds; in the past if a wake-up is waiting.
+        """When `begin_due` has something next, in seconds; in the past if a wake-up is waiting.
 
         None if nothing is scheduled: no group, all of them running, or TIMER disabled.
         """

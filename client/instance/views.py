@@ -52,7 +52,7 @@ class GroupViews:
         self._views: dict[str, dict[str, GroupView]] = {}
         # group -> (address, cause): the newest list of that broker came with its notification of that change, and no
         # other change has been notified since.
-        self._told: dict[str, tuple[str, str]] = {}
+        self._notified: dict[str, tuple[str, str]] = {}
 
     def known_version(self, group: str, address: str) -> int:
         """The newest group version that this broker answered with, or -1."""
@@ -62,21 +62,21 @@ class GroupViews:
     def forget(self, group: str) -> None:
         """Drop the member lists of a group."""
         self._views.pop(group, None)
-        self._told.pop(group, None)
+        self._notified.pop(group, None)
 
     def notified(self, group: str, address: str, cause: str, since: object, difference: bytes | None) -> None:
         """Record that a broker has notified us of a change, and the new list if the difference came with it.
 
         RocketMQ: notifyConsumerIdsChanged.
         """
-        if type(since) is int and difference and self._learn(group, address, since, difference):
-            self._told[group] = (address, cause)
-        elif self._told.get(group, ("", ""))[1] != cause:
+        if type(since) is int and difference and self._record_view(group, address, since, difference):
+            self._notified[group] = (address, cause)
+        elif self._notified.get(group, ("", ""))[1] != cause:
             # The list broker may not have sent its notification yet. One of another broker about the same change
             # does not matter: each of them notifies.
-            self._told.pop(group, None)
+            self._notified.pop(group, None)
 
-    def _learn(self, group: str, address: str, since: int, difference: bytes) -> bool:
+    def _record_view(self, group: str, address: str, since: int, difference: bytes) -> bool:
         shared = _shared.setdefault(asyncio.get_running_loop(), WeakValueDictionary())
         body = cast("list[Any]", msgpack.unpackb(difference))
         view = shared.get((address, group))
@@ -89,9 +89,9 @@ class GroupViews:
         shared[address, group] = self._views.setdefault(group, {})[address] = view
         return True
 
-    def told(self, group: str, topics: Iterable[str]) -> FetchedView | None:
+    def notified_members(self, group: str, topics: Iterable[str]) -> FetchedView | None:
         """The member list of the broker that would be asked, if its notification has brought the newest one."""
-        address = self._told.get(group, ("",))[0]
+        address = self._notified.get(group, ("",))[0]
         if not address or self._any_of is not None or self.member_list_brokers(topics)[:1] != [address]:
             return None
         return FetchedView(address, self._views[group][address], 0.0)
@@ -105,8 +105,8 @@ class GroupViews:
 
         ConnectFailed: there are brokers, and none answers. Cancellation: harmless.
         """
-        if notified and (told := self.told(group, topics)) is not None:
-            return told
+        if notified and (notified_view := self.notified_members(group, topics)) is not None:
+            return notified_view
         addresses = self.member_list_brokers(topics)
         if self._any_of is not None:
             self._any_of.shuffle(addresses)
@@ -152,11 +152,11 @@ class GroupViews:
         if newest is None or newest.version <= fetched.view.version:
             shared[address, group] = fetched.view
         views = self._views.setdefault(group, {})
-        told = views.get(address)
-        if told is not None and told is not before and told.version > fetched.view.version:
+        notified_view = views.get(address)
+        if notified_view is not None and notified_view is not before and notified_view.version > fetched.view.version:
             # A notification overtook the answer. Its list must stay: it is not sent again, and a pass that it triggers
             # would plan with the old one.
-            return FetchedView(address, told, 0.0)
+            return FetchedView(address, notified_view, 0.0)
         views[address] = fetched.view
         return fetched
 

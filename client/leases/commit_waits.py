@@ -41,7 +41,7 @@ class CommitWaits(Generic[QueueT]):
         self._due[queue] = now + COMMIT_WAIT_S
 
     def next_deadline(self) -> float | None:
-        """When to call `take`, or None while nothing waits."""
+        """When to call `remove_due`, or None while nothing waits."""
         while self._due:
             queue, deadline = next(iter(self._due.items()))
             if queue.unsent:
@@ -49,7 +49,7 @@ class CommitWaits(Generic[QueueT]):
             del self._due[queue]
         return None
 
-    def take(self, now: float) -> list[QueueT]:
+    def remove_due(self, now: float) -> list[QueueT]:
         """Take all queues that are unsent, once one of them has waited long enough."""
         deadline = self.next_deadline()
         if deadline is None or now < deadline:

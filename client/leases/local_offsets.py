@@ -56,12 +56,12 @@ class LocalOffsets:
         self.version += 1
         return True
 
-    def wanted(self, topic: str) -> WantedTopic | None:
+    def begun_topic(self, topic: str) -> WantedTopic | None:
         """A topic that has begun, to be looked at only; None if it was unsubscribed."""
         known = self._topics.get(topic)
         return None if known is None else known.wanted
 
-    def note(self, topic: str, broker: str, number: TopicNumber | None, clocks: Mapping[str, float]) -> bool:
+    def record(self, topic: str, broker: str, number: TopicNumber | None, clocks: Mapping[str, float]) -> bool:
         """Record what a broker has answered about a topic: its number, and the time (see `WantedTopic.since`).
 
         Returns whether it has another number than before; then the offsets of its queues at this broker are dropped.
@@ -72,8 +72,8 @@ class LocalOffsets:
         is_other = known.wanted.is_other(broker, number)
         if is_other:
             known.offsets = {place: n for place, n in known.offsets.items() if place[0] != broker}
-        is_new = number is not None and known.wanted.note_number(broker, number)
-        if known.wanted.note_clock(broker, clocks) or is_new:
+        is_new = number is not None and known.wanted.record_number(broker, number)
+        if known.wanted.record_clock(broker, clocks) or is_new:
             self.version += 1
         return is_other
 

@@ -33,11 +33,11 @@ class OffsetStore(Protocol):
         """
         ...
 
-    def wanted(self, topic: str) -> WantedTopic | None:
+    def begun_topic(self, topic: str) -> WantedTopic | None:
         """A topic that has begun, to be looked at only; None if it has ended."""
         ...
 
-    def note(self, topic: str, broker: str, number: TopicNumber | None, clocks: Mapping[str, float]) -> bool:
+    def record(self, topic: str, broker: str, number: TopicNumber | None, clocks: Mapping[str, float]) -> bool:
         """Record what a broker has answered about a topic: its number, and the time (see `WantedTopic.since`).
 
         Returns whether it has another number than before; then the offsets of its queues at this broker are dropped.
@@ -96,11 +96,11 @@ class CommittedOffsetStore(OffsetsToCommit):
         self._wanted[topic] = WantedTopic(now_ms, loop_ms)
         return True
 
-    def wanted(self, topic: str) -> WantedTopic | None:
+    def begun_topic(self, topic: str) -> WantedTopic | None:
         """See `OffsetStore`."""
         return self._wanted.get(topic)
 
-    def note(self, topic: str, broker: str, number: TopicNumber | None, clocks: Mapping[str, float]) -> bool:
+    def record(self, topic: str, broker: str, number: TopicNumber | None, clocks: Mapping[str, float]) -> bool:
         """See `OffsetStore`. The broker itself drops the offsets that were committed in a topic that is deleted."""
         wanted = self._wanted.get(topic)
         if wanted is None:
@@ -111,8 +111,8 @@ class CommittedOffsetStore(OffsetsToCommit):
                 if (queue.topic, queue.broker_name) == (topic, broker):
                     self.forget(queue)
         if number is not None:
-            wanted.note_number(broker, number)
-        wanted.note_clock(broker, clocks)
+            wanted.record_number(broker, number)
+        wanted.record_clock(broker, clocks)
         return is_other
 
     def end(self, topic: str) -> None:

@@ -49,14 +49,14 @@ class OffsetsToCommit:
         """The queues with an offset."""
         return list(self._offsets)
 
-    def take_dirty(self) -> dict[MessageQueue, int]:
+    def dirty_offsets(self) -> dict[MessageQueue, int]:
         """The offsets to persist, as a new dict; the same again until `confirm`."""
         return {queue: offset for queue, offset in self._offsets.items() if self._confirmed.get(queue) != offset}
 
     def split_dirty(self) -> list[tuple[bool, dict[MessageQueue, int]]]:
-        """The same as `take_dirty`, in parts that are not empty: (whether they are resets, offsets)."""
+        """The same as `dirty_offsets`, in parts that are not empty: (whether they are resets, offsets)."""
         parts: dict[bool, dict[MessageQueue, int]] = {False: {}, True: {}}
-        for queue, offset in self.take_dirty().items():
+        for queue, offset in self.dirty_offsets().items():
             parts[queue in self._resets][queue] = offset
         return [(reset, offsets) for reset, offsets in parts.items() if offsets]
 
@@ -65,7 +65,7 @@ class OffsetsToCommit:
         return queue in self._resets
 
     def confirm(self, persisted: Mapping[MessageQueue, int]) -> None:
-        """Record that a broker stored a part of `take_dirty`; queues that were forgotten in between are ignored."""
+        """Record that a broker stored a part of `dirty_offsets`; queues that were forgotten in between are ignored."""
         for queue, offset in persisted.items():
             if queue in self._offsets:
                 self._confirmed[queue] = offset

@@ -19,7 +19,7 @@ class PromptCommits:
         self._waits: CommitWaits[OwnedQueue] = CommitWaits()
         self._any = anyio.Event()
 
-    def note(self, owned: OwnedQueue) -> None:
+    def record(self, owned: OwnedQueue) -> None:
         """Record that messages of a queue have finished, the first since its last commit was sent."""
         self._waits.add(owned, asyncio.get_running_loop().time())
         self._any.set()
@@ -33,4 +33,4 @@ class PromptCommits:
                 await self._any.wait()
             else:
                 await anyio.sleep_until(deadline)
-                await self._commit(self._waits.take(anyio.current_time()))
+                await self._commit(self._waits.remove_due(anyio.current_time()))

@@ -12,7 +12,7 @@ from model.topic_number import TopicNumber
 from remoting.request_code import RequestCode
 
 
-class TopicLook(NamedTuple):
+class TopicAnswer(NamedTuple):
     """A topic at a broker that has answered."""
 
     number: TopicNumber | None  # None from servers of RocketMQ
@@ -30,12 +30,12 @@ class QueueOffsets:
     def __init__(self, instance: ClientInstance) -> None:
         self._instance = instance
 
-    async def look(self, queue: MessageQueue) -> TopicLook:
+    async def query_topic(self, queue: MessageQueue) -> TopicAnswer:
         """The number of the queue's topic at its broker, and the time there."""
         header = await self._answer(RequestCode.GET_MAX_OFFSET, queue)
         loop_ms = asyncio.get_running_loop().time() * 1000
         now_ms = header.get("now_ms")
-        return TopicLook(TopicNumber.from_header(header), None if now_ms is None else now_ms - loop_ms)
+        return TopicAnswer(TopicNumber.from_header(header), None if now_ms is None else now_ms - loop_ms)
 
     async def first(self, queue: MessageQueue) -> int:
         """The lowest offset that the queue still holds."""

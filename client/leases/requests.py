@@ -77,7 +77,7 @@ class LeaseRequests:
         by_broker: dict[str, list[MessageQueue]] = {}
         for queue in queues:
             by_broker.setdefault(queue.broker_name, []).append(queue)
-        await run_together([partial(self._acquire_on, name, mine, cause, outcome) for name, mine in by_broker.items()])
+        await run_together([partial(self._acquire_on, name, own, cause, outcome) for name, own in by_broker.items()])
         return outcome
 
     async def _acquire_on(
@@ -160,7 +160,7 @@ class LeaseRequests:
             by_broker.setdefault(commit.queue.broker_name, []).append(commit)
         failures: dict[MessageQueue, RlabError] = {}
         await run_together(
-            [partial(self._commit_on, code, name, mine, header, failures) for name, mine in by_broker.items()]
+            [partial(self._commit_on, code, name, own, header, failures) for name, own in by_broker.items()]
         )
         return failures
 

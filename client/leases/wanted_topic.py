@@ -54,7 +54,7 @@ class WantedTopic:
         # No clock is known by which it could be converted: the earliest, because to skip a message is worse.
         return min((at for at in self.since_at.values() if at != ALL_OF_IT), default=self.since_ms)
 
-    def note_clock(self, broker: str, clocks: Mapping[str, float]) -> bool:
+    def record_clock(self, broker: str, clocks: Mapping[str, float]) -> bool:
         """Record the moment of the subscription at a broker that has answered; returns whether that is new."""
         known = None if broker in self.since_at else self._derived(broker, clocks)
         if known is None:
@@ -73,7 +73,7 @@ class WantedTopic:
                 return max(1, int(at + here - clocks[other]))
         return None
 
-    def note_number(self, broker: str, number: TopicNumber) -> bool:
+    def record_number(self, broker: str, number: TopicNumber) -> bool:
         """Record the number of the topic at a broker; returns whether that is new.
 
         With another number than before, all messages there were sent after the subscription.

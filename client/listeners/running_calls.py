@@ -30,15 +30,15 @@ class RunningCalls(Generic[Key]):
     def __init__(self, timeout_s: float) -> None:
         self.running: dict[Key, Call] = {}
         self._timeout_s = timeout_s
-        self._looked_at = 0.0
+        self._checked_at = 0.0
 
     def next_deadline(self) -> float:
         """When to call `expire` next, which has to be called once at the begin."""
-        return min((call[0] for call in self.running.values()), default=self._looked_at) + self._timeout_s
+        return min((call[0] for call in self.running.values()), default=self._checked_at) + self._timeout_s
 
     def expire(self, now: float) -> dict[Key, Call]:
         """The calls that have taken too long, the longest first; each again after another timeout."""
-        self._looked_at = now
+        self._checked_at = now
         late = {key: call for key, call in self.running.items() if call[0] + self._timeout_s <= now}
         for key, (_, name, messages) in late.items():
             self.running[key] = now, name, messages

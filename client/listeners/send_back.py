@@ -38,19 +38,19 @@ class SendBackRequests:
         own_s = failure.retry_after_s
         delay_ms = self._delay_ms if own_s is None else round(own_s * 1000)
         max_attempts = self._instance.max_attempts(self._group, message.queue.broker_name, self._max_attempts)
-        return await self._give(message, max_attempts, delay_ms)
+        return await self._send_to(message, max_attempts, delay_ms)
 
     async def send_to_dlq(self, message: MessageExt) -> bool:
         """Send a message to the DLQ at once, whatever its attempts; returns as `__call__` does.
 
         Cancellation: a broker may have it, so the DLQ may have it twice.
         """
-        sent = await self._give(message, 0, None)
+        sent = await self._send_to(message, 0, None)
         if sent:
             logger.error("%r failed %d times and is a dead letter now", message, message.times_delivered + 1)
         return sent
 
-    async def _give(self, message: MessageExt, max_attempts: int, delay_ms: int | None) -> bool:
+    async def _send_to(self, message: MessageExt, max_attempts: int, delay_ms: int | None) -> bool:
         try:
             await self._to_its_broker(message, max_attempts, delay_ms)
         except RlabError as error:

@@ -37,7 +37,7 @@ class _Job(Future[Any]):
     def cancel(self) -> bool:
         cancelled = super().cancel()
         if not cancelled:
-            self._threads.give_up(self)
+            self._threads.replace_thread(self)
         return cancelled
 
 
@@ -70,7 +70,7 @@ class DaemonThreads(Executor):
             self._fill()
         return job
 
-    def give_up(self, job: _Job) -> None:
+    def replace_thread(self, job: _Job) -> None:
         """Let another thread replace the thread of a call that runs and may never return."""
         with self._lock:
             if job.given_up or job.done():

@@ -150,7 +150,7 @@ class LitePullConsumer(GroupConsumer):
 
         Cancellation: the assignment stays.
         """
-        self._check_home()
+        self._check_loop()
         wanted = dict.fromkeys(sorted(set(check_queues(queues))))
         if not wanted:
             raise InvalidParameter("no queue to assign: name at least one, or shut the consumer down")
@@ -229,7 +229,7 @@ class LitePullConsumer(GroupConsumer):
         self._commits.processed()
         await self._ready.wait(timeout_s)
         self._background.check()
-        taken = self._ready.take(self.poll_options.poll_batch, anyio.current_time())
+        taken = self._ready.poll(self.poll_options.poll_batch, anyio.current_time())
         for owned, messages in taken:
             self._commits.polled(owned, messages, self.config.clock_ms())
         return [message for _, messages in taken for message in messages]
@@ -353,7 +353,7 @@ class LitePullConsumer(GroupConsumer):
             if self._ownership is not None and queue in self._ownership.owned:
                 owned = self._ownership.owned[queue]
                 owned.paused = False
-                owned.made_progress()
+                owned.notify_progress()
                 self._ready.arrived(owned)
 
     # --- topics ------------------------------------------------------------------------------------------------------
@@ -376,7 +376,7 @@ class LitePullConsumer(GroupConsumer):
 
     async def fetch_topic_message_queues_and_compare(self) -> None:
         """Check now whether the queues of topics with a listener have changed. Cancellation: harmless."""
-        self._check_home()
+        self._check_loop()
         await self._topic_queues.fetch_and_compare()
 
     async def _queues_of(self, topic: str) -> tuple[MessageQueue, ...]:

@@ -48,7 +48,7 @@ class PollCommits:
             owned.process_queue.finish(messages)
             if not self._auto_commit and not owned.detached:
                 self._processed[owned] = None
-            owned.made_progress()
+            owned.notify_progress()
 
     def commit(self, owned_now: Iterable[OwnedQueue]) -> None:
         """Mark all processed messages for the next commit.
@@ -83,5 +83,5 @@ class PollCommits:
         """Requeue the messages of the last poll as not processed, so that a shutdown does not wait for them."""
         for owned, messages in self._polled:
             owned.process_queue.requeue(messages, math.inf)
-            owned.made_progress()
+            owned.notify_progress()
         self._polled = []

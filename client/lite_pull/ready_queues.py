@@ -56,7 +56,7 @@ class ReadyQueues:
                 finally:
                     self._waiting = None
 
-    def take(self, max_messages: int, now: float) -> list[tuple[OwnedQueue, list[MessageExt]]]:
+    def poll(self, max_messages: int, now: float) -> list[tuple[OwnedQueue, list[MessageExt]]]:
         """Up to `max_messages` messages of the first queues, in the offset order of each; `now` is loop time."""
         taken: list[tuple[OwnedQueue, list[MessageExt]]] = []
         while max_messages and not self._closed and self._holds_messages(now):

@@ -30,7 +30,7 @@ class AckBatch:
     size: int = 0
     began: float = 0.0  # loop time in seconds of the first attempt
     until: float = 0.0  # loop time in seconds after which it is not sent again
-    unsure: bool = False  # whether an earlier attempt may have been executed
+    may_have_been_executed: bool = False  # whether an earlier attempt may have been executed
     done: asyncio.Event = field(default_factory=asyncio.Event)  # set when it was answered, or failed with an `error`
     dead: dict[Handle, ReceiptHandleDead] = field(default_factory=dict)  # of acknowledgements that were too late
     error: RlabError | None = None
@@ -74,12 +74,12 @@ class PopAcks:
         """Acknowledge messages of one delivery; see `add`. Returns their batches."""
         queue, token, offsets = run
         batch = self._pending.get(queue.broker_name) or self._begin(queue.broker_name)
-        mine = dict.fromkeys(offsets, token)
+        own = dict.fromkeys(offsets, token)
         tokens = batch.tokens.setdefault(queue, {})
-        is_new = len(mine) == len(offsets) and (not tokens or tokens.keys().isdisjoint(mine))
+        is_new = len(own) == len(offsets) and (not tokens or tokens.keys().isdisjoint(own))
         if not is_new or batch.size + len(offsets) > MAX_ACK_BATCH:
             return list(dict.fromkeys(self.add((queue, offset, token)) for offset in offsets))
-        tokens.update(mine)
+        tokens.update(own)
         batch.by_delivery.setdefault((queue.topic, queue.queue_id, token), []).extend(offsets)
         batch.size += len(offsets)
         return [batch]
@@ -114,14 +114,14 @@ class PopAcks:
             self._background.start_soon(self._send, batch, None)
 
     def _answered(self, batch: AckBatch, outcome: Dead | RlabError) -> None:
-        if self._asks_again(batch, outcome):
+        if self._should_retry(batch, outcome):
             self._background.start_soon(self._send, batch, outcome)
         else:
             self._end(batch, outcome)
 
     async def _send(self, batch: AckBatch, outcome: Dead | RlabError | None) -> None:
         try:
-            while outcome is None or self._asks_again(batch, outcome):
+            while outcome is None or self._should_retry(batch, outcome):
                 if outcome is not None:
                     await self._pause(batch, outcome)
                 try:
@@ -133,10 +133,10 @@ class PopAcks:
             raise
         self._end(batch, outcome)
 
-    def _asks_again(self, batch: AckBatch, outcome: Dead | RlabError) -> bool:
+    def _should_retry(self, batch: AckBatch, outcome: Dead | RlabError) -> bool:
         if not isinstance(outcome, RlabError):
             return False
-        batch.unsure = batch.unsure or not outcome.definite
+        batch.may_have_been_executed = batch.may_have_been_executed or not outcome.definite
         if self._instance.is_worth_waiting(batch.broker_name, outcome, repeats=True):
             batch.until = max(batch.until, batch.began + self._instance.config.request_timeout_s)
         return outcome.retryable and self._loop.time() < batch.until and self._background.running
@@ -157,7 +157,7 @@ class PopAcks:
                 *(self._instance.client_id, batch.size, batch.broker_name, outcome),
             )
             outcome = []
-        if not batch.unsure:
+        if not batch.may_have_been_executed:
             self.late += len(outcome)
         for topic, queue_id, offset in outcome:
             queue = MessageQueue(topic, batch.broker_name, queue_id)

@@ -196,7 +196,7 @@ class PopConsumer(GroupConsumer):
         return self._receiver
 
     def _running(self) -> PopReceiver:
-        self._check_home()
+        self._check_loop()
         self._background.check()
         if self._receiver is None or not self._background.running:
             raise IllegalOperation("this consumer does not run: start it, or use it as `async with PopConsumer(...)`")

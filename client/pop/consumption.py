@@ -29,7 +29,7 @@ from client.pop.intake import PopIntake
 from client.pop.loop import PopLoop
 from client.pop.message import PopMessage, handle_of
 from client.pop.process_queue import Popped, PopProcessQueue, not_renewed, renewed
-from client.pop.requests import places_to_pop
+from client.pop.requests import targets_to_pop
 from client.rebalance.ownership import MemberContext
 from model.errors import ReceiptHandleDead, RlabError
 from model.limits import MAX_INVISIBLE_MS, MIN_SUSPEND_S
@@ -73,7 +73,7 @@ class PopConsumption(PopIntake):
 
     async def rebalance(self, due: RebalancePass, topics: tuple[str, ...]) -> bool:
         """Pop the topics on every broker that has them, and no others. See `QueueOwnership.rebalance`."""
-        self.pop_from(places_to_pop(self._context.instance.routes, topics))
+        self.pop_from(targets_to_pop(self._context.instance.routes, topics))
         return True
 
     def pop_from(self, queues: Collection[MessageQueue]) -> None:
@@ -110,7 +110,7 @@ class PopConsumption(PopIntake):
 
     def _arrived(self, loop: PopLoop, messages: list[PopMessage], sent_at: float) -> None:
         invisible_s = self._options.invisible_s
-        wanted = None if loop.stopping or loop.suspended else self.wanted(loop.queue.topic, messages)
+        wanted = None if loop.stopping or loop.suspended else self.matching(loop.queue.topic, messages)
         if wanted is None:
             for message in messages:
                 self.change_invisible(message, 0, sent_at + invisible_s)
@@ -118,12 +118,12 @@ class PopConsumption(PopIntake):
         by_queue: dict[MessageQueue, list[PopMessage]] = {}
         for message in wanted:
             by_queue.setdefault(message.queue, []).append(message)
-        for queue, mine in by_queue.items():
+        for queue, own in by_queue.items():
             popped = self._queues.get(queue)
             if popped is None:
                 popped = self._queues[queue] = PopProcessQueue(queue, in_order=self._in_order)
-            loop.unfinished += len(mine)
-            popped.put(mine, sent_at, invisible_s, loop.finished)
+            loop.unfinished += len(own)
+            popped.put(own, sent_at, invisible_s, loop.finished)
             self.pool.offer(popped)
             self._driver.wake_by(popped.next_deadline())
 
@@ -243,14 +243,14 @@ class PopConsumption(PopIntake):
             loop.stop()
         self._loops.clear()
         for queue in self._queues.values():
-            self._return(queue.take(dispatched=False))
+            self._return(queue.remove_all(dispatched=False))
         await self.leave(cause)
         with anyio.move_on_after(self._options.shutdown_grace_s):
             while any(queue.in_flight for queue in self._queues.values()):
                 self._progress = anyio.Event()
                 await self._progress.wait()
         for queue in self._queues.values():
-            self._return(queue.take(dispatched=True))  # a later result of their listeners is late
+            self._return(queue.remove_all(dispatched=True))  # a later result of their listeners is late
         with anyio.move_on_after(self._context.instance.config.request_timeout_s):
             await self.wait_idle()
         for loop in self._running:

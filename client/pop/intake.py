@@ -49,7 +49,7 @@ class PopIntake:
         """Results that came after the handle of their message had died."""
         return self._late + self.acks.late
 
-    def wanted(self, topic: str, messages: list[PopMessage]) -> list[PopMessage] | None:
+    def matching(self, topic: str, messages: list[PopMessage]) -> list[PopMessage] | None:
         """The popped messages that the subscription of this topic names; None if there is no subscription any more.
 
         Brokers compare the hashes of tags, and two tags may have one hash: other messages are acknowledged here.
@@ -98,16 +98,16 @@ class PopIntake:
         self.start(self._change_invisible, message, invisible_ms, until)
 
     async def _change_invisible(self, message: PopMessage, invisible_ms: int, until: float) -> None:
-        instance, unsure = self._context.instance, False
+        instance, may_have_been_executed = self._context.instance, False
         while True:
             try:
                 await self.requests.change_invisible(*handle_of(message), invisible_ms)
             except ReceiptHandleDead:
-                self._late += not unsure
+                self._late += not may_have_been_executed
                 return
             except RlabError as error:
                 logger.debug("%s: invisible time of %r not changed: %s", instance.client_id, message, error)
-                unsure = unsure or not error.definite
+                may_have_been_executed = may_have_been_executed or not error.definite
                 if not error.retryable or anyio.current_time() >= until:
                     return
             else:

@@ -80,13 +80,13 @@ def runs_of(messages: Sequence[PopMessage | str]) -> list[AckRun]:
         return [AckRun(queue, token, [offset]) for queue, offset, token in handles]
     runs: list[AckRun] = []
     for token, group in groupby(messages, _token_of):
-        mine = list(group)
-        queue = _queue_of(mine[0])
+        own = list(group)
+        queue = _queue_of(own[0])
         # No Python code runs per message: all messages of one delivery share the object of their queue.
-        if all(map(is_, map(_queue_of, mine), repeat(queue))):
-            runs.append(AckRun(queue, token, list(map(_offset_of, mine))))
+        if all(map(is_, map(_queue_of, own), repeat(queue))):
+            runs.append(AckRun(queue, token, list(map(_offset_of, own))))
         else:
-            runs += [AckRun(_queue_of(message), token, [_offset_of(message)]) for message in mine]
+            runs += [AckRun(_queue_of(message), token, [_offset_of(message)]) for message in own]
     return runs
 
 

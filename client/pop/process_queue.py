@@ -129,12 +129,12 @@ class PopProcessQueue:
                 self.in_flight -= popped.dispatched
                 popped.dispatched = False
                 # A copy, because the listener may still hold the old object.
-                mine = popped.message
-                popped.message = popped_of(mine, mine.times_delivered + 1, mine.token, mine.visible_ms)
+                own = popped.message
+                popped.message = popped_of(own, own.times_delivered + 1, own.token, own.visible_ms)
                 self._waiting.appendleft(popped)
         self._not_before = not_before
 
-    def take(self, *, dispatched: bool) -> list[Popped]:
+    def remove_all(self, *, dispatched: bool) -> list[Popped]:
         """Remove all messages, those that listeners have only with `dispatched`; return them."""
         taken = [popped for popped in self._held.values() if dispatched or not popped.dispatched]
         for popped in taken:

@@ -24,7 +24,7 @@ import anyio
 from client.instance.schedule import RebalancePass
 from client.pop.intake import PopIntake
 from client.pop.message import PopMessage, handle_of
-from client.pop.requests import PopTerms, places_to_pop
+from client.pop.requests import PopTerms, targets_to_pop
 from client.rebalance.ownership import MemberContext
 from model.errors import (
     IllegalOperation,
@@ -72,7 +72,7 @@ class _Kept:
 
     messages: list[PopMessage]
     sent_at: float
-    came_at: float
+    received_at: float
     invisible_s: float
 
 
@@ -114,7 +114,7 @@ class PopReceiver(PopIntake):
 
     async def rebalance(self, due: RebalancePass, topics: tuple[str, ...]) -> bool:
         """Find the brokers that have the topics. See `QueueOwnership.rebalance`."""
-        places = places_to_pop(self._context.instance.routes, topics)
+        places = targets_to_pop(self._context.instance.routes, topics)
         self._targets = {place: self._targets.get(place) or _Target(place) for place in places}
         for target in self._targets.values():
             target.not_before = 0.0  # a broker may be back
@@ -129,7 +129,7 @@ class PopReceiver(PopIntake):
         while True:
             if self._closing:
                 raise IllegalOperation("this consumer was shut down during a receive")
-            messages = await self._take(this)
+            messages = await self._poll_kept(this)
             if messages:
                 self._wake_one()  # to take the rest, or to ask next
                 return messages
@@ -263,14 +263,14 @@ class PopReceiver(PopIntake):
     # --- kept messages -----------------------------------------------------------------------------------------------
 
     def _keep(self, target: _Target, messages: list[PopMessage], sent_at: float, invisible_s: float) -> None:
-        wanted = self.wanted(target.queue.topic, messages)
+        wanted = self.matching(target.queue.topic, messages)
         if self._closing or wanted is None:
             self._return(messages if wanted is None else wanted)
         elif wanted:
             self._kept.append(_Kept(wanted, sent_at, self._loop.time(), invisible_s))
             self._driver.wake_by(_return_at(self._kept[0]))
 
-    async def _take(self, this: _Receive) -> list[PopMessage]:
+    async def _poll_kept(self, this: _Receive) -> list[PopMessage]:
         """Up to max_n kept messages; those that lost much of their invisible time are extended first."""
         now = self._loop.time()
         taken: list[PopMessage] = []
@@ -281,7 +281,7 @@ class PopReceiver(PopIntake):
             if not kept.messages:
                 self._kept.popleft()
             is_fresh = (
-                now - kept.came_at <= _FRESH * kept.invisible_s and now - kept.sent_at <= _SURE * kept.invisible_s
+                now - kept.received_at <= _FRESH * kept.invisible_s and now - kept.sent_at <= _SURE * kept.invisible_s
             )
             (taken if is_fresh and kept.invisible_s == this.invisible_s else stale).extend(chosen)
         return taken + await self._renew(stale, taken, this.invisible_s) if stale else taken
@@ -337,4 +337,4 @@ class PopReceiver(PopIntake):
 
 
 def _return_at(kept: _Kept) -> float:
-    return kept.came_at + min(POP_KEEP_S, kept.invisible_s / 2)
+    return kept.received_at + min(POP_KEEP_S, kept.invisible_s / 2)

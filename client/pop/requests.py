@@ -215,7 +215,7 @@ class _Call(Generic[T]):
         self._answered(exception)
 
 
-def places_to_pop(routes: RouteCache, topics: Iterable[str]) -> dict[MessageQueue, None]:
+def targets_to_pop(routes: RouteCache, topics: Iterable[str]) -> dict[MessageQueue, None]:
     """The topics and brokers to pop: each topic of each broker that serves it, with `ANY_QUEUE` as the queue.
 
     Retry topics are left out: each broker adds the messages of its own retry topic to its answers.

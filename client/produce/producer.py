@@ -21,7 +21,7 @@ import msgpack
 
 from client.config import ClientConfig, check_seconds
 from client.instance.instance import ClientInstance
-from client.instance.member import ClientLife, Resident, ServiceState
+from client.instance.member import ClientLifecycle, Resident, ServiceState
 from client.instance.registry import acquire_instance, release_instance
 from client.instance.user_code import observing
 from client.options import check_option_names
@@ -45,7 +45,7 @@ from model.names import check_group, check_topic
 from remoting.client import raise_for_code
 from remoting.connection import Connection
 from remoting.request_code import RequestCode
-from remoting.tasks import Home
+from remoting.tasks import OwningLoop
 
 _SEND = int(RequestCode.SEND_MESSAGE)
 _SLOW_S = 0.55
@@ -60,7 +60,7 @@ LatencySink = Callable[[float, bool], None]
 """Gets the seconds of a send, and whether it succeeded."""
 
 
-class Producer(ClientLife, Resident):
+class Producer(ClientLifecycle, Resident):
     """Sends messages of any topic.
 
     Args:
@@ -133,7 +133,7 @@ class Producer(ClientLife, Resident):
         self._id_prefix = f"{self.config.rng.getrandbits(64):016x}"
         self._instance = await acquire_instance(self.config)
         self._time = asyncio.get_running_loop().time
-        self._publish_queues = Home().guard(self._instance.routes.publish_queues)
+        self._publish_queues = OwningLoop().guard(self._instance.routes.publish_queues)
         self._masters = self._instance.masters
         self._batcher = SendBatcher(asyncio.get_running_loop(), self._masters)
         self._instance.register(self)
@@ -144,7 +144,7 @@ class Producer(ClientLife, Resident):
         """Close. Outstanding sends fail with ConnectionLost. Idempotent. Cancellation: it is closed all the same."""
         if self._state is not ServiceState.RUNNING:
             return
-        self._check_home()
+        self._check_loop()
         instance = self._running()
         self._state = ServiceState.SHUTDOWN_ALREADY
         self._publish_queues = self._not_running
@@ -193,7 +193,7 @@ class Producer(ClientLife, Resident):
         pick, is_free = self._picker.pick, queue is None and key is None
         attempt, several = 1, is_free and queues[0].broker_name != queues[-1].broker_name
         while True:
-            chosen = pick(topic, queues, avoid, now=now) if is_free else self._given(topic, queues, key or "", queue)
+            chosen = pick(topic, queues, avoid, now=now) if is_free else self._checked(topic, queues, key or "", queue)
             until = deadline
             if several and (avoid is None or other_brokers(queues, chosen.broker_name, avoid)):
                 until = now + (deadline - now) / (self._attempts - attempt + 1)
@@ -213,7 +213,7 @@ class Producer(ClientLife, Resident):
                     raise self._noted(doubt or error, self._time(), deadline) from None
                 now, avoid = self._time(), chosen.broker_name
                 if error.code in ELSEWHERE:
-                    queues = await self._look_again(topic, queues)
+                    queues = await self._new_queues(topic, queues)
             else:
                 if (latency_s := self._time() - now) >= self._noted_from_s:
                     self._note(chosen.broker_name, latency_s, now + latency_s, deadline)
@@ -318,7 +318,7 @@ class Producer(ClientLife, Resident):
                     raise doubt or error from None
                 now, avoid = self._time(), chosen.broker_name
                 if error.code in ELSEWHERE:
-                    queues = await self._look_again(topic, queues)
+                    queues = await self._new_queues(topic, queues)
 
     async def _connection_to(self, broker_name: str, timeout_s: float, *, waits: bool = True) -> Connection:
         connection = await self._running().connect_master(broker_name, timeout_s, waits=waits)
@@ -333,13 +333,15 @@ class Producer(ClientLife, Resident):
         """Queues of a topic that is not in the route table; see `UnknownTopics.queues`."""
         return await self._unknown.queues(self._running(), topic, self._topics, self._time())
 
-    async def _look_again(self, topic: str, queues: tuple[MessageQueue, ...]) -> tuple[MessageQueue, ...]:
+    async def _new_queues(self, topic: str, queues: tuple[MessageQueue, ...]) -> tuple[MessageQueue, ...]:
         """Fresh queues for the next attempt, after a refusal that shows ours to be out of date."""
         instance = self._running()
         await instance.update_routes((topic,))
         return instance.routes.publish_queues(topic) or queues
 
-    def _given(self, topic: str, queues: Sequence[MessageQueue], key: str, queue: MessageQueue | None) -> MessageQueue:
+    def _checked(
+        self, topic: str, queues: Sequence[MessageQueue], key: str, queue: MessageQueue | None
+    ) -> MessageQueue:
         return select_by_key(queues, key) if queue is None else check_queue_of(topic, queue)
 
     def _choose(

@@ -63,7 +63,7 @@ class PullCallbacks:
     """The lease was granted to another member."""
     moved: Callable[[OwnedQueue, int], None]
     """The broker does not have the offset; called with the offset to go on from."""
-    created_again: Callable[[OwnedQueue], None]
+    recreated: Callable[[OwnedQueue], None]
     """The topic was deleted and created again, or its broker has a new disk: the offsets of the queue mean nothing."""
     damaged: Callable[[OwnedQueue, int, int], None]
     """Called with how many messages before an offset the broker has lost, and with that offset."""
@@ -107,9 +107,9 @@ class PullLoop:
                     await self._wait_room()
                     continue
                 try:
-                    token = owned.token  # a pass may renew it while the pull is outstanding, see `_refused`
+                    token = owned.token  # a pass may renew it while the pull is outstanding, see `_handle_refusal`
                     answer = await self._pull(asked)
-                    go_on = answer is None or await self._take(answer, token, asked)
+                    continues = answer is None or await self._handle_answer(answer, token, asked)
                 except (NetworkError, RecordCorrupt, NotAuthenticated, ConfigError) as error:
                     # The last two are of a new connection: a key or a certificate is being changed, here or there.
                     level = logging.DEBUG if isinstance(error, NetworkError) else logging.WARNING
@@ -118,9 +118,9 @@ class PullLoop:
                     self._hold_s = PULL_SUSPEND_S
                     await self._instance.pause(owned.queue.broker_name)
                     continue
-                if not go_on:
+                if not continues:
                     break
-        self._allowed()
+        self._clear_refusal()
 
     async def _wait_room(self) -> None:
         """Wait for the end of flow control. A pause longer than 5 s is logged with the oldest unfinished message.
@@ -144,7 +144,7 @@ class PullLoop:
         """Pull by the subscription; None if that changed, or the queue was revoked, before the answer."""
         owned, instance = self._owned, self._instance
         queue = owned.queue
-        self._asked = owned.process_queue.to_ask(self._batch_size, self._lagging)
+        self._asked = owned.process_queue.pull_size(self._batch_size, self._lagging)
         header: dict[str, object] = {
             "group": self._group,
             "topic": queue.topic,
@@ -167,9 +167,9 @@ class PullLoop:
         if owned.number is not None:
             header |= owned.number.to_header()
         if owned.token >= 0:
-            # After the last wait: an offset that `take_commit` returns counts as sent, so it must leave now.
+            # After the last wait: an offset that `next_commit` returns counts as sent, so it must leave now.
             header["token"] = owned.token
-            if (commit := owned.take_commit()) is not None:
+            if (commit := owned.next_commit()) is not None:
                 header["commit"] = commit
         code = RequestCode.PULL_MESSAGE_BY_SQL if asked.is_sql else RequestCode.PULL_MESSAGE
         answer = connection.request(code, header, None, self._hold_s + _ANSWER_S)
@@ -179,7 +179,7 @@ class PullLoop:
         finally:
             owned.pending_pull = None
 
-    async def _take(self, response: Command, token: int, asked: SubscriptionData) -> bool:
+    async def _handle_answer(self, response: Command, token: int, asked: SubscriptionData) -> bool:
         """Handle the answer to a pull of these tags under this token; returns whether to go on."""
         owned, code = self._owned, response.code
         if owned.process_queue.dropped:
@@ -187,7 +187,7 @@ class PullLoop:
             # cancel the pull. The messages belong to the next owner.
             return False
         if self._is_refused and code in (_FOUND, _NOT_FOUND, _RETRY, _MOVED):
-            self._allowed()
+            self._clear_refusal()
         subscription = self._callbacks.subscription_of(owned.queue.topic)
         if code in (_FOUND, _NOT_FOUND, _RETRY) and (subscription is None or subscription.wants != asked.wants):
             # The answer skips messages that match the new subscription: they are pulled again, by us or the next owner.
@@ -195,21 +195,21 @@ class PullLoop:
         if (damaged := response.header.get("damaged")) is not None:
             self._callbacks.damaged(owned, damaged, response.header["next_offset"])
         if code == _FOUND:
-            self._put(response, asked.tags)
+            self._put_messages(response, asked.tags)
         elif code in (_NOT_FOUND, _RETRY):
             owned.process_queue.advance(response.header["next_offset"])
             if code == _NOT_FOUND:
                 self._hold_s = min(self._hold_s + PULL_SUSPEND_S, MAX_PULL_SUSPEND_S)
         elif code == _MOVED and TopicNumber.from_header(response.header) is not None:
-            self._callbacks.created_again(owned)
+            self._callbacks.recreated(owned)
             return False
         elif code == _MOVED:
             self._callbacks.moved(owned, response.header["next_offset"])
         else:
-            return await self._refused(response, token, asked)
+            return await self._handle_refusal(response, token, asked)
         return True
 
-    def _put(self, response: Command, tags: frozenset[str] | None) -> None:
+    def _put_messages(self, response: Command, tags: frozenset[str] | None) -> None:
         owned = self._owned
         self._hold_s = PULL_SUSPEND_S
         undecodable: list[Undecodable] = []
@@ -234,11 +234,11 @@ class PullLoop:
             )
         self._callbacks.arrived(owned)
 
-    def _allowed(self) -> None:
+    def _clear_refusal(self) -> None:
         self._is_refused = False
         self._instance.refusals.discard(self._instance.client_id, self._group, self._owned.queue)
 
-    async def _refused(self, response: Command, token: int, asked: SubscriptionData) -> bool:
+    async def _handle_refusal(self, response: Command, token: int, asked: SubscriptionData) -> bool:
         owned = self._owned
         try:
             raise_for_code(response)

@@ -127,7 +127,7 @@ class OrderedProcessQueue(ProcessQueue):
             lane = self._lanes.get(key)
             if lane is not None and self._withdraw(lane, message.offset):
                 self._end(message.offset)
-                self._rest(key, lane)
+                self._end_batch(key, lane)
         return self._trim_order()
 
     def hold(self, messages: Iterable[MessageExt]) -> None:
@@ -138,7 +138,7 @@ class OrderedProcessQueue(ProcessQueue):
             if lane is not None and message.offset in lane.dispatched:
                 lane.held[message.offset] = lane.dispatched.pop(message.offset)
                 self._dispatched -= 1
-                self._rest(key, lane)
+                self._end_batch(key, lane)
 
     def finish_held(self, message: MessageExt) -> int:
         """Finish every held message of the lane of a message; returns the new `commit_offset`."""
@@ -148,7 +148,7 @@ class OrderedProcessQueue(ProcessQueue):
             for offset in lane.held:
                 self._end(offset)
             lane.held = {}
-            self._rest(key, lane)
+            self._end_batch(key, lane)
         return self._trim_order()
 
     def requeue(self, messages: Iterable[MessageExt], not_before: float) -> None:
@@ -238,7 +238,7 @@ class OrderedProcessQueue(ProcessQueue):
     def _end(self, offset: int) -> None:
         self.size_bytes -= len(self._taken.pop(offset).body)
 
-    def _rest(self, key: str | int, lane: _Lane) -> None:
+    def _end_batch(self, key: str | int, lane: _Lane) -> None:
         """Let a lane go on, or remove it if it is empty, once its listener has none of its messages."""
         if lane.dispatched or lane.not_before is not None:
             return

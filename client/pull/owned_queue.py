@@ -96,7 +96,7 @@ class OwnedQueue:
         """The offset that a new owner has to start from."""
         return self.process_queue.commit_offset if self.commit_at is None else self.commit_at
 
-    def take_commit(self) -> int | None:
+    def next_commit(self) -> int | None:
         """The offset to send with a request that leaves for the broker now; None if it was sent that already.
 
         One that goes back is left to the next persist, which sends it as a reset.
@@ -125,7 +125,7 @@ class OwnedQueue:
         self.pending_pull.set_result(None)
         return True
 
-    def made_progress(self) -> None:
+    def notify_progress(self) -> None:
         """Wake the waiters: messages finished or failed, or the queue is not paused any more.
 
         Called for every batch, so it costs nothing without a waiter, and when the next commit is due already.
@@ -142,7 +142,7 @@ class OwnedQueue:
         if self._progress is None:
             self._progress = asyncio.get_running_loop().create_future()
         # All waiters share the future: without the shield, a cancelled waiter would cancel it for the others, and
-        # `made_progress` could not set its result.
+        # `notify_progress` could not set its result.
         await asyncio.shield(self._progress)
 
     async def wait_drained(self, grace_s: float) -> None:

@@ -159,7 +159,7 @@ class ProcessQueue:
             return f"unfinished messages span {self.span} offsets, more than {self._max_span}"
         return None
 
-    def to_ask(self, batch: int, lagging: int) -> int:
+    def pull_size(self, batch: int, lagging: int) -> int:
         """How many messages the next pull asks for: `lagging` of them, or no more than there is room for; or `batch`.
 
         `batch` may go beyond a limit, because flow control stops only the next pull; the messages beyond it never do.

@@ -181,7 +181,7 @@ class PushConsumer(GroupConsumer):
         self._set_suspended(False)
 
     def _set_suspended(self, suspended: bool) -> None:
-        self._check_home()
+        self._check_loop()
         if self._suspended == suspended:
             return
         self._suspended = suspended
@@ -194,7 +194,7 @@ class PushConsumer(GroupConsumer):
         instance, ownership = self._parts()
         for owned in ownership.owned.values():
             owned.paused = suspended
-            owned.made_progress()
+            owned.notify_progress()
         cause = instance.events.emit(
             EventKind.CONSUMER_SUSPENDED,
             group=self.group,
@@ -256,7 +256,7 @@ class PushConsumer(GroupConsumer):
             owned.process_queue.finish(messages)  # not committed, but a reset waits until listeners are done
         else:
             await self._service.handle_result(owned, messages, settled)
-        owned.made_progress()
+        owned.notify_progress()
 
     def _consume_service(self, instance: ClientInstance, pool: WorkerPool) -> ConsumeConcurrently | ConsumeOrderly:
         options = self.options

@@ -66,7 +66,7 @@ def run_listener(
         process_queue.end_run(finished, dispatched)
         owned.dispatch_counts.add(run[: finished + dispatched], now_ms)
         if finished:
-            owned.made_progress()
+            owned.notify_progress()
 
 
 def _call_in_context(

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection
 
 import msgpack
 
-from client.allocate.strategy import LeftToBroker
+from client.allocate.strategy import AssignedByBroker
 from client.instance.instance import ClientInstance
 from client.instance.schedule import RebalancePass
 from client.rebalance.leased_queues import LeasedQueues
@@ -37,7 +37,7 @@ class BrokerAssignedQueues(LeasedQueues):
     """
 
     def __init__(self, context: MemberContext, make_popping: Callable[[MemberContext], Popping | None]) -> None:
-        super().__init__(context, LeftToBroker())
+        super().__init__(context, AssignedByBroker())
         self.requests = AssignmentRequests(context.instance, context.group)
         self._make_popping = make_popping
         self._popping: Popping | None = None
@@ -108,7 +108,7 @@ class AssignmentRequests:
                 failures.append(f"{address}: {error}")
                 continue
             self.coordinator = address
-            return await self._take(answer, topics, cause)
+            return await self._apply(answer, topics, cause)
         if failures:
             raise ConnectFailed(f"no broker assigns the queues of group {self._group!r}: {'; '.join(failures)}")
         return None
@@ -144,7 +144,7 @@ class AssignmentRequests:
             await instance.heartbeats.send(cause, [address])
             return await instance.remoting.request(address, RequestCode.QUERY_ASSIGNMENT, header, body, timeout_s)
 
-    async def _take(self, answer: Command, topics: Collection[str], cause: str) -> MemberAssignment | None:
+    async def _apply(self, answer: Command, topics: Collection[str], cause: str) -> MemberAssignment | None:
         header = answer.header
         if not header.get("wait") and not header.get("unchanged"):
             assignment = MemberAssignment.from_wire(header["version"], msgpack.unpackb(answer.body or b""))

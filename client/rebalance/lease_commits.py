@@ -37,7 +37,7 @@ class LeaseCommits:
         self._instance, self._leases, self._offsets = instance, leases, offsets
         self._table, self._lost = table, lost
         prompt = PromptCommits(self._commit_promptly)
-        self.run, self.note = prompt.run, prompt.note
+        self.run, self.note = prompt.run, prompt.record
 
     async def persist(self) -> dict[MessageQueue, RlabError]:
         """Commit every offset that is not confirmed; returns the failures. Cancellation: some may be committed."""
@@ -53,7 +53,7 @@ class LeaseCommits:
     async def _commit_promptly(self, queues: list[OwnedQueue]) -> None:
         """Commit offsets that no pull has carried. They stay unconfirmed: a broker that crashes may lose them."""
         wanted = [owned for owned in queues if not (owned.detached or self._offsets.is_reset(owned.queue))]
-        offsets = {owned: offset for owned in wanted if (offset := owned.take_commit()) is not None}
+        offsets = {owned: offset for owned in wanted if (offset := owned.next_commit()) is not None}
         if offsets:
             await self.commit(offsets, soon=True)
 

@@ -110,7 +110,7 @@ class LeasedQueues(PulledQueues):
             moved += sum(queue in self.owned for queue in ask.wanted)
         return moved, confirmed and self._table.balanced
 
-    async def _ask(self, ask: acts.AskLeases, cause: str) -> bool:
+    async def _ask(self, ask: acts.RequestLeases, cause: str) -> bool:
         """Request leases; returns whether every broker that was asked about an owned queue has answered."""
         # The confirmed offsets are read before the request. A grant waits here for the answers of other brokers, and a
         # later commit may be confirmed in that time: compared with it, a valid grant would look like a reset.
@@ -135,10 +135,10 @@ class LeasedQueues(PulledQueues):
         owned.on_unsent = self._commits.note
         super()._start(owned)
 
-    def _wake(self, anew: bool, cause: str) -> None:
-        if anew:
+    def _wake(self, recompute: bool, cause: str) -> None:
+        if recompute:
             self._targets.forget()
-        super()._wake(anew, cause)
+        super()._wake(recompute, cause)
 
     def offsets_reset(self, queues: Collection[MessageQueue], token: int, cause: str) -> None:
         """Drop the messages of queues whose offset was reset, and acquire the queues again, from the new offset on.
@@ -194,5 +194,5 @@ class LeasedQueues(PulledQueues):
 
     async def persist(self) -> dict[MessageQueue, RlabError]:
         """See `PulledQueues`."""
-        self._take_offsets()
+        self._set_start_offsets()
         return await self._commits.persist()

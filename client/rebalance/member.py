@@ -14,11 +14,11 @@ from contextlib import suppress
 import anyio
 
 from client.allocate import AllocateMessageQueueAveragely, AllocateMessageQueueStrategy
-from client.allocate.strategy import LeftToBroker, usable
+from client.allocate.strategy import AssignedByBroker, usable
 from client.config import ClientConfig, SpokenDialect
 from client.instance.background import BackgroundTasks
 from client.instance.instance import ClientInstance
-from client.instance.member import ClientLife, GroupMember, ServiceState
+from client.instance.member import ClientLifecycle, GroupMember, ServiceState
 from client.instance.registry import acquire_instance, release_instance
 from client.instance.schedule import RebalancePass
 from client.leases.local_offset_store import LocalOffsetStore, offsets_path
@@ -44,7 +44,7 @@ _HURRY_S = 1.0
 """How long a consumer may take to release its queues at the end of the event loop."""
 
 
-class GroupConsumer(ClientLife, GroupMember):
+class GroupConsumer(ClientLifecycle, GroupMember):
     """A member of a group.
 
     Raises:
@@ -69,7 +69,7 @@ class GroupConsumer(ClientLife, GroupMember):
         if options.assignment == AssignedBy.BROKER:
             if strategy is not None:
                 raise ConfigError("assignment='broker' leaves no choice to a strategy: give one or the other")
-            strategy = LeftToBroker()
+            strategy = AssignedByBroker()
         if options.rejoin_within_s and config.instance_name is None:
             raise ConfigError("rejoin_within_s needs an instance_name: a member that comes back is known by it")
         # Checked here: in the first heartbeat or pass the mistake would be a crash in the background.
@@ -140,7 +140,7 @@ class GroupConsumer(ClientLife, GroupMember):
 
         Cancellation: the remaining steps are skipped; the broker sees the connection close.
         """
-        self._check_home()
+        self._check_loop()
         if self._state is not ServiceState.RUNNING:
             return await self._background.left()
         self._prepare_shutdown()
@@ -195,11 +195,11 @@ class GroupConsumer(ClientLife, GroupMember):
                 `shutdown_grace_s`.
             KeyboardInterrupt, SystemExit: user code ends the process. The consumer has left its group.
         """
-        self._check_home()
+        self._check_loop()
         await self._background.wait()
 
     def _check_running(self) -> None:
-        self._check_home()
+        self._check_loop()
         self._background.check()
         if self._state is not ServiceState.RUNNING:
             raise IllegalOperation(f"this consumer is {self._state}: start it first, and use it before its shutdown")
@@ -233,8 +233,8 @@ class GroupConsumer(ClientLife, GroupMember):
 
     # --- subscriptions -----------------------------------------------------------------------------------------------
 
-    def _note_subscription(self, topic: str, expression: Expression, *, with_retry: bool) -> None:
-        self._check_home()
+    def _record_subscription(self, topic: str, expression: Expression, *, with_retry: bool) -> None:
+        self._check_loop()
         if is_retry_topic(check_topic(topic)):
             raise IllegalOperation(
                 f"{topic!r} belongs to its group, which reads it anyway: subscribe to the topic itself"
@@ -265,7 +265,7 @@ class GroupConsumer(ClientLife, GroupMember):
 
         Cancellation: the topic is unsubscribed all the same.
         """
-        self._check_home()
+        self._check_loop()
         if self._subscriptions.pop(check_topic(topic), None) is None:
             return
         if isinstance(self._ownership, UnleasedQueues):
@@ -278,7 +278,7 @@ class GroupConsumer(ClientLife, GroupMember):
     async def _subscribe(self, topic: str, expression: Expression, *, with_retry: bool) -> None:
         """Record a subscription and apply it; if a broker refuses it, it is withdrawn, and the others go on."""
         before = self._subscriptions.get(topic)
-        self._note_subscription(topic, expression, with_retry=with_retry)
+        self._record_subscription(topic, expression, with_retry=with_retry)
         try:
             await self._apply_subscriptions()
         except UsageError:
@@ -401,7 +401,7 @@ class GroupConsumer(ClientLife, GroupMember):
         _, ownership = self._parts()
         if self._state is not ServiceState.RUNNING:
             return True  # the shutdown releases everything
-        with self._background.failing_alone("a rebalance pass"):
+        with self._background.isolating_failures("a rebalance pass"):
             try:
                 return await ownership.rebalance(due, self.subscribed_topics())
             finally:
@@ -416,13 +416,13 @@ class GroupConsumer(ClientLife, GroupMember):
     async def persist_offsets(self) -> None:
         """See `GroupMember`."""
         _, ownership = self._parts()
-        with self._background.failing_alone("the commit of offsets"):
+        with self._background.isolating_failures("the commit of offsets"):
             await ownership.persist()
 
     def offsets_reset(self, queues: Collection[MessageQueue], token: int, cause: str) -> None:
         """See `GroupMember`."""
         _, ownership = self._parts()
-        with self._background.failing_alone("a reset of offsets"):
+        with self._background.isolating_failures("a reset of offsets"):
             ownership.offsets_reset(queues, token, cause)
 
     def _parts(self) -> tuple[ClientInstance, QueueOwnership]:

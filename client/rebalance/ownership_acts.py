@@ -1,6 +1,6 @@
 """The acts that an ownership table returns for an event; the caller carries them out in their order. Pure.
 
-The acts that wait are `AwaitReleases`, `AskLeases`, `ReleaseQueues` and `FinishQueues`; the event that an act names
+The acts that wait are `AwaitReleases`, `RequestLeases`, `ReleaseQueues` and `FinishQueues`; the event that an act names
 follows it.
 """
 
@@ -68,7 +68,7 @@ class AwaitReleases:
 
 
 @dataclass(frozen=True, slots=True)
-class AskLeases:
+class RequestLeases:
     """Request leases of wanted queues, and again of queues whose lease this member may have."""
 
     wanted: Sequence[MessageQueue]
@@ -91,13 +91,13 @@ class FinishQueues(Generic[HoldingT]):
 
 @dataclass(frozen=True, slots=True)
 class WakePass:
-    """Run a pass: a lease may be free now. `anew`: the target may have changed unseen, and is computed again."""
+    """Run a pass: a lease may be free now. `recompute`: the target may have changed unseen, and is computed again."""
 
-    anew: bool
+    recompute: bool
 
 
 _OfOne = (
     StartQueue[HoldingT] | RestartQueue[HoldingT] | RenewQueue[HoldingT] | StopQueue[HoldingT] | DropQueue[HoldingT]
 )
 _OfMany = DrainQueues[HoldingT] | ReleaseQueues[HoldingT] | FinishQueues[HoldingT]
-OwnershipAct = _OfOne[HoldingT] | _OfMany[HoldingT] | AwaitReleases | AskLeases | WakePass
+OwnershipAct = _OfOne[HoldingT] | _OfMany[HoldingT] | AwaitReleases | RequestLeases | WakePass

@@ -78,7 +78,7 @@ class OwnershipTable(Generic[HoldingT]):
     """See the module header.
 
     Protocol of use: acts are carried out in their order, before the next event. Passes do not overlap: each is
-    `TargetFound`, `LeasesDue`, and for each queue of `AskLeases` at most one of `QueueGranted`, `QueueRefused` and
+    `TargetFound`, `LeasesDue`, and for each queue of `RequestLeases` at most one of `QueueGranted`, `QueueRefused` and
     `RequestFailed`. All other events come at any time.
 
     Attributes:
@@ -125,7 +125,7 @@ class OwnershipTable(Generic[HoldingT]):
             case events.QueueRefused(queue):
                 self._unanswered.pop(queue, None)
                 if (refused := self.owned.get(queue)) is not None:
-                    return [*self._drop(refused, "lose", "lost"), acts.WakePass(anew=True)]
+                    return [*self._drop(refused, "lose", "lost"), acts.WakePass(recompute=True)]
                 self._answered(queue)
             case events.RequestFailed(queue, definite):
                 if not definite:
@@ -134,12 +134,12 @@ class OwnershipTable(Generic[HoldingT]):
                     self._unanswered.pop(queue, None)
                 self._answered(queue)
             case events.QueueLost(lost) if self.owned.get(lost.queue) is lost:
-                return [*self._drop(lost, "lose", "lost"), acts.WakePass(anew=True)]
+                return [*self._drop(lost, "lose", "lost"), acts.WakePass(recompute=True)]
             case events.QueuesReset(queues, token):
                 # A lease with a higher token was granted after the reset, and began at the new offset.
                 old = [held for queue, held in self.owned.items() if queue in queues and held.token <= token]
                 drops = [act for held in old for act in self._drop(held, "reset", "reset")]
-                return [*drops, acts.WakePass(anew=False)]
+                return [*drops, acts.WakePass(recompute=False)]
             case events.QueueRestarted(before, again) if self.owned.get(before.queue) is before:
                 self.owned[before.queue] = again
                 return [acts.RestartQueue(before, again)]
@@ -150,7 +150,7 @@ class OwnershipTable(Generic[HoldingT]):
             case events.QueuesReleased(holdings):
                 released = self._move_all(holdings, RELEASING, "release")
                 if not self.closing and any(one.queue in self._target for one in released):
-                    return [acts.WakePass(anew=False)]
+                    return [acts.WakePass(recompute=False)]
             case events.MemberClosed(alone):
                 return self._closed(alone)
         return []
@@ -191,7 +191,7 @@ class OwnershipTable(Generic[HoldingT]):
             self._move(queue, "ask")
         for queue in (*wanted, *unconfirmed, *unsure):
             self._unanswered[queue] = queue in self._unanswered
-        return [acts.AskLeases(wanted, [*unconfirmed, *unsure])] if wanted or unconfirmed or unsure else []
+        return [acts.RequestLeases(wanted, [*unconfirmed, *unsure])] if wanted or unconfirmed or unsure else []
 
     def _granted(self, grant: HoldingT, confirmed: int | None) -> Sequence[OwnershipAct[HoldingT]]:
         queue, out = grant.queue, list[OwnershipAct[HoldingT]]()
@@ -204,7 +204,7 @@ class OwnershipTable(Generic[HoldingT]):
             # Above our offset: another member owned the queue in between, and has committed messages that we would
             # consume again. Below the confirmed one: the group was reset, because only a reset moves a broker back
             # behind an offset that it has confirmed.
-            out += [*self._drop(owned, "lose", "lost"), acts.WakePass(anew=True)]
+            out += [*self._drop(owned, "lose", "lost"), acts.WakePass(recompute=True)]
         if queue in self.leaving:
             # The queue was lost while it was requested, and a listener still has a message: started now, the queue
             # could dispatch that message again, or one before or after it. The lease stays ours unused, so it is
@@ -245,7 +245,10 @@ class OwnershipTable(Generic[HoldingT]):
     def _drained(self, holdings: Sequence[HoldingT]) -> Sequence[OwnershipAct[HoldingT]]:
         drained = self._move_all(holdings, DRAINING, "drain")
         lost = self._move_all(holdings, LOST, "drain")
-        return [*([acts.ReleaseQueues(drained)] if drained else ()), *([acts.WakePass(anew=False)] if lost else ())]
+        return [
+            *([acts.ReleaseQueues(drained)] if drained else ()),
+            *([acts.WakePass(recompute=False)] if lost else ()),
+        ]
 
     def _closed(self, alone: bool) -> Sequence[OwnershipAct[HoldingT]]:
         self.closing = True

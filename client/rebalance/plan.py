@@ -112,12 +112,12 @@ def allocate_topics(
     """
     if is_group_wide(strategy):
         known = {topic: list(_sorted(queues)) for topic, queues in queues_of.items() if queues}
-        mine = SortedQueues(chain.from_iterable(known.get(t, ()) for t in sorted(view.members.get(client_id, ()))))
+        own = SortedQueues(chain.from_iterable(known.get(t, ()) for t in sorted(view.members.get(client_id, ()))))
         where = f"strategy {getattr(strategy, 'name', '?')} of group {group}, all topics:"
         # A copy, because the view is kept for later passes; everything else was made for this call.
         ask = partial(strategy.allocate_group, group, client_id, known, dict(view.members))
         try:
-            share = _checked_share(ask, where, mine, len(view.members)) if mine else []
+            share = _checked_share(ask, where, own, len(view.members)) if own else []
         except StrategyError as error:
             return [], dict.fromkeys(topics, error)
         place = {topic: number for number, topic in enumerate(topics)}

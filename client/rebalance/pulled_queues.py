@@ -49,7 +49,7 @@ class PulledQueues(ABC):
             arrived=context.arrived,
             lost=self._lost,
             moved=self._moved,
-            created_again=self._created_again,
+            recreated=self._restart_recreated,
             damaged=self._damaged,
         )
 
@@ -59,7 +59,7 @@ class PulledQueues(ABC):
         """Pass an event to the table and carry out its acts.
 
         Returns the acts that have to wait, which the caller carries out: `AwaitReleases` after `TargetFound`,
-        `AskLeases` after `LeasesDue`, `ReleaseQueues` after `QueuesDrained`, `FinishQueues` after `MemberClosed`.
+        `RequestLeases` after `LeasesDue`, `ReleaseQueues` after `QueuesDrained`, `FinishQueues` after `MemberClosed`.
         """
         waiting: list[Any] = []
         for act in self._table.on(event):
@@ -87,13 +87,13 @@ class PulledQueues(ABC):
                     self._offsets.forget(owned.queue)
                 case acts.DrainQueues(holdings):
                     self._background.start_soon(self._leave, holdings, cause or holdings[0].cause)
-                case acts.WakePass(anew):
-                    self._wake(anew, cause)
+                case acts.WakePass(recompute):
+                    self._wake(recompute, cause)
                 case _:
                     waiting.append(act)
         return waiting
 
-    def _wake(self, anew: bool, cause: str) -> None:
+    def _wake(self, recompute: bool, cause: str) -> None:
         self._instance.wake(self._group, Trigger.LOCK, cause)
 
     def _start(self, owned: OwnedQueue) -> None:
@@ -134,7 +134,7 @@ class PulledQueues(ABC):
     def _lost(self, owned: OwnedQueue) -> None:
         self._apply(events.QueueLost(owned))
 
-    def _created_again(self, owned: OwnedQueue) -> None:
+    def _restart_recreated(self, owned: OwnedQueue) -> None:
         self._apply(events.QueueOutdated(owned), owned.cause)
 
     def restart(self, owned: OwnedQueue, offset: int) -> OwnedQueue:
@@ -183,12 +183,12 @@ class PulledQueues(ABC):
     async def persist(self) -> dict[MessageQueue, RlabError]:
         """Store the offset of every queue; returns the failures, which the next call tries again."""
 
-    def _take_offsets(self) -> None:
+    def _set_start_offsets(self) -> None:
         for owned in self.owned.values():
             self._report_dispatched(owned)
-            self._take_offset(owned)
+            self._set_start_offset(owned)
 
-    def _take_offset(self, owned: OwnedQueue) -> None:
+    def _set_start_offset(self, owned: OwnedQueue) -> None:
         if owned.rewound:
             owned.rewound = False
             self._offsets.reset(owned.queue, owned.commit_offset)

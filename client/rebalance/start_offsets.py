@@ -17,7 +17,7 @@ from collections.abc import Collection
 from functools import partial
 
 from client.leases.offset_store import OffsetStore
-from client.leases.queue_offsets import QueueOffsets, TopicLook
+from client.leases.queue_offsets import QueueOffsets, TopicAnswer
 from client.rebalance.ownership import MemberContext
 from model.errors import RlabError
 from model.heartbeat import ConsumeFrom
@@ -59,7 +59,7 @@ class StartOffsets:
                 return
             self._offsets.update(queue, starts[queue])
 
-        failed = await self._look_at_topics(queues)
+        failed = await self._check_topics(queues)
         known = await self._offsets.read(
             [queue for queue in queues if _place(queue) not in failed or self.number_of(queue)]
         )
@@ -68,18 +68,18 @@ class StartOffsets:
         await run_together([partial(find_new, queue) for queue in new])
         return starts
 
-    async def _look_at_topics(self, queues: Collection[MessageQueue]) -> set[_Place]:
+    async def _check_topics(self, queues: Collection[MessageQueue]) -> set[_Place]:
         """Drop the offsets of queues whose topic was created again; returns the places that did not answer.
 
         Without an answer a queue may begin at an offset whose topic number is known: the broker compares that number at
         each pull.
         """
-        looks: dict[_Place, TopicLook] = {}
+        looks: dict[_Place, TopicAnswer] = {}
         one_of = {_place(queue): queue for queue in queues}
 
         async def look(place: _Place, queue: MessageQueue) -> None:
             try:
-                looks[place] = await self._ask.look(queue)
+                looks[place] = await self._ask.query_topic(queue)
             except RlabError as error:
                 logger.warning("%s: no answer about topic %s on broker %s: %s", self._client_id, *place, error)
 
@@ -88,13 +88,13 @@ class StartOffsets:
             if answer.clock_ms is not None:
                 self._clocks[broker] = answer.clock_ms
         for place, answer in sorted(looks.items()):
-            self._take_number(place, answer.number, [queue for queue in queues if _place(queue) == place])
+            self._record_number(place, answer.number, [queue for queue in queues if _place(queue) == place])
         return one_of.keys() - looks.keys()
 
-    def _take_number(self, place: _Place, number: TopicNumber | None, queues: list[MessageQueue]) -> None:
+    def _record_number(self, place: _Place, number: TopicNumber | None, queues: list[MessageQueue]) -> None:
         before, has_offsets = self.number_of(queues[0]), any(self._offsets.offset_of(queue) for queue in queues)
         who = f"{self._client_id}: group {self._group}: topic {place[0]} on broker {place[1]}"
-        if self._offsets.note(*place, number, self._clocks):
+        if self._offsets.record(*place, number, self._clocks):
             logger.warning(
                 "%s is not the topic that was read before: it was deleted and created again, or the broker has a new "
                 "disk (number %s, now %s). The offsets so far mean nothing in it and are dropped",
@@ -105,7 +105,7 @@ class StartOffsets:
 
     def number_of(self, queue: MessageQueue) -> TopicNumber | None:
         """The number of the topic that the offsets of a queue count in; None if unknown."""
-        wanted = self._offsets.wanted(queue.topic)
+        wanted = self._offsets.begun_topic(queue.topic)
         return None if wanted is None else wanted.numbers.get(queue.broker_name)
 
     async def _policy_offset(self, queue: MessageQueue, *, now: bool) -> int:
@@ -116,6 +116,6 @@ class StartOffsets:
             return await self._ask.at(queue, options.consume_timestamp_ms)
         if now:
             return await self._ask.end(queue)
-        wanted = self._offsets.wanted(queue.topic)
+        wanted = self._offsets.begun_topic(queue.topic)
         # None if the topic was unsubscribed during the requests: the offset is not used then.
         return await self._ask.at(queue, 0 if wanted is None else wanted.since(queue.broker_name, self._clocks))

@@ -52,7 +52,7 @@ class TargetFinder:
     def notified(self, topics: tuple[str, ...]) -> Sequence[MessageQueue] | None:
         """The last target, if the notifications do not change it; None if it may be another one."""
         # Each broker of the group notifies of a change, but every member plans with the list of the first broker.
-        last, notified = self._decided, self._instance.views.told(self._group, topics)
+        last, notified = self._decided, self._instance.views.notified_members(self._group, topics)
         if last is None or notified is None or self.topics_of_others:
             return None  # a route of the topics of others may still be unknown
         return last.target if last.is_from(topics, notified.view, self._queues(topics)) else None
@@ -108,7 +108,7 @@ class TargetFinder:
         self.version = fetched.view.version
         if is_group_wide(self._strategy):
             self.topics_of_others = tuple(sorted(fetched.view.topics().difference(topics)))
-            await self._instance.learn_routes(self.topics_of_others, cause)
+            await self._instance.fetch_missing_routes(self.topics_of_others, cause)
         return fetched.view
 
     def _queues(self, topics: tuple[str, ...]) -> dict[str, SortedQueues]:

@@ -91,17 +91,17 @@ class UnleasedQueues(PulledQueues):
     async def _release(self, queues: Sequence[OwnedQueue], cause: str) -> None:
         for owned in queues:
             owned.detached = True
-            self._take_offset(owned)
+            self._set_start_offset(owned)
         await self.persist()
 
     def end(self, topic: str) -> None:
         """Forget the offsets of a topic after an unsubscribe."""
         self._offsets.end(topic)
 
-    def _take_offset(self, owned: OwnedQueue) -> None:
-        wanted = self._offsets.wanted(owned.queue.topic)
+    def _set_start_offset(self, owned: OwnedQueue) -> None:
+        wanted = self._offsets.begun_topic(owned.queue.topic)
         if wanted is None or not wanted.is_other(owned.queue.broker_name, owned.number):
-            super()._take_offset(owned)
+            super()._set_start_offset(owned)
 
     def offsets_reset(self, queues: Collection[MessageQueue], token: int, cause: str) -> None:
         """Do nothing: operators cannot reset offsets that a client stores, and brokers notify only members."""
@@ -119,7 +119,7 @@ class UnleasedQueues(PulledQueues):
 
     async def persist(self) -> dict[MessageQueue, RlabError]:
         """See `PulledQueues`. Cancellation: some offsets may have been stored."""
-        self._take_offsets()
+        self._set_start_offsets()
         try:
             failures = await self._offsets.persist()
         except RlabError as error:

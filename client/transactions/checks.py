@@ -68,7 +68,7 @@ class CheckAnswers:
         await self._tasks.stop()
         self._threads.shutdown()
 
-    def asked(self, connection: Connection, broker_name: str, command: Command) -> None:
+    def answer(self, connection: Connection, broker_name: str, command: Command) -> None:
         """Answer a check in a task of its own; or drop it, when too many wait or this one does already."""
         key = connection, command.header["offset"]
         if key in self._asked or len(self._asked) >= MAX_WAITING_CHECKS or not self._tasks.running:

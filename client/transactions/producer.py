@@ -109,7 +109,7 @@ class TransactionProducer(Producer, CheckingProducer):
 
     async def shutdown(self) -> None:
         """Close; see `Producer.shutdown`. Transactions that are not ended are left to the checks."""
-        self._check_home()
+        self._check_loop()
         await self._answers.stop()
         await super().shutdown()
 
@@ -201,7 +201,7 @@ class TransactionProducer(Producer, CheckingProducer):
                     if not attempt:
                         raise
                     now, avoid = self._time(), chosen.broker_name
-                    queues = await self._look_again(topic, queues)
+                    queues = await self._new_queues(topic, queues)
                 else:
                     transaction.queue = chosen
                     return
@@ -214,7 +214,7 @@ class TransactionProducer(Producer, CheckingProducer):
         state, queue = transaction.state, transaction.queue
         assert state is not None, "its block is left"
         assert queue is not None, "it was begun"
-        self._check_home()
+        self._check_loop()
         try:
             if state is TransactionState.UNKNOWN:
                 return
@@ -248,9 +248,9 @@ class TransactionProducer(Producer, CheckingProducer):
 
     # --- checks ------------------------------------------------------------------------------------------------------
 
-    def check_asked(self, connection: Connection, broker_name: str, command: Command) -> None:
+    def answer_check(self, connection: Connection, broker_name: str, command: Command) -> None:
         """Answer a broker that asks about a transaction of the group; see `CheckingProducer`."""
-        self._answers.asked(connection, broker_name, command)
+        self._answers.answer(connection, broker_name, command)
 
     def _known_state(self, message_id: str) -> TransactionState | None:
         """The state of a transaction of this producer that is not ended yet; see `CheckAnswers`."""

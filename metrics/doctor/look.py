@@ -66,7 +66,7 @@ async def look(
         missing = await trace.missing(None if oldest_ms is None else (clock_ms() - oldest_ms) / 1000)
     reader = ClockReader()
     for event in events:
-        reader.take(event)
+        reader.read(event)
     clocks = reader.finish()
     return Snapshot(
         name_servers=tuple(servers),

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from client.admin.records import BrokerInfo, GroupInfo
-from model.absent_broker import NOBODY_ABSENT, Absence
+from model.absent_broker import NONE_ABSENT, Absence
 from model.events import Event
 from model.missing_trace import NOTHING_MISSING, MissingTrace
 from model.replica_info import ReplicaSetInfo
@@ -56,6 +56,6 @@ class Snapshot:
     events: tuple[Event, ...]
     minutes: float
     clocks: tuple[ClockFault, ...] = ()
-    absence: Absence = NOBODY_ABSENT
+    absence: Absence = NONE_ABSENT
     missing: MissingTrace = NOTHING_MISSING
     sets: Mapping[str, tuple[ReplicaSetInfo, ReplicaSetInfo]] = field(default_factory=dict)

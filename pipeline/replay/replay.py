@@ -201,7 +201,7 @@ class _Replay:
                 self._pump_later(client, at_ms)
             else:  # a pass that waited for a broker while the member was disconnected continues
                 member.schedule.wake(client, Trigger.RECONNECT, now=at_ms / 1000)
-                member.schedule.take_due(at_ms / 1000)
+                member.schedule.begin_due(at_ms / 1000)
                 self._go_on(_Pass(client, member.lives, waited, at_ms), at_ms)
 
     def _notice_losses(self, client: str, member: _Member, at_ms: float) -> None:
@@ -276,7 +276,7 @@ class _Replay:
         if client in schedule:
             # Recorded times are rounded, so a recorded pass may begin just before its due time.
             early = 0.0 < due_ms - at_ms <= SAME_MS
-            for due in schedule.take_due((due_ms if early else at_ms) / 1000):
+            for due in schedule.begin_due((due_ms if early else at_ms) / 1000):
                 self._begin(client, due, at_ms)
 
     def _begin(self, client: str, due: RebalancePass, at_ms: float) -> None:

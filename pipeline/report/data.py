@@ -158,8 +158,8 @@ def _ownerless(events: Path, read: dict[str, pa.Table], started_ms: float) -> li
     wanted = frozenset(read["totals"]["group"].unique().to_pylist()) - owners
     if not wanted:
         return []
-    mine = (event for event in events_of(events, OWNERLESS_KINDS) if event.group in wanted)
-    return ownerless_of(mine, owners, started_ms)
+    own = (event for event in events_of(events, OWNERLESS_KINDS) if event.group in wanted)
+    return ownerless_of(own, owners, started_ms)
 
 
 def _faults(events: Path) -> list[FaultRow]:
@@ -185,8 +185,8 @@ def _table(directory: Path) -> pa.Table:
 
 
 def _group(group: str, read: dict[str, pa.Table]) -> GroupSection:
-    mine = {name: _where(table, "group", group) for name, table in read.items() if name != "nodes"}
-    owned, rebalances = _with_queue(mine["ownership"]), mine["rebalances"]
+    own = {name: _where(table, "group", group) for name, table in read.items() if name != "nodes"}
+    owned, rebalances = _with_queue(own["ownership"]), own["rebalances"]
     moved = rebalances.filter(pc.greater(rebalances["moves"], scalar(0)))
     with_members = rebalances.filter(pc.greater_equal(rebalances["members"], scalar(0)))
     ranked = _sorted(moved, "pause_ms", "duplicates", "moves", descending=True)
@@ -196,7 +196,7 @@ def _group(group: str, read: dict[str, pa.Table]) -> GroupSection:
     pauses = as_numpy(owned["pause_ms"])
     again = pc.add(owned["redelivered"], owned["possible_duplicates"])
     return GroupSection(
-        totals=_totals(mine["totals"], moved),
+        totals=_totals(own["totals"], moved),
         ranking=_rows(ranked, MOST_REBALANCES),
         members=_rows(_thinned(_sorted(with_members, "ended_ms")).select(["ended_ms", "members"])),
         bands=_rows(ranked, MOST_BANDS),
@@ -209,9 +209,9 @@ def _group(group: str, read: dict[str, pa.Table]) -> GroupSection:
         longest=_most(owned, "pause_ms"),
         twice=_most(_with(owned, "again", again), "again"),
         bursts=_most(owned, "backlog"),
-        delivery=_delivery(mine["delivery"]),
-        fairness=_rows(_thinned(_sorted(mine["fairness"], "t_ms"))),
-        missed=_missed(_rows(_sorted(mine["losses"], "detail"))),
+        delivery=_delivery(own["delivery"]),
+        fairness=_rows(_thinned(_sorted(own["fairness"], "t_ms"))),
+        missed=_missed(_rows(_sorted(own["losses"], "detail"))),
     )
 
 

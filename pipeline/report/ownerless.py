@@ -69,7 +69,7 @@ class _Found:
     batches: Counter[tuple[str, str, int, str]] = field(default_factory=Counter)
     dead_letters: int = 0
 
-    def take(self, event: Event) -> None:
+    def add(self, event: Event) -> None:
         self.is_consumer = self.is_consumer or event.kind in _OF_CONSUMERS
         if event.kind in _OF_MEMBERS:
             self.of_members.append(event)
@@ -86,7 +86,7 @@ def ownerless_of(events: Iterable[Event], owners: frozenset[str], started_ms: fl
     found: dict[str, _Found] = {}
     for event in events:
         if event.group and event.group not in owners:
-            found.setdefault(event.group, _Found()).take(event)
+            found.setdefault(event.group, _Found()).add(event)
     return [_made(group, one, started_ms) for group, one in sorted(found.items()) if one.is_consumer]
 
 
@@ -95,7 +95,7 @@ def _made(group: str, found: _Found, started_ms: float) -> OwnerlessGroup:
     counts: list[dict[str, Any]] = []
     for event in sorted(found.of_members, key=order_of):
         before = len(members)
-        members.take(event)
+        members.process(event)
         if len(members) != before:
             counts.append({"t_ms": event.t_ms - started_ms, "members": len(members)})
     names = ("topic", "broker", "queue_id", "client")

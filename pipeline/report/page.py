@@ -31,9 +31,9 @@ from pipeline.report.words import (
     missed,
     offsets,
     ownerless,
+    sentence_of_rebalance,
     summary,
     twice,
-    what_happened,
 )
 from traces.figures.faults import FaultRow, in_words
 
@@ -134,8 +134,8 @@ def _faults(rows: Sequence[FaultRow], started_ms: float) -> str:
 
 
 def _group(group: GroupSection, number: int, span_ms: float, *, titled: bool) -> str:
-    marks = [(row["began_ms"], f"{seconds(row['began_ms'])}: {what_happened(row)}") for row in group.ranking]
-    worst = what_happened(group.ranking[0]) if group.ranking else None
+    marks = [(row["began_ms"], f"{seconds(row['began_ms'])}: {sentence_of_rebalance(row)}") for row in group.ranking]
+    worst = sentence_of_rebalance(group.ranking[0]) if group.ranking else None
     parts = [
         f"<h2>Group {escape(group.totals.group)}</h2>" if titled else "",
         f'<p class="lead">{escape(f"{summary(group.totals, worst)} {missed(group.missed)}".rstrip())}</p>',
@@ -210,7 +210,7 @@ def _ranking(rows: Rows, rebalances: int) -> str:
     cells = (
         (
             seconds(row["began_ms"]),
-            escape(what_happened(row)),
+            escape(sentence_of_rebalance(row)),
             f"<span>{_chips(str(row['trigger']))}</span>",
             "" if row["members"] < 0 else f"{row['members']:,}",
             f"{row['moves']:,}",

@@ -11,7 +11,7 @@ from collections import defaultdict
 from typing import Any
 
 from pipeline.report.data import GroupSection, Rows, queue_name
-from pipeline.report.words import what_happened
+from pipeline.report.words import sentence_of_rebalance
 
 NONE = -1
 NOTICED, HANDED_OVER, FIRST_PULL = "noticed", "handed over", "first pull"
@@ -90,7 +90,7 @@ def _rebalance(
     of_each = [_move(each, queues, clients) for each, _ in moves]
     document = {
         "cause": row["cause"],
-        "because": what_happened(row),
+        "because": sentence_of_rebalance(row),
         "members": row["members"],
         "began": round(row["began_ms"], 1),
         "ended": round(row["ended_ms"], 1),
@@ -102,11 +102,11 @@ def _rebalance(
     timed = [(stepped, each) for each, before in moves if (stepped := steps_of(row, each, before))]
     if not timed:
         return document
-    steps, slowest = max(timed, key=lambda pair: sum(took for _, took, _ in pair[0]))
+    steps, slowest = max(timed, key=lambda pair: sum(elapsed for _, elapsed, _ in pair[0]))
     name = max(steps, key=lambda step: step[1])[0]
     return {
         **document,
-        "steps": [[step, round(took, 1), what] for step, took, what in steps],
+        "steps": [[step, round(elapsed, 1), what] for step, elapsed, what in steps],
         "slow": name,
         "slowest_queue": queue_name(slowest),
         "advice": advice(name, row, slowest),
@@ -140,7 +140,7 @@ def steps_of(
     ]
     if pulled is not None:
         steps.append((FIRST_PULL, max(0.0, float(pulled) - float(row["from_ms"])), "until the new owner pulled"))
-    return [(name, max(0.0, took), what) for name, took, what in steps]
+    return [(name, max(0.0, elapsed), what) for name, elapsed, what in steps]
 
 
 def advice(step: str, rebalance: dict[str, Any], row: dict[str, Any]) -> str:

@@ -36,7 +36,7 @@ def member_name(client: str | None) -> str:
     return (client or "").partition("@")[2] or client or "no owner"
 
 
-def what_happened(rebalance: dict[str, Any]) -> str:
+def sentence_of_rebalance(rebalance: dict[str, Any]) -> str:
     """Describe a row of `rebalances` as a sentence without its full stop."""
     kind, client = str(rebalance["kind"]), member_name(rebalance["client"])
     if kind == EventKind.MEMBER_LEAVE:

@@ -67,20 +67,20 @@ class Targets:
         if not self._is_fixed:
             turn = crc32(key.encode("utf-8", "surrogatepass")) if by_key else next(self._turns)
             return self._queues[turn % len(self._queues)]
-        hashed, mine = self._on_broker(key, body)
+        hashed, own = self._on_broker(key, body)
         turn = hashed // len(self._brokers) if by_key else next(self._turns)
-        return mine[turn % len(mine)]
+        return own[turn % len(own)]
 
     def _on_broker(self, key: str, body: bytes) -> tuple[int, list[MessageQueue]]:
         hashed = crc32(key.encode("utf-8", "surrogatepass") if key else body)
         return hashed, self._numbers[self._brokers[hashed % len(self._brokers)]]
 
     def _named(self, key: str, body: bytes, queue_id: int | None) -> MessageQueue:
-        mine = self._on_broker(key, body)[1]
-        if queue_id is None or not 0 <= queue_id < len(mine):
+        own = self._on_broker(key, body)[1]
+        if queue_id is None or not 0 <= queue_id < len(own):
             named = "no queue" if queue_id in (None, -1) else f"queue {queue_id}"
             raise MessageIllegal(
-                f"column queue_id names {named} in a row; topic {self._topic!r} has 0 to {len(mine) - 1} on broker "
-                f"{mine[0].broker_name!r}"
+                f"column queue_id names {named} in a row; topic {self._topic!r} has 0 to {len(own) - 1} on broker "
+                f"{own[0].broker_name!r}"
             )
-        return mine[queue_id]
+        return own[queue_id]

@@ -152,7 +152,7 @@ def _usual_batch(
     found = located(data, begins[:wanted], headers[:wanted])
     if found is None:
         return None
-    makers = _makers(queue, found.headers, (), options, or_none=False) | _located_makers(found, options)
+    makers = _makers(queue, found.headers, (), options, optional=False) | _located_makers(found, options)
     arrays = [makers[field.name]() for field in schema]
     return None if any(array is None for array in arrays) else [pa.RecordBatch.from_arrays(arrays, schema=schema)]
 
@@ -182,7 +182,7 @@ def _batch(
             for record, (_, reason) in zip(iter_records(body), decode_or_keep(queue, body), strict=True)
         ]
         _replace_unfit(queue, end, records, stored, options, schema)
-        return _build(queue, end, records, options, schema, or_none=True)
+        return _build(queue, end, records, options, schema, optional=True)
 
 
 def _replace_unfit(
@@ -221,11 +221,11 @@ def _build(
     options: SourceOptions,
     schema: pa.Schema,
     *,
-    or_none: bool = False,
+    optional: bool = False,
 ) -> list[pa.RecordBatch]:
     """Return one batch, or none if no record is wanted; raises an error of `UNFIT` if a payload is not a message.
 
-    With `or_none`, the fields of a message may be None.
+    With `optional`, the fields of a message may be None.
     """
     if not records.headers:
         return []
@@ -236,7 +236,7 @@ def _build(
     headers, columns = records.numbers(), list(zip(*records.payloads, strict=True))
     if len(columns) != _PAYLOAD_FIELDS:
         raise ValueError(f"they are {len(columns)} instead of {_PAYLOAD_FIELDS}")
-    makers = _makers(queue, headers, columns, options, or_none=or_none)
+    makers = _makers(queue, headers, columns, options, optional=optional)
     return [pa.RecordBatch.from_arrays([makers[field.name]() for field in schema], schema=schema)]
 
 
@@ -255,14 +255,14 @@ def _bodies(values: Sequence[bytes], include: bool) -> pa.Array:
     return binaries(values) if include else pa.nulls(len(values), pa.binary())
 
 
-def _ids(values: Sequence[Any], or_none: bool) -> pa.Array:
-    if not or_none:
+def _ids(values: Sequence[Any], optional: bool) -> pa.Array:
+    if not optional:
         return texts(values)
     return texts([value or "" for value in values], [value is not None for value in values])
 
 
-def _born(values: Sequence[Any], or_none: bool) -> pa.Array:
-    if or_none:
+def _born(values: Sequence[Any], optional: bool) -> pa.Array:
+    if optional:
         values = [_LAST_MS + 1 if value is None else value for value in values]
     if not {int}.issuperset(map(type, values)):  # numpy would convert 1.5 to 1
         raise TypeError("born_ms is not in whole milliseconds")
@@ -298,15 +298,15 @@ def _keys(values: Sequence[Sequence[str]]) -> pa.Array:
     return texts([" ".join(keys) for keys in values], map(bool, values))
 
 
-def _properties(values: Sequence[Any], include: bool, or_none: bool) -> pa.Array:
+def _properties(values: Sequence[Any], include: bool, optional: bool) -> pa.Array:
     kind = pa.map_(pa.string(), pa.string())
     if not include:
         return pa.nulls(len(values), kind)
-    return pa.array([None if or_none and value is None else list(dict.items(value)) for value in values], kind)
+    return pa.array([None if optional and value is None else list(dict.items(value)) for value in values], kind)
 
 
 def _makers(
-    queue: MessageQueue, headers: Any, columns: Sequence[Sequence[Any]], options: SourceOptions, *, or_none: bool
+    queue: MessageQueue, headers: Any, columns: Sequence[Sequence[Any]], options: SourceOptions, *, optional: bool
 ) -> dict[str, Callable[[], pa.Array]]:
     """Column of `SCHEMA` -> function that makes its array from the records of a queue, if the schema has it."""
     n = len(headers)
@@ -318,9 +318,9 @@ def _makers(
         "key": lambda: _keys(columns[_KEYS]),
         "tag": lambda: _tags(columns[_TAGS]),
         "body": lambda: _bodies(columns[_BODY], options.include_body),
-        "msg_id": lambda: _ids(columns[_MESSAGE_ID], or_none),
-        "born_ts": lambda: _born(columns[_BORN_MS], or_none),
+        "msg_id": lambda: _ids(columns[_MESSAGE_ID], optional),
+        "born_ts": lambda: _born(columns[_BORN_MS], optional),
         "store_ts": lambda: _stored(headers["stored_ms"]),
         "reconsume_times": lambda: numbers(headers["times_delivered"].astype(np.int32), pa.int32()),
-        "properties": lambda: _properties(columns[_PROPERTIES], options.include_properties, or_none),
+        "properties": lambda: _properties(columns[_PROPERTIES], options.include_properties, optional),
     }

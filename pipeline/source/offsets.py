@@ -109,7 +109,7 @@ def topic_ids_in(document: Mapping[str, Mapping[str, Mapping[str, int]]]) -> Top
     }
 
 
-def made_again(start: Mapping[tuple[str, str], int], end: Mapping[tuple[str, str], int]) -> list[tuple[str, str]]:
+def recreated(start: Mapping[tuple[str, str], int], end: Mapping[tuple[str, str], int]) -> list[tuple[str, str]]:
     """Return the topics and brokers of topics that were deleted and created again between two offsets of a stream."""
     return sorted(place for place, topic_id in start.items() if end.get(place, topic_id) != topic_id)
 

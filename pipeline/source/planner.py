@@ -165,9 +165,9 @@ class Planner:
     ) -> Offsets:
         offsets: Offsets = {}
         for broker_name in sorted({queue.broker_name for queue in queues}):
-            mine = [queue for queue in queues if queue.broker_name == broker_name]
+            own = [queue for queue in queues if queue.broker_name == broker_name]
             more = extra or {}
-            headers = [{"topic": queue.topic, "queue_id": queue.queue_id, **more.get(queue, {})} for queue in mine]
+            headers = [{"topic": queue.topic, "queue_id": queue.queue_id, **more.get(queue, {})} for queue in own]
             answers: Sequence[Command | None]
             try:
                 answers = self._client.ask_broker(broker_name, code, headers)
@@ -175,7 +175,7 @@ class Planner:
                 if all_must_exist:
                     raise
                 answers = [self._answer_if_it_exists(broker_name, code, header) for header in headers]
-            for queue, answer in zip(mine, answers, strict=True):
+            for queue, answer in zip(own, answers, strict=True):
                 if answer is None:
                     continue
                 offsets[queue] = answer.header["offset"]

@@ -29,7 +29,7 @@ from pyspark.sql.streaming.listener import (
 from model.errors import ConfigError, RlabError
 from model.message_queue import MessageQueue
 from model.names import check_group
-from pipeline.source.offsets import Offsets, TopicIds, made_again, parse_offsets, topic_ids_in
+from pipeline.source.offsets import Offsets, TopicIds, parse_offsets, recreated, topic_ids_in
 from pipeline.wire import WireClient
 from remoting.request_code import RequestCode
 
@@ -71,7 +71,7 @@ class GroupProgress(StreamingQueryListener):
         progress = event.progress
         if self._query_id in (None, str(progress.id)):
             for source in progress.sources:
-                again = topics_made_again(source.startOffset, source.endOffset)
+                again = topics_recreated(source.startOffset, source.endOffset)
                 self.commit(offsets_of(source.endOffset), again)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
@@ -88,13 +88,13 @@ class GroupProgress(StreamingQueryListener):
         with self._has_ended:
             return self._has_ended.wait_for(lambda: query_id in self._ended, timeout_s)
 
-    def commit(self, offsets: Offsets, made_again: Collection[tuple[str, str]] = ()) -> None:
+    def commit(self, offsets: Offsets, recreated: Collection[tuple[str, str]] = ()) -> None:
         """Commit changed offsets; failures are recorded and logged, because they must not end a stream.
 
-        `made_again` has topics, each with its broker, that were created again: their old commits are void.
+        `recreated` has topics, each with its broker, that were created again: their old commits are void.
         """
         with self._lock:
-            for queue in [one for one in self.committed if (one.topic, one.broker_name) in made_again]:
+            for queue in [one for one in self.committed if (one.topic, one.broker_name) in recreated]:
                 del self.committed[queue]
             if not self._is_closed:
                 self._commit_changed(offsets)
@@ -107,9 +107,9 @@ class GroupProgress(StreamingQueryListener):
     def _commit_changed(self, offsets: Offsets) -> None:
         changed = {queue: offset for queue, offset in offsets.items() if self.committed.get(queue) != offset}
         for broker_name in sorted({queue.broker_name for queue in changed}):
-            mine = sorted(queue for queue in changed if queue.broker_name == broker_name)
-            for first in range(0, len(mine), MAX_ROWS_PER_COMMIT):
-                self._commit(broker_name, mine[first : first + MAX_ROWS_PER_COMMIT], changed)
+            own = sorted(queue for queue in changed if queue.broker_name == broker_name)
+            for first in range(0, len(own), MAX_ROWS_PER_COMMIT):
+                self._commit(broker_name, own[first : first + MAX_ROWS_PER_COMMIT], changed)
 
     def _commit(self, broker_name: str, queues: Sequence[MessageQueue], offsets: Offsets) -> None:
         rows = [[queue.topic, queue.queue_id, offsets[queue], _NO_TOKEN] for queue in queues]
@@ -197,7 +197,7 @@ def skipped_rows(start: str | None, end: str | None, input_rows: int) -> int | N
     batch with a new queue.
     """
     starts, ends = offsets_of(start), offsets_of(end)
-    again = topics_made_again(start, end)
+    again = topics_recreated(start, end)
     starts.update((queue, 0) for queue in starts if (queue.topic, queue.broker_name) in again)
     if any(last > 0 and queue not in starts for queue, last in ends.items()):
         return None
@@ -205,13 +205,13 @@ def skipped_rows(start: str | None, end: str | None, input_rows: int) -> int | N
     return sum(max(0, last - starts.get(queue, last)) for queue, last in ends.items()) - input_rows
 
 
-def topics_made_again(start: str | None, end: str | None) -> list[tuple[str, str]]:
+def topics_recreated(start: str | None, end: str | None) -> list[tuple[str, str]]:
     """Return the topics, each with its broker, that had been deleted and created again when a micro-batch began.
 
     `start` and `end` come from its progress. Such a topic was read from its beginning; the number of unread messages of
     the old topic is unknown.
     """
-    return made_again(_topic_ids(start), _topic_ids(end))
+    return recreated(_topic_ids(start), _topic_ids(end))
 
 
 def _topic_ids(text: str | None) -> TopicIds:

@@ -38,7 +38,7 @@ from pipeline.source.offsets import (
     from_json,
     is_due,
     limited,
-    made_again,
+    recreated,
     to_json,
     topic_ids_in,
 )
@@ -168,7 +168,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Plan the tasks of a micro-batch."""
         starts, ends = from_json(start), from_json(end)
-        for place in made_again(topic_ids_in(start), topic_ids_in(end)):
+        for place in recreated(topic_ids_in(start), topic_ids_in(end)):
             starts = _without(starts, place)
         # A new queue may begin after offset 0 without a loss, because this stream has not read it yet.
         asked = [queue for queue in ends if queue not in starts and ends[queue] > 0]
@@ -248,15 +248,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if is_time:
             self._seen = self._seen_ends()
             self._find_missing(starts)
-        self._forget_made_again(starts, topic_ids)
+        self._forget_recreated(starts, topic_ids)
         if is_time:
             self._begins = self._begins_of([queue for queue in self._seen if queue not in starts])
             self._oldest = self._oldest_of([queue for queue in self._seen if queue in starts])
             self._seen_at = now
 
-    def _forget_made_again(self, starts: Offsets, topic_ids: TopicIds) -> None:
+    def _forget_recreated(self, starts: Offsets, topic_ids: TopicIds) -> None:
         """Report topics that were deleted and created again, and remove their starts."""
-        for place in made_again(topic_ids, self._topic_ids):
+        for place in recreated(topic_ids, self._topic_ids):
             old = [queue for queue in starts if (queue.topic, queue.broker_name) == place]
             for queue in old:
                 what = (

@@ -29,12 +29,12 @@ def archive_options(java: str) -> str:
 
 def archive_path(java: str) -> Path:
     """Return the path of the archive for this `java` and this Spark, whether it exists or not."""
-    home = Path(java).resolve().parents[1]
-    release = home / "release"  # its text has the version, so an update in place gets a new archive
+    spark_home = Path(java).resolve().parents[1]
+    release = spark_home / "release"  # its text has the version, so an update in place gets a new archive
     version = release.read_bytes() if release.exists() else b""
     jars = sorted((jar.name, jar.stat().st_mtime_ns, jar.stat().st_size) for jar in _jars())
     spark = repr((os.environ.get("SPARK_HOME"), jars)).encode()
-    key = hashlib.sha256(bytes(home) + version + spark).hexdigest()[:12]
+    key = hashlib.sha256(bytes(spark_home) + version + spark).hexdigest()[:12]
     return _FOLDER / f"spark-classes-{key}" / "spark.jsa"
 
 
@@ -53,5 +53,5 @@ def archived_jars(java: str) -> Path | None:
 def _jars() -> Iterable[Path]:
     """Return the jars of this environment's Spark; a JVM refuses an archive that was made from other jars."""
     installed = importlib.util.find_spec("pyspark")
-    home = os.environ.get("SPARK_HOME") or (installed and installed.origin and Path(installed.origin).parent)
-    return () if not home else Path(home, "jars").glob("*.jar")
+    spark_home = os.environ.get("SPARK_HOME") or (installed and installed.origin and Path(installed.origin).parent)
+    return () if not spark_home else Path(spark_home, "jars").glob("*.jar")

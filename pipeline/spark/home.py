@@ -20,7 +20,7 @@ from pathlib import Path
 
 
 @contextmanager
-def home_without_zip(work_dir: Path, jars: Path | None = None) -> Iterator[None]:
+def spark_home_without_zip(work_dir: Path, jars: Path | None = None) -> Iterator[None]:
     """Set such a home, below `work_dir`, for a JVM that starts in the block; pyspark must be installed.
 
     An existing SPARK_HOME is kept. The zip is kept if PYSPARK_PYTHON is another interpreter, which may have no pyspark.
@@ -37,8 +37,8 @@ def home_without_zip(work_dir: Path, jars: Path | None = None) -> Iterator[None]
 
 
 @contextmanager
-def home_for_archive(home: Path) -> Iterator[None]:
-    """Like `home_without_zip`, but the home stays, and each of Spark's jars is once on the class path."""
+def spark_home_for_archive(home: Path) -> Iterator[None]:
+    """Like `spark_home_without_zip`, but the home stays, and each of Spark's jars is once on the class path."""
     if _is_chosen():
         yield
         return

@@ -21,7 +21,7 @@ from rich.console import Console
 
 from model.errors import ConfigError
 from pipeline.spark.class_archive import QUIET, archive_home, archive_path
-from pipeline.spark.home import home_for_archive
+from pipeline.spark.home import spark_home_for_archive
 from pipeline.spark.java import ensure_java
 from pipeline.spark.session import SHORT_JOB, spark_session
 
@@ -47,7 +47,7 @@ def make_archive(java: str) -> Path:
         raise ConfigError(f"cannot write {folder} ({error}): use a virtual environment of your own") from error
     made = archive.with_suffix(".made")
     base = _java_archive(java, archive.parent)
-    with home_for_archive(archive_home(archive)), tempfile.TemporaryDirectory() as job_folder:
+    with spark_home_for_archive(archive_home(archive)), tempfile.TemporaryDirectory() as job_folder:
         options = f'{SHORT_JOB} {base} "-XX:ArchiveClassesAtExit={made}" {QUIET}'
         with spark_session("class archive", master="local[1]", java_options=options) as spark:
             _use(spark, Path(job_folder))

@@ -28,7 +28,7 @@ _WHY = (
 )
 
 
-def came_with_py_files(root: PurePath, listed: Sequence[str], received: str) -> bool:
+def is_in_py_files(root: PurePath, listed: Sequence[str], received: str) -> bool:
     """Whether a package below `root` is among the `listed` files, or in the folder where Spark `received` files."""
     if received and PurePath(received) in (root, *root.parents):
         return True

@@ -24,7 +24,7 @@ from model.errors import ConfigError
 from model.extras import adding
 from model.own_name import IMPORT_FOLDER
 from pipeline.spark.class_archive import archive_options, archived_jars
-from pipeline.spark.home import home_without_zip
+from pipeline.spark.home import spark_home_without_zip
 from pipeline.spark.java import ensure_java
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def _build_session(
         is_local = is_local_master(master)
         _prepare_environment(is_local=is_local)
         if is_local:
-            home = home_without_zip(work_dir, archived_jars(java))
+            home = spark_home_without_zip(work_dir, archived_jars(java))
         settings |= _jvm_settings(work_dir, master, driver_memory, java_options, archive_options(java))
         _quiet_pyspark()
         builder = builder.master(master)
@@ -173,13 +173,13 @@ def register_source(spark: SparkSession) -> None:
     from pyspark import SparkFiles  # noqa: PLC0415 - a command that reports a missing pyspark imports this module
 
     from pipeline.data_source import RlabDataSource  # noqa: PLC0415
-    from pipeline.spark.py_files import came_with_py_files, carried  # noqa: PLC0415
+    from pipeline.spark.py_files import carried, is_in_py_files  # noqa: PLC0415
 
     if not hasattr(spark, "_jsparkSession"):
         spark.dataSource.register(RlabDataSource)
         return
     listed = spark.sparkContext.getConf().get("spark.submit.pyFiles", "") or ""
-    is_carried = came_with_py_files(IMPORT_FOLDER, listed.split(","), SparkFiles.getRootDirectory())
+    is_carried = is_in_py_files(IMPORT_FOLDER, listed.split(","), SparkFiles.getRootDirectory())
     spark.dataSource.register(carried(RlabDataSource) if is_carried else RlabDataSource)
     environment = source_environment(spark)
     for name in ("SPARK_LOCAL_DIRS", "SPARK_AUTH_SOCKET_TIMEOUT", "SPARK_BUFFER_SIZE", "SPARK_PYTHON_RUNTIME"):

@@ -111,10 +111,10 @@ def write_tables(
     Raises:
         ConfigError: the trace has no event, or no event of the group.
     """
-    mine = events if group is None else [event for event in events if event.group in (group, "")]
-    if group is not None and not any(event.group == group for event in mine):
+    own = events if group is None else [event for event in events if event.group in (group, "")]
+    if group is not None and not any(event.group == group for event in own):
         raise ConfigError(f"the trace has no event of group {group!r}")
-    times = [event.t_ms for event in mine if group in (None, event.group)]
+    times = [event.t_ms for event in own if group in (None, event.group)]
     if not times:
         raise ConfigError("the trace has no events")
     start_ms, end_ms = min(times), max(times)
@@ -130,12 +130,12 @@ def write_tables(
     )
     _write(directory / "events", of_mine)
     found: dict[str, list[tuple[Any, ...]]] = {name: [] for name in OF_GROUPS}
-    for name, row in rows_of(_by_group(mine), start_ms, end_ms):
+    for name, row in rows_of(_by_group(own), start_ms, end_ms):
         found[name].append(row)
     for name, schema in OF_GROUPS.items():
         write(name, found[name], schema)
-    write("losses", list(_losses(mine)), _LOSS_SCHEMA)
-    write("transactions", list(map(attrgetter(*_TRANSACTION_SCHEMA.names), transactions_of(mine))), _TRANSACTION_SCHEMA)
+    write("losses", list(_losses(own)), _LOSS_SCHEMA)
+    write("transactions", list(map(attrgetter(*_TRANSACTION_SCHEMA.names), transactions_of(own))), _TRANSACTION_SCHEMA)
     write("nodes", list(_nodes(table, group)), _NODE_SCHEMA)
     return directory
 

@@ -38,10 +38,10 @@ def clocks_of_runs(folder: Path, runs: Sequence[EventRun], most: int = MOST_COMP
             break
         with pq.ParquetFile(folder / run.file) as file:
             read = file.read_row_group(run.row_group, columns=EVENT_SCHEMA.names).select(EVENT_SCHEMA.names)
-        told = read.filter(pc.invert(pc.is_in(read["kind"].cast(pa.string()), value_set=texts(_OF_MESSAGES))))
-        n += len(told)
-        for event in zip_events([column.combine_chunks() for column in told.columns]):
-            reader.take(event)
+        reported = read.filter(pc.invert(pc.is_in(read["kind"].cast(pa.string()), value_set=texts(_OF_MESSAGES))))
+        n += len(reported)
+        for event in zip_events([column.combine_chunks() for column in reported.columns]):
+            reader.read(event)
     return reader.finish()
 
 

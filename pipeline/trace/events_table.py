@@ -234,9 +234,9 @@ class GroupReader:
                 held = [whole.filter(pc.invert(is_over))]
                 n = len(held[0])
                 enough = n + READ_ROWS
-            mine = self._part_of(run, group)
-            held.append(mine)
-            n += len(mine)
+            own = self._part_of(run, group)
+            held.append(own)
+            n += len(own)
         if held:
             yield _sorted(pa.concat_tables(held))
 

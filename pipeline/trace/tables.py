@@ -129,11 +129,11 @@ def nodes_of(events: DataFrame, group: str | None = None) -> DataFrame:
     With a `group`, only the nodes with events of it; `lost` counts all events of the node, the other columns only the
     group's.
     """
-    mine = F.lit(True) if group is None else F.col("group") == group
+    own = F.lit(True) if group is None else F.col("group") == group
     runs = events.groupBy("node", F.floor(F.col("seq") / RUN_SEQS)).agg(
-        F.count(F.when(mine, 1)).alias("events"),
-        F.min(F.when(mine, F.col("t_ms"))).alias("first_ms"),
-        F.max(F.when(mine, F.col("t_ms"))).alias("last_ms"),
+        F.count(F.when(own, 1)).alias("events"),
+        F.min(F.when(own, F.col("t_ms"))).alias("first_ms"),
+        F.max(F.when(own, F.col("t_ms"))).alias("last_ms"),
         (F.max("seq") - F.min("seq") + 1 - F.count("*")).alias("lost"),
     )
     nodes = runs.groupBy("node").agg(

@@ -107,11 +107,11 @@ class ConnectionFault:
         verb = VERBS.get(self.do)
         if verb is None:
             raise InvalidParameter(f"there is no fault {shown(self.do)}{_near(self.do, VERBS)}")
-        told = [name for name, value in _DEFAULTS.items() if getattr(self, name) != value]
+        reported = [name for name, value in _DEFAULTS.items() if getattr(self, name) != value]
         reads = (*_CHOICE, *(_OF_FRAMES if verb.on_frames else ()), *verb.needs, *verb.may)
-        if foreign := [name for name in told if name not in reads]:
+        if foreign := [name for name in reported if name not in reads]:
             raise InvalidParameter(f"the fault {self.do} does not read {foreign[0]}; it reads {', '.join(reads)}")
-        if missing := [name for name in verb.needs if name not in told]:
+        if missing := [name for name in verb.needs if name not in reported]:
             raise InvalidParameter(f"the fault {self.do} needs {missing[0]}")
         if self.code and self.code not in RequestCode.__members__:
             raise InvalidParameter(f"there is no request {self.code[:60]!r}{_near(self.code, RequestCode.__members__)}")

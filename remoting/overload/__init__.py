@@ -2,7 +2,7 @@
 
 `admission` decides which requests a late server serves next, and `remoting/server.py` measures how late it is and acts.
 `retry_budget` decides when a client asks a server again that refused a request, and `remoting/client.py` waits.
-`frame_budget` decides which large frames a server receives at a time; `frame_under_way` is the incomplete frame of a
+`frame_budget` decides which large frames a server receives at a time; `incomplete_frame` is the incomplete frame of a
 connection, `inbox` the commands that a connection has read and not handled yet; `remoting/connection.py` uses both.
 `peer_memory` sums the unanswered and unread bytes of all peers, `addresses` counts the connections of each address.
 `keepalive` makes the system probe for vanished peers, and `probe` asks a server that does not answer for a sign of

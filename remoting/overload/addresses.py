@@ -44,7 +44,7 @@ class Addresses:
         self._counts[network] = n + 1
         return True
 
-    def gone(self, peer: str) -> None:
+    def connection_closed(self, peer: str) -> None:
         """Stop counting a connection, which is closed."""
         network = network_of(peer)
         self._counts[network] -= 1

@@ -61,7 +61,7 @@ def is_new_work(code: int) -> bool:
 
 
 class Decided(NamedTuple, Generic[Item]):
-    """The decisions of one `take`."""
+    """The decisions of one `next_slice`."""
 
     serve: list[Item]
     refuse: list[Item]
@@ -94,7 +94,7 @@ class Admission(Generic[Item]):
     def __len__(self) -> int:
         return self._n
 
-    def iteration_took(self, seconds: float, *, now: float, serving_s: float = 0.0) -> None:
+    def record_iteration(self, seconds: float, *, now: float, serving_s: float = 0.0) -> None:
         """Record how long the last event-loop iteration handled requests, and how much of that was a slice."""
         # After being late, the server has to read all that has arrived before it knows that nothing waits.
         self._on_time = seconds <= LATE_S
@@ -118,10 +118,11 @@ class Admission(Generic[Item]):
             code: its request code.
             wait_s: how long its sender waits for the answer; None if that is not known.
             size: bytes of its body.
-            item: returned by `take`.
+            item: returned by `next_slice`.
 
         Returns:
-            None: serve it at once. `WAITS`: a later `take` returns it. A number: refuse it, with these seconds to wait.
+            None: serve it at once. `WAITS`: a later `next_slice` returns it. A number: refuse it, with these seconds to
+            wait.
         """
         rank = rank_of(code)
         if rank is Rank.KEEPALIVE:
@@ -134,7 +135,7 @@ class Admission(Generic[Item]):
         self._bytes += size
         return WAITS
 
-    def take(self, now: float) -> Decided[Item]:
+    def next_slice(self, now: float) -> Decided[Item]:
         """Remove the requests of the next slice, and all that are refused or forgotten instead."""
         control, data = self._lanes[Rank.CONTROL], self._lanes[Rank.DATA]
         taken: Decided[Item] = Decided([], [], [], max(_retry_after_s(control, now), _retry_after_s(data, now)))
@@ -150,10 +151,10 @@ class Admission(Generic[Item]):
         standing = now - lane.empty_at > STANDING_QUEUE_S
         allowed_s = lane.target_s if standing else STANDING_QUEUE_S
         while waiting:
-            arrived, gives_up_at, size, item = waiting[0]
-            if gives_up_at <= now:
+            arrived, retry_ends_at, size, item = waiting[0]
+            if retry_ends_at <= now:
                 taken.forget.append(item)
-            elif now - arrived > min(allowed_s, (gives_up_at - arrived) / 2):
+            elif now - arrived > min(allowed_s, (retry_ends_at - arrived) / 2):
                 # Half of the sender's time has to be left for the work itself and for the answer to arrive.
                 taken.refuse.append(item)
             elif len(serve) < up_to:

@@ -50,7 +50,7 @@ class Probed(Protocol):
         """Send a request."""
         ...
 
-    def give_up(self, reason: str) -> None:
+    def drop_unsent(self, reason: str) -> None:
         """Close it at once."""
         ...
 
@@ -95,4 +95,4 @@ class Probe:
                 "%d requests were unanswered",
                 *(connection.peer, PING_TIMEOUT_S, connection.in_flight),
             )
-            connection.give_up("it was closed because nothing arrived over it, not even the answer to a ping")
+            connection.drop_unsent("it was closed because nothing arrived over it, not even the answer to a ping")

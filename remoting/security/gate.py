@@ -26,8 +26,8 @@ import anyio
 
 from model.access_limits import (
     ACCESS_RELOAD_S,
-    MAX_REFUSALS_OF_GUEST,
     MAX_REFUSALS_REPORTED_PER_S,
+    MAX_REFUSALS_UNAUTHENTICATED,
     MAX_UNAUTHENTICATED,
     MAX_UNAUTHENTICATED_OF_ADDRESS,
     UNAUTHENTICATED_S,
@@ -58,7 +58,7 @@ _WITHOUT_KEY = "this server has access control: give the client a key, for insta
 _WRONG = "the key is wrong, or its user is not known here"
 
 
-class _Guest:
+class _Unauthenticated:
     """A connection that has not proved a key."""
 
     __slots__ = ("challenge", "deadline", "refusals", "serve", "user")
@@ -94,7 +94,7 @@ class Guarded(Protocol):
         """A request was refused; called at most `MAX_REFUSALS_REPORTED_PER_S` times a second."""
 
 
-class NothingKept:
+class NoClientState:
     """The `Guarded` of a server that keeps nothing of its clients."""
 
     def owner_of(self, name: str) -> str | None:
@@ -122,7 +122,7 @@ class Gate:
         self._file = AccessFile(access.path) if isinstance(access, AccessFile) else None
         self._policy: Policy = {}
         self._loop = asyncio.get_running_loop()
-        self._guests: dict[Connection, _Guest] = {}  # the oldest first
+        self._unauthenticated: dict[Connection, _Unauthenticated] = {}  # the oldest first
         self._addresses = Addresses(MAX_UNAUTHENTICATED_OF_ADDRESS)  # of the guests
         self._timer: asyncio.TimerHandle | None = None
         self._principals: dict[str, Principal] = {}
@@ -138,9 +138,9 @@ class Gate:
             self.apply(policy)
 
     @property
-    def guests(self) -> int:
+    def unauthenticated(self) -> int:
         """Connections that have not proved a key."""
-        return len(self._guests)
+        return len(self._unauthenticated)
 
     # --- the policy --------------------------------------------------------------------------------------------------
 
@@ -201,25 +201,25 @@ class Gate:
         Raises:
             SystemBusy: too many other connections have not proved a key yet.
         """
-        if len(self._guests) >= MAX_UNAUTHENTICATED or not self._addresses.admit(connection.peer):
+        if len(self._unauthenticated) >= MAX_UNAUTHENTICATED or not self._addresses.admit(connection.peer):
             self.refused["SYSTEM_BUSY"] += 1
-            raise SystemBusy(f"{len(self._guests)} connections have not proved a key yet: try again")
+            raise SystemBusy(f"{len(self._unauthenticated)} connections have not proved a key yet: try again")
         now = self._loop.time()
-        self._guests[connection] = _Guest(serve, now + UNAUTHENTICATED_S)
+        self._unauthenticated[connection] = _Unauthenticated(serve, now + UNAUTHENTICATED_S)
         connection.serve_by(self._greet)
         if self._timer is None:
             self._timer = self._loop.call_at(now + UNAUTHENTICATED_S, self._expire)
 
     def closed(self, connection: Connection) -> None:
         """Forget a connection."""
-        self._drop_guest(connection)
+        self._drop_unauthenticated(connection)
         session = self._logged_in.pop(connection, None)
         if session is not None:
             session.ids.release_all(self._loop.time())
 
-    def _drop_guest(self, connection: Connection) -> None:
-        if self._guests.pop(connection, None) is not None:
-            self._addresses.gone(connection.peer)
+    def _drop_unauthenticated(self, connection: Connection) -> None:
+        if self._unauthenticated.pop(connection, None) is not None:
+            self._addresses.connection_closed(connection.peer)
 
     def stop(self) -> None:
         """Stop the timer. Idempotent."""
@@ -230,46 +230,50 @@ class Gate:
     def _expire(self) -> None:
         now = self._loop.time() + 1e-6
         self._timer = None
-        due = [connection for connection, guest in self._guests.items() if guest.deadline <= now]
+        due = [
+            connection
+            for connection, connection_state in self._unauthenticated.items()
+            if connection_state.deadline <= now
+        ]
         for connection in due:
-            self._drop_guest(connection)
+            self._drop_unauthenticated(connection)
             error = NotAuthenticated(f"no key was proved within {UNAUTHENTICATED_S:g} s: {_WITHOUT_KEY}")
             self._report(connection, "", error)
             connection.respond_error(Command(0, 0, 0, {}, None), error)
             connection.close()
-        for guest in islice(self._guests.values(), 1):
-            self._timer = self._loop.call_at(guest.deadline, self._expire)
+        for connection_state in islice(self._unauthenticated.values(), 1):
+            self._timer = self._loop.call_at(connection_state.deadline, self._expire)
 
     def _greet(self, connection: Connection, command: Command) -> None:
-        guest = self._guests.get(connection)
-        if guest is None:
+        connection_state = self._unauthenticated.get(connection)
+        if connection_state is None:
             return  # expired or cut off: frames that it sent before may still arrive
         connection.accept(command)
         try:
             if command.code == RequestCode.GET_CHALLENGE:
                 check_header(command)
-                connection.respond(command, {"nonce": self._challenge(guest, command.header)})
+                connection.respond(command, {"nonce": self._challenge(connection_state, command.header)})
             elif command.code == RequestCode.AUTHENTICATE:
                 check_header(command)
-                self._authenticate(connection, guest, command)
+                self._authenticate(connection, connection_state, command)
             else:
                 raise NotAuthenticated(_WITHOUT_KEY)
         except RlabError as error:
-            self._report(connection, guest.user, error)
+            self._report(connection, connection_state.user, error)
             connection.respond_error(command, error)
-            guest.refusals += 1
-            if guest.refusals >= MAX_REFUSALS_OF_GUEST:
+            connection_state.refusals += 1
+            if connection_state.refusals >= MAX_REFUSALS_UNAUTHENTICATED:
                 connection.close()
 
     @staticmethod
-    def _challenge(guest: _Guest, header: dict[str, Any]) -> str:
+    def _challenge(connection_state: _Unauthenticated, header: dict[str, Any]) -> str:
         nonce = secrets.token_hex(16)
-        guest.user = header["user"]
-        guest.challenge = transcript_of(guest.user, header["nonce"], nonce)
+        connection_state.user = header["user"]
+        connection_state.challenge = transcript_of(connection_state.user, header["nonce"], nonce)
         return nonce
 
-    def _authenticate(self, connection: Connection, guest: _Guest, command: Command) -> None:
-        transcript, guest.challenge = guest.challenge, None  # each challenge allows one try
+    def _authenticate(self, connection: Connection, connection_state: _Unauthenticated, command: Command) -> None:
+        transcript, connection_state.challenge = connection_state.challenge, None  # each challenge allows one try
         if transcript is None:
             raise NotAuthenticated("ask for a challenge first; each is good for one proof")
         text = command.header["proof"]
@@ -279,7 +283,7 @@ class Gate:
             proof = b""
         if len(proof) * 2 != PROOF_CHARS:
             raise NotAuthenticated(_WRONG)
-        user = self._policy.get(guest.user)
+        user = self._policy.get(connection_state.user)
         for known in (user.keys if user is not None else ()) or (self._unknown_user,):
             session = checked_session(known, proof, transcript)
             if session is None or user is None:
@@ -288,18 +292,20 @@ class Gate:
             connection.respond(command, {"proof": server_proof(known, transcript).hex()})
             decoder = RecordDecoder(session.to_server, MsgpackDecoder)
             connection.protect(RecordSigner(session.to_client).sign, decoder)
-            self._log_in(connection, guest, user.name, known)
+            self._log_in(connection, connection_state, user.name, known)
             return
         raise NotAuthenticated(_WRONG)
 
-    def _log_in(self, connection: Connection, guest: _Guest, name: str, key: KeyHash | str) -> None:
+    def _log_in(
+        self, connection: Connection, connection_state: _Unauthenticated, name: str, key: KeyHash | str
+    ) -> None:
         principal = self._principals.get(name)
         if principal is None:
             principal = self._principals[name] = Principal(self._policy[name])
-        self._drop_guest(connection)
+        self._drop_unauthenticated(connection)
         self._logged_in[connection] = _Session(principal, key, IdsOfConnection(self._claims), principal.permitted)
         connection.owner = f"{USER}{name}"
-        connection.serve_by(guest.serve)
+        connection.serve_by(connection_state.serve)
 
     def check_rocketmq(self, connection: Any, access_key: str, signature: str, contents: tuple[bytes, ...]) -> None:
         """Check the signature of one request of RocketMQ's protocol; the first right one logs the client in.
@@ -319,9 +325,9 @@ class Gate:
         elif known is not None and known.principal.user.name != user.name:
             error = NoPermission("this connection belongs to another user")
         else:
-            guest = self._guests.get(connection)
-            if guest is not None:
-                self._log_in(connection, guest, user.name, secret)
+            connection_state = self._unauthenticated.get(connection)
+            if connection_state is not None:
+                self._log_in(connection, connection_state, user.name, secret)
             return
         self._report(connection, access_key, error)
         raise error

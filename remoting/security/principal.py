@@ -25,7 +25,7 @@ class Quota:
         self._left = rate * QUOTA_BURST_S
         self._at = -math.inf
 
-    def take(self, n: float, now: float) -> float:
+    def acquire(self, n: float, now: float) -> float:
         """Take `n` tokens and return 0.0; or, if there are too few, take none and return the seconds to wait.
 
         One request that is larger than the bucket passes when it is full, and leaves a debt.
@@ -91,9 +91,9 @@ class Principal:
         Raises:
             SystemBusy: a quota is used up; the error has the time to wait.
         """
-        wait_s = self._requests.take(1, now) if self._requests is not None else 0.0
+        wait_s = self._requests.acquire(1, now) if self._requests is not None else 0.0
         if not wait_s and self._bytes is not None:
-            wait_s = self._bytes.take(n_bytes, now)
+            wait_s = self._bytes.acquire(n_bytes, now)
         if wait_s:
             error = SystemBusy(f"user {self.user.name!r} has used up its quota: try again in {wait_s:.2f} s")
             error.retry_after_s = max(wait_s, 0.001)

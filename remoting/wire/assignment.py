@@ -7,7 +7,7 @@ from dataclasses import replace
 from remoting.request_code import RequestCode
 from remoting.wire.field import CAUSE, CLIENT, GROUP, TOPIC, Effect, Field, RequestSchema, Right
 
-_MEMBER = (GROUP.takes(Right.MEMBER), CLIENT.takes(Right.OWN))
+_MEMBER = (GROUP.requires(Right.MEMBER), CLIENT.requires(Right.OWN))
 _QUEUES = "[[topic, broker name, [queue id, ...]], ...]"
 
 ASSIGNMENT_SCHEMA: dict[RequestCode, RequestSchema] = {
@@ -41,7 +41,7 @@ ASSIGNMENT_SCHEMA: dict[RequestCode, RequestSchema] = {
         "has. For clients of RocketMQ that leave the assignment to the broker.",
         (
             *_MEMBER,
-            TOPIC.takes(Right.KNOW),
+            TOPIC.requires(Right.KNOW),
             Field("strategy", str, "`AVG` or `AVG_BY_CIRCLE`; not used where the group pops"),
         ),
         answer="header `mode`: PULL or POP; body: msgpack array of [broker name, queue id]; queue id -1 stands for "
@@ -53,8 +53,8 @@ ASSIGNMENT_SCHEMA: dict[RequestCode, RequestSchema] = {
         "admin -> broker",
         "Let the members of a group whose queues the broker assigns pull or pop a topic.",
         (
-            GROUP.takes(Right.MANAGE_GROUP),
-            TOPIC.takes(Right.CONSUME_OR_MANAGE),
+            GROUP.requires(Right.MANAGE_GROUP),
+            TOPIC.requires(Right.CONSUME_OR_MANAGE),
             Field("mode", str, "`PULL` or `POP`"),
             Field(
                 "pop_share_queue_num",
@@ -72,7 +72,7 @@ ASSIGNMENT_SCHEMA: dict[RequestCode, RequestSchema] = {
     RequestCode.GET_GROUP_ASSIGNMENT: RequestSchema(
         "admin -> broker",
         "The last assignment of a group that this broker made, and how the group consumes.",
-        (GROUP.takes(Right.KNOW_GROUP),),
+        (GROUP.requires(Right.KNOW_GROUP),),
         answer="header `version`, 0 when it has made none; body: msgpack array of "
         f"[[client id, {_QUEUES}, [[popped topic, share], ...]], ...] and of the modes that were set: "
         "[[topic, mode, share], ...]",

@@ -98,7 +98,7 @@ class Field:
     absent: Right | None = None
     why: str = ""
 
-    def takes(self, right: Right, *, when: tuple[str, ...] = (), absent: Right | None = None) -> Field:
+    def requires(self, right: Right, *, when: tuple[str, ...] = (), absent: Right | None = None) -> Field:
         """Return the field for a request that takes this right to the named thing."""
         return replace(self, right=right, when=when, absent=absent)
 

@@ -22,14 +22,14 @@ from remoting.wire.field import (
     Right,
 )
 
-_KNOWN = GROUP.takes(Right.KNOW_GROUP)
-_MANAGED = GROUP.takes(Right.MANAGE_GROUP)
+_KNOWN = GROUP.requires(Right.KNOW_GROUP)
+_MANAGED = GROUP.requires(Right.MANAGE_GROUP)
 _ASKED = CLIENT.freely("it names the member to ask, which may be another user's: the right to its group covers that")
 _JOINED = (
-    CLIENT.takes(Right.OWN),
-    replace(GROUP, name="consumers").takes(Right.MEMBER),
-    replace(TOPIC, name="subscriptions").takes(Right.CONSUME),
-    replace(GROUP, name="checkers").takes(Right.MEMBER),
+    CLIENT.requires(Right.OWN),
+    replace(GROUP, name="consumers").requires(Right.MEMBER),
+    replace(TOPIC, name="subscriptions").requires(Right.CONSUME),
+    replace(GROUP, name="checkers").requires(Right.MEMBER),
     replace(GROUP, name="producers").freely(
         "a producer that answers no checks gets none, and every Java client claims to be in the group "
         "CLIENT_INNER_PRODUCER"
@@ -72,9 +72,9 @@ GROUP_SCHEMA: dict[RequestCode, RequestSchema] = {
         "client -> broker",
         "Leave groups at once.",
         (
-            CLIENT.takes(Right.OWN),
+            CLIENT.requires(Right.OWN),
             EPOCH,
-            Field("groups", list, "consumer groups to leave", items=str, noun=Noun.GROUP).takes(Right.MEMBER),
+            Field("groups", list, "consumer groups to leave", items=str, noun=Noun.GROUP).requires(Right.MEMBER),
             CAUSE,
             Field("rejoin", bool, "keep the assignment for `rejoin_within_s` of its heartbeats", required=False),
         ),
@@ -128,7 +128,7 @@ GROUP_SCHEMA: dict[RequestCode, RequestSchema] = {
         "admin -> broker",
         "Have a member that is a client of RocketMQ consume one message now, whatever its offsets are. The broker asks "
         "the member with the same request.",
-        (_MANAGED, _ASKED, TOPIC.takes(Right.CONSUME), QUEUE, Field("offset", int, "of the message", minimum=0)),
+        (_MANAGED, _ASKED, TOPIC.requires(Right.CONSUME), QUEUE, Field("offset", int, "of the message", minimum=0)),
         body="none; to the member the record of the message",
         answer="body: ConsumeMessageDirectlyResult in JSON, as the member wrote it. Refusals as those of "
         "GET_CONSUMER_RUNNING_INFO, and QUERY_NOT_FOUND without such a message",
@@ -172,7 +172,7 @@ GROUP_SCHEMA: dict[RequestCode, RequestSchema] = {
         (
             Field(
                 "topic", str, "only groups that read this topic, or have read it", required=False, noun=Noun.TOPIC
-            ).takes(Right.KNOW, absent=Right.ADMIN),
+            ).requires(Right.KNOW, absent=Right.ADMIN),
         ),
         answer="body: msgpack array of [group, members, version]",
         effect=Effect.READS,

@@ -23,9 +23,9 @@ from remoting.wire.field import (
     Right,
 )
 
-_MEMBER = (GROUP.takes(Right.MEMBER), CLIENT.takes(Right.OWN))
-_KNOWN = GROUP.takes(Right.KNOW_GROUP)
-_CONSUMED = TOPIC.takes(Right.CONSUME)
+_MEMBER = (GROUP.requires(Right.MEMBER), CLIENT.requires(Right.OWN))
+_KNOWN = GROUP.requires(Right.KNOW_GROUP)
+_CONSUMED = TOPIC.requires(Right.CONSUME)
 
 LEASE_SCHEMA: dict[RequestCode, RequestSchema] = {
     RequestCode.LOCK_BATCH_MQ: RequestSchema(
@@ -64,7 +64,7 @@ LEASE_SCHEMA: dict[RequestCode, RequestSchema] = {
         "Committed offset of a group for one queue.",
         (
             _KNOWN,
-            TOPIC.takes(Right.KNOW),
+            TOPIC.requires(Right.KNOW),
             QUEUE,
             Field(
                 "client_id",
@@ -72,7 +72,7 @@ LEASE_SCHEMA: dict[RequestCode, RequestSchema] = {
                 "a member that asks for its start offset even without a commit",
                 required=False,
                 noun=Noun.CLIENT,
-            ).takes(Right.OWN),
+            ).requires(Right.OWN),
         ),
         answer="header `offset`; QUERY_NOT_FOUND when none is stored, unless the caller is a member that starts at the "
         "group's creation or at the first message",
@@ -153,8 +153,8 @@ LEASE_SCHEMA: dict[RequestCode, RequestSchema] = {
         "Reset the offsets of a group on the queues of a topic, while it consumes: all of them or none. The owner of "
         "such a queue loses its lease, and starts at the new offset with the next lease.",
         (
-            GROUP.takes(Right.MANAGE_GROUP),
-            TOPIC.takes(Right.CONSUME_OR_MANAGE),
+            GROUP.requires(Right.MANAGE_GROUP),
+            TOPIC.requires(Right.CONSUME_OR_MANAGE),
             Field("to", str, "`earliest`, `latest`, `time`, `offset` or `shift`"),
             Field(
                 "value",

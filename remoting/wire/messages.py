@@ -22,16 +22,16 @@ from remoting.wire.field import (
     Right,
 )
 
-_PRODUCED = TOPIC.takes(Right.PRODUCE)
-_CONSUMED = TOPIC.takes(Right.CONSUME)
-_KNOWN = TOPIC.takes(Right.KNOW)
+_PRODUCED = TOPIC.requires(Right.PRODUCE)
+_CONSUMED = TOPIC.requires(Right.CONSUME)
+_KNOWN = TOPIC.requires(Right.KNOW)
 
 _PULL = RequestSchema(
     "consumer -> broker",
     "Read messages of one queue; held until there are some when `suspend_ms` is positive.",
     (
         # A reader that may consume the topic need not be a member.
-        GROUP.takes(Right.MEMBER, when=("client_id", "token", "commit")),
+        GROUP.requires(Right.MEMBER, when=("client_id", "token", "commit")),
         _CONSUMED,
         QUEUE,
         Field("offset", int, "first offset wanted", minimum=0),
@@ -46,7 +46,7 @@ _PULL = RequestSchema(
             "member has it",
             required=False,
             noun=Noun.CLIENT,
-        ).takes(Right.OWN),
+        ).requires(Right.OWN),
         Field("token", int, "fencing token of the lease; absent when the queue is read without one", required=False),
         Field(
             "commit",
@@ -82,7 +82,9 @@ MESSAGE_SCHEMA: dict[RequestCode, RequestSchema] = {
         "retry, the sender has to have a right to it",
         answer="header `offset`: offset in the queue, -1 for a delayed message, which has none yet",
         rank=Rank.DATA,
-        names=(Field("payload", str, "topic of a copy for a retry", noun=Noun.TOPIC).takes(Right.CONSUME_OR_MANAGE),),
+        names=(
+            Field("payload", str, "topic of a copy for a retry", noun=Noun.TOPIC).requires(Right.CONSUME_OR_MANAGE),
+        ),
         effect=Effect.APPENDS,
     ),
     RequestCode.SEND_BATCH_MESSAGE: RequestSchema(
@@ -145,7 +147,7 @@ MESSAGE_SCHEMA: dict[RequestCode, RequestSchema] = {
         "consumer -> broker",
         "A message could not be processed: redeliver it later, or send it to the DLQ.",
         (
-            GROUP.takes(Right.MEMBER),
+            GROUP.requires(Right.MEMBER),
             _CONSUMED,
             QUEUE,
             OFFSET,
@@ -158,7 +160,7 @@ MESSAGE_SCHEMA: dict[RequestCode, RequestSchema] = {
     RequestCode.MARK_DEAD_LETTERS: RequestSchema(
         "admin -> broker",
         "Mark dead-letter messages of a group as re-sent, so that they are not re-sent again; or only ask which are.",
-        (GROUP.takes(Right.MANAGE_GROUP), QUEUE),
+        (GROUP.requires(Right.MANAGE_GROUP), QUEUE),
         rows=Field("offset", int, "of a message in `%DLQ%group`", minimum=0),
         max_rows=MAX_PULL_BATCH,
         body="none to only ask",

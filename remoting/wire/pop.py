@@ -32,7 +32,7 @@ ANY_QUEUE = -1
 MAX_TOKEN = 2**64 - 1
 """Largest delivery token; files store it as an unsigned number, and SQLite never does."""
 
-_MEMBER = (GROUP.takes(Right.MEMBER), CLIENT.takes(Right.OWN))
+_MEMBER = (GROUP.requires(Right.MEMBER), CLIENT.requires(Right.OWN))
 _DELIVERED = TOPIC.freely(
     "the token was drawn at random for a delivery to the group, which took the right to the topic"
 )
@@ -61,7 +61,7 @@ _POP = RequestSchema(
     "`tag_hashes` excludes counts as acknowledged for the group.",
     (
         _MEMBER[0],
-        TOPIC.takes(Right.CONSUME),
+        TOPIC.requires(Right.CONSUME),
         Field("queue_id", int, f"queue of the topic on this broker; {ANY_QUEUE} for any", minimum=ANY_QUEUE),
         _MEMBER[1],
         Field("max_n", int, "most messages", minimum=1, maximum=MAX_POP_BATCH),
@@ -123,7 +123,7 @@ POP_SCHEMA: dict[RequestCode, RequestSchema] = {
         "admin -> broker",
         "Messages of a group that are not acknowledged yet, for each queue that it pops.",
         (
-            GROUP.takes(Right.KNOW_GROUP),
+            GROUP.requires(Right.KNOW_GROUP),
             Field("topic", str, "only this topic", required=False, noun=Noun.TOPIC).freely(
                 "it leaves out what the right to the group shows"
             ),

@@ -15,7 +15,7 @@ REPLICA_SCHEMA: dict[RequestCode, RequestSchema] = {
     RequestCode.GET_REPLICA_SET: RequestSchema(
         "broker -> name server",
         "The row of a replica set, or all rows of the register.",
-        (replace(BROKER, required=False).takes(Right.CHANGE_SET, absent=Right.ADMIN),),
+        (replace(BROKER, required=False).requires(Right.CHANGE_SET, absent=Right.ADMIN),),
         rank=Rank.KEEPALIVE,
         answer="header `register_id`: random number of the register; body: msgpack array of encoded rows "
         "(`model/replica_set.py`). REQUEST_CODE_NOT_SUPPORTED by a name server without elections",
@@ -24,7 +24,7 @@ REPLICA_SCHEMA: dict[RequestCode, RequestSchema] = {
         "broker -> name server",
         "Replace the row of a replica set if it has the expected version, or make it.",
         (
-            BROKER.takes(Right.CHANGE_SET),
+            BROKER.requires(Right.CHANGE_SET),
             Field("expected_version", int, "0 to make the row", minimum=0, maximum=MAX_SET_NUMBER - 1),
         ),
         body="the encoded row (`model/replica_set.py`), whose name is the broker name",

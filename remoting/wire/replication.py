@@ -20,7 +20,7 @@ REPLICATION_SCHEMA: dict[RequestCode, RequestSchema] = {
         "Begin to follow a master. The replica then cuts its log at the position of the answer, or discards it, and "
         "begins the stream with REPLICATED.",
         (
-            BROKER.takes(Right.REPLICATE),
+            BROKER.requires(Right.REPLICATE),
             Field("set_id", int, "random number of the set", minimum=1, maximum=MAX_SET_NUMBER),
             Field("register_id", int, "random number of the register of the set", minimum=1, maximum=MAX_SET_NUMBER),
             _REPLICA_ID,
@@ -82,7 +82,7 @@ REPLICATION_SCHEMA: dict[RequestCode, RequestSchema] = {
         "replica -> master",
         "A range of a finished segment: of its index, or of its log to repair a damaged copy.",
         (
-            BROKER.takes(Right.REPLICATE),
+            BROKER.requires(Right.REPLICATE),
             Field("base", int, "log position of the first byte of the segment", minimum=0),
             Field("index", bool, "whether the range is of the index file"),
             Field("start", int, "first byte of the range in the file", minimum=0),

@@ -18,7 +18,7 @@ SERVER_SCHEMA: dict[RequestCode, RequestSchema] = {
         "Announce a broker and all its topics; repeated every 30 s and at every change.",
         (
             Field("cluster", str, "cluster name"),
-            BROKER.takes(Right.REGISTER),
+            BROKER.requires(Right.REGISTER),
             Field("broker_id", int, "0 for the master", minimum=0),
             Field("address", str, "host:port that clients connect to"),
             Field("version", int, "data version; grows with every change of the topics", minimum=0),
@@ -42,7 +42,7 @@ SERVER_SCHEMA: dict[RequestCode, RequestSchema] = {
         "broker -> name server",
         "Leave at once.",
         (
-            BROKER.takes(Right.REGISTER),
+            BROKER.requires(Right.REGISTER),
             Field("broker_id", int, "0 for the master", minimum=0),
             Field("address", str, "host:port"),
         ),
@@ -62,7 +62,7 @@ SERVER_SCHEMA: dict[RequestCode, RequestSchema] = {
         (
             Field(
                 "topic", str, "only the brokers that have this topic, and only its queues", False, noun=Noun.TOPIC
-            ).takes(Right.KNOW, absent=Right.ADMIN),
+            ).requires(Right.KNOW, absent=Right.ADMIN),
         ),
         answer="header `uptime_s`; body: msgpack array of [cluster, broker name, broker id, address, seconds since it "
         "left, how that was noticed, [[topic, read queues, write queues, permissions], ...]]",
@@ -92,7 +92,7 @@ SERVER_SCHEMA: dict[RequestCode, RequestSchema] = {
         "admin -> broker",
         "Counters and topics of a broker.",
         (
-            Field("topic", str, "only this topic", required=False, noun=Noun.TOPIC).takes(
+            Field("topic", str, "only this topic", required=False, noun=Noun.TOPIC).requires(
                 Right.KNOW, absent=Right.ADMIN
             ),
             TIMES,

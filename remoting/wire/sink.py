@@ -7,7 +7,7 @@ from remoting.request_code import RequestCode
 from remoting.wire.field import BROKER, QUEUE, TOPIC, Effect, Field, Noun, Rank, RequestSchema, Right
 
 _BATCH = (
-    Field("query_id", str, "id of the query, the same over its restarts", noun=Noun.QUERY).takes(Right.OWN),
+    Field("query_id", str, "id of the query, the same over its restarts", noun=Noun.QUERY).requires(Right.OWN),
     Field("batch_id", int, "number of the batch; grows", minimum=0),
 )
 
@@ -23,7 +23,7 @@ SINK_SCHEMA: dict[RequestCode, RequestSchema] = {
             Field("seq", int, "number of the chunk in its attempt, from 0", minimum=0),
         ),
         rows=(
-            TOPIC.takes(Right.PRODUCE),
+            TOPIC.requires(Right.PRODUCE),
             QUEUE,
             Field("tag_hash", int, "hash of the message's tag", minimum=-(2**31), maximum=2**31 - 1),
             Field("payload", bytes, "see `model/message.py`"),
@@ -59,7 +59,7 @@ SINK_SCHEMA: dict[RequestCode, RequestSchema] = {
         "sink -> broker",
         "Fix the set of brokers that the rows of a batch for one topic are written to. The first request decides; "
         "the sender of a later one has to use the set in the answer. The answer follows once it is stored.",
-        (*_BATCH, TOPIC.takes(Right.PRODUCE)),
+        (*_BATCH, TOPIC.requires(Right.PRODUCE)),
         rows=BROKER.freely("it names brokers that the rows of the query's own batch go to"),
         max_rows=MAX_SPREAD_BROKERS,
         answer="header `brokers`: the set of the first request",

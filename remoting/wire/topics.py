@@ -5,7 +5,7 @@ from __future__ import annotations
 from remoting.request_code import RequestCode
 from remoting.wire.field import CAUSE, TOPIC, Effect, Field, Noun, RequestSchema, Right
 
-_MANAGED = TOPIC.takes(Right.MANAGE_TOPIC)
+_MANAGED = TOPIC.requires(Right.MANAGE_TOPIC)
 TOPIC_CONFIG = (
     Field("read_queue_nums", int, "queues that can be read", minimum=0),
     Field("write_queue_nums", int, "queues that can be written", minimum=0),
@@ -17,7 +17,7 @@ TOPIC_SCHEMA: dict[RequestCode, RequestSchema] = {
         "client -> name server",
         "Route of a topic: its brokers and their queues.",
         (
-            TOPIC.takes(Right.KNOW),
+            TOPIC.requires(Right.KNOW),
             Field("known_version", int, "version of the table of which the caller has all routes", False, minimum=0),
             Field("notify", bool, "whether the connection gets NOTIFY_ROUTE_CHANGED of the topic from now on", False),
         ),

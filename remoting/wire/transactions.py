@@ -9,7 +9,7 @@ from remoting.request_code import RequestCode
 from remoting.wire.field import CAUSE, QUEUE, TOPIC, Effect, Field, Noun, RequestSchema, Right
 
 _GROUP = Field("group", str, "producer group", noun=Noun.GROUP)
-_MEMBER = _GROUP.takes(Right.MEMBER)
+_MEMBER = _GROUP.requires(Right.MEMBER)
 _IN_GROUP = "the broker looks for it in the group, to which the request takes a right"
 _HALF = Field("offset", int, "offset of the half message, in the answer of SEND_HALF_MESSAGE", minimum=0)
 _STATE = Field("state", int, "0 unknown, 8 commit, 12 rollback")
@@ -20,7 +20,7 @@ TRANSACTION_SCHEMA: dict[RequestCode, RequestSchema] = {
         "Store half messages, each of a transaction of its own; no consumer sees one before it is committed.",
         (_MEMBER,),
         rows=(
-            Field("topic", str, "where a commit publishes it", noun=Noun.TOPIC).takes(Right.PRODUCE),
+            Field("topic", str, "where a commit publishes it", noun=Noun.TOPIC).requires(Right.PRODUCE),
             Field("queue_id", int, "queue of that topic on this broker", minimum=0),
             Field("tag_hash", int, "hash of the message's tag", minimum=-(2**31), maximum=2**31 - 1),
             Field(
@@ -74,7 +74,7 @@ TRANSACTION_SCHEMA: dict[RequestCode, RequestSchema] = {
     RequestCode.GET_PRODUCER_CONNECTION_LIST: RequestSchema(
         "admin -> broker",
         "The members of a producer group, and its oldest open transactions.",
-        (_GROUP.takes(Right.KNOW_GROUP),),
+        (_GROUP.requires(Right.KNOW_GROUP),),
         answer="body: msgpack [[[client id, address, whether it answers checks], ...], [[message id, topic, age in "
         "seconds, checks, next check in seconds], ...], open transactions]",
         effect=Effect.READS,

@@ -99,7 +99,7 @@ class Applying:
             self._scheduled = None
         if self._has_ended:
             return
-        acts, done = self._following.take()
+        acts, done = self._following.collect()
         try:
             for act in acts:
                 self._do(act)

@@ -214,7 +214,7 @@ class _Stream:
         self._loop = asyncio.get_running_loop()
         tables = PolledTables(metadata, quirks, self._loop.time) if quirks else metadata
         self._applying = Applying(log, tables, self._following, self, sync=answer.header["sync"])
-        self._heard_at = self._loop.time()
+        self._last_received_at = self._loop.time()
         self._ended = anyio.Event()
         self._end = FollowEnd.MASTER_GONE
         self._failure: RlabError | None = None
@@ -240,7 +240,7 @@ class _Stream:
     async def _watch(self) -> None:
         """End the stream when the connection is closed, or nothing comes for too long."""
         while not self._connection.closed:
-            wait_s = self._heard_at + MASTER_DEAD_S - self._loop.time()
+            wait_s = self._last_received_at + MASTER_DEAD_S - self._loop.time()
             if wait_s <= 0:
                 logger.warning("%s: nothing came from the master for %s s", self._name, MASTER_DEAD_S)
                 break
@@ -249,7 +249,7 @@ class _Stream:
         self._ended.set()
 
     def _received(self, connection: Connection, command: Command) -> None:
-        self._heard_at = self._loop.time()
+        self._last_received_at = self._loop.time()
         if self._ended.is_set():
             return
         try:

@@ -45,7 +45,7 @@ Act = MakeChanges | WriteLog | LoadTables
 
 
 class Acknowledgement(NamedTuple):
-    """The newest frame of those that `take` returned acts for."""
+    """The newest frame of those that `collect` returned acts for."""
 
     number: int
     crc: int
@@ -137,7 +137,7 @@ class Following:
                 self._acts.append(WriteLog(logs[start].position, logs[start].base, data))
                 start = index
 
-    def take(self) -> tuple[list[Act], Acknowledgement]:
+    def collect(self) -> tuple[list[Act], Acknowledgement]:
         """Return the acts for all frames since the last call, in order, and the acknowledgement that they allow."""
         self._end_group()
         acts, self._acts = self._acts, []

@@ -90,7 +90,7 @@ class Greeting:
         session = sessions.get(replica_id)
         if session is None or session.incarnation == incarnation:
             return  # its connection broke, and this master has not noticed it yet
-        if self._source.loop.time() < session.replica.heard_at + REPLICA_SILENCE_S:
+        if self._source.loop.time() < session.replica.last_received_at + REPLICA_SILENCE_S:
             raise ServiceNotAvailable(
                 f"another process of replica {replica_id} follows from {session.connection.peer}: stop it, or wait "
                 f"until it has been silent for {REPLICA_SILENCE_S} s"

@@ -120,7 +120,7 @@ class ReplicaPhases:
         self.sent_n = -1
         self.sent_position = 0
         self.unacked_bytes = 0
-        self.heard_at = now
+        self.last_received_at = now
         self.confirmed_beacon = NO_BEACON
         self._confirmed_sent_at = now
         self._beacon_s = min(REPLICA_BEACON_S, BEACON_SHARE * lease_s)
@@ -151,7 +151,7 @@ class ReplicaPhases:
         self.phase = Phase.CATCHING_UP
         self.acked_position = self.sent_position = position
         self.sent_n = -1
-        self.heard_at = self._sent_at = self._confirmed_sent_at = now
+        self.last_received_at = self._sent_at = self._confirmed_sent_at = now
         self._begin_stream()
 
     def disconnected(self, now: float) -> None:
@@ -209,7 +209,7 @@ class ReplicaPhases:
             if frame.n > self.acked_n:
                 self.acked_n = frame.n
                 self._lacks = False
-        self.heard_at = now
+        self.last_received_at = now
         return True
 
     def snapshot_begins(self) -> None:
@@ -227,7 +227,7 @@ class ReplicaPhases:
         self.sent_n = -1
         self._following_since = NEVER
 
-    def left(self, now: float, in_sync_since: float) -> None:
+    def left_in_sync_set(self, now: float, in_sync_since: float) -> None:
         """It was removed from the in-sync set, and has to be stable for some time before it is added again.
 
         Each time for longer, as long as it is the same process: one that was stopped or killed is not a slow one.

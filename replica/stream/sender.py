@@ -322,7 +322,7 @@ class ReplicaSender(ReplicatingFeature):
         now, in_sync = self._loop.time(), self._in_sync
         for replica_id in left:
             if replica_id in self._replicas:
-                self._replicas[replica_id].left(now, in_sync.forget_since(replica_id))
+                self._replicas[replica_id].left_in_sync_set(now, in_sync.forget_since(replica_id))
         for member in in_sync.row.members:
             if member.replica_id != self._replica_id:
                 self._replicas.setdefault(member.replica_id, ReplicaPhases(member.replica_id, now, self.lease.lease_s))

@@ -82,7 +82,7 @@ class Sessions:
     def expire(self, now: float) -> None:
         """Send the beacons that are due, and end the sessions of replicas that are silent for too long."""
         for session in tuple(self.by_replica.values()):
-            if now >= session.replica.heard_at + REPLICA_DEAD_S:
+            if now >= session.replica.last_received_at + REPLICA_DEAD_S:
                 self.end(session, f"nothing came from it for {REPLICA_DEAD_S} s", now)
             elif now >= session.replica.beacon_at:
                 session.send_beacon()

@@ -159,9 +159,9 @@ def _owners(group: str) -> Calls[dict[tuple[str, int], str]]:
     )
     return {
         queue: name
-        for name, told in zip(ids, answers, strict=True)
-        if not told.code
-        for queue in by_queue(json_of(told).get("mqTable") or {})
+        for name, reported in zip(ids, answers, strict=True)
+        if not reported.code
+        for queue in by_queue(json_of(reported).get("mqTable") or {})
     }
 
 

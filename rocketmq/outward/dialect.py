@@ -5,7 +5,7 @@ from __future__ import annotations
 from remoting.codec import Peer
 from remoting.request_code import RequestCode
 from rocketmq.outward import admin, members, messages, pops, queues, routes, transactions
-from rocketmq.outward.edge import ClientEdge, Cluster, Listener, OutwardTranslator, Server, Teller
+from rocketmq.outward.edge import ClientEdge, Cluster, ForwardedHandler, Listener, OutwardTranslator, Server
 
 _TRANSLATORS: dict[int, OutwardTranslator] = {
     RequestCode.GET_SERVER_STATE: routes.state,
@@ -50,7 +50,7 @@ _LISTENERS: dict[int, Listener] = {
     RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: members.members_changed,
     RequestCode.CHECK_TRANSACTION_STATE: transactions.check,
 }
-_ANSWERED_BY_CLIENT: dict[int, Teller] = {RequestCode.GET_CONSUMER_RUNNING_INFO: members.running_info}
+_ANSWERED_BY_CLIENT: dict[int, ForwardedHandler] = {RequestCode.GET_CONSUMER_RUNNING_INFO: members.running_info}
 
 
 class OutwardDialect:

@@ -80,13 +80,13 @@ class Cluster:
         """The words of a receipt handle; None if they are no longer kept."""
         return self._handles.get(number)
 
-    def know(self, names: Mapping[str, str]) -> None:
+    def record_names(self, names: Mapping[str, str]) -> None:
         """Record the names of brokers by address. Each route repeats them, so a full table is cleared."""
         if len(self._names) > MAX_ROCKETMQ_BROKERS:
             self._names.clear()
         self._names.update(names)
 
-    def has_topic(self, topic: str, queues: Mapping[str, int]) -> None:
+    def record_topic(self, topic: str, queues: Mapping[str, int]) -> None:
         """Record how many queues of a topic can be read at each broker, by broker name."""
         if len(self._topics) > MAX_ROCKETMQ_BROKERS:
             self._topics.clear()
@@ -100,7 +100,7 @@ class Cluster:
         """The name of the broker at an address; a route has named it before the first request to that broker."""
         return self._names[address]
 
-    def commits(self, address: str, queue: tuple[str, str, int], offset: int, *, is_reset: bool = False) -> None:
+    def record_commit(self, address: str, queue: tuple[str, str, int], offset: int, *, is_reset: bool = False) -> None:
         """Record the offset of one of this client's queues that is sent to its broker."""
         offsets = self._commits.setdefault(address, {})
         offsets[queue] = offset if is_reset else max(offset, offsets.get(queue, 0))
@@ -146,7 +146,7 @@ class Server:
 OutwardTranslator = Callable[[Server, dict[str, Any], bytes], Steps]
 Listener = Callable[[Server, Frame], tuple[int, dict[str, Any], bytes | None]]
 """Translates a notification of a server: our code, its header and its body."""
-Teller = Callable[[Server, Frame], bytes]
+ForwardedHandler = Callable[[Server, Frame], bytes]
 """Answers a request that a server forwards to our client, for instance from a tool: the body."""
 
 
@@ -177,13 +177,13 @@ class ClientEdge(FrameReader):
         self,
         translators: Mapping[int, OutwardTranslator],
         pushes: Mapping[int, Listener],
-        tellers: Mapping[int, Teller],
+        forwarded_handlers: Mapping[int, ForwardedHandler],
         peer: Peer,
         server: Server,
     ) -> None:
         self._translators = translators
         self._pushes = pushes
-        self._tellers = tellers
+        self._forwarded_handlers = forwarded_handlers
         self._peer = peer
         self._server = server
         super().__init__()
@@ -272,7 +272,7 @@ class ClientEdge(FrameReader):
             return Command(ONE_WAY, code, 0, header, body)
         if frame.flag & ONE_WAY_BIT:
             return None
-        teller = self._tellers.get(frame.code)
+        forwarded_handler = self._forwarded_handlers.get(frame.code)
         answer = Frame(
             ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
             RESPONSE_BIT,
@@ -283,9 +283,11 @@ class ClientEdge(FrameReader):
             binary=frame.binary,
             language="PYTHON",
         )
-        if teller is not None:
+        if forwarded_handler is not None:
             try:
-                answer = answer._replace(code=ResponseCode.SUCCESS, body=teller(self._server, frame), remark=None)
+                answer = answer._replace(
+                    code=ResponseCode.SUCCESS, body=forwarded_handler(self._server, frame), remark=None
+                )
             except (RlabError, *_UNREADABLE) as error:
                 answer = answer._replace(code=ResponseCode.SYSTEM_ERROR, remark=str(error))
         self._peer.send_frame(encode_frame(answer))

@@ -129,7 +129,7 @@ def pull(server: Server, header: dict[str, Any], body: bytes) -> Steps:
         flags |= _MAY_SUSPEND
     if "commit" in header:
         flags |= _COMMITS
-        server.cluster.commits(server.address, (header["group"], *queue), header["commit"])
+        server.cluster.record_commit(server.address, (header["group"], *queue), header["commit"])
     more: dict[str, object]
     more = {"sysFlag": flags, "commitOffset": header.get("commit", 0), "suspendTimeoutMillis": header["suspend_ms"]}
     more["subscription"], more["expressionType"] = filter_of(server, header)

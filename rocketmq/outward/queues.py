@@ -130,7 +130,7 @@ def _commits(server: Server, group: str, rows: list[list[Any]], *, is_reset: boo
         return None
     calls = []
     for topic, queue_id, offset, _ in rows:
-        server.cluster.commits(server.address, (group, topic, queue_id), offset, is_reset=is_reset)
+        server.cluster.record_commit(server.address, (group, topic, queue_id), offset, is_reset=is_reset)
         fields = {"consumerGroup": group, **queue_fields(topic, queue_id), "commitOffset": offset}
         calls.append(StockCall(RequestCode.UPDATE_CONSUMER_OFFSET, fields))
     answers = yield calls

@@ -19,7 +19,7 @@ _STANDARD_JSON = {"acceptStandardJsonOnly": True}
 
 def _broker(server: Server, data: dict[str, Any]) -> list[Any]:
     addresses = sorted((int(broker_id), address) for broker_id, address in data["brokerAddrs"].items())
-    server.cluster.know({address: data["brokerName"] for _, address in addresses})
+    server.cluster.record_names({address: data["brokerName"] for _, address in addresses})
     return [data.get("cluster", ""), data["brokerName"], addresses]
 
 
@@ -48,7 +48,7 @@ def route(server: Server, header: dict[str, Any], body: bytes) -> Steps:
         for q in found["queueDatas"]
     ]
     brokers = [_broker(server, each) for each in found["brokerDatas"]]
-    server.cluster.has_topic(header["topic"], {name: n for name, n, *_ in queues})
+    server.cluster.record_topic(header["topic"], {name: n for name, n, *_ in queues})
     return Answered({}, packed({"topic": header["topic"], "queues": queues, "brokers": brokers}))
 
 

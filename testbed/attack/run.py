@@ -212,16 +212,16 @@ class AttackRun:
 
     async def _p99_ms(self, seconds: float) -> float:
         """Send regularly; returns the 99th percentile of the time until a send is answered."""
-        loop, took, header = asyncio.get_running_loop(), [], {"topic": TOPIC, "queue_id": 0, "tag_hash": 0}
+        loop, elapsed, header = asyncio.get_running_loop(), [], {"topic": TOPIC, "queue_id": 0, "tag_hash": 0}
         connection = await self._client.connect(self._broker.address)
         end = loop.time() + seconds
         while loop.time() < end:
             began = time.perf_counter()  # the loop's clock has whole milliseconds
             raise_for_code(await connection.request(RequestCode.SEND_MESSAGE, header, b"x" * 64))
             self._sent += 1
-            took.append(time.perf_counter() - began)
-            await anyio.sleep(max(0.0, PERIOD_S - took[-1]))
-        return sorted(took)[int(len(took) * 0.99)] * 1_000
+            elapsed.append(time.perf_counter() - began)
+            await anyio.sleep(max(0.0, PERIOD_S - elapsed[-1]))
+        return sorted(elapsed)[int(len(elapsed) * 0.99)] * 1_000
 
 
 async def run(seconds: float, names: list[str], folder: Path, *, tls: bool) -> list[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from model.errors import ConfigError
-from model.extras import how_to_install
+from model.extras import install_command
 
 if TYPE_CHECKING:
     import trustme
@@ -44,7 +44,7 @@ def _authority(directory: Path) -> trustme.CA:
     try:
         import trustme
     except ImportError:
-        raise ConfigError(how_to_install("trustme")) from None
+        raise ConfigError(install_command("trustme")) from None
     cert, key = directory / AUTHORITY, directory / AUTHORITY_KEY
     if cert.exists():
         return trustme.CA.from_pem(cert.read_bytes(), key.read_bytes())

@@ -18,7 +18,7 @@ from model.limits import MAX_BED_CONSUMERS
 from model.names import check_group, check_topic
 from process.children import MODULE, Child, Start, spawn
 
-_LOOK_S = 0.2
+_POLL_S = 0.2
 _SIGNALS = {"pause": signal.SIGSTOP, "go on": signal.SIGCONT}
 _ACTIONS = {"running": ("kill", "pause"), "paused": ("kill", "go on"), "stopped": ("start",)}
 _CONSUMER = "consumer"
@@ -212,7 +212,7 @@ class ClusterBed:
             for child in self._servers:
                 if child.process.returncode is not None and child.name not in self._states:
                     return child
-            await anyio.sleep(_LOOK_S)
+            await anyio.sleep(_POLL_S)
 
     def leave_out(self, child: Child) -> bool:
         """Go on without a broker that ended by itself; it can be started again. False if none is left beside it."""

@@ -26,7 +26,7 @@ _BROKER = (*MODULE, "rlab", "broker")
 _SEGMENT = re.compile(r"\d{20}\.log(\.tmp)?")
 
 
-class Life(NamedTuple):
+class BrokerRun(NamedTuple):
     """One start of a broker, until it was killed."""
 
     broker: str
@@ -48,7 +48,7 @@ class BrokerProcess:
         self, name: str, data: Path, log: Path, arguments: Sequence[str], *, program: Sequence[str] = _BROKER
     ) -> None:
         self.name = name
-        self.lives: list[Life] = []  # finished lives, and the current one once it listens
+        self.lives: list[BrokerRun] = []  # finished lives, and the current one once it listens
         self.failures: list[str] = []  # ends without a kill, and failed starts
         self.address = f"127.0.0.1:{free_port()}"
         self.arguments = arguments
@@ -115,8 +115,8 @@ class BrokerProcess:
         """
         listened = bool(self._running.address)
         await self._end(signal.SIGKILL, -signal.SIGKILL)
-        life = self.lives.pop() if listened else Life(self.name, None, None, 0, 0, None)
-        self.lives.append(life._replace(killed=moment))
+        broker_run = self.lives.pop() if listened else BrokerRun(self.name, None, None, 0, 0, None)
+        self.lives.append(broker_run._replace(killed=moment))
 
     async def stop(self) -> None:
         """Send SIGTERM and wait for the end.
@@ -170,7 +170,7 @@ class BrokerProcess:
             raise self._failed(str(error) or f"{self.name} does not listen after {START_TIMEOUT_S:g} s") from error
         recovery = child.announced.get("recovery", {})
         self.lives.append(
-            Life(
+            BrokerRun(
                 broker=self.name,
                 start_s=anyio.current_time() - self._started_at,
                 recovery_s=recovery.get("seconds"),
@@ -181,7 +181,7 @@ class BrokerProcess:
         )
 
     def _typical_start_s(self) -> float:
-        starts = [life.start_s for life in self.lives if life.start_s is not None][-5:]
+        starts = [broker_run.start_s for broker_run in self.lives if broker_run.start_s is not None][-5:]
         return sorted(starts)[len(starts) // 2] if starts else FIRST_START_S
 
     def _failed(self, text: str) -> ServiceNotAvailable:

@@ -97,7 +97,7 @@ class Ledger:
         self.acknowledged[message] = place
         self._history.feed(sent(self._clock_ms(), message, place.queue, place.offset))
 
-    def give_up(self, message: Sent, *, refused: bool) -> None:
+    def record_failure(self, message: Sent, *, refused: bool) -> None:
         """Record that a send failed for good.
 
         `refused` means that the message is certainly not stored, by the error of the send; otherwise it may be stored.

@@ -140,7 +140,7 @@ class CrashLoad(LoadGenerator):
 
     def failed(self, message: Sent, error: RlabError) -> None:
         """See `LoadGenerator`."""
-        self.ledger.give_up(message, refused=error.definite)
+        self.ledger.record_failure(message, refused=error.definite)
 
     # --- consuming ---------------------------------------------------------------------------------------------------
 

@@ -207,20 +207,22 @@ class CrashRun:
         power_cuts: SimulatedPart | None,
         damage: SimulatedPart | None,
     ) -> CrashResult:
-        lives = [life for broker in self._brokers for life in broker.lives]
+        lives = [broker_run for broker in self._brokers for broker_run in broker.lives]
         # The first start of a broker is on an empty directory.
-        later = [life for broker in self._brokers for life in broker.lives[1:]]
+        later = [broker_run for broker in self._brokers for broker_run in broker.lives[1:]]
         return CrashResult(
             ok=verdict.ok and all(part is None or part.ok for part in (power_cuts, damage)),
             seed=self._options.load.seed,
             kills=self.kills,
-            moments=dict(sorted(Counter(life.killed for life in lives if life.killed is not None).items())),
+            moments=dict(
+                sorted(Counter(broker_run.killed for broker_run in lives if broker_run.killed is not None).items())
+            ),
             duration_s=duration_s,
             verdict=verdict,
-            starts=spread([life.start_s for life in later]),
-            recoveries=spread([life.recovery_s for life in later]),
-            scanned_bytes_max=max((life.scanned_bytes for life in lives), default=0),
-            torn_tails=sum(life.cut_bytes > 0 for life in lives),
+            starts=spread([broker_run.start_s for broker_run in later]),
+            recoveries=spread([broker_run.recovery_s for broker_run in later]),
+            scanned_bytes_max=max((broker_run.scanned_bytes for broker_run in lives), default=0),
+            torn_tails=sum(broker_run.cut_bytes > 0 for broker_run in lives),
             power_cuts=power_cuts,
             damage=damage,
         )

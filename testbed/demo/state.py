@@ -107,7 +107,7 @@ class DemoState:
         """Record an event of any node of the cluster."""
         self._trace(event)
         self.history.feed(event)
-        self.tracker.take(event)
+        self.tracker.process(event)
         if event.kind == EventKind.QUEUE_ACQUIRED and event.topic == self._topic:
             self.moved_ms[MessageQueue(event.topic, event.broker, event.queue_id)] = event.t_ms
         text = self._text_of(event)
@@ -124,7 +124,7 @@ class DemoState:
         self.steps.append(self.tracker.end())
         self.on_step(self.steps[-1])
 
-    def note(self, text: str, tone: Tone = Tone.PLAIN) -> None:
+    def add_note(self, text: str, tone: Tone = Tone.PLAIN) -> None:
         """Add a line that is not an event."""
         self._note(Note(self.clock_ms(), text, tone))
 

@@ -1,6 +1,6 @@
 """The life of a group in eleven steps, on an embedded cluster under load: the script of `rlab demo`.
 
-A step ends when the group has converged and no queue has moved for `SETTLE_S`, or after `GIVE_UP_S`. Its time is
+A step ends when the group has converged and no queue has moved for `SETTLE_S`, or after `ABANDON_AFTER_S`. Its time is
 measured from the action to the last moment at which the group converged. For a consumer that goes silent the action is
 the begin of the silence, so the time includes the session timeout.
 """
@@ -33,15 +33,15 @@ QUEUES, MORE_QUEUES = 8, 12
 PRODUCERS = 2
 SESSION_TIMEOUT_S = 3.0
 SETTLE_S = 0.8
-GIVE_UP_S = 15.0
+ABANDON_AFTER_S = 15.0
 DRAIN_S = 10.0
 _HOST = "127.0.0.1"
-_LOOK_S = 0.01
+_POLL_S = 0.01
 _CUT_S = LEASE_CLOSE_GRACE_S * 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoryOptions:
+class ScenarioOptions:
     """Options of a demo."""
 
     data_dir: Path  # of the brokers
@@ -67,7 +67,7 @@ class DemoResult:
     rebalances: list[RebalanceStep]
 
 
-async def run_story(options: StoryOptions, state: DemoState) -> DemoResult:
+async def run_scenario(options: ScenarioOptions, state: DemoState) -> DemoResult:
     """Run a demo from the first server to the verdict, and keep the state up to date.
 
     Raises:
@@ -103,7 +103,7 @@ async def run_story(options: StoryOptions, state: DemoState) -> DemoResult:
             clock_ms=state.clock_ms,
         )
         async with run_swarm(swarm_options, state) as swarm:
-            story = _Story(options, state, cluster, swarm)
+            story = _DemoScenario(options, state, cluster, swarm)
             try:
                 await story.live()
                 return await story.verdict()
@@ -111,10 +111,10 @@ async def run_story(options: StoryOptions, state: DemoState) -> DemoResult:
                 cluster.heal()  # a silent consumer could not leave
 
 
-class _Story:
+class _DemoScenario:
     """The steps; each method is one change to the group."""
 
-    def __init__(self, options: StoryOptions, state: DemoState, cluster: EmbeddedCluster, swarm: Swarm) -> None:
+    def __init__(self, options: ScenarioOptions, state: DemoState, cluster: EmbeddedCluster, swarm: Swarm) -> None:
         self._options = options
         self._state = state
         self._cluster = cluster
@@ -140,7 +140,7 @@ class _Story:
         state = self._state
         state.step = "the producers stop"
         await self._swarm.fall_quiet()
-        await wait_until(lambda: not state.messages.lost, DRAIN_S, _LOOK_S)
+        await wait_until(lambda: not state.messages.lost, DRAIN_S, _POLL_S)
         # Duplicates arrive shortly after the first delivery.
         await anyio.sleep(min(SETTLE_S, self._options.pace_s))
         state.tracker.figures.advance(state.clock_ms())
@@ -168,7 +168,9 @@ class _Story:
         state.begin_step(name)
         await action(*args)
         await wait_until(
-            lambda: tracker.converged and tracker.quiet_ms(state.clock_ms()) >= SETTLE_S * 1000, GIVE_UP_S, _LOOK_S
+            lambda: tracker.converged and tracker.quiet_ms(state.clock_ms()) >= SETTLE_S * 1000,
+            ABANDON_AFTER_S,
+            _POLL_S,
         )
         state.end_step()
         await anyio.sleep(self._options.pace_s)
@@ -207,19 +209,19 @@ class _Story:
     async def _cut(self, name: str) -> None:
         # New connections are refused, too: else it would reconnect within the grace period, and no queue would move.
         self._cluster.begin("refuse", name)
-        self._state.note(f"{name}: its connections were cut")
+        self._state.add_note(f"{name}: its connections were cut")
         await anyio.sleep(_CUT_S)
         self._cluster.heal()
 
     async def _silence(self, name: str) -> None:
         self._cluster.begin("pause", name)
         self._is_now(name, Health.SILENT)
-        self._state.note(f"{name}: goes silent, with its connections open")
+        self._state.add_note(f"{name}: goes silent, with its connections open")
 
     async def _speak(self, name: str) -> None:
         self._is_now(name, Health.LIVE)
         self._cluster.heal()
-        self._state.note(f"{name}: speaks again")
+        self._state.add_note(f"{name}: speaks again")
 
     async def _scale(self) -> None:
         self._expect()

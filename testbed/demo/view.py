@@ -87,15 +87,15 @@ def _matrix(state: DemoState, now_ms: float, width: int) -> Panel:
         line = Text(no_wrap=True, overflow="crop")
         line.append(f"{name:<4}", colour if health is Health.LIVE else "dim")
         line.append(f"{health:<{_LABEL_COLUMNS - 4}}", _HEALTH[health])
-        mine = 0
+        own = 0
         for queue, who in _with_gaps(owners):
             owned = name in map(short, who)
-            mine += owned
+            own += owned
             fresh = now_ms - state.moved_ms.get(queue, 0.0) < FLASH_MS if queue else False
             style = f"bold bright_white on {colour}" if fresh else colour
             line.append("■" if owned else "·" if queue else " ", style if owned else "dim")
             line.append(" " * (cell - 1))
-        line.append(f" {mine or '':>2}", "dim")
+        line.append(f" {own or '':>2}", "dim")
         lines.append(line)
     lines.append(_orphans(owners, cell))
     return _panel("queues of topic orders, consumers of group demo", Group(*lines))
@@ -158,9 +158,9 @@ def _steps(state: DemoState) -> Text:
         text.append("\n" if number else "")
         if number < len(state.steps):
             step = state.steps[number]
-            took = "never" if step.converged_ms is None else milliseconds(step.converged_ms)
+            elapsed = "never" if step.converged_ms is None else milliseconds(step.converged_ms)
             text.append(f"{step.step:<18}")
-            text.append(f"{took:>9}", "bold red" if step.converged_ms is None else "bold green")
+            text.append(f"{elapsed:>9}", "bold red" if step.converged_ms is None else "bold green")
             text.append(f"{step.queues_moved:>4} moved  {words(step.cause):<23}  {step.trigger}", "dim")
     return text
 

@@ -118,18 +118,18 @@ class _Run:
         self._ends_at = anyio.current_time() + plan.seconds
         self.report = FuzzReport(plan.seed)
 
-    def _goes_on(self) -> bool:
+    def _should_continue(self) -> bool:
         report = self.report
         in_time = anyio.current_time() < self._ends_at
         return len(report.found) < MAX_FOUND and report.commands < self._plan.commands and in_time
 
     async def send_requests(self) -> None:
         """Send over one connection after the other until a bound is reached."""
-        while self._goes_on():
+        while self._should_continue():
             async with await _connect(self._address) as stream:
                 self.report.connections += 1
                 answers = BufferedByteReceiveStream(stream)
-                while self._goes_on() and await self._exchange(stream, answers):
+                while self._should_continue() and await self._exchange(stream, answers):
                     pass
 
     async def _exchange(self, stream: ByteStream, answers: BufferedByteReceiveStream) -> bool:

@@ -39,7 +39,7 @@ _SILENCE_S = LOOKUP_TIMEOUT_S
 """A request without an answer within this time counts as lost: no client waits longer for any answer."""
 MAX_FOUND = 20
 _INTERNAL = "see the server's log"
-_LOOK_S = 1.0
+_POLL_S = 1.0
 """Time between two samples of the server's process."""
 _WARM_UP = 4
 """The first 1 / 4 of the samples does not count: tables and caches of a server fill first."""
@@ -110,7 +110,7 @@ async def run_lanes(plan: FuzzPlan, report: FuzzReport, send: Callable[[], Corou
     try:
         async with anyio.create_task_group() as watch:
             if usage is not None:
-                watch.start_soon(usage.keep_looking)
+                watch.start_soon(usage.keep_sampling)
             async with anyio.create_task_group() as lanes:
                 for _ in range(plan.connections):
                     lanes.start_soon(send)
@@ -148,16 +148,16 @@ class _Run:
         self._ends_at = asyncio.get_running_loop().time() + plan.seconds
         self.report = FuzzReport(plan.seed)
 
-    def _goes_on(self) -> bool:
+    def _should_continue(self) -> bool:
         report, now = self.report, asyncio.get_running_loop().time()
         return len(report.found) < MAX_FOUND and report.commands < self._plan.commands and now < self._ends_at
 
     async def send_batches(self) -> None:
         """Send over one connection after the other until a bound is reached."""
-        while self._goes_on():
+        while self._should_continue():
             attacker = await self._connect()
             try:
-                while self._goes_on():
+                while self._should_continue():
                     number = next(self._numbers)
                     whole, broken = self._frames.batch(number)
                     self.report.commands += len(whole)
@@ -220,7 +220,7 @@ class _Attacker(asyncio.Protocol):
                 self._greeting.set_result(frame)
                 self._greeting = None
             else:
-                self._judge(self._answer_of(frame))
+                self._check_answer(self._answer_of(frame))
         if self._decoder.error is not None and not self.transport.is_closing():
             self._found(f"the server's data cannot be decoded: {self._decoder.error}")
             self.transport.abort()
@@ -298,7 +298,7 @@ class _Attacker(asyncio.Protocol):
 
     # --- judging -----------------------------------------------------------------------------------------------------
 
-    def _judge(self, answer: FuzzAnswer) -> None:
+    def _check_answer(self, answer: FuzzAnswer) -> None:
         if answer.reply is not None:
             self.send(answer.reply)
             return
@@ -323,9 +323,9 @@ class _Usage:
     def __init__(self, pid: int) -> None:
         self._pid = pid
         self._samples: list[dict[str, float]] = []
-        self._look()
+        self._sample()
 
-    def _look(self) -> None:
+    def _sample(self) -> None:
         try:
             usage = process_usage(self._pid)
         except OSError as error:
@@ -334,15 +334,15 @@ class _Usage:
             raise ConfigError(f"--pid {self._pid}: cannot read the usage of this process ({error})") from error
         self._samples.append({"RSS MiB": round(usage.rss_bytes / 2**20, 1), "descriptors": usage.fds})
 
-    async def keep_looking(self) -> None:
-        """Take a sample every `_LOOK_S`, until cancelled."""
+    async def keep_sampling(self) -> None:
+        """Take a sample every `_POLL_S`, until cancelled."""
         while True:
-            await anyio.sleep(_LOOK_S)
-            self._look()
+            await anyio.sleep(_POLL_S)
+            self._sample()
 
     def levels(self) -> dict[str, list[float]]:
         """Begin, middle and end of each figure."""
-        self._look()
+        self._sample()
         rows = (self._samples[0], self._samples[len(self._samples) // 2], self._samples[-1])
         return {name: [row[name] for row in rows] for name in rows[0]}
 
@@ -350,5 +350,5 @@ class _Usage:
         """A line for each figure that has grown during the whole run; [] after a run that was too short for this."""
         detector = LeakDetector(warm_up=len(self._samples) // _WARM_UP, margins=_MARGINS)
         for sample in self._samples:
-            detector.note(sample)
+            detector.add_sample(sample)
         return detector.grown()

@@ -279,7 +279,7 @@ class LoadGenerator(ABC):
     async def _send_in_turn(self, producer: Producer, lane: Lane, numbers: Iterator[int]) -> None:
         """One sender of a lane. It stays: a task for each message costs as much as the message."""
         while True:
-            await self.turns.take()
+            await self.turns.wait_turn()
             if self._stopping:
                 return
             messages = [Sent(lane.number, next(numbers)) for _ in range(lane.batch)]

@@ -20,7 +20,7 @@ class Pace:
         self.next_at = now  # when the next one is due, in seconds
         self._interval_s = 1 / rate
 
-    def take(self, now: float) -> int:
+    def count_due(self, now: float) -> int:
         """Number that became due since the last call; those that are later than `MAX_LATE_S` are skipped."""
         self.next_at = max(self.next_at, now - MAX_LATE_S)
         if now < self.next_at:
@@ -44,10 +44,10 @@ class Turns:
         while True:
             await anyio.sleep_until(max(pace.next_at, anyio.current_time() + TICK_S))
             # While sends are blocked, those that are due do not add up.
-            for _ in range(min(pace.take(anyio.current_time()), self._most - self._due.value)):
+            for _ in range(min(pace.count_due(anyio.current_time()), self._most - self._due.value)):
                 self._due.release()
 
-    async def take(self) -> None:
+    async def wait_turn(self) -> None:
         """Wait for a turn; during a surge there is always one. Cancellation: harmless."""
         if not self._surges:
             await self._due.acquire()

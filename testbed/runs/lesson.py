@@ -20,7 +20,7 @@ MAX_MINUTES = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
+class LessonQuestion:
     """A question of a lesson: its name in the file of answers, and the right answers."""
 
     name: str
@@ -43,7 +43,7 @@ class Lesson:
     name: str
     title: str
     minutes: int
-    asks: tuple[Ask, ...]
+    asks: tuple[LessonQuestion, ...]
     repair: Repair | None
 
 
@@ -56,7 +56,7 @@ def lesson_of(name: str, text: str) -> Lesson:
     try:
         table: dict[str, Any] = tomllib.loads(text)
         asks = tuple(
-            Ask(name=str(ask["name"]), accepts=tuple(map(str, ask["accepts"])), hint=str(ask["hint"]))
+            LessonQuestion(name=str(ask["name"]), accepts=tuple(map(str, ask["accepts"])), hint=str(ask["hint"]))
             for ask in table.get("ask", ())
         )
         repair = table.get("repair")

@@ -21,14 +21,14 @@ _SHOWN = 5
 def outcome_lines(outcome: Outcome, programme: Programme, again: str) -> list[str]:
     """A run: its verdict, its findings, its figures, and the command that repeats it."""
     name = programme.name or "the programme"
-    took = ", ".join(f"{each:.2f}" for each in outcome.converged_s) or "-"
+    elapsed = ", ".join(f"{each:.2f}" for each in outcome.converged_s) or "-"
     lines = [f"{'PASSED' if outcome.ok else 'FAILED'}  {name}, seed {outcome.seed}"]
     lines += [f"  found      {finding}" for finding in outcome.findings[:_SHOWN]]
     lines += [f"  shown by   {witness_line(event)}" for finding in outcome.findings[:1] for event in finding.witness]
     if len(outcome.findings) > _SHOWN:
         lines.append(f"             and {len(outcome.findings) - _SHOWN} more")
     lines += [
-        f"  time       {outcome.took_s:,.1f} virtual seconds; converged {took} s after the repair",
+        f"  time       {outcome.took_s:,.1f} virtual seconds; converged {elapsed} s after the repair",
         f"  messages   {outcome.sent:,} sent, {outcome.failed_sends:,} failed, {outcome.deliveries:,} delivered, "
         f"{outcome.again:,} again, {outcome.dead_letters:,} dead",
         f"  steps      {counts(outcome.acts) or 'none'}",

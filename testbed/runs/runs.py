@@ -19,7 +19,7 @@ from testbed.simulation.engine.sweep import Case, sweep
 from testbed.simulation.engine.text import as_test, text_of
 
 Failed = tuple[Case, Outcome]
-TOLD_EVERY = 50
+REPORT_EVERY = 50
 """Seeds of a sweep between two lines of progress."""
 
 
@@ -52,10 +52,10 @@ def run_many(cases: list[Case], file: str | None, jobs: int, master: str | None,
             from testbed.runs.on_spark import sweep_on_spark
 
             outcomes = sweep_on_spark(stack.enter_context(spark_session("rlab sim", master=master)), cases)
-        return _tell_many(cases, outcomes, file, as_json=as_json)
+        return _report_many(cases, outcomes, file, as_json=as_json)
 
 
-def _tell_many(cases: list[Case], outcomes: Iterator[Outcome], file: str | None, *, as_json: bool) -> Failed | None:
+def _report_many(cases: list[Case], outcomes: Iterator[Outcome], file: str | None, *, as_json: bool) -> Failed | None:
     found: Counter[str] = Counter()
     acts: Counter[str] = Counter()
     digest, messages = sha256(), 0
@@ -68,7 +68,7 @@ def _tell_many(cases: list[Case], outcomes: Iterator[Outcome], file: str | None,
             failed.append((case, outcome))
             found.update(outcome.kinds)
             print_note(failed_line(outcome, repeat_command(case, file)))
-        if done % TOLD_EVERY == 0 and done < len(cases):
+        if done % REPORT_EVERY == 0 and done < len(cases):
             print_note(f"{done} of {len(cases)} seeds, {len(failed)} failed")
     seeds, kinds, steps = [case.seed for case, _ in failed], dict(sorted(found.items())), dict(sorted(acts.items()))
     if as_json:

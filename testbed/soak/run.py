@@ -62,7 +62,7 @@ TOPIC = GROUP = "soak"
 NAME_SERVERS, BROKERS = ("namesrv-1", "namesrv-2"), ("broker-a", "broker-b")
 PATIENCE_S = 120.0
 """For whatever has to come true in the end: a machine may be busy with other things."""
-LOOK_S = 0.2
+POLL_S = 0.2
 DOWN_S = (0.1, 2.0)
 """How long a killed server stays away."""
 RSS_MARGIN, FD_MARGIN = Margin(1.1, 4, trend=False), Margin(1.2, 16, trend=False)
@@ -228,7 +228,7 @@ class Soak:
         # On a slow machine a run is longer instead of one in which less happened.
         least_kills = min(3, int(options.seconds / options.kill_every_s))
         while anyio.current_time() < began + options.seconds or due or sum(verdict.kills.values()) < least_kills:
-            await anyio.sleep(LOOK_S)
+            await anyio.sleep(POLL_S)
             if due and anyio.current_time() >= due[0]:
                 del due[0]
                 await self._secrets.rotate(partial(anyio.sleep, ACCESS_RELOAD_S + 1))
@@ -273,7 +273,7 @@ class Soak:
                     left = [str(error)]
                 if not left:
                     return True
-                await anyio.sleep(LOOK_S)
+                await anyio.sleep(POLL_S)
         self.verdict.wrong.append(f"{otherwise}: {'; '.join(left[:3])}")
         return False
 
@@ -291,8 +291,8 @@ class Soak:
         await self._until(missing, "lost")
 
     async def _watch_levels(self) -> None:
-        stranger = ssl.create_default_context(cafile=self._secrets.folder / AUTHORITY)
-        stranger.check_hostname = False
+        outsider = ssl.create_default_context(cafile=self._secrets.folder / AUTHORITY)
+        outsider.check_hostname = False
         while True:
             sample: dict[str, float] = {}
             for child in [each for each in chain(*self._servers) if each.address]:  # the others are being started
@@ -300,8 +300,8 @@ class Soak:
                     usage = process_usage(child.process.pid)
                     sample[f"{child.name}: RSS MiB"] = round(usage.rss_bytes / 2**20, 1)
                     sample[f"{child.name}: descriptors"] = usage.fds
-                    await anyio.to_thread.run_sync(bother, child.address, stranger)
-            self._levels.note(sample)
+                    await anyio.to_thread.run_sync(bother, child.address, outsider)
+            self._levels.add_sample(sample)
             await anyio.sleep(self._interval_s)
 
     async def _watch_ends(self) -> None:

@@ -21,19 +21,19 @@ def bother(address: str, tls: ssl.SSLContext) -> None:
     finished all of them then; a slow one would still have some, and the next sample would count them.
     """
     for said in NONSENSE * 4:
-        with _stranger(address) as stranger:
-            stranger.sendall(said)
+        with _foreign_client(address) as outsider:
+            outsider.sendall(said)
     for said in NONSENSE:
-        with _stranger(address) as stranger, suppress(ConnectionResetError):  # it need not read everything
-            stranger.sendall(said)
-            stranger.shutdown(socket.SHUT_WR)
-            while stranger.recv(4096):
+        with _foreign_client(address) as outsider, suppress(ConnectionResetError):  # it need not read everything
+            outsider.sendall(said)
+            outsider.shutdown(socket.SHUT_WR)
+            while outsider.recv(4096):
                 pass
-    with _stranger(address) as stranger, tls.wrap_socket(stranger) as secured:
+    with _foreign_client(address) as outsider, tls.wrap_socket(outsider) as secured:
         secured.sendall(NONSENSE[2])
         while secured.recv(4096):  # the error in a frame is reported before the end
             pass
 
 
-def _stranger(address: str) -> socket.socket:
+def _foreign_client(address: str) -> socket.socket:
     return socket.create_connection(parse_address(address), timeout=TIMEOUT_S)

@@ -77,7 +77,7 @@ class Swarm(LoadGenerator):
         super().__init__(options)
         self._options = options
         self._sink = sink
-        self._gave_up_at = -math.inf
+        self._abandoned_at = -math.inf
 
     def lanes(self, producer: int) -> Iterable[Lane]:
         """See `LoadGenerator`."""
@@ -99,11 +99,11 @@ class Swarm(LoadGenerator):
         """Warn once an outage; the sink counts the rest."""
         self._sink.failed(*message)
         now = anyio.current_time()
-        if now - self._gave_up_at >= OUTAGE_OVER_S:
+        if now - self._abandoned_at >= OUTAGE_OVER_S:
             logger.warning("sends fail; further failures of this outage are only counted: %s", error)
         else:
             logger.debug("send: %s", error)
-        self._gave_up_at = now
+        self._abandoned_at = now
 
     async def received(self, name: str, messages: Sequence[MessageExt]) -> None:
         """See `LoadGenerator`."""

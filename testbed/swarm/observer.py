@@ -175,7 +175,7 @@ class SwarmObserver:
         if self._members:
             self._begin(now_ms)
         self._expect(now_ms)
-        self._look_for_end()
+        self._find_end()
 
     def advance(self, now_ms: float) -> None:
         """Count the held events that are old enough, and update the times."""
@@ -185,7 +185,7 @@ class SwarmObserver:
         if self._expect_due and now_ms - self._expected_ms >= self._targets / TARGETS_PER_MS:
             self._expected_ms = now_ms
             self._update_tracker(now_ms - self._settle_ms)
-            self._look_for_end()
+            self._find_end()
 
     def in_all(self) -> GroupTotals:
         """Count all held events, and return the figures of the whole run; to be called once its consumers have left."""
@@ -208,10 +208,10 @@ class SwarmObserver:
             self._expect(event.t_ms)
         elif kind in _MOVES and event.topic == self._topic and event.group == self._group:
             self._begin(event.t_ms)
-        for row in self.tracker.take(event):
+        for row in self.tracker.process(event):
             if isinstance(row, Rebalance) and row.moves:
                 self._times.append(row.balance_ms)
-        self._look_for_end()
+        self._find_end()
 
     @property
     def _targets(self) -> int:
@@ -234,7 +234,7 @@ class SwarmObserver:
             self.tracker.begin("", now_ms)
             self._before = self.tracker.figures.totals()
 
-    def _look_for_end(self) -> None:
+    def _find_end(self) -> None:
         if not self._converging or self._expect_due or not self.tracker.converged:
             return
         self._converging = False

@@ -28,7 +28,7 @@ SETTLE_MS = 1_000.0
 STATUS_INTERVAL_S = 10.0
 KEYS = 100
 """Keys of each producer, if consumers keep the order of keys."""
-_LOOK_S = 0.05
+_POLL_S = 0.05
 _ROUTE_INTERVAL_S = 1.0
 
 
@@ -155,7 +155,7 @@ class SwarmRun:
             try:
                 async with run_parts(self._parts, self._observer, self._elsewhere) as parts:
                     try:
-                        await wait_until(lambda: self._observer.balanced, BALANCE_TIMEOUT_S, _LOOK_S)
+                        await wait_until(lambda: self._observer.balanced, BALANCE_TIMEOUT_S, _POLL_S)
                         await _each(parts, "produce")
                         tasks.start_soon(self._report_status)
                         await (anyio.sleep(options.duration_s) if options.duration_s else anyio.sleep_forever())
@@ -173,7 +173,7 @@ class SwarmRun:
         try:
             with anyio.move_on_after(DRAIN_TIMEOUT_S):
                 await _each(parts, "quiet")
-            await wait_until(lambda: observer.balanced and not observer.check.lost, DRAIN_TIMEOUT_S, _LOOK_S)
+            await wait_until(lambda: observer.balanced and not observer.check.lost, DRAIN_TIMEOUT_S, _POLL_S)
         finally:
             self.summary = observer.summary()
 
@@ -200,11 +200,11 @@ class SwarmRun:
             except ServiceNotAvailable:
                 if anyio.current_time() >= deadline:
                     raise
-                await anyio.sleep(_LOOK_S)
+                await anyio.sleep(_POLL_S)
 
     async def _update_queues(self, admin: Admin) -> None:
         route = await admin.route(self._options.topic)
-        self._search.know(broker.broker_name for broker in route.brokers)
+        self._search.add_brokers(broker.broker_name for broker in route.brokers)
         # In mode pop queues have no owners, so the observer expects none.
         queues = route.subscribe_queues() if self._pulls else ()
         self._observer.set_queues(queues, self._options.clock_ms())
@@ -220,7 +220,7 @@ class SwarmRun:
     async def _keep_time(self) -> None:
         while True:
             self._observer.advance(self._options.clock_ms())
-            await anyio.sleep(_LOOK_S)
+            await anyio.sleep(_POLL_S)
 
     async def _report_status(self) -> None:
         while True:

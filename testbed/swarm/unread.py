@@ -70,7 +70,7 @@ class UnreadSearch:
         """See above."""
         return len(self._seen)
 
-    def know(self, brokers: Iterable[str]) -> None:
+    def add_brokers(self, brokers: Iterable[str]) -> None:
         """Record brokers that have the topic: the search asks them, even if they do not answer at the end."""
         self._brokers.update(dict.fromkeys(brokers))
 
@@ -113,8 +113,8 @@ class UnreadSearch:
     async def _read(self, admin: Admin, queue: MessageQueue, offset: int, end: int, missing: int) -> None:
         while offset < end and self.found < missing:
             messages, next_offset = await admin.read_queue(queue, offset=offset, max_n=MAX_PULL_BATCH)
-            for message, what_is_wrong in messages:
-                number = None if what_is_wrong else number_in(message.body, self._run)
+            for message, problem in messages:
+                number = None if problem else number_in(message.body, self._run)
                 if number is not None and self._is_missing(*number):
                     self._seen.add(number)
             # Skip messages that were deleted or damaged.

@@ -22,7 +22,7 @@ _KINDS = ("acknowledged", "failed", "received")
 
 
 class Bunch:
-    """A `SwarmSink` that collects until `take_line`."""
+    """A `SwarmSink` that collects until `next_line`."""
 
     def __init__(self) -> None:
         self._runs: dict[str, list[list[int]]] = {}
@@ -51,7 +51,7 @@ class Bunch:
         else:
             runs.append([producer, number, 1])
 
-    def take_line(self) -> bytes:
+    def next_line(self) -> bytes:
         """Return all reports since the last call as one line; empty if there are none."""
         if not self._runs and not self._events:
             return b""

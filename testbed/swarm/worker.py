@@ -35,7 +35,7 @@ class PromptBunch(Bunch):
     def received(self, producer: int, number: int) -> None:
         """See `SwarmSink`; returns when the line is written."""
         super().received(producer, number)
-        line = self.take_line()
+        line = self.next_line()
         while line:
             # The loop has made the socket non-blocking, and the line has to be read before the listener returns.
             select.select([], [1], [])
@@ -63,11 +63,11 @@ async def work(stdin: int = 0, stdout: int = 1, bunch: Bunch | None = None) -> N
     async with background_tasks() as tasks:
         tasks.start_soon(_flush_regularly, bunch, stdout)
         async with run_swarm(options, bunch) as swarm:
-            _write(stdout, bunch.take_line() + state_line("joined"))
+            _write(stdout, bunch.next_line() + state_line("joined"))
             async for _, line in lines:
                 await _obey(line, swarm)
-                _write(stdout, bunch.take_line() + state_line(line.decode()))
-    _write(stdout, bunch.take_line())
+                _write(stdout, bunch.next_line() + state_line(line.decode()))
+    _write(stdout, bunch.next_line())
 
 
 async def _obey(command: bytes, swarm: Swarm) -> None:
@@ -82,7 +82,7 @@ async def _obey(command: bytes, swarm: Swarm) -> None:
 async def _flush_regularly(bunch: Bunch, stdout: int) -> None:
     while True:
         await anyio.sleep(FLUSH_INTERVAL_S)
-        _write(stdout, bunch.take_line())
+        _write(stdout, bunch.next_line())
 
 
 def _write(stdout: int, data: bytes) -> None:

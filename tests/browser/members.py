@@ -17,8 +17,12 @@ from model.events import Event, EventKind
 def tell(event: Event) -> None:
     """Print what the page has to show."""
     if event.kind == EventKind.QUEUE_ACQUIRED:
-        told = {"t_ms": event.t_ms, "queue": f"{event.topic}@{event.broker}:{event.queue_id}", "owner": event.client}
-        print(json.dumps(told), flush=True)
+        reported = {
+            "t_ms": event.t_ms,
+            "queue": f"{event.topic}@{event.broker}:{event.queue_id}",
+            "owner": event.client,
+        }
+        print(json.dumps(reported), flush=True)
 
 
 async def main() -> None:

@@ -142,7 +142,7 @@ def main() -> None:
             begin_mb, began, used = heap_mb(page), time.perf_counter(), cpu_s(pid)
             page.wait_for_timeout((WATCH_S - AWAY_S) * 1000)
             share = (cpu_s(pid) - used) / (time.perf_counter() - began)
-            took = away(page, relay)
+            elapsed = away(page, relay)
             page.wait_for_timeout(2_000)
             end_mb = heap_mb(page)
             print(
@@ -152,7 +152,7 @@ def main() -> None:
             times = scrolled(browser, page)
             p95 = times[int(len(times) * 0.95)]
             print(f"frames: {len(times)}, script and layout {times[len(times) // 2]:.1f} ms median, {p95:.1f} ms p95")
-            print(f"away for {AWAY_S:g} s: right again {took:.1f} s after the network was back")
+            print(f"away for {AWAY_S:g} s: right again {elapsed:.1f} s after the network was back")
             print(f"page: {begin_mb:.1f} MB at the begin, {end_mb:.1f} MB at the end")
             page.screenshot(path=log.with_name("scale.png"), full_page=True)
             print(f"screenshot: {log.with_name('scale.png')}")

@@ -182,8 +182,8 @@ def offline(page: Page, relay: Relay, group: Members) -> None:
     page.wait_for_timeout(5000)
     need(not spread(page, 3, 12), "it was not offline")
     relay.mend()
-    took = wait_for("a page that was offline", lambda: spread(page, 3, 12), 10)
-    print(f"ok  a page that was offline caught up {took:.1f} s after it was back", flush=True)
+    elapsed = wait_for("a page that was offline", lambda: spread(page, 3, 12), 10)
+    print(f"ok  a page that was offline caught up {elapsed:.1f} s after it was back", flush=True)
 
 
 def unharmed(page: Page, what: str) -> None:
@@ -301,14 +301,14 @@ def break_things(page: Page) -> None:
         page.click("button:text-is('Add')")
         wait_for("the effect of a consumer that was added", lambda n=number: spread(page, n, 8))
     page.click("button[aria-label^='kill consumer-1 of']")
-    took = wait_for("the effect of a kill", lambda: spread(page, 1, 8))
+    elapsed = wait_for("the effect of a kill", lambda: spread(page, 1, 8))
     page.click("button[aria-label='pause broker-b']")
     page.wait_for_selector("button[aria-label='go on broker-b']")
     wait_for("the effect of a paused broker", lambda: "does not answer" in page.inner_text("[aria-label=Effect]"))
     page.click("button[aria-label='go on broker-b']")
     wait_for("the broker to answer", lambda: "does not answer" not in page.inner_text("[aria-label=Effect]"))
     break_connections(page)
-    print(f"ok  a kill is seen {took:.1f} s after its button", flush=True)
+    print(f"ok  a kill is seen {elapsed:.1f} s after its button", flush=True)
 
 
 def break_connections(page: Page) -> None:

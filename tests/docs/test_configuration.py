@@ -101,7 +101,7 @@ def test_every_option_of_a_producer_is_described_with_its_default() -> None:
     assert described == {each.name: shown(each.name, each.default) for each in own if each.name != "options"}
 
 
-def test_the_defaults_that_are_told_in_words_are_those() -> None:
+def test_the_defaults_that_are_reported_in_words_are_those() -> None:
     assert StoreOptions().segment_age_ms == 24 * 3600 * 1000
     assert RETAIN_MS == 72 * 3600 * 1000
     assert BrokerConfig(name="broker-a", data_dir=Path()).parts == frozenset(Part)

@@ -233,10 +233,10 @@ def test_the_columns_of_a_kind_are_those_that_a_run_fills(tmp_path: Path) -> Non
             await everything(cluster)
         async with (
             SimulatedCluster(simulation, tmp_path / "guarded", brokers=1, **SERVER_ACCESS) as guarded,
-            RemotingClient() as guest,
+            RemotingClient() as anonymous,
         ):
             with pytest.raises(NotAuthenticated):
-                await guest.request(guarded.brokers["broker-a"].address, RequestCode.GET_SERVER_STATE)
+                await anonymous.request(guarded.brokers["broker-a"].address, RequestCode.GET_SERVER_STATE)
         by_hand = {"elect": Elect.OPERATOR}
         async with SimulatedCluster(
             simulation, tmp_path / "copies", brokers=1, copies=2, set_options=by_hand
@@ -252,7 +252,7 @@ def test_the_columns_of_a_kind_are_those_that_a_run_fills(tmp_path: Path) -> Non
     assert described == {kind: [name for name in Event._fields if name in names] for kind, names in filled.items()}
 
 
-def test_every_reason_that_detail_may_name_is_told() -> None:
+def test_every_reason_that_detail_may_name_is_reported() -> None:
     text = text_of(PAGE)
     assert all(word in text for word in ("unregister", "close", "expiry", "revoked", "shutdown", "lost", "known"))
     assert f"{MAX_TRACE_BUFFER:,} events" in text

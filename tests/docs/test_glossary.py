@@ -20,7 +20,7 @@ def test_every_term_has_one_sense() -> None:
     assert {"rebalance", "pass", "lease", "fencing token", "delivery token", "invisible", "run id"} <= set(terms)
 
 
-def test_every_term_is_told_in_a_sentence_or_two_and_names_a_file() -> None:
+def test_every_term_is_reported_in_a_sentence_or_two_and_names_a_file() -> None:
     for row in rows():
         sentences = re.findall(r"\.(?= [A-Z]|$)", row["meaning"])
         assert 1 <= len(sentences) <= 3, row

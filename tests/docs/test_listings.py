@@ -31,7 +31,7 @@ def reader(cluster: Cluster, tmp_path: Path) -> Iterator[Reader]:
 @pytest.mark.process
 @pytest.mark.tcp
 @pytest.mark.parametrize("page", ["README.md", "docs/tutorial.md", *GUIDES])
-def test_whoever_follows_a_page_sees_what_it_shows(reader: Reader, page: str) -> None:
+def test_anyone_who_follows_a_page_sees_what_it_shows(reader: Reader, page: str) -> None:
     reader.follow(page)
 
 

@@ -43,7 +43,7 @@ ADMIN: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("wipeWritePerm", ("-b", "broker-a"), r"wipe write perm of broker\[broker-a\].* OK"),
 )
 """Commands of RocketMQ's tool, and what each has to print; a consumer of ours is in the group up to the reset."""
-_LEARNED = {
+_DISCOVERY = {
     "id": r"SEND_OK +(\w+)",
     "broker": r"broker-a +0 +([\d.]+:\d+)",
     "client": r"(?m)^0*1 +(\S+@\S+) +V",
@@ -150,7 +150,7 @@ def admin_of(tool: list[str], *, is_5: bool) -> dict[str, str]:
                 if re.search(expected, said.stdout)
                 else " ".join((said.stdout + said.stderr).split())[-200:] or "it said nothing"
             )
-            matches = ((word, re.search(pattern, said.stdout)) for word, pattern in _LEARNED.items())
+            matches = ((word, re.search(pattern, said.stdout)) for word, pattern in _DISCOVERY.items())
             learned |= {word: match[1] for word, match in matches if match is not None}
     return found
 

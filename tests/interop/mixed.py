@@ -135,10 +135,10 @@ def unbalanced(watcher: Logged, changes: list[Change]) -> list[str]:
     for what, moment, n_members, joined in changes:
         began = max([moment, *(member.ready_ns() for member in joined)])
         balanced = watcher.balanced_ns(moment, n_members)
-        took = None if balanced is None else max(0, balanced - began) / 1e9
-        said = f"{what}: {'never balanced' if took is None else f'balanced after {took:.2f} s'}"
+        elapsed = None if balanced is None else max(0, balanced - began) / 1e9
+        said = f"{what}: {'never balanced' if elapsed is None else f'balanced after {elapsed:.2f} s'}"
         say(said)
-        if took is None or took > (BALANCED_S):
+        if elapsed is None or elapsed > (BALANCED_S):
             wrong.append(said)
     return wrong
 

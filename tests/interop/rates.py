@@ -77,8 +77,8 @@ def rates(java: list[str], servers: Servers, turns: int) -> dict[str, str]:
                 found.setdefault(("push consumer", client), []).append(_rate([*command, group, str(CONSUMED)]))
     table: dict[str, str] = {}
     for what in dict.fromkeys(what for what, _ in found):
-        stock, mine = median(found[what, "Java"]), median(found[what, "ours"])
-        table[what] = f"Java {stock:,.0f}/s, ours {mine:,.0f}/s: {mine / stock:.2f}"
+        stock, own = median(found[what, "Java"]), median(found[what, "ours"])
+        table[what] = f"Java {stock:,.0f}/s, ours {own:,.0f}/s: {own / stock:.2f}"
     say(f"{table}, of {found}")
     return table
 

@@ -83,7 +83,7 @@ def test_a_report_of_a_bug_asks_for_what_the_tools_say() -> None:
         assert f"`rlab {tool} " in asked[tool]["description"]
 
 
-def test_temporary_files_are_in_memory_unless_somebody_names_a_folder_or_there_is_no_room(
+def test_temporary_files_are_in_memory_unless_someone_names_a_folder_or_there_is_no_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert folder_in_memory({"TMPDIR": "/var/tmp"}, tmp_path) is None

@@ -24,7 +24,7 @@ def test_each_request_gets_one_decision_in_order_of_arrival_and_none_that_its_se
     ranks, open_ones, last_served = dict[int, Rank](), dict[int, None](), dict[Rank, int]()
     for pause, arrivals in steps:
         now += pause
-        admission.iteration_took(LATE_S * 2 if arrivals else 0.0, now=now)
+        admission.record_iteration(LATE_S * 2 if arrivals else 0.0, now=now)
         for code, wait_s, size in arrivals:
             n = len(arrived)
             arrived[n], gives_up[n], ranks[n] = now, now + (100 if wait_s is None else wait_s), rank_of(code)
@@ -32,7 +32,7 @@ def test_each_request_gets_one_decision_in_order_of_arrival_and_none_that_its_se
             assert (answer is None) == (ranks[n] is Rank.KEEPALIVE)
             if answer == WAITS:
                 open_ones[n] = None
-        taken = admission.take(now)
+        taken = admission.next_slice(now)
         assert MIN_RETRY_AFTER_S <= taken.retry_after_s <= MAX_RETRY_AFTER_S
         for n in taken.serve:
             del open_ones[n]  # fails for a second decision
@@ -51,7 +51,7 @@ def test_each_request_gets_one_decision_in_order_of_arrival_and_none_that_its_se
         assert admission.engaged == bool(open_ones or arrivals)
     while open_ones:  # nothing waits for ever
         now += 0.01
-        admission.iteration_took(0.0, now=now)
-        taken = admission.take(now)
+        admission.record_iteration(0.0, now=now)
+        taken = admission.next_slice(now)
         for n in (*taken.serve, *taken.refuse, *taken.forget):
             del open_ones[n]

@@ -157,7 +157,7 @@ def test_with_different_topics_neither_order_nor_what_an_instance_saw_before_mat
 
 @settings(max_examples=25)
 @given(st.integers(4, 12), st.integers(20, 80), st.randoms(use_true_random=False))
-def test_a_newcomer_moves_little(members: int, queues: int, rng: random.Random) -> None:
+def test_a_new_member_moves_little(members: int, queues: int, rng: random.Random) -> None:
     names = [f"10.0.0.{rng.randrange(256)}@{number}" for number in range(members + 1)]
     seen = [MessageQueue("t", f"b{number % 3}", number // 3) for number in range(queues)]
     before, after = allocation(seen, names[:-1]), allocation(seen, names)

@@ -28,7 +28,7 @@ def test_a_broker_that_refuses_to_go_back_ends_with_the_offsets_of_the_table(
     answer: dict[MessageQueue, int] = {}
 
     def persist() -> dict[MessageQueue, int]:
-        dirty = table.take_dirty()
+        dirty = table.dirty_offsets()
         for queue, offset in dirty.items():
             assert offset >= stored.get(queue, 0) or table.is_reset(queue), f"{queue} goes back without a flag"
             stored[queue] = offset
@@ -57,7 +57,7 @@ def test_a_broker_that_refuses_to_go_back_ends_with_the_offsets_of_the_table(
     table.confirm(answer)
     table.confirm(persist())
     assert stored == twin
-    assert table.take_dirty() == {}
+    assert table.dirty_offsets() == {}
 
 
 picks = st.one_of(

@@ -31,7 +31,7 @@ def test_no_offset_waits_longer_than_the_limit_and_none_that_a_pull_took_is_sent
         nonlocal now
         while (deadline := waits.next_deadline()) is not None and deadline <= until:
             now = max(now, deadline)
-            taken = waits.take(now)
+            taken = waits.remove_due(now)
             assert set(taken) == {queue for queue in queues if queue.unsent}
             assert now == min(since[queue] for queue in taken) + COMMIT_WAIT_S
             for queue in taken:
@@ -63,7 +63,7 @@ def test_each_commit_is_stored_within_the_limit_and_no_queue_more_often_than_tha
         nonlocal now
         while (deadline := unstored.next_deadline()) is not None and deadline <= until:
             now = max(now, deadline)
-            taken = unstored.take(now)
+            taken = unstored.remove_due(now)
             assert taken.keys() == since.keys()
             for place in taken:
                 assert now - since.pop(place) <= COMMIT_STORE_S + 1e-9

@@ -81,12 +81,12 @@ def test_every_message_is_delivered_once_it_is_due_and_never_twice(steps: list[t
                 if topic_now is None:
                     twin.gone.add(copy)
         else:
-            due = dict.fromkeys(offset for _, offset in table.take_due(at, 100))
+            due = dict.fromkeys(offset for _, offset in table.remove_due(at, 100))
             assert sorted(due) == [offset for offset in waiting if twin.due(offset) <= at]
             for offset in due:
                 assert (table.topic_of(offset) is None) == (offset in twin.gone)
                 if step == "fail":
-                    table.put_back(offset, twin.due(offset))
+                    table.requeue(offset, twin.due(offset))
                 else:
                     table.done(offset, len(twin.marks))
                     twin.marks.append(offset)

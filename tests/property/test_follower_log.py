@@ -292,9 +292,9 @@ def first_difference(one: Log, other: Log) -> int:
         for other_base, other_data in other.items():
             start = max(base, other_base)
             end = min(base + len(data), other_base + len(other_data), first)
-            mine, others = data[start - base : end - base], other_data[start - other_base : end - other_base]
-            if start < end and mine != others:
-                first = start + next(n for n, (a, b) in enumerate(zip(mine, others, strict=True)) if a != b)
+            own_rows, others = data[start - base : end - base], other_data[start - other_base : end - other_base]
+            if start < end and own_rows != others:
+                first = start + next(n for n, (a, b) in enumerate(zip(own_rows, others, strict=True)) if a != b)
     return first
 
 

@@ -61,11 +61,11 @@ class Stay:
     acquired: bool
     ended: int = 10**9
     over: int = 10**9
-    tells: list[tuple[int, int]] = field(default_factory=list)  # place, offset
+    reports: list[tuple[int, int]] = field(default_factory=list)  # place, offset
     served: list[tuple[int, int]] = field(default_factory=list)
 
     def reach(self) -> int:
-        return max([self.start, *(offset for _, offset in self.tells)])
+        return max([self.start, *(offset for _, offset in self.reports)])
 
 
 def ended_tokens(events: list[Event], queue_id: int) -> list[int]:
@@ -87,7 +87,7 @@ def stays_of(events: list[Event], queue_id: int) -> list[Stay]:
     over = ended_tokens(events, queue_id)
     for client in CLIENTS:
         claimed = leased = False
-        token, mine = -9, None
+        token, own = -9, None
         for place, event in enumerate(events):
             if (event.client, event.queue_id) != (client, queue_id):
                 continue
@@ -101,21 +101,21 @@ def stays_of(events: list[Event], queue_id: int) -> list[Stay]:
                 leased, token = True, event.version
             elif event.kind == E.LOCK_EXPIRED and event.version == token and claimed:
                 leased = False
-                if mine is not None and event.n >= 0:
-                    mine.served.append((place, event.offset + event.n))
+                if own is not None and event.n >= 0:
+                    own.served.append((place, event.offset + event.n))
             elif event.kind == E.QUEUE_DROPPED or released:
                 claimed = False
-            elif event.kind == E.MESSAGES_HANDED_OUT and mine is not None:
-                mine.tells.append((place, event.offset))
+            elif event.kind == E.MESSAGES_HANDED_OUT and own is not None:
+                own.reports.append((place, event.offset))
             if claimed and leased and not before:
-                if mine is not None:
-                    mine.over = min(mine.over, place)
-                mine = Stay(client, place, event.version, event.offset, event.kind == E.QUEUE_ACQUIRED)
-                stays.append(mine)
-            elif before and not (claimed and leased) and mine is not None:
-                mine.ended = place
-            if (event.kind == E.QUEUE_DROPPED or released) and mine is not None:
-                mine.over, mine = min(mine.over, place), None
+                if own is not None:
+                    own.over = min(own.over, place)
+                own = Stay(client, place, event.version, event.offset, event.kind == E.QUEUE_ACQUIRED)
+                stays.append(own)
+            elif before and not (claimed and leased) and own is not None:
+                own.ended = place
+            if (event.kind == E.QUEUE_DROPPED or released) and own is not None:
+                own.over, own = min(own.over, place), None
     return sorted(stays, key=lambda stay: stay.began)
 
 
@@ -138,14 +138,14 @@ def again_of(stay: Stay, stays: list[Stay], resets: list[tuple[int, int]]) -> tu
                     found.append(max(offset, other.start if marks == "tells" else offset))
         return max(found)
 
-    told, served = highest("tells"), highest("served")
+    reported, served = highest("tells"), highest("served")
     reach = stay.reach()
     most = max([reach, *(offset for _, offset in stay.served)])
-    duplicates = max(0, min(told, reach) - stay.start)
+    duplicates = max(0, min(reported, reach) - stay.start)
     return (
-        max(0, told - stay.start),
+        max(0, reported - stay.start),
         duplicates,
-        max(0, min(max(told, served), most) - stay.start) - duplicates,
+        max(0, min(max(reported, served), most) - stay.start) - duplicates,
     )
 
 
@@ -246,11 +246,11 @@ def test_rows_and_totals_agree_and_nothing_is_lost_when_what_is_open_ends(events
     assert len({row.cause for row in rebalances}) == len(rebalances)
     for row in rebalances:
         assert row.needed <= row.moves
-        mine = [each for each in owned if each.cause == row.cause]
-        assert row.moves == sum(each.moved for each in mine)
-        assert abs(row.orphan_ms - sum(each.orphan_ms for each in mine)) < 1e-9
-        assert row.duplicates == sum(each.duplicates for each in mine)
-        assert abs(row.pause_ms - sum(each.pause_ms for each in mine)) < 1e-9
+        own = [each for each in owned if each.cause == row.cause]
+        assert row.moves == sum(each.moved for each in own)
+        assert abs(row.orphan_ms - sum(each.orphan_ms for each in own)) < 1e-9
+        assert row.duplicates == sum(each.duplicates for each in own)
+        assert abs(row.pause_ms - sum(each.pause_ms for each in own)) < 1e-9
 
 
 loads = st.lists(st.integers(0, 6), max_size=5)

@@ -14,7 +14,7 @@ from broker.groups.group import RESTORED
 from broker.groups.outcomes import Leave, LeaveReason
 from broker.groups.table import GroupTable
 from model.heartbeat import ConsumeFrom, ConsumerData, ConsumeType, MessageModel
-from model.limits import MAX_BIRTH_S, MAX_GROWTH_WAIT_S, MAX_PAUSE_S
+from model.limits import MAX_GROWTH_WAIT_S, MAX_NEW_GROUP_WAIT_S, MAX_PAUSE_S
 from model.quirks import Quirk
 from model.subscription import SubscriptionData
 
@@ -29,11 +29,11 @@ class NaiveMember:
     timeout_s: float
     expires_at: float
     clustering: bool
-    gone_at: float = FOREVER
+    grace_ends_at: float = FOREVER
 
     @property
     def leaves_at(self) -> float:
-        return min(self.expires_at, self.gone_at)
+        return min(self.expires_at, self.grace_ends_at)
 
 
 @dataclass
@@ -43,17 +43,17 @@ class Twin:
     silent_expiry: bool
     members: dict[str, dict[str, NaiveMember]] = field(default_factory=dict)
     versions: dict[str, int] = field(default_factory=dict)
-    owed_at: dict[str, float] = field(default_factory=dict)
-    told_at: dict[str, float] = field(default_factory=dict)
-    born_at: dict[str, float] = field(default_factory=lambda: defaultdict(lambda: -FOREVER))
+    pending_at: dict[str, float] = field(default_factory=dict)
+    notified_at: dict[str, float] = field(default_factory=dict)
+    group_began_at: dict[str, float] = field(default_factory=lambda: defaultdict(lambda: -FOREVER))
     joins: dict[str, list[float]] = field(default_factory=dict)
-    owed: dict[str, list[tuple[float, bool]]] = field(default_factory=dict)  # changes since the last notification
+    pending: dict[str, list[tuple[float, bool]]] = field(default_factory=dict)  # changes since the last notification
 
     def heartbeat(self, group: str, client_id: str, new: NaiveMember, now: float) -> None:
         members = self.members.setdefault(group, {})
         old = members.get(client_id)
         if not members:
-            self.born_at[group] = now
+            self.group_began_at[group] = now
         members[client_id] = new
         if old is None or old.topics != new.topics:
             self._changed(group, now, joined=old is None)
@@ -74,24 +74,24 @@ class Twin:
             (g, c)
             for g, members in self.members.items()
             for c, m in members.items()
-            if m.connection == connection and m.gone_at == FOREVER
+            if m.connection == connection and m.grace_ends_at == FOREVER
         }
 
     def due(self, now: float) -> dict[tuple[str, str], LeaveReason]:
         due = [(g, c, m) for g, members in self.members.items() for c, m in members.items() if m.leaves_at <= now]
-        return {(g, c): LeaveReason.CLOSE if m.gone_at <= now else LeaveReason.EXPIRY for g, c, m in due}
+        return {(g, c): LeaveReason.CLOSE if m.grace_ends_at <= now else LeaveReason.EXPIRY for g, c, m in due}
 
     def tell(self, now: float) -> set[tuple[str, int]]:
-        due = {group for group, moment in self.owed_at.items() if moment <= now}
+        due = {group for group, moment in self.pending_at.items() if moment <= now}
         for group in due:
-            del self.owed_at[group]
-            del self.owed[group]
-            self.told_at[group] = now
+            del self.pending_at[group]
+            del self.pending[group]
+            self.notified_at[group] = now
         return {(group, self.versions[group]) for group in due}
 
     def next_event(self) -> float:
         expiries = [member.leaves_at for members in self.members.values() for member in members.values()]
-        return min([*expiries, *self.owed_at.values()], default=FOREVER)
+        return min([*expiries, *self.pending_at.values()], default=FOREVER)
 
     def _changed(self, group: str, now: float, *, joined: bool = False, notify: bool = True) -> None:
         self.versions[group] = self.versions.get(group, 0) + 1
@@ -100,20 +100,20 @@ class Twin:
         else:
             self.joins[group] = []
         if not any(member.clustering for member in self.members[group].values()):
-            self.owed_at.pop(group, None)
-            self.owed.pop(group, None)
+            self.pending_at.pop(group, None)
+            self.pending.pop(group, None)
         elif notify:
-            owed = self.owed.setdefault(group, [])
-            owed.append((now, joined))
-            quiet_until = self.told_at.get(group, -FOREVER) + WINDOW_S
-            due = self.owed_at.get(group, FOREVER)
+            pending = self.pending.setdefault(group, [])
+            pending.append((now, joined))
+            window_ends_at = self.notified_at.get(group, -FOREVER) + WINDOW_S
+            due = self.pending_at.get(group, FOREVER)
             growth, pause_s = self._growth(group)
             grows = growth >= max(8, len(self.members[group]) / 4)
-            if all(each for _, each in owed) and grows and due > now:
-                latest = max(owed[0][0] + MAX_GROWTH_WAIT_S, self.born_at[group] + MAX_BIRTH_S)
-                self.owed_at[group] = max(quiet_until, min(now + pause_s, latest))
+            if all(each for _, each in pending) and grows and due > now:
+                latest = max(pending[0][0] + MAX_GROWTH_WAIT_S, self.group_began_at[group] + MAX_NEW_GROUP_WAIT_S)
+                self.pending_at[group] = max(window_ends_at, min(now + pause_s, latest))
             else:
-                self.owed_at[group] = min(due, max(now, quiet_until))
+                self.pending_at[group] = min(due, max(now, window_ends_at))
 
     def _growth(self, group: str) -> tuple[int, float]:
         """How many joined in a row, and how long nobody joins when they have paused."""
@@ -191,7 +191,7 @@ class Pair:
                 expected = twin.on_connection(connection)
                 assert table.connection_closed(connection, now) == len(expected)
                 for group, client_id in expected:
-                    twin.members[group][client_id].gone_at = now + GRACE_S
+                    twin.members[group][client_id].grace_ends_at = now + GRACE_S
             case "sleep", float(seconds):
                 self.sleep_until(now + seconds)
         self.tell()
@@ -220,9 +220,9 @@ class Pair:
             self.twin.leave(group, client_id, self.now, notify=not silent)
 
     def tell(self) -> None:
-        told = {(info.group, info.version) for info in self.table.take_notifications(self.now)}
-        assert told == self.twin.tell(self.now)
-        for group, _ in told:
+        reported = {(info.group, info.version) for info in self.table.collect_notifications(self.now)}
+        assert reported == self.twin.tell(self.now)
+        for group, _ in reported:
             self.moments[group].append(self.now)
 
     def check(self) -> None:
@@ -232,7 +232,7 @@ class Pair:
         scanned: dict[int, set[tuple[str, str]]] = {}
         for group, members in self.twin.members.items():
             for client_id, member in members.items():
-                if member.connection != RESTORED and member.gone_at == FOREVER:
+                if member.connection != RESTORED and member.grace_ends_at == FOREVER:
                     scanned.setdefault(member.connection, set()).add((group, client_id))
         assert {connection: set(found) for connection, found in self.table._by_connection.items()} == scanned
         next_deadline = self.table.next_deadline()

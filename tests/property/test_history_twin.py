@@ -66,13 +66,15 @@ def reach_before(events: Sequence[Event], j: int) -> int:
     """How far owners have told since the last reset, which sets it."""
     resets = [i for i, event in enumerate(events[:j]) if event.kind == E.OFFSET_RESET]
     since = resets[-1] if resets else 0
-    told = [event.offset for event in events[since:j] if event.kind in (*OWNED, E.OFFSET_RESET)]
-    return max(told, default=-1)
+    reported = [event.offset for event in events[since:j] if event.kind in (*OWNED, E.OFFSET_RESET)]
+    return max(reported, default=-1)
 
 
 def owns_before(events: Sequence[Event], j: int, client: str) -> bool:
-    mine = [event.kind for event in events[:j] if event.client == client and event.kind in (E.QUEUE_ACQUIRED, *ENDS)]
-    return bool(mine) and mine[-1] == E.QUEUE_ACQUIRED
+    own_rows = [
+        event.kind for event in events[:j] if event.client == client and event.kind in (E.QUEUE_ACQUIRED, *ENDS)
+    ]
+    return bool(own_rows) and own_rows[-1] == E.QUEUE_ACQUIRED
 
 
 def twin_of_queue(events: Sequence[Event]) -> set[Rule]:

@@ -72,7 +72,7 @@ def test_a_lease_that_its_member_takes_for_good_was_not_ended_by_its_broker(
             while wire.back and wire.back[0][0] <= now:
                 _, sent_at, joined = wire.back.pop(0)
                 if not wire.closed:
-                    sessions.heard("g", "a:1", wire, good_until=sent_at + TIMEOUT_S, joined=joined, now=now)
+                    sessions.record_answer("g", "a:1", wire, good_until=sent_at + TIMEOUT_S, joined=joined, now=now)
         session = sessions.current("g", "a:1", now)
         info = table.get("g")
         if session is not None and info is not None and "c" in info.members:

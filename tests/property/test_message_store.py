@@ -261,7 +261,7 @@ class StoreAgainstLists(RuleBasedStateMachine):
             looked_at = queue.records[offset : result.next_offset]
             matching = [record for record in looked_at if tags is None or record.tag_hash in tags]
             assert list(iter_records(result.body)) == matching
-            assert result.status is (ReadStatus.FOUND if matching else ReadStatus.NONE_MATCHED)
+            assert result.status is (ReadStatus.FOUND if matching else ReadStatus.NO_MATCH)
             assert result.n == len(matching) <= max_n
             assert len(result.body) <= max_bytes or result.n == 1
 

@@ -90,7 +90,7 @@ def test_a_replica_has_the_tables_of_its_master_after_each_commit(before: list[A
             for step in before:
                 master.step(*step)
             # Uncommitted changes are not part of the snapshot; they come with the next commit.
-            master.store.take_changes()
+            master.store.collect_changes()
             at_snapshot = rows(master.store._db)
             chunks = master.store.snapshot()
             for turn in after[:1]:
@@ -104,7 +104,7 @@ def test_a_replica_has_the_tables_of_its_master_after_each_commit(before: list[A
                 for step in turn if number else ():
                     master.step(*step)
                 master.store.commit()
-                sent: Any = msgpack.unpackb(msgpack.packb(master.store.take_changes()))
+                sent: Any = msgpack.unpackb(msgpack.packb(master.store.collect_changes()))
                 replica.apply(check_changes(sent))
                 assert rows(replica._db) == rows(master.store._db)
             local = replica._db.execute("select value from numbers where name = 'clock'").fetchall()

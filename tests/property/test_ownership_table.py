@@ -94,7 +94,7 @@ class World:
             case acts.ReleaseQueues(holdings):
                 self.leaving |= {held.queue: RELEASING for held in holdings}
                 self.releases.append(holdings)
-            case acts.AskLeases(wanted, again):
+            case acts.RequestLeases(wanted, again):
                 assert not {*wanted, *again} & self.leaving.keys()
                 assert sorted({*wanted, *again}) == sorted([*wanted, *again])
                 self.open = [*wanted, *again]
@@ -190,7 +190,7 @@ class World:
             self.on(events.QueuesReleased(holdings))
 
     def step(self, verb: str, queues: set[MessageQueue], how: str, number: int) -> None:
-        mine = next((held for held in self.live if held.queue in queues), None)
+        own = next((held for held in self.live if held.queue in queues), None)
         match verb:
             case "find":
                 self.find(sorted(queues))
@@ -209,12 +209,12 @@ class World:
                 self.report_drained()
             case "released":
                 self.report_released()
-            case "busy" if mine is not None:
-                mine.busy = not mine.busy
-            case "progress" if mine is not None:
-                mine.commit_offset += 1
-            case "commit" if mine is not None and self.leases.get(mine.queue) == mine.token:
-                self.offsets[mine.queue] = mine.commit_offset
+            case "busy" if own is not None:
+                own.busy = not own.busy
+            case "progress" if own is not None:
+                own.commit_offset += 1
+            case "commit" if own is not None and self.leases.get(own.queue) == own.token:
+                self.offsets[own.queue] = own.commit_offset
             case "taken":  # the session ended at the broker, and another member asked first
                 for queue in queues:
                     self.leases.pop(queue, None)
@@ -222,22 +222,22 @@ class World:
                     self.offsets[queue] = self.offsets.get(queue, 0) + number
             case "freed":
                 self.others -= queues
-            case "lost" if mine is not None:
-                if self.leases.get(mine.queue) == mine.token:
-                    del self.leases[mine.queue]
-                done = self.on(events.QueueLost(mine))
-                assert acts.WakePass(anew=True) in done
-                assert self.on(events.QueueLost(mine)) == [], "an answer to a pull from before"
+            case "lost" if own is not None:
+                if self.leases.get(own.queue) == own.token:
+                    del self.leases[own.queue]
+                done = self.on(events.QueueLost(own))
+                assert acts.WakePass(recompute=True) in done
+                assert self.on(events.QueueLost(own)) == [], "an answer to a pull from before"
             case "reset":
                 token = self.tokens
                 for queue in queues & self.leases.keys():
                     del self.leases[queue]
                     self.offsets[queue] = number
                 self.on(events.QueuesReset(sorted(queues), token))
-            case "restart" if mine is not None:
-                self.on(events.QueueRestarted(mine, Held(mine.queue, mine.token, number)))
-            case "outdated" if mine is not None:
-                self.on(events.QueueOutdated(mine))
+            case "restart" if own is not None:
+                self.on(events.QueueRestarted(own, Held(own.queue, own.token, number)))
+            case "outdated" if own is not None:
+                self.on(events.QueueOutdated(own))
             case "close" if not self.closed:
                 self.closed = True
                 alone = number == 0

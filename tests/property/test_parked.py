@@ -57,7 +57,7 @@ def test_the_table_of_parked_requests_equals_its_naive_twin(program: list[tuple[
                     twin.append(one)
             case "take_all", (str(topic), int(key)):
                 oldest_first = [one for one in twin if (topic, key) in one.places]
-                requests = table.take_all(topic, key)
+                requests = table.remove_place(topic, key)
                 assert requests == oldest_first
                 taken(requests, lambda one, place=(topic, key): place in one.places)  # type: ignore[misc]
             case "take_first", (str(topic), int(key)):
@@ -67,11 +67,11 @@ def test_the_table_of_parked_requests_equals_its_naive_twin(program: list[tuple[
                 assert table.first(topic, 0, 1) is first
                 assert table.first(topic, key) is next((one for one in twin if (topic, key) in one.places), None)
                 if first is not None:
-                    table.take([first])
-                    taken([first], lambda one, mine=first: one is mine)  # type: ignore[misc]
+                    table.remove_requests([first])
+                    taken([first], lambda one, own=first: one is own)  # type: ignore[misc]
             case "connection", str(connection):
                 requests = table.of_connection(connection)
-                table.take_connection(connection)
+                table.remove_connection(connection)
                 taken(requests, lambda one, gone=connection: one.connection == gone)  # type: ignore[misc]
             case "sleep", int(seconds):
                 now += seconds

@@ -44,18 +44,18 @@ def test_commits_are_those_of_a_naive_twin(auto_commit: bool, steps: list[tuple[
         owned.append(owned_queue(queue))
         commits.begin(owned[-1])
     for step, which, n in steps:
-        queue, mine, twin = queues[which], owned[which], twins[which]
+        queue, own, twin = queues[which], owned[which], twins[which]
         if step == "arrive":
-            mine.process_queue.put([message_at(queue, twin.next + i) for i in range(n)])
+            own.process_queue.put([message_at(queue, twin.next + i) for i in range(n)])
             twin.state.update({twin.next + i: "waiting" for i in range(n)})
             twin.next += n
         elif step == "skip":
             twin.next += n
-            mine.process_queue.advance(twin.next)
+            own.process_queue.advance(twin.next)
         elif step == "lose":
-            mine.detached = True
-            mine.stop()
-            start = mine.commit_offset
+            own.detached = True
+            own.stop()
+            start = own.commit_offset
             owned[which] = owned_queue(queue, start)
             commits.begin(owned[which])
             twins[which] = Twin(start)
@@ -64,9 +64,9 @@ def test_commits_are_those_of_a_naive_twin(auto_commit: bool, steps: list[tuple[
                 each.state = {offset: "processed" if s == "out" else s for offset, s in each.state.items()}
         if step == "poll":
             commits.processed()
-            taken = mine.process_queue.next_batch(n, 0.0)
+            taken = own.process_queue.next_batch(n, 0.0)
             if taken:
-                commits.polled(mine, taken, 0.0)
+                commits.polled(own, taken, 0.0)
             expected = sorted(offset for offset, state in twin.state.items() if state == "waiting")[:n]
             assert [each.offset for each in taken] == expected
             twin.state.update(dict.fromkeys(expected, "out"))
@@ -74,6 +74,6 @@ def test_commits_are_those_of_a_naive_twin(auto_commit: bool, steps: list[tuple[
             commits.commit(owned)
             for each in twins:
                 each.committed = each.unprocessed()
-        for mine, twin in zip(owned, twins, strict=True):
-            assert mine.commit_offset == (twin.unprocessed() if auto_commit else twin.committed)
-            assert not mine.rewound
+        for own, twin in zip(owned, twins, strict=True):
+            assert own.commit_offset == (twin.unprocessed() if auto_commit else twin.committed)
+            assert not own.rewound

@@ -126,10 +126,10 @@ class Run:
         if good and message is not None:
             message.token, message.visible_at = new_token, self.wall + 2
 
-    def give_back(self, k: int, n: int, _: int) -> None:
+    def undo_delivery(self, k: int, n: int, _: int) -> None:
         queue, token = self.queue(k), self.token(n)
         self.expire()
-        self.ledger.give_back(queue, token, self.times)
+        self.ledger.undo_delivery(queue, token, self.times)
         for message in self.twin[queue.key].values():
             if message.token == token and not message.done and message.visible_at > self.wall:
                 message.visible_at = self.wall

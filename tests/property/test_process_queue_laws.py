@@ -20,12 +20,12 @@ class Twin:
 
     start: int
     states: dict[int, str | float] = field(default_factory=dict)
-    told: int = 0
+    reported: int = 0
     dropped: bool = False
 
     @property
     def pull_offset(self) -> int:
-        return max([self.start, self.told, *(offset + 1 for offset in self.states)])
+        return max([self.start, self.reported, *(offset + 1 for offset in self.states)])
 
     @property
     def unfinished(self) -> list[int]:
@@ -86,7 +86,7 @@ def test_the_process_queue_equals_its_naive_twin(start: int, program: list[tuple
         elif verb == "advance":
             assert isinstance(value, int)
             process_queue.advance(value)
-            twin.told = max(twin.told, value)
+            twin.reported = max(twin.reported, value)
         elif verb == "take":
             assert isinstance(value, int)
             batch = process_queue.next_batch(value, now)

@@ -40,9 +40,9 @@ class Twin:
 
     def free(self, group: str, queue: QueueKey) -> Freed:
         lease = self.leases[(group, queue)]
-        told, lease.refused = tuple(lease.refused), []
+        reported, lease.refused = tuple(lease.refused), []
         lease.held, lease.frees_at = False, FOREVER
-        return Freed(group, queue, lease.owner, lease.token, told)
+        return Freed(group, queue, lease.owner, lease.token, reported)
 
     def held(self) -> dict[tuple[str, str], list[QueueKey]]:
         held: dict[tuple[str, str], list[QueueKey]] = {}
@@ -84,9 +84,9 @@ def test_queue_locks_equal_their_naive_twin(program: list[tuple[object, ...]]) -
                 lease = locks.acquire(group, client_id, queue)
                 assert (None if lease is None else lease.token) == twin.acquire(group, client_id, queue)
             case "release", str(group), str(client_id), QueueKey() as queue, int(stale_by):
-                mine = twin.leases.get((group, queue), NaiveLease("nobody", 0, held=False))
-                legal = mine.held and mine.owner == client_id and not stale_by
-                freed = locks.release(group, client_id, queue, mine.token - stale_by)
+                own = twin.leases.get((group, queue), NaiveLease("nobody", 0, held=False))
+                legal = own.held and own.owner == client_id and not stale_by
+                freed = locks.release(group, client_id, queue, own.token - stale_by)
                 assert freed == (twin.free(group, queue) if legal else None)
             case "revoke", str(group), QueueKey() as queue:
                 had = twin.leases.get((group, queue))

@@ -85,7 +85,7 @@ def test_the_schedule_equals_its_naive_twin(program: list[tuple[str, object, str
             twin.log.append((value, cause))
         elif verb == "take":
             expected = twin.take(now)
-            assert [(one.triggers, one.cause) for one in schedule.take_due(now)] == ([expected] if expected else [])
+            assert [(one.triggers, one.cause) for one in schedule.begin_due(now)] == ([expected] if expected else [])
         elif verb == "finish" and twin.running:
             schedule.finished("g", bool(value), now)
             twin.running, twin.timer_at = False, now + (20.0 if value else 1.0)

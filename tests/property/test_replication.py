@@ -33,7 +33,7 @@ STEPS = st.one_of(
 
 
 @dataclass
-class Asked:
+class TranslatedRequest:
     """A request or callback that waits, and its outcomes with the moment of each."""
 
     kind: str
@@ -53,15 +53,15 @@ class World:
         self.replicator = ReplicatorByHand()
         self.barrier = WriteBarrier(self.loop, store, metadata, self.has_news, flush)
         self.positions: dict[int, int] = {}
-        self.asked: list[Asked] = []
-        self.answered: list[Asked] = []  # without an error, in this order
+        self.asked: list[TranslatedRequest] = []
+        self.answered: list[TranslatedRequest] = []  # without an error, in this order
         self.is_ended = False
 
     def has_news(self, topic: str, queue_id: int) -> None:
         assert self.store.max_offset(1, queue_id) > 0, "woken for nothing to read"
 
     def ask(self, kind: str, queue_id: int) -> None:
-        asked, barrier = Asked(kind, queue_id), self.barrier
+        asked, barrier = TranslatedRequest(kind, queue_id), self.barrier
         self.asked.append(asked)
         connection: Any = Connection(self, asked)
         request = Command(REQUEST, 10, 1, {}, None)
@@ -83,7 +83,7 @@ class World:
         self.value += 1
         self.number.save(self.value)
 
-    def outcome(self, asked: Asked, failure: RlabError | None) -> None:
+    def outcome(self, asked: TranslatedRequest, failure: RlabError | None) -> None:
         asked.outcomes.append((self.loop.time(), failure))
         if failure is None:
             self.answered.append(asked)
@@ -113,20 +113,20 @@ class World:
         assert [each.n for each in self.answered] == sorted(each.n for each in self.answered)
         for each in self.asked:
             assert len(each.outcomes) <= 1
-        start = Asked("start", n=1)
+        start = TranslatedRequest("start", n=1)
         is_late = any(self.is_late(each) for each in (start, *self.asked))
         refusal = self.barrier.replication.refusal(appends=True) if self.barrier.replication else None
         expected = NotMaster if self.is_ended else NotEnoughReplicas if is_late else type(None)
         assert isinstance(refusal, expected)
 
-    def is_late(self, each: Asked) -> bool:
+    def is_late(self, each: TranslatedRequest) -> bool:
         return each.n > self.replicator.committed_n and self.loop.time() >= each.at + REPLICATION_TIMEOUT_S
 
 
 class Connection:
     """Notes the answer of one request."""
 
-    def __init__(self, world: World, asked: Asked) -> None:
+    def __init__(self, world: World, asked: TranslatedRequest) -> None:
         self.world, self.asked = world, asked
 
     def respond(self, request: Command, header: Any, body: bytes | None = None) -> None:

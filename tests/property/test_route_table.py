@@ -317,7 +317,7 @@ def do_both(steps: list[tuple[str, object, object]]) -> None:
         after = twin.routes()
         assert sorted(set(changed)) == [topic for topic in TOPICS if before.get(topic) != after.get(topic)]
         assert before == after or table.version > version
-        assert sorted(table.take_unannounced()) == sorted(set(changed))
+        assert sorted(table.collect_unannounced()) == sorted(set(changed))
         check_equal(table, twin)
 
 

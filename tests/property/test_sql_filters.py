@@ -24,7 +24,7 @@ class Failed(Exception):
 
 class Drawn(NamedTuple):
     text: str
-    judge: Callable[[Message], bool | None]
+    checkers: Callable[[Message], bool | None]
     lookups: int
 
 
@@ -56,38 +56,38 @@ _SIGNS: dict[str, Callable[[Fraction, Fraction], bool]] = {
 def numeric(name: str, sign: str, literal: str) -> Drawn:
     read = decimal if "." in literal else whole
 
-    def judge(message: Message) -> bool | None:
+    def checkers(message: Message) -> bool | None:
         return _SIGNS[sign](read(message[name]), Fraction(literal)) if name in message else None
 
-    return Drawn(f"{name} {sign} {literal}", judge, 1)
+    return Drawn(f"{name} {sign} {literal}", checkers, 1)
 
 
 def between_of(name: str, low: int, high: int) -> Drawn:
     low, high = sorted((low, high))
 
-    def judge(message: Message) -> bool | None:
+    def checkers(message: Message) -> bool | None:
         return None if name not in message else low <= whole(message[name]) <= high
 
-    return Drawn(f"{name} BETWEEN {low} AND {high}", judge, 2)
+    return Drawn(f"{name} BETWEEN {low} AND {high}", checkers, 2)
 
 
 def is_equal(name: str, text: str, negated: bool) -> Drawn:
-    def judge(message: Message) -> bool | None:
+    def checkers(message: Message) -> bool | None:
         return None if name not in message else (message[name] == text) != negated
 
-    return Drawn(f"{name} {'<>' if negated else '='} {quoted(text)}", judge, 1)
+    return Drawn(f"{name} {'<>' if negated else '='} {quoted(text)}", checkers, 1)
 
 
 def among(name: str, texts: list[str], negated: bool) -> Drawn:
-    def judge(message: Message) -> bool | None:
+    def checkers(message: Message) -> bool | None:
         return None if name not in message else any(message[name] == text for text in texts) != negated
 
     word = "NOT IN" if negated else "IN"
-    return Drawn(f"{name} {word} ({', '.join(map(quoted, texts))})", judge, 1)
+    return Drawn(f"{name} {word} ({', '.join(map(quoted, texts))})", checkers, 1)
 
 
 def worded(name: str, word: str, text: str, negated: bool) -> Drawn:
-    def judge(message: Message) -> bool:
+    def checkers(message: Message) -> bool:
         if name not in message or not text:
             return False
         value, size = message[name], len(text)
@@ -97,7 +97,7 @@ def worded(name: str, word: str, text: str, negated: bool) -> Drawn:
             found = (value[:size] if word == "STARTSWITH" else value[-size:]) == text
         return found != negated
 
-    return Drawn(f"{name} {'NOT ' if negated else ''}{word} {quoted(text)}", judge, 1)
+    return Drawn(f"{name} {'NOT ' if negated else ''}{word} {quoted(text)}", checkers, 1)
 
 
 def is_null(name: str, negated: bool) -> Drawn:
@@ -113,24 +113,24 @@ def quoted(text: str) -> str:
 
 
 def negation(of: Drawn) -> Drawn:
-    def judge(message: Message) -> bool | None:
-        value = of.judge(message)
+    def checkers(message: Message) -> bool | None:
+        value = of.checkers(message)
         return None if value is None else not value
 
-    return Drawn(f"NOT ({of.text})", judge, of.lookups)
+    return Drawn(f"NOT ({of.text})", checkers, of.lookups)
 
 
 def joined(parts: list[Drawn], is_and: bool) -> Drawn:
-    def judge(message: Message) -> bool | None:
+    def checkers(message: Message) -> bool | None:
         values = []
         for part in parts:
-            values.append(part.judge(message))
+            values.append(part.checkers(message))
             if values[-1] is not None and values[-1] != is_and:
                 return values[-1]
         return None if None in values else is_and
 
     texts = [f"({part.text})" for part in parts]
-    return Drawn((" AND " if is_and else " OR ").join(texts), judge, sum(part.lookups for part in parts))
+    return Drawn((" AND " if is_and else " OR ").join(texts), checkers, sum(part.lookups for part in parts))
 
 
 names = st.sampled_from(NAMES)
@@ -172,7 +172,7 @@ class Counted(dict[str, str]):
 
 def naive(drawn: Drawn, message: Message) -> bool | str | None:
     try:
-        return drawn.judge(message)
+        return drawn.checkers(message)
     except Failed:
         return "failed"
 

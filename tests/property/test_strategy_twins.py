@@ -79,10 +79,10 @@ def test_consistent_hash_equals_its_naive_twin(
 
 
 @given(queue_lists, st.lists(st.text("ab@1é😀", min_size=1, max_size=4), min_size=2, max_size=8, unique=True))
-def test_consistent_hash_moves_only_what_a_newcomer_takes(queues: list[MessageQueue], members: list[str]) -> None:
+def test_consistent_hash_moves_only_what_a_new_member_takes(queues: list[MessageQueue], members: list[str]) -> None:
     strategy = AllocateMessageQueueConsistentHash()
-    before, newcomer = sorted(members[1:]), members[0]
-    taken = strategy.allocate("g", newcomer, queues, sorted(members))
+    before, new_member = sorted(members[1:]), members[0]
+    taken = strategy.allocate("g", new_member, queues, sorted(members))
     for cid in before:
         left = [queue for queue in strategy.allocate("g", cid, queues, before) if queue not in taken]
         assert strategy.allocate("g", cid, queues, sorted(members)) == left

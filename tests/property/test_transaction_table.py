@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from broker.transactions.table import OpenHalf, TransactionOptions, TransactionTable, Why, whom_to_ask
+from broker.transactions.table import AbandonReason, OpenHalf, TransactionOptions, TransactionTable, producers_to_ask
 
 OPTIONS = TransactionOptions(timeout_s=6.0, check_interval_s=30.0, max_checks=3, keep_h=400 / 3600)
 GROUPS = ("a", "b")
@@ -20,11 +20,11 @@ class Naive:
     rows: dict[int, dict[str, float]] = field(default_factory=dict)
     group: dict[int, str] = field(default_factory=dict)
 
-    def due(self, now: float) -> dict[int, Why]:
-        def why(row: dict[str, float]) -> Why:
+    def due(self, now: float) -> dict[int, AbandonReason]:
+        def why(row: dict[str, float]) -> AbandonReason:
             if now - row["born"] >= 400:
-                return Why.AGE
-            return Why.CHECKS if row["checks"] >= 3 else Why.NOT_YET
+                return AbandonReason.AGE
+            return AbandonReason.CHECKS if row["checks"] >= 3 else AbandonReason.NOT_YET
 
         return {offset: why(row) for offset, row in self.rows.items() if row["due"] <= now and not row["ending"]}
 
@@ -74,14 +74,14 @@ def test_what_is_due_and_what_becomes_of_it_is_as_a_naive_twin_says(steps: list[
                 for offset in ending:
                     del naive.rows[offset]
             else:
-                table.put_back(ending, now)
+                table.reopen(ending, now)
                 for offset in ending:
                     naive.rows[offset].update(ending=0, due=now + 30)
         elif step == "look":
             look(table, naive, now, str(what), int(how))
         elif step == "came":
             waited = [offset for offset, row in naive.rows.items() if row["waits"] and naive.group[offset] == what]
-            assert table.producer_came(str(what), now) == bool(waited)
+            assert table.producer_joined(str(what), now) == bool(waited)
             for offset in waited:
                 naive.rows[offset].update(waits=0, due=now)
         else:
@@ -96,7 +96,7 @@ def test_what_is_due_and_what_becomes_of_it_is_as_a_naive_twin_says(steps: list[
 
 def look(table: TransactionTable, naive: Naive, now: float, verdict: str, limit: int) -> None:
     expected = naive.due(now)
-    due = table.take_due(now, limit)
+    due = table.remove_due(now, limit)
     assert len(due) == min(limit, len(expected))
     assert {each.offset: each.give_up for each in due}.items() <= expected.items()
     asked = [each.offset for each in due if not each.give_up]
@@ -127,7 +127,7 @@ def test_each_check_of_a_message_goes_to_another_producer_and_the_first_to_its_s
     half = OpenHalf("g", "c", producers[0] if sender_lives else 0, 0.0, 6.0)
     asked = []
     for _ in producers:
-        order = whom_to_ask(producers, half, offset)
+        order = producers_to_ask(producers, half, offset)
         assert sorted(order) == sorted(producers), "the others are there for one that reads nothing"
         asked.append(order[0])
         half.checks += 1

@@ -24,7 +24,7 @@ class Lite:
     def __init__(self, cluster: SimulatedCluster, host: str, **options: Any) -> None:
         self.cluster = cluster
         self.host = host
-        made = {"clock_ms": cluster.simulation.clock_ms, "event_sink": cluster.note, "trace": False}
+        made = {"clock_ms": cluster.simulation.clock_ms, "event_sink": cluster.record_event, "trace": False}
         self.consumer = LitePullConsumer(cluster.addresses, "g", **{**made, "instance_name": host, **options})
 
     async def do(self, what: Callable[..., Awaitable[T]], *args: Any) -> T:

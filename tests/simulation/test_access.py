@@ -17,13 +17,13 @@ from remoting.client import RemotingClient
 from remoting.request_code import RequestCode
 from remoting.security.key import Key
 from remoting.security.policy import NamePatterns, Rights
-from testbed.simulation.cluster.access import CLIENT_KEY, SERVER_ACCESS, made_key, made_user
+from testbed.simulation.cluster.access import CLIENT_KEY, SERVER_ACCESS, derived_key, derived_user
 from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 
 pytestmark = pytest.mark.simulation
 
-MALLORY = made_user(
+MALLORY = derived_user(
     "mallory",
     Rights(produce=NamePatterns(["own"]), consume=NamePatterns(["own"]), groups=NamePatterns(["hers", "billing"])),
 )
@@ -50,8 +50,8 @@ def test_a_group_rebalances_over_signed_connections_as_it_does_without(simulate:
 def test_who_proves_no_key_or_a_wrong_one_gets_nothing_from_any_server(simulate: Simulate) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         broker, name_server = cluster.brokers["broker-a"].address, cluster.addresses[0]
-        wrong = Key("client", made_key("another").secret)
-        for client in (RemotingClient(), RemotingClient(key=wrong), RemotingClient(key=made_key("nobody"))):
+        wrong = Key("client", derived_key("another").secret)
+        for client in (RemotingClient(), RemotingClient(key=wrong), RemotingClient(key=derived_key("nobody"))):
             for address in (broker, name_server):
                 with pytest.raises(NotAuthenticated):
                     await client.request(address, RequestCode.GET_SERVER_STATE)
@@ -85,7 +85,7 @@ def test_rights_of_one_user_give_nothing_of_anothers(simulate: Simulate) -> None
         consumer = await cluster.start_consumer("billing", "orders")
         await cluster.wait_converged(1.0)
         broker, name_server = cluster.brokers["broker-a"].address, cluster.addresses[0]
-        mallory = RemotingClient(key=made_key("mallory"))
+        mallory = RemotingClient(key=derived_key("mallory"))
         queue = {"topic": "orders", "queue_id": 0}
         with pytest.raises(NoPermission, match=r"mallory.*SEND_MESSAGE.*produce 'orders'"):
             await mallory.request(broker, RequestCode.SEND_MESSAGE, {**queue, "tag_hash": 0}, b"")
@@ -134,13 +134,13 @@ def test_a_policy_that_takes_a_right_or_a_key_holds_at_once_for_those_who_are_co
         broker = cluster.brokers["broker-a"]
         gate = broker.running.server.gate
         assert gate is not None
-        mallory, send = RemotingClient(key=made_key("mallory")), {"topic": "own", "queue_id": 0, "tag_hash": 0}
+        mallory, send = RemotingClient(key=derived_key("mallory")), {"topic": "own", "queue_id": 0, "tag_hash": 0}
         await mallory.request(broker.address, RequestCode.SEND_MESSAGE, send, b"x")
         policy = dict(WITH_MALLORY["access"])
-        gate.apply({**policy, "mallory": made_user("mallory", Rights())})
+        gate.apply({**policy, "mallory": derived_user("mallory", Rights())})
         with pytest.raises(NoPermission):
             await mallory.request(broker.address, RequestCode.SEND_MESSAGE, send, b"x")
-        changed = replace(MALLORY, keys=(made_key("new").hash(),))
+        changed = replace(MALLORY, keys=(derived_key("new").hash(),))
         gate.apply({**policy, "mallory": changed})
         await anyio.sleep(0.1)
         with pytest.raises(NotAuthenticated):
@@ -176,11 +176,11 @@ def test_a_consumer_whose_key_is_refused_for_a_while_goes_on_when_it_is_taken_ag
 
 
 def test_a_user_beyond_its_quota_is_asked_to_wait_and_others_are_not(simulate: Simulate) -> None:
-    quota = made_user("mallory", replace(MALLORY.rights, requests_per_s=5.0))
+    quota = derived_user("mallory", replace(MALLORY.rights, requests_per_s=5.0))
 
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.create_topic("own", queues=1)
-        broker, client = cluster.brokers["broker-a"].address, RemotingClient(key=made_key("mallory"))
+        broker, client = cluster.brokers["broker-a"].address, RemotingClient(key=derived_key("mallory"))
         send = {"topic": "own", "queue_id": 0, "tag_hash": 0}
         connection = await client.connect(broker)
         answers = [await connection.request(RequestCode.SEND_MESSAGE, send, b"x") for _ in range(6)]

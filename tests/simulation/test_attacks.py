@@ -12,7 +12,7 @@ import anyio
 import msgpack
 import pytest
 
-from model.access_limits import MAX_REFUSALS_OF_GUEST, UNAUTHENTICATED_S
+from model.access_limits import MAX_REFUSALS_UNAUTHENTICATED, UNAUTHENTICATED_S
 from model.errors import NotAuthenticated, RequestCodeNotSupported
 from model.limits import FRAME_TIMEOUT_S, MAX_FRAME_BYTES, MAX_FRAMES_UNDER_WAY_BYTES
 from model.response_code import ResponseCode
@@ -22,7 +22,7 @@ from remoting.security.policy import NamePatterns, Rights
 from remoting.wire.schema import SCHEMA
 from rocketmq.dialects import broker_dialect, name_server_dialect
 from rocketmq.edge import Facts
-from testbed.simulation.cluster.access import CLIENT_KEY, SERVER_ACCESS, made_key, made_user
+from testbed.simulation.cluster.access import CLIENT_KEY, SERVER_ACCESS, derived_key, derived_user
 from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 from tests.simulation.signed import SECRET, Signed, connected
@@ -30,7 +30,7 @@ from tests.unit.rocketmq.stock_client import StockClient
 
 pytestmark = pytest.mark.simulation
 
-MALLORY = made_user(
+MALLORY = derived_user(
     "mallory",
     Rights(produce=NamePatterns(["own"]), consume=NamePatterns(["own"]), groups=NamePatterns(["billing", "p"])),
     rocketmq_secret=SECRET,
@@ -74,10 +74,10 @@ def test_no_request_of_either_dialect_is_served_without_a_key(simulate: Simulate
         )
         for address, dialect in servers:
             codes = [code for code in RequestCode if code not in HANDSHAKE]
-            for start in range(0, len(codes), MAX_REFUSALS_OF_GUEST):
-                async with RemotingClient() as guest:
-                    connection = await guest.connect(address)
-                    for code in codes[start : start + MAX_REFUSALS_OF_GUEST]:
+            for start in range(0, len(codes), MAX_REFUSALS_UNAUTHENTICATED):
+                async with RemotingClient() as unauthenticated:
+                    connection = await unauthenticated.connect(address)
+                    for code in codes[start : start + MAX_REFUSALS_UNAUTHENTICATED]:
                         answer = await connection.request(code, {"topic": "orders", "group": "billing"})
                         assert answer.code == NotAuthenticated.code, code
             stock = await connected(cluster, address, StockClient("stock@1"))
@@ -103,14 +103,14 @@ def test_a_signature_of_a_stock_client_gives_the_rights_of_its_user_and_nothing_
         assert (await stock.pull(topic="orders")).code == 24  # SUBSCRIPTION_NOT_EXIST: it may not have one
         for group, topic in (("reports", "own"), ("billing", "orders")):
             assert (await stock.heartbeat(group, topic)).code == NO_PERMISSION
-        mine = {
+        own = {
             "consumerGroup": "reports",
             "topic": "own",
             "queueId": 0,
             "extraInfo": "7 0 0 0 0 broker-a 0 0",
             "offset": 0,
         }
-        assert (await stock.call(RequestCode.ACK_MESSAGE, mine)).code == NO_PERMISSION
+        assert (await stock.call(RequestCode.ACK_MESSAGE, own)).code == NO_PERMISSION
         # A right to the group is none to what another user's member has in it.
         stock.client_id = victim.consumer.client_id
         queue = {"topic": "own", "brokerName": "broker-a", "queueId": 0}
@@ -142,7 +142,7 @@ def test_what_brokers_say_and_register_is_taken_from_no_client(simulate: Simulat
         await anyio.sleep(30)
         before = len(cluster.events)
         broker, name_server = cluster.brokers["broker-a"].address, cluster.addresses[0]
-        async with RemotingClient(key=made_key("mallory")) as mallory:
+        async with RemotingClient(key=derived_key("mallory")) as mallory:
             for address in (broker, name_server):
                 for code in PUSHED:
                     header = {"group": "billing", "topic": "orders", "version": 2**40}
@@ -198,7 +198,7 @@ def test_a_user_whose_large_frames_never_end_takes_no_room_of_another(simulate: 
         async with AsyncExitStack() as stack:
             for n in range(2 * MAX_FRAMES_UNDER_WAY_BYTES // MAX_FRAME_BYTES):
                 with cluster.simulation.on_host(f"bad-{n}"):
-                    mallory = await stack.enter_async_context(RemotingClient(key=made_key("mallory")))
+                    mallory = await stack.enter_async_context(RemotingClient(key=derived_key("mallory")))
                     connection = await mallory.connect(cluster.brokers["broker-a"].address)
                 connection.send_frame(MAX_FRAME_BYTES.to_bytes(4, "big") + b"\x96")
             await anyio.sleep(0.1)

@@ -23,17 +23,17 @@ MEMBERS = ("m1", "m2", "m3")
 
 @pytest.mark.parametrize("order", ["none", "key"])
 @pytest.mark.parametrize("seed", range(3))
-def test_every_member_gets_every_message_whoever_crashes(
+def test_every_member_gets_every_message_anyone_who_crashes(
     simulate: Simulate, tmp_path: Path, seed: int, order: str
 ) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         rng = Random(f"broadcast {seed}")
         await cluster.create_topic("t", queues=3)
-        lives: dict[str, list[SimulatedConsumer]] = {name: [] for name in MEMBERS}
+        broker_runs: dict[str, list[SimulatedConsumer]] = {name: [] for name in MEMBERS}
 
         async def live(name: str) -> None:
             options: dict[str, Any] = {"model": MessageModel.BROADCASTING, "offsets_dir": tmp_path / "offsets"}
-            lives[name].append(
+            broker_runs[name].append(
                 await cluster.start_consumer("g", "t", host=name, instance_name=name, order=order, **options)
             )
 
@@ -47,7 +47,7 @@ def test_every_member_gets_every_message_whoever_crashes(
                     await producer.send("t", b"%d" % number, key=f"k{number % 7}")
             if number % 30 == 15:
                 name = rng.choice(MEMBERS)
-                await (lives[name][-1].crash() if rng.random() < 0.6 else lives[name][-1].stop())
+                await (broker_runs[name][-1].crash() if rng.random() < 0.6 else broker_runs[name][-1].stop())
                 await anyio.sleep(rng.uniform(0, 5))
                 await live(name)
             if number % 60 == 40:
@@ -57,11 +57,11 @@ def test_every_member_gets_every_message_whoever_crashes(
                 await broker.start()
         await anyio.sleep(60)
         for name in MEMBERS:
-            got = {body for life in lives[name] for body in life.bodies}
+            got = {body for broker_run in broker_runs[name] for body in broker_run.bodies}
             assert producer.acknowledged.keys() <= got, f"{name} missed {producer.acknowledged.keys() - got}"
-            for life in lives[name]:
+            for broker_run in broker_runs[name]:
                 for key in range(7 if order == "key" else 0):
-                    of_key = [int(body) for body in life.bodies if int(body) % 7 == key]
+                    of_key = [int(body) for body in broker_run.bodies if int(body) % 7 == key]
                     assert of_key == sorted(of_key), f"{name} saw k{key} out of order"
 
     simulate(scenario, seed=seed)

@@ -49,7 +49,7 @@ def test_under_the_quirk_members_that_ask_different_brokers_have_different_views
     simulate(scenario)
 
 
-def test_what_a_member_has_of_a_broker_that_it_alone_cannot_reach_is_read_by_nobody_until_the_path_is_back(
+def test_what_a_member_has_of_a_broker_that_it_alone_cannot_reach_is_read_by_no_one_until_the_path_is_back(
     simulate: Simulate,
 ) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
@@ -72,7 +72,7 @@ def test_what_a_member_has_of_a_broker_that_it_alone_cannot_reach_is_read_by_nob
 
 
 @pytest.mark.parametrize("quirks", quirk_or_none(Quirk.UNSUBSCRIBE_STRANDS))
-def test_under_the_quirk_the_share_of_a_member_that_unsubscribes_is_read_by_nobody(
+def test_under_the_quirk_the_share_of_a_member_that_unsubscribes_is_read_by_no_one(
     simulate: Simulate, wire: WireTap, quirks: frozenset[Quirk]
 ) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
@@ -90,14 +90,14 @@ def test_under_the_quirk_the_share_of_a_member_that_unsubscribes_is_read_by_nobo
         producer = await cluster.start_producer()
         await producer.send_many("t", 8)
         await anyio.sleep(1)
-        told = "HEART_BEAT" in wire.codes("first", since_s=at_s)
+        reported = "HEART_BEAT" in wire.codes("first", since_s=at_s)
         if quirks:
-            assert not told
+            assert not reported
             assert len(second.queues) == 2
             assert len(finished(cluster)) < 8
             await anyio.sleep(60)  # its next heartbeat does not name the topic any more
         else:
-            assert told
+            assert reported
         assert len(second.queues) == 4
         assert len(finished(cluster)) == 8
         assert {queue.topic for queue in first.queues} == {"u"}
@@ -105,7 +105,7 @@ def test_under_the_quirk_the_share_of_a_member_that_unsubscribes_is_read_by_nobo
     simulate(scenario, brokers=2)
 
 
-def test_an_unsubscribe_is_heard_of_at_once_also_while_no_name_server_answers(simulate: Simulate) -> None:
+def test_an_unsubscribe_is_seen_at_once_also_while_no_name_server_answers(simulate: Simulate) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.create_topic("t", queues=2)
         await cluster.create_topic("u", queues=2)

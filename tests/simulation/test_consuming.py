@@ -81,7 +81,7 @@ def test_a_timestamp_that_is_missing_is_refused(simulate: Simulate) -> None:
     simulate(scenario)
 
 
-def test_last_skips_nothing_of_queues_that_are_born_later(simulate: Simulate) -> None:
+def test_last_skips_nothing_of_queues_that_are_created_later(simulate: Simulate) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.create_topic("t", queues=1)
         consumer = await cluster.start_consumer("g", "t")
@@ -96,7 +96,7 @@ def test_last_skips_nothing_of_queues_that_are_born_later(simulate: Simulate) ->
     simulate(scenario)
 
 
-def test_last_means_the_same_moment_on_a_broker_that_hears_of_the_group_later(simulate: Simulate) -> None:
+def test_last_means_the_same_moment_on_a_broker_that_sees_the_group_later(simulate: Simulate) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.create_topic("t", brokers=["broker-a"])
         consumer = await cluster.start_consumer("g", "t")
@@ -128,7 +128,7 @@ def test_only_the_wanted_tags_come_and_the_others_do_not_hold_the_commit_back(si
     simulate(scenario, brokers=1)
 
 
-def test_tags_of_one_hash_are_told_apart(simulate: Simulate) -> None:
+def test_tags_of_one_hash_are_distinguished(simulate: Simulate) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.create_topic("t", queues=1)
         consumer = await cluster.start_consumer("g", "t", expression="Aa")
@@ -335,7 +335,7 @@ def test_one_worker_hands_out_each_queue_in_order(simulate: Simulate) -> None:
     simulate(scenario)
 
 
-def test_a_listener_that_shuts_its_own_consumer_down_is_told_to_do_it_elsewhere(simulate: Simulate) -> None:
+def test_a_listener_that_shuts_its_own_consumer_down_is_reported_to_do_it_elsewhere(simulate: Simulate) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.create_topic("t", queues=1)
         last = anyio.Event()

@@ -15,7 +15,7 @@ from remoting.request_code import RequestCode
 from remoting.server import Handler, RemotingServer
 from remoting.wire.field import Effect
 from remoting.wire.schema import SCHEMA
-from testbed.simulation.cluster.access import made_key
+from testbed.simulation.cluster.access import derived_key
 from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 from tests.simulation.test_matrix import MATRIX, USERS, WITH_USERS, started
@@ -71,7 +71,7 @@ def test_no_request_changes_or_appends_more_than_it_declares(
 
     async def scenario(cluster: SimulatedCluster) -> None:
         addresses = await started(cluster)
-        clients = {name: RemotingClient(key=made_key(name)) for name in USERS}
+        clients = {name: RemotingClient(key=derived_key(name)) for name in USERS}
         for case in (case for case in MATRIX if case.to == "broker"):
             body = case.body("owner") if callable(case.body) else case.body
             packed = body if body is None or isinstance(body, bytes) else msgpack.packb(body)

@@ -16,7 +16,7 @@ from remoting.request_code import RequestCode
 from remoting.security.policy import NamePatterns, Rights
 from replica.registers.remote import RemoteRegister
 from replica.sets import create, with_options
-from testbed.simulation.cluster.access import made_key, made_user
+from testbed.simulation.cluster.access import derived_key, derived_user
 from testbed.simulation.kernel.run import Simulation, run_simulation
 
 pytestmark = pytest.mark.simulation
@@ -28,7 +28,7 @@ RIGHTS = {
     "admin": Rights(admin=True),
     "client": Rights(produce=NamePatterns(["*"]), consume=NamePatterns(["*"]), manage=NamePatterns(["*"])),
 }
-POLICY = {name: made_user(name, rights) for name, rights in RIGHTS.items()}
+POLICY = {name: derived_user(name, rights) for name, rights in RIGHTS.items()}
 ROW = create("broker-a", "h1:1", set_id=7, copies=2)
 
 
@@ -36,7 +36,7 @@ def test_rows_are_changed_by_replicas_of_the_set_and_by_administrators_alone(tmp
     async def main(_: Simulation) -> None:
         config = NameServerConfig(listen=ADDRESS, elections=tmp_path / "e", rng=Random(1), access=POLICY)
         async with run_name_server(config):
-            async with RemoteRegister([ADDRESS], key=made_key("replica")) as register:
+            async with RemoteRegister([ADDRESS], key=derived_key("replica")) as register:
                 row = await register.write(ROW, 0)
                 with pytest.raises(NoPermission, match="broker-b"):
                     await register.write(replace(ROW, name="broker-b"), 0)
@@ -52,15 +52,15 @@ def test_rows_are_changed_by_replicas_of_the_set_and_by_administrators_alone(tmp
                 with pytest.raises(InvalidParameter, match="the row is of set broker-b"):
                     await register._client.request(ADDRESS, RequestCode.PUT_REPLICA_SET, header, other)
             for user in ("broker", "client"):
-                async with RemoteRegister([ADDRESS], key=made_key(user)) as register:
+                async with RemoteRegister([ADDRESS], key=derived_key(user)) as register:
                     acts = (register.read("broker-a"), register.write(row, 1), register.rows())
                     for act in (*acts, register.remove("broker-a", 1)):
                         with pytest.raises(NoPermission):
                             await act
-            async with RemoteRegister([ADDRESS], key=made_key("stranger")) as register:
+            async with RemoteRegister([ADDRESS], key=derived_key("stranger")) as register:
                 with pytest.raises(NotAuthenticated):
                     await register.read("broker-a")
-            async with RemoteRegister([ADDRESS], key=made_key("admin")) as register:
+            async with RemoteRegister([ADDRESS], key=derived_key("admin")) as register:
                 assert await register.rows() == [row]
                 await register.write(with_options(row, copies=3), 1)
                 with pytest.raises(SetChanged, match="has version 2 and not 1"):

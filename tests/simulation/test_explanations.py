@@ -22,7 +22,7 @@ from traces.check.check import HistoryCheck
 from traces.check.limits import HistoryLimits
 from traces.check.reading import in_order
 from traces.check.verdict import Answer, Rule
-from traces.why.causes import Learned
+from traces.why.causes import Discovery
 from traces.why.moves import MoveTracker, QueueMove
 
 pytestmark = pytest.mark.simulation
@@ -31,11 +31,11 @@ COMPLETE = HistoryLimits(complete=True)
 
 def moves_of(events: list[Event], group: str = "billing") -> list[QueueMove]:
     tracker = MoveTracker(group)
-    found = [move for event in in_order(events) for move in tracker.take(event)]
+    found = [move for event in in_order(events) for move in tracker.process(event)]
     return found + tracker.finish()
 
 
-def judge(events: list[Event], limits: HistoryLimits = COMPLETE) -> HistoryCheck:
+def checkers(events: list[Event], limits: HistoryLimits = COMPLETE) -> HistoryCheck:
     check = HistoryCheck(limits)
     for event in in_order(events):
         check.feed(event)
@@ -87,12 +87,14 @@ def test_under_churn_every_move_has_a_root_cause_and_every_stage_and_the_history
         first, last = move.stages[0].event.t_ms, move.stages[-1].event.t_ms
         assert move.took_ms == pytest.approx(last - first, abs=1e-6)
         assert move.stages[0].event is move.root
-    verdict = judge(events).finish()
+    verdict = checkers(events).finish()
     assert verdict.anomalies == ()
     assert verdict.answer is Answer.YES
 
 
-def test_a_notification_that_is_lost_on_its_way_is_told_from_one_that_a_broker_never_sent(simulate: Simulate) -> None:
+def test_a_notification_that_is_lost_on_its_way_is_distinguished_from_one_that_a_broker_never_sent(
+    simulate: Simulate,
+) -> None:
     async def lost(cluster: SimulatedCluster) -> list[Event]:
         await cluster.create_topic("orders")
         first = await cluster.start_consumer("billing", "orders")
@@ -116,11 +118,11 @@ def test_a_notification_that_is_lost_on_its_way_is_told_from_one_that_a_broker_n
         return list(cluster.events)
 
     moved = moves_of(simulate(lost))
-    assert {move.learned for move in moved if move.from_client is not None} == {Learned.LOST}
+    assert {move.learned for move in moved if move.from_client is not None} == {Discovery.LOST}
     events = simulate(unsent, quirks=frozenset({Quirk.SILENT_EXPIRY}))
     expired = [move for move in moves_of(events) if move.root is not None and move.root.detail == "expiry"]
-    assert {move.learned for move in expired} == {Learned.SILENT}
-    found = judge(events).finish()
+    assert {move.learned for move in expired} == {Discovery.SILENT}
+    found = checkers(events).finish()
     assert [each.rule for each in found.rules if each.answer is Answer.NO] == [Rule.STALE_VIEW]
 
 
@@ -142,15 +144,15 @@ def test_the_topic_of_traces_gives_the_same_explanations_as_the_events_themselve
         return cluster.events[:seen], read
 
     events, read = simulate(scenario, trace=True)
-    told = {event.id for event in read}
-    assert {event.id for event in events if event.kind == EventKind.QUEUE_ACQUIRED} <= told
+    reported = {event.id for event in read}
+    assert {event.id for event in events if event.kind == EventKind.QUEUE_ACQUIRED} <= reported
     assert [(move.queue, move.owner) for move in moves_of(read)] == [
         (move.queue, move.owner) for move in moves_of(events)
     ]
-    assert judge(read, HistoryLimits()).finish().answer is Answer.YES
+    assert checkers(read, HistoryLimits()).finish().answer is Answer.YES
 
 
-def test_who_watches_a_group_hears_of_its_later_moves_alone_with_their_causes(simulate: Simulate) -> None:
+def test_who_watches_a_group_sees_its_later_moves_alone_with_their_causes(simulate: Simulate) -> None:
     async def scenario(cluster: SimulatedCluster) -> tuple[list[QueueMove], list[str], str]:
         cluster.client_options["trace"] = True
         await cluster.create_topic("orders")
@@ -184,7 +186,7 @@ def test_who_watches_a_group_hears_of_its_later_moves_alone_with_their_causes(si
     assert {move.root.kind for move in moved if move.root} == {EventKind.CLIENT_STOP}
 
 
-def test_a_group_that_nobody_knows_is_not_watched(simulate: Simulate) -> None:
+def test_a_group_that_no_one_knows_is_not_watched(simulate: Simulate) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.create_topic("orders")
         await anyio.sleep(2)

@@ -227,8 +227,8 @@ def test_a_client_instance_that_loses_any_of_its_tasks_ends_all_its_consumers_wh
             if left:
                 lost.append(left[0])
                 caplog.clear()
-                mine = [task for task in asyncio.all_tasks() if task.get_name() == left[0]]
-                for task in mine:
+                own = [task for task in asyncio.all_tasks() if task.get_name() == left[0]]
+                for task in own:
                     task.cancel()
                 await anyio.sleep(GRACE_S + 1)
                 for consumer in (member.consumer, member.witness):

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.simulation
 
 
 @pytest.mark.parametrize("how", ["raises", "says so"])
-def test_a_failed_message_comes_again_after_the_wait_until_it_succeeds(simulate: Simulate, how: str) -> None:
+def test_a_failed_message_is_redelivered_after_the_wait_until_it_succeeds(simulate: Simulate, how: str) -> None:
     async def fails_twice(message: MessageExt) -> ConsumeResult | None:
         if message.times_delivered < 2:
             if how == "raises":
@@ -40,7 +40,7 @@ def test_a_failed_message_comes_again_after_the_wait_until_it_succeeds(simulate:
     simulate(scenario, brokers=1)
 
 
-def test_a_failed_message_holds_nobody_up_and_ends_as_a_dead_letter(simulate: Simulate) -> None:
+def test_a_failed_message_holds_no_one_up_and_ends_as_a_dead_letter(simulate: Simulate) -> None:
     async def fails_on_three(message: MessageExt) -> None:
         if message.body == b"3":
             raise ValueError("never")

@@ -66,11 +66,11 @@ def test_a_stuck_message_stops_the_pull_at_the_limit_and_its_end_lets_it_go_on(
         assert committed(cluster) == 400
 
     simulate(scenario, brokers=1)
-    told = [record.getMessage() for record in caplog.records if record.name == "client.pull.loop"]
-    assert ["is not pulled" in line or "is pulled again" in line for line in told] == [True, True], told
+    reported = [record.getMessage() for record in caplog.records if record.name == "client.pull.loop"]
+    assert ["is not pulled" in line or "is pulled again" in line for line in reported] == [True, True], reported
 
 
-def test_a_backlog_that_moves_is_nothing_to_tell(simulate: Simulate, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_backlog_that_moves_is_nothing_to_report(simulate: Simulate, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "client.pull.loop")
 
     async def work(message: MessageExt) -> None:

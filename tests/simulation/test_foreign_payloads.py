@@ -46,9 +46,11 @@ async def store(cluster: SimulatedCluster, producer: SimulatedProducer) -> None:
             await connection.request(RequestCode.SEND_MESSAGE, header, payload, 1.0)
 
 
-def check_told(cluster: SimulatedCluster, caplog: pytest.LogCaptureFixture, offsets: list[int]) -> None:
-    told = [entry.getMessage() for entry in caplog.records if entry.levelno >= logging.ERROR]
-    assert [f"{QUEUE}+{offset}," in text for text, offset in zip(told, offsets, strict=True)] == [True] * len(offsets)
+def check_reported(cluster: SimulatedCluster, caplog: pytest.LogCaptureFixture, offsets: list[int]) -> None:
+    reported = [entry.getMessage() for entry in caplog.records if entry.levelno >= logging.ERROR]
+    assert [f"{QUEUE}+{offset}," in text for text, offset in zip(reported, offsets, strict=True)] == [True] * len(
+        offsets
+    )
     assert sum(event.n for event in cluster.events_of(EventKind.MESSAGES_UNDECODABLE)) == len(offsets)
 
 
@@ -66,7 +68,7 @@ def test_a_queue_goes_on_behind_what_is_not_a_message_and_is_committed_to_its_en
         await anyio.sleep(10)
         assert sorted(int(each.message.body) for each in consumer.deliveries) == list(range(10))
         assert committed(cluster) == 15
-        check_told(cluster, caplog, [5, 6, 7, 8, 14])
+        check_reported(cluster, caplog, [5, 6, 7, 8, 14])
 
     simulate(scenario, brokers=1)
 
@@ -86,7 +88,7 @@ def test_what_is_popped_with_it_comes_once_and_nothing_becomes_a_dead_letter(
         assert committed(cluster) == 15
         assert cluster.events_of(EventKind.DEAD_LETTER) == []
         assert cluster.events_of(EventKind.MESSAGES_REDELIVERED) == []
-        check_told(cluster, caplog, [5, 6, 7, 8, 14])
+        check_reported(cluster, caplog, [5, 6, 7, 8, 14])
 
     simulate(scenario, brokers=1)
 
@@ -107,6 +109,6 @@ def test_who_receives_gets_the_messages_around_it_and_never_what_is_none(
         assert got == list(range(10))
         await anyio.sleep(5)
         assert committed(cluster) == 15
-        check_told(cluster, caplog, [5, 6, 7, 8, 14])
+        check_reported(cluster, caplog, [5, 6, 7, 8, 14])
 
     simulate(scenario, brokers=1)

@@ -31,7 +31,7 @@ def warnings(caplog: pytest.LogCaptureFixture, text: str) -> list[str]:
 # ------------------------------------------------------------------------------------------------------ disagreements
 
 
-def test_members_that_disagree_are_told_of_it_once_each_and_when_they_agree_again_it_is_said(
+def test_members_that_disagree_are_reported_of_it_once_each_and_when_they_agree_again_it_is_said(
     simulate: Simulate, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
@@ -48,9 +48,9 @@ def test_members_that_disagree_are_told_of_it_once_each_and_when_they_agree_agai
             ("broker-a", "g", 1, text),
             ("broker-b", "g", 1, text),
         ]
-        told = warnings(caplog, text)
-        assert sorted(line.split(":")[0] for line in told if "@" in line.split(":")[0]) == ["c1@1", "c2@2", "c3@3"]
-        assert len(told) == 3 + 2, "each member and each broker, once"
+        reported = warnings(caplog, text)
+        assert sorted(line.split(":")[0] for line in reported if "@" in line.split(":")[0]) == ["c1@1", "c2@2", "c3@3"]
+        assert len(reported) == 3 + 2, "each member and each broker, once"
         await other.stop()
         await anyio.sleep(1)
         assert [event.detail for event in cluster.events_of(EventKind.GROUP_INCONSISTENT)[2:]] == ["agreed"] * 2
@@ -132,7 +132,7 @@ FIRST: dict[str, Any] = {"host": "10.0.0.7", "instance_name": "app"}
 TWIN: dict[str, Any] = {"host": "twin", "client_ip": "10.0.0.7", "instance_name": "app"}
 
 
-def test_a_second_process_with_one_client_id_is_refused_and_both_are_told_what_to_change(
+def test_a_second_process_with_one_client_id_is_refused_and_both_are_reported_what_to_change(
     simulate: Simulate, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
@@ -153,9 +153,9 @@ def test_a_second_process_with_one_client_id_is_refused_and_both_are_told_what_t
         await anyio.sleep(40)
         (event, _) = cluster.events_of(EventKind.CLIENT_ID_CONFLICT, at)
         assert (event.group, event.client, event.detail.split(":")[0]) == ("g", "10.0.0.7@app", "twin")
-        (told, *_) = warnings(caplog, "came with our client id")
-        assert told.startswith("10.0.0.7@app: another process, at twin:")
-        assert told.endswith(remedy)
+        (reported, *_) = warnings(caplog, "came with our client id")
+        assert reported.startswith("10.0.0.7@app: another process, at twin:")
+        assert reported.endswith(remedy)
         assert len(first.queues) == 8
         assert cluster.events_of(EventKind.QUEUE_DROPPED, at) == [], "it has noticed nothing else"
         assert cluster.events_of(EventKind.MEMBER_LEAVE, at) == []
@@ -249,7 +249,9 @@ def test_a_queue_is_lost_when_a_commit_says_that_another_process_lives_under_our
     simulate(scenario, brokers=1)
 
 
-def test_a_client_that_reconnects_while_its_old_connection_seems_alive_is_nobodys_rival(simulate: Simulate) -> None:
+def test_a_client_that_reconnects_while_its_old_connection_seems_alive_conflicts_with_no_one(
+    simulate: Simulate,
+) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.create_topic("t")
         consumer = await cluster.start_consumer("g", "t", **FIRST)

@@ -66,9 +66,9 @@ def test_a_group_that_is_switched_off_gets_nothing_keeps_its_queues_and_goes_on_
     with caplog.at_level(logging.INFO):
         simulate(scenario, brokers=2)
     warnings = [record.message for record in caplog.records if record.levelno >= logging.WARNING]
-    told = [text for text in warnings if "is switched off" in text]
-    assert len(told) == 1, "one for all queues, however long it lasts"
-    assert "to let it consume again, 'rlab group set g --consume'" in told[0]
+    reported = [text for text in warnings if "is switched off" in text]
+    assert len(reported) == 1, "one for all queues, however long it lasts"
+    assert "to let it consume again, 'rlab group set g --consume'" in reported[0]
     assert len([record for record in caplog.records if "is refused no messages any more" in record.message]) == 1
 
 
@@ -202,14 +202,14 @@ def test_settings_outlive_the_broker_and_end_with_the_group(simulate: Simulate) 
     simulate(scenario, brokers=1)
 
 
-def test_one_change_is_one_cause_on_all_brokers_and_no_change_is_no_event(simulate: Simulate) -> None:
+def test_one_change_is_one_cause_on_all_brokers_and_no_change_is_not_an_event(simulate: Simulate) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         for _ in range(2):
             await set_group(cluster, max_attempts=3, create=True)
-        told = [event for event in cluster.events if event.kind == EventKind.GROUP_SETTINGS_CHANGED]
-        assert [(event.broker, event.group) for event in told] == [("broker-a", "g"), ("broker-b", "g")]
-        assert {event.detail for event in told} == {"consume=on broadcast=on retry_queues=1 max_attempts=3"}
-        assert {event.cause for event in told} == {told[0].id}
+        reported = [event for event in cluster.events if event.kind == EventKind.GROUP_SETTINGS_CHANGED]
+        assert [(event.broker, event.group) for event in reported] == [("broker-a", "g"), ("broker-b", "g")]
+        assert {event.detail for event in reported} == {"consume=on broadcast=on retry_queues=1 max_attempts=3"}
+        assert {event.cause for event in reported} == {reported[0].id}
 
     simulate(scenario, brokers=2)
 

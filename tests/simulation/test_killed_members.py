@@ -26,21 +26,21 @@ def without_unsent(events: list[Event]) -> list[Event]:
     for event in events:
         runs.setdefault((event.node, event.seq // RUN_SEQS), []).append(event)
     unsent = set()
-    for told in runs.values():
-        is_client = any(event.node == event.client for event in told)
-        if is_client and not any(event.kind == EventKind.CLIENT_STOP for event in told):
-            unsent |= {event.id for event in told if event.t_ms > told[-1].t_ms - UNSENT_MS}
+    for reported in runs.values():
+        is_client = any(event.node == event.client for event in reported)
+        if is_client and not any(event.kind == EventKind.CLIENT_STOP for event in reported):
+            unsent |= {event.id for event in reported if event.t_ms > reported[-1].t_ms - UNSENT_MS}
     return [event for event in events if event.id not in unsent]
 
 
 @pytest.mark.parametrize("seed", [0, 3, 7])
-def test_the_unsent_events_of_killed_members_accuse_nobody(seed: int, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_unsent_events_of_killed_members_accuse_no_one(seed: int, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL + 1)
     events: list[Event] = []
     programme = draw(seed, "plain")
     assert run_programme(programme, watch=events.append).ok
-    told = without_unsent(events)
-    assert len(told) < len(events), "some member was killed"
+    reported = without_unsent(events)
+    assert len(reported) < len(events), "some member was killed"
     promise = programme.promise
     check = HistoryCheck(
         HistoryLimits(
@@ -50,7 +50,7 @@ def test_the_unsent_events_of_killed_members_accuse_nobody(seed: int, caplog: py
             thundering_passes=promise.needless_passes,
         )
     )
-    for event in in_order(told):
+    for event in in_order(reported):
         check.feed(event)
     certain = [str(each.text) for each in check.finish().anomalies if not each.doubt]
     assert certain == []

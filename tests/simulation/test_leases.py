@@ -122,7 +122,7 @@ def test_a_release_that_a_broker_was_too_busy_for_is_repeated_and_strands_no_que
 # ------------------------------------------------------------------------------------------------------- refused queues
 
 
-def test_a_refused_queue_is_acquired_when_its_release_is_announced_and_nobody_polls(simulate: Simulate) -> None:
+def test_a_refused_queue_is_acquired_when_its_release_is_announced_and_no_one_polls(simulate: Simulate) -> None:
     holding_s = 3.0
 
     async def scenario(cluster: SimulatedCluster) -> None:
@@ -136,13 +136,13 @@ def test_a_refused_queue_is_acquired_when_its_release_is_announced_and_nobody_po
         await cluster.wait_converged(1)
         await producer.send_many("t", 8)
         await anyio.sleep(0.1)
-        newcomer = await cluster.start_consumer("g", "t", rebalance_interval_s=3600.0)
+        new_member = await cluster.start_consumer("g", "t", rebalance_interval_s=3600.0)
         await anyio.sleep(holding_s / 2)
-        refused = cluster.events_of(EventKind.LOCK_REFUSED, client=newcomer.client_id, topic="t")
+        refused = cluster.events_of(EventKind.LOCK_REFUSED, client=new_member.client_id, topic="t")
         assert {event.detail for event in refused} == {first.client_id}
         await anyio.sleep(2 * holding_s)
         released = {(e.broker, e.queue_id): e.t_ms for e in cluster.events_of(EventKind.QUEUE_RELEASED, topic="t")}
-        acquired = cluster.events_of(EventKind.QUEUE_ACQUIRED, client=newcomer.client_id, topic="t")
+        acquired = cluster.events_of(EventKind.QUEUE_ACQUIRED, client=new_member.client_id, topic="t")
         assert len(acquired) == 2
         for event in acquired:
             assert 0 <= event.t_ms - released[event.broker, event.queue_id] <= 5
@@ -180,7 +180,7 @@ async def with_a_backlog(cluster: SimulatedCluster, **options: Any) -> Simulated
     return member
 
 
-def test_a_member_that_hears_nothing_stops_before_its_queue_is_another_members(simulate: Simulate) -> None:
+def test_a_member_that_receives_nothing_stops_before_its_queue_is_another_members(simulate: Simulate) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         member = await with_a_backlog(cluster)
         other = await cluster.start_consumer("g", "t")
@@ -248,7 +248,7 @@ def test_failed_messages_wait_for_their_lease_without_spinning_and_are_tried_aga
     simulate(scenario, brokers=1)
 
 
-def test_after_a_cut_nobody_hands_out_what_is_another_members(simulate: Simulate) -> None:
+def test_after_a_cut_no_one_hands_out_what_is_another_members(simulate: Simulate) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         network = cluster.simulation.network
         member = await with_a_backlog(cluster, order="queue")
@@ -263,7 +263,7 @@ def test_after_a_cut_nobody_hands_out_what_is_another_members(simulate: Simulate
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_whatever_the_network_does_nobody_hands_out_what_is_another_members(simulate: Simulate, seed: int) -> None:
+def test_whatever_the_network_does_no_one_hands_out_what_is_another_members(simulate: Simulate, seed: int) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         network, random = cluster.simulation.network, cluster.simulation.random
 

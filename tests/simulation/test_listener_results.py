@@ -84,7 +84,7 @@ def run(simulate: Simulate, first: Result, *, seconds: float, **options: Any) ->
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_listener_chooses_when_its_messages_come_again(simulate: Simulate, mode: str) -> None:
+def test_a_listener_chooses_when_its_messages_are_redelivered(simulate: Simulate, mode: str) -> None:
     story = run(simulate, Failed(retry_after_s=40), seconds=60, **MODES[mode])
     assert story.again == {40: "0'1 1'1 2'1 3'1"}
     # Without automatic commit the second call has processed them, and nothing has committed them.

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.simulation
 # ----------------------------------------------------------------------------------------------------------- rebalances
 
 
-def test_a_queue_that_is_given_up_is_released_by_the_next_poll_with_what_was_processed(simulate: Simulate) -> None:
+def test_a_queue_that_is_abandoned_is_released_by_the_next_poll_with_what_was_processed(simulate: Simulate) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         first = await Lite(cluster, "m1", poll_batch=2).start()
         await anyio.sleep(1)
@@ -36,8 +36,8 @@ def test_a_queue_that_is_given_up_is_released_by_the_next_poll_with_what_was_pro
         assert committed(cluster, Q1) == 2
         assert second.consumer.assignment() == [Q1]
         assert await second.drain() == [2, 3, 4, 5]
-        [told] = cluster.events_of(EventKind.MESSAGES_HANDED_OUT, client=first.consumer.client_id)
-        assert (told.queue_id, told.n, told.offset) == (Q1.queue_id, 2, 2)
+        [reported] = cluster.events_of(EventKind.MESSAGES_HANDED_OUT, client=first.consumer.client_id)
+        assert (reported.queue_id, reported.n, reported.offset) == (Q1.queue_id, 2, 2)
 
     run(simulate, scenario, queues=2)
 
@@ -74,7 +74,7 @@ def test_a_queue_lost_and_regained_within_one_pull_never_mixes_its_two_lives(sim
         await anyio.sleep(1)
         await sent(cluster, 4, queue=Q1)
         assert await lite.poll() == [0, 1]
-        lives = [lite.consumer._pulled().owned[Q1]]
+        broker_runs = [lite.consumer._pulled().owned[Q1]]
         await anyio.sleep(2)  # its pull is held by the broker now, for 15 s
         for _ in range(3):
             other = await Lite(cluster, "m2").start(None)
@@ -82,8 +82,8 @@ def test_a_queue_lost_and_regained_within_one_pull_never_mixes_its_two_lives(sim
             await anyio.sleep(1.5)
             await other.do(other.consumer.shutdown)
             await anyio.sleep(0.5)
-            lives.append(lite.consumer._pulled().owned[Q1])
-        assert len({id(life) for life in lives}) == 4
+            broker_runs.append(lite.consumer._pulled().owned[Q1])
+        assert len({id(broker_run) for broker_run in broker_runs}) == 4
         assert committed(cluster, Q1) == 0
         await sent(cluster, 2, first=4, queue=Q1)
         await anyio.sleep(1)
@@ -136,7 +136,7 @@ def test_a_poll_hands_out_nothing_under_a_lease_that_may_have_ended(simulate: Si
     run(simulate, scenario)
 
 
-def test_under_churn_and_crashes_every_message_is_processed_by_somebody(simulate: Simulate) -> None:
+def test_under_churn_and_crashes_every_message_is_processed_by_someone(simulate: Simulate) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         processed: dict[int, int] = {}
         rng = Random(7)
@@ -248,7 +248,7 @@ def test_an_assigned_queue_whose_broker_is_away_is_read_when_it_is_back(simulate
     run(simulate, scenario)
 
 
-def test_an_assigned_queue_of_a_topic_that_was_created_again_is_read_from_its_first_message(
+def test_an_assigned_queue_of_a_topic_that_was_recreated_is_read_from_its_first_message(
     simulate: Simulate, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
@@ -271,7 +271,7 @@ def test_an_assigned_queue_of_a_topic_that_was_created_again_is_read_from_its_fi
     run(simulate, scenario)
 
 
-def test_an_assignment_that_no_name_server_heard_of_takes_effect_when_one_is_back(simulate: Simulate) -> None:
+def test_an_assignment_that_no_name_server_seen_takes_effect_when_one_is_back(simulate: Simulate) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         lite = await Lite(cluster, "m1").start(None)
         await sent(cluster, 2)

@@ -21,7 +21,7 @@ from remoting.client import RemotingClient
 from remoting.request_code import RequestCode
 from remoting.security.key import Key
 from remoting.security.policy import NamePatterns, Rights, User
-from testbed.simulation.cluster.access import SERVER_ACCESS, made_key, made_user
+from testbed.simulation.cluster.access import SERVER_ACCESS, derived_key, derived_user
 from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 from tests.simulation.signed import SECRET
@@ -57,7 +57,7 @@ RIGHTS = {
     "reader": Rights(consume=NamePatterns(["*"])),
     "broker": Rights(brokers=NamePatterns(["broker-z"]), replicate=NamePatterns(["broker-z"])),
 }
-USERS: dict[str, User] = {name: made_user(name, rights, rocketmq_secret=SECRET) for name, rights in RIGHTS.items()}
+USERS: dict[str, User] = {name: derived_user(name, rights, rocketmq_secret=SECRET) for name, rights in RIGHTS.items()}
 WITH_USERS = {**SERVER_ACCESS, "access": {**SERVER_ACCESS["access"], **USERS}}
 
 QUEUE = {"topic": "orders", "queue_id": 0}
@@ -253,7 +253,7 @@ def code_of(word: str) -> int:
 
 async def started(cluster: SimulatedCluster) -> dict[str, str]:
     """Create the topic; returns the addresses of the servers."""
-    cluster.client_options["key"] = made_key("client")
+    cluster.client_options["key"] = derived_key("client")
     await cluster.create_topic("orders", queues=1)
     return {"broker": cluster.brokers["broker-a"].address, "name server": cluster.addresses[0]}
 
@@ -273,22 +273,22 @@ def take_rights(cluster: SimulatedCluster) -> None:
 def test_each_request_of_our_protocol_is_answered_as_the_rights_of_its_sender_say(simulate: Simulate) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         addresses = await started(cluster)
-        clients = {name: RemotingClient(key=made_key(name)) for name in USERS}
-        guests = {"stranger": None, "wrong": Key("owner", made_key("another").secret)}
+        clients = {name: RemotingClient(key=derived_key(name)) for name in USERS}
+        unauthenticated = {"stranger": None, "wrong": Key("owner", derived_key("another").secret)}
 
         async def ask(case: Case, role: str) -> int:
             body = case.body(role) if callable(case.body) else case.body
             packed = body if body is None or isinstance(body, bytes) else msgpack.packb(body)
             user = case.by if role == "owner" else role
             # A guest is cut off after some refusals, and its client waits before it comes again: each time another one.
-            client = clients.get(user) or RemotingClient(key=guests[user])
+            client = clients.get(user) or RemotingClient(key=unauthenticated[user])
             try:
                 connection = await client.connect(addresses[case.to])
                 answer = await connection.request(case.code, case.header_of(role), packed)
             except NotAuthenticated:
                 return int(ResponseCode.NOT_AUTHENTICATED)
             finally:
-                if user in guests:
+                if user in unauthenticated:
                     await client.aclose()
             return answer.code
 

@@ -138,7 +138,7 @@ def test_the_exporter_has_the_figures_of_the_report_although_nodes_send_late(chu
     assert report.orphan_ms > 0
 
 
-def test_an_event_that_comes_after_later_ones_were_counted_is_told(churn: list[Event]) -> None:
+def test_an_event_that_comes_after_later_ones_were_counted_is_reported(churn: list[Event]) -> None:
     counts = TraceCounts(settle_ms=0)
     counts.add(churn[1:])
     counts.advance(churn[-1].t_ms)

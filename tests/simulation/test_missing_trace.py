@@ -45,8 +45,10 @@ def test_yes_becomes_unknown_while_a_broker_is_away_and_yes_again_when_it_is_bac
         verdict, missing = await judged(cluster)
         assert verdict.answer is Answer.UNKNOWN
         assert list(missing.parts) == ["broker-a"]
-        told = "the part of the trace that is on broker-a is missing: broker broker-a at broker-a:10911 closed its conn"
-        assert told in summary(verdict)
+        reported = (
+            "the part of the trace that is on broker-a is missing: broker broker-a at broker-a:10911 closed its conn"
+        )
+        assert reported in summary(verdict)
         assert {each.answer for each in verdict.rules} == {Answer.UNKNOWN}
         assert all(each.doubt for each in verdict.anomalies)
         await cluster.brokers["broker-a"].start()

@@ -46,7 +46,7 @@ def test_clients_start_and_go_on_while_one_of_two_name_servers_is_down(simulate:
     simulate(scenario, seed=seed, name_servers=2)
 
 
-def test_a_name_server_that_restarts_makes_nobody_give_up_a_queue(simulate: Simulate) -> None:
+def test_a_name_server_that_restarts_makes_no_one_give_up_a_queue(simulate: Simulate) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.create_topic("t")
         for _ in range(3):
@@ -64,7 +64,7 @@ def test_a_name_server_that_restarts_makes_nobody_give_up_a_queue(simulate: Simu
     simulate(scenario)
 
 
-def test_a_name_server_that_was_killed_and_started_tells_no_new_client_that_a_topic_of_some_broker_does_not_exist(
+def test_a_name_server_that_was_killed_and_started_reports_no_new_client_that_a_topic_of_some_broker_does_not_exist(
     simulate: Simulate,
 ) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
@@ -170,7 +170,7 @@ def test_a_broker_finds_every_name_server_again_on_its_own(simulate: Simulate) -
     simulate(scenario, name_servers=2)
 
 
-def test_a_topic_whose_only_broker_is_gone_is_given_up_and_found_again(simulate: Simulate) -> None:
+def test_a_topic_whose_only_broker_is_gone_is_abandoned_and_found_again(simulate: Simulate) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.create_topic("t", brokers=["broker-b"])
         await cluster.create_topic("u", brokers=["broker-a"])
@@ -187,7 +187,7 @@ def test_a_topic_whose_only_broker_is_gone_is_given_up_and_found_again(simulate:
     simulate(scenario)
 
 
-def test_the_queues_of_a_broker_that_stays_away_are_given_up_thirty_seconds_after_the_loss_whatever_the_poll(
+def test_the_queues_of_a_broker_that_stays_away_are_abandoned_thirty_seconds_after_the_loss_whatever_the_poll(
     simulate: Simulate, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario(cluster: SimulatedCluster, poll_s: float, after_s: float) -> None:

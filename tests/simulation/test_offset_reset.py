@@ -79,7 +79,7 @@ def committed(cluster: SimulatedCluster) -> dict[MessageQueue, int]:
 
 
 @pytest.mark.parametrize("order", [ConsumeOrder.NONE, ConsumeOrder.QUEUE])
-def test_after_a_reset_to_earliest_all_comes_again_from_there_and_nothing_fetched_before(
+def test_after_a_reset_to_earliest_all_is_redelivered_from_there_and_nothing_fetched_before(
     simulate: Simulate, order: ConsumeOrder
 ) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:

@@ -75,7 +75,7 @@ LIST = (RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"group": "billing", "known_vers
 
 
 @pytest.mark.parametrize(("code", "header"), [SEND, LIST], ids=["sends", "lists"])
-def test_at_four_times_the_load_work_is_done_nobody_expires_and_a_member_that_joins_has_its_queues_soon_after(
+def test_at_four_times_the_load_work_is_done_no_one_expires_and_a_member_that_joins_has_its_queues_soon_after(
     simulate: Simulate, slow: type[SlowServer], code: RequestCode, header: dict[str, Any]
 ) -> None:
     def done_at(rate: float) -> int:

@@ -53,7 +53,7 @@ def test_more_consumers_than_queues_all_get_work(simulate: Simulate) -> None:
     simulate(scenario)
 
 
-def test_a_slow_consumer_slows_nobody_and_what_it_works_on_long_stays_its_own(simulate: Simulate) -> None:
+def test_a_slow_consumer_slows_no_one_and_what_it_works_on_long_stays_its_own(simulate: Simulate) -> None:
     async def slow(message: MessageExt) -> None:
         await anyio.sleep(20)
 
@@ -71,7 +71,7 @@ def test_a_slow_consumer_slows_nobody_and_what_it_works_on_long_stays_its_own(si
     simulate(scenario)
 
 
-def test_what_a_killed_consumer_had_comes_again_when_its_time_is_over(simulate: Simulate) -> None:
+def test_what_a_killed_consumer_had_is_redelivered_when_its_time_is_over(simulate: Simulate) -> None:
     async def never(message: MessageExt) -> None:
         await anyio.sleep_forever()
 
@@ -81,18 +81,18 @@ def test_what_a_killed_consumer_had_comes_again_when_its_time_is_over(simulate: 
         dies = await cluster.start_consumer("g", "t", work=never, **POP)
         await producer.send_many("t", 10)
         await anyio.sleep(2.9)  # renewed at 2
-        lives = await cluster.start_consumer("g", "t", **POP)
+        broker_runs = await cluster.start_consumer("g", "t", **POP)
         died_at = cluster.simulation.loop.time()
         await dies.crash()
         await anyio.sleep(5)
-        assert bodies([lives]) == numbers(10)
-        assert all(delivery.time_s <= died_at + 3.1 for delivery in lives.deliveries)
-        assert {delivery.times_delivered for delivery in lives.deliveries} == {1}
+        assert bodies([broker_runs]) == numbers(10)
+        assert all(delivery.time_s <= died_at + 3.1 for delivery in broker_runs.deliveries)
+        assert {delivery.times_delivered for delivery in broker_runs.deliveries} == {1}
 
     simulate(scenario)
 
 
-def test_a_message_that_fails_comes_again_from_its_own_queue_and_ends_as_a_dead_letter(simulate: Simulate) -> None:
+def test_a_message_that_fails_is_redelivered_from_its_own_queue_and_ends_as_a_dead_letter(simulate: Simulate) -> None:
     async def fails_on_three(message: MessageExt) -> ConsumeResult | None:
         return ConsumeResult.RECONSUME_LATER if message.body == b"3" else None
 
@@ -224,7 +224,9 @@ def test_a_result_that_comes_after_the_handle_died_is_ignored_and_counted(
     simulate(scenario, brokers=1)
 
 
-def test_nothing_acknowledged_comes_again_from_a_broker_that_was_killed_and_started_again(simulate: Simulate) -> None:
+def test_nothing_acknowledged_is_redelivered_from_a_broker_that_was_killed_and_started_again(
+    simulate: Simulate,
+) -> None:
     async def slow_for_some(message: MessageExt) -> None:
         if int(message.body) % 10 == 0:
             await anyio.sleep(6)

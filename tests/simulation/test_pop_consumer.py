@@ -109,7 +109,7 @@ def test_an_empty_broker_delays_nothing_and_what_another_gives_too_late_is_kept(
     simulate(scenario)
 
 
-def test_a_receive_that_is_given_up_loses_nothing(simulate: Simulate) -> None:
+def test_a_receive_that_is_abandoned_loses_nothing(simulate: Simulate) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.create_topic("t", queues=1)
         producer = await cluster.start_producer()

@@ -85,7 +85,7 @@ def test_a_slow_group_holds_back_what_it_needs_and_misses_nothing(simulate: Simu
     simulate(scenario, **options())
 
 
-def test_beyond_the_hard_limit_a_group_that_was_away_goes_on_from_what_is_left_and_everybody_hears_of_it(
+def test_beyond_the_hard_limit_a_group_that_was_away_goes_on_from_what_is_left_and_everyone_sees_it(
     simulate: Simulate, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
@@ -123,7 +123,7 @@ def test_beyond_the_hard_limit_a_group_that_was_away_goes_on_from_what_is_left_a
     simulate(scenario, **options(retain_bytes_max=LIMIT))
 
 
-def test_a_failed_message_that_waits_longer_than_everything_is_kept_still_comes_again(simulate: Simulate) -> None:
+def test_a_failed_message_that_waits_longer_than_everything_is_kept_still_is_redelivered(simulate: Simulate) -> None:
     async def fails_once(message: MessageExt) -> None:
         if message.times_delivered == 0 and message.body.startswith(b"0 "):
             raise ValueError("not yet")

@@ -24,7 +24,7 @@ from remoting.client import RemotingClient
 from remoting.request_code import RequestCode
 from remoting.security.gate import Gate
 from remoting.security.policy import NamePatterns, Rights, User
-from testbed.simulation.cluster.access import CLIENT_KEY, SERVER_ACCESS, made_key, made_user
+from testbed.simulation.cluster.access import CLIENT_KEY, SERVER_ACCESS, derived_key, derived_user
 from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 from tests.simulation.signed import SECRET, Signed, connected
@@ -32,7 +32,7 @@ from tests.simulation.signed import SECRET, Signed, connected
 pytestmark = pytest.mark.simulation
 
 
-EVE = made_user(
+EVE = derived_user(
     "eve",
     Rights(
         produce=NamePatterns(["bobs"]),
@@ -61,7 +61,7 @@ def test_no_user_commits_releases_or_resets_its_group_on_the_topic_of_another(si
         member = {"group": "eves", "client_id": "e1"}
         both = msgpack.packb([["bobs", 0, 0, -1], ["orders", 0, 0, -1]])
         topic = {"group": "eves", "topic": "orders"}
-        async with RemotingClient(key=made_key("eve")) as eve:
+        async with RemotingClient(key=derived_key("eve")) as eve:
             for code, header, body in (
                 (RequestCode.UPDATE_CONSUMER_OFFSET, member, both),
                 (RequestCode.UNLOCK_BATCH_MQ, member, both),
@@ -96,7 +96,7 @@ def test_a_message_for_another_topic_than_that_of_its_request_is_refused_however
         consumer = PushConsumer(cluster.addresses, group="billing", key=CLIENT_KEY)
         await consumer.subscribe("orders", listen)
         await consumer.subscribe("bobs", lambda messages: None)
-        async with consumer, RemotingClient(key=made_key("eve")) as eve:
+        async with consumer, RemotingClient(key=derived_key("eve")) as eve:
             forged = encode_payload(Message("orders", b"forged"), 1, "id")
             own = encode_payload(Message("bobs", b"own"), 1, "id")
             queue = {"topic": "bobs", "queue_id": 0}
@@ -186,7 +186,7 @@ def gate_of(cluster: SimulatedCluster) -> Gate:
     return gate
 
 
-BOB = made_user(
+BOB = derived_user(
     "bob",
     Rights(produce=NamePatterns(["orders"]), consume=NamePatterns(["orders"]), groups=NamePatterns(["billing"])),
     rocketmq_secret=SECRET,
@@ -202,20 +202,20 @@ def test_a_member_whose_user_loses_a_right_leaves_its_group_at_once_and_the_othe
     async def scenario(cluster: SimulatedCluster) -> None:
         cluster.client_options["key"] = CLIENT_KEY
         await cluster.create_topic("orders", queues=4)
-        mine = await cluster.start_consumer("billing", "orders")
-        bobs = await cluster.start_consumer("billing", "orders", key=made_key("bob"))
+        own_rows = await cluster.start_consumer("billing", "orders")
+        bobs = await cluster.start_consumer("billing", "orders", key=derived_key("bob"))
         await cluster.wait_converged(1.0)
         assert len(bobs.queues) == 2
         await anyio.sleep(65)  # its heartbeats are fingerprints by now, and take no right
         began = len(cluster.events)
         gate_of(cluster).apply(changed(WITH_BOB["access"], "bob", **TAKEN[taken]))
         await anyio.sleep(2)
-        assert len(mine.queues) == 4
+        assert len(own_rows.queues) == 4
         producer = await cluster.start_producer()
         for n in range(8):
             await producer.send("orders", b"%d" % n)
         await anyio.sleep(120)  # and it does not come back
-        assert sorted(mine.bodies) == [b"%d" % n for n in range(8)]
+        assert sorted(own_rows.bodies) == [b"%d" % n for n in range(8)]
         leaves = [event for event in cluster.events[began:] if event.kind == EventKind.MEMBER_LEAVE]
         assert [(event.client, event.detail) for event in leaves] == [(bobs.consumer.client_id, "right")]
         leases = cluster.brokers["broker-a"].running.broker.leases.table
@@ -230,7 +230,7 @@ def test_a_member_whose_user_loses_a_right_leaves_its_group_at_once_and_the_othe
 def test_a_pull_and_a_pop_that_are_held_are_refused_when_their_user_loses_the_right(simulate: Simulate) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         broker = await with_topics(cluster, "orders")
-        async with RemotingClient(key=made_key("bob")) as bob:
+        async with RemotingClient(key=derived_key("bob")) as bob:
             connection = await bob.connect(broker)
             held = {"group": "billing", "topic": "orders", "max_n": 1, "suspend_ms": 60_000}
             pull = {**held, "queue_id": 0, "offset": 0}
@@ -259,16 +259,16 @@ def test_a_member_that_was_stored_leaves_if_its_user_lost_the_right_while_the_br
     async def scenario(cluster: SimulatedCluster) -> None:
         cluster.client_options["key"] = CLIENT_KEY
         await cluster.create_topic("orders", queues=4)
-        mine = await cluster.start_consumer("billing", "orders")
-        await cluster.start_consumer("billing", "orders", key=made_key("bob"))
+        own_rows = await cluster.start_consumer("billing", "orders")
+        await cluster.start_consumer("billing", "orders", key=derived_key("bob"))
         await cluster.wait_converged(1.0)
-        assert len(mine.queues) == 2
+        assert len(own_rows.queues) == 2
         broker = cluster.brokers["broker-a"]
         await broker.stop()
         access.update(changed(access, "bob", consume=["orders"]))
         await broker.start()
         await anyio.sleep(5)
-        assert len(mine.queues) == 4
+        assert len(own_rows.queues) == 4
 
     simulate(scenario, brokers=1, **{**WITH_BOB, "access": access})
 
@@ -279,7 +279,7 @@ def test_a_producer_that_may_not_end_transactions_of_its_group_any_more_is_asked
     async def scenario(cluster: SimulatedCluster) -> None:
         broker = await with_topics(cluster, "orders")
         beat = HeartbeatData(client_id="b1", consumers=(), producer_groups=("billing",), checkers=("billing",))
-        async with RemotingClient(key=made_key("bob")) as bob:
+        async with RemotingClient(key=derived_key("bob")) as bob:
             await bob.request(broker, RequestCode.HEART_BEAT, {"fingerprint": 1}, msgpack.packb(beat.to_wire()))
             groups = cluster.brokers["broker-a"].running.broker.groups
             assert list(groups.checkers) == ["billing"]
@@ -294,14 +294,14 @@ def test_a_producer_that_may_not_end_transactions_of_its_group_any_more_is_asked
 def test_a_client_id_is_its_users_as_long_as_the_member_lives_also_behind_a_restart(simulate: Simulate) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         broker = await with_topics(cluster, "orders", "bobs")
-        mine = await cluster.start_consumer("billing", "orders")
+        own_rows = await cluster.start_consumer("billing", "orders")
         await cluster.wait_converged(1.0)
-        its_id = mine.consumer.client_id
+        its_id = own_rows.consumer.client_id
         pull = {"group": "billing", "topic": "orders", "queue_id": 0, "offset": 0, "max_n": 1, "suspend_ms": 0}
         pull["client_id"] = its_id
 
         async def take_the_id() -> None:
-            async with RemotingClient(key=made_key("bob")) as bob:
+            async with RemotingClient(key=derived_key("bob")) as bob:
                 with pytest.raises(ClientIdConflict, match="belongs to another user"):
                     await bob.request(broker, RequestCode.PULL_MESSAGE, pull)
 
@@ -313,12 +313,12 @@ def test_a_client_id_is_its_users_as_long_as_the_member_lives_also_behind_a_rest
         producer = await cluster.start_producer()
         await producer.send("orders", b"to its owner")
         await anyio.sleep(60)
-        assert mine.bodies == [b"to its owner"]
-        await mine.crash()
+        assert own_rows.bodies == [b"to its owner"]
+        await own_rows.crash()
         await anyio.sleep(CLAIM_KEPT_S - 100)
         await take_the_id()
         await anyio.sleep(100)
-        async with RemotingClient(key=made_key("bob")) as bob:
+        async with RemotingClient(key=derived_key("bob")) as bob:
             await bob.request(broker, RequestCode.PULL_MESSAGE, pull)
 
     simulate(scenario, brokers=1, **WITH_BOB)
@@ -330,7 +330,7 @@ def test_no_user_makes_the_batches_of_anothers_query_vanish_also_behind_a_restar
         batch = {"query_id": "q", "batch_id": 7}
         chunk = {**batch, "partition": 0, "attempt": 1, "seq": 0}
         row = ["orders", 0, 0, encode_payload(Message("orders", b"of batch 7"), 1, "id")]
-        async with RemotingClient(key=CLIENT_KEY) as etl, RemotingClient(key=made_key("bob")) as bob:
+        async with RemotingClient(key=CLIENT_KEY) as etl, RemotingClient(key=derived_key("bob")) as bob:
             await etl.request(broker, RequestCode.SINK_STAGE, chunk, msgpack.packb([row]))
             await cluster.brokers["broker-a"].stop()
             await cluster.brokers["broker-a"].start()
@@ -352,7 +352,7 @@ def test_no_user_makes_the_batches_of_anothers_query_vanish_also_behind_a_restar
 def test_a_member_and_a_query_of_an_earlier_version_belong_to_the_user_who_names_them_next(simulate: Simulate) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         broker = await with_topics(cluster, "orders")
-        mine = await cluster.start_consumer("billing", "orders")
+        own_rows = await cluster.start_consumer("billing", "orders")
         await cluster.wait_converged(1.0)
         batch = {"query_id": "q", "batch_id": 1}
         async with RemotingClient(key=CLIENT_KEY) as etl:
@@ -363,9 +363,9 @@ def test_a_member_and_a_query_of_an_earlier_version_belong_to_the_user_who_names
         await cluster.brokers["broker-a"].start()
         await anyio.sleep(5)
         features = cluster.brokers["broker-a"].running.broker.features
-        assert features.owner_of(mine.consumer.client_id) == "user client"  # it has come back
+        assert features.owner_of(own_rows.consumer.client_id) == "user client"  # it has come back
         assert features.owner_of("query q") is None
-        async with RemotingClient(key=CLIENT_KEY) as etl, RemotingClient(key=made_key("bob")) as bob:
+        async with RemotingClient(key=CLIENT_KEY) as etl, RemotingClient(key=derived_key("bob")) as bob:
             await etl.request(broker, RequestCode.SINK_COMMIT, {**batch, "batch_id": 2}, msgpack.packb([]))
             with pytest.raises(ClientIdConflict):
                 await bob.request(broker, RequestCode.SINK_COMMIT, {**batch, "batch_id": 3}, msgpack.packb([]))

@@ -30,7 +30,7 @@ def twice(cluster: SimulatedCluster) -> int:
     return times.total() - len(times)
 
 
-def told(cluster: SimulatedCluster) -> int:
+def reported(cluster: SimulatedCluster) -> int:
     """The most that may have, by the brokers' events."""
     return sum(event.n for event in cluster.events if event.kind == EventKind.LOCK_EXPIRED)
 
@@ -53,12 +53,12 @@ def test_a_kill_at_a_thousand_messages_a_second_repeats_a_few_and_the_broker_kno
         await anyio.sleep(5)
         assert len({body for member in members for body in member.bodies}) == 2 * RATE, "nothing is lost"
         assert 0 < twice(cluster) <= 20
-        assert twice(cluster) <= told(cluster) <= 3 * twice(cluster) + 20
+        assert twice(cluster) <= reported(cluster) <= 3 * twice(cluster) + 20
 
     simulate(scenario, brokers=1)
 
 
-def test_what_was_finished_a_tenth_of_a_second_before_a_kill_does_not_come_again(simulate: Simulate) -> None:
+def test_what_was_finished_a_tenth_of_a_second_before_a_kill_does_not_are_redelivered(simulate: Simulate) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.create_topic("t", queues=4)
         first = await cluster.start_consumer("g", "t")
@@ -69,7 +69,7 @@ def test_what_was_finished_a_tenth_of_a_second_before_a_kill_does_not_come_again
         await first.crash()
         second = await cluster.start_consumer("g", "t")
         await anyio.sleep(10)
-        assert (len(first.bodies), second.bodies, told(cluster)) == (8, [], 0)
+        assert (len(first.bodies), second.bodies, reported(cluster)) == (8, [], 0)
 
     simulate(scenario, brokers=1)
 
@@ -90,7 +90,7 @@ def test_a_member_that_dies_with_a_message_at_its_listener_leaves_exactly_that_o
         await first.crash()
         second = await cluster.start_consumer("g", "t", order="queue")
         await anyio.sleep(5)
-        assert (second.bodies, told(cluster)) == ([b"2"], 1)
+        assert (second.bodies, reported(cluster)) == ([b"2"], 1)
 
     simulate(scenario, brokers=1)
 
@@ -139,7 +139,9 @@ def test_an_owner_goes_on_after_a_broker_crash_that_lost_its_last_commits(simula
     simulate(scenario, brokers=1)
 
 
-def test_a_commit_that_a_pull_has_overtaken_is_no_error(simulate: Simulate, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_commit_that_a_pull_has_overtaken_is_not_an_error(
+    simulate: Simulate, caplog: pytest.LogCaptureFixture
+) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.create_topic("t", queues=1)
         consumer = await cluster.start_consumer("g", "t")

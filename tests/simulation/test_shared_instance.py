@@ -41,7 +41,7 @@ def test_consumers_of_one_instance_name_share_one_connection_to_each_broker(simu
     simulate(scenario)
 
 
-def test_a_second_consumer_of_the_group_on_one_instance_is_refused_and_disturbs_nobody(simulate: Simulate) -> None:
+def test_a_second_consumer_of_the_group_on_one_instance_is_refused_and_disturbs_no_one(simulate: Simulate) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.create_topic("t")
         shared: dict[str, Any] = {"host": "c", "instance_name": "shared"}

@@ -17,7 +17,7 @@ from remoting.client import RemotingClient
 from remoting.overload.shares import sharer_of
 from remoting.request_code import RequestCode
 from remoting.security.policy import NamePatterns, Rights
-from testbed.simulation.cluster.access import made_key, made_user
+from testbed.simulation.cluster.access import derived_key, derived_user
 from tests.unit.broker.harness import Peer, World, consumer, payload_of, records, simulated
 
 DAY_MS = 24 * 3600 * 1000
@@ -218,8 +218,8 @@ async def test_with_access_control_users_of_one_address_have_a_share_each(
 ) -> None:
     monkeypatch.setattr("broker.topics.table.MAX_TOPICS", 12)
     rights = Rights(manage=NamePatterns(["*"]))
-    await world.start_broker(access={name: made_user(name, rights) for name in ("alice", "bob")})
-    clients = {name: RemotingClient(rng=Random(0), key=made_key(name)) for name in ("alice", "bob")}
+    await world.start_broker(access={name: derived_user(name, rights) for name in ("alice", "bob")})
+    clients = {name: RemotingClient(rng=Random(0), key=derived_key(name)) for name in ("alice", "bob")}
 
     async def put(name: str, number: int) -> None:
         header: dict[str, Any] = {"topic": f"{name}-{number}", "read_queue_nums": 1, "write_queue_nums": 1, "perm": 6}

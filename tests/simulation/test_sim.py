@@ -27,7 +27,7 @@ def test_a_drawn_programme_breaks_no_promise(seed: int, kind: str, caplog: pytes
 
 
 @pytest.mark.parametrize("seed", [6, 7, 10])
-def test_wrong_clocks_accuse_nobody(seed: int, caplog: pytest.LogCaptureFixture) -> None:
+def test_wrong_clocks_accuse_no_one(seed: int, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL + 1)
     outcome = run_case(Case(seed=seed, wrong_clocks=True))
     assert [str(finding) for finding in outcome.findings] == [], f"rlab sim --seed {seed} --wrong-clocks"

@@ -116,7 +116,7 @@ def test_lite_pull_consumers_poll_what_matches_subscribed_or_assigned(simulate: 
     simulate(scenario, brokers=1)
 
 
-def test_failed_messages_come_again_and_become_dead_letters_although_their_topics_have_no_filter(
+def test_failed_messages_are_redelivered_and_become_dead_letters_although_their_topics_have_no_filter(
     simulate: Simulate,
 ) -> None:
     async def fails(_: MessageExt) -> ConsumeResult:
@@ -136,7 +136,7 @@ def test_failed_messages_come_again_and_become_dead_letters_although_their_topic
 
 
 @pytest.mark.parametrize(("changed", "expected"), [("*", [1, 2, 3]), (Sql("price < 10"), [1, 2]), ("a", [1])])
-def test_a_changed_expression_counts_for_what_comes_and_nothing_that_was_passed_over_comes_again(
+def test_a_changed_expression_counts_for_what_comes_and_nothing_that_was_passed_over_is_redelivered(
     simulate: Simulate, changed: Expression, expected: list[int]
 ) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:

@@ -66,7 +66,7 @@ def test_a_suspended_member_keeps_its_queues_and_gives_and_takes_them_as_ever(si
         await cluster.create_topic("t", queues=4)
         first = cluster.make_consumer("g")
         suspend(cluster, first)
-        await cluster.start_made(first, {"t": first.listener(None)})
+        await cluster.subscribe_and_start(first, {"t": first.listener(None)})
         await cluster.wait_converged(1)
         second = await cluster.start_consumer("g", "t")
         await cluster.wait_converged(1)
@@ -107,8 +107,8 @@ def test_operators_see_who_is_suspended_and_the_trace_says_since_when(simulate: 
                 async with Admin(cluster.addresses) as admin:
                     (member,) = (await admin.group("g")).members
             assert member.suspended is consumer.consumer.suspended is suspended
-        told = [event for event in cluster.events if event.kind == EventKind.CONSUMER_SUSPENDED]
-        assert [(event.client, event.detail) for event in told] == [
+        reported = [event for event in cluster.events if event.kind == EventKind.CONSUMER_SUSPENDED]
+        assert [(event.client, event.detail) for event in reported] == [
             (consumer.client_id, "suspended"),
             (consumer.client_id, "resumed"),
         ]

@@ -46,7 +46,7 @@ from tests.simulation.tool_states import (
     member_cut_off,
     member_killed,
     name_server_gone,
-    topic_made_again,
+    topic_recreated,
 )
 
 pytestmark = pytest.mark.simulation
@@ -91,11 +91,11 @@ async def answer_of(tool: str, cluster: SimulatedCluster, terminal: Terminal, fo
         return result.exit_code, result.stdout + result.stderr
     servers = ",".join(cluster.addresses)
     if tool in OF_THE_END:
-        told: list[Event] = []
+        reported: list[Event] = []
         with cluster.simulation.on_host("operator"):
-            await read_topic(servers, told.append)
+            await read_topic(servers, reported.append)
         trace = folder / "end.jsonl"
-        trace.write_bytes(encode_events(told[len(told) // 2 :]))
+        trace.write_bytes(encode_events(reported[len(reported) // 2 :]))
         result = await terminal.type(*(word.format(trace) for word in OF_THE_END[tool]))
         return result.exit_code, result.stdout + result.stderr
     with cluster.simulation.on_host("operator"):
@@ -298,7 +298,7 @@ MATRIX: dict[Callable[[SimulatedCluster], Awaitable[None]], tuple[Cell, ...]] = 
         cell("exporter", 0, f'rlab_cluster_group_members{{group="{GROUP}"}} 0.0'),
         cell("console", 0, '"members": 0'),
     ),
-    topic_made_again: (
+    topic_recreated: (
         cell("check", 0, "Yes: ", "-nonmonotonic-commit:", "-poll-skip:", "-lost-write:"),
         cell("group show", 0, "lag 0; converged"),
         cell("doctor", 0, "no findings"),

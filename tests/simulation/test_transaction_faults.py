@@ -65,7 +65,7 @@ def a_repeated_commit_publishes_again(patch: pytest.MonkeyPatch) -> None:
         again = [offset for offset in offsets if offset % 3 == 0 and (self, offset) not in spared]
         spared.update((self, offset) for offset in again)
         ended(self, [offset for offset in offsets if offset not in again])
-        self.put_back(again, 0.0)
+        self.reopen(again, 0.0)
 
     patch.setattr(TransactionTable, "ended", wrong)
 
@@ -90,13 +90,15 @@ def a_failed_write_ends_the_transaction(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(TransactionTable, "put_back", lambda self, offsets, now: self.ended(offsets))
 
 
-def nobody_is_asked(patch: pytest.MonkeyPatch) -> None:
+def no_one_is_asked(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(broker_checks.TransactionChecks, "_ask_one", lambda self, offset, half, message: True)
 
 
 def only_the_sender_is_asked(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
-        broker_checks, "whom_to_ask", lambda producers, half, offset: [n for n in producers if n == half.connection]
+        broker_checks,
+        "producers_to_ask",
+        lambda producers, half, offset: [n for n in producers if n == half.connection],
     )
 
 
@@ -144,7 +146,7 @@ RULES: dict[Break, int] = {
     a_restart_forgets_marks: 0,
     a_snapshot_forgets_what_is_open: 0,
     a_failed_write_ends_the_transaction: 0,
-    nobody_is_asked: 0,
+    no_one_is_asked: 0,
     only_the_sender_is_asked: 0,
     a_check_comes_once: 0,
     the_answer_unknown_rolls_back: 0,

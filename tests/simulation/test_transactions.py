@@ -10,7 +10,7 @@ import pytest
 from broker.transactions.table import TransactionOptions
 from model.events import EventKind
 from model.message import Message, MessageExt
-from model.names import GIVEN_UP_TOPIC
+from model.names import ABANDONED_TOPIC
 from model.transaction import TransactionState
 from testbed.simulation.cluster.clients import SimulatedConsumer, SimulatedTransactionProducer
 from testbed.simulation.cluster.cluster import SimulatedCluster
@@ -202,14 +202,14 @@ def test_an_end_that_is_repeated_changes_nothing_even_after_a_restart(simulate: 
     simulate(scenario, brokers=1)
 
 
-def test_what_nobody_ends_goes_where_an_operator_finds_it_after_fifteen_checks(simulate: Simulate) -> None:
+def test_what_no_one_ends_goes_where_an_operator_finds_it_after_fifteen_checks(simulate: Simulate) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.create_topic("t", queues=1)
         consumer = await cluster.start_consumer("g", "t")
         books = Books()
         producer = await cluster.start_transaction_producer("p", books.checker("p", *[UNKNOWN] * 99))
         await transact(producer, b"m", UNKNOWN)
-        operator = await cluster.start_consumer("operator", GIVEN_UP_TOPIC)
+        operator = await cluster.start_consumer("operator", ABANDONED_TOPIC)
         await anyio.sleep(6 + 15 * 30 + 60)
         assert len(books.asked) == 15
         assert operator.bodies == [b"m"]
@@ -221,7 +221,7 @@ def test_what_nobody_ends_goes_where_an_operator_finds_it_after_fifteen_checks(s
     simulate(scenario, brokers=1)
 
 
-def test_what_no_producer_can_be_asked_about_is_given_up_after_its_time_without_a_check(simulate: Simulate) -> None:
+def test_what_no_producer_can_be_asked_about_is_abandoned_after_its_time_without_a_check(simulate: Simulate) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         books, producer, _ = await start(cluster)
         await transact(producer, b"m", UNKNOWN)
@@ -235,7 +235,7 @@ def test_what_no_producer_can_be_asked_about_is_given_up_after_its_time_without_
     simulate(scenario, brokers=1, transactions=TransactionOptions(keep_h=2))
 
 
-def test_a_check_that_fails_or_says_nothing_is_unknown_and_comes_again(
+def test_a_check_that_fails_or_says_nothing_is_unknown_and_is_redelivered(
     simulate: Simulate, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:

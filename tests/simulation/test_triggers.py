@@ -89,7 +89,7 @@ def test_notify_alone_makes_a_member_share_with_one_that_joins_and_take_over_fro
     simulate(scenario)
 
 
-def test_without_notify_and_timer_a_member_never_hears_of_one_that_joins(simulate: Simulate) -> None:
+def test_without_notify_and_timer_a_member_never_sees_one_that_joins(simulate: Simulate) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.create_topic("t")
         first = await cluster.start_consumer("g", "t", triggers=EVERYTHING - {Trigger.NOTIFY, Trigger.TIMER})
@@ -139,7 +139,7 @@ def test_route_alone_finds_queues_that_were_added_with_the_next_poll(simulate: S
     simulate(scenario)
 
 
-def test_without_route_and_timer_added_queues_are_read_by_nobody(simulate: Simulate) -> None:
+def test_without_route_and_timer_added_queues_are_read_by_no_one(simulate: Simulate) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.create_topic("t", queues=2)
         await cluster.start_consumer("g", "t", triggers=EVERYTHING - {Trigger.ROUTE, Trigger.TIMER})
@@ -254,7 +254,7 @@ def test_a_member_that_was_silent_and_wakes_up_gets_its_share_back(simulate: Sim
     simulate(scenario)
 
 
-def test_a_member_that_was_silent_does_not_do_again_what_another_has_done_meanwhile(simulate: Simulate) -> None:
+def test_a_member_that_was_silent_does_not_do_again_what_another_has_done_in_between(simulate: Simulate) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         free = anyio.Event()
 
@@ -286,7 +286,7 @@ def test_a_member_that_was_silent_does_not_do_again_what_another_has_done_meanwh
     simulate(scenario, brokers=1)
 
 
-def test_a_member_that_was_silent_goes_on_where_it_was_when_nobody_took_its_place(simulate: Simulate) -> None:
+def test_a_member_that_was_silent_goes_on_where_it_was_when_no_one_took_its_place(simulate: Simulate) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.create_topic("t", queues=1)
         silent = await cluster.start_consumer("g", "t", session_timeout_s=3.0)

@@ -159,7 +159,7 @@ def test_whatever_a_queue_listener_raises_changes_nothing(
     simulate: Simulate, style: str, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     raising = Raising()
-    listener = raising.as_style(style, lambda topic, queues, mine: len(queues))
+    listener = raising.as_style(style, lambda topic, queues, own: len(queues))
 
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.create_topic("t", queues=1)
@@ -248,8 +248,8 @@ def test_whatever_a_strategy_raises_changes_nothing_until_it_decides(
         assert len(consumer.queues) == 2
 
     simulate(scenario, brokers=1)
-    told = [record.getMessage() for record in caplog.records if "strategy MOODY of group g" in record.getMessage()]
-    assert len(told) == len(KINDS)
+    reported = [record.getMessage() for record in caplog.records if "strategy MOODY of group g" in record.getMessage()]
+    assert len(reported) == len(KINDS)
     assert not [record for record in caplog.records if record.levelno == logging.CRITICAL]
 
 

@@ -109,7 +109,7 @@ async def empty_group(cluster: SimulatedCluster) -> None:
     await anyio.sleep(5)
 
 
-async def topic_made_again(cluster: SimulatedCluster) -> None:
+async def topic_recreated(cluster: SimulatedCluster) -> None:
     await some_life(cluster)
     with cluster.simulation.on_host("operator"):
         async with Admin(cluster.addresses) as admin:

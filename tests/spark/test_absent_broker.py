@@ -56,9 +56,9 @@ def test_a_batch_refuses_half_of_a_topic_and_a_report_says_what_it_lacks(spark: 
         options = {"nameServer": address, "subscribe": "t"}
         assert spark.read.format("rlab").options(**options).load().count() == 20
         processes["broker-b"].signal(signal.SIGKILL)
-        told = refusal(lambda: spark.read.format("rlab").options(**options).load().count())
-        assert "2 queues of t (broker broker-b at " in told
-        assert "set option failOnDataLoss to false to continue without them" in told
+        reported = refusal(lambda: spark.read.format("rlab").options(**options).load().count())
+        assert "2 queues of t (broker broker-b at " in reported
+        assert "set option failOnDataLoss to false to continue without them" in reported
         careless = spark.read.format("rlab").options(**options, failOnDataLoss="false").load()
         assert 0 < careless.count() < 20
         report = write_report(read_topic(spark, address), tmp_path / "report", missing="the part on broker-b")

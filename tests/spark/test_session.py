@@ -73,8 +73,8 @@ def test_errors_of_spark_are_printed_without_a_jvm_also_those_that_others_came_f
         fail()
     keep_texts(caught.value)
     monkeypatch.setattr(SparkContext, "_jvm", None)
-    told = "".join(traceback.format_exception(caught.value))
-    assert "captured.AnalysisException: [UNRESOLVED_COLUMN.WITHOUT_SUGGESTION] A column" in told
-    assert "str() failed" not in told
+    reported = "".join(traceback.format_exception(caught.value))
+    assert "captured.AnalysisException: [UNRESOLVED_COLUMN.WITHOUT_SUGGESTION] A column" in reported
+    assert "str() failed" not in reported
     assert isinstance(caught.value.__cause__, AnalysisException)
     assert caught.value.__cause__.getCondition() == "UNRESOLVED_COLUMN.WITHOUT_SUGGESTION"

@@ -95,7 +95,7 @@ def test_rows_without_a_key_take_turns_and_rows_with_a_queue_go_there(
         ("string(id) as body", {"topic": "nowhere"}, "topic 'nowhere' does not exist"),
     ],
 )
-def test_what_cannot_be_written_is_told_in_the_words_of_the_sink(
+def test_what_cannot_be_written_is_reported_in_the_words_of_the_sink(
     spark: SparkSession,
     cluster: ClusterProcesses,
     make_topic: MakeTopic,

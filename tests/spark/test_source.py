@@ -206,7 +206,7 @@ def test_a_read_makes_no_group(spark: SparkSession, cluster: ClusterProcesses, m
     assert cluster.groups() == before
 
 
-def test_a_topic_that_is_not_there_is_told_in_the_words_of_the_source(
+def test_a_topic_that_is_not_there_is_reported_in_the_words_of_the_source(
     spark: SparkSession, cluster: ClusterProcesses
 ) -> None:
     with pytest.raises(AnalysisException, match="topic 'nowhere' does not exist"):

@@ -42,7 +42,7 @@ def test_a_table_is_read_and_written_in_sql_and_by_name(spark: SparkSession, tmp
     assert spark.table("streamed").count() == 6
 
 
-def test_what_spark_tells_a_source_too_little_for_is_an_error_that_says_what_to_write(
+def test_what_spark_reports_a_source_too_little_for_is_an_error_that_says_what_to_write(
     spark: SparkSession, tables: str, cluster: ClusterProcesses
 ) -> None:
     spark.sql("INSERT INTO out (body) VALUES ('x')")

@@ -51,13 +51,13 @@ def test_the_figures_are_the_sums_of_the_events(events: DataFrame) -> None:
     assert {each.strategy for each in figures} == set(COMPARISON.strategies)
     assert [each.times_least for each in figures] == sorted(each.times_least or 0.0 for each in figures)
     for each in figures:
-        mine = [row for row in rows if row.strategy == each.strategy]
-        assert each.times_least == pytest.approx(sum(r.moved for r in mine) / sum(r.least for r in mine))
-        assert each.moved_share == pytest.approx(sum(r.moved for r in mine) / len(mine) / 120)
-        assert (each.spread, each.jain) == (max(r.spread for r in mine), min(r.jain for r in mine))
+        own = [row for row in rows if row.strategy == each.strategy]
+        assert each.times_least == pytest.approx(sum(r.moved for r in own) / sum(r.least for r in own))
+        assert each.moved_share == pytest.approx(sum(r.moved for r in own) / len(own) / 120)
+        assert (each.spread, each.jain) == (max(r.spread for r in own), min(r.jain for r in own))
 
 
-def test_among_more_members_than_queues_the_least_is_0_and_no_multiple_of_it_is_told(spark: SparkSession) -> None:
+def test_among_more_members_than_queues_the_least_is_0_and_no_multiple_of_it_is_reported(spark: SparkSession) -> None:
     comparison = Comparison(queues=6, brokers=3, consumers=20, events=3, scenarios=2, seed=7)
     figures = strategy_figures(strategy_events(spark, comparison), 6)
     assert {(each.times_least, each.worst_times_least) for each in figures} == {(None, None)}

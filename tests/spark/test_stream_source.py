@@ -189,7 +189,7 @@ def test_a_stream_goes_on_when_its_broker_is_killed_and_comes_back_elsewhere(
         assert written(spark, tmp_path) == list(range(80))
 
 
-def test_a_topic_that_was_made_anew_ends_a_stream_unless_that_is_wanted(
+def test_a_topic_that_was_recreated_ends_a_stream_unless_that_is_wanted(
     spark: SparkSession, cluster: ClusterProcesses, make_topic: MakeTopic, tmp_path: Path
 ) -> None:
     topic = make_topic(1)

@@ -80,8 +80,8 @@ def a_move() -> Trace:
     joined = trace.add(100, "c2", E.CLIENT_START, client="c2")
     trace.add(101, "b", E.MEMBER_JOIN, joined, client="c2", n=2, detail="t=*")
     trace.add(103, "c1", E.REBALANCE_BEGIN, joined, client="c1", detail="NOTIFY")
-    told = {"version": 7, "offset": 60, "n": 60, "detail": "waited_ms=5.0 max_ms=9.0"}
-    trace.queue(150, E.MESSAGES_HANDED_OUT, "c1", first, **told)
+    reported = {"version": 7, "offset": 60, "n": 60, "detail": "waited_ms=5.0 max_ms=9.0"}
+    trace.queue(150, E.MESSAGES_HANDED_OUT, "c1", first, **reported)
     trace.queue(150, E.QUEUE_DROPPED, "c1", joined, version=7, detail="revoked")
     trace.add(151, "c1", E.REBALANCE_END, joined, client="c1", n=1, detail="NOTIFY balanced")
     trace.add(104, "c2", E.REBALANCE_BEGIN, joined, client="c2", detail="START+LOCK")
@@ -91,7 +91,7 @@ def a_move() -> Trace:
     trace.add(161, "c2", E.REBALANCE_END, joined, client="c2", n=1, detail="START+LOCK balanced")
     trace.queue(162, E.FIRST_PULL, "c2", joined, version=9, offset=55)
     trace.queue(170, E.FIRST_MESSAGE, "c2", joined, version=9, offset=55)
-    trace.queue(5200, E.MESSAGES_HANDED_OUT, "c2", joined, **{**told, "version": 9, "offset": 58, "n": 3})
+    trace.queue(5200, E.MESSAGES_HANDED_OUT, "c2", joined, **{**reported, "version": 9, "offset": 58, "n": 3})
     return trace
 
 
@@ -101,23 +101,23 @@ def an_expansion() -> Trace:
     trace.add(0, "c1", E.CLIENT_START, client="c1")
     for broker in ("a", "b"):
         trace.add(100, broker, E.ROUTE_CHANGED, topic="t", broker=broker, n=8)
-        told = trace.events.pop()
-        trace.groupless.append(told._replace(group=""))
-        trace.queue(110, E.QUEUE_ACQUIRED, "c1", told.cause, version=1, offset=0, broker=broker)
+        reported = trace.events.pop()
+        trace.groupless.append(reported._replace(group=""))
+        trace.queue(110, E.QUEUE_ACQUIRED, "c1", reported.cause, version=1, offset=0, broker=broker)
     return trace
 
 
 def an_absence() -> Trace:
     """c1 is away for a moment and goes on where it was, although the broker has only 90 of its 100 messages."""
     trace = Trace("absence")
-    told = {"detail": "waited_ms=0.0 max_ms=0.0"}
+    reported = {"detail": "waited_ms=0.0 max_ms=0.0"}
     trace.queue(5, E.LOCK_GRANTED, "c1", version=1, offset=0, n=200)
     trace.queue(6, E.QUEUE_ACQUIRED, "c1", version=1, offset=0)
-    trace.queue(100, E.MESSAGES_HANDED_OUT, "c1", version=1, offset=100, n=100, **told)
+    trace.queue(100, E.MESSAGES_HANDED_OUT, "c1", version=1, offset=100, n=100, **reported)
     trace.queue(101, E.OFFSET_COMMITTED, "c1", offset=90, n=110)
     trace.queue(200, E.LOCK_EXPIRED, "c1", version=1, detail="close")
     trace.queue(300, E.LOCK_GRANTED, "c1", version=2, offset=90, n=110)
-    trace.queue(400, E.MESSAGES_HANDED_OUT, "c1", version=2, offset=150, n=50, **told)
+    trace.queue(400, E.MESSAGES_HANDED_OUT, "c1", version=2, offset=150, n=50, **reported)
     return trace
 
 
@@ -215,8 +215,8 @@ def read_tables(spark: SparkSession, folder: Path) -> Tables:
 
 
 def of(rows: list[dict[str, Any]], group: str, *columns: str, by: str = "from_ms") -> list[tuple[Any, ...]]:
-    mine = sorted((row for row in rows if row["group"] == group), key=lambda row: row[by])
-    values = [tuple(row[name] for name in columns) for row in mine]
+    own = sorted((row for row in rows if row["group"] == group), key=lambda row: row[by])
+    values = [tuple(row[name] for name in columns) for row in own]
     return [tuple(v.split(".")[1] if str(v).startswith(f"{group}.") else v for v in row) for row in values]
 
 
@@ -252,7 +252,7 @@ def test_a_rebalance_lasts_from_its_cause_to_the_last_queue_and_is_held_against_
     ]
 
 
-def test_what_was_handed_out_and_what_waits_is_told_by_the_second(tables: Tables) -> None:
+def test_what_was_handed_out_and_what_waits_is_reported_by_the_second(tables: Tables) -> None:
     assert of(tables["delivery"], "move", "t_ms", "handed_out", "latency_ms", "latency_max_ms", "lag", by="t_ms") == [
         (START_MS, 60, 5.0, 9.0, 45),
         (START_MS + 5000, 3, 5.0, 9.0, 45),
@@ -270,7 +270,7 @@ def test_events_are_missing_where_the_numbers_of_a_run_have_gaps_and_not_between
     assert sorted(tuple(row) for row in found) == [("a", 5, 1.0, 6.0, 3), ("b", 1, 7.0, 7.0, 0)]
 
 
-def test_damage_that_is_told_at_each_start_is_one_loss(spark: SparkSession) -> None:
+def test_damage_that_is_reported_at_each_start_is_one_loss(spark: SparkSession) -> None:
     rows = [
         (kind, group, "t", "broker-a", 3, offset, n, detail)
         for kind, group, offset, n, detail in (
@@ -288,7 +288,7 @@ def test_damage_that_is_told_at_each_start_is_one_loss(spark: SparkSession) -> N
     assert sorted(tuple(row) for row in found) == [rows[0], rows[2]]
 
 
-def test_a_report_that_was_stopped_while_it_left_out_doubles_can_be_made_again(tmp_path: Path) -> None:
+def test_a_report_that_was_stopped_while_it_left_out_doubles_can_be_recreated(tmp_path: Path) -> None:
     for name in ("events", "events_as_read"):
         (tmp_path / name).mkdir()
         (tmp_path / name / f"{name}.parquet").touch()
@@ -363,16 +363,16 @@ def test_a_change_of_a_topic_has_one_row_although_its_events_name_no_group(table
 
 
 def test_of_one_group_there_is_nothing_but_that_group(of_one: OneReport, traces: dict[str, list[Event]]) -> None:
-    report, mine = of_one.report, traces[ONE]
+    report, own = of_one.report, traces[ONE]
     assert [one.totals.group for one in report.groups] == [ONE]
-    assert (report.events, report.nodes) == (len(mine), len({event.node for event in mine}))
-    assert (report.started_ms, report.span_ms) == (mine[0].t_ms, mine[-1].t_ms - mine[0].t_ms)
+    assert (report.events, report.nodes) == (len(own), len({event.node for event in own}))
+    assert (report.started_ms, report.span_ms) == (own[0].t_ms, own[-1].t_ms - own[0].t_ms)
     assert {row["t_ms"] for row in report.groups[0].delivery} == {0}
     page = (of_one.folder / "index.html").read_text(encoding="utf-8")
     assert f"<title>Rebalances of {ONE}</title>" in page
 
 
-def test_a_group_of_which_a_trace_tells_nothing_is_one_clear_error(
+def test_a_group_of_which_a_trace_reports_nothing_is_one_clear_error(
     spark: SparkSession, trace: Path, tmp_path: Path
 ) -> None:
     with pytest.raises(ConfigError, match="no event of group 'moved'"):

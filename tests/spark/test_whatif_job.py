@@ -29,7 +29,7 @@ def test_events_come_back_from_a_file_in_their_order(spark: SparkSession, trace:
     assert baseline_of(recorded_in(collect_events(spark, [trace]), None), 5.0).wrong_queues == 0
 
 
-def test_lines_that_are_no_events_are_left_out_and_told_of(spark: SparkSession, trace: Path) -> None:
+def test_lines_that_are_not_events_are_left_out_and_reported_of(spark: SparkSession, trace: Path) -> None:
     notes: list[str] = []
     assert collect_events(spark, [trace], notes.append) == golden_events()
     assert notes == []

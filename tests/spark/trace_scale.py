@@ -34,7 +34,7 @@ def trace(spark: SparkSession, events: int) -> DataFrame:
     old, new = _member(F.col("q") + F.col("round") - 1), _member(F.col("q") + F.col("round"))
     at, offset = F.col("q") % 50 + 5, F.col("round") * 100
     late = F.lit("waited_ms=4.5 max_ms=20.0")
-    told = [
+    reported = [
         _event(at, old, EventKind.QUEUE_DROPPED, 0, old, version=F.col("round") - 1, detail=F.lit("revoked")),
         _event(at + 3, _broker(), EventKind.LOCK_GRANTED, 1, new, version=F.col("round"), offset=offset, n=F.lit(20)),
         _event(at + 4, new, EventKind.QUEUE_ACQUIRED, 2, new, version=F.col("round"), offset=offset),
@@ -72,7 +72,7 @@ def trace(spark: SparkSession, events: int) -> DataFrame:
     ]
     roots = passes.where("q = 0").select(_root())
     parts = [
-        moves.select(F.explode(F.array(*told)).alias("e")),
+        moves.select(F.explode(F.array(*reported)).alias("e")),
         passes.select(F.explode(F.array(*looks)).alias("e")),
         roots,
     ]
@@ -144,9 +144,9 @@ def main() -> None:
             report = write_report(
                 read_files(spark, [source]), Path(directory, "out"), files=[source], progress=progress
             )
-            took = time.perf_counter() - began
+            elapsed = time.perf_counter() - began
             moves = sum(group.totals.moves for group in report.groups)
-            say(f"{report.events:,} events, {moves:,} moves: {took:.1f} s, {report.events / took:,.0f} events/s")
+            say(f"{report.events:,} events, {moves:,} moves: {elapsed:.1f} s, {report.events / elapsed:,.0f} events/s")
 
 
 def say(text: str) -> None:

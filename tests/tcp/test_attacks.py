@@ -14,7 +14,7 @@ import pytest
 
 from broker.broker import RunningBroker, run_broker
 from broker.config import BrokerConfig
-from model.access_limits import MAX_GREETING_BYTES, MAX_REFUSALS_OF_GUEST, MAX_UNAUTHENTICATED
+from model.access_limits import MAX_GREETING_BYTES, MAX_REFUSALS_UNAUTHENTICATED, MAX_UNAUTHENTICATED
 from namesrv.config import NameServerConfig
 from namesrv.server import run_name_server
 from remoting.client import RemotingClient
@@ -26,12 +26,12 @@ from remoting.security.policy import Rights
 from remoting.security.records import RecordSigner
 from rocketmq.frame import Frame, FrameDecoder, encode_frame
 from testbed.fuzz.run import FuzzPlan, fuzz_server
-from testbed.simulation.cluster.access import CLIENT_KEY, EVERYTHING, SERVER_ACCESS, made_user
+from testbed.simulation.cluster.access import CLIENT_KEY, EVERYTHING, SERVER_ACCESS, derived_user
 
 pytestmark = pytest.mark.tcp
 
 PATIENCE_S = 30.0
-STOCK = made_user("stock", Rights(produce=EVERYTHING), rocketmq_secret="12345678")
+STOCK = derived_user("stock", Rights(produce=EVERYTHING), rocketmq_secret="12345678")
 
 
 def on_broker(folder: Path, attack: Callable[[RunningBroker], Awaitable[None]], **options: object) -> None:
@@ -135,7 +135,7 @@ def test_a_proof_that_was_recorded_is_good_for_no_other_connection_and_for_one_t
     on_broker(tmp_path, attack)
 
 
-def test_what_somebody_puts_before_or_behind_a_proof_is_not_done_in_the_clients_name(tmp_path: Path) -> None:
+def test_what_someone_puts_before_or_behind_a_proof_is_not_done_in_the_clients_name(tmp_path: Path) -> None:
     async def attack(running: RunningBroker) -> None:
         async with attacker(running.address) as behind, attacker(running.address) as before:
             behind.writer.write(await behind.proof(ClientHandshake(CLIENT_KEY)) + SEND)
@@ -146,7 +146,7 @@ def test_what_somebody_puts_before_or_behind_a_proof_is_not_done_in_the_clients_
     on_broker(tmp_path, attack)
 
 
-def test_guests_with_garbage_large_frames_or_many_requests_are_cut_off(tmp_path: Path) -> None:
+def test_unauthenticated_clients_with_garbage_large_frames_or_many_requests_are_cut_off(tmp_path: Path) -> None:
     async def attack(running: RunningBroker) -> None:
         async with attacker(running.address) as garbage, attacker(running.address) as large:
             garbage.writer.write(Random(1).randbytes(1_000_000))
@@ -155,14 +155,14 @@ def test_guests_with_garbage_large_frames_or_many_requests_are_cut_off(tmp_path:
             assert "2048 allowed" in (await large.answer()).header["remark"]
             assert await large.is_cut_off()
         async with attacker(running.address) as flood:
-            flood.writer.write(SEND * (MAX_REFUSALS_OF_GUEST + 100))
+            flood.writer.write(SEND * (MAX_REFUSALS_UNAUTHENTICATED + 100))
             answers = await flood.reader.read()
-            assert answers.count(b"access control") == MAX_REFUSALS_OF_GUEST
+            assert answers.count(b"access control") == MAX_REFUSALS_UNAUTHENTICATED
 
     on_broker(tmp_path, attack)
 
 
-def test_guests_that_say_nothing_have_so_many_places_and_take_none_of_users(
+def test_unauthenticated_clients_that_say_nothing_have_so_many_places_and_take_none_of_users(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert MAX_UNAUTHENTICATED > 100
@@ -186,7 +186,9 @@ def test_guests_that_say_nothing_have_so_many_places_and_take_none_of_users(
     on_broker(tmp_path, attack)
 
 
-def test_guests_of_one_address_leave_places_to_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unauthenticated_clients_of_one_address_leave_places_to_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("remoting.security.gate.MAX_UNAUTHENTICATED_OF_ADDRESS", 3)
 
     async def attack(running: RunningBroker) -> None:
@@ -197,7 +199,7 @@ def test_guests_of_one_address_leave_places_to_others(tmp_path: Path, monkeypatc
             async with RemotingClient(key=CLIENT_KEY) as user:
                 sockets[0][1].transport.abort()
                 await sockets[0][1].wait_closed()
-                while running.server.gate is not None and running.server.gate.guests == 3:
+                while running.server.gate is not None and running.server.gate.unauthenticated == 3:
                     await anyio.lowlevel.checkpoint()
                 answer = await (await user.connect(running.address)).request(RequestCode.GET_SERVER_STATE)
                 assert answer.code == 0, "one that is closed has left its place"
@@ -246,12 +248,12 @@ def test_while_others_drip_flood_and_send_garbage_a_user_is_answered_each_time_a
                 for _ in range(4):
                     tasks.start_soon(garbage, running.address)
                     tasks.start_soon(flood, running.address)
-                while gate.guests < 20:
+                while gate.unauthenticated < 20:
                     await anyio.lowlevel.checkpoint()
                 answers = [(await connection.request(RequestCode.GET_SERVER_STATE)).code for _ in range(300)]
                 assert answers == [0] * 300
                 tasks.cancel_scope.cancel()
-            while gate.guests or len(running.server.connections) > 2:
+            while gate.unauthenticated or len(running.server.connections) > 2:
                 await anyio.lowlevel.checkpoint()
 
     on_broker(tmp_path, attack)
@@ -273,7 +275,7 @@ def test_clients_of_rocketmq_without_a_signature_or_with_a_wrong_one_get_nothing
 
 
 @pytest.mark.parametrize("rocketmq", [False, True])
-def test_wrong_types_in_every_field_of_every_command_are_no_internal_error(tmp_path: Path, rocketmq: bool) -> None:
+def test_wrong_types_in_every_field_of_every_command_are_not_internal_error(tmp_path: Path, rocketmq: bool) -> None:
     async def main() -> None:
         config = BrokerConfig(name="broker-a", data_dir=tmp_path, listen="127.0.0.1:0")
         with anyio.fail_after(PATIENCE_S):

@@ -196,7 +196,7 @@ def test_a_message_is_found_by_its_key_and_shown_by_its_id(terminal: Terminal) -
         ("consume nowhere --group g --namesrv 127.0.0.1:1", "no name server answers", 1),
     ],
 )
-def test_bad_input_is_told_in_one_line_and_one_kind_of_mistake_has_one_exit_code(
+def test_bad_input_is_reported_in_one_line_and_one_kind_of_mistake_has_one_exit_code(
     line: str, complaint: str, code: int, terminal: Terminal
 ) -> None:
     result = terminal.type(line)

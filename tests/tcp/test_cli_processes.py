@@ -94,7 +94,7 @@ def lines_of(files: Iterable[Path]) -> list[str]:
     return [line for path in files for line in path.read_text().splitlines()]
 
 
-def test_whoever_has_read_enough_may_close_the_pipe(cluster: Daemon, tmp_path: Path) -> None:
+def test_anyone_who_has_read_enough_may_close_the_pipe(cluster: Daemon, tmp_path: Path) -> None:
     at = ("--namesrv", cluster.address)
     rlab_json("topic", "create", "piped", *at, cwd=tmp_path)
     rlab_json("produce", "piped", "--count", "50", *at, cwd=tmp_path)
@@ -153,7 +153,7 @@ def test_a_producer_that_is_stopped_says_how_far_it_came(cluster: Daemon, tmp_pa
     assert err == "error: stopped before it was finished\n"
 
 
-def test_a_cluster_keeps_its_messages_where_it_is_told_and_leaves_nothing_else(tmp_path: Path) -> None:
+def test_a_cluster_keeps_its_messages_where_it_is_reported_and_leaves_nothing_else(tmp_path: Path) -> None:
     keep = ("cluster", "--port", "0", "--brokers", "2", "--data", "kept")
     with stopped_cleanly(*keep, "--topic", "t", "--queues", "3", cwd=tmp_path) as cluster:
         assert list(cluster.said["brokers"]) == ["broker-a", "broker-b"]
@@ -195,7 +195,7 @@ def test_the_children_of_a_cluster_that_is_killed_stop_by_themselves(tmp_path: P
             wait_gone(pid)
 
 
-def test_a_second_broker_on_one_directory_or_port_is_told_so_and_the_first_goes_on(tmp_path: Path) -> None:
+def test_a_second_broker_on_one_directory_or_port_is_reported_so_and_the_first_goes_on(tmp_path: Path) -> None:
     first = ("broker", "--data", "data", "--namesrv", "127.0.0.1:1")
     with stopped_cleanly(*first, *ANY, cwd=tmp_path) as running:
         second = rlab(*first, *ANY, cwd=tmp_path)

@@ -117,7 +117,7 @@ def test_each_health_check_looks_at_the_port_that_its_service_listens_on() -> No
         assert SERVICES[name]["environment"]["HEALTH_PORT"] == port
 
 
-def test_clients_are_told_the_names_that_the_network_resolves() -> None:
+def test_clients_are_notified_the_names_that_the_network_resolves() -> None:
     for name, broker in BROKERS.items():
         assert option(name, "--replica-of" if name == "broker-c-2" else "--name") == broker
         assert option(name, "--advertise") == f"{name}:{option(name, '--listen').rpartition(':')[2]}"

@@ -144,10 +144,10 @@ def test_a_group_is_shown_with_its_owners_and_a_page_that_was_away_reads_on(tmp_
                         changes, clients = 0, []
                         async for event in events:
                             if "data" in event:
-                                news = json.loads(event["data"])
-                                changes += len(news.get("changes", ())) // 4
+                                updates = json.loads(event["data"])
+                                changes += len(updates.get("changes", ())) // 4
                                 # The queues may come in two parts, and the second does not repeat the name.
-                                clients += news.get("clients", [])
+                                clients += updates.get("clients", [])
                                 if changes == 2:
                                     break
                         last_id = event["id"]
@@ -161,8 +161,8 @@ def test_a_group_is_shown_with_its_owners_and_a_page_that_was_away_reads_on(tmp_
                         if json.loads(event.get("data", "{}")).get("member_list") == []:
                             break
                 async with browser.stream("group=g", "beef-7") as events:
-                    told = [event async for event in events]
-                    assert told[-1]["event"] == "reset", "an id of another run: load all again"
+                    reported = [event async for event in events]
+                    assert reported[-1]["event"] == "reset", "an id of another run: load all again"
 
     uvloop.run(main())
 
@@ -179,8 +179,8 @@ def test_who_is_not_our_own_page_changes_nothing_and_other_names_are_not_answere
             assert (await browser.get("/", Host="evil.example"))[0] == 403
             assert (await browser.json("/api/topics/t"))["queues"][0]["max"] == 0
 
-            status, told = await browser.change("publish", wanted)
-            assert (status, "t@b:0" in told["done"]) == (200, True)
+            status, reported = await browser.change("publish", wanted)
+            assert (status, "t@b:0" in reported["done"]) == (200, True)
             assert (await browser.json("/api/topics/t"))["queues"][0]["max"] == 1
             for no_text in (7, "half of a pair \ud800"):
                 assert (await browser.change("publish", {"topic": "t", "body": no_text}))[0] == 400
@@ -199,8 +199,8 @@ def test_a_page_begins_faults_of_connections_and_heals_them(tmp_path: Path) -> N
     async def main() -> None:
         async with consoled_cluster(tmp_path, allow_changes=True, test_bed=Bed()) as (_, browser):
             assert (await browser.json("/api/test-cluster"))["faults"] == []
-            status, told = await browser.change("begin-fault", {"fault": fault})
-            assert (status, told["done"]) == (200, "begun: drop; done 2 times at once")
+            status, reported = await browser.change("begin-fault", {"fault": fault})
+            assert (status, reported["done"]) == (200, "begun: drop; done 2 times at once")
             [active] = (await browser.json("/api/test-cluster"))["faults"]
             assert active["fault"] == fault
             refused: list[tuple[str, dict[str, Any]]] = [("begin-fault", {}), ("begin-fault", {"fault": "drop"})]
@@ -216,12 +216,12 @@ def test_a_page_begins_faults_of_connections_and_heals_them(tmp_path: Path) -> N
     uvloop.run(main())
 
 
-def test_it_is_read_only_unless_told_otherwise(tmp_path: Path) -> None:
+def test_it_is_read_only_unless_configured_otherwise(tmp_path: Path) -> None:
     async def main() -> None:
         async with consoled_cluster(tmp_path) as (_, browser):
             assert browser.token == "", "nobody needs it"
-            status, told = await browser.change("publish", {"topic": "t", "body": "x"})
-            assert (status, "--allow-changes" in told["error"]) == (403, True)
+            status, reported = await browser.change("publish", {"topic": "t", "body": "x"})
+            assert (status, "--allow-changes" in reported["error"]) == (403, True)
 
     uvloop.run(main())
 
@@ -237,8 +237,8 @@ def test_with_access_control_a_change_needs_the_right_of_the_key_of_the_console(
         async with consoled_cluster(tmp_path, parse_policy(rights), allow_changes=True) as (address, browser):
             async with Admin(address) as admin:
                 await admin.create_topic("t", queues=1)
-            status, told = await browser.change("publish", {"topic": "t", "body": "x"})
-            assert (status, "produce" in told["error"]) == (403, True), told
+            status, reported = await browser.change("publish", {"topic": "t", "body": "x"})
+            assert (status, "produce" in reported["error"]) == (403, True), reported
             assert (await browser.change("scale", {"topic": "t", "queues": 2}))[0] == 200
 
     uvloop.run(main())

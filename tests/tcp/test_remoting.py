@@ -181,10 +181,10 @@ def test_a_client_that_stops_reading_is_paused_then_cut_off_and_others_go_on(run
             assert service.served == served + 100
             assert served < 1 + 64
             # What is owed to it anyway still goes out, until that is too much.
-            owed = Command(REQUEST, HOLD, 999, {}, None)
+            due = Command(REQUEST, HOLD, 999, {}, None)
             for _ in range(2 * MAX_UNSENT_BYTES // len(body)):
                 deaf.unanswered += 1
-                deaf.respond(owed, {}, body)
+                deaf.respond(due, {}, body)
                 await client.request(server.address, STATE)
             await until(lambda: len(server.connections) == 1)
             assert deaf.closed
@@ -223,7 +223,7 @@ def test_a_port_in_use_is_a_config_error_that_says_what_to_do(run: Run) -> None:
     run(main)
 
 
-def test_nobody_there_is_a_definite_failure(run: Run) -> None:
+def test_no_one_there_is_a_definite_failure(run: Run) -> None:
     async def main() -> None:
         async with serve({}, "127.0.0.1:0") as server:
             address = server.address

@@ -134,7 +134,7 @@ def test_a_client_refuses_a_certificate_of_another_authority_and_one_that_has_ex
     served(certificates.tls("expired"), expired)
 
 
-def test_a_server_that_asks_for_certificates_serves_nobody_without_one_that_is_good(
+def test_a_server_that_asks_for_certificates_serves_no_one_without_one_that_is_good(
     certificates: Certificates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def ask(address: str) -> None:

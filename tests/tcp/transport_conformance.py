@@ -291,7 +291,7 @@ async def writing_to_a_peer_that_is_gone_fails_the_connection() -> None:
         assert isinstance(client.lost_with, ConnectionResetError | BrokenPipeError)
 
 
-async def nobody_listening_is_a_refused_connection() -> None:
+async def no_listener_is_a_refused_connection() -> None:
     async with serving() as running:
         port = running.port
     with pytest.raises(ConnectionRefusedError):
@@ -373,7 +373,7 @@ CHECKS: list[Callable[[], Awaitable[None]]] = [
     abort_is_no_error_here_and_the_end_there,
     abort_ends_a_connection_whose_peer_does_not_read,
     writing_to_a_peer_that_is_gone_fails_the_connection,
-    nobody_listening_is_a_refused_connection,
+    no_listener_is_a_refused_connection,
     a_closed_server_refuses_new_connections_and_keeps_those_it_has,
     a_port_is_taken_once_and_free_after_close,
     one_server_takes_many_connections_at_once,

@@ -85,3 +85,30 @@ PATTERNS: tuple[tuple[str, str, str], ...] = (
 
 ALLOWED: dict[str, str] = {}
 """Parts of sentences that may stay although a pattern finds them, each with the reason."""
+
+
+NAME_PATTERNS: tuple[tuple[str, str, str], ...] = (
+    (r"(?:tell|tells|telling|tellers?|told)", "told_version", "notified_version"),
+    (r"(?:hear|hears|heard)", "heard_at", "last_received_at"),
+    (r"(?:owe|owes|owed)", "owed_since", "pending_since"),
+    (r"(?:no|some)bodys?", "nobody_absent", "none_absent"),
+    (r"who(?:ever|mever)", "whoever_waits", "waiting_member"),
+    (r"(?:anew|meanwhile)", "begin_anew", "begin_again"),
+    (r"(?:newcomers?|guests?|rivals?)", "newcomer", "new_connection"),
+    (r"(?:made|created)_again", "topics_made_again", "topics_recreated"),
+    (r"(?:whats_left|none_of_ours)", "whats_left", "remaining_queue"),
+    (r"look_(?:again|by)", "look_again", "check_again"),
+    (r"_?notes?_(?:what|gap|lost|ends|first|damaged|moved|jump|epoch|clock|number|join)\w*", "note_gap", "report_gap"),
+    (r"_?take_(?:out|due|dirty|changes|line|member|queue|offsets?|number|commit)", "take_due", "remove_due"),
+)
+"""Words that are not in names of the code, each with a name that has it and a plain one; `test_names.py` applies them.
+
+A pattern finds whole words of a name: `told` is in `told_version` and `_told`, not in `gatold`.
+"""
+
+ALLOWED_NAMES: dict[str, str] = {
+    "tell": "the method of msgpack's Unpacker, bound to a local name",
+    "look_again": "a field of an answer on the wire",
+    "newcomer": "a field of the registration of a broker",
+}
+"""Names that may stay although a pattern finds them, each with the reason."""

@@ -209,7 +209,7 @@ class Example(Base):
 )
 
 
-def test_a_member_counts_if_a_class_or_its_base_has_it_and_a_docstring_is_no_use_of_a_name() -> None:
+def test_a_member_counts_if_a_class_or_its_base_has_it_and_a_docstring_is_not_an_use_of_a_name() -> None:
     (docstring, *_) = [each for each in prose_of_source(EXAMPLE) if each.line > 1]
     assert list(missing_members(docstring, Code([EXAMPLE]))) == ["client/example.py:5 there is no Example.stop"]
     assert list(missing_names(docstring, Code([EXAMPLE]))) == ["client/example.py:5 nothing is called lost_name"]

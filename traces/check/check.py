@@ -59,7 +59,7 @@ class _Group:
         self.leased = True  # False if members read without leases: broadcasting, or queues chosen by assign()
         self._steps: dict[str, tuple[_Take, ...]] = {}
 
-    def take(self, event: Event) -> None:
+    def process(self, event: Event) -> None:
         steps = self._steps.get(event.kind)
         if steps is None:
             steps = self._steps[event.kind] = tuple(self._steps_of(event.kind))
@@ -77,7 +77,7 @@ class _Group:
         elif kind == EventKind.REBALANCE_BEGIN:
             yield self.owners.passed
         if kind in PASS_KINDS:
-            yield self.passes.take
+            yield self.passes.process
         if kind in _OF_TOPICS:
             yield self._subscribed
         if not self.leased:
@@ -85,7 +85,7 @@ class _Group:
         if kind in OFFSET_KINDS:
             yield self.offsets.step_of(kind)
         if kind in OWNER_KINDS:
-            yield self.owners.take
+            yield self.owners.process
         elif kind == EventKind.MESSAGES_HANDED_OUT:
             yield self.owners.dispatched
             yield self.passes.dispatched
@@ -160,7 +160,7 @@ class HistoryCheck:
         if event.group:
             if self._only in (None, event.group):
                 group = self._groups.get(event.group)
-                (self._begin(event.group) if group is None else group).take(event)
+                (self._begin(event.group) if group is None else group).process(event)
                 if (
                     self._limits.order
                     and event.kind in LANE_KINDS
@@ -229,7 +229,7 @@ class HistoryCheck:
             self._find_unread(name, group, now_ms)
         self._messages.finish(now_ms)
         if missing:
-            self._evidence.doubt_all(str(missing))
+            self._evidence.mark_all_uncertain(str(missing))
         rules = self._evidence.verdicts()
         answers = {each.answer for each in rules if each.checked or each.found or each.doubtful}
         answer = next((each for each in (Answer.NO, Answer.UNKNOWN) if each in answers), Answer.YES)

@@ -80,7 +80,7 @@ class Evidence:
         """Record a BROKER_DOWN or CLIENT_STOP: the last event of its node is not lost."""
         self._stopped[event.node] = None
 
-    def doubt_at(self, t_ms: float, nodes: Iterable[str]) -> str:
+    def uncertainty_at(self, t_ms: float, nodes: Iterable[str]) -> str:
         """Return why an anomaly of these nodes is in doubt; "" if none of their events is missing near that time."""
         if self._complete:
             return ""
@@ -100,21 +100,22 @@ class Evidence:
         witness: Iterable[Event | None],
         *,
         doubt: str = "",
-        order_doubt: str = "",
+        order_uncertainty: str = "",
         t_ms: float | None = None,
     ) -> None:
         """Add an anomaly about the group and queue of an event, observed at the time of the event.
 
-        `doubt` applies only to an incomplete history; `order_doubt`, a `ledger_doubt` of the clocks, always applies.
+        `doubt` applies only to an incomplete history; `order_uncertainty`, a `ledger_uncertainty` of the clocks, always
+        applies.
         """
         seen_ms = event.t_ms if t_ms is None else t_ms
         # Two rules may have kept the same event; each is shown once.
         shown = sorted({id(each): each for each in witness if each is not None}.values(), key=order_of)[-MAX_WITNESS:]
         involved = [each.node for each in shown] + [each.broker for each in shown]
         doubt = doubt if not self._complete else ""
-        doubt = doubt or self.doubt_at(seen_ms, involved)
-        doubt = doubt or next((why for each in shown if (why := self.clocks.doubt(each.node, each.t_ms))), "")
-        doubt = doubt or order_doubt
+        doubt = doubt or self.uncertainty_at(seen_ms, involved)
+        doubt = doubt or next((why for each in shown if (why := self.clocks.uncertainty(each.node, each.t_ms))), "")
+        doubt = doubt or order_uncertainty
         self._found[rule, bool(doubt)] += 1
         if self._found[rule, bool(doubt)] > MAX_ANOMALIES:
             return
@@ -125,7 +126,7 @@ class Evidence:
             )
         )
 
-    def doubt_all(self, doubt: str) -> None:
+    def mark_all_uncertain(self, doubt: str) -> None:
         """Mark all anomalies as in doubt, because the missing part of the trace may contain their explanation."""
         self._doubt = doubt
         self.anomalies = [each if each.doubt else replace(each, doubt=doubt) for each in self.anomalies]
@@ -137,7 +138,7 @@ class Evidence:
         queue = MessageQueue(event.topic, event.broker, event.queue_id)
         for place, each in enumerate(self.anomalies):
             if each.rule is Rule.DUPLICATE and not each.doubt and (each.group, each.queue) == (event.group, queue):
-                doubt = self.clocks.ledger_doubt(event.node, event.t_ms - each.t_ms)
+                doubt = self.clocks.ledger_uncertainty(event.node, event.t_ms - each.t_ms)
                 if doubt:
                     self.anomalies[place] = replace(each, doubt=doubt)
                     self._found[each.rule, False] -= 1

@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from model.events import Event, EventKind
 from model.message_queue import MessageQueue
 from traces.check.evidence import Evidence
-from traces.check.limits import Keeps
+from traces.check.limits import OrderScope
 from traces.check.verdict import Rule
 
 MAX_SETTLED = 256
@@ -68,7 +68,7 @@ class _Queue:
 class Lanes:
     """The lanes of one group."""
 
-    def __init__(self, group: str, keeps: Keeps, evidence: Evidence) -> None:
+    def __init__(self, group: str, keeps: OrderScope, evidence: Evidence) -> None:
         self._group = group
         self._keeps = keeps
         self._evidence = evidence
@@ -94,12 +94,12 @@ class Lanes:
 
     def sent(self, line: Event, queue: MessageQueue, key: str) -> None:
         """Record that a broker acknowledged a message, which belongs to a lane."""
-        if self._keeps is not Keeps.NOTHING:
-            self._know(self._lane(self._queues[queue], key), line)
+        if self._keeps is not OrderScope.NOTHING:
+            self._insert(self._lane(self._queues[queue], key), line)
 
     def started(self, line: Event, queue: MessageQueue, key: str) -> None:
         """Record that a listener is called with a message, and check the rules."""
-        if self._keeps is Keeps.NOTHING:
+        if self._keeps is OrderScope.NOTHING:
             return
         self._evidence.checked[Rule.OUT_OF_ORDER] += 1
         state = self._queues[queue]
@@ -107,13 +107,13 @@ class Lanes:
         what = f"{line.client} was given offset {line.offset:,} of {queue}" + (f" (key {key})" if key else "")
         if state.granted is not None and state.granted.client != line.client:
             text = f"{what} while {state.granted.client} held the lease of the queue."
-            doubt = self._evidence.clocks.ledger_doubt(line.broker)
-            self._evidence.add(Rule.DOUBLE_OWNER, line, text, [state.granted, line], order_doubt=doubt)
+            doubt = self._evidence.clocks.ledger_uncertainty(line.broker)
+            self._evidence.add(Rule.DOUBLE_OWNER, line, text, [state.granted, line], order_uncertainty=doubt)
         for (other, offset), (start, waited_for) in lane.running.items():
             if waited_for or other == line.client:
                 text = f"{what} while offset {offset:,} of the same lane was with a listener of {other}."
                 self._evidence.add(Rule.OUT_OF_ORDER, line, text, [start, line])
-        self._know(lane, line)
+        self._insert(lane, line)
         first = lane.known[lane.unsettled] if lane.unsettled < len(lane.known) else line.offset
         if first < line.offset:
             text = f"{what} before offset {first:,} of the same lane was processed."
@@ -127,17 +127,19 @@ class Lanes:
         if last is None or last.offset <= lane.floor:
             return
         following = _next(lane, last.offset)
-        doubt = self._evidence.clocks.ledger_doubt(line.client)  # the member may have acquired the queue just before
+        doubt = self._evidence.clocks.ledger_uncertainty(
+            line.client
+        )  # the member may have acquired the queue just before
         if line.offset < last.offset:
             text = f"{what} after offset {last.offset:,}, without having acquired the queue again."
-            self._evidence.add(Rule.NONMONOTONIC_POLL, line, text, [last, line], order_doubt=doubt)
+            self._evidence.add(Rule.NONMONOTONIC_POLL, line, text, [last, line], order_uncertainty=doubt)
         elif line.offset > following:
             text = f"{what} after offset {last.offset:,}, and left out offset {following:,} of the same lane."
-            self._evidence.add(Rule.POLL_SKIP, line, text, [last, line], order_doubt=doubt)
+            self._evidence.add(Rule.POLL_SKIP, line, text, [last, line], order_uncertainty=doubt)
 
     def ended(self, line: Event, queue: MessageQueue, key: str, *, settled: bool) -> None:
         """Record that a listener has ended a message; `settled` means that no redelivery is needed."""
-        if self._keeps is Keeps.NOTHING:
+        if self._keeps is OrderScope.NOTHING:
             return
         lane = self._lane(self._queues[queue], key)
         lane.running.pop((line.client, line.offset), None)
@@ -154,9 +156,9 @@ class Lanes:
             lane.unsettled -= MAX_SETTLED
 
     def _lane(self, queue: _Queue, key: str) -> _Lane:
-        return queue.lanes[key if self._keeps is Keeps.KEYS else ""]
+        return queue.lanes[key if self._keeps is OrderScope.KEYS else ""]
 
-    def _know(self, lane: _Lane, line: Event) -> None:
+    def _insert(self, lane: _Lane, line: Event) -> None:
         """Insert an offset; an acknowledgement may arrive after its message and later ones were delivered."""
         offset = line.offset
         if offset <= lane.floor:

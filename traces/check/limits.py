@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 
-class Keeps(StrEnum):
+class OrderScope(StrEnum):
     """The sequences that a group keeps in order."""
 
     NOTHING = "none"
@@ -45,4 +45,4 @@ class HistoryLimits:
     flap_moves: int = 4
     flap_ms: float = 60_000.0
     thundering_passes: int = 20
-    order: Mapping[str, Keeps] = field(default_factory=dict)
+    order: Mapping[str, OrderScope] = field(default_factory=dict)

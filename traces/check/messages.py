@@ -16,7 +16,7 @@ from traces.check.delivery import DeliveryCheck
 from traces.check.evidence import Evidence
 from traces.check.lanes import Lanes
 from traces.check.ledger import Ending, Sent, key_of, message_of, sent
-from traces.check.limits import HistoryLimits, Keeps
+from traces.check.limits import HistoryLimits, OrderScope
 from traces.check.verdict import GroupMessages, Rule
 
 MAX_UNREAD = 100_000
@@ -125,10 +125,10 @@ class MessageRules:
                 f"{committed:,}."
             )
             apart_ms = 0.0 if commit is None else line.t_ms - commit.t_ms
-            doubt = self._evidence.clocks.ledger_doubt(line.broker, apart_ms)
-            self._evidence.add(Rule.DUPLICATE, line, text, [commit, line], order_doubt=doubt)
+            doubt = self._evidence.clocks.ledger_uncertainty(line.broker, apart_ms)
+            self._evidence.add(Rule.DUPLICATE, line, text, [commit, line], order_uncertainty=doubt)
         if (
-            self._limits.order.get(line.group) is not Keeps.KEYS
+            self._limits.order.get(line.group) is not OrderScope.KEYS
         ):  # with ordered keys, other keys may overtake a key that has to wait
             self._read(line, queue)
         lanes = self._lanes.get(line.group)

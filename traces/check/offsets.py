@@ -63,7 +63,7 @@ class OffsetRules:
             if name == broker:
                 offsets.has_new_master = True
 
-    def take(self, event: Event) -> None:
+    def process(self, event: Event) -> None:
         """Process an event about an offset of a queue."""
         self.step_of(event.kind)(event)
 

@@ -83,7 +83,7 @@ class _Queue:
 
 
 class OwnerRules:
-    """The rules for one group; `take` is called with each event after the figures have processed it."""
+    """The rules for one group; `process` is called with each event after the figures have processed it."""
 
     def __init__(self, figures: GroupFigures, limits: HistoryLimits, evidence: Evidence, faults: FaultHistory) -> None:
         self._figures = figures
@@ -116,7 +116,7 @@ class OwnerRules:
 
     # --- queues ------------------------------------------------------------------------------------------------------
 
-    def take(self, event: Event) -> None:
+    def process(self, event: Event) -> None:
         """Process an event about an owner."""
         if is_retry_topic(event.topic) or event.queue_id < 0:
             return
@@ -201,7 +201,7 @@ class OwnerRules:
 
     def _check_flap(self, queue: _Queue, event: Event, root: Event | None) -> None:
         """Count a move as restless if it has no cause, or if its cause is a client that keeps leaving and joining."""
-        if root is not None and root.kind in _ARRIVALS | _DEPARTURES and self._is_news(root):
+        if root is not None and root.kind in _ARRIVALS | _DEPARTURES and self._is_membership_change(root):
             return
         queue.restless.append(event)
         recent = [each for each in queue.restless if event.t_ms - each.t_ms <= self._limits.flap_ms]
@@ -214,7 +214,7 @@ class OwnerRules:
             )
             self._evidence.add(Rule.FLAP, event, text, [*recent, *list(self._changed)[-4:]])
 
-    def _is_news(self, root: Event) -> bool:
+    def _is_membership_change(self, root: Event) -> bool:
         """Whether a client joins or leaves for the first time within `flap_ms`, or comes back after a restart."""
         changes = self._arrived.get(root.client)
         if changes is None:

@@ -58,7 +58,7 @@ class PassRules:
         self._recent: Counter[str] = Counter()  # number of entries in `_causes` for each change
         self._notified: dict[str, Event] = {}  # client -> the last notification that it received
 
-    def take(self, event: Event) -> None:
+    def process(self, event: Event) -> None:
         """Process an event about members or passes."""
         self._check_unnotified(event)
         kind = event.kind

@@ -76,7 +76,7 @@ class Sorter:
         self._ahead = ahead
         self._held: list[Event] = []
 
-    def take(self, event: Event) -> list[Event]:
+    def add(self, event: Event) -> list[Event]:
         """Add an event; returns the events that are due, often none."""
         held = self._held
         held.append(event)
@@ -87,7 +87,7 @@ class Sorter:
         del held[: self._ahead]
         return due
 
-    def rest(self) -> list[Event]:
+    def remaining(self) -> list[Event]:
         """Return all held events, in order."""
         held, self._held = sorted(self._held, key=order_of), []
         return held
@@ -105,5 +105,5 @@ def in_order(events: Iterable[Event], ahead: int = SORT_AHEAD) -> Iterator[Event
     """Yield the events in the order of their times, provided that no event is more than `ahead` events late."""
     sorter = Sorter(ahead)
     for event in events:
-        yield from sorter.take(event)
-    yield from sorter.rest()
+        yield from sorter.add(event)
+    yield from sorter.remaining()

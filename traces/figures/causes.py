@@ -78,7 +78,7 @@ class Running:
     _costs: _Costs = field(default_factory=_Costs)
     _topics: dict[str, _TopicMoves] = field(default_factory=dict)
 
-    def take(self, event: Event) -> None:
+    def process(self, event: Event) -> None:
         """Process an event of its cause."""
         self.last_ms = event.t_ms
         match event.kind:

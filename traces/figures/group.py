@@ -111,14 +111,14 @@ class GroupFigures:
                 running = self._running_of(event)
             # Most acquisitions are by known members.
             if use.is_of_members and (use.step is None or event.client not in self.members):
-                self._take_member(event)
+                self._process_member(event)
         if use.is_route and event.broker and event.broker == event.node:
-            rows += self._take_route(event)
+            rows += self._process_route(event)
         if use.step is not None and event.queue_id >= 0 and not is_retry_topic(event.topic):
-            self._take_queue(event, use.step, running, rows)
+            self._process_queue(event, use.step, running, rows)
         if running is not None:
-            self._take_cause(event, running)
-        self._take_silent(rows)
+            self._process_cause(event, running)
+        self._process_silent(rows)
         return rows
 
     def finish(self, end_ms: float | None = None) -> list[Row]:
@@ -139,9 +139,9 @@ class GroupFigures:
         for queue in self._queues():
             queue.advance(self.now_ms)
 
-    def _take_member(self, event: Event) -> None:
+    def _process_member(self, event: Event) -> None:
         version, client = self.members.version, event.client
-        self.members.take(event)
+        self.members.process(event)
         if self.members.version == version:
             return
         for name, topic in self._topics.items():
@@ -153,9 +153,9 @@ class GroupFigures:
         if wanted != topic.wanted:
             topic.wanted = wanted
             for queue in topic.queues.values():
-                queue.want(wanted, self.now_ms)
+                queue.set_wanted(wanted, self.now_ms)
 
-    def _take_route(self, event: Event) -> Iterator[Row]:
+    def _process_route(self, event: Event) -> Iterator[Row]:
         """Process a route: if a broker has fewer queues of a topic, remove those without an owner."""
         topic = self._topics.get(event.topic)
         if topic is None or event.n < 0:
@@ -180,7 +180,7 @@ class GroupFigures:
 
     # --- queues ------------------------------------------------------------------------------------------------------
 
-    def _take_queue(self, event: Event, step: Step, running: Running | None, rows: list[Row]) -> None:
+    def _process_queue(self, event: Event, step: Step, running: Running | None, rows: list[Row]) -> None:
         topic = self._topics.get(event.topic)
         if topic is None:
             topic = self._topics[event.topic] = _Topic(since_ms=event.t_ms)
@@ -222,7 +222,7 @@ class GroupFigures:
         elif not queue.owners:
             queue.ended_by = running.change.cause
             running.waiting += 1
-            queue.want(topic.wanted, self.now_ms)
+            queue.set_wanted(topic.wanted, self.now_ms)
 
     def _began(self, topic: _Topic, queue: QueueOwners, tenure: Tenure, running: Running) -> None:
         tenure.cause = running.change.cause
@@ -243,7 +243,7 @@ class GroupFigures:
         ender = self._named(queue.ended_by)
         if ender is not None:
             ender.waiting -= 1
-            self._let_go(ender)
+            self._resume(ender)
         queue.ended_by = ""
 
     def _over(self, queue: QueueOwners, tenures: Iterable[Tenure]) -> Iterator[Row]:
@@ -253,7 +253,7 @@ class GroupFigures:
             running = self._named(tenure.cause)
             if running is not None:
                 running.close(tenure, row)
-                self._let_go(running)
+                self._resume(running)
             yield row
 
     # --- rebalances --------------------------------------------------------------------------------------------------
@@ -270,8 +270,8 @@ class GroupFigures:
             running = self._running[change.cause] = Running(change, began_ms, event.t_ms)
         return running
 
-    def _take_cause(self, event: Event, running: Running) -> None:
-        running.take(event)
+    def _process_cause(self, event: Event, running: Running) -> None:
+        running.process(event)
         running.members = len(self.members)
         cause = running.change.cause
         if self._running.pop(cause, None) is not None:
@@ -279,7 +279,7 @@ class GroupFigures:
             if not (done and running.is_idle):  # most passes by timer change nothing and are dropped
                 self._running[cause] = running
 
-    def _take_silent(self, rows: list[Row]) -> None:
+    def _process_silent(self, rows: list[Row]) -> None:
         while self._running:
             running = next(iter(self._running.values()))
             if self.now_ms - running.last_ms < SILENT_MS:
@@ -290,7 +290,7 @@ class GroupFigures:
                 del self._running[running.change.cause]
                 rows += self._end(running)
 
-    def _let_go(self, running: Running) -> None:
+    def _resume(self, running: Running) -> None:
         """Return a held rebalance to the running ones once it has no open ownership and no waiting queue."""
         cause = running.change.cause
         if cause in self._held and not running.tenures and not running.waiting:

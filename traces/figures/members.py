@@ -42,7 +42,7 @@ class GroupMembers:
         """Whether a member subscribes to a topic, or may do so because its topics are unknown."""
         return any(member.topics is None or topic in member.topics for member in self._members.values())
 
-    def take(self, event: Event) -> None:
+    def process(self, event: Event) -> None:
         """Process an event about a member; other events change nothing."""
         client = event.client
         match event.kind:

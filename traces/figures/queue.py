@@ -124,7 +124,7 @@ class QueueOwners:
             self.owners[1].double_ms += now_ms - self._since_ms
         self._since_ms = now_ms
 
-    def want(self, wanted: bool, now_ms: float) -> None:
+    def set_wanted(self, wanted: bool, now_ms: float) -> None:
         """Start or stop counting the time without an owner; `wanted` is whether a member wants the topic."""
         if self.orphan_since is not None and not wanted:
             self.orphan_ms += now_ms - self.orphan_since

@@ -58,7 +58,7 @@ _WORLD_CHANGES = _GROUP_CHANGES | {
 }
 
 
-class Learned(StrEnum):
+class Discovery(StrEnum):
     """How a member noticed a change."""
 
     NOTIFIED = "notified"
@@ -93,7 +93,7 @@ class Causes:
         self._passes: dict[str, _Pass] = {}  # client -> its last pass
         self._fixed: dict[str, Event] = {}  # id of a pass by timer -> the change that it detected
 
-    def take(self, event: Event) -> None:
+    def process(self, event: Event) -> None:
         """Process an event of the group, or an event without a group, in order."""
         kind = event.kind
         if kind not in STEPS:
@@ -152,7 +152,7 @@ class Causes:
         # Brokers notify changes of members; other changes a member detects itself, and mostly not in this pass.
         return next((change for change in missed if change.kind in _GROUP_CHANGES), missed[0] if missed else None)
 
-    def root_of(self, event: Event, ended: Event | None) -> tuple[Event | None, Learned]:
+    def root_of(self, event: Event, ended: Event | None) -> tuple[Event | None, Discovery]:
         """Return the first event of the change that caused the acquisition of a queue, and how it was noticed.
 
         `ended` is the event that ended the last ownership of the queue. Its cause is used if the pass was by timer and
@@ -167,16 +167,16 @@ class Causes:
                 return self._rescued(each, missed)
             known = self.of(each)
             if known.root is not None and known.root.kind != EventKind.REBALANCE_BEGIN:
-                return known.root, Learned.NOTIFIED if known.received else Learned.ITSELF
+                return known.root, Discovery.NOTIFIED if known.received else Discovery.ITSELF
             found = found or known.root
         for change in reversed(self._recent):
             if change.t_ms >= event.t_ms - MISSED_MS:
-                return self.of(change).root or change, Learned.ITSELF
-        return found, Learned.ITSELF
+                return self.of(change).root or change, Discovery.ITSELF
+        return found, Discovery.ITSELF
 
-    def _rescued(self, event: Event, missed: Event) -> tuple[Event, Learned]:
+    def _rescued(self, event: Event, missed: Event) -> tuple[Event, Discovery]:
         known = self.of(missed)
         root = known.root or missed
         if missed.kind not in _GROUP_CHANGES:
-            return root, Learned.ITSELF
-        return root, Learned.SILENT if known.sent is None else Learned.LOST
+            return root, Discovery.ITSELF
+        return root, Discovery.SILENT if known.sent is None else Discovery.LOST

@@ -42,7 +42,7 @@ _KINDS = frozenset(
 )
 
 
-class TimesGiven(StrEnum):
+class TimesDispatched(StrEnum):
     """How often a message was dispatched."""
 
     NEVER = "never"
@@ -76,7 +76,7 @@ class Handout:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MessageStory:
+class MessageHistory:
     """The deliveries of one message, and its end.
 
     Attributes:
@@ -88,7 +88,7 @@ class MessageStory:
     group: str
     queue: MessageQueue
     offset: int
-    outcome: TimesGiven
+    outcome: TimesDispatched
     handouts: tuple[Handout, ...]
     passed: Event | None
     skipped: Event | None
@@ -118,7 +118,7 @@ class MessageTracker:
         self._skipped: Event | None = None
         self._dead: Event | None = None
 
-    def take(self, event: Event) -> None:
+    def process(self, event: Event) -> None:
         """Process an event, in order."""
         if event.kind not in _KINDS or (event.topic, event.broker, event.queue_id) != self._queue:
             return
@@ -201,25 +201,25 @@ class MessageTracker:
         elif not passes and event.kind == EventKind.OFFSET_RESET:
             self._passed = self._skipped = None  # it will be redelivered
 
-    def story(self) -> MessageStory:
+    def history(self) -> MessageHistory:
         """Return all deliveries up to now."""
         sure = sum(handout.reported is not None for handout in self._handouts)
-        outcome = TimesGiven.NEVER
+        outcome = TimesDispatched.NEVER
         if sure >= 2:
-            outcome = TimesGiven.TWICE
+            outcome = TimesDispatched.TWICE
         elif len(self._handouts) >= 2:
-            outcome = TimesGiven.MAYBE_TWICE
+            outcome = TimesDispatched.MAYBE_TWICE
         elif self._handouts:
-            outcome = TimesGiven.ONCE
+            outcome = TimesDispatched.ONCE
         client, owner = next(reversed(self._owners.items()), ("", None))
-        return MessageStory(
+        return MessageHistory(
             group=self._group,
             queue=self._queue,
             offset=self._offset,
             outcome=outcome,
             handouts=tuple(self._handouts),
             passed=self._passed,
-            skipped=self._skipped if outcome is TimesGiven.NEVER else None,
+            skipped=self._skipped if outcome is TimesDispatched.NEVER else None,
             dead=self._dead,
             owner=client,
             position=-1 if owner is None else owner.position,

@@ -24,7 +24,7 @@ from model.events import Event, EventKind
 from model.message_queue import MessageQueue
 from model.names import is_retry_topic
 from traces.figures.changes import Changes
-from traces.why.causes import STEPS, Causes, Learned
+from traces.why.causes import STEPS, Causes, Discovery
 
 MAX_QUEUES = 100_000
 """Maximum number of queues of a group whose last move is kept: ten times the largest measured group."""
@@ -88,7 +88,7 @@ class QueueMove:
     owner: str
     from_client: str | None
     root: Event | None
-    learned: Learned
+    learned: Discovery
     stages: tuple[Stage, ...]
     missing: tuple[MoveStep, ...]
 
@@ -153,11 +153,11 @@ class MoveTracker:
         """Set the owner of a queue before its first event."""
         self._queues.setdefault(queue, _Queue()).owner = client
 
-    def take(self, event: Event) -> list[QueueMove]:
+    def process(self, event: Event) -> list[QueueMove]:
         """Process an event, in order; returns the finished moves."""
         if event.kind not in MOVE_KINDS or event.group not in ("", self._group):
             return []
-        self.causes.take(event)
+        self.causes.process(event)
         if event.kind not in _QUEUE_KINDS or event.queue_id < 0 or is_retry_topic(event.topic):
             return []
         name = MessageQueue(event.topic, event.broker, event.queue_id)
@@ -283,7 +283,7 @@ class MoveTracker:
         ]
 
     def under_way(self) -> list[QueueMove]:
-        """Return the unfinished moves, with the events up to now; `take` returns them again at their end."""
+        """Return the unfinished moves, with the events up to now; `process` returns them again at their end."""
         return [self._move(name, queue) for name, queue in self._queues.items() if queue.acquired is not None]
 
     def last(self, queue: MessageQueue) -> QueueMove | None:

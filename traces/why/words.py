@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 from model.events import Event, EventKind
 from traces.figures.records import Rebalance
-from traces.why.causes import Learned
-from traces.why.messages import Handout, MessageStory, TimesGiven
+from traces.why.causes import Discovery
+from traces.why.messages import Handout, MessageHistory, TimesDispatched
 from traces.why.moves import MoveStep, QueueMove, Stage
 
 _LEFT = {"unregister": "left", "close": "lost its connection", "expiry": "was silent too long", "right": "lost a right"}
@@ -25,11 +25,11 @@ _ENDED = {
     "restart": "it had left before the broker was restarted",
     "replaced": "a new process took its place",
 }
-_LEARNED = {
-    Learned.NOTIFIED: "",
-    Learned.ITSELF: "",
-    Learned.LOST: "The notification was sent and never arrived: the member's timer detected the change.",
-    Learned.SILENT: "No broker notified the members of this change: the member's timer detected it.",
+_DISCOVERY = {
+    Discovery.NOTIFIED: "",
+    Discovery.ITSELF: "",
+    Discovery.LOST: "The notification was sent and never arrived: the member's timer detected the change.",
+    Discovery.SILENT: "No broker notified the members of this change: the member's timer detected it.",
 }
 
 
@@ -129,20 +129,24 @@ def move_text(move: QueueMove) -> str:
     """Describe a move in one sentence, and a second one if its notification did not arrive."""
     origin = "for the first time" if move.from_client is None else f"from {move.from_client}"
     text = f"{move.queue} went to {move.owner} {origin} because {happened(move.root)}."
-    return f"{text} {_LEARNED[move.learned]}".rstrip()
+    return f"{text} {_DISCOVERY[move.learned]}".rstrip()
 
 
-def message_lines(story: MessageStory) -> list[str]:
+def message_lines(story: MessageHistory) -> list[str]:
     """Explain, line by line, how often a message was dispatched."""
     place = f"Offset {story.offset:,} of {story.queue}"
-    if story.outcome is TimesGiven.NEVER:
-        return [f"{place} was never dispatched to a listener of {story.group}.", _why_never(story), *_dead(story)]
-    times = {TimesGiven.ONCE: "once", TimesGiven.TWICE: f"{len(story.handouts)} times"}
+    if story.outcome is TimesDispatched.NEVER:
+        return [
+            f"{place} was never dispatched to a listener of {story.group}.",
+            _no_delivery_reason(story),
+            *_dead(story),
+        ]
+    times = {TimesDispatched.ONCE: "once", TimesDispatched.TWICE: f"{len(story.handouts)} times"}
     lines = [f"{place} was dispatched to listeners of {story.group} {times.get(story.outcome, story.outcome)}."]
     for number, handout in enumerate(story.handouts, 1):
         lines.append(f"{number}. {_given(handout)}")
         if number < len(story.handouts):
-            lines.append(f"   {_why_again(handout, story.handouts[number], story.offset)}")
+            lines.append(f"   {_redelivery_reason(handout, story.handouts[number], story.offset)}")
     if story.passed is not None:
         lines.append(f"The group has committed it since {clock(story.passed.t_ms)}: it will not be redelivered.")
     elif story.dead is None:
@@ -160,7 +164,7 @@ def _given(handout: Handout) -> str:
     return f"{handout.client} reported at {clock(handout.reported.t_ms)} that it had dispatched it{under}."
 
 
-def _why_again(handout: Handout, after: Handout, offset: int) -> str:
+def _redelivery_reason(handout: Handout, after: Handout, offset: int) -> str:
     ended, commit = handout.ended, handout.commit
     committed = "it had committed nothing" if commit is None else f"its last commit was {commit.offset:,}"
     if ended is None:
@@ -183,7 +187,7 @@ def _why_again(handout: Handout, after: Handout, offset: int) -> str:
     return f"The ownership of {handout.client} ended at {at}: {how}; {committed}, which does not include it."
 
 
-def _why_never(story: MessageStory) -> str:
+def _no_delivery_reason(story: MessageHistory) -> str:
     event = story.skipped
     if event is None:
         if story.passed is not None:
@@ -206,7 +210,7 @@ def _why_never(story: MessageStory) -> str:
     return f"At {clock(event.t_ms)} {why[EventKind(event.kind)]}."
 
 
-def _dead(story: MessageStory) -> list[str]:
+def _dead(story: MessageHistory) -> list[str]:
     if story.dead is None:
         return []
     return [f"It failed for the last time, and was sent to the dead-letter queue at {clock(story.dead.t_ms)}."]

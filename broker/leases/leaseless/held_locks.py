@@ -53,7 +53,7 @@ class HeldLocks(Generic[One]):
         self._n += 1
         return True
 
-    def take(self, place: Place) -> list[One]:
+    def remove_of_queue(self, place: Place) -> list[One]:
         """Remove and return the requests for a queue, oldest first."""
         taken = self._held.pop(place, [])
         self._n -= len(taken)
@@ -66,4 +66,4 @@ class HeldLocks(Generic[One]):
     def expire(self, now: float) -> list[One]:
         """Remove and return every request for a queue at which one request is due; the others may be held again."""
         due = [place for place, locks in self._held.items() if any(lock.until <= now for lock in locks)]
-        return [lock for place in due for lock in self.take(place)]
+        return [lock for place in due for lock in self.remove_of_queue(place)]

@@ -45,7 +45,7 @@ Place = tuple[str, QueueKey]
 class ImplicitLease:
     """The record of one implicit lease and of its owner's requests; times are loop time in seconds."""
 
-    taken_at: float
+    begun_at: float
     pulled_at: float
     committed_at: float
     contested_at: float = NEVER  # the time from which on another member's wish for the queue counts
@@ -93,7 +93,7 @@ class ImplicitLeases:
         lease = self._leases.get(place)
         if lease is None or lease.contested_at != NEVER:
             return None
-        lease.contested_at = max(now, lease.taken_at + IMPLICIT_LEASE_TENURE_S)
+        lease.contested_at = max(now, lease.begun_at + IMPLICIT_LEASE_TENURE_S)
         self._contested[place] = lease
         return lease.contested_at
 
@@ -112,7 +112,7 @@ class ImplicitLeases:
         return list(self._contested.items())
 
 
-def given_up_at(lease: ImplicitLease, unprocessed: int) -> float:
+def contested_lease_ends_at(lease: ImplicitLease, unprocessed: int) -> float:
     """When a contested lease ends if its owner sends nothing until then: at once if it is drained.
 
     `unprocessed` is the number of messages that the owner was sent and has not committed.

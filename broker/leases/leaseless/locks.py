@@ -85,7 +85,7 @@ class Locks(Feature):
     def lease_freed(self, group: str, queue: tuple[str, int], waiters: Sequence[str]) -> None:
         """Serve the requests that wait for a queue."""
         # All are removed before the first runs: one of them gets the queue, and the others may be held again.
-        self._lock_again(self._held.take((group, QueueKey(*queue))))
+        self._lock_again(self._held.remove_of_queue((group, QueueKey(*queue))))
 
     def _lock_again(self, held: list[_HeldLock]) -> None:
         for one in held:

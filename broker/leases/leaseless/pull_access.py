@@ -14,7 +14,7 @@ from broker.feature import Core, Feature
 from broker.groups.group import Member
 from broker.groups.members import Groups
 from broker.groups.settings import SettingsOfGroups
-from broker.leases.leaseless.implicit_leases import ImplicitLeases, Place, given_up_at
+from broker.leases.leaseless.implicit_leases import ImplicitLeases, Place, contested_lease_ends_at
 from broker.leases.leaseless.pending_resets import PendingResets
 from broker.leases.service import Leases
 from broker.leases.table import Lease, QueueKey
@@ -48,7 +48,7 @@ class PullAccess(Feature):
         self.implicit = ImplicitLeases()
         self.resets = PendingResets()  # resets that members without leases have not followed yet
 
-    def pull_came(self, connection: int, header: Mapping[str, Any], now: float) -> None:
+    def record_pull(self, connection: int, header: Mapping[str, Any], now: float) -> None:
         """Record a new pull as a sign of life of its member, and store its commit.
 
         Not called for a parked pull that runs again: a message that arrives for it does not show that its member lives,
@@ -142,7 +142,7 @@ class PullAccess(Feature):
         # Another member has processed the messages before the group's offset.
         begin = leases.offsets.read(group, *queue) or 0 if implicit.begins else 0
         implicit.begins = offset < begin
-        return NotYet(begin, ReadStatus.NONE_MATCHED) if implicit.begins else held
+        return NotYet(begin, ReadStatus.NO_MATCH) if implicit.begins else held
 
     def sent(self, group: str, queue: QueueKey, lease: Lease, n_bytes: int) -> None:
         """Count the bytes that a pull without a token brought, for the limits of flow control."""
@@ -215,7 +215,7 @@ class PullAccess(Feature):
         """When the next contested lease counts as abandoned."""
         return min(
             (
-                given_up_at(lease, self._unprocessed(place)) if lease.is_announced else lease.contested_at
+                contested_lease_ends_at(lease, self._unprocessed(place)) if lease.is_announced else lease.contested_at
                 for place, lease in self.implicit.contested()
             ),
             default=None,
@@ -246,7 +246,7 @@ class PullAccess(Feature):
         if implicit is None or lease is None or not implicit.is_contested(now + _SOON):
             return
         unprocessed = self._unprocessed(place)
-        due_at = given_up_at(implicit, unprocessed)
+        due_at = contested_lease_ends_at(implicit, unprocessed)
         if due_at > now + _SOON:
             self._core.driver.wake_by(due_at)
             return

@@ -29,7 +29,7 @@ NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 class Reserve:
-    """The reserve of one data directory; nothing is taken before `take`, and nothing at all with a size of 0."""
+    """The reserve of one data directory; nothing is taken before `allocate`, and nothing at all with a size of 0."""
 
     def __init__(self, directory: Path, files: Files, size_bytes: int) -> None:
         self.size_bytes = size_bytes
@@ -38,7 +38,7 @@ class Reserve:
         self._path = directory / RESERVE_NAME
         self._files = files
 
-    def give_up(self) -> bool:
+    def free(self) -> bool:
         """Free the room, and return whether there was any to free."""
         was_there = self._path.exists()
         try:
@@ -49,7 +49,7 @@ class Reserve:
 
     def leave_to_commits(self) -> bool:
         """Free the room because a commit has found none; False if there was nothing to free."""
-        if not self.give_up():
+        if not self.free():
             return False
         self._is_missing_now()
         return True
@@ -59,7 +59,7 @@ class Reserve:
         if is_new and self.on_missing is not None:
             self.on_missing()
 
-    def take(self) -> bool:
+    def allocate(self) -> bool:
         """Take the room if there is enough, and return whether the disk has room."""
         try:
             if self.size_bytes:

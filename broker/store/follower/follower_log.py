@@ -78,7 +78,7 @@ class FollowerLog(FollowerSyncs):
         lock = claim_directory(directory, files)
         log = cls(directory, options, files, lock)
         try:
-            log.reserve.give_up()
+            log.reserve.free()
             log._load()
         except BaseException:  # of any class: only this function can close the log yet
             log._log.close()

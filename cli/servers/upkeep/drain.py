@@ -18,7 +18,7 @@ from process.runtime import FAILED
 if TYPE_CHECKING:
     from client.admin.admin import Admin
 
-_LOOK_S = 1.0
+_POLL_S = 1.0
 _SETTLE_S = ROUTE_POLL_INTERVAL_S + 5.0
 """After this time without a new message, every producer has polled a route without the broker's queues."""
 
@@ -84,7 +84,7 @@ async def drained(admin: Admin, broker: str, timeout_s: float) -> Drained:
         is_done = not left and now - quiet_since >= _SETTLE_S
         if is_done or now - began >= timeout_s:
             return Drained(broker=broker, drained=is_done, left=left, seconds=round(now - began, 1))
-        await anyio.sleep(_LOOK_S)
+        await anyio.sleep(_POLL_S)
 
 
 async def _left(admin: Admin, broker: str) -> dict[str, int]:

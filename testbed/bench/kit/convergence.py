@@ -26,7 +26,7 @@ class ConvergenceTimeout(ServerError):
 
 
 class ConvergenceWatch:
-    """Compares owned queues with targets; `note` is the `event_sink` of each consumer."""
+    """Compares owned queues with targets; `record` is the `event_sink` of each consumer."""
 
     def __init__(self) -> None:
         self._held: set[_Pair] = set()
@@ -34,7 +34,7 @@ class ConvergenceWatch:
         self._converged_at = 0.0
         self._converged = anyio.Event()
 
-    def note(self, event: Event) -> None:
+    def record(self, event: Event) -> None:
         """Take an event; an `EventSink`."""
         if event.kind in (EventKind.QUEUE_ACQUIRED, EventKind.QUEUE_DROPPED):
             pair = (event.client, MessageQueue(event.topic, event.broker, event.queue_id))

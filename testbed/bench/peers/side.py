@@ -32,7 +32,7 @@ MANY = 512
 """Largest batch of a consumer that has no other way than batches."""
 _TICK_S = 0.001
 _LEAD_NS = NS // 5
-_LOOK_S = 0.05
+_POLL_S = 0.05
 _QUIET_S = 2.0
 _LONGEST_S = 60.0
 
@@ -103,7 +103,7 @@ async def consume(
         clock = asyncio.get_running_loop().time
         seen, quiet_since, started = 0, clock(), clock()
         while seen < count:
-            await anyio.sleep(_LOOK_S)
+            await anyio.sleep(_POLL_S)
             now = clock()
             if len(taken) > seen or not announced or not taken:
                 seen, quiet_since = len(taken), now

@@ -16,7 +16,7 @@ from testbed.bench.peers.systems.protocol import Sender, System
 BATCH = 32
 BATCHES_IN_FLIGHT = 4
 _FIRST_S = 30.0
-_LOOK_S = 0.005
+_POLL_S = 0.005
 _groups = itertools.count(1)
 
 
@@ -35,7 +35,7 @@ class Meter:
         self._ended = 0.0
         self.seen = 0
 
-    def take(self, bodies: Sequence[bytes]) -> None:
+    def count(self, bodies: Sequence[bytes]) -> None:
         """Count the bodies of one call."""
         if not self.seen:
             self._began, self._before = self._clock(), len(bodies)
@@ -99,12 +99,12 @@ async def consume_rate(system: System, address: str, topic: str, count: int, bat
     """
     meter = Meter(count, time.perf_counter)
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(system.consume, address, topic, f"group-{next(_groups)}", batch, meter.take)
+        tasks.start_soon(system.consume, address, topic, f"group-{next(_groups)}", batch, meter.count)
         started = time.perf_counter()
         while not meter.done and meter.elapsed() < seconds:
             if not meter.seen and time.perf_counter() - started > _FIRST_S:
                 raise ServiceNotAvailable(f"{system.name} consumed nothing within {_FIRST_S:g} s")
-            await anyio.sleep(_LOOK_S)
+            await anyio.sleep(_POLL_S)
         result = meter.rate()
         tasks.cancel_scope.cancel()
     return result

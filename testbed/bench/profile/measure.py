@@ -34,7 +34,7 @@ _CONSUMED = {"consume": 1, "consume-32": 32}
 _FILLED = "filled"
 _WARM_S = 0.3
 _FIRST_S = 30.0
-_LOOK_S = 0.01
+_POLL_S = 0.01
 _WRITTEN_S = 10.0
 
 Part = Callable[["_MeasuredTime"], Awaitable[int]]
@@ -88,7 +88,7 @@ class _ProfiledServers:
         self.broker.process.send_signal(signal.SIGUSR2)
         with anyio.move_on_after(_WRITTEN_S):
             while not await file.exists():  # noqa: ASYNC110 - a file has no event
-                await anyio.sleep(_LOOK_S)
+                await anyio.sleep(_POLL_S)
             return Samples.from_json(json.loads(await file.read_text(encoding="utf-8")))
         raise ServiceNotAvailable(f"the broker has not written its samples within {_WRITTEN_S:g} s")
 
@@ -161,12 +161,12 @@ async def _consume(
         tasks.start_soon(system.consume, address, topic, next(groups), batch, take)
         with anyio.fail_after(_FIRST_S):
             while not seen:  # noqa: ASYNC110 - the listener is called for each message, and an event would cost more
-                await anyio.sleep(_LOOK_S)
+                await anyio.sleep(_POLL_S)
         measured.begin()
         before = seen
         with anyio.move_on_after(sizes.seconds):
             while seen < sizes.peer_backlog:  # noqa: ASYNC110
-                await anyio.sleep(_LOOK_S)
+                await anyio.sleep(_POLL_S)
         measured.end()
         done = seen - before
         tasks.cancel_scope.cancel()

@@ -39,7 +39,7 @@ async def measure_joins(name_server: str, sizes: Sizes, progress: Progress) -> l
     """Measure joins in a cluster that has `TOPIC`; returns milliseconds."""
     watch = ConvergenceWatch()
     # Odd numbers, so that a joining one can come between any two of them, or before or after all.
-    consumers = [consumer_of(name_server, GROUP, 2 * number + 1, watch.note) for number in range(sizes.members)]
+    consumers = [consumer_of(name_server, GROUP, 2 * number + 1, watch.record) for number in range(sizes.members)]
     progress(f"starting {sizes.members} consumers")
     times_ms = []
     async with running(consumers):
@@ -52,7 +52,7 @@ async def measure_joins(name_server: str, sizes: Sizes, progress: Progress) -> l
             # A group that has just changed notifies its members of the next change only after its window.
             await anyio.sleep(2 * NOTIFY_WINDOW_S)
             place = round(number * sizes.members / max(1, sizes.joins - 1))
-            async with consumer_of(name_server, GROUP, 2 * place, watch.note) as joiner:
+            async with consumer_of(name_server, GROUP, 2 * place, watch.record) as joiner:
                 members = [*consumers, joiner]
                 after = targets(GROUP, [consumer.client_id for consumer in members], queues)
                 watch.expect(after)

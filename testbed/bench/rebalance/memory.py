@@ -70,7 +70,7 @@ async def idle_groups(
     """Run some groups of `TOPIC` while the block runs; yields `time.perf_counter()` when all had converged."""
     watch = ConvergenceWatch()
     groups = {
-        group: [consumer_of(name_server, group, number, watch.note, trace=False) for number in range(members)]
+        group: [consumer_of(name_server, group, number, watch.record, trace=False) for number in range(members)]
         for group in (f"bench-{number:02d}" for number in range(n_groups))
     }
     progress(f"starting {n_groups} groups of {members} consumers")

@@ -59,7 +59,7 @@ class Moves:
         """Messages that were processed again."""
         return self.finished.total() - len(self.finished)
 
-    def note(self, event: Event) -> None:
+    def record(self, event: Event) -> None:
         """Record an event of a member."""
         if event.topic != TOPIC:
             return
@@ -164,8 +164,8 @@ def _frozen() -> Iterator[None]:
 
 def _member(name_server: str, number: int, moves: Moves, watch: ConvergenceWatch) -> PushConsumer:
     def note(event: Event) -> None:
-        watch.note(event)
-        moves.note(event)
+        watch.record(event)
+        moves.record(event)
 
     return consumer_of(name_server, GROUP, number, note, trace=False, consume_from=ConsumeFrom.FIRST_OFFSET)
 

@@ -50,7 +50,7 @@ BLOCK = 64
 BALANCE_TIMEOUT_S = 60.0
 _WAIT_MS = 1_000
 _TICK_S = 0.002
-_LOOK_S = 0.05
+_POLL_S = 0.05
 _CODE = 2
 """Its place in a frame."""
 _unpack = msgpack.unpackb
@@ -245,4 +245,4 @@ async def _time_to_balance(name_server: str, members: int, since: float | None =
                 owners = [each.owner for each in group.queues if each.queue.topic == TOPIC]
                 if len(owners) == QUEUES and all(owners) and len(set(owners)) == members:
                     return anyio.current_time() - started
-                await anyio.sleep(_LOOK_S)
+                await anyio.sleep(_POLL_S)

@@ -115,7 +115,7 @@ async def _survivor(name_server: str, takeovers: Takeovers, watch: ConvergenceWa
         order="queue",
         instance_name="survivor",
         session_timeout_s=SESSION_TIMEOUT_S,
-        event_sink=watch.note,
+        event_sink=watch.record,
     )
     async with consumer, Producer(name_server) as producer, background_tasks() as tasks:
         await consumer.subscribe(TOPIC, on_messages)

@@ -38,15 +38,15 @@ async def bench_sticky(sizes: Sizes, progress: Progress) -> list[Result]:
         times["change"].append(_cpu_ms(lambda: kept.allocate("bench", members[0], queues, present)))  # noqa: B023
         peer = AllocateMessageQueueConsistentHash()
         times["peer"].append(_cpu_ms(lambda: peer.allocate("bench", members[0], queues, present)))  # noqa: B023
-    took = {what: statistics.median(measured) for what, measured in times.items()}
+    elapsed = {what: statistics.median(measured) for what, measured in times.items()}
     note = "against CONSISTENT_HASH"
     return [
         Result(
             name=f"sticky-{what}",
-            value=took[what],
+            value=elapsed[what],
             unit="ms",
-            baseline_value=took["peer"],
-            ratio=took[what] / took["peer"],
+            baseline_value=elapsed["peer"],
+            ratio=elapsed[what] / elapsed["peer"],
             note=note,
         )
         for what in ("first", "change")

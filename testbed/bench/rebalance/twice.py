@@ -96,11 +96,11 @@ async def measure(order: ConsumeOrder, count: int) -> Repeats:
             await _send(scene.name_server, count, halfway)
             times = await _wait_for_all(scene, count)
         await anyio.sleep(_TRACE_FLUSHED_S)
-        return Repeats(sum(n - 1 for n in times.values()), await anyio.to_thread.run_sync(may_come_twice, scene.trace))
+        return Repeats(sum(n - 1 for n in times.values()), await anyio.to_thread.run_sync(max_redelivered, scene.trace))
 
 
 @dataclass(frozen=True)
-class _Scene:
+class _TwiceCluster:
     """A cluster with its members, in the order of their client ids; member n writes the messages to `seen[n]`."""
 
     name_server: str
@@ -110,7 +110,7 @@ class _Scene:
 
 
 @asynccontextmanager
-async def _scene(order: ConsumeOrder) -> AsyncIterator[_Scene]:
+async def _scene(order: ConsumeOrder) -> AsyncIterator[_TwiceCluster]:
     async with AsyncExitStack() as stack:
         folder = await stack.enter_async_context(temporary_folder())
         name_server = await stack.enter_async_context(name_server_process())
@@ -124,7 +124,7 @@ async def _scene(order: ConsumeOrder) -> AsyncIterator[_Scene]:
             for number, path in enumerate(seen)
         ]
         await _wait_converged(name_server)
-        yield _Scene(name_server, members, seen, trace)
+        yield _TwiceCluster(name_server, members, seen, trace)
 
 
 async def _wait_converged(name_server: str) -> None:
@@ -156,7 +156,7 @@ async def _send(name_server: str, count: int, halfway: anyio.Event) -> None:
             sends.start_soon(producer.send, Message(TOPIC, number.to_bytes(NUMBER_BYTES)))
 
 
-async def _wait_for_all(scene: _Scene, count: int) -> Counter[bytes]:
+async def _wait_for_all(scene: _TwiceCluster, count: int) -> Counter[bytes]:
     """Wait until every message has come; returns how often each did."""
     with anyio.move_on_after(_FINISH_S):
         while True:
@@ -175,7 +175,7 @@ def _times_seen(files: list[Path]) -> Counter[bytes]:
     return times
 
 
-def may_come_twice(trace: Path) -> int:
+def max_redelivered(trace: Path) -> int:
     """The most messages of the group that may have come twice, by the events of the broker."""
     events = [json.loads(line) for line in trace.read_text(encoding="utf-8").splitlines()]
     return sum(event["n"] for event in events if event["kind"] == EventKind.LOCK_EXPIRED and event["group"] == GROUP)

@@ -26,7 +26,7 @@ from testbed.bench.kit.rounds import Progress, Sizes, percentile
 QUEUES = 4
 IN_FLIGHT = 64
 SENDS = 1_000
-_BEFORE, _LOOK_S = 200, 0.05
+_BEFORE, _POLL_S = 200, 0.05
 
 
 async def bench_half_away(sizes: Sizes, progress: Progress) -> list[Result]:
@@ -41,7 +41,7 @@ async def bench_half_away(sizes: Sizes, progress: Progress) -> list[Result]:
         async with Admin(name_server) as admin:
             # A producer that knew the queues of one broker only would notice nothing.
             while len((await admin.route(TOPIC)).brokers) < 2:  # noqa: ASYNC110
-                await anyio.sleep(_LOOK_S)
+                await anyio.sleep(_POLL_S)
         async with Producer(name_server) as producer:
             progress("both brokers")
             await send_all(producer, _BEFORE, time.perf_counter)

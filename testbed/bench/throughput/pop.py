@@ -57,12 +57,12 @@ def popping(connection: Connection) -> Work:
         nonlocal number
         done = 0
         while window.open:
-            mine = number
-            messages = await pop(connection, f"bench-{mine}", _INVISIBLE_MS)
+            own = number
+            messages = await pop(connection, f"bench-{own}", _INVISIBLE_MS)
             if messages:
-                await ack(connection, f"bench-{mine}", messages)
+                await ack(connection, f"bench-{own}", messages)
                 done += len(messages)
-            elif number == mine:
+            elif number == own:
                 number += 1
         window.done += done
 

@@ -19,7 +19,7 @@ from client.admin.admin import Admin
 from client.admin.records import GroupInfo
 from model.errors import InvalidParameter, RlabError
 from model.events import Event
-from model.limits import CONTROL_LOOK_S, MAX_CONTROL_EVENTS, MAX_CONTROL_WAIT_S
+from model.limits import CONTROL_POLL_S, MAX_CONTROL_EVENTS, MAX_CONTROL_WAIT_S
 from remoting.command import shown
 from testbed.cluster.cluster_bed import ClusterBed
 from testbed.cluster.control import barriers
@@ -132,15 +132,15 @@ class Plane:
         if not 0 <= timeout_s <= MAX_CONTROL_WAIT_S:
             raise InvalidParameter(f"timeout_s must be 0 to {MAX_CONTROL_WAIT_S:g}")
         began = anyio.current_time()
-        look = await self._look_of(name, barrier, given)
+        look = await self._state_of(name, barrier, given)
         while True:
             missing = await look()
             took_s = round(anyio.current_time() - began, 3)
             if not missing or took_s >= timeout_s:
                 return {"ok": not missing, "took_s": took_s, "missing": missing}
-            await anyio.sleep(CONTROL_LOOK_S)
+            await anyio.sleep(CONTROL_POLL_S)
 
-    async def _look_of(self, name: str, barrier: str, given: Mapping[str, str]) -> Callable[[], Any]:
+    async def _state_of(self, name: str, barrier: str, given: Mapping[str, str]) -> Callable[[], Any]:
         client = given.get("client", "")
         if barrier in ("owns", "gone") and not client:
             raise InvalidParameter(f"the barrier {barrier} needs client")

@@ -72,7 +72,7 @@ class SetProcesses:
         shutil.rmtree(lost.data)
         await self._operate("elect", SET, "--replica", str(to))
 
-    async def join_anew(self, lost: BrokerProcess, lost_id: int) -> None:
+    async def join_again(self, lost: BrokerProcess, lost_id: int) -> None:
         """Forget a replica whose directory was deleted, and start its process as a new one.
 
         Raises:

@@ -79,7 +79,7 @@ class SetSteps:
             case Act.MASTER_STOPPED:
                 await master.start()
             case Act.MASTER_LOST:
-                await self._replicas.join_anew(master, info.row.master)
+                await self._replicas.join_again(master, info.row.master)
             case Act.HANDED_OVER:
                 pass  # both replicas run
 

@@ -53,7 +53,7 @@ class LeakDetector:
         self._warm_up = warm_up
         self._margins = margins or {}
 
-    def note(self, sample: Mapping[str, float]) -> None:
+    def add_sample(self, sample: Mapping[str, float]) -> None:
         """Add a sample."""
         # Interned, or the samples themselves would grow.
         self.samples.append({sys.intern(name): value for name, value in sample.items()})
@@ -130,18 +130,18 @@ def _contents(name: str, value: object, sizes: Counter[str]) -> Iterator[object]
         each = left.pop()
         if isinstance(each, Mapping):
             sizes[name] += len(each)
-            left += _worth_looking_at(each.keys())
-            left += _worth_looking_at(each.values())
+            left += _may_leak(each.keys())
+            left += _may_leak(each.values())
         elif isinstance(each, (list, deque, set, frozenset)):
             sizes[name] += len(each)
-            left += _worth_looking_at(each)
+            left += _may_leak(each)
         elif type(each) is tuple:
-            left += _worth_looking_at(each)
+            left += _may_leak(each)
         elif package_of(type(each).__module__) in OURS and not isinstance(each, type):
             yield each
 
 
-def _worth_looking_at(values: Iterable[object]) -> list[object]:
+def _may_leak(values: Iterable[object]) -> list[object]:
     return [value for value in values if type(value) not in _PLAIN]
 
 

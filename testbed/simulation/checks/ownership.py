@@ -99,11 +99,11 @@ class OwnershipTracker:
                     self._targets[queue] = member
         owned = [queue for queue, owners in self.figures.owners().items() if owners and queue.topic == self._topic]
         for queue in dict.fromkeys((*self._targets, *owned, *self._wrong)):
-            self._judge(queue)
+            self._check_queue(queue)
 
     # --- what happens ------------------------------------------------------------------------------------------------
 
-    def take(self, event: Event) -> list[Row]:
+    def process(self, event: Event) -> list[Row]:
         """Record an event, and return the rows that it ends; see `GroupFigures.feed`. Other groups are ignored."""
         rows = self.figures.feed(event)
         if event.group == self._group:
@@ -112,8 +112,8 @@ class OwnershipTracker:
             elif event.kind in _OWNER_EVENTS and event.topic == self._topic:
                 if event.kind != EventKind.LOCK_GRANTED:
                     self._last_change_ms = self.now_ms
-                self._judge(MessageQueue(event.topic, event.broker, event.queue_id))
-        self._look_for_cause(event)
+                self._check_queue(MessageQueue(event.topic, event.broker, event.queue_id))
+        self._find_cause(event)
         return rows
 
     @property
@@ -128,7 +128,7 @@ class OwnershipTracker:
         self._step.triggers.update(dict.fromkeys(triggers))
         self._step.last_pass_ms = self._last_change_ms = self.now_ms
 
-    def _look_for_cause(self, event: Event) -> None:
+    def _find_cause(self, event: Event) -> None:
         if self._step.cause:
             return
         kind = event.kind
@@ -189,7 +189,7 @@ class OwnershipTracker:
             if queue.topic == self._topic and (queue in self._targets or owners[queue])
         }
 
-    def _judge(self, queue: MessageQueue) -> None:
+    def _check_queue(self, queue: MessageQueue) -> None:
         """Check a queue against its target, and note the time if the whole group has converged."""
         target = self._targets.get(queue)
         if self.figures.owners_of(queue) == (() if target is None else (target,)):

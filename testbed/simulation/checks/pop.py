@@ -69,7 +69,7 @@ class PopCheck:
         """Record that a message is a dead-letter message."""
         self._ended[body] = None
 
-    def looked(self, overdue_s: Mapping[Place, float], waited_for: Mapping[Place, int], now: float) -> None:
+    def check(self, overdue_s: Mapping[Place, float], waited_for: Mapping[Place, int], now: float) -> None:
         """Check the state of the brokers; to be called much more often than every `SLACK_S`.
 
         Args:

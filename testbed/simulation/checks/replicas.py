@@ -112,7 +112,7 @@ class ReplicaCheck:
 
     # --- looking -----------------------------------------------------------------------------------------------------
 
-    def looked(self, row: ReplicaSet, masters: Sequence[ServingMaster]) -> None:
+    def check(self, row: ReplicaSet, masters: Sequence[ServingMaster]) -> None:
         """The row of the register, and the replicas that serve, at one moment."""
         before = self._rows.get(row.name)
         if before is not None and (row.version < before.version or row.epoch < before.epoch):

@@ -15,21 +15,21 @@ from remoting.security.policy import NamePatterns, Rights, User
 EVERYTHING = NamePatterns(["*", "SYS_TRACE"])
 
 
-def made_key(user: str) -> Key:
+def derived_key(user: str) -> Key:
     """A key that is not secret: it is computed from the name."""
     return Key(user, sha256(user.encode()).digest())
 
 
-def made_user(user: str, rights: Rights, **more: Any) -> User:
-    """A user with the key of `made_key`."""
-    return User(name=user, keys=(made_key(user).hash(),), rights=rights, **more)
+def derived_user(user: str, rights: Rights, **more: Any) -> User:
+    """A user with the key of `derived_key`."""
+    return User(name=user, keys=(derived_key(user).hash(),), rights=rights, **more)
 
 
-CLIENT_KEY = made_key("client")
-_SERVER_KEY = made_key("server")
+CLIENT_KEY = derived_key("client")
+_SERVER_KEY = derived_key("server")
 _USERS = (
-    made_user("client", Rights(produce=EVERYTHING, consume=EVERYTHING, groups=EVERYTHING)),
-    made_user("server", Rights(brokers=EVERYTHING, admin=True)),
+    derived_user("client", Rights(produce=EVERYTHING, consume=EVERYTHING, groups=EVERYTHING)),
+    derived_user("server", Rights(brokers=EVERYTHING, admin=True)),
 )
 SERVER_ACCESS: dict[str, Any] = {"access": {user.name: user for user in _USERS}, "key": _SERVER_KEY}
 """Options of a simulated cluster: its servers and its administration have one user, its clients another one."""

@@ -67,7 +67,7 @@ __all__ = ["BROKER_PORT", "NAME_SERVER_PORT", "NotConverged", "SimulatedCluster"
 
 SHOWN_TIMEOUT_S = 60.0
 """Until every running name server has to show a new topic."""
-LOOK_INTERVAL_S = 0.005
+SAMPLE_INTERVAL_S = 0.005
 """How often `wait_converged` compares, which is the precision of its result."""
 
 
@@ -131,7 +131,7 @@ class SimulatedCluster:
         async with AsyncExitStack() as stack:
             tasks = await stack.enter_async_context(background_tasks())
             self._opening = Opening(
-                *(self.simulation, tasks, self.data_dir, self._broker_options, self.clock_of, self.note),
+                *(self.simulation, tasks, self.data_dir, self._broker_options, self.clock_of, self.record_event),
                 self.masterships,
             )
             stack.push_async_callback(self._stop_all)
@@ -205,7 +205,7 @@ class SimulatedCluster:
         host = options.pop("host", f"{kind}{self._clients}")
         made = {
             "clock_ms": self.clock_of(host),
-            "event_sink": self.note,
+            "event_sink": self.record_event,
             "rng": Random(f"{host} {self._clients} {self.simulation.seed}"),
             "trace": False,
             # The default holds the process id, and clients of all hosts share the registry of one real process.
@@ -246,9 +246,9 @@ class SimulatedCluster:
         Raises and cancellation: see `PushConsumer.start`.
         """
         made = self.make_consumer(group, strategy=strategy, **options)
-        return await self.start_made(made, {topic: listener or made.listener(work)}, expression)
+        return await self.subscribe_and_start(made, {topic: listener or made.listener(work)}, expression)
 
-    async def start_made(
+    async def subscribe_and_start(
         self, made: SimulatedConsumer, listeners: Mapping[str, Listener], expression: Expression = ALL
     ) -> SimulatedConsumer:
         """Subscribe a consumer to topics, each with its listener, and start it; if that fails it is forgotten.
@@ -323,7 +323,7 @@ class SimulatedCluster:
             for table in tables:
                 # Servers offer no event to wait for, and virtual time costs nothing.
                 while not wanted <= _shown(table, topic):  # noqa: ASYNC110
-                    await anyio.sleep(LOOK_INTERVAL_S)
+                    await anyio.sleep(SAMPLE_INTERVAL_S)
 
     # --- who owns what -----------------------------------------------------------------------------------------------
 
@@ -368,12 +368,12 @@ class SimulatedCluster:
                 raise NotConverged(
                     f"not converged after {timeout_s} s, seed {self.simulation.seed}:\n" + "\n".join(left)
                 )
-            await anyio.sleep(LOOK_INTERVAL_S)
+            await anyio.sleep(SAMPLE_INTERVAL_S)
         return self.simulation.loop.time() - started
 
     # --- what happened -----------------------------------------------------------------------------------------------
 
-    def note(self, event: Event) -> None:
+    def record_event(self, event: Event) -> None:
         """Take an event of a node, or of who does something to the cluster."""
         if self.keeps_events:
             self.events.append(event)

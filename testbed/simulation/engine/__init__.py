@@ -2,7 +2,7 @@
 
 `programme.py` has the records of a programme and their checks, `verbs.py` the verbs of its steps, `text.py` the TOML
 form and the test, `draw.py` draws programmes from seeds, and `shrink.py` makes one small. These decide. `run.py` runs
-one programme: `load.py` has its clients, `acts.py` does its steps, `judge.py` passes everything that happens to the
+one programme: `load.py` has its clients, `acts.py` does its steps, `checkers.py` passes everything that happens to the
 checkers, `pops.py` the hidden acts of POP, `transactions.py` has the books of transactions, `rest.py` counts what could
 leak, and `sets/` is about brokers with copies. `sweep.py` runs many.
 

@@ -55,11 +55,11 @@ class Acts:
         self._data_dir = cluster.data_dir
         self._busy: defaultdict[str, anyio.Lock] = defaultdict(anyio.Lock)
         self._under_way = 0
-        self._told = 0
+        self._n_recorded = 0
         self._faults: list[Fault] = []
         self._twins: dict[str, SimulatedMember] = {}
         self._healed = anyio.Event()
-        self._of_sets = SetActs(cluster, self._later, self._rest, self._swapped)
+        self._of_sets = SetActs(cluster, self._later, self._wait_s, self._swapped)
 
     # --- from outside ------------------------------------------------------------------------------------------------
 
@@ -93,7 +93,7 @@ class Acts:
                 await self._load.start_member(slot)
             else:
                 member.live = True
-                for topic in self._load.given_up(slot):
+                for topic in self._load.unsubscribed(slot):
                     await self._load.subscribe(slot, topic)
         for slot, producer in self._load.producers.items():
             if producer is None:
@@ -143,7 +143,7 @@ class Acts:
             self._later(step.for_s, fault.heal)
         return True
 
-    def _note(self, step: Step, table: dict[str, T], value: T) -> bool:
+    def _keep_value(self, step: Step, table: dict[str, T], value: T) -> bool:
         """Keep a value for a host until the step is over; the repair clears its table."""
         table[step.who] = value
         if step.for_s:
@@ -152,18 +152,20 @@ class Acts:
 
     def _later(self, in_s: float, undo: Callable[[], object]) -> None:
         async def wait() -> None:
-            if await self._rest(in_s):
+            if await self._wait_s(in_s):
                 undo()
 
         self._tasks.start_soon(wait)
 
-    def _tell(self, kind: EventKind, broker: str, detail: str, *, client: str = "", cause: str = "") -> str:
+    def _record_fault(self, kind: EventKind, broker: str, detail: str, *, client: str = "", cause: str = "") -> str:
         """Record what no node can know: that it was killed, or that its silence is meant; returns the event's id."""
-        self._told += 1
+        self._n_recorded += 1
         now_ms = EPOCH_MS + round(self._cluster.simulation.loop.time() * 1000)
-        told = Event(now_ms, "simulation", self._told, kind, cause, broker=broker, client=client, detail=detail)
-        self._cluster.note(told)
-        return told.id
+        reported = Event(
+            now_ms, "simulation", self._n_recorded, kind, cause, broker=broker, client=client, detail=detail
+        )
+        self._cluster.record_event(reported)
+        return reported.id
 
     # --- processes ---------------------------------------------------------------------------------------------------
 
@@ -190,14 +192,14 @@ class Acts:
             if not server.serves:
                 return False
             if crash and (broker := self._broker_of(who)):
-                self._tell(EventKind.BROKER_DOWN, broker, "killed")
+                self._record_fault(EventKind.BROKER_DOWN, broker, "killed")
             await (server.crash() if crash else server.stop())
         elif who in load.producers:
             if load.producers[who] is None:
                 return False
             await load.stop_producer(who, crash=crash)
         else:
-            member = load.take_out(who)
+            member = load.remove_member(who)
             if member is None:
                 return False
             await (member.crash() if crash else member.stop())
@@ -219,7 +221,7 @@ class Acts:
             if not server.can_be_killed:
                 return
             if broker := self._broker_of(step.who):
-                self._tell(EventKind.BROKER_DOWN, broker, "killed")
+                self._record_fault(EventKind.BROKER_DOWN, broker, "killed")
             server.kill()
             self._under_way += 1
             with self._cluster.simulation.on_host("simulation"):  # and not on its host
@@ -231,19 +233,19 @@ class Acts:
     async def _restart(self, step: Step) -> bool:
         if not await self._stop(step):
             return False
-        await self._rest(step.for_s)
+        await self._wait_s(step.for_s)
         return await self._start(step)
 
     async def _flap(self, step: Step) -> bool:
         for _ in range(step.n):
             await self._stop(step, crash=True)
-            rested = await self._rest(step.period_s / 2)
+            rested = await self._wait_s(step.period_s / 2)
             await self._start(step)
-            if not rested or not await self._rest(step.period_s / 2):
+            if not rested or not await self._wait_s(step.period_s / 2):
                 break
         return True
 
-    async def _rest(self, for_s: float) -> bool:
+    async def _wait_s(self, for_s: float) -> bool:
         """Wait; returns whether the time has passed, which a repair cuts short."""
         with anyio.move_on_after(for_s):
             await self._healed.wait()
@@ -274,7 +276,7 @@ class Acts:
         with suppress(RlabError):  # it is refused, as it should be
             self._twins[step.who] = await self._load.start_member(step.who, twin=True)
         if step.for_s:
-            await self._rest(step.for_s)
+            await self._wait_s(step.for_s)
             await self._end_twin(step.who)
         return True
 
@@ -297,9 +299,9 @@ class Acts:
     async def _declare(self, client: str, broker: str, for_s: float) -> None:
         """Record that a path is closed: other brokers know the member, so it is assigned queues that it cannot have."""
         path = {"broker": broker, "detail": f"partition client={client}", "client": client}
-        began = self._tell(EventKind.FAULT_BEGAN, **path)
-        await self._rest(for_s)
-        self._tell(EventKind.FAULT_HEALED, **path, cause=began)
+        began = self._record_fault(EventKind.FAULT_BEGAN, **path)
+        await self._wait_s(for_s)
+        self._record_fault(EventKind.FAULT_HEALED, **path, cause=began)
 
     async def _delay(self, step: Step) -> bool:
         return self._until(step, self._network.set_latency(step.who, step.to, step.by_s, one_way=step.one_way))
@@ -326,16 +328,16 @@ class Acts:
     # --- clocks, work and topics -------------------------------------------------------------------------------------
 
     async def _clock_skew(self, step: Step) -> bool:
-        return self._note(step, self._cluster.skewed_ms, round(step.by_s * 1000))
+        return self._keep_value(step, self._cluster.skewed_ms, round(step.by_s * 1000))
 
     async def _slow(self, step: Step) -> bool:
-        return self._note(step, self._load.slower_s, step.by_s)
+        return self._keep_value(step, self._load.slower_s, step.by_s)
 
     async def _unsubscribe(self, step: Step) -> bool:
         return await self._load.unsubscribe(step.who, step.topic)
 
     async def _subscribe(self, step: Step) -> bool:
-        if step.topic not in self._load.given_up(step.who):
+        if step.topic not in self._load.unsubscribed(step.who):
             return False
         await self._load.subscribe(step.who, step.topic)
         return True
@@ -347,7 +349,7 @@ class Acts:
     # --- disks -------------------------------------------------------------------------------------------------------
 
     async def _full_disk(self, step: Step) -> bool:
-        return self._note(step, self._disks.full, None)
+        return self._keep_value(step, self._disks.full, None)
 
     async def _power_cut(self, step: Step) -> bool:
         server, disks = self._servers[step.who], self._disks
@@ -355,10 +357,10 @@ class Acts:
             return False
         assert isinstance(disks, FillingDisksWithPowerCuts), "with power cuts, disks lose unsynced writes"
         if broker := self._broker_of(step.who):
-            self._tell(EventKind.BROKER_DOWN, broker, "killed")
+            self._record_fault(EventKind.BROKER_DOWN, broker, "killed")
         await server.crash(lambda directory, survivor: disks.cut(directory, survivor, self._random))
         disks.forget(self._data_dir / step.who)
-        await self._rest(step.for_s)
+        await self._wait_s(step.for_s)
         await server.start()
         return True
 
@@ -369,6 +371,6 @@ class Acts:
         await server.stop()
         files = [path for path in sorted((self._data_dir / step.who).glob("*.log")) if path.name != METADATA_NAME]
         damage_file(self._random.choice(files), self._random)
-        await self._rest(step.for_s)
+        await self._wait_s(step.for_s)
         await server.start()
         return True

@@ -32,7 +32,7 @@ from testbed.simulation.cluster.clients import (
     SimulatedTransactionProducer,
 )
 from testbed.simulation.cluster.cluster import SimulatedCluster
-from testbed.simulation.engine.judge import Call, Judge
+from testbed.simulation.engine.checkers import Call, Checkers
 from testbed.simulation.engine.pops import watch_acknowledgements
 from testbed.simulation.engine.programme import GroupPart, Programme
 from testbed.simulation.engine.transactions import SimulatedTransactions
@@ -47,13 +47,13 @@ DELAY_MS = 1_000
 class SimulatedLoad:
     """The clients of one run."""
 
-    def __init__(self, programme: Programme, cluster: SimulatedCluster, judge: Judge, tasks: TaskGroup) -> None:
+    def __init__(self, programme: Programme, cluster: SimulatedCluster, checkers: Checkers, tasks: TaskGroup) -> None:
         self.members: dict[str, SimulatedMember | None] = {}  # slot -> the member in it
         self.producers: dict[str, SimulatedProducer | None] = {}
         self.slower_s: dict[str, float] = {}  # slot -> how much longer its member works on a message
         self._sending = anyio.Event()  # set while producers send
-        self.transactions = SimulatedTransactions(programme, cluster, judge) if programme.load.branch_s else None
-        self._programme, self._cluster, self._judge, self._tasks = programme, cluster, judge, tasks
+        self.transactions = SimulatedTransactions(programme, cluster, checkers) if programme.load.branch_s else None
+        self._programme, self._cluster, self._judge, self._tasks = programme, cluster, checkers, tasks
         self._random = cluster.simulation.random
         self._group_of = {slot: group for group in programme.group for slot in group.slots}
         # One for all members of a group: each would compute the same, and it remembers the last result.
@@ -117,7 +117,7 @@ class SimulatedLoad:
             options["retry_delay_ms"] = RETRY_DELAY_MS
         made = self._cluster.make_consumer(group.name, strategy=strategy, shutdown_grace_s=group.grace_s, **options)
         listener = self._listener(group, made)
-        await self._cluster.start_made(made, dict.fromkeys(self._programme.topics_of(group), listener))
+        await self._cluster.subscribe_and_start(made, dict.fromkeys(self._programme.topics_of(group), listener))
         if made.consumer._popped is not None:
             self._watch(group, made.consumer._popped.requests)
         return made
@@ -149,7 +149,7 @@ class SimulatedLoad:
             except RlabError:
                 await anyio.sleep(0.2)
 
-    def take_out(self, slot: str) -> SimulatedMember | None:
+    def remove_member(self, slot: str) -> SimulatedMember | None:
         """Remove the member of a slot from what should run, and return it."""
         member, self.members[slot] = self.members[slot], None
         if member is not None:
@@ -161,7 +161,7 @@ class SimulatedLoad:
         self._cluster.consumers[:] = [each for each in self._cluster.consumers if each is not member]
         self._cluster.poppers[:] = [each for each in self._cluster.poppers if each is not member]
 
-    def given_up(self, slot: str) -> list[str]:
+    def unsubscribed(self, slot: str) -> list[str]:
         """The topics of its group from which the member of a slot has unsubscribed."""
         member = self.members[slot]
         kept = member.consumer.topics() if isinstance(member, SimulatedConsumer) else []
@@ -170,7 +170,7 @@ class SimulatedLoad:
     async def unsubscribe(self, slot: str, topic: str) -> bool:
         """Unsubscribe from a topic; False without such a member or subscription. See `GroupConsumer`."""
         member = self.members[slot]
-        if member is None or topic in self.given_up(slot):
+        if member is None or topic in self.unsubscribed(slot):
             return False
         await member.unsubscribe(topic)
         return True
@@ -193,13 +193,13 @@ class SimulatedLoad:
         return Call(group.name, member.client_id, number_of(message.body), *place, message.body)
 
     def _listener(self, group: GroupPart, member: SimulatedConsumer) -> Listener:
-        random, judge = self._random, self._judge
+        random, checkers = self._random, self._judge
         again = ConsumeResult.RECONSUME_LATER if group.order == "none" else ConsumeResult.SUSPEND_CURRENT_QUEUE_A_MOMENT
 
         async def on_messages(messages: Sequence[MessageExt]) -> ConsumeResult | None:
             (message,) = messages
             call = self._call(group, member, message)
-            judge.dispatched(call)
+            checkers.dispatched(call)
             how = Ending.FAILED
             try:
                 await anyio.sleep(random.random() * group.work_s + self.slower_s.get(member.host, 0.0))
@@ -208,7 +208,7 @@ class SimulatedLoad:
                 elif group.order != "none" and message.times_delivered >= group.attempts:
                     how = Ending.DEAD
             finally:
-                judge.ended(call, how)
+                checkers.ended(call, how)
             return None if how is Ending.PROCESSED else again
 
         return on_messages
@@ -252,7 +252,7 @@ class SimulatedLoad:
                 await producer.stop()
             self._cluster.producers.remove(producer)
 
-    def send_again(self) -> None:
+    def resume(self) -> None:
         """Let the producers send, from now on."""
         self._sending.set()
         if self.transactions is not None:
@@ -264,7 +264,7 @@ class SimulatedLoad:
         return 0 if self.transactions is None else self.transactions.open
 
     async def fall_quiet(self, *, for_good: bool) -> None:
-        """Wait until every send has its answer; no more are begun until `send_again`. Cancellation: harmless."""
+        """Wait until every send has its answer; no more are begun until `resume`. Cancellation: harmless."""
         self._sending = anyio.Event()
         if self.transactions is not None:
             self.transactions.calm = True

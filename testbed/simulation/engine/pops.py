@@ -16,7 +16,7 @@ from model.message_queue import MessageQueue
 from testbed.simulation.checks.pop import Place, PopCheck
 from testbed.simulation.cluster.cluster import SimulatedCluster
 
-LOOK_S = 0.04
+POLL_S = 0.04
 
 
 def watch_acknowledgements(requests: PopRequests, check: PopCheck, loop: asyncio.AbstractEventLoop) -> None:
@@ -76,7 +76,7 @@ def _in_words(group: str, topic: str, queue_id: int) -> str:
 
 
 async def watch_brokers(cluster: SimulatedCluster, checks: Mapping[str, PopCheck]) -> None:
-    """Report the invisible messages of all brokers to the checks, by group, every `LOOK_S`. Cancellation: it ends."""
+    """Report the invisible messages of all brokers to the checks, by group, every `POLL_S`. Cancellation: it ends."""
     while True:
         overdue_s: dict[str, dict[Place, float]] = {group: {} for group in checks}
         waited_for: dict[str, dict[Place, int]] = {group: {} for group in checks}
@@ -93,5 +93,5 @@ async def watch_brokers(cluster: SimulatedCluster, checks: Mapping[str, PopCheck
                     if queue.window.due_count and pop.first_parked(key) is not None:
                         waited_for[key.group][place] = queue.window.due_count
         for group, check in checks.items():
-            check.looked(overdue_s[group], waited_for[group], now)
-        await anyio.sleep(LOOK_S)
+            check.check(overdue_s[group], waited_for[group], now)
+        await anyio.sleep(POLL_S)

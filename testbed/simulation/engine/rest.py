@@ -36,9 +36,9 @@ class LeakCounts:
         self._cluster, self._disks = cluster, disks
         self._detector = LeakDetector(warm_up=warm_up, margins=_MARGINS)
 
-    def note(self) -> None:
+    def sample(self) -> None:
         """Count everything now."""
-        self._detector.note(self._sample())
+        self._detector.add_sample(self._sample())
 
     def grown(self) -> list[str]:
         """A line for each count that has grown from rest to rest; empty if there were too few."""

@@ -31,7 +31,7 @@ from remoting.tasks import background_tasks
 from testbed.simulation.cluster.access import SERVER_ACCESS
 from testbed.simulation.cluster.cluster import SimulatedCluster
 from testbed.simulation.engine.acts import Acts
-from testbed.simulation.engine.judge import Finding, Judge
+from testbed.simulation.engine.checkers import Checkers, Finding
 from testbed.simulation.engine.load import SimulatedLoad
 from testbed.simulation.engine.pops import unacknowledged, watch_brokers
 from testbed.simulation.engine.programme import ClockPart, Programme
@@ -55,7 +55,7 @@ _BREAKDOWNS = (
 """What a server or client with a bug in it raises: a finding, which must not end a sweep."""
 MEMORY, ROOM_BYTES = Path("/dev/shm"), 1024 * MIB
 """What a file system in memory needs to have free, which is far more than a run stores."""
-LOOK_S = 0.25
+POLL_S = 0.25
 """How often a repaired cluster is checked: the precision of the time that it needs."""
 
 
@@ -108,7 +108,7 @@ def run_programme(programme: Programme, *, watch: EventSink | None = None) -> Ou
             )
         except _BREAKDOWNS as error:
             logger.debug("seed %d", programme.seed, exc_info=error)
-            state.judge.find("breakdown", f"{type(error).__name__}: {_first_line(error)}")
+            state.checkers.find("breakdown", f"{type(error).__name__}: {_first_line(error)}")
     return state.outcome()
 
 
@@ -130,7 +130,7 @@ class _State:
     def __init__(self, programme: Programme) -> None:
         self.programme = programme
         self.world: Simulation | None = None  # once there is one
-        self.judge = Judge(programme, self.now_ms)
+        self.checkers = Checkers(programme, self.now_ms)
         self.digest = hashlib.sha256()
         self.drained = False  # whether it came to its end
         self.events = 0
@@ -146,22 +146,22 @@ class _State:
     def event(self, event: Event) -> None:
         self.events += 1
         self.digest.update(repr(tuple(event)).encode())
-        self.judge.event(event)
+        self.checkers.event(event)
 
     def outcome(self) -> Outcome:
-        judge = self.judge
+        checkers = self.checkers
         return Outcome(
             seed=self.programme.seed,
-            findings=judge.finish(drained=self.drained),
+            findings=checkers.finish(drained=self.drained),
             digest=self.digest.hexdigest(),
             events=self.events,
             took_s=round(self.took_s, 3),
             converged_s=tuple(round(each, 3) for each in self.converged_s),
-            sent=judge.sent,
-            failed_sends=judge.failed_sends,
-            deliveries=judge.deliveries,
-            again=judge.again,
-            dead_letters=judge.dead_letters,
+            sent=checkers.sent,
+            failed_sends=checkers.failed_sends,
+            deliveries=checkers.deliveries,
+            again=checkers.redelivered,
+            dead_letters=checkers.dead_letters,
             round_trips=self.round_trips,
             acts=dict(sorted(self.acts.items())),
         )
@@ -172,7 +172,7 @@ class _Run:
 
     def __init__(self, state: _State, simulation: Simulation, data_dir: Path, watch: EventSink | None) -> None:
         self.state, self.simulation, self.data_dir = state, simulation, data_dir
-        self.programme, self.judge = state.programme, state.judge
+        self.programme, self.checkers = state.programme, state.checkers
         state.world = simulation
         self.clock_s = 0.0  # virtual time when the programme's own clock stood at 0
         cuts_power = any(step.do == "power_cut" for step in self.programme.step)
@@ -202,7 +202,7 @@ class _Run:
         self.cluster.keeps_events = False
         self.cluster.clocks |= {clock.who: partial(self._ahead_ms, clock) for clock in self.programme.clock}
         self.leaks = LeakCounts(self.cluster, self.disks)
-        self.sets = SetWatch(self.programme, self.cluster, self.judge) if part.copies > 1 else None
+        self.sets = SetWatch(self.programme, self.cluster, self.checkers) if part.copies > 1 else None
         self.cluster.watchers += [state.event, *([watch] if watch is not None else [])]
 
     def _ahead_ms(self, clock: ClockPart) -> int:
@@ -214,20 +214,20 @@ class _Run:
             async with self.cluster, background_tasks() as tasks:
                 for topic in programme.topic:
                     await self.cluster.create_topic(topic.name, queues=topic.queues)
-                load = SimulatedLoad(programme, self.cluster, self.judge, tasks)
+                load = SimulatedLoad(programme, self.cluster, self.checkers, tasks)
                 acts = Acts(self.cluster, load, self.disks, filters, tasks)
                 await load.start()
-                if self.judge.pops:
-                    tasks.start_soon(watch_brokers, self.cluster, self.judge.pops)
+                if self.checkers.pops:
+                    tasks.start_soon(watch_brokers, self.cluster, self.checkers.pops)
                 if self.sets is not None:
                     tasks.start_soon(self.sets.watch)
-                load.send_again()
+                load.resume()
                 self.clock_s = loop.time()
                 try:
                     await self._steps(acts, load)
                 finally:
                     if self.sets is not None:
-                        self.sets.tell()
+                        self.sets.report_violations()
                     self.state.acts = acts.done
                     self.state.took_s = loop.time()
                     self.state.round_trips = self.simulation.network.statistics().deliveries // 2
@@ -235,7 +235,7 @@ class _Run:
     async def _steps(self, acts: Acts, load: SimulatedLoad) -> None:
         for step in self.programme.step:
             await self._wait_for(step.at_s)
-            if self.judge.is_broken:
+            if self.checkers.is_broken:
                 return  # one broken thing breaks more
             if step.do == "heal":
                 await self._heal(acts, load, for_good=False)
@@ -256,40 +256,40 @@ class _Run:
         repaired_s = loop.time()
         left = self.cluster.differences(retry_topics=True)
         while left and loop.time() - repaired_s < promise.converge_s:
-            await anyio.sleep(LOOK_S)
+            await anyio.sleep(POLL_S)
             left = self.cluster.differences(retry_topics=True)
         self.state.converged_s.append(loop.time() - repaired_s)
         if left:
             text = f"not converged {promise.converge_s:g} s after the repair: {'; '.join(left[:3])}"
-            self.judge.find("orphan", text, _queue_of(left[0]))
+            self.checkers.find("orphan", text, _queue_of(left[0]))
         await load.fall_quiet(for_good=for_good)
         until_s = loop.time() + promise.settle_s
-        while not self._is_done(load) and loop.time() < until_s and not self.judge.is_broken:  # noqa: ASYNC110
-            await anyio.sleep(LOOK_S)
-        if not self.judge.is_broken:
-            for group, check in self.judge.pops.items():
+        while not self._is_done(load) and loop.time() < until_s and not self.checkers.is_broken:  # noqa: ASYNC110
+            await anyio.sleep(POLL_S)
+        if not self.checkers.is_broken:
+            for group, check in self.checkers.pops.items():
                 check.rested(unacknowledged(self.cluster, group))
         if load.transactions is not None:
             load.transactions.compare()
-        if self.sets is not None and not self.judge.is_broken:
-            await self.sets.rest(promise.settle_s)
-        if self.judge.lag and not for_good:
-            self.judge.find(
-                "lost-write", f"{self.judge.lag} messages are not processed {promise.settle_s:g} s after it"
+        if self.sets is not None and not self.checkers.is_broken:
+            await self.sets.wait_in_sync(promise.settle_s)
+        if self.checkers.lag and not for_good:
+            self.checkers.find(
+                "lost-write", f"{self.checkers.lag} messages are not processed {promise.settle_s:g} s after it"
             )
-        if self.programme.rest_s and not self.judge.is_broken:
+        if self.programme.rest_s and not self.checkers.is_broken:
             await anyio.sleep(self.programme.rest_s)
-            self.leaks.note()
+            self.leaks.sample()
             if for_good:
                 for grown in self.leaks.grown():
-                    self.judge.find("leak", grown)
-        load.send_again()
+                    self.checkers.find("leak", grown)
+        load.resume()
         self.clock_s += loop.time() - began_s
 
     def _is_done(self, load: SimulatedLoad) -> bool:
         """Whether every message is processed, and no broker waits for the acknowledgement of one."""
-        popped = any(unacknowledged(self.cluster, group) for group in self.judge.pops)
-        return not (self.judge.lag or load.open or popped)
+        popped = any(unacknowledged(self.cluster, group) for group in self.checkers.pops)
+        return not (self.checkers.lag or load.open or popped)
 
 
 def _queue_of(difference: str) -> MessageQueue:

@@ -77,8 +77,10 @@ def text_of(programme: Programme) -> str:
 
 def _rows_of(record: Any, without: Collection[str] = ()) -> list[str]:
     """A line for each field of a record that differs from its default."""
-    told = [each for each in fields(record) if each.default is MISSING or getattr(record, each.name) != each.default]
-    return [f"{each.name} = {_written(getattr(record, each.name))}" for each in told if each.name not in without]
+    reported = [
+        each for each in fields(record) if each.default is MISSING or getattr(record, each.name) != each.default
+    ]
+    return [f"{each.name} = {_written(getattr(record, each.name))}" for each in reported if each.name not in without]
 
 
 def _written(value: Any) -> str:

@@ -21,7 +21,7 @@ from model.message_queue import MessageQueue
 from model.transaction import TransactionState
 from testbed.simulation.cluster.clients import SimulatedTransactionProducer
 from testbed.simulation.cluster.cluster import SimulatedCluster
-from testbed.simulation.engine.judge import Judge
+from testbed.simulation.engine.checkers import Checkers
 from testbed.simulation.engine.programme import Programme
 from traces.check.ledger import NOWHERE, Sent
 
@@ -35,11 +35,11 @@ class Aborted(Exception):
 class SimulatedTransactions:
     """The transactions of one run."""
 
-    def __init__(self, programme: Programme, cluster: SimulatedCluster, judge: Judge) -> None:
+    def __init__(self, programme: Programme, cluster: SimulatedCluster, checkers: Checkers) -> None:
         self.entries: dict[str, bool] = {}  # the books: message id -> whether its branch is done, or never will be
         self.checks = 0  # that reached the users' code
         self.calm = False  # set while the cluster is whole: then nothing fails by chance
-        self._load, self._cluster, self._judge = programme.load, cluster, judge
+        self._load, self._cluster, self._judge = programme.load, cluster, checkers
         self._topics = [topic.name for topic in programme.topic]
         self._random = cluster.simulation.random
         self._branches: defaultdict[str, dict[anyio.CancelScope, None]] = defaultdict(dict)  # of each host

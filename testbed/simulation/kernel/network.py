@@ -133,7 +133,7 @@ class SimulatedNetwork:
         Raises:
             OSError: The port is taken (EADDRINUSE).
         """
-        address = self._take_port(self._resolve(host), port)
+        address = self._allocate_port(self._resolve(host), port)
         listener = Listener(self._loop.kernel, address, partial(self._ports.pop, address, None))
         self._ports[address] = listener
         return listener
@@ -146,7 +146,7 @@ class SimulatedNetwork:
 
         Cancellation: the attempt ends; a server that it has not reached never sees it.
         """
-        client = self._take_port(_current_host.get(), 0)
+        client = self._allocate_port(_current_host.get(), 0)
         server = (self._resolve(host), port)
         self._ports[client] = None
         links = self._link(client[0], server[0]), self._link(server[0], client[0])
@@ -315,7 +315,7 @@ class SimulatedNetwork:
     def _resolve(self, host: str | None) -> str:
         return _current_host.get() if host is None or host in HERE else host
 
-    def _take_port(self, host: str, port: int) -> Address:
+    def _allocate_port(self, host: str, port: int) -> Address:
         if port:
             if (host, port) in self._ports:
                 raise OSError(

@@ -120,7 +120,7 @@ class VirtualSelector(selectors.BaseSelector):
         """Poll `file` in the next event-loop iteration, because something happened to it."""
         self.woken[file] = None
 
-    def rest(self, file: VirtualFile) -> None:
+    def mark_read(self, file: VirtualFile) -> None:
         """Record that `file` has nothing to read. Unless it waits to write, `select` skips it until it is woken."""
         key = self._keys.get(file.fd)
         if key is None or not key.events & selectors.EVENT_WRITE:

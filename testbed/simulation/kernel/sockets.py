@@ -134,7 +134,7 @@ class Pipe:
         while in_flight and in_flight[0][0] <= now_s:
             item = in_flight.popleft()[1]
             if isinstance(item, bytes):
-                receiver.take(item)
+                receiver.receive(item)
             else:
                 item()
         if in_flight and not self._booked:
@@ -236,7 +236,7 @@ class VirtualSocket(_SocketFile):
                 self._kernel.wake(pipe.sender)
             pipe.unread -= len(data)
             if not (self._ended or self._broken):
-                self._kernel.rest(self)
+                self._kernel.mark_read(self)
             return data
         if self._broken:
             raise ConnectionResetError(errno.ECONNRESET, "Connection reset by peer")
@@ -272,7 +272,7 @@ class VirtualSocket(_SocketFile):
         if self.closed and not self._open_duplicates:  # bytes after `close` were not read, so it is reset
             self.outbound.send(self.outbound.receiver.break_)
 
-    def take(self, data: bytes) -> None:
+    def receive(self, data: bytes) -> None:
         """Bytes arrive."""
         if self.closed:  # they will never be read, and a kernel answers that with a reset
             if not self._open_duplicates:

@@ -38,7 +38,7 @@ class RunningJob:
         assert self.process.stdin is not None
         self.process.stdin.close()
 
-    def wait_begun_anew(self, query: str) -> None:
+    def wait_begun_again(self, query: str) -> None:
         """Wait until a query has done another batch and has begun the one after it."""
         done = self.job.batches(query)[1] + 1
         wait_until(lambda: self._has_ended() or self.job.is_within_batch(query, done), DONE_S)

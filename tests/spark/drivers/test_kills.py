@@ -49,9 +49,9 @@ class Copy:
         """Let the next driver run until the middle of a batch of this query; its executors are killed before it is."""
         driver = next(self.drivers)
         for _ in range(executors):
-            driver.wait_begun_anew(query)
+            driver.wait_begun_again(query)
             driver.kill_executor(self.rng)
-        driver.wait_begun_anew(query)
+        driver.wait_begun_again(query)
         Event().wait(self.rng.uniform(0, 0.15))
         driver.kill()
 

@@ -67,9 +67,9 @@ async def test_a_lost_connection_is_one_cause_for_all_its_groups_and_leases(worl
     world.events.clear()
     world.simulation.network.cut("a")
     await world.sleep(1)
-    leave, expired, told = world.events
-    assert (leave.kind, expired.kind, told.kind) == ("MEMBER_LEAVE", "LOCK_EXPIRED", "NOTIFY_SENT")
-    assert leave.id == leave.cause == expired.cause == told.cause
+    leave, expired, reported = world.events
+    assert (leave.kind, expired.kind, reported.kind) == ("MEMBER_LEAVE", "LOCK_EXPIRED", "NOTIFY_SENT")
+    assert leave.id == leave.cause == expired.cause == reported.cause
     assert {header["cause"] for _, _, header in b.pushes[-2:]} == {leave.id}
     assert a.remoting.connected("10.0.0.1:10911") is None
 
@@ -109,7 +109,7 @@ async def test_without_tracing_nothing_is_stored_and_nothing_piles_up(world: Wor
     broker = await world.start_broker(trace=False)
     await world.peer("a").heartbeat(consumer())
     await world.sleep(3)
-    assert (stored_trace(broker), broker.events.take()) == ([], [])
+    assert (stored_trace(broker), broker.events.remove_all()) == ([], [])
     assert world.events
 
 
@@ -143,13 +143,13 @@ async def test_a_long_trace_is_cut_into_messages_that_fit_a_frame(world: World) 
 
 
 @simulated
-async def test_a_cause_as_long_as_a_frame_is_cut_before_everybody_is_sent_it(world: World) -> None:
+async def test_a_cause_as_long_as_a_frame_is_cut_before_everyone_is_sent_it(world: World) -> None:
     await world.start_broker()
     a = world.peer("a")
     await a.heartbeat(consumer(), cause="x" * 1_000_000)
     await world.sleep(1)
-    [told] = a.pushed(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED)
-    assert told["cause"] == "x" * MAX_TEXT_CHARS
+    [reported] = a.pushed(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED)
+    assert reported["cause"] == "x" * MAX_TEXT_CHARS
     assert max(len(event.cause) for event in world.events) == MAX_TEXT_CHARS
 
 
@@ -171,7 +171,7 @@ async def test_an_idle_broker_sleeps_from_deadline_to_deadline(world: World) -> 
 
 # --- what an operator asks of a broker -------------------------------------------------------------------------------
 @simulated
-async def test_the_state_of_a_broker_tells_its_load(world: World) -> None:
+async def test_the_state_of_a_broker_reports_its_load(world: World) -> None:
     a = await operator(world, quirks=frozenset({Quirk.SILENT_EXPIRY}))
     await a.send(queue_id=1)
     await a.heartbeat(consumer(), producer_groups=("p", "q"))
@@ -204,7 +204,7 @@ async def test_clients_that_are_gone_are_not_counted(world: World) -> None:
 
 
 @simulated
-async def test_a_health_check_tells_who_answers(world: World) -> None:
+async def test_a_health_check_reports_who_answers(world: World) -> None:
     a = await operator(world)
     header = (await a.call(RequestCode.GET_SERVER_STATE)).header
     assert (header["kind"], header["name"]) == ("broker", "broker-a")
@@ -249,7 +249,7 @@ def test_every_table_and_number_is_replicated_but_the_readings_of_a_clock(tmp_pa
 
 
 @simulated
-async def test_a_broker_tells_the_port_that_it_got(world: World) -> None:
+async def test_a_broker_reports_the_port_that_it_got(world: World) -> None:
     config = BrokerConfig(name="broker-b", data_dir=world.data_dir, listen=f"{HOST}:0", clock_ms=lambda: 0)
     async with run_broker(config) as running:
         host, _, port = running.address.partition(":")
@@ -353,7 +353,7 @@ async def test_a_handler_that_meets_nonsense_costs_its_caller_an_error_and_other
 
 # --- stopping --------------------------------------------------------------------------------------------------------
 @simulated
-async def test_a_broker_that_stops_ends_its_connections_and_answers_nobody_any_more(world: World) -> None:
+async def test_a_broker_that_stops_ends_its_connections_and_answers_no_one_any_more(world: World) -> None:
     await world.start_broker()
     a = world.peer("a")
     held = await a.begin_pull("SYS_TRACE", suspend_ms=60_000)

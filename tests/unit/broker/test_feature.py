@@ -47,13 +47,13 @@ class Serving(Feature):
     def next_deadline(self) -> float | None:
         return self.deadline
 
-    def kept_from(self) -> dict[tuple[int, int], int]:
+    def needed_from(self) -> dict[tuple[int, int], int]:
         return {(self.offset, 0): self.offset}
 
     def stats(self) -> dict[str, int]:
         return {f"held_{self.offset}": self.offset}
 
-    def knows_group(self, group: str) -> bool:
+    def has_group_data(self, group: str) -> bool:
         return group in self.groups
 
     def is_popped(self, group: str, topic: str) -> bool:
@@ -89,7 +89,13 @@ def test_a_feature_costs_nothing_at_hooks_that_it_does_not_override() -> None:
 @pytest.mark.parametrize("name", HOOKS)
 def test_every_hook_is_called_for_every_feature_that_has_it(name: str) -> None:
     calls: list[str] = []
-    answers: dict[str, Any] = {"handlers": {}, "kept_from": {}, "stats": {}, "knows_group": False, "is_popped": False}
+    answers: dict[str, Any] = {
+        "handlers": {},
+        "needed_from": {},
+        "stats": {},
+        "has_group_data": False,
+        "is_popped": False,
+    }
 
     def hook(feature: Feature, *arguments: object) -> Any:
         calls.append(name)
@@ -111,11 +117,11 @@ def test_the_list_has_a_method_with_the_parameters_of_every_hook() -> None:
 
 def test_a_feature_without_overrides_does_nothing_and_knows_nothing() -> None:
     feature = Feature()
-    assert [*feature.handlers(), *feature.kept_from(), *feature.stats()] == []
+    assert [*feature.handlers(), *feature.needed_from(), *feature.stats()] == []
     assert feature.next_deadline() is None
-    assert not feature.knows_group("g")
+    assert not feature.has_group_data("g")
     assert not feature.is_popped("g", "t")
-    assert feature.kept((1, 0)) is None
+    assert feature.needed_message((1, 0)) is None
     assert not feature.copy_forward((1, 0), 100)
     feature.close()
 
@@ -127,10 +133,10 @@ def test_answers_of_all_features_are_brought_together() -> None:
     features.add(Serving(RequestCode.SEND_MESSAGE, 5.0, 3, ("h",)))
     assert list(features.handlers()) == [RequestCode.PULL_MESSAGE, RequestCode.POP_MESSAGE, RequestCode.SEND_MESSAGE]
     assert features.next_deadline() == 5.0
-    assert features.kept_from() == {(1, 0): 1, (2, 0): 2, (3, 0): 3}
+    assert features.needed_from() == {(1, 0): 1, (2, 0): 2, (3, 0): 3}
     assert features.stats() == {"held_1": 1, "held_2": 2, "held_3": 3}
-    assert features.knows_group("h")
-    assert not features.knows_group("i")
+    assert features.has_group_data("h")
+    assert not features.has_group_data("i")
     assert features.is_popped("h", "t")
     assert not features.is_popped("h", "u")
 
@@ -139,7 +145,7 @@ def test_nothing_is_pending_without_features() -> None:
     features = Features()
     assert features.next_deadline() is None
     assert features.handlers() == {}
-    assert not features.knows_group("g")
+    assert not features.has_group_data("g")
 
 
 def test_two_features_cannot_serve_one_request() -> None:

@@ -65,7 +65,7 @@ def test_what_is_not_a_command_is_a_usage_error(arguments: list[str]) -> None:
     assert CliRunner().invoke(app, arguments).exit_code == 2
 
 
-def test_it_tells_its_version() -> None:
+def test_it_reports_its_version() -> None:
     assert CliRunner().invoke(app, ["--version"]).stdout.startswith("rlab ")
 
 

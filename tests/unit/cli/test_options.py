@@ -121,7 +121,7 @@ def test_a_file_that_is_not_there_or_not_text_is_a_usage_error(tmp_path: Path) -
     assert invoke("serve", "--config", str(binary)).exit_code == 2
 
 
-def test_the_help_of_an_option_tells_its_variable_but_not_for_mere_switches() -> None:
+def test_the_help_of_an_option_reports_its_variable_but_not_for_mere_switches() -> None:
     text = invoke("serve", "--help").stdout
     assert "RLAB_SERVE_LISTEN_ON" in text
     assert "RLAB_NAMESRV" in text
@@ -189,9 +189,11 @@ def test_a_command_says_it_before_it_does_its_work(
     monkeypatch.setattr("sys.argv", ["rlab", "--version"])
     with pytest.raises(SystemExit) as ended:
         main()
-    told = capsys.readouterr()
-    assert (ended.value.code, told.out.startswith("rlab ")) == (0, True)
-    assert told.err == ("note: RLAB_TOPIC_CREATE_QUEUS is not a variable of rlab: is RLAB_TOPIC_CREATE_QUEUES meant?\n")
+    reported = capsys.readouterr()
+    assert (ended.value.code, reported.out.startswith("rlab ")) == (0, True)
+    assert reported.err == (
+        "note: RLAB_TOPIC_CREATE_QUEUS is not a variable of rlab: is RLAB_TOPIC_CREATE_QUEUES meant?\n"
+    )
 
 
 def test_the_shell_completes_commands_and_options(

@@ -27,14 +27,14 @@ def test_a_page_that_was_away_gets_what_came_since_and_the_ids_to_go_on_from() -
     assert bodies(channel, channel.last_id) == []
 
 
-def test_an_id_of_another_run_of_the_future_or_of_nobody_means_load_all_again() -> None:
+def test_an_id_of_another_run_of_the_future_or_of_no_one_means_load_all_again() -> None:
     channel = Channel("3f")
     channel.publish(b"one")
 
     assert [channel.after(each) for each in ("40-1", "3f-2", "", "3f-", "3f--1", "x", "3f-1\n")] == [None] * 7
 
 
-def test_at_the_limit_the_oldest_is_kept_and_past_it_whoever_lacks_it_loads_all_again() -> None:
+def test_at_the_limit_the_oldest_is_kept_and_past_it_anyone_who_lacks_it_loads_all_again() -> None:
     channel = Channel("3f")
     for _ in range(MAX_CHANNEL_UPDATES):
         channel.publish(b"x")

@@ -21,7 +21,7 @@ def test_the_names_of_this_host_are_answered(host: str) -> None:
 @pytest.mark.parametrize(
     "host", ["evil.example:8080", "127.0.0.1:8081", "127.0.0.1", "", "localhost:8080.evil.example"]
 )
-def test_a_name_that_somebody_else_lets_point_here_is_refused(host: str) -> None:
+def test_a_name_that_someone_else_lets_point_here_is_refused(host: str) -> None:
     assert "--allow-host" in guard().refuses_host(host)
 
 

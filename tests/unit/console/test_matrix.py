@@ -104,7 +104,7 @@ def test_newer_owners_keep_the_targets_that_are_known() -> None:
     assert (info.queues[0].owner, info.queues[0].targets) == ("c2", ("c2",))
 
 
-def test_a_row_of_which_only_counts_have_changed_waits_until_counts_are_told() -> None:
+def test_a_row_of_which_only_counts_have_changed_waits_until_counts_are_reported() -> None:
     before = {"q": ["q", "c1", ["c1"], 1, 0, ""]}
     counted = {"q": ["q", "c1", ["c1"], 2, 1, ""]}
     moved = {"q": ["q", "c2", ["c1"], 1, 0, ""]}
@@ -116,10 +116,10 @@ def test_a_row_of_which_only_counts_have_changed_waits_until_counts_are_told() -
     assert (gone(before, {}), gone(before, moved)) == (["q"], [])
 
 
-def test_members_are_told_with_what_they_do() -> None:
-    [told] = members_of(group(progress("c1", "c1"), replace(C1, queues=(QUEUE,))))
+def test_members_are_notified_with_what_they_do() -> None:
+    [reported] = members_of(group(progress("c1", "c1"), replace(C1, queues=(QUEUE,))))
 
-    assert told == {
+    assert reported == {
         "id": "c1",
         "address": "",
         "strategy": "AVG",

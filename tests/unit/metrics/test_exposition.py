@@ -4,7 +4,7 @@ import anyio
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from metrics.exposition import LOOK_INTERVAL_S, add_table, histogram, watch_loop_delay
+from metrics.exposition import SAMPLE_INTERVAL_S, add_table, histogram, watch_loop_delay
 from metrics.families import CONNECTIONS, LAG, LOOP_DELAY, MOVES, REQUESTS, Samples
 from remoting.tasks import background_tasks
 from testbed.simulation.kernel.run import Simulation, run_simulation
@@ -46,7 +46,7 @@ def test_the_delay_of_the_loop_is_observed_a_few_times_a_second() -> None:
     async def main(simulation: Simulation) -> None:
         async with background_tasks() as tasks:
             tasks.start_soon(watch_loop_delay, registry)
-            await anyio.sleep(10 * LOOK_INTERVAL_S + 0.01)
+            await anyio.sleep(10 * SAMPLE_INTERVAL_S + 0.01)
 
     run_simulation(main)
     assert f"{LOOP_DELAY.name}_count 10.0" in generate_latest(registry).decode()

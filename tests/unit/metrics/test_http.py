@@ -80,7 +80,7 @@ def post(body: bytes, *headers: bytes) -> bytes:
     ],
     ids=lambda value: "" if isinstance(value, bytes) else value,
 )
-def test_a_body_that_is_no_json_object_is_refused_with_the_reason(
+def test_a_body_that_is_not_a_json_object_is_refused_with_the_reason(
     body: bytes, why: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     [(status, text)] = asked([post(body, b"Content-Type: application/json; charset=nonsense")])
@@ -110,7 +110,7 @@ def test_a_handler_that_fails_gets_an_answer_without_details_and_so_many_log_lin
     assert caplog.text.count("Traceback") == LINES_AT_ONCE
 
 
-def test_what_is_no_http_is_one_line_of_the_log_without_a_traceback(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_is_not_a_http_is_one_line_of_the_log_without_a_traceback(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
         answers = asked([b"\x00\x01garbage\r\n\r\n", b"GET\xff / HTTP/1.1\r\n\r\n"] * LINES_AT_ONCE)
     assert {status for status, _ in answers} == {400}

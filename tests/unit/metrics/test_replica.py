@@ -6,7 +6,7 @@ import anyio
 from prometheus_client import CollectorRegistry, generate_latest
 
 from metrics.event_counts import EventCounts
-from metrics.replica import add_replica, why_replica_not_ready
+from metrics.replica import add_replica, replica_readiness_problem
 from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 
@@ -32,6 +32,6 @@ def test_both_roles_show_the_set_and_the_master_how_far_the_others_are(simulate:
         [margin] = [line.split()[1] for line in shown[0].splitlines() if line.startswith("rlab_replica_lease_margin_")]
         assert 1.5 < float(margin) < 2.0
         assert "rlab_replica_lease_margin_seconds " not in shown[1]
-        assert why_replica_not_ready(cluster.replicas["broker-a-2"].running) == ""
+        assert replica_readiness_problem(cluster.replicas["broker-a-2"].running) == ""
 
     simulate(scenario, brokers=1, copies=2)

@@ -50,7 +50,7 @@ def test_a_request_that_is_answered_later_takes_until_then() -> None:
     assert 'le="15.0",result="SUCCESS"} 1.0' in text
 
 
-def test_codes_that_nobody_knows_are_one_series() -> None:
+def test_codes_that_no_one_knows_are_one_series() -> None:
     def never(connection: Connection, request: Command) -> None:
         raise AssertionError("not reached")
 

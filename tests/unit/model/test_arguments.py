@@ -20,14 +20,14 @@ from model.errors import InvalidParameter
 
 
 @pytest.mark.parametrize("value", [None, 5, b"t", ["t"]])
-def test_what_is_no_string_is_refused_by_name(value: object) -> None:
+def test_what_is_not_a_string_is_refused_by_name(value: object) -> None:
     check_text("the key", "")
     with pytest.raises(InvalidParameter, match=r"^the key must be a string, got "):
         check_text("the key", value)
 
 
 @pytest.mark.parametrize("value", [None, "1", 1.0, True, [1]])
-def test_what_is_no_whole_number_of_the_range_is_refused_by_name(value: object) -> None:
+def test_what_is_not_a_whole_number_of_the_range_is_refused_by_name(value: object) -> None:
     check_whole("max_n", 1, 1, 5)
     check_whole("max_n", 5, 1, 5)
     with pytest.raises(InvalidParameter, match=r"^max_n must be a whole number from 1 to 5, got "):
@@ -41,7 +41,7 @@ def test_what_is_no_whole_number_of_the_range_is_refused_by_name(value: object) 
 
 
 @pytest.mark.parametrize("value", [None, 5, "t", b"t"])
-def test_one_string_is_no_list_of_strings(value: object) -> None:
+def test_one_string_is_not_a_list_of_strings(value: object) -> None:
     for several in (["t"], ("t",), {"t": 1}, iter(["t"])):
         check_several("topics", several)
     with pytest.raises(InvalidParameter, match=r"^topics must be a list, got "):
@@ -49,14 +49,14 @@ def test_one_string_is_no_list_of_strings(value: object) -> None:
 
 
 @pytest.mark.parametrize("value", [None, "1", math.nan, -1, 2.5, True])
-def test_what_is_no_number_of_the_range_is_refused_by_name(value: object) -> None:
+def test_what_is_not_a_number_of_the_range_is_refused_by_name(value: object) -> None:
     check_number("wait_s", 0, 0, 2)
     check_number("wait_s", 2.0, 0, 2)
     with pytest.raises(InvalidParameter, match=r"^wait_s must be 0 to 2, got "):
         check_number("wait_s", value, 0, 2)
 
 
-def test_what_is_no_dict_and_what_is_no_function_is_refused_by_name() -> None:
+def test_what_is_not_a_dict_and_what_is_not_a_function_is_refused_by_name() -> None:
     check_mapping("offsets", {})
     check_callable("listener", print)
     with pytest.raises(InvalidParameter, match=r"^offsets must be a dict, got \[\]"):

@@ -8,7 +8,7 @@ from client.allocate import AllocateMessageQueueBalancedSticky
 from client.allocate.registry import strategy_named
 from client.allocate.strategy import usable
 from model.errors import ConfigError
-from model.extras import EXTRA_OF, how_to_install
+from model.extras import EXTRA_OF, install_command
 from process.runtime import new_loop, report_bug
 from tests.unit.source_tree import PYPROJECT
 
@@ -26,17 +26,17 @@ def test_a_strategy_without_its_package_says_what_to_install_before_a_group_is_j
 ) -> None:
     strategy_named.cache_clear()
     monkeypatch.setattr("client.allocate.strategy.find_spec", lambda _name: None)
-    told = r"BalancedSticky cannot be used: numpy .* 'rebalance-lab\[sticky\]'"
-    with pytest.raises(ConfigError, match=told):
+    reported = r"BalancedSticky cannot be used: numpy .* 'rebalance-lab\[sticky\]'"
+    with pytest.raises(ConfigError, match=reported):
         usable("strategy", AllocateMessageQueueBalancedSticky())
-    with pytest.raises(ConfigError, match=told):
+    with pytest.raises(ConfigError, match=reported):
         strategy_named("BALANCED_STICKY")
     assert strategy_named("AVG").name == "AVG"
 
 
 def test_a_command_without_its_package_says_what_to_install(capsys: pytest.CaptureFixture[str]) -> None:
     report_bug(ModuleNotFoundError, ModuleNotFoundError("No module", name="aiohttp"), None)
-    assert capsys.readouterr().err == f"error: {how_to_install('aiohttp')}\n"
+    assert capsys.readouterr().err == f"error: {install_command('aiohttp')}\n"
 
 
 def test_another_module_that_is_missing_is_a_bug(capsys: pytest.CaptureFixture[str]) -> None:

@@ -34,7 +34,7 @@ def found(**members: ConsumerData) -> list[str]:
     return [str(each) for each in disagreements(members)]
 
 
-def test_members_that_say_the_same_agree_and_so_does_nobody() -> None:
+def test_members_that_say_the_same_agree_and_so_does_no_one() -> None:
     assert found(A=member(t="red || blue"), B=member(t="blue||red")) == []
     assert found(A=member()) == found() == []
 
@@ -43,7 +43,7 @@ def test_members_with_different_topics_agree() -> None:
     assert found(A=member(a="*", b="*"), B=member(b="*", c="red")) == []
 
 
-def test_strategies_models_and_filters_that_differ_are_named_with_who_says_what_the_most_said_first() -> None:
+def test_strategies_models_and_filters_that_differ_are_named_with_who_says_what_most_said_first() -> None:
     assert found(A=member(t="*"), B=member("CIRCLE", t="red"), C=member("CIRCLE", t="*"), D=member("CIRCLE")) == [
         "filter of t: * (A, C), red (B)",
         "strategy: CIRCLE (B, C, D), AVG (A)",
@@ -64,7 +64,7 @@ def test_broadcasting_members_may_filter_as_they_like() -> None:
     assert found(A=everybody, B=some, C=replace(some, strategy="CIRCLE")) == []
 
 
-def test_a_line_tells_what_comes_of_it() -> None:
+def test_a_line_reports_what_comes_of_it() -> None:
     both = {"A": member(t="*"), "B": member("CIRCLE", t="red")}
     assert describe(disagreements(both)) == (
         "filter of t: * (A), red (B): a message that only some members want is skipped where another one has its "

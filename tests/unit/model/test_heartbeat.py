@@ -246,9 +246,9 @@ def test_a_difference_that_does_not_lead_to_the_list_of_the_broker_is_refused() 
     assert old.changed(over_the_wire(new.difference(["c3"]))) is None
 
 
-def test_a_view_of_nobody_survives_the_wire() -> None:
-    nobody = GroupView(group="g", version=0, members={})
-    assert GroupView.from_wire("g", over_the_wire(nobody.to_wire())) == nobody
+def test_a_view_of_no_one_survives_the_wire() -> None:
+    no_member = GroupView(group="g", version=0, members={})
+    assert GroupView.from_wire("g", over_the_wire(no_member.to_wire())) == no_member
 
 
 def test_a_client_id_that_is_listed_twice_counts_twice() -> None:

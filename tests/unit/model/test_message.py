@@ -248,13 +248,13 @@ def test_sixteen_retries_go_from_ten_seconds_to_two_hours() -> None:
 
 
 @pytest.mark.parametrize("message", [None, "text", b"body", ("t", b"body"), ["t"]])
-def test_what_is_no_message_is_refused_with_how_to_write_one(message: Any) -> None:
+def test_what_is_not_a_message_is_refused_with_how_to_write_one(message: Any) -> None:
     with pytest.raises(MessageIllegal, match=r"got .*: write Message\(topic, body\)"):
         check_message(message)
 
 
 @pytest.mark.parametrize("topic", [None, 5, b"t", ["t"]])
-def test_a_topic_that_is_no_string_is_refused_as_such(topic: Any) -> None:
+def test_a_topic_that_is_not_a_string_is_refused_as_such(topic: Any) -> None:
     with pytest.raises(InvalidParameter, match="the topic of a message must be a string"):
         check_message(Message(topic, b"x"))
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from model.absent_broker import NOBODY_ABSENT, Absence, AbsentBroker
+from model.absent_broker import NONE_ABSENT, Absence, AbsentBroker
 from model.events import Event
 from model.missing_trace import NOTHING_MISSING, SilentBrokers, missing_of
 
@@ -10,7 +10,7 @@ AWAY = AbsentBroker(
 
 
 def test_a_trace_without_absent_or_silent_brokers_is_whole() -> None:
-    assert missing_of(NOBODY_ABSENT, {}, 60.0) == NOTHING_MISSING
+    assert missing_of(NONE_ABSENT, {}, 60.0) == NOTHING_MISSING
     assert not NOTHING_MISSING
     assert str(NOTHING_MISSING) == ""
 

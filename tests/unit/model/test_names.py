@@ -100,7 +100,7 @@ def test_ids_that_are_legal_sort_alike_by_code_point_and_by_utf_16(value: str) -
 
 
 @pytest.mark.parametrize("name", [None, 5, b"t", ["t"], ("t", "u")])
-def test_a_name_that_is_no_string_is_refused_as_such(name: Any) -> None:
+def test_a_name_that_is_not_a_string_is_refused_as_such(name: Any) -> None:
     for check in (check_topic, check_group, lambda name: check_id("broker", name)):
         with pytest.raises(InvalidParameter, match="must be a string, got "):
             check(name)

@@ -118,14 +118,14 @@ def test_a_field_of_a_later_version_is_left_out_and_an_optional_one_has_its_defa
         ({"acks": ["all"]}, "acks must be all or master"),
     ],
 )
-def test_bytes_that_are_no_legal_row_are_refused_with_the_field(changes: dict[str, Any], reason: str) -> None:
+def test_bytes_that_are_not_legal_row_are_refused_with_the_field(changes: dict[str, Any], reason: str) -> None:
     fields = wire_of(ROW)
     with pytest.raises(InvalidParameter, match=reason):
         ReplicaSet.from_wire(msgpack.packb({**fields, **changes}))
 
 
 @pytest.mark.parametrize("wire", [b"", b"\xc1", msgpack.packb([1]), msgpack.packb({"name": "a"}), b"\x81\xa1a"])
-def test_bytes_that_are_no_row_at_all_are_refused(wire: bytes) -> None:
+def test_bytes_that_are_not_row_at_all_are_refused(wire: bytes) -> None:
     with pytest.raises(InvalidParameter, match="a replica set must be"):
         ReplicaSet.from_wire(wire)
 
@@ -178,7 +178,7 @@ def test_another_version_than_expected_is_refused_with_the_row(expected: int) ->
     assert refused.value.current == ROW
 
 
-def test_a_row_that_is_gone_is_not_made_again_by_a_change_of_it() -> None:
+def test_a_row_that_is_gone_is_not_recreated_by_a_change_of_it() -> None:
     with pytest.raises(SetChanged, match="has version 0 and not 4") as refused:
         stored_row(None, ROW, 4, register_id=9, n_rows=0)
     assert refused.value.current is None

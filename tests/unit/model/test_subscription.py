@@ -59,7 +59,7 @@ def test_an_expression_may_be_as_long_as_the_limit_and_not_longer() -> None:
 
 
 @pytest.mark.parametrize("expression", [None, 5, b"red", ["red", "blue"]])
-def test_tags_that_are_no_string_are_refused_as_such(expression: Any) -> None:
+def test_tags_that_are_not_string_are_refused_as_such(expression: Any) -> None:
     with pytest.raises(InvalidParameter, match=r"to 't' must be a string as 'tagA \|\| tagB', or a filter as .*, got "):
         subscription_of("t", expression, 1)
 

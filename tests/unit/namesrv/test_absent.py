@@ -17,7 +17,7 @@ def names_in(absent: AbsentBrokers) -> list[str]:
 
 def test_the_table_goes_through_the_example_of_its_header() -> None:
     absent, registration = AbsentBrokers(10, 10), broker("broker-a", "orders")
-    absent.left(registration, registration.topics, "closed its connection", now=10.0)
+    absent.broker_left(registration, registration.topics, "closed its connection", now=10.0)
     [away] = absent.listed(now=15.0)
     assert (away.broker_name, away.away_s, away.topics) == ("broker-a", 5.0, (topic("orders"),))
     assert str(away) == "broker broker-a at broker-a-0:10911 closed its connection 5 s ago"
@@ -28,14 +28,14 @@ def test_the_table_goes_through_the_example_of_its_header() -> None:
 def test_as_many_brokers_are_remembered_as_the_limit_and_the_one_that_left_first_makes_room() -> None:
     absent = AbsentBrokers(10, 2)
     for name in ("broker-b", "broker-a", "broker-c"):
-        absent.left(broker(name), (), "closed", 0.0)
+        absent.broker_left(broker(name), (), "closed", 0.0)
     assert names_in(absent) == ["broker-a", "broker-c"]
 
 
 def test_as_many_topics_are_remembered_as_the_limit_and_the_broker_that_left_first_loses_its_own() -> None:
     absent = AbsentBrokers(2, 10)
     for name in ("broker-b", "broker-a", "broker-c"):
-        absent.left(broker(name), [topic(f"of-{name}")], "closed", 0.0)
+        absent.broker_left(broker(name), [topic(f"of-{name}")], "closed", 0.0)
     assert [(each.broker_name, len(each.topics)) for each in absent.listed(0.0)] == [
         ("broker-a", 1),
         ("broker-b", 0),

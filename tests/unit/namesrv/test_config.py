@@ -9,7 +9,7 @@ from model.limits import MAX_CONNECTIONS
 from namesrv.config import NameServerConfig
 
 
-def test_a_name_server_is_reached_from_its_own_machine_only_unless_told_otherwise() -> None:
+def test_a_name_server_is_reached_from_its_own_machine_only_unless_configured_otherwise() -> None:
     assert NameServerConfig().listen == "127.0.0.1:9876"
 
 

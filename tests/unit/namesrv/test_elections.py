@@ -209,7 +209,7 @@ def test_a_damaged_file_is_refused_with_its_path_and_stays_as_it_is(
     assert path.read_bytes() == before
 
 
-def test_a_directory_with_other_files_is_no_place_for_a_register(tmp_path: Path) -> None:
+def test_a_directory_with_other_files_is_not_a_place_for_a_register(tmp_path: Path) -> None:
     (tmp_path / "STORE").write_text("a broker's")
     with (
         pytest.raises(ConfigError, match=r"has no register and is not empty \(it holds 'STORE'\)"),
@@ -219,7 +219,7 @@ def test_a_directory_with_other_files_is_no_place_for_a_register(tmp_path: Path)
     assert [each.name for each in tmp_path.iterdir()] == ["STORE"]
 
 
-def test_a_path_that_is_no_directory_is_refused(tmp_path: Path) -> None:
+def test_a_path_that_is_not_a_directory_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="for elections"), open_elections(tmp_path / "file", Random(1)):
         pass

@@ -72,9 +72,9 @@ def test_replicas_register_beside_each_other_whatever_epoch_they_know() -> None:
 def test_the_last_masters_are_bounded_and_those_that_are_there_stay() -> None:
     masters = LastMasters(2)
     for name in ("a", "b", "c"):
-        masters.note(broker(name, set_id=5, epoch=1, address=f"{name}:1"), {"a": 1, "c": 1})
+        masters.record(broker(name, set_id=5, epoch=1, address=f"{name}:1"), {"a": 1, "c": 1})
     assert [masters.of(name) is not None for name in ("a", "b", "c")] == [True, False, True]
-    masters.note(broker("a", address="a:1"), {})
+    masters.record(broker("a", address="a:1"), {})
     assert masters.of("a") is None
     masters.forget("c")
     masters.forget("c")

@@ -112,7 +112,7 @@ async def test_a_name_server_that_has_just_started_says_of_no_topic_that_it_does
 
 
 @asked
-async def test_in_a_cluster_of_newcomers_no_topic_can_be_missing_from_the_start_on(caller: Caller) -> None:
+async def test_in_a_cluster_of_new_member_no_topic_can_be_missing_from_the_start_on(caller: Caller) -> None:
     await caller.register(broker("broker-a", newcomer=True))
     await caller.register(broker("broker-a", "orders", version=2))
     with pytest.raises(TopicNotExist):
@@ -123,7 +123,7 @@ async def test_in_a_cluster_of_newcomers_no_topic_can_be_missing_from_the_start_
 
 
 @asked
-async def test_what_is_wrong_with_a_registration_is_told_to_the_broker(caller: Caller) -> None:
+async def test_what_is_wrong_with_a_registration_is_reported_to_the_broker(caller: Caller) -> None:
     await caller.register(broker("broker-a", version=2))
     with pytest.raises(StaleRegistration):
         await caller.register(broker("broker-a", version=1))
@@ -249,7 +249,7 @@ async def test_health_is_who_and_for_how_long(caller: Caller) -> None:
 
 
 @asked
-async def test_who_has_all_routes_of_a_version_is_told_that_none_has_changed(caller: Caller) -> None:
+async def test_who_has_all_routes_of_a_version_is_reported_that_none_has_changed(caller: Caller) -> None:
     async def ask(**known: int) -> tuple[dict[str, object], bool]:
         header = {"topic": "t", **known}
         answer = await caller.client.request(ADDRESS, RequestCode.GET_ROUTEINFO_BY_TOPIC, header)

@@ -68,13 +68,13 @@ def test_a_bad_name_or_address_is_refused(changes: dict[str, Any], why: str) -> 
         (msgpack.packb([["orders", 4, 4, 6], ["orders", 8, 8, 6]]), "each topic once"),
     ],
 )
-def test_a_body_that_is_no_list_of_topics_is_refused(body: bytes, why: str) -> None:
+def test_a_body_that_is_not_a_list_of_topics_is_refused(body: bytes, why: str) -> None:
     with pytest.raises(InvalidParameter, match=why):
         registration_of(request(body))
 
 
 @pytest.mark.parametrize("row", [None, {}, "t", [], ["t", 1, 1], ["t", 1, 1, 6, 0], [5, 1, 1, 6], [b"t", 1, 1, 6]])
-def test_a_row_that_is_no_topic_is_refused_with_the_form_of_one(row: object) -> None:
+def test_a_row_that_is_not_a_topic_is_refused_with_the_form_of_one(row: object) -> None:
     with pytest.raises(InvalidParameter, match=f"{FORM}, and row 0 is "):
         registration_of(request(msgpack.packb([row])))
 

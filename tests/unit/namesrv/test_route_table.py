@@ -7,7 +7,7 @@ import pytest
 from model.errors import BrokerNameTaken, InvalidParameter, NotMaster, StaleRegistration, SystemBusy, TopicNotExist
 from model.replica_limits import MASTER_KEPT_S
 from model.topic_route import READ_WRITE, Perm, TopicRoute
-from namesrv.route_table import UNREPLACED, BrokerGone, RouteTable
+from namesrv.route_table import UNREPLACED, BrokerLost, RouteTable
 from tests.unit.namesrv.registrations import broker, topic
 
 
@@ -34,7 +34,7 @@ def test_the_table_goes_through_the_example_of_its_header() -> None:
     assert table.expire(120.0) == []
     assert table.next_deadline() == 150.0
     assert table.connection_closed(17, 60.0) == [
-        BrokerGone("broker-a", 0, "broker-a-0:10911", 17, ("orders",), "closed its connection")
+        BrokerLost("broker-a", 0, "broker-a-0:10911", 17, ("orders",), "closed its connection")
     ]
     with pytest.raises(TopicNotExist, match="no broker registered here serves topic 'orders'"):
         table.route("orders")

@@ -15,33 +15,33 @@ def test_the_watchers_go_through_the_example_of_their_header() -> None:
     assert watchers.next_deadline() is None
     watchers.changed(["orders", "x"])
     assert watchers.next_deadline() == 0.0
-    assert watchers.take(10.0) == [RouteNotice(7, ("orders",))]
+    assert watchers.collect_due(10.0) == [RouteNotice(7, ("orders",))]
     assert watchers.next_deadline() is None
     watchers.changed(["orders"])
     assert watchers.next_deadline() == 10.0 + ROUTE_NOTICE_WINDOW_S
-    assert watchers.take(10.1) == []
+    assert watchers.collect_due(10.1) == []
     watchers.closed(7)
-    assert watchers.take(10.5) == []
+    assert watchers.collect_due(10.5) == []
     assert len(watchers) == 0
 
 
-def test_a_round_goes_over_many_connections_in_parts_and_what_changes_meanwhile_waits_for_the_next() -> None:
+def test_a_round_goes_over_many_connections_in_parts_and_what_changes_in_between_waits_for_the_next() -> None:
     watchers = RouteWatchers()
     n = 2 * ROUTE_NOTICES_AT_ONCE + 1
     for connection in range(n):
         watchers.watch(connection, "t")
         watchers.watch(connection, "u")
     watchers.changed(["t"])
-    first = watchers.take(1.0)
+    first = watchers.collect_due(1.0)
     watchers.changed(["u"])
     watchers.closed(n - 1)
     assert watchers.next_deadline() == 0.0
-    rest = [*watchers.take(1.0), *watchers.take(1.0)]
+    rest = [*watchers.collect_due(1.0), *watchers.collect_due(1.0)]
     assert len(first) == ROUTE_NOTICES_AT_ONCE
     assert [notice.connection for notice in [*first, *rest]] == list(range(n - 1))
     assert {notice.topics for notice in [*first, *rest]} == {("t",)}
     assert watchers.next_deadline() == 1.0 + ROUTE_NOTICE_WINDOW_S
-    assert {notice.topics for notice in watchers.take(1.0 + ROUTE_NOTICE_WINDOW_S)} == {("u",)}
+    assert {notice.topics for notice in watchers.collect_due(1.0 + ROUTE_NOTICE_WINDOW_S)} == {("u",)}
 
 
 def test_topics_beyond_the_limits_are_refused_and_counted_and_a_place_becomes_free_with_its_connection() -> None:
@@ -78,7 +78,7 @@ def test_every_watched_change_is_notified_once_and_rounds_keep_their_distance(
     rounds: list[float] = []
 
     def take() -> None:
-        notices = watchers.take(now)
+        notices = watchers.collect_due(now)
         if due and (not rounds or now >= rounds[-1] + ROUTE_NOTICE_WINDOW_S):
             expected = {connection: topics & due for connection, topics in watched.items() if topics & due}
             assert {notice.connection: set(notice.topics) for notice in notices} == expected

@@ -18,7 +18,7 @@ from remoting.command import Command
 from remoting.request_code import RequestCode
 from remoting.security.key import Key
 from remoting.security.policy import NamePatterns, Policy, Rights
-from testbed.simulation.cluster.access import made_key, made_user
+from testbed.simulation.cluster.access import derived_key, derived_user
 from testbed.simulation.kernel.run import Simulation, run_simulation
 from tests.unit.namesrv.registrations import broker, topic, wire
 
@@ -256,13 +256,13 @@ def test_many_changes_in_a_short_time_are_few_notifications_and_the_last_change_
 
 def test_a_user_is_notified_of_no_topic_that_it_may_not_know_any_more() -> None:
     def policy(*topics: str) -> Policy:
-        reader = made_user("reader", Rights(consume=NamePatterns(topics)))
-        return {"reader": reader, "broker-a": made_user("broker-a", Rights(brokers=NamePatterns(["*"])))}
+        reader = derived_user("reader", Rights(consume=NamePatterns(topics)))
+        return {"reader": reader, "broker-a": derived_user("broker-a", Rights(brokers=NamePatterns(["*"])))}
 
     async def main(simulation: Simulation) -> None:
         config = NameServerConfig(listen="10.0.0.1:9876", access=policy("orders", "secret"))
-        async with run_name_server(config) as server, RemotingClient(key=made_key("broker-a")) as broker_a:
-            client = Notified(simulation, made_key("reader"))
+        async with run_name_server(config) as server, RemotingClient(key=derived_key("broker-a")) as broker_a:
+            client = Notified(simulation, derived_key("reader"))
             await client.watch(server, "orders", "secret")
             assert server.server.gate is not None
             server.server.gate.apply(policy("orders"))

@@ -35,7 +35,7 @@ def picture(events: Iterable[Event]) -> GroupPicture:
     return made
 
 
-def test_each_change_of_hands_is_told_with_its_time_its_queue_and_its_owner() -> None:
+def test_each_change_of_hands_is_reported_with_its_time_its_queue_and_its_owner() -> None:
     events = [acquired(100, "c1", 3), dropped(150, "c1", 3), acquired(160, "c2", 3, token=2)]
 
     document = picture(events).document()
@@ -51,15 +51,15 @@ def test_of_two_owners_at_once_the_later_one_is_shown_with_their_number() -> Non
     assert document["changes"] == [100, 0, 0, 1, 120, 0, 1, 2]
 
 
-def test_a_rebalance_is_told_in_words_and_again_when_it_has_cost_more() -> None:
+def test_a_rebalance_is_reported_in_words_and_again_when_it_has_cost_more() -> None:
     made = picture([started(90, "c1"), acquired(100, "c1", 0)])
-    [first] = made.news()["rebalances"]
+    [first] = made.changes()["rebalances"]
     made.feed(acquired(130, "c1", 1))
-    [second] = made.news()["rebalances"]
+    [second] = made.changes()["rebalances"]
 
     assert (first["because"], first["moves"], first["began"], first["ended"]) == ("c1 started", 1, 90, 100)
     assert (second["cause"], second["moves"], second["ended"]) == (first["cause"], 2, 130)
-    assert "rebalances" not in made.news(), "nothing has come since"
+    assert "rebalances" not in made.changes(), "nothing has come since"
 
 
 def test_the_moves_of_a_rebalance_are_found_by_its_cause_also_before_their_first_message() -> None:
@@ -78,13 +78,13 @@ def test_the_moves_of_a_rebalance_are_found_by_its_cause_also_before_their_first
 )
 def test_the_news_added_up_are_the_document(steps: list[tuple[str, int, bool, bool]]) -> None:
     made = GroupPicture("g", BASE_MS)
-    told: dict[str, list[Any]] = {"queues": [], "clients": [], "changes": [], "members": []}
+    reported: dict[str, list[Any]] = {"queues": [], "clients": [], "changes": [], "members": []}
     rebalances: dict[str, Any] = {}
 
     def listen() -> None:
-        news = made.news()
-        for name, heard in told.items():
-            heard.extend(news.get(name, []))
+        news = made.changes()
+        for name, received in reported.items():
+            received.extend(news.get(name, []))
         rebalances.update({each["cause"]: each for each in news.get("rebalances", [])})
 
     for number, (client, queue, is_end, ask) in enumerate(steps):
@@ -93,7 +93,7 @@ def test_the_news_added_up_are_the_document(steps: list[tuple[str, int, bool, bo
             listen()
     listen()
     document = made.document()
-    assert {name: document[name] for name in told} == told
+    assert {name: document[name] for name in reported} == reported
     assert sorted(rebalances) == sorted(each["cause"] for each in document["rebalances"])
 
 

@@ -15,11 +15,11 @@ def owned(t_ms: float, client: str, queue: int, group: str = "g") -> Event:
 
 def test_an_event_of_a_slow_node_takes_its_place_among_those_that_are_held() -> None:
     pictures = TracePictures(0.0)
-    pictures.take([owned(1_000, "c2", 1)])
+    pictures.add([owned(1_000, "c2", 1)])
     pictures.advance(1_000 + SETTLE_MS - 1)
     assert pictures.groups == {}
 
-    pictures.take([owned(900, "c1", 0)])
+    pictures.add([owned(900, "c1", 0)])
     pictures.advance(1_000 + SETTLE_MS)
 
     assert pictures.groups["g"].document()["changes"] == [900, 0, 0, 1, 1_000, 1, 1, 1]
@@ -29,9 +29,9 @@ def test_an_event_of_a_slow_node_takes_its_place_among_those_that_are_held() -> 
 def test_what_happens_to_brokers_is_a_cause_for_every_group() -> None:
     pictures = TracePictures(0.0)
     down = Event(1_500, "b", 7, EventKind.BROKER_DOWN.value, "b/7", broker="b", detail="b")
-    pictures.take([owned(1_000, "c1", 0), owned(1_000, "c1", 0, "h"), down])
+    pictures.add([owned(1_000, "c1", 0), owned(1_000, "c1", 0, "h"), down])
     after = owned(1_600, "c2", 0)._replace(cause="b/7", version=2)
-    pictures.take([after, after._replace(group="h")])
+    pictures.add([after, after._replace(group="h")])
     pictures.advance(10_000)
 
     for picture in pictures.groups.values():
@@ -44,7 +44,7 @@ def test_more_events_than_are_held_are_drawn_at_once(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(trace_pictures, "MAX_HELD_EVENTS", 1)
     pictures = TracePictures(0.0)
 
-    pictures.take([owned(1_000, "c1", 0), owned(2_000, "c1", 1)])
+    pictures.add([owned(1_000, "c1", 0), owned(2_000, "c1", 1)])
 
     assert pictures.groups["g"].document()["changes"] == [1_000, 0, 0, 1]
 
@@ -54,7 +54,7 @@ def test_events_that_no_picture_shows_take_no_place_from_those_that_wait(monkeyp
     pictures = TracePictures(0.0)
 
     shown_nowhere = Event(1_001, "b", 1, EventKind.OFFSET_COMMITTED.value, "b/1", "g", "t", "b", 0, "c1")
-    pictures.take([owned(1_000, "c1", 0), shown_nowhere])
+    pictures.add([owned(1_000, "c1", 0), shown_nowhere])
 
     assert pictures.groups == {}, "the first still waits for events of other nodes"
 
@@ -64,7 +64,7 @@ def test_groups_beyond_the_bound_are_not_drawn(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(trace_pictures, "MAX_PICTURES", 1)
     pictures = TracePictures(0.0)
 
-    pictures.take([owned(1_000, "c1", 0, "first"), owned(1_001, "c1", 0, "second")])
+    pictures.add([owned(1_000, "c1", 0, "first"), owned(1_001, "c1", 0, "second")])
     pictures.advance(10_000)
 
     assert list(pictures.groups) == ["first"]

@@ -153,8 +153,8 @@ class FakeCluster:
             return 0, {"offset": offset}, b""
         if code == RequestCode.GET_MIN_OFFSET:
             return 0, {"offset": held.begin}, b""
-        told = {} if self.topic_id is None else {"topic_id": self.topic_id}
-        return 0, {"offset": held.end, **told}, b""
+        reported = {} if self.topic_id is None else {"topic_id": self.topic_id}
+        return 0, {"offset": held.end, **reported}, b""
 
     def _route(self, topic: str, up: list[str]) -> tuple[int, dict[str, Any], bytes]:
         counts = {name: sum(queue.topic == topic and queue.broker_name == name for queue in self.queues) for name in up}

@@ -78,12 +78,12 @@ def test_one_text_is_repeated(text: str, times: int) -> None:
 
 
 @pytest.mark.parametrize("value", [b"bytes", None, 1, 1.5, "half a character \ud800"])
-def test_what_is_no_text_is_refused(value: object) -> None:
+def test_what_is_not_a_text_is_refused(value: object) -> None:
     with pytest.raises((TypeError, UnicodeEncodeError)):
         texts(["text", value])  # type: ignore[list-item]  # what a foreign producer may have sent
 
 
 @pytest.mark.parametrize("value", ["text", None, 1])
-def test_what_is_no_bytes_is_refused(value: object) -> None:
+def test_what_is_not_a_bytes_is_refused(value: object) -> None:
     with pytest.raises(TypeError):
         binaries([b"bytes", value])  # type: ignore[list-item]  # what a foreign producer may have sent

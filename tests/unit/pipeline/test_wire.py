@@ -94,7 +94,7 @@ def test_the_system_watches_a_server_that_is_asked_seldom() -> None:
         assert connection._socket.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
 
 
-def test_a_server_that_is_not_there_is_told_at_once() -> None:
+def test_a_server_that_is_not_there_is_reported_at_once() -> None:
     with closing(socket.create_server(("127.0.0.1", 0))) as listening:
         host, port = listening.getsockname()
     with pytest.raises(ConnectFailed, match=f"cannot connect to {host}:{port}"):
@@ -111,24 +111,24 @@ def test_an_answer_that_is_cut_off_is_a_lost_connection(said: bytes) -> None:
         ask(talk)
 
 
-def test_a_silent_server_is_given_up_after_the_timeout() -> None:
-    heard = threading.Event()
+def test_a_silent_server_is_abandoned_after_the_timeout() -> None:
+    receipts = threading.Event()
 
     def talk(peer: socket.socket) -> None:
         peer.recv(1_000)
-        heard.wait(60)
+        receipts.wait(60)
 
     with server(talk) as address, closing(WireConnection(address, 0.02)) as connection:
         opaque = connection.send(HEART_BEAT, {})
         with pytest.raises(RequestTimeout, match=r"within 0\.02 s"):
             connection.receive(opaque)
-        heard.set()
+        receipts.set()
         with pytest.raises(ConnectionLost):
             connection.receive(opaque)
 
 
 @pytest.mark.parametrize("said", [b"HTTP/1.1 400", (MAX_FRAME_BYTES + 1).to_bytes(4, "big"), b"\x00\x00\x00\x01\xc0"])
-def test_bytes_that_are_no_frame_are_told_as_such_before_they_are_read(said: bytes) -> None:
+def test_bytes_that_are_not_frame_are_reported_as_such_before_they_are_read(said: bytes) -> None:
     def talk(peer: socket.socket) -> None:
         peer.recv(1_000)
         peer.sendall(said)
@@ -223,7 +223,7 @@ class Signed(WireConnection):
 
 
 @pytest.mark.parametrize("kind", [WireConnection, Signed])
-def test_an_answer_over_a_connection_that_was_closed_meanwhile_is_lost(
+def test_an_answer_over_a_connection_that_was_closed_in_between_is_lost(
     kind: type[WireConnection], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The requests of a sink to a broker are outstanding while another one over the same connection fails."""

@@ -69,7 +69,7 @@ def test_what_is_not_such_a_folder_is_left_alone(tmp_path: Path) -> None:
     assert (tmp_path / f"{PREFIX}new").is_dir()
 
 
-def test_a_folder_that_its_cluster_removes_while_it_is_looked_at_is_no_error(
+def test_a_folder_that_its_cluster_removes_while_it_is_looked_at_is_not_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ending = tmp_path / f"{PREFIX}ending"

@@ -54,7 +54,7 @@ def test_other_kinds_errors_and_servers_are_not_limited(lines: Lines) -> None:
     assert len(lines.texts) == 9
 
 
-def test_what_was_left_out_at_the_end_is_told_once(lines: Lines) -> None:
+def test_what_was_left_out_at_the_end_is_reported_once(lines: Lines) -> None:
     for n in range(3):
         log(lines, 100, "pull of %s", n)
     [limit] = [each for each in lines.filters if isinstance(each, LineLimit)]
@@ -63,7 +63,7 @@ def test_what_was_left_out_at_the_end_is_told_once(lines: Lines) -> None:
     assert lines.texts == ["pull of 0", "2 more lines like: pull of 2"]
 
 
-def test_each_kind_that_was_left_out_is_told_as_a_warning_with_its_values(lines: Lines) -> None:
+def test_each_kind_that_was_left_out_is_reported_as_a_warning_with_its_values(lines: Lines) -> None:
     for kind in ("pull", "heartbeat"):
         for n in range(3):
             log(lines, 100, f"{kind} of %s: %d%%", "g", n)

@@ -99,7 +99,7 @@ async def test_a_pipe_is_written_at_the_pace_of_its_reader_and_the_loop_goes_on(
 
 
 @pytest.mark.asyncio
-async def test_a_write_that_nobody_reads_can_be_given_up() -> None:
+async def test_a_write_that_no_one_reads_can_be_abandoned() -> None:
     reading, writing = os.pipe()
     with anyio.move_on_after(0.01) as scope:
         await write_all(writing, bytes(10_000_000))

@@ -71,13 +71,13 @@ def test_what_is_wrong_in_itself_has_the_exit_code_of_the_parser(kind: type[Rlab
         assert exit_.value.exit_code == 2
 
 
-def test_whoever_repairs_the_program_gets_the_error_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_anyone_who_repairs_the_program_gets_the_error_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RLAB_DEBUG", "1")
     with pytest.raises(TopicNotExist):
         run(raising(TopicNotExist("t")))
 
 
-def test_a_bug_is_one_line_too_unless_somebody_wants_its_traceback(
+def test_a_bug_is_one_line_too_unless_someone_wants_its_traceback(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(KeyError) as caught:

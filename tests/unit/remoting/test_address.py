@@ -53,7 +53,7 @@ def test_an_address_is_host_and_port(text: str, host: str, port: int) -> None:
         "a\0b:9876",
     ],
 )
-def test_what_is_no_address_is_refused_with_an_example_of_one(text: str) -> None:
+def test_what_is_not_an_address_is_refused_with_an_example_of_one(text: str) -> None:
     with pytest.raises(ConfigError, match=r"write host:port, for instance 127\.0\.0\.1:9876"):
         parse_address(text)
 

@@ -22,7 +22,7 @@ from remoting.server import RemotingServer, serve
 from rocketmq.outward.dialect import OutwardDialect
 from testbed.simulation.kernel.run import Simulation, run_simulation
 
-SERVER, NOBODY = "10.0.0.1:9876", "10.0.0.1:1"
+SERVER, UNREACHABLE = "10.0.0.1:9876", "10.0.0.1:1"
 STATE, ROUTE = RequestCode.GET_SERVER_STATE, RequestCode.GET_ROUTEINFO_BY_TOPIC
 
 
@@ -77,7 +77,7 @@ def test_clients_of_one_restarted_server_spread_out() -> None:
 # --- answers ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_response_that_is_no_success_becomes_its_error() -> None:
+def test_a_response_that_is_not_a_success_becomes_its_error() -> None:
     fine = Command(RESPONSE, 0, 1, {}, None)
     assert raise_for_code(fine) is fine
     with pytest.raises(TopicNotExist, match="gone"):
@@ -113,24 +113,24 @@ async def test_a_refused_connect_is_definite_and_the_next_one_fails_at_once_unti
     simulation: Simulation, server: RemotingServer
 ) -> None:
     async with RemotingClient(rng=simulation.random) as client:
-        with pytest.raises(ConnectFailed, match=f"cannot connect to {NOBODY}: .*is it running") as caught:
-            await client.connect(NOBODY)
+        with pytest.raises(ConnectFailed, match=f"cannot connect to {UNREACHABLE}: .*is it running") as caught:
+            await client.connect(UNREACHABLE)
         assert caught.value.definite
-        wait_s = client.backoff_s(NOBODY)
+        wait_s = client.backoff_s(UNREACHABLE)
         assert 0 < wait_s <= RECONNECT_FIRST_S
         before = simulation.loop.time()
         with pytest.raises(ConnectFailed, match="next attempt in 0"):
-            await client.connect(NOBODY)
+            await client.connect(UNREACHABLE)
         assert simulation.loop.time() == before
         assert client.backoff_s(SERVER) == 0
         await anyio.sleep(wait_s)
-        async with serve(HANDLERS, NOBODY):
-            await client.connect(NOBODY)
-        assert client.backoff_s(NOBODY) == 0
+        async with serve(HANDLERS, UNREACHABLE):
+            await client.connect(UNREACHABLE)
+        assert client.backoff_s(UNREACHABLE) == 0
 
 
 @with_server
-async def test_a_connect_that_nobody_answers_ends_in_time(simulation: Simulation, server: RemotingServer) -> None:
+async def test_a_connect_that_no_one_answers_ends_in_time(simulation: Simulation, server: RemotingServer) -> None:
     with simulation.network.partition("127.0.0.1", "10.0.0.1"):
         async with RemotingClient() as client:
             with pytest.raises(ConnectFailed, match=r"no answer in 3\.0 s"):
@@ -215,7 +215,7 @@ async def test_an_address_that_is_none_is_the_callers_mistake(simulation: Simula
 
 
 @with_server
-async def test_a_lost_connection_is_told_once_fails_what_waits_and_is_made_again(
+async def test_a_lost_connection_is_reported_once_fails_what_waits_and_is_recreated(
     simulation: Simulation, server: RemotingServer
 ) -> None:
     lost: list[str] = []
@@ -239,7 +239,7 @@ async def test_a_lost_connection_is_told_once_fails_what_waits_and_is_made_again
 
 
 @with_server
-async def test_a_connection_that_was_dropped_on_purpose_is_not_told_as_lost(
+async def test_a_connection_that_was_dropped_on_purpose_is_not_reported_as_lost(
     simulation: Simulation, server: RemotingServer
 ) -> None:
     lost: list[str] = []

@@ -27,7 +27,7 @@ from model.limits import (
 from remoting.codec import CODEC
 from remoting.command import ONE_WAY, REQUEST, RESPONSE, Command
 from remoting.connection import Connection
-from remoting.overload.frame_under_way import FramesUnderWay
+from remoting.overload.incomplete_frame import FramesUnderWay
 from remoting.overload.peer_memory import PeerMemory
 from remoting.request_code import RequestCode
 from testbed.simulation.kernel.run import Simulation, run_simulation
@@ -376,7 +376,7 @@ async def test_waiting_for_a_peer_to_read_ends_with_the_connection() -> None:
 
 
 @on_virtual_loop
-async def test_answers_owed_to_a_peer_that_does_not_read_go_out_until_it_is_cut_off() -> None:
+async def test_answers_due_to_a_peer_that_does_not_read_go_out_until_it_is_cut_off() -> None:
     rig = Rig()
     rig.connection.pause_writing()
     for unsent_bytes, ending in ((MAX_UNSENT_BYTES, ""), (MAX_UNSENT_BYTES + 1, "aborted")):

@@ -132,7 +132,7 @@ class WithoutCode(UsageError):
     ],
     ids=["known", "no-code", "unexpected"],
 )
-def test_what_a_handler_raises_is_the_callers_answer_and_nobody_elses(
+def test_what_a_handler_raises_is_the_callers_answer_and_no_one_elses(
     code: RequestCode, raised: Exception, expected: type[RlabError], text: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail() -> Reply:
@@ -167,7 +167,7 @@ def test_what_a_handler_raises_is_the_callers_answer_and_nobody_elses(
     ],
     ids=["too large", "not msgpack"],
 )
-def test_an_answer_that_is_no_frame_becomes_an_error_that_says_whose_fault_it_is_and_the_connection_goes_on(
+def test_an_answer_that_is_not_a_frame_becomes_an_error_that_says_whose_fault_it_is_and_the_connection_goes_on(
     code: RequestCode, reply: Reply, expected: type[RlabError], text: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario(
@@ -199,7 +199,7 @@ async def test_one_way_requests_are_served_and_not_answered(
 
 
 @served
-async def test_a_peer_with_too_many_unanswered_requests_is_told_to_wait(
+async def test_a_peer_with_too_many_unanswered_requests_is_reported_to_wait(
     simulation: Simulation, service: Service, server: RemotingServer, client: RemotingClient
 ) -> None:
     await client.request(ADDRESS, STATE)
@@ -216,7 +216,7 @@ async def test_a_peer_with_too_many_unanswered_requests_is_told_to_wait(
 
 
 @served
-async def test_connections_have_numbers_and_each_is_told_as_gone_once(
+async def test_connections_have_numbers_and_each_is_reported_as_gone_once(
     simulation: Simulation, service: Service, server: RemotingServer, client: RemotingClient
 ) -> None:
     async with RemotingClient() as other:
@@ -233,7 +233,7 @@ async def test_connections_have_numbers_and_each_is_told_as_gone_once(
     assert service.gone == [2, 1]
 
 
-def test_as_many_connections_as_the_limit_are_served_and_the_next_is_told_why_not() -> None:
+def test_as_many_connections_as_the_limit_are_served_and_the_next_is_notified_why_not() -> None:
     service = Service()
 
     async def main(_: Simulation) -> None:
@@ -255,7 +255,7 @@ def test_as_many_connections_as_the_limit_are_served_and_the_next_is_told_why_no
 
 
 @served
-async def test_garbage_costs_its_sender_the_connection_and_nobody_else_anything(
+async def test_garbage_costs_its_sender_the_connection_and_no_one_else_anything(
     simulation: Simulation, service: Service, server: RemotingServer, client: RemotingClient
 ) -> None:
     await client.request(ADDRESS, STATE)
@@ -291,7 +291,7 @@ async def test_a_port_in_use_is_refused_with_what_to_do(
             pass
 
 
-def test_port_zero_takes_a_free_one_and_tells_which() -> None:
+def test_port_zero_takes_a_free_one_and_reports_which() -> None:
     async def main(_: Simulation) -> None:
         async with serve({}, "10.0.0.1:0") as first, serve({}, "10.0.0.1:0") as second:
             assert first.address != second.address

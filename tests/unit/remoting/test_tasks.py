@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from model.errors import IllegalOperation
-from remoting.tasks import Home, background_tasks, run_together
+from remoting.tasks import OwningLoop, background_tasks, run_together
 from testbed.simulation.kernel.run import Simulation, run_simulation
 
 
@@ -130,18 +130,18 @@ def test_the_only_job_that_fails_is_not_wrapped_and_one_of_several_is() -> None:
 # --- the home of a client --------------------------------------------------------------------------------------------
 
 
-async def home_here() -> Home:
-    return Home()
+async def home_here() -> OwningLoop:
+    return OwningLoop()
 
 
-async def use(home: Home) -> str:
+async def use(home: OwningLoop) -> str:
     home.check()
     return home.guard(str.upper)("sent")
 
 
 def test_a_client_is_used_in_the_event_loop_that_it_was_started_in() -> None:
     async def start_and_use() -> str:
-        return await use(Home())
+        return await use(OwningLoop())
 
     assert asyncio.run(start_and_use()) == "SENT"
 

@@ -32,7 +32,7 @@ ROW = started(JOINED, 2, "h2:1")
 IDENTITY = ReplicaIdentity(name="broker-a", set_id=7, register_id=9, replica_id=2, incarnation=1)
 
 
-def test_a_directory_without_the_file_is_no_replica(tmp_path: Path) -> None:
+def test_a_directory_without_the_file_is_not_a_replica(tmp_path: Path) -> None:
     assert read_identity(tmp_path, FILES) is None
     assert read_identity(tmp_path / "missing", FILES) is None
 

@@ -279,7 +279,7 @@ def test_a_look_that_is_asked_for_is_made_at_once_and_wakes_who_waits(tmp_path: 
             tasks.start_soon(first.poll)
             await anyio.sleep(0.1)
             await member(tmp_path / "2", register, "h2:1").begin()
-            first.look_now()
+            first.poll_now()
             with anyio.fail_after(0.01):
                 await first.wait_changed()
         assert first.row.member(2) is not None

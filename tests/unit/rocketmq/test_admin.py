@@ -67,7 +67,7 @@ async def test_the_ends_of_the_queues_of_a_topic(world: World) -> None:
 
 
 @simulated
-async def test_a_broker_tells_of_itself_in_texts(world: World) -> None:
+async def test_a_broker_reports_of_itself_in_texts(world: World) -> None:
     client, _ = await with_messages(world)
     table = document(await client.call(28, {}))["table"]
     assert {type(value) for value in table.values()} == {str}
@@ -95,13 +95,13 @@ async def test_members_of_both_kinds_and_how_far_they_are(world: World) -> None:
     assert (await client.call(203, {"consumerGroup": "g"})).code == ResponseCode.CONSUMER_NOT_ONLINE
     await client.heartbeat(subscription={"subString": "a || b"})
     await ours.heartbeat(consumer())
-    told = document(await client.call(203, {"consumerGroup": "g"}))
-    assert [(each["clientId"], each["language"]) for each in told["connectionSet"]] == [
+    reported = document(await client.call(203, {"consumerGroup": "g"}))
+    assert [(each["clientId"], each["language"]) for each in reported["connectionSet"]] == [
         ("a@1", "PYTHON"),
         ("stock@1", "OTHER"),
     ]
-    assert (told["messageModel"], told["consumeType"]) == ("CLUSTERING", "CONSUME_PASSIVELY")
-    assert told["subscriptionTable"]["t"]["topic"] == "t"
+    assert (reported["messageModel"], reported["consumeType"]) == ("CLUSTERING", "CONSUME_PASSIVELY")
+    assert reported["subscriptionTable"]["t"]["topic"] == "t"
     await ours.commit(2)
     table = queues_of(document(await client.call(208, {"consumerGroup": "g", "topic": "t"}))["offsetTable"])
     assert (table["t", "broker-a", 0]["brokerOffset"], table["t", "broker-a", 0]["consumerOffset"]) == (3, 2)
@@ -132,7 +132,7 @@ async def test_offsets_are_reset_to_a_time_to_the_end_or_to_an_offset(world: Wor
 
 
 @simulated
-async def test_a_stock_member_is_told_of_a_reset_in_the_form_that_its_language_reads(world: World) -> None:
+async def test_a_stock_member_is_notified_of_a_reset_in_the_form_that_its_language_reads(world: World) -> None:
     client, _ = await with_messages(world)
     queue = {"brokerName": "broker-a", "queueId": 0, "topic": "t"}
     header = {"topic": "t", "group": "g", "timestamp": 0, "isForce": "true", "offset": 2, "queueId": 0}
@@ -143,9 +143,9 @@ async def test_a_stock_member_is_told_of_a_reset_in_the_form_that_its_language_r
         await client.heartbeat()
         client.pushed.clear()
         await client.call(222, header)
-        [told] = [frame for frame in client.pushed if frame.code == 220]
-        assert (told.flag, told.fields["topic"], told.fields["group"]) == (ONE_WAY_BIT, "t", "g")
-        assert json.loads(told.body or b"") == {"offsetTable": table}
+        [reported] = [frame for frame in client.pushed if frame.code == 220]
+        assert (reported.flag, reported.fields["topic"], reported.fields["group"]) == (ONE_WAY_BIT, "t", "g")
+        assert json.loads(reported.body or b"") == {"offsetTable": table}
 
 
 @simulated
@@ -171,7 +171,7 @@ async def test_a_message_is_found_by_its_place_its_key_and_the_id_that_its_clien
 
 
 @simulated
-async def test_rates_are_not_kept_and_the_tool_is_told_so(world: World) -> None:
+async def test_rates_are_not_kept_and_the_tool_is_reported_so(world: World) -> None:
     client, _ = await with_messages(world)
     refused = await client.call(315, {"statsName": "TOPIC_PUT_NUMS", "statsKey": "t"})
     assert (refused.code, refused.remark) == (1, "The stats <TOPIC_PUT_NUMS> not exist")

@@ -55,5 +55,5 @@ def test_a_message_of_our_own_protocol_costs_not_one_call_more() -> None:
 
 
 @pytest.mark.parametrize("dialect", [broker_dialect(Facts()), name_server_dialect()])
-def test_both_kinds_of_servers_tell_rocketmq_by_the_fifth_byte(dialect: RocketmqDialect) -> None:
+def test_both_kinds_of_servers_report_rocketmq_by_the_fifth_byte(dialect: RocketmqDialect) -> None:
     assert [dialect.speaks(first) for first in (b"\0\0\0\x7f\0", b"\0\0\0\x7f\x96", b"\0\0\0")] == [True, False, None]

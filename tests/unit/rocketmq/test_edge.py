@@ -12,14 +12,14 @@ from model.response_code import ResponseCode
 from remoting.codec import Peer
 from remoting.command import RESPONSE
 from remoting.request_code import RequestCode
-from rocketmq.edge import Asked, Facts, RocketmqDialect, nothing
+from rocketmq.edge import Facts, RocketmqDialect, TranslatedRequest, nothing
 from rocketmq.frame import Frame, FrameDecoder, encode_frame
 from tests.unit.broker.harness import World, consumer, simulated
 from tests.unit.rocketmq.stock_client import StockClient
 
 
 @simulated
-async def test_a_code_that_nobody_serves_is_refused_and_the_connection_goes_on(world: World) -> None:
+async def test_a_code_that_no_one_serves_is_refused_and_the_connection_goes_on(world: World) -> None:
     await world.start_broker()
     client = await StockClient.connect(world)
     refused = await client.call(361_000, {})
@@ -104,7 +104,7 @@ async def test_a_refusal_with_a_code_of_our_own_is_a_system_error(world: World) 
 def test_a_code_of_our_own_becomes_the_code_after_which_a_stock_client_does_the_right_thing(
     ours: ResponseCode, theirs: int
 ) -> None:
-    asked = Asked(RequestCode.GET_SERVER_STATE, {}, None, nothing)
+    asked = TranslatedRequest(RequestCode.GET_SERVER_STATE, {}, None, nothing)
     edge = RocketmqDialect(Facts(), {99: lambda *_: asked}, {}).codec(cast(Peer, None))
     [command] = edge.feed(encode_frame(Frame(99, 0, 7, {})))
     answer = edge.encode(RESPONSE, ours, command.opaque, {"remark": "why"}, None)

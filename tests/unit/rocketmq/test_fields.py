@@ -17,7 +17,7 @@ def test_numbers_are_read_from_numbers_and_from_texts() -> None:
 
 
 @pytest.mark.parametrize("value", ["x", "1.5", str(2**63), "9" * 10_000, [], 1.5])
-def test_what_is_no_number_of_64_bits_is_refused(value: object) -> None:
+def test_what_is_not_a_number_of_64_bits_is_refused(value: object) -> None:
     with pytest.raises(FieldError, match="field n must be"):
         Fields({"n": value}).number("n")
 

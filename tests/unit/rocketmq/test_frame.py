@@ -84,7 +84,7 @@ def test_a_frame_is_complete_at_its_last_byte_and_not_before() -> None:
         (framed(b'{"code":1,"extFields":%s}' % json.dumps(dict.fromkeys(map(str, range(300)), "")).encode()), "fields"),
     ],
 )
-def test_what_is_no_frame_gives_one_clear_refusal(stream: bytes, text: str) -> None:
+def test_what_is_not_a_frame_gives_one_clear_refusal(stream: bytes, text: str) -> None:
     assert text in error_of(stream)
 
 
@@ -99,7 +99,7 @@ def test_a_frame_beyond_the_limit_is_not_written() -> None:
         encode_frame(Frame(0, 1, 1, {}, bytes(MAX_FRAME_BYTES)))
 
 
-def test_the_fifth_byte_tells_the_protocols_apart() -> None:
+def test_the_fifth_byte_reports_the_protocols_apart() -> None:
     ours = bytes.fromhex("0000000e 96 01 00 22 07 81 a5 6361757365 a0 c0")
     assert is_first_of_rocketmq(BINARY[:4]) is None
     assert [is_first_of_rocketmq(first[:5]) for first in (BINARY, framed(JAVA_HEADER), ours, b"GET /x")] == [

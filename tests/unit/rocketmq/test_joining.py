@@ -90,7 +90,7 @@ async def test_a_lock_is_a_lease_that_excludes_members_of_both_kinds(world: Worl
 
 
 @simulated
-async def test_a_member_whose_lock_was_refused_hears_at_once_that_the_queue_is_free(world: World) -> None:
+async def test_a_member_whose_lock_was_refused_receives_at_once_that_the_queue_is_free(world: World) -> None:
     await world.start_broker()
     client, ours = await StockClient.connect(world), world.peer("a")
     await ours.put_topic()

@@ -99,5 +99,5 @@ def test_a_physical_offset_says_which_message_it_is() -> None:
     assert physical_offset(2**14, 0, 0) == physical_offset(1, 2**13, 0) == physical_offset(1, 0, -1) == 0
 
 
-def test_a_host_that_is_no_ipv4_address_is_nowhere() -> None:
+def test_a_host_that_is_not_an_ipv4_address_is_nowhere() -> None:
     assert Host.of("::1", 1) == Host.of("localhost", 1) == Host(bytes(4), 1)

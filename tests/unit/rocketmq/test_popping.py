@@ -68,7 +68,7 @@ async def test_popped_messages_have_handles_and_are_gone_when_these_were_sent_ba
 
 
 @simulated
-async def test_a_message_that_is_not_acknowledged_comes_again_with_one_more_delivery(world: World) -> None:
+async def test_a_message_that_is_not_acknowledged_is_redelivered_with_one_more_delivery(world: World) -> None:
     client = await with_messages(world, 1)
     [first] = handles_of(await pop(client))
     again = await pop(client, 30_000, invisibleTime=1_000)
@@ -120,7 +120,7 @@ async def test_the_codes_of_pop_are_served_as_a_binary_header_cuts_them(world: W
     assert (await answer_handle(client, ACK, handle)).code == 0
 
 
-def test_what_is_no_handle_is_refused() -> None:
+def test_what_is_not_a_handle_is_refused() -> None:
     assert token_of("-1 17 60000 0 0 broker-a 3 101") == 2**64 - 1
     assert token_of("101 5 60000 1 0 broker-a 3 101") == 5
     for handle in ("", "1 2 3", "x 17 60000 0 0 broker-a 3 101", "1 17 60000 x 0 broker-a 3 101"):

@@ -29,7 +29,7 @@ async def test_a_message_comes_back_with_everything_that_was_sent(world: World) 
 
 
 @simulated
-async def test_messages_of_our_own_producers_are_read_and_what_is_no_message_is_a_body(world: World) -> None:
+async def test_messages_of_our_own_producers_are_read_and_what_is_not_a_message_is_a_body(world: World) -> None:
     await world.start_broker()
     client, ours = await StockClient.connect(world), world.peer("a")
     await client.heartbeat()
@@ -99,7 +99,7 @@ async def test_a_pull_before_the_heartbeat_is_answered_that_there_is_no_subscrip
 
 
 @simulated
-async def test_a_message_that_is_sent_back_comes_again_through_the_retry_topic(world: World) -> None:
+async def test_a_message_that_is_sent_back_is_redelivered_through_the_retry_topic(world: World) -> None:
     await world.start_broker()
     client = await StockClient.connect(world)
     await client.heartbeat()
@@ -130,7 +130,7 @@ async def test_offsets_of_a_queue_are_answered(world: World) -> None:
 
 
 @simulated
-async def test_a_group_without_an_offset_is_told_so_and_then_has_the_one_that_it_commits(world: World) -> None:
+async def test_a_group_without_an_offset_is_reported_so_and_then_has_the_one_that_it_commits(world: World) -> None:
     await world.start_broker()
     client = await StockClient.connect(world)
     await client.send()

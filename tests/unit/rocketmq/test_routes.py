@@ -8,7 +8,7 @@ from typing import Any
 import msgpack
 
 from remoting.request_code import RequestCode
-from rocketmq.edge import Asked, Caller, Facts
+from rocketmq.edge import Caller, Facts, TranslatedRequest
 from rocketmq.fields import OURS, Fields
 from rocketmq.frame import Frame
 from rocketmq.routes import (
@@ -23,13 +23,13 @@ from rocketmq.routes import (
 )
 
 
-def answered(asked: Asked, body: object) -> Any:
+def answered(asked: TranslatedRequest, body: object) -> Any:
     return json.loads(asked.answer({}, msgpack.packb(body), 0).body or b"")
 
 
-def asked(translate: Any, **fields: str) -> Asked:
+def asked(translate: Any, **fields: str) -> TranslatedRequest:
     result = translate(Caller(Facts(), None), Fields(fields), b"", Frame(0, 0, 0, {}))  # type: ignore[arg-type]  # unused
-    assert isinstance(result, Asked)
+    assert isinstance(result, TranslatedRequest)
     return result
 
 

@@ -22,7 +22,7 @@ async def begin(client: StockClient, message_id: str, **more: Any) -> Frame:
     return await client.send(message_id.encode(), i=properties, **{"f": 4, **more})
 
 
-def tell_end(client: StockClient, sent: Frame, state: int, group: str = "p") -> None:
+def report_end(client: StockClient, sent: Frame, state: int, group: str = "p") -> None:
     """End a transaction as a producer of Java does, from the answer to its half message."""
     fields = sent.fields
     client.tell(
@@ -39,7 +39,7 @@ def tell_end(client: StockClient, sent: Frame, state: int, group: str = "p") -> 
     )
 
 
-def tell_answer(client: StockClient, check: Frame, state: int) -> None:
+def report_answer(client: StockClient, check: Frame, state: int) -> None:
     """Answer a check as a producer of Java does, from the check and its message."""
     (message,) = messages_of(check)
     fields = {name: check.fields[name] for name in ("tranStateTableOffset", "commitLogOffset", "transactionId")}
@@ -59,8 +59,8 @@ async def test_a_half_message_is_published_by_its_commit_and_never_by_a_rollback
     assert (x.code, x.fields["queueId"], x.fields["queueOffset"], x.fields["transactionId"]) == (0, "2", "0", "x")
     assert len(x.fields["msgId"]) == 32
     assert await stored(ours, queue_id=2) == []
-    tell_end(client, y, ROLLBACK)
-    tell_end(client, x, COMMIT)
+    report_end(client, y, ROLLBACK)
+    report_end(client, x, COMMIT)
     await world.sleep(0.1)
     (message,) = messages_of(await client.pull(queue_id=2, sysFlag=6, subscription="*"))
     assert (message["body"], message["properties"]) == (b"x", {"UNIQ_KEY": "x", "PGROUP": "p"})
@@ -74,7 +74,7 @@ async def test_a_transaction_that_stays_open_is_checked_and_the_answer_ends_it(w
     client = await StockClient.connect(world)
     await client.heartbeat()
     sent = await begin(client, "x", queue_id=3, i="TAGS\x01red\x02mine\x01ü\x02", h=7)
-    tell_end(client, sent, UNKNOWN)
+    report_end(client, sent, UNKNOWN)
     await world.sleep(5.9)
     assert checks(client) == []
     await world.sleep(0.2)
@@ -92,7 +92,7 @@ async def test_a_transaction_that_stays_open_is_checked_and_the_answer_ends_it(w
     assert (message["topic"], message["queue_id"], message["offset"], message["body"]) == ("t", 3, 0, b"x")
     assert message["properties"] == {"TAGS": "red", "UNIQ_KEY": "x", "mine": "ü", "PGROUP": "p"}
     assert (message["flag"], message["born_ms"], message["port"]) == (7, 1000, 10911)
-    tell_answer(client, check, COMMIT)
+    report_answer(client, check, COMMIT)
     await world.sleep(0.1)
     assert len(messages_of(await client.pull(queue_id=3))) == 1
     await world.sleep(100)
@@ -111,8 +111,8 @@ async def test_a_stock_producer_is_checked_for_one_of_ours_that_is_gone(world: W
     await world.sleep(7)
     first, second = checks(client)
     assert [messages_of(each)[0]["body"] for each in (first, second)] == [b"x", b"y"]
-    tell_answer(client, first, COMMIT)
-    tell_answer(client, second, ROLLBACK)
+    report_answer(client, first, COMMIT)
+    report_answer(client, second, ROLLBACK)
     await world.sleep(0.1)
     assert await stored(reader) == [b"x"]
     assert len(world.broker.transactions.table) == 0
@@ -186,7 +186,7 @@ async def test_a_half_message_that_is_delayed_or_a_retry_is_refused(world: World
 
 
 @simulated
-async def test_a_half_message_may_be_told_by_its_property_alone_and_creates_its_topic(world: World) -> None:
+async def test_a_half_message_may_be_reported_by_its_property_alone_and_creates_its_topic(world: World) -> None:
     await world.start_broker()
     client, ours = await StockClient.connect(world), world.peer("a")
     sent = await begin(client, "x", topic="new", f=0)

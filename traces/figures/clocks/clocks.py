@@ -68,7 +68,7 @@ def apart(ahead_ms: float) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Doubt:
+class _UncertainPeriod:
     from_ms: float
     to_ms: float
     why: str
@@ -80,7 +80,7 @@ class Clocks:
     def __init__(self) -> None:
         self.faults: tuple[ClockFault, ...] = ()
         self._right: dict[tuple[str, int], tuple[Sequence[int], Sequence[float], Sequence[float]]] = {}
-        self._doubts: dict[str, list[_Doubt]] = {}
+        self._doubts: dict[str, list[_UncertainPeriod]] = {}
         self._corrected: dict[str, tuple[str, float]] = {}  # node -> its error, and how exactly it is known
 
     @property
@@ -107,7 +107,7 @@ class Clocks:
         at = min(bisect_left(seqs, seq), len(seqs) - 1)
         return right[at] if seqs[at] == seq else t_ms - (times[at] - right[at])
 
-    def ledger_doubt(self, node: str, apart_ms: float = 0.0) -> str:
+    def ledger_uncertainty(self, node: str, apart_ms: float = 0.0) -> str:
         """Return why an event of a node and a line of a ledger, `apart_ms` apart, may have happened in the other order.
 
         Corrected times are exact to some milliseconds, and keep the order of reasons and effects. The lines of a ledger
@@ -117,7 +117,7 @@ class Clocks:
         why, unsure_ms = self._corrected.get(node, ("", 0.0))
         return why if apart_ms <= unsure_ms else ""
 
-    def doubt(self, node: str, t_ms: float) -> str:
+    def uncertainty(self, node: str, t_ms: float) -> str:
         """Return why an event of a node with this corrected time may have another right time, or ""."""
         return next((each.why for each in self._doubts.get(node, ()) if each.from_ms <= t_ms <= each.to_ms), "")
 
@@ -126,7 +126,7 @@ def clocks_of(events: Iterable[Event]) -> Clocks:
     """Determine the clocks of these events."""
     reader = ClockReader()
     for event in events:
-        reader.take(event)
+        reader.read(event)
     return reader.finish()
 
 
@@ -144,10 +144,10 @@ class ClockReader:
         self._ledger: int | None = None
         self._pairs = PairFinder()
 
-    def take(self, event: Event) -> None:
+    def read(self, event: Event) -> None:
         """Read an event, or a line of a ledger; lines have no numbers, and are ordered by their times."""
         if event.seq < 0:
-            self._take_line(event)
+            self._read_line(event)
             return
         key = (event.node, event.seq // RUN_SEQS)
         clock = self._numbers.get(key)
@@ -159,9 +159,9 @@ class ClockReader:
         times.append(event.t_ms)
         if event.node == event.broker:
             self._brokers.add(clock)
-        self._pairs.take(event, clock)
+        self._pairs.read(event, clock)
 
-    def _take_line(self, line: Event) -> None:
+    def _read_line(self, line: Event) -> None:
         clock = self._ledger
         if clock is None:
             clock = self._ledger = len(self._timelines)
@@ -171,7 +171,7 @@ class ClockReader:
         number = round(line.t_ms * 1000)  # not the line number: several ledgers are read one after the other
         seqs.append(number)
         times.append(line.t_ms)
-        self._pairs.take_line(line, Point(clock, number, line.t_ms))
+        self._pairs.read_line(line, Point(clock, number, line.t_ms))
 
     def _runs(self, timelines: Sequence[Timeline]) -> Iterator[Pair]:
         """Yield pairs of a broker's runs: the last event of a run is before the first of the next."""
@@ -188,12 +188,12 @@ class ClockReader:
         pairs = self._pairs.finish()
         timelines = [_in_order(*timeline) for timeline in self._timelines]
         pairs += self._runs(timelines)
-        if is_consistent(pairs) and not any(map(_goes_back, timelines)):
+        if is_consistent(pairs) and not any(map(_clock_was_set_back, timelines)):
             return clocks
         machines = [node.partition("@")[0] for node, _ in self._numbers]
         courses = courses_of(timelines, pairs, machines, self._brokers, self._ledger)
         for clock, timeline in enumerate(timelines):
-            if clock not in courses and _goes_back(timeline):
+            if clock not in courses and _clock_was_set_back(timeline):
                 courses[clock] = course_of(timeline[1], [])
         right = _right_times(timelines, courses, pairs, self._ledger)
         strays = _place_strays(timelines, courses, right)
@@ -211,7 +211,9 @@ class ClockReader:
                     clocks._corrected[node] = (str(ClockFault(node=node, ahead_ms=farthest.ahead_ms)), unsure_ms)
             if clock in courses:
                 was_set = machines[clock] in were_set or is_set(courses[clock])
-                doubts = _doubts_of(node, courses[clock], right.get(clock, times), strays.get(clock, ()), was_set)
+                doubts = _uncertain_periods(
+                    node, courses[clock], right.get(clock, times), strays.get(clock, ()), was_set
+                )
                 if doubts:
                     clocks._doubts.setdefault(node, []).extend(doubts)
         faults = [
@@ -236,7 +238,7 @@ def _in_order(seqs: Sequence[int], times: Sequence[float]) -> Timeline:
     return array("q", [seq for seq, _ in ordered]), array("d", [t_ms for _, t_ms in ordered])
 
 
-def _goes_back(timeline: Timeline) -> bool:
+def _clock_was_set_back(timeline: Timeline) -> bool:
     return any(other < one - SET_BACK_MS for one, other in pairwise(timeline[1]))
 
 
@@ -256,12 +258,12 @@ def _right_times(
                 shifted[at] = min(shifted[at], shifted[at + 1])
             right[clock] = shifted
     for _ in range(ROUNDS):
-        if not _put_in_order(timelines, pairs, right, fixed):
+        if not _order_effects(timelines, pairs, right, fixed):
             break
     return right
 
 
-def _put_in_order(
+def _order_effects(
     timelines: Sequence[Timeline], pairs: Sequence[Pair], right: dict[int, array[float]], fixed: int | None
 ) -> bool:
     """Delay effects that are slightly before their reasons; returns whether there were any."""
@@ -350,7 +352,7 @@ def _fault_of(node: str, pieces: Sequence[Piece]) -> ClockFault | None:
     return ClockFault(node=node, ahead_ms=farthest.ahead_ms, is_set=is_set(pieces), is_corrected=not is_vague)
 
 
-def _unsure_places(
+def _uncertain_ranges(
     pieces: Sequence[Piece], strays: Sequence[tuple[int, int]], was_set: bool
 ) -> Iterator[tuple[int, int, Piece]]:
     """Yield the ranges of events whose right times are uncertain, as first and end, with the nearest piece."""
@@ -372,17 +374,17 @@ def _unsure_places(
         yield known, pieces[-1].end, pieces[-1]
 
 
-def _doubts_of(
+def _uncertain_periods(
     node: str, pieces: Sequence[Piece], right: Sequence[float], strays: Sequence[tuple[int, int]], was_set: bool
-) -> list[_Doubt]:
+) -> list[_UncertainPeriod]:
     """Return the periods in which the right times of a clock are uncertain."""
     farthest = max(pieces, key=lambda piece: abs(piece.ahead_ms))
     found = []
-    for first, end, piece in _unsure_places(pieces, strays, was_set):
+    for first, end, piece in _uncertain_ranges(pieces, strays, was_set):
         if first < end:
             shown = piece if abs(piece.ahead_ms) >= REPORTED_MS else farthest
             why = str(ClockFault(node=node, ahead_ms=shown.ahead_ms, is_set=was_set))
             if abs(shown.ahead_ms) < REPORTED_MS:
                 why = f"the clock of {node} may have been set in between"
-            found.append(_Doubt(right[first], right[end - 1], why))
+            found.append(_UncertainPeriod(right[first], right[end - 1], why))
     return found

@@ -84,7 +84,7 @@ class PairFinder:
         self._pairs: list[Pair] = []
         self._granted: dict[Key, Event] = {}  # queue of a group -> its newest grant
 
-    def take_line(self, line: Event, point: Point) -> None:
+    def read_line(self, line: Event, point: Point) -> None:
         """Read a line of a ledger."""
         if line.queue_id < 0:
             return
@@ -93,7 +93,7 @@ class PairFinder:
             self._effect(("given", line.client, *queue), point)
             self._reason(("reported", line.client, *queue), line, point)
 
-    def take(self, event: Event, clock: int) -> None:
+    def read(self, event: Event, clock: int) -> None:
         """Read an event of a clock."""
         point = Point(clock, event.seq, event.t_ms)
         if event.cause == event.id:

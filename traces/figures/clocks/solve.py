@@ -31,10 +31,10 @@ Timeline = tuple[Sequence[int], Sequence[float]]
 class Courses:
     """The courses of clocks, relative to the clock that is assumed to be right."""
 
-    def __init__(self, timelines: Sequence[Timeline], neighbours: Sequence[Sequence[Pair]]) -> None:
+    def __init__(self, timelines: Sequence[Timeline], neighbors_by_clock: Sequence[Sequence[Pair]]) -> None:
         self.of: dict[int, list[Piece]] = {}
         self._timelines = timelines
-        self._neighbours = neighbours
+        self._neighbours = neighbors_by_clock
         self._begins: dict[int, list[int]] = {}
 
     def set(self, clock: int, pieces: list[Piece]) -> None:
@@ -129,17 +129,17 @@ def courses_of(
     equally many clocks agree with two clocks, a `preferred` one (a broker's) is assumed to be right. In the end all
     courses are shifted to the times of a `ledger`, because its lines have no numbers by which they could be corrected.
     """
-    neighbours: list[list[Pair]] = [[] for _ in timelines]
+    neighbors_by_clock: list[list[Pair]] = [[] for _ in timelines]
     of_ledger = [pair for pair in pairs if ledger in (pair.reason.clock, pair.effect.clock)]
     for pair in pairs:
         if ledger in (pair.reason.clock, pair.effect.clock):
             continue  # such a pair bounds a clock only to seconds; `follow` uses them, last
-        neighbours[pair.reason.clock].append(pair)
-        neighbours[pair.effect.clock].append(pair)
+        neighbors_by_clock[pair.reason.clock].append(pair)
+        neighbors_by_clock[pair.effect.clock].append(pair)
     found: dict[int, list[Piece]] = {}
-    for group in _connected(neighbours):
-        choices = sorted(group, key=lambda clock: (-len(neighbours[clock]), clock))[:MAX_CHOICES]
-        tried = [(clock, _solve(clock, group, timelines, neighbours, machines)) for clock in choices]
+    for group in _connected(neighbors_by_clock):
+        choices = sorted(group, key=lambda clock: (-len(neighbors_by_clock[clock]), clock))[:MAX_CHOICES]
+        tried = [(clock, _solve(clock, group, timelines, neighbors_by_clock, machines)) for clock in choices]
         _, best = max(tried, key=lambda each: (each[1].agreeing, -each[1].hidden_steps, each[0] in preferred))
         if ledger is not None:
             best.follow(ledger, of_ledger)
@@ -147,10 +147,10 @@ def courses_of(
     return found
 
 
-def _connected(neighbours: Sequence[Sequence[Pair]]) -> Iterator[list[int]]:
+def _connected(neighbors_by_clock: Sequence[Sequence[Pair]]) -> Iterator[list[int]]:
     """Yield the groups of clocks that pairs connect, without the clocks that have no pair."""
     seen: set[int] = set()
-    for first, pairs in enumerate(neighbours):
+    for first, pairs in enumerate(neighbors_by_clock):
         if first in seen or not pairs:
             continue
         group, to_visit = [], [first]
@@ -158,7 +158,7 @@ def _connected(neighbours: Sequence[Sequence[Pair]]) -> Iterator[list[int]]:
         while to_visit:
             clock = to_visit.pop()
             group.append(clock)
-            for pair in neighbours[clock]:
+            for pair in neighbors_by_clock[clock]:
                 for other in (pair.reason.clock, pair.effect.clock):
                     if other not in seen:
                         seen.add(other)
@@ -170,20 +170,20 @@ def _solve(
     right: int,
     group: Sequence[int],
     timelines: Sequence[Timeline],
-    neighbours: Sequence[Sequence[Pair]],
+    neighbors_by_clock: Sequence[Sequence[Pair]],
     machines: Sequence[str],
 ) -> Courses:
     """Compute the courses of a group of clocks, assuming that `right` is right."""
-    courses = Courses(timelines, neighbours)
+    courses = Courses(timelines, neighbors_by_clock)
     n = len(timelines[right][0])
     courses.set(right, [Piece(begin=0, end=n, ahead_ms=0.0, unsure_ms=0.0, sure=(0, n - 1))])
     unsolved = {clock: _KnownBounds() for clock in group if clock != right}
     clock, of_machine, unsure = right, {machines[right]: [0.0]}, dict[int, float]()
     while unsolved:
-        for pair in neighbours[clock]:
+        for pair in neighbors_by_clock[clock]:
             other = pair.effect.clock if pair.reason.clock == clock else pair.reason.clock
             if other in unsolved and courses.is_sure(pair, other):
-                unsolved[other].take(courses.bound(pair, other))
+                unsolved[other].add(courses.bound(pair, other))
         clock = min(unsolved, key=lambda each: (unsolved[each].rank, each))
         others = of_machine.setdefault(machines[clock], [0.0])
         courses.set(clock, course_of(timelines[clock][1], courses.bounds(clock), others[-1]))
@@ -204,7 +204,7 @@ class _KnownBounds:
     def __init__(self) -> None:
         self.least_ms, self.most_ms = -math.inf, math.inf
 
-    def take(self, bound: Bound) -> None:
+    def add(self, bound: Bound) -> None:
         if bound.is_least:
             self.least_ms = max(self.least_ms, bound.ms)
         else:

@@ -13,7 +13,7 @@ from model.errors import ServiceNotAvailable
 
 _START_S = 60.0
 _STOP_S = 15.0
-_LOOK_S = 0.05
+_POLL_S = 0.05
 _TAIL_CHARS = 500
 
 
@@ -37,7 +37,7 @@ async def server_process(name: str, command: Sequence[str], port: int, folder: P
         try:
             with anyio.move_on_after(_START_S):
                 while process.returncode is None and not await _listens(port):  # noqa: ASYNC110 - it has no notification
-                    await anyio.sleep(_LOOK_S)
+                    await anyio.sleep(_POLL_S)
             if process.returncode is not None or not await _listens(port):
                 tail = output.read_text(errors="replace")[-_TAIL_CHARS:].strip()
                 raise ServiceNotAvailable(f"{name} does not listen on port {port}: {tail or 'it printed nothing'}")

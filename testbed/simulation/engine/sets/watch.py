@@ -13,10 +13,10 @@ from model.replica_set import ReplicaSet
 from testbed.simulation.checks.replicas import CopyOfLog, ReplicaCheck, ServingMaster
 from testbed.simulation.cluster.cluster import SimulatedCluster
 from testbed.simulation.cluster.sets import SimulatedReplica, SimulatedSet
-from testbed.simulation.engine.judge import Judge
+from testbed.simulation.engine.checkers import Checkers
 from testbed.simulation.engine.programme import Programme
 
-LOOK_S = 0.2
+POLL_S = 0.2
 SETTLE_S = 2.5
 """Until the members that start with the run have their queues; no handover begins sooner."""
 
@@ -24,15 +24,15 @@ SETTLE_S = 2.5
 class SetWatch:
     """The observer of one run."""
 
-    def __init__(self, programme: Programme, cluster: SimulatedCluster, judge: Judge) -> None:
+    def __init__(self, programme: Programme, cluster: SimulatedCluster, checkers: Checkers) -> None:
         self.check = ReplicaCheck()
-        self._programme, self._cluster, self._judge = programme, cluster, judge
+        self._programme, self._cluster, self._judge = programme, cluster, checkers
         self._topics = [topic.name for topic in programme.topic]
-        self._told = 0
+        self._n_reported = 0
         self._dropped = 0  # times that a member lost a queue after the groups had settled
         self._settled_s = float("inf")
         cluster.watchers.append(self._event)
-        judge.placed.append(self._placed)
+        checkers.placed.append(self._placed)
 
     @property
     def _sets(self) -> list[SimulatedSet]:
@@ -56,20 +56,20 @@ class SetWatch:
         self._settled_s = self._cluster.simulation.loop.time() + SETTLE_S
         while True:
             for each in self._sets:
-                await self._look(each)
-            self.tell()
-            await anyio.sleep(LOOK_S)
+                await self._poll(each)
+            self.report_violations()
+            await anyio.sleep(POLL_S)
 
-    def tell(self) -> None:
+    def report_violations(self) -> None:
         """Report what was found since the last call, also when the run has broken down."""
         for replica in self._cluster.replicas.values():
             for reason in replica.bad_starts:
                 self.check.started_badly(replica.name.rpartition("-")[0], row_id(replica), reason)
             replica.bad_starts.clear()
-        for line in self.check.violations[self._told :]:
+        for line in self.check.violations[self._n_reported :]:
             kind, _, text = line.partition(": ")
             self._judge.find(kind, text)
-        self._told = len(self.check.violations)
+        self._n_reported = len(self.check.violations)
 
     def _serving(self, name: str) -> None:
         """Look which replicas of a set may serve now; a process that stands still serves nothing."""
@@ -82,14 +82,14 @@ class SetWatch:
             mastering = None if process is None or not replica.serves else process.mastering
             if mastering is None or mastering.running is None or standstill.stands(host):
                 continue
-            if now_s < standstill.woke_at.get(host, float("-inf")) + LOOK_S:
+            if now_s < standstill.woke_at.get(host, float("-inf")) + POLL_S:
                 continue  # it compares its clocks before it serves the next request
             with simulation.on_host(host):
                 if mastering.sender.refusal() is None:
                     serving.append(row_id(replica))
         self.check.may_serve(name, serving)
 
-    async def _look(self, found: SimulatedSet) -> None:
+    async def _poll(self, found: SimulatedSet) -> None:
         row = await self._cluster.register.read(found.name)
         if row is None:
             return
@@ -108,7 +108,7 @@ class SetWatch:
                         shown_position = mastering.running.broker.store.shown_position
                         self.check.shown(row, shown_position, sender.committed_position)
                         self._ends(found.name, replica)
-        self.check.looked(row, masters)
+        self.check.check(row, masters)
         self._serving(found.name)
 
     def _ends(self, name: str, replica: SimulatedReplica) -> None:
@@ -124,13 +124,13 @@ class SetWatch:
 
     # --- at rest -----------------------------------------------------------------------------------------------------
 
-    async def rest(self, timeout_s: float) -> None:
+    async def wait_in_sync(self, timeout_s: float) -> None:
         """Wait until all replicas of a whole cluster are in sync and have everything, and compare them."""
         messages: dict[tuple[MessageQueue, int], bytes] = {}
         for found in self._sets:
             with anyio.move_on_after(timeout_s):
                 while not await self._is_whole(found):  # noqa: ASYNC110 - virtual time costs nothing
-                    await anyio.sleep(LOOK_S)
+                    await anyio.sleep(POLL_S)
             row = await self._cluster.register.read(found.name)
             assert row is not None, "the set was made"
             if not await self._is_whole(found):
@@ -141,8 +141,8 @@ class SetWatch:
             messages |= self._messages_of(found)
         self.check.stored(messages)
         if all(step.do == "hand_over" for step in self._programme.step):
-            self.check.handovers_only(self._judge.again, self._dropped)
-        self.tell()
+            self.check.handovers_only(self._judge.redelivered, self._dropped)
+        self.report_violations()
 
     async def _is_whole(self, found: SimulatedSet) -> bool:
         row, master = await self._cluster.register.read(found.name), found.master

@@ -82,7 +82,7 @@ def group() -> Group:
     return group
 
 
-def test_the_first_answer_waits_until_everybody_has_asked_and_then_all_are_told() -> None:
+def test_the_first_answer_waits_until_everyone_has_asked_and_then_all_are_reported() -> None:
     group = Group()
     group.join("A", "B")
     first, second, again = group.ask("A"), group.ask("B"), group.ask("A")
@@ -91,7 +91,7 @@ def test_the_first_answer_waits_until_everybody_has_asked_and_then_all_are_told(
     assert (again.assignment, again.notify, again.moved) == (group.assignments["A"], False, -1)
 
 
-def test_a_version_changes_only_with_what_somebody_has(group: Group) -> None:
+def test_a_version_changes_only_with_what_someone_has(group: Group) -> None:
     group.version += 1
     assert [outcome.version for outcome in group.ask_all()] == [1000, 1000]
     group.join("C")
@@ -104,7 +104,7 @@ def test_a_version_changes_only_with_what_somebody_has(group: Group) -> None:
     assert group.ids == {"A": [0, 2], "B": [1], "C": [3]}
 
 
-def test_what_one_member_sees_first_is_shared_out_and_the_others_are_told_to_look(group: Group) -> None:
+def test_what_one_member_sees_first_is_shared_out_and_the_others_are_notified_to_look(group: Group) -> None:
     group.seen["A"] = 6
     outcome = group.ask("A")
     assert (outcome.version, outcome.notify, outcome.look_again) == (1001, True, True)
@@ -115,7 +115,7 @@ def test_what_one_member_sees_first_is_shared_out_and_the_others_are_told_to_loo
     assert (outcome.version, outcome.notify, outcome.look_again) == (1001, False, False)
 
 
-def test_queues_are_gone_when_nobody_sees_them_any_more(group: Group) -> None:
+def test_queues_are_gone_when_no_one_sees_them_any_more(group: Group) -> None:
     group.seen["A"] = 2
     outcome = group.ask("A")
     assert (outcome.version, outcome.notify, outcome.look_again) == (1000, True, True)
@@ -126,7 +126,7 @@ def test_queues_are_gone_when_nobody_sees_them_any_more(group: Group) -> None:
     assert sorted(group.ids["A"] + group.ids["B"]) == [0, 1]
 
 
-def test_a_coordinator_that_restarts_goes_on_from_what_members_were_told(group: Group) -> None:
+def test_a_coordinator_that_restarts_goes_on_from_what_members_were_notified(group: Group) -> None:
     before = group.ids
     group.coordinator, group.now_ms = GroupAssignments(), 500
     assert group.ask("A").assignment is None
@@ -144,7 +144,7 @@ def test_a_member_that_died_with_the_coordinator_is_not_waited_for_once_it_is_ou
     assert group.ids == {"A": [0, 1, 2, 3]}
 
 
-def test_a_coordinator_that_was_replaced_meanwhile_forgets_what_it_knew(group: Group) -> None:
+def test_a_coordinator_that_was_replaced_in_between_forgets_what_it_knew(group: Group) -> None:
     old, group.coordinator = group.coordinator, GroupAssignments()
     group.join("C")
     group.ask_all()

@@ -46,7 +46,7 @@ async def set_mode(peer: Peer, mode: str, share: int = -1, topic: str = "t") -> 
 
 
 @simulated
-async def test_members_have_all_queues_between_them_and_move_what_a_newcomer_needs(world: World) -> None:
+async def test_members_have_all_queues_between_them_and_move_what_a_new_member_needs(world: World) -> None:
     await world.start_broker()
     a, b = world.peer("a"), world.peer("b")
     await join(a)
@@ -62,22 +62,22 @@ async def test_members_have_all_queues_between_them_and_move_what_a_newcomer_nee
 
 
 @simulated
-async def test_whoever_waited_is_told_when_there_is_an_assignment(world: World) -> None:
+async def test_anyone_who_waited_is_notified_when_there_is_an_assignment(world: World) -> None:
     await world.start_broker()
     a, b = world.peer("a"), world.peer("b")
     await join(a)
     await join(b)
     assert (await ask(a))["wait"]  # type: ignore[index]
     await world.sleep(NOTIFY_WINDOW_S * 2)
-    told = len(a.versions())
+    reported = len(a.versions())
     assert len((await share_of(b)).queues) == 2
     await world.sleep(NOTIFY_WINDOW_S * 2)
-    assert len(a.versions()) > told
+    assert len(a.versions()) > reported
     assert len((await share_of(a)).queues) == 2
 
 
 @simulated
-async def test_a_new_queue_that_one_member_sees_is_told_to_the_others(world: World) -> None:
+async def test_a_new_queue_that_one_member_sees_is_reported_to_the_others(world: World) -> None:
     await world.start_broker()
     a, b = world.peer("a"), world.peer("b")
     await join(a)
@@ -85,10 +85,10 @@ async def test_a_new_queue_that_one_member_sees_is_told_to_the_others(world: Wor
     await ask(a)
     of_b = await share_of(b)
     await world.sleep(1)
-    told = len(b.versions())
+    reported = len(b.versions())
     await share_of(a, queues=6)
     await world.sleep(1)
-    assert len(b.versions()) > told
+    assert len(b.versions()) > reported
     assert (await share_of(b, of_b)).version > of_b.version
 
 
@@ -121,22 +121,22 @@ async def test_others_with_a_strategy_of_their_own_are_given_nothing(world: Worl
 
 
 @simulated
-async def test_a_mode_is_told_at_once_and_outlives_a_restart_but_not_the_group(world: World) -> None:
+async def test_a_mode_is_reported_at_once_and_outlives_a_restart_but_not_the_group(world: World) -> None:
     await world.start_broker()
     a = world.peer("a")
     await join(a)
     pulled = await share_of(a)
     await world.sleep(1)
-    told = len(a.versions())
+    reported = len(a.versions())
     await set_mode(a, "POP")
     await world.sleep(1)
-    assert len(a.versions()) == told + 1
+    assert len(a.versions()) == reported + 1
     popped = await share_of(a, pulled)
     assert popped.queues == (MessageQueue("t", "broker-a", ALL_QUEUES),)
     assert popped.popped == {"t": -1}
     await set_mode(a, "POP")
     await world.sleep(1)
-    assert len(a.versions()) == told + 1, "nothing changed"
+    assert len(a.versions()) == reported + 1, "nothing changed"
     await world.stop_broker()
     await world.start_broker()
     await world.sleep(1)
@@ -192,7 +192,7 @@ async def test_modes_are_bounded_and_those_of_a_group_that_never_was_go_with_it(
 
 
 @simulated
-async def test_nothing_is_remembered_of_a_group_that_everybody_left(world: World) -> None:
+async def test_nothing_is_remembered_of_a_group_that_everyone_left(world: World) -> None:
     broker = await world.start_broker()
     a = world.peer("a")
     await join(a)

@@ -15,7 +15,7 @@ def costs(size: int) -> st.SearchStrategy[list[list[int]]]:
 
 
 @given(st.integers(1, 5).flatmap(costs))
-def test_everybody_gets_something_and_no_other_way_is_cheaper(cost: list[list[int]]) -> None:
+def test_everyone_gets_something_and_no_other_way_is_cheaper(cost: list[list[int]]) -> None:
     size = len(cost)
     network = MinCostFlow(2 * size)
     arcs = {(a, b): network.add_arc(a, size + b, 1, cost=cost[a][b]) for a in range(size) for b in range(size)}

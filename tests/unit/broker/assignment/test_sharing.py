@@ -98,7 +98,7 @@ def test_who_joins_takes_only_what_makes_loads_even() -> None:
     ]
 
 
-def test_a_queue_travels_along_a_chain_when_nobody_shares_a_topic_directly() -> None:
+def test_a_queue_travels_along_a_chain_when_no_one_shares_a_topic_directly() -> None:
     # A wants t, B wants t and u, C wants u: what A has too much goes to B, and B gives C of the other topic.
     queues_of = {"t": queues("t", 5), "u": queues("u", 1)}
     topics_of = {"A": ["t"], "B": ["t", "u"], "C": ["u"]}

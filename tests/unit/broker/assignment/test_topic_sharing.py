@@ -57,7 +57,7 @@ def test_shares_go_round_in_a_circle(share: int, of_d: list[tuple[str, int]]) ->
     assert [(queue.broker_name, queue.queue_id) for queue in got] == of_d
 
 
-def test_nobody_gets_anything_of_a_topic_without_queues() -> None:
+def test_no_one_gets_anything_of_a_topic_without_queues() -> None:
     assert queues_to_pop("A", [], ["A", "B", "C", "D"], 1) == queues_to_pop("A", [], ["A"], -1) == []
 
 

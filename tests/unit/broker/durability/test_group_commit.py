@@ -52,26 +52,26 @@ class Waiters:
     def __init__(self, store: MessageStore, disk: SlowDisk) -> None:
         self.store, self.disk = store, disk
         self.group_commit = GroupCommit(asyncio.get_running_loop(), store)
-        self.told: list[tuple[int, RlabError | None]] = []
+        self.reported: list[tuple[int, RlabError | None]] = []
         self.count = 0
-        self._all_told = asyncio.Event()
+        self._all_notified = asyncio.Event()
 
     def write(self) -> None:
         """Write a message, and wait for it."""
         number, self.count = self.count, self.count + 1
-        self._all_told.clear()
+        self._all_notified.clear()
         self.store.append(1, 0, b"payload", 0)
         self.store.flush()
-        self.group_commit.wait(lambda failure: self._tell(number, failure))
+        self.group_commit.wait(lambda failure: self._notify(number, failure))
 
-    def _tell(self, number: int, failure: RlabError | None) -> None:
-        self.told.append((number, failure))
-        if len(self.told) == self.count:
-            self._all_told.set()
+    def _notify(self, number: int, failure: RlabError | None) -> None:
+        self.reported.append((number, failure))
+        if len(self.reported) == self.count:
+            self._all_notified.set()
 
-    async def wait_told(self) -> None:
+    async def wait_notified(self) -> None:
         with anyio.fail_after(10):
-            await self._all_told.wait()
+            await self._all_notified.wait()
 
     async def wait_idle(self) -> None:
         """Wait until no thread has anything to do, nor has brought anything."""
@@ -100,15 +100,15 @@ def with_waiters(test: Callable[[Waiters], Awaitable[None]]) -> Callable[[Path],
 
 
 @with_waiters
-async def test_whoever_comes_while_a_sync_runs_shares_the_next_one(waiters: Waiters) -> None:
+async def test_anyone_who_comes_while_a_sync_runs_shares_the_next_one(waiters: Waiters) -> None:
     with waiters.disk.stuck():
         for _ in range(65):
             waiters.write()
         await anyio.lowlevel.checkpoint()
-        assert waiters.told == []
+        assert waiters.reported == []
         assert waiters.store.max_offset(1, 0) == 0
-    await waiters.wait_told()
-    assert waiters.told == [(number, None) for number in range(65)]
+    await waiters.wait_notified()
+    assert waiters.reported == [(number, None) for number in range(65)]
     assert waiters.disk.calls["sync"] == 2
     assert waiters.store.max_offset(1, 0) == 65
 
@@ -117,18 +117,18 @@ async def test_whoever_comes_while_a_sync_runs_shares_the_next_one(waiters: Wait
 async def test_those_who_write_again_as_soon_as_they_are_answered_stay_together(waiters: Waiters) -> None:
     rounds = 20
 
-    tell = waiters._tell
+    tell = waiters._notify
 
-    def tell_and_write_again(number: int, failure: RlabError | None) -> None:
+    def notify_and_write_again(number: int, failure: RlabError | None) -> None:
         tell(number, failure)
         if waiters.count < 8 * rounds:
             asyncio.get_running_loop().call_soon(waiters.write)
 
-    waiters._tell = tell_and_write_again  # type: ignore[method-assign]
+    waiters._notify = notify_and_write_again  # type: ignore[method-assign]
     for _ in range(8):
         waiters.write()
-    while len(waiters.told) < 8 * rounds:
-        await waiters.wait_told()
+    while len(waiters.reported) < 8 * rounds:
+        await waiters.wait_notified()
     # The first sync is for the first alone; from then on each is for all eight, not for one and seven in turns.
     assert waiters.disk.calls["sync"] <= rounds + 3
 
@@ -136,20 +136,23 @@ async def test_those_who_write_again_as_soon_as_they_are_answered_stay_together(
 @with_waiters
 async def test_a_lone_waiter_needs_one_sync_and_an_idle_store_none(waiters: Waiters) -> None:
     waiters.write()
-    await waiters.wait_told()
+    await waiters.wait_notified()
     await waiters.wait_idle()
-    assert (waiters.told, waiters.disk.calls["sync"]) == ([(0, None)], 1)
+    assert (waiters.reported, waiters.disk.calls["sync"]) == ([(0, None)], 1)
 
 
 @with_waiters
-async def test_a_sync_that_fails_tells_those_it_was_for_and_those_who_came_meanwhile(waiters: Waiters) -> None:
+async def test_a_sync_that_fails_notifies_those_it_was_for_and_those_who_came_in_between(waiters: Waiters) -> None:
     with waiters.disk.stuck():
         waiters.write()
         waiters.write()
         waiters.disk.failing["sync"] = errno.EIO
-    await waiters.wait_told()
-    assert [(number, type(failure)) for number, failure in waiters.told] == [(0, StoreSyncFailed), (1, StoreSyncFailed)]
-    assert not any(failure.definite for _, failure in waiters.told if failure is not None)
+    await waiters.wait_notified()
+    assert [(number, type(failure)) for number, failure in waiters.reported] == [
+        (0, StoreSyncFailed),
+        (1, StoreSyncFailed),
+    ]
+    assert not any(failure.definite for _, failure in waiters.reported if failure is not None)
     assert waiters.store.max_offset(1, 0) == 0
     waiters.disk.failing.clear()
 
@@ -160,23 +163,23 @@ async def test_a_sync_that_cannot_begin_leaves_the_effect_open_and_the_next_one_
 ) -> None:
     waiters.disk.failing["duplicate"] = errno.EMFILE
     waiters.write()
-    [(_, failure)] = waiters.told
+    [(_, failure)] = waiters.reported
     assert isinstance(failure, StoreSyncFailed)
     assert not failure.definite
     waiters.disk.failing.clear()
     waiters.write()
-    await waiters.wait_told()
-    assert waiters.told[1:] == [(1, None)]
+    await waiters.wait_notified()
+    assert waiters.reported[1:] == [(1, None)]
     assert waiters.store.max_offset(1, 0) == 2  # what could not be synced then is durable now
 
 
 @with_waiters
-async def test_closing_waits_for_the_thread_and_tells_everybody_once(waiters: Waiters) -> None:
+async def test_closing_waits_for_the_thread_and_notifies_everyone_once(waiters: Waiters) -> None:
     with waiters.disk.stuck():
         waiters.write()
         waiters.write()
     waiters.group_commit.close()
-    assert waiters.told == [(0, None), (1, None)]
+    assert waiters.reported == [(0, None), (1, None)]
     waiters.group_commit.close()
     await waiters.wait_idle()
-    assert len(waiters.told) == 2
+    assert len(waiters.reported) == 2

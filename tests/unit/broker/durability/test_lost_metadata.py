@@ -98,7 +98,7 @@ async def test_a_directory_without_messages_needs_no_metadata(world: World) -> N
 
 
 @simulated
-async def test_topics_are_made_again_with_all_that_they_had(world: World, caplog: pytest.LogCaptureFixture) -> None:
+async def test_topics_are_recreated_with_all_that_they_had(world: World, caplog: pytest.LogCaptureFixture) -> None:
     peer = await a_log(world)
     await start(world)
     await peer.put_topic("t", read=5, write=4, perm=4)
@@ -148,7 +148,7 @@ async def test_names_are_found_in_the_newest_segment_however_many_there_are(worl
 
 
 @simulated
-async def test_a_topic_that_was_deleted_is_not_made_again(world: World) -> None:
+async def test_a_topic_that_was_deleted_is_not_recreated(world: World) -> None:
     peer = await a_log(world)
     await start(world)
     await peer.call(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "t"})

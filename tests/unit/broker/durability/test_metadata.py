@@ -225,7 +225,7 @@ def test_a_locked_file_is_an_error_that_says_so_and_is_tried_again(
 
 
 @pytest.mark.parametrize("is_shared", [True, False])
-def test_the_file_can_be_read_meanwhile_where_directories_are_shared(tmp_path: Path, is_shared: bool) -> None:
+def test_the_file_can_be_read_in_between_where_directories_are_shared(tmp_path: Path, is_shared: bool) -> None:
     files = Files() if is_shared else UnsyncedFiles()
     with (
         MetadataStore(tmp_path, files=files) as store,
@@ -259,7 +259,7 @@ def test_a_commit_of_nothing_does_not_touch_the_file(store: MetadataStore) -> No
     store.commit()
 
 
-def test_a_file_that_is_no_database_is_refused_with_its_name(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_database_is_refused_with_its_name(tmp_path: Path) -> None:
     (tmp_path / METADATA_NAME).write_bytes(b"these are not the bytes of a database" * 100)
     with pytest.raises(ConfigError, match=METADATA_NAME):
         MetadataStore(tmp_path)

@@ -95,7 +95,7 @@ def test_a_commit_that_messages_depend_on_is_synced_at_the_replica_as_well(
             master.sync_next_commit()
         table.put("a", "b")
         master.commit()
-        changes = master.take_changes()
+        changes = master.collect_changes()
         assert [change.kind for change in changes] == ([PUT, SYNC] if must_sync else [PUT])
         statements: list[str] = []
         replica._db.set_trace_callback(statements.append)
@@ -120,7 +120,7 @@ def test_changes_are_kept_only_for_a_broker_that_has_replicas(master: MetadataSt
     table = Table(master, "t", replicated=True)
     table.put("a", "b")
     master.commit()
-    assert master.take_changes() == []
+    assert master.collect_changes() == []
 
 
 def test_a_table_is_declared_in_one_way(master: MetadataStore) -> None:

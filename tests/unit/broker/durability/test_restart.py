@@ -64,7 +64,7 @@ async def test_a_restart_keeps_topics_messages_offsets_members_and_leases(world:
 
 @pytest.mark.parametrize("how", ["stop", "kill"])
 @simulated
-async def test_members_come_back_without_anybody_being_told(world: World, how: str) -> None:
+async def test_members_come_back_without_anyone_being_reported(world: World, how: str) -> None:
     a, b, token = await a_life(world)
     pushes = len(a.pushes)
     broker = await restart(world, how)
@@ -124,7 +124,7 @@ async def test_members_that_left_are_not_restored(world: World) -> None:
 
 
 @simulated
-async def test_the_connections_that_a_stopping_broker_closes_take_nobody_out(world: World) -> None:
+async def test_the_connections_that_a_stopping_broker_closes_take_no_one_out(world: World) -> None:
     a, b, _ = await a_life(world)
     await world.stop_broker()
     assert world.of_kind(EventKind.MEMBER_LEAVE) == []
@@ -132,7 +132,7 @@ async def test_the_connections_that_a_stopping_broker_closes_take_nobody_out(wor
 
 
 @simulated
-async def test_what_a_member_says_anew_is_restored_too(world: World) -> None:
+async def test_what_a_member_says_again_is_restored_too(world: World) -> None:
     a, _, _ = await a_life(world)
     await a.heartbeat(consumer(strategy="AVG_BY_CIRCLE", group_created_ms=7))
     broker = await restart(world, "kill")

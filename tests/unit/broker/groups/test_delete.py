@@ -59,7 +59,7 @@ async def test_nothing_is_left_of_a_deleted_group_but_its_dead_letters_not_even_
 
 
 @simulated
-async def test_a_group_of_that_name_begins_anew(world: World) -> None:
+async def test_a_group_of_that_name_begins_again(world: World) -> None:
     await world.start_broker()
     peer = await left(world)
     await delete(peer)

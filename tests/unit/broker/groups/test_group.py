@@ -21,7 +21,7 @@ def test_a_client_id_that_two_members_have_is_listed_twice() -> None:
     assert info.view().to_wire()[1] == [[["t"], ["A", "A", "A1"]]]
 
 
-def test_with_one_table_for_the_group_everybody_is_listed_for_every_topic() -> None:
+def test_with_one_table_for_the_group_everyone_is_listed_for_every_topic() -> None:
     info = ConsumerGroupInfo("g", 7, 1, {"A": member("A", "t"), "B": member("B", "u")}, shared_topics=("u",))
     assert info.view().to_wire() == [7, [[["t", "u"], ["A", "B"]]]]
 
@@ -29,7 +29,7 @@ def test_with_one_table_for_the_group_everybody_is_listed_for_every_topic() -> N
 def test_a_member_is_connected_until_its_connection_closes_and_not_before_it_comes_back() -> None:
     here = member("A", "t")
     assert (here.connected, here.leaves_at) == (True, 30.0)
-    here.gone_at = 5.0
+    here.grace_ends_at = 5.0
     assert (here.connected, here.leaves_at) == (False, 5.0)
     assert not member("A", "t", connection=RESTORED).connected
     assert NEVER > 1e300

@@ -13,7 +13,7 @@ from tests.unit.broker.harness import consumer
 
 
 # --- two of one client id --------------------------------------------------------------------------------------------
-def rival_of(table: GroupTable, epoch: str, connection: int) -> bool:
+def conflict_of(table: GroupTable, epoch: str, connection: int) -> bool:
     return table.conflicting_member("g", "A", epoch, connection) is not None
 
 
@@ -24,21 +24,21 @@ def named(quirks: frozenset[Quirk] = frozenset()) -> GroupTable:
     return table
 
 
-def test_another_epoch_over_another_connection_is_a_rival_while_the_first_is_connected() -> None:
+def test_another_epoch_over_another_connection_is_a_conflict_while_the_first_is_connected() -> None:
     table = named()
-    assert rival_of(table, "two", 2)
-    assert not rival_of(table, "one", 2), "it has reconnected"
-    assert not rival_of(table, "two", 1), "one connection is one process"
-    assert rival_of(table, "", 2), "a process that tells its epoch tells it always"
+    assert conflict_of(table, "two", 2)
+    assert not conflict_of(table, "one", 2), "it has reconnected"
+    assert not conflict_of(table, "two", 1), "one connection is one process"
+    assert conflict_of(table, "", 2), "a process that tells its epoch tells it always"
     assert table.conflicting_member("other", "A", "two", 2) is None
     table.connection_closed(1, 5.0)
-    assert not rival_of(table, "two", 2), "also within the grace: the process is gone, or its successor is here"
+    assert not conflict_of(table, "two", 2), "also within the grace: the process is gone, or its successor is here"
 
 
-def test_a_client_that_never_tells_an_epoch_is_believed_when_it_reconnects() -> None:
+def test_a_client_that_never_reports_an_epoch_is_believed_when_it_reconnects() -> None:
     table = GroupTable()
     beat(table, "A", connection=1)
-    assert not rival_of(table, "", 2)
+    assert not conflict_of(table, "", 2)
 
 
 def test_none_is_another_epoch_than_one_and_takes_the_place_of_a_member_in_its_grace() -> None:
@@ -47,11 +47,11 @@ def test_none_is_another_epoch_than_one_and_takes_the_place_of_a_member_in_its_g
     assert table.evict_previous_process("g", "A", "", cause="", now=5.1) is not None
 
 
-def test_nobody_is_the_rival_of_a_member_that_an_earlier_run_knew() -> None:
+def test_no_one_conflicts_with_a_member_that_an_earlier_run_knew() -> None:
     table = GroupTable()
     table.restore("g", 1, 1)
     table.restore_member("A", consumer(), 10.0)
-    assert not rival_of(table, "two", 2)
+    assert not conflict_of(table, "two", 2)
 
 
 def test_another_epoch_takes_the_place_of_a_member_and_the_same_one_goes_on_as_it() -> None:
@@ -65,10 +65,10 @@ def test_another_epoch_takes_the_place_of_a_member_and_the_same_one_goes_on_as_i
     again = table.heartbeat("A", consumer(), connection=2, cause="c", now=5.1, now_ms=NOW_MS, epoch="two")
     assert (again.joined, again.data_changed, again.group.version) == (True, True, NOW_MS + 3)
     assert table.expire(6.0, cause="") == [], "the grace of the first is no concern of the second"
-    assert [info.group for info in table.take_notifications(6.0)] == ["g"]
+    assert [info.group for info in table.collect_notifications(6.0)] == ["g"]
 
 
-def test_the_epoch_of_a_member_that_an_earlier_run_knew_tells_its_successor_from_it() -> None:
+def test_the_epoch_of_a_member_that_an_earlier_run_knew_reports_its_successor_from_it() -> None:
     table = GroupTable()
     table.restore("g", 1, 1)
     for client_id, epoch in (("A", "one"), ("B", "")):
@@ -84,20 +84,20 @@ def test_the_epoch_of_a_member_that_an_earlier_run_knew_tells_its_successor_from
 def test_only_the_process_of_a_live_member_speaks_for_it(epoch: str) -> None:
     table = named()
     with pytest.raises(ClientIdConflict, match="'A' is that of a live member of group 'g' over another connection"):
-        table.check_speaker("g", "A", 2, epoch)
-    table.check_speaker("g", "A", 1, epoch)
-    table.check_speaker("g", "A", 2, "one")
-    for stranger in (("g", "B"), ("other", "A")):
-        table.check_speaker(*stranger, 2, epoch)
+        table.check_sender("g", "A", 2, epoch)
+    table.check_sender("g", "A", 1, epoch)
+    table.check_sender("g", "A", 2, "one")
+    for outsider in (("g", "B"), ("other", "A")):
+        table.check_sender(*outsider, 2, epoch)
     table.connection_closed(1, 5.0)
-    table.check_speaker("g", "A", 2, epoch)
+    table.check_sender("g", "A", 2, epoch)
 
 
-def test_the_name_of_a_client_that_never_tells_an_epoch_is_proved_by_its_connection_alone() -> None:
+def test_the_name_of_a_client_that_never_reports_an_epoch_is_proved_by_its_connection_alone() -> None:
     table = GroupTable()
     beat(table, "A", connection=1)
     with pytest.raises(ClientIdConflict):
-        table.check_speaker("g", "A", 2, "")
+        table.check_sender("g", "A", 2, "")
 
 
 def test_leases_are_asked_for_over_the_connection_of_the_heartbeats() -> None:
@@ -111,8 +111,8 @@ def test_leases_are_asked_for_over_the_connection_of_the_heartbeats() -> None:
 
 def test_under_the_quirk_each_connection_is_a_member() -> None:
     table = named(frozenset({Quirk.DUPLICATE_MEMBERS}))
-    assert not rival_of(table, "two", 2)
-    table.check_speaker("g", "A", 2, "two")
+    assert not conflict_of(table, "two", 2)
+    table.check_sender("g", "A", 2, "two")
     assert table.evict_previous_process("g", "A", "two", cause="", now=1.0) is None
     assert beat(table, "A", connection=2, now=1.0).joined
     assert not beat(table, "A", connection=2, now=2.0).joined

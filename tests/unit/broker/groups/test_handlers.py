@@ -49,7 +49,7 @@ async def test_a_heartbeat_answers_with_version_and_age_of_each_group(world: Wor
 
 
 @simulated
-async def test_everybody_is_told_of_a_new_member_and_a_repeated_heartbeat_tells_nobody(world: World) -> None:
+async def test_everyone_is_notified_of_a_new_member_and_a_repeated_heartbeat_notifies_no_one(world: World) -> None:
     a, b = await group_of(world, "a", "b")
     c = world.peer("c")
     groups = await c.heartbeat(consumer())
@@ -66,13 +66,13 @@ async def test_a_notification_names_the_event_that_it_goes_back_to(world: World)
     [a] = await group_of(world, "a")
     b = world.peer("b")
     await b.heartbeat(consumer(), cause="b@1/1")
-    [told] = a.pushed(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED)
-    assert (told["group"], told["cause"]) == ("g", "b@1/1")
+    [reported] = a.pushed(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED)
+    assert (reported["group"], reported["cause"]) == ("g", "b@1/1")
     c = world.peer("c")
     await c.heartbeat(consumer("h"))
     [join] = [event for event in world.of_kind(EventKind.MEMBER_JOIN) if event.group == "h"]
-    [told] = c.pushed(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED)
-    assert told["cause"] == join.cause == join.id
+    [reported] = c.pushed(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED)
+    assert reported["cause"] == join.cause == join.id
 
 
 @simulated
@@ -81,10 +81,10 @@ async def test_a_notification_brings_what_changed_since_the_last_one(world: Worl
     await world.sleep(1)
     e = world.peer("e")
     await e.heartbeat(consumer())
-    before, told = a.notifications()[-2:]
-    version = told.header["version"]
-    assert told.header["since"] == before.header["version"]
-    assert unpacked(told) == [version, 5, [[["t"], [e.client_id]]], []]
+    before, reported = a.notifications()[-2:]
+    version = reported.header["version"]
+    assert reported.header["since"] == before.header["version"]
+    assert unpacked(reported) == [version, 5, [[["t"], [e.client_id]]], []]
     await world.sleep(1)
     await e.unregister("g")
     assert unpacked(a.notifications()[-1]) == [version + 1, 4, [], [e.client_id]]
@@ -93,13 +93,13 @@ async def test_a_notification_brings_what_changed_since_the_last_one(world: Worl
 @simulated
 async def test_the_first_notification_of_a_group_brings_nothing(world: World) -> None:
     [a] = await group_of(world, "a")
-    [told] = a.notifications()
-    assert "since" not in told.header
-    assert not told.body
+    [reported] = a.notifications()
+    assert "since" not in reported.header
+    assert not reported.body
 
 
 @simulated
-async def test_a_heartbeat_over_a_new_connection_replaces_the_old_one_and_tells_nobody(world: World) -> None:
+async def test_a_heartbeat_over_a_new_connection_replaces_the_old_one_and_notifies_no_one(world: World) -> None:
     a, b = await group_of(world, "a", "b")
     twin = world.peer("a2")
     twin.client_id = a.client_id
@@ -123,7 +123,7 @@ async def test_the_first_heartbeat_makes_the_retry_topic_of_its_group(world: Wor
 
 
 @simulated
-async def test_a_changed_subscription_is_told_and_a_changed_expression_only_noted(world: World) -> None:
+async def test_a_changed_subscription_is_reported_and_a_changed_expression_only_noted(world: World) -> None:
     a, b = await group_of(world, "a", "b")
     before = (await a.heartbeat(consumer(session_timeout_s=20.0)))["g"][0]
     changed = await a.heartbeat(consumer("g", "t", "u", session_timeout_s=20.0))
@@ -150,7 +150,7 @@ async def test_a_group_that_was_deleted_leaves_no_list_of_members_to_its_next_on
 
 
 @simulated
-async def test_members_of_a_broadcasting_group_are_told_nothing(world: World) -> None:
+async def test_members_of_a_broadcasting_group_are_notified_nothing(world: World) -> None:
     await world.start_broker()
     a, b = world.peer("a"), world.peer("b")
     for peer in (a, b):
@@ -162,7 +162,7 @@ async def test_members_of_a_broadcasting_group_are_told_nothing(world: World) ->
 
 # --- leaving ---------------------------------------------------------------------------------------------------------
 @simulated
-async def test_a_member_that_unregisters_is_gone_at_once_and_the_others_are_told(world: World) -> None:
+async def test_a_member_that_unregisters_is_gone_at_once_and_the_others_are_notified(world: World) -> None:
     a, b = await group_of(world, "a", "b")
     left_at = world.now
     await a.unregister("g")
@@ -173,7 +173,7 @@ async def test_a_member_that_unregisters_is_gone_at_once_and_the_others_are_told
 
 
 @simulated
-async def test_a_member_whose_connection_closes_is_gone_after_a_grace_and_the_others_are_told_then(
+async def test_a_member_whose_connection_closes_is_gone_after_a_grace_and_the_others_are_notified_then(
     world: World,
 ) -> None:
     a, b = await group_of(world, "a", "b")
@@ -186,7 +186,9 @@ async def test_a_member_whose_connection_closes_is_gone_after_a_grace_and_the_ot
 
 
 @simulated
-async def test_a_silent_member_is_gone_at_its_expiry_and_the_others_are_told_then_and_not_later(world: World) -> None:
+async def test_a_silent_member_is_gone_at_its_expiry_and_the_others_are_notified_then_and_not_later(
+    world: World,
+) -> None:
     a, b = await group_of(world, "a", "b")
     sent_at = world.now
     await a.heartbeat(consumer(session_timeout_s=20.0))
@@ -200,7 +202,7 @@ async def test_a_silent_member_is_gone_at_its_expiry_and_the_others_are_told_the
 
 
 @simulated
-async def test_under_the_quirk_a_silent_member_is_gone_and_nobody_is_told(world: World) -> None:
+async def test_under_the_quirk_a_silent_member_is_gone_and_no_one_is_notified(world: World) -> None:
     a, b = await group_of(world, "a", "b", quirks=frozenset({Quirk.SILENT_EXPIRY}))
     world.simulation.network.stall("a")
     await world.sleep(10)
@@ -213,7 +215,7 @@ async def test_under_the_quirk_a_silent_member_is_gone_and_nobody_is_told(world:
 
 
 @simulated
-async def test_whoever_leaves_a_group_that_it_is_not_in_changes_nothing(world: World) -> None:
+async def test_anyone_who_leaves_a_group_that_it_is_not_in_changes_nothing(world: World) -> None:
     a, b = await group_of(world, "a", "b")
     await world.peer("c").unregister("g", "nowhere")
     await world.sleep(1)
@@ -231,7 +233,7 @@ async def test_a_malformed_farewell_is_refused(world: World, groups: list[object
 
 # --- how often -------------------------------------------------------------------------------------------------------
 @simulated
-async def test_many_joins_at_once_are_told_at_the_first_one_and_when_they_pause(world: World) -> None:
+async def test_many_joins_at_once_are_reported_at_the_first_one_and_when_they_pause(world: World) -> None:
     [a] = await group_of(world, "a")
     began = world.now
     for n in range(50):
@@ -247,7 +249,7 @@ async def test_many_joins_at_once_are_told_at_the_first_one_and_when_they_pause(
 
 
 @simulated
-async def test_the_groups_before_a_refused_one_are_told_all_the_same(world: World) -> None:
+async def test_the_groups_before_a_refused_one_are_notified_all_the_same(world: World) -> None:
     [a] = await group_of(world, "a")
     b = world.peer("b")
     with pytest.MonkeyPatch.context() as patch:
@@ -284,7 +286,7 @@ async def test_a_notification_has_no_version_under_its_quirk(world: World) -> No
 
 # --- the member list -------------------------------------------------------------------------------------------------
 @simulated
-async def test_the_member_list_names_everybody_with_his_topics(world: World) -> None:
+async def test_the_member_list_names_everyone_with_his_topics(world: World) -> None:
     await world.start_broker()
     a, b = world.peer("a"), world.peer("b")
     await b.heartbeat(consumer("g", "u", "t"))
@@ -312,7 +314,7 @@ async def test_a_list_that_has_not_changed_costs_a_few_bytes(world: World) -> No
 
 
 @simulated
-async def test_the_list_is_encoded_anew_when_the_group_has_changed(world: World) -> None:
+async def test_the_list_is_encoded_again_when_the_group_has_changed(world: World) -> None:
     a, b = await group_of(world, "a", "b")
     assert await a.members() == [a.client_id, b.client_id]
     await b.unregister("g")

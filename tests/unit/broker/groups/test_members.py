@@ -43,7 +43,7 @@ def test_a_member_that_leaves_is_gone_and_its_group_stays(tmp_path: Path) -> Non
         rooms.core.metadata.commit()
         leave = rooms.groups.table.unregister("g", "A", cause="", now=0.0)
         assert leave is not None
-        rooms.groups.take_out(leave, "")
+        rooms.groups.record_leave(leave, "")
         rooms.core.metadata.commit()
     with open_rooms(tmp_path) as rooms:
         assert group(rooms).members == {}
@@ -55,7 +55,7 @@ def test_a_member_that_leaves_and_comes_back_in_one_turn_is_there(tmp_path: Path
         rooms.put_member("A", consumer("g"))
         leave = rooms.groups.table.unregister("g", "A", cause="", now=0.0)
         assert leave is not None
-        rooms.groups.take_out(leave, "")
+        rooms.groups.record_leave(leave, "")
         rooms.put_member("A", consumer("g", strategy="AVG_BY_CIRCLE"))
         rooms.core.metadata.commit()
     with open_rooms(tmp_path) as rooms:
@@ -93,10 +93,10 @@ def test_a_deleted_group_is_gone_with_everything_of_it(tmp_path: Path) -> None:
             rooms.put_member("A", consumer(name), "epoch")
             leave = rooms.groups.table.unregister(name, "A", cause="", now=0.0)
             assert leave is not None
-            rooms.groups.take_out(leave, "")
-        assert rooms.groups.knows_group("g")
+            rooms.groups.record_leave(leave, "")
+        assert rooms.groups.has_group_data("g")
         rooms.groups.group_deleted("g", "")
-        assert not rooms.groups.knows_group("g")
+        assert not rooms.groups.has_group_data("g")
         rooms.core.metadata.commit()
     with open_rooms(tmp_path) as rooms:
         assert [info.group for info in rooms.groups.table.groups()] == ["h"]

@@ -37,9 +37,9 @@ def test_a_client_id_has_an_owner_until_it_has_left_its_last_group(metadata: Met
         ("g", "c2", "user bob"),
         ("h", "c1", "user alice"),
     ]
-    owners.left("g", "c1")
+    owners.member_left("g", "c1")
     assert owners.owner_of("c1") == "user alice"
-    owners.left("h", "c1")
+    owners.member_left("h", "c1")
     assert owners.owner_of("c1") is None
     assert owners.owner_of("c2") == "user bob"
 
@@ -53,7 +53,7 @@ def test_owners_are_stored_with_the_members_and_those_of_others_forgotten(metada
     assert restarted(metadata, [("g", "c1"), ("g", "c2")]).owner_of("c2") is None
 
 
-def test_without_access_control_nobody_owns_a_member_that_has_come_back(metadata: MetadataStore) -> None:
+def test_without_access_control_no_one_owns_a_member_that_has_come_back(metadata: MetadataStore) -> None:
     MemberOwners(metadata, is_kept=True).joined("g", "c1", "user alice")
     without = restarted(metadata, [("g", "c1")], is_kept=False)
     without.joined("g", "c1", "10.0.0.1")

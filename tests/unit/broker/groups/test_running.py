@@ -10,7 +10,7 @@ from tests.unit.rocketmq.stock_client import StockClient, messages_of
 
 
 @simulated
-async def test_what_a_stock_member_knows_of_itself_is_asked_and_told_byte_for_byte(world: World) -> None:
+async def test_what_a_stock_member_knows_of_itself_is_asked_and_reported_byte_for_byte(world: World) -> None:
     await world.start_broker()
     client, ours = await StockClient.connect(world), world.peer("ours")
     await ours.put_topic()
@@ -21,12 +21,12 @@ async def test_what_a_stock_member_knows_of_itself_is_asked_and_told_byte_for_by
     await world.sleep(1)  # until it was notified that it has joined
     client.pushed.clear()
     for code, body, expected in ((0, b'{{"topic":"t"}:1}', (0, b'{{"topic":"t"}:1}', None)), (1, None, None)):
-        told = tool.begin(307, asked)
+        reported = tool.begin(307, asked)
         await world.sleep(0.1)
         question = client.pushed.pop()
         assert (question.code, question.flag, question.fields) == (307, 0, asked)
         client.write(encode_frame(Frame(code, RESPONSE_BIT, question.opaque, {}, body, "no" if code else None)))
-        answer = await told
+        answer = await reported
         if expected is None:
             assert (answer.code, "refused it with code 1: no" in (answer.remark or "")) == (1, True)
         else:
@@ -49,7 +49,7 @@ async def test_a_stock_member_consumes_a_message_at_once_that_the_tool_names_by_
     sent = await client.send(b"second", i="UNIQ_KEY\x01ID\x02")
     tool = await StockClient.connect(world, "tool")
     asked = {"consumerGroup": "g", "clientId": client.client_id, "msgId": sent.fields["msgId"]}
-    told = tool.begin(309, asked)
+    reported = tool.begin(309, asked)
     await world.sleep(1)
     [question] = [frame for frame in client.pushed if frame.code == 309]
     assert (question.flag, question.fields["brokerName"], question.fields["topic"]) == (0, "broker-a", "t")
@@ -57,7 +57,7 @@ async def test_a_stock_member_consumes_a_message_at_once_that_the_tool_names_by_
     assert (message["body"], message["offset"], message["properties"]["UNIQ_KEY"]) == (b"second", 1, "ID")
     said = b'{"consumeResult":"CR_SUCCESS"}'
     client.write(encode_frame(Frame(0, RESPONSE_BIT, question.opaque, {}, said)))
-    assert ((await told).code, (await told).body) == (0, said)
+    assert ((await reported).code, (await reported).body) == (0, said)
     for wrong, remark in (
         ("no id", "is not a message id that a broker assigns"),
         (sent.fields["msgId"][:-1] + "9", "no message 9"),

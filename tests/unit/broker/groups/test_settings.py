@@ -53,21 +53,21 @@ def _raise(code: int, remark: str) -> None:
 
 
 @simulated
-async def test_a_pull_of_nobody_in_particular_is_a_look_at_the_queue(world: World) -> None:
+async def test_a_pull_of_no_one_in_particular_is_a_look_at_the_queue(world: World) -> None:
     a, _, _ = await a_life(world)
     await change(a, consume=False)
     assert (await a.pull()).code == 0
 
 
 @simulated
-async def test_members_are_told_the_attempts_at_the_change_and_in_every_heartbeat_since(world: World) -> None:
+async def test_members_are_notified_the_attempts_at_the_change_and_in_every_heartbeat_since(world: World) -> None:
     a, b, _ = await a_life(world)
     await change(a, max_attempts=2)
     await world.sleep(1)
-    told = [{"group": "g", "max_attempts": 2}]
+    reported = [{"group": "g", "max_attempts": 2}]
     for member in (a, b):
         pushed = member.pushed(RequestCode.NOTIFY_GROUP_SETTINGS)
-        assert [{name: header[name] for name in ("group", "max_attempts")} for header in pushed] == told
+        assert [{name: header[name] for name in ("group", "max_attempts")} for header in pushed] == reported
     await change(a, consume=False)
     await world.sleep(1)
     assert len(a.pushed(RequestCode.NOTIFY_GROUP_SETTINGS)) == 1, "members act on no other setting"

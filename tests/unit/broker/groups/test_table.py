@@ -25,9 +25,9 @@ def beat(
     )
 
 
-def told(table: GroupTable, now: float) -> list[tuple[str, int]]:
+def notified(table: GroupTable, now: float) -> list[tuple[str, int]]:
     """(group, version) of the notifications that go out at this moment."""
-    return [(info.group, info.version) for info in table.take_notifications(now)]
+    return [(info.group, info.version) for info in table.collect_notifications(now)]
 
 
 def group(table: GroupTable, name: str = "g") -> ConsumerGroupInfo:
@@ -41,17 +41,17 @@ def settled(*client_ids: str, now: float = 0.0, quirks: frozenset[Quirk] = froze
     table = GroupTable(quirks=quirks)
     for number, client_id in enumerate(client_ids):
         beat(table, client_id, connection=number, now=now)
-    table.take_notifications(now)
-    table.take_notifications(now + 0.1)
+    table.collect_notifications(now)
+    table.collect_notifications(now + 0.1)
     return table
 
 
 # --- heartbeats ------------------------------------------------------------------------------------------------------
-def test_a_new_member_raises_the_version_and_the_group_is_told_at_once() -> None:
+def test_a_new_member_raises_the_version_and_the_group_is_notified_at_once() -> None:
     table = GroupTable()
     outcome = beat(table, "A", now=5.0)
     assert (outcome.joined, outcome.resubscribed, outcome.data_changed) == (True, False, True)
-    assert told(table, 5.0) == [("g", NOW_MS + 1)]
+    assert notified(table, 5.0) == [("g", NOW_MS + 1)]
     assert group(table).cause == "A at 5.0"
 
 
@@ -60,7 +60,7 @@ def test_a_repeated_heartbeat_changes_nothing() -> None:
     outcome = beat(table, "A", connection=0, now=20.0)
     assert (outcome.joined, outcome.resubscribed, outcome.data_changed) == (False, False, False)
     assert outcome.group.version == NOW_MS + 1
-    assert told(table, 20.0) == []
+    assert notified(table, 20.0) == []
 
 
 def test_a_heartbeat_over_a_new_connection_replaces_the_old_one_silently() -> None:
@@ -69,10 +69,10 @@ def test_a_heartbeat_over_a_new_connection_replaces_the_old_one_silently() -> No
     outcome = beat(table, "A", connection=7, now=20.0)
     assert (outcome.joined, outcome.resubscribed) == (False, False)
     assert sorted(group(table).members) == ["A", "B"]
-    assert (group(table).version, told(table, 20.0)) == (version, [])
+    assert (group(table).version, notified(table, 20.0)) == (version, [])
 
 
-def test_the_close_of_a_replaced_connection_takes_nobody_out() -> None:
+def test_the_close_of_a_replaced_connection_takes_no_one_out() -> None:
     table = settled("A")
     beat(table, "A", connection=7, now=20.0)
     assert table.connection_closed(0, now=21.0) == 0
@@ -87,7 +87,7 @@ def test_a_topic_that_appears_or_disappears_changes_the_group() -> None:
         outcome = beat(table, "A", consumer("g", *topics), connection=0, now=now)
         version += 1
         assert outcome.resubscribed
-        assert (outcome.group.version, told(table, now)) == (version, [("g", version)])
+        assert (outcome.group.version, notified(table, now)) == (version, [("g", version)])
     assert group(table).view().members == {"A": ("u",), "B": ("t",)}
 
 
@@ -97,25 +97,25 @@ def test_another_expression_counts_if_its_version_is_higher_and_never_changes_th
 ) -> None:
     table = GroupTable()
     beat(table, "A", consumer(subscriptions=(SubscriptionData("t", "*", 5),)))
-    table.take_notifications(0.0)
+    table.collect_notifications(0.0)
     outcome = beat(table, "A", consumer(subscriptions=(SubscriptionData("t", expression, version),)), now=1.0)
     assert outcome.resubscribed is taken
     assert group(table).members["A"].subscriptions["t"].expression == (expression if taken else "*")
-    assert told(table, 1.0) == []
+    assert notified(table, 1.0) == []
 
 
-def test_what_a_member_says_anew_is_to_be_stored_although_nothing_changes() -> None:
+def test_what_a_member_says_again_is_to_be_stored_although_nothing_changes() -> None:
     table = settled("A")
     outcome = beat(table, "A", consumer(strategy="AVG_BY_CIRCLE"), connection=0, now=1.0)
     assert (outcome.joined, outcome.resubscribed, outcome.data_changed) == (False, False, True)
     assert group(table).members["A"].data.strategy == "AVG_BY_CIRCLE"
 
 
-def test_members_of_a_broadcasting_group_are_not_told_of_each_other() -> None:
+def test_members_of_a_broadcasting_group_are_not_reported_of_each_other() -> None:
     table = GroupTable()
     beat(table, "A", consumer(model=MessageModel.BROADCASTING))
     beat(table, "B", consumer(model=MessageModel.BROADCASTING))
-    assert told(table, 0.0) == []
+    assert notified(table, 0.0) == []
     assert group(table).version == NOW_MS + 2
 
 
@@ -127,56 +127,56 @@ def test_the_view_is_sorted_whatever_the_order_of_the_heartbeats() -> None:
 
 # --- the moment of creation ------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
-    ("told_ms", "created_ms"),
+    ("notified_ms", "created_ms"),
     [(0, NOW_MS), (NOW_MS - 5, NOW_MS - 5), (NOW_MS + 5, NOW_MS), (-1, NOW_MS), (2**64, NOW_MS)],
 )
-def test_a_group_is_as_old_as_its_oldest_member_has_heard_and_never_from_the_future(
-    told_ms: int, created_ms: int
+def test_a_group_is_as_old_as_its_oldest_member_has_received_and_never_from_the_future(
+    notified_ms: int, created_ms: int
 ) -> None:
     table = GroupTable()
-    beat(table, "A", consumer(group_created_ms=told_ms))
+    beat(table, "A", consumer(group_created_ms=notified_ms))
     assert group(table).created_ms == created_ms
 
 
 def test_a_later_member_can_only_make_a_group_older() -> None:
     table = settled("A")
-    for told_ms, created_ms in ((NOW_MS - 1, NOW_MS - 1), (NOW_MS, NOW_MS - 1), (NOW_MS - 2, NOW_MS - 2)):
-        outcome = beat(table, "B", consumer(group_created_ms=told_ms))
+    for notified_ms, created_ms in ((NOW_MS - 1, NOW_MS - 1), (NOW_MS, NOW_MS - 1), (NOW_MS - 2, NOW_MS - 2)):
+        outcome = beat(table, "B", consumer(group_created_ms=notified_ms))
         assert (outcome.group.created_ms, outcome.data_changed) == (created_ms, True)
 
 
 # --- the three ways of leaving ---------------------------------------------------------------------------------------
-def test_a_member_that_unregisters_leaves_and_the_others_are_told() -> None:
+def test_a_member_that_unregisters_leaves_and_the_others_are_notified() -> None:
     table = settled("A", "B")
     leave = table.unregister("g", "A", cause="bye", now=50.0)
     assert leave is not None
     assert (leave.member.client_id, leave.reason) == ("A", LeaveReason.UNREGISTER)
-    assert told(table, 50.0) == [("g", NOW_MS + 3)]
+    assert notified(table, 50.0) == [("g", NOW_MS + 3)]
     assert group(table).cause == "bye"
 
 
-def test_a_member_whose_connection_closes_leaves_every_group_and_the_others_are_told() -> None:
+def test_a_member_whose_connection_closes_leaves_every_group_and_the_others_are_notified() -> None:
     table = settled("A", "B")
     beat(table, "A", consumer("h"), connection=0)
     beat(table, "B", consumer("h"), connection=1)
-    table.take_notifications(0.0)
+    table.collect_notifications(0.0)
     table.connection_closed(0, now=20.0)
-    gone_at = 20.0 + LEASE_CLOSE_GRACE_S
-    assert (table.next_deadline(), told(table, 20.0)) == (gone_at, [])
-    assert table.expire(gone_at - 0.001, cause="close") == []
-    leaves = table.expire(gone_at, cause="close")
+    grace_ends_at = 20.0 + LEASE_CLOSE_GRACE_S
+    assert (table.next_deadline(), notified(table, 20.0)) == (grace_ends_at, [])
+    assert table.expire(grace_ends_at - 0.001, cause="close") == []
+    leaves = table.expire(grace_ends_at, cause="close")
     assert [(leave.group.group, leave.member.client_id, leave.reason) for leave in leaves] == [
         ("g", "A", LeaveReason.CLOSE),
         ("h", "A", LeaveReason.CLOSE),
     ]
-    assert told(table, gone_at) == [("g", NOW_MS + 3), ("h", NOW_MS + 3)]
+    assert notified(table, grace_ends_at) == [("g", NOW_MS + 3), ("h", NOW_MS + 3)]
 
 
 def test_a_member_that_is_back_within_the_grace_never_left() -> None:
     table = settled("A", "B")
     table.connection_closed(0, now=20.0)
     outcome = beat(table, "A", connection=7, now=20.2)
-    assert (outcome.joined, table.expire(21.0, cause=""), told(table, 21.0)) == (False, [], [])
+    assert (outcome.joined, table.expire(21.0, cause=""), notified(table, 21.0)) == (False, [], [])
     assert group(table).version == NOW_MS + 2
 
 
@@ -193,51 +193,51 @@ def test_the_grace_prolongs_no_membership() -> None:
     assert [leave.reason for leave in table.expire(30.0, cause="")] == [LeaveReason.EXPIRY]
 
 
-def test_a_silent_member_leaves_at_its_expiry_and_the_others_are_told_then() -> None:
+def test_a_silent_member_leaves_at_its_expiry_and_the_others_are_notified_then() -> None:
     table = settled("A", "B")
     beat(table, "B", connection=1, now=29.0)
     assert table.next_deadline() == 30.0
     assert table.expire(29.999, cause="") == []
     [leave] = table.expire(30.0, cause="silence")
     assert (leave.member.client_id, leave.reason) == ("A", LeaveReason.EXPIRY)
-    assert told(table, 30.0) == [("g", NOW_MS + 3)]
+    assert notified(table, 30.0) == [("g", NOW_MS + 3)]
     assert table.next_deadline() == 59.0
 
 
-def test_under_the_quirk_a_silent_member_leaves_and_nobody_is_told() -> None:
+def test_under_the_quirk_a_silent_member_leaves_and_no_one_is_notified() -> None:
     table = settled("A", "B", quirks=frozenset({Quirk.SILENT_EXPIRY}))
     beat(table, "B", connection=1, now=29.0)
     assert len(table.expire(30.0, cause="")) == 1
-    assert told(table, 30.0) == []
+    assert notified(table, 30.0) == []
     assert group(table).version == NOW_MS + 3
 
 
 @pytest.mark.parametrize(("name", "client_id"), [("g", "B"), ("h", "A")])
-def test_nobody_is_told_when_a_stranger_leaves(name: str, client_id: str) -> None:
+def test_no_one_is_notified_when_a_stranger_leaves(name: str, client_id: str) -> None:
     table = settled("A")
     assert table.unregister(name, client_id, cause="", now=1.0) is None
     assert table.connection_closed(99, now=1.0) == 0
-    assert (told(table, 1.0), group(table).version) == ([], NOW_MS + 1)
+    assert (notified(table, 1.0), group(table).version) == ([], NOW_MS + 1)
 
 
-def test_the_last_member_that_leaves_owes_nobody_anything() -> None:
+def test_the_last_member_that_leaves_leaves_nothing_due() -> None:
     table = settled("A")
     table.unregister("g", "A", cause="", now=1.0)
-    assert told(table, 1.0) == []
+    assert notified(table, 1.0) == []
     assert group(table).members == {}
     assert table.expire(30.0, cause="") == []
     assert table.next_deadline() is None
 
 
-def test_what_is_owed_is_forgotten_when_the_last_member_that_it_concerned_leaves() -> None:
+def test_what_is_due_is_forgotten_when_the_last_member_that_it_concerned_leaves() -> None:
     table = settled("A")
     beat(table, "B", connection=1, now=0.15)
     beat(table, "C", consumer(model=MessageModel.BROADCASTING), connection=2, now=0.15)
     assert table.next_deadline() == 0.15
-    assert told(table, 0.15) == [("g", NOW_MS + 3)]
+    assert notified(table, 0.15) == [("g", NOW_MS + 3)]
     table.unregister("g", "A", cause="", now=0.2)
     table.unregister("g", "B", cause="", now=0.2)
-    assert told(table, 0.3) == []
+    assert notified(table, 0.3) == []
     assert table.next_deadline() == 30.0
 
 
@@ -289,14 +289,14 @@ def test_a_restored_member_is_listed_and_comes_back_without_a_change() -> None:
     outcome = beat(table, "A", connection=3, now=2.0)
     assert (outcome.joined, outcome.resubscribed, outcome.data_changed) == (False, False, False)
     assert (outcome.group.version, outcome.group.created_ms) == (70, 7)
-    assert told(table, 2.0) == []
+    assert notified(table, 2.0) == []
 
 
 def test_a_restored_member_that_does_not_come_back_leaves_after_its_grace() -> None:
     table = restored()
     beat(table, "A", connection=3, now=2.0)
     assert [leave.member.client_id for leave in table.expire(10.0, cause="")] == ["B"]
-    assert told(table, 10.0) == [("g", 71)]
+    assert notified(table, 10.0) == [("g", 71)]
 
 
 def test_a_restored_member_that_wants_other_topics_now_changes_the_group() -> None:
@@ -346,15 +346,15 @@ def test_a_member_is_found_by_group_and_client_id() -> None:
 
 def test_an_empty_table_waits_for_nothing() -> None:
     table = GroupTable()
-    assert (table.next_deadline(), table.expire(1e9, cause=""), told(table, 1e9)) == (None, [], [])
+    assert (table.next_deadline(), table.expire(1e9, cause=""), notified(table, 1e9)) == (None, [], [])
 
 
 def test_a_group_waits_for_all_brokers_as_long_as_a_client_of_rocketmq_is_in_it() -> None:
     table = settled("A")
     beat(table, "stock", consumer(leaseless=True), now=10.0)
-    assert told(table, 10.0) == []
-    assert told(table, 10.0 + STOCK_SETTLE_S) == [("g", NOW_MS + 2)]
+    assert notified(table, 10.0) == []
+    assert notified(table, 10.0 + STOCK_SETTLE_S) == [("g", NOW_MS + 2)]
     table.unregister("g", "stock", cause="", now=20.0)
-    assert told(table, 20.0) == [("g", NOW_MS + 3)], "it was the only one"
+    assert notified(table, 20.0) == [("g", NOW_MS + 3)], "it was the only one"
     beat(table, "B", now=30.0)
-    assert told(table, 30.0) == [("g", NOW_MS + 4)]
+    assert notified(table, 30.0) == [("g", NOW_MS + 4)]

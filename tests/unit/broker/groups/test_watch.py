@@ -49,7 +49,7 @@ async def test_a_disagreement_ends_with_the_member_that_leaves(world: World) -> 
 
 
 @simulated
-async def test_one_more_member_on_a_side_is_no_news(world: World) -> None:
+async def test_one_more_member_on_a_side_is_not_a_news(world: World) -> None:
     await world.start_broker()
     for host in "abcd":
         await world.peer(host).heartbeat(consumer(**(OTHER if host > "a" else {})))
@@ -72,7 +72,7 @@ async def test_a_restarted_broker_says_it_again(world: World) -> None:
 
 
 @simulated
-async def test_warnings_are_no_more_than_somebody_reads(world: World) -> None:
+async def test_warnings_are_no_more_than_someone_reads(world: World) -> None:
     await world.start_broker()
     a, b = world.peer("a"), world.peer("b")
     await a.heartbeat(*(consumer(f"g{n}") for n in range(40)))
@@ -168,7 +168,7 @@ async def test_a_process_that_takes_a_client_id_over_within_the_grace_gets_token
 
 
 @simulated
-async def test_a_member_that_changes_its_strategy_all_the_time_is_told_of_so_often_in_a_minute(
+async def test_a_member_that_changes_its_strategy_all_the_time_is_reported_of_so_often_in_a_minute(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     await world.start_broker()
@@ -186,7 +186,7 @@ async def test_a_member_that_changes_its_strategy_all_the_time_is_told_of_so_oft
 
 
 @simulated
-async def test_processes_that_come_under_one_client_id_in_turns_are_told_of_so_often_in_a_minute(
+async def test_processes_that_come_under_one_client_id_in_turns_are_reported_of_so_often_in_a_minute(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     await world.start_broker()

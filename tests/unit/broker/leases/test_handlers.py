@@ -48,7 +48,7 @@ async def test_free_queues_are_granted_each_with_a_token_and_an_offset(world: Wo
 
 
 @simulated
-async def test_a_queue_has_one_owner_and_the_others_are_told_who(world: World) -> None:
+async def test_a_queue_has_one_owner_and_the_others_are_notified_who(world: World) -> None:
     a, b = await group_of(world, "a", "b")
     token = await a.token_of(0)
     granted, refused = await b.lock(0, 1)
@@ -67,7 +67,7 @@ async def test_groups_lease_the_same_queue_independently(world: World) -> None:
 
 
 @simulated
-async def test_whoever_is_no_member_is_told_to_send_a_heartbeat_first(world: World) -> None:
+async def test_anyone_who_is_not_a_member_is_notified_to_send_a_heartbeat_first(world: World) -> None:
     await group_of(world, "a")
     with pytest.raises(GroupNotExist, match="send a heartbeat first"):
         await world.peer("stranger").lock(0)
@@ -87,7 +87,9 @@ async def test_a_queue_that_is_gone_costs_the_caller_no_other_queue(world: World
 
 # --- giving back -----------------------------------------------------------------------------------------------------
 @simulated
-async def test_giving_a_queue_back_commits_and_tells_whoever_was_refused_who_then_starts_there(world: World) -> None:
+async def test_giving_a_queue_back_commits_and_notifies_anyone_who_was_refused_who_then_starts_there(
+    world: World,
+) -> None:
     a, b = await group_of(world, "a", "b")
     for _ in range(5):
         await a.send()
@@ -105,7 +107,7 @@ async def test_giving_a_queue_back_commits_and_tells_whoever_was_refused_who_the
 
 
 @simulated
-async def test_one_push_tells_of_all_queues_that_were_released_together(world: World) -> None:
+async def test_one_push_reports_of_all_queues_that_were_released_together(world: World) -> None:
     a, b = await group_of(world, "a", "b")
     tokens = [await a.token_of(queue_id) for queue_id in range(3)]
     await b.lock(0, 1, 2)
@@ -134,7 +136,7 @@ async def test_a_queue_is_given_back_although_its_last_commit_is_refused(world: 
 
 
 @simulated
-async def test_nobody_gives_back_what_is_another_members(world: World) -> None:
+async def test_no_one_gives_back_what_is_another_members(world: World) -> None:
     a, b = await group_of(world, "a", "b")
     token = await a.token_of(0)
     for peer, stale in ((b, token), (a, token - 1)):
@@ -183,7 +185,7 @@ WAYS = ["unregister", "close", "expiry"]
 
 @pytest.mark.parametrize("how", WAYS)
 @simulated
-async def test_the_queues_of_a_member_that_leaves_are_free_at_once_and_the_refused_are_told(
+async def test_the_queues_of_a_member_that_leaves_are_free_at_once_and_the_refused_are_notified(
     world: World, how: str
 ) -> None:
     a, b = await group_of(world, "a", "b")
@@ -214,7 +216,7 @@ async def test_under_the_quirk_the_queues_of_a_member_that_leaves_are_blocked_fo
 
 
 @simulated
-async def test_a_member_that_was_taken_for_dead_cannot_disturb_its_successor(world: World) -> None:
+async def test_a_member_that_was_considered_dead_cannot_disturb_its_successor(world: World) -> None:
     a, b = await group_of(world, "a", "b")
     for _ in range(5):
         await b.send()
@@ -231,7 +233,7 @@ async def test_a_member_that_was_taken_for_dead_cannot_disturb_its_successor(wor
 
 
 @simulated
-async def test_the_last_commit_of_an_owner_is_welcome_until_somebody_else_has_the_queue(world: World) -> None:
+async def test_the_last_commit_of_an_owner_is_welcome_until_someone_else_has_the_queue(world: World) -> None:
     a, b = await group_of(world, "a", "b")
     await a.send()
     token = await a.token_of(0)
@@ -243,7 +245,7 @@ async def test_the_last_commit_of_an_owner_is_welcome_until_somebody_else_has_th
 
 # --- commits ---------------------------------------------------------------------------------------------------------
 @simulated
-async def test_a_commit_is_read_back_and_none_is_no_number(world: World) -> None:
+async def test_a_commit_is_read_back_and_none_is_not_a_number(world: World) -> None:
     [a] = await group_of(world, "a")
     await a.send()
     with pytest.raises(QueryNotFound, match="no offset on t:0"):
@@ -270,7 +272,7 @@ async def test_a_commit_that_goes_back_is_refused_unless_it_is_a_reset(world: Wo
 
 
 @simulated
-async def test_a_commit_without_a_token_is_taken_while_nobody_has_the_queue(world: World) -> None:
+async def test_a_commit_without_a_token_is_taken_while_no_one_has_the_queue(world: World) -> None:
     a, b = await group_of(world, "a", "b")
     await a.send()
     assert await b.commit(0) == []
@@ -325,7 +327,7 @@ async def test_one_refused_commit_costs_the_others_nothing(world: World) -> None
 
 
 @simulated
-async def test_the_same_commit_again_is_no_event(world: World) -> None:
+async def test_the_same_commit_again_is_not_an_event(world: World) -> None:
     [a] = await group_of(world, "a")
     await a.send()
     for _ in range(2):
@@ -375,7 +377,7 @@ async def test_as_many_rows_as_the_limit_says_are_taken_and_no_more(world: World
 
 @pytest.mark.parametrize("code", [RequestCode.UNLOCK_BATCH_MQ, RequestCode.UPDATE_CONSUMER_OFFSET])
 @simulated
-async def test_nobody_commits_under_an_illegal_name(world: World, code: RequestCode) -> None:
+async def test_no_one_commits_under_an_illegal_name(world: World, code: RequestCode) -> None:
     [a] = await group_of(world, "a")
     with pytest.raises(InvalidParameter, match="group name"):
         await a.call(code, {"group": "no group", "client_id": a.client_id}, [["t", 0, 0, -1]])

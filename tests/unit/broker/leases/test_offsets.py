@@ -23,7 +23,7 @@ def test_no_commit_is_not_a_number() -> None:
     assert (table.read("g", "t", 1), table.read("g", "u", 0), table.read("h", "t", 0)) == (None, None, None)
 
 
-def test_a_commit_tells_whether_there_is_something_to_store() -> None:
+def test_a_commit_reports_whether_there_is_something_to_store() -> None:
     table = OffsetTable()
     assert [table.commit("g", "t", 0, offset) for offset in (5, 5, 6)] == [True, False, True]
 

@@ -38,7 +38,7 @@ async def consuming(world: World, *, messages: int = 10, **options: Any) -> tupl
 
 
 @simulated
-async def test_every_queue_of_the_topic_is_reset_and_the_answer_tells_from_where_to_where(world: World) -> None:
+async def test_every_queue_of_the_topic_is_reset_and_the_answer_reports_from_where_to_where(world: World) -> None:
     operator, member, _ = await consuming(world)
     assert await reset(operator, "earliest") == [[0, 4, 0, False, member.client_id], [1, -1, 0, False, ""]]
     assert await reset(operator, "latest") == [[0, 0, 10, False, ""], [1, 0, 0, False, ""]]
@@ -85,7 +85,7 @@ async def test_one_queue_that_cannot_be_reset_leaves_all_as_they_were(world: Wor
 
 
 @simulated
-async def test_a_dry_run_tells_all_and_changes_nothing(world: World) -> None:
+async def test_a_dry_run_reports_all_and_changes_nothing(world: World) -> None:
     operator, member, token = await consuming(world)
     assert await reset(operator, "earliest", dry_run=True) == [
         [0, 4, 0, False, member.client_id],
@@ -96,7 +96,7 @@ async def test_a_dry_run_tells_all_and_changes_nothing(world: World) -> None:
 
 
 @simulated
-async def test_the_owner_is_told_and_its_token_is_no_good_from_then_on(world: World) -> None:
+async def test_the_owner_is_notified_and_its_token_is_not_a_good_from_then_on(world: World) -> None:
     operator, member, token = await consuming(world)
     held = await member.begin_pull(offset=10, suspend_ms=10_000, client_id=member.client_id, token=token)
     await world.sleep(1)
@@ -121,7 +121,7 @@ async def test_the_owner_is_told_and_its_token_is_no_good_from_then_on(world: Wo
 
 
 @simulated
-async def test_a_late_commit_of_whoever_gave_the_queue_back_cannot_undo_the_reset(world: World) -> None:
+async def test_a_late_commit_of_anyone_who_gave_the_queue_back_cannot_undo_the_reset(world: World) -> None:
     operator, member, token = await consuming(world)
     await member.unlock(("t", 0, 5, token))
     await reset(operator, "earliest")
@@ -131,7 +131,7 @@ async def test_a_late_commit_of_whoever_gave_the_queue_back_cannot_undo_the_rese
 
 
 @simulated
-async def test_whoever_waited_for_the_queue_is_told_that_it_is_free(world: World) -> None:
+async def test_anyone_who_waited_for_the_queue_is_reported_that_it_is_free(world: World) -> None:
     operator, member, _ = await consuming(world)
     other = world.peer("b")
     await other.heartbeat(consumer())
@@ -188,7 +188,7 @@ async def test_a_reset_that_was_answered_survives_a_restart_and_so_does_the_end_
 
 
 @simulated
-async def test_a_group_that_nobody_knows_may_be_given_its_offsets_and_the_answer_says_that_it_is_new(
+async def test_a_group_that_no_one_knows_may_be_given_its_offsets_and_the_answer_says_that_it_is_new(
     world: World,
 ) -> None:
     await world.start_broker()

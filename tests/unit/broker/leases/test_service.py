@@ -62,7 +62,7 @@ def test_a_lease_that_is_free_is_gone(tmp_path: Path) -> None:
         rooms.core.metadata.commit()
         leave = rooms.groups.table.unregister("g", "A", cause="", now=0.0)
         assert leave is not None
-        rooms.groups.take_out(leave, "")
+        rooms.groups.record_leave(leave, "")
         rooms.core.metadata.commit()
     with open_rooms(tmp_path) as rooms:
         assert rooms.leases.table.owner_of("g", Q) is None
@@ -95,20 +95,20 @@ def test_members_that_come_ask_for_a_queue_and_go_are_not_remembered(tmp_path: P
             assert rooms.leases.grant("g", Q, f"B{number}") is None
             leave = rooms.groups.table.unregister("g", f"B{number}", cause="", now=0.0)
             assert leave is not None
-            rooms.groups.take_out(leave, "")
+            rooms.groups.record_leave(leave, "")
         lease = rooms.leases.table.owner_of("g", Q)
         assert lease is not None
         assert lease.waiters == {}
 
 
-def test_the_lease_of_an_owner_that_is_no_member_any_more_is_freed_at_the_start(tmp_path: Path) -> None:
+def test_the_lease_of_an_owner_that_is_not_a_member_any_more_is_freed_at_the_start(tmp_path: Path) -> None:
     with open_rooms(tmp_path) as rooms:
         rooms.put_topic("t")
         rooms.leases.grant("g", Q, "A")
         rooms.core.metadata.commit()
     with open_rooms(tmp_path) as rooms:
         assert rooms.leases.table.owner_of("g", Q) is None
-        [event] = [event for event in rooms.core.events.take() if event.kind == EventKind.LOCK_EXPIRED]
+        [event] = [event for event in rooms.core.events.remove_all() if event.kind == EventKind.LOCK_EXPIRED]
         assert (event.client, event.detail) == ("A", "restart")
 
 
@@ -126,7 +126,7 @@ def test_a_deleted_topic_takes_its_offsets_and_leases_along(tmp_path: Path) -> N
         assert rooms.leases.table.owners() == []
 
 
-def test_a_topic_that_is_made_again_in_the_same_turn_keeps_its_new_offsets_only(tmp_path: Path) -> None:
+def test_a_topic_that_is_recreated_in_the_same_turn_keeps_its_new_offsets_only(tmp_path: Path) -> None:
     with open_rooms(tmp_path) as rooms:
         fill(rooms)
         old = rooms.topics.table.existing("t").topic_id
@@ -144,9 +144,9 @@ def test_a_deleted_group_takes_its_offsets_and_leases_along(tmp_path: Path) -> N
     with open_rooms(tmp_path) as rooms:
         fill(rooms)
         rooms.leases.commit("h", Q, 1)
-        assert rooms.leases.knows_group("g")
+        assert rooms.leases.has_group_data("g")
         rooms.leases.group_deleted("g", "")
-        assert not rooms.leases.knows_group("g")
+        assert not rooms.leases.has_group_data("g")
         rooms.core.metadata.commit()
     with open_rooms(tmp_path) as rooms:
         assert rooms.leases.table.owners() == []
@@ -177,7 +177,7 @@ def test_a_queue_that_ends_before_a_committed_offset_goes_on_there_and_no_other_
 
 
 @simulated
-async def test_a_broker_brings_them_together_before_it_serves_anybody(world: World) -> None:
+async def test_a_broker_brings_them_together_before_it_serves_anyone(world: World) -> None:
     broker = await world.start_broker()
     a = world.peer("a")
     for _ in range(3):

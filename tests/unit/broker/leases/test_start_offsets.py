@@ -50,7 +50,7 @@ async def test_a_timestamp_means_the_first_message_stored_then_or_later(world: W
 
 
 @simulated
-async def test_a_queue_that_was_born_after_the_group_starts_at_0(world: World) -> None:
+async def test_a_queue_that_was_created_after_the_group_starts_at_0(world: World) -> None:
     a = await three_then_group_then_two(world)
     await a.put_topic("t", read=8)
     await a.send(queue_id=7)

@@ -78,7 +78,7 @@ def test_a_second_release_says_nothing() -> None:
     assert locks.release("g", "A", Q, 1) is None
 
 
-def test_whoever_is_refused_is_named_once_in_the_order_of_asking() -> None:
+def test_anyone_who_is_refused_is_named_once_in_the_order_of_asking() -> None:
     locks = locks_of(("A", Q))
     for client_id in ("C", "B", "C"):
         assert locks.acquire("g", client_id, Q) is None
@@ -177,7 +177,7 @@ def test_what_a_client_holds_is_listed_sorted() -> None:
     assert locks.held_by("g", "A") == [QueueKey("a", 3), Q, R]
 
 
-def test_under_the_quirk_whoever_asks_is_granted_and_whoever_had_the_queue_goes_on() -> None:
+def test_under_the_quirk_anyone_who_asks_is_granted_and_anyone_who_had_the_queue_goes_on() -> None:
     locks = QueueLeases(quirks=frozenset({Quirk.OVERLAPPING_HANDOVER}))
     first = locks.acquire("g", "A", Q)
     second = locks.acquire("g", "B", Q)

@@ -23,9 +23,9 @@ def test_commits_wait_together_for_the_first_of_them() -> None:
     assert unstored.add(("g", "t", 0), "A", 10.0) == 10 + COMMIT_STORE_S
     assert unstored.add(("g", "t", 1), "B", 10.9) == 10 + COMMIT_STORE_S
     assert unstored.add(("g", "t", 0), "C", 10.95) == unstored.next_deadline() == 10 + COMMIT_STORE_S
-    assert unstored.take(10.99) == {}
-    assert unstored.take(11.0) == {("g", "t", 0): "C", ("g", "t", 1): "B"}
-    assert (len(unstored), unstored.next_deadline(), unstored.take(99.0)) == (0, None, {})
+    assert unstored.remove_due(10.99) == {}
+    assert unstored.remove_due(11.0) == {("g", "t", 0): "C", ("g", "t", 1): "B"}
+    assert (len(unstored), unstored.next_deadline(), unstored.remove_due(99.0)) == (0, None, {})
     assert unstored.add(("g", "t", 0), "A", 11.5) == 11.5 + COMMIT_STORE_S
 
 
@@ -42,7 +42,7 @@ def test_commits_of_what_is_deleted_are_forgotten() -> None:
     for place in (("g", "t", 0), ("g", "u", 0), ("h", "t", 0)):
         unstored.add(place, "A", 10.0)
     unstored.forget(lambda place: place[1] == "t")
-    assert list(unstored.take(11.0)) == [("g", "u", 0)]
+    assert list(unstored.remove_due(11.0)) == [("g", "u", 0)]
 
 
 # --- at a broker -----------------------------------------------------------------------------------------------------
@@ -124,10 +124,10 @@ async def test_the_pull_of_an_earlier_owner_commits_nothing(world: World) -> Non
 
 
 @simulated
-async def test_a_token_alone_commits_nothing_over_the_connection_of_somebody_else(world: World) -> None:
+async def test_a_token_alone_commits_nothing_over_the_connection_of_someone_else(world: World) -> None:
     a, token = await owner(world)
-    stranger = world.peer("b")
-    await stranger.pull(client_id=a.client_id, token=token, commit=5)
+    outsider = world.peer("b")
+    await outsider.pull(client_id=a.client_id, token=token, commit=5)
     await pull(a, token, 2)
     assert await a.committed() == 2
 
@@ -137,15 +137,15 @@ async def test_what_ends_a_lease_stores_its_commit_at_once(world: World) -> None
     a, token = await owner(world)
     await pull(a, token, 3)
     await a.unregister("g")
-    told = [event.kind for event in world.of_kind(EventKind.OFFSET_COMMITTED, EventKind.LOCK_EXPIRED)]
-    assert told == [EventKind.OFFSET_COMMITTED, EventKind.LOCK_EXPIRED]
+    reported = [event.kind for event in world.of_kind(EventKind.OFFSET_COMMITTED, EventKind.LOCK_EXPIRED)]
+    assert reported == [EventKind.OFFSET_COMMITTED, EventKind.LOCK_EXPIRED]
     assert stored(world) == [3]
     await world.sleep(COMMIT_STORE_S)
     assert len(commits(world)) == 1
 
 
 @simulated
-async def test_a_late_commit_of_the_last_owner_is_told_before_the_next_one_begins_there(world: World) -> None:
+async def test_a_late_commit_of_the_last_owner_is_notified_before_the_next_one_begins_there(world: World) -> None:
     a, token = await owner(world)
     b = world.peer("b")
     await b.heartbeat(consumer())
@@ -153,8 +153,8 @@ async def test_a_late_commit_of_the_last_owner_is_told_before_the_next_one_begin
     header = {"group": "g", "client_id": a.client_id, "soon": True}
     await a.call(RequestCode.UPDATE_CONSUMER_OFFSET, header, [["t", 0, 3, token]])
     await b.token_of(0)
-    told = [(e.kind, e.offset) for e in world.of_kind(EventKind.OFFSET_COMMITTED, EventKind.LOCK_GRANTED)]
-    assert told[-2:] == [(EventKind.OFFSET_COMMITTED, 3), (EventKind.LOCK_GRANTED, 3)]
+    reported = [(e.kind, e.offset) for e in world.of_kind(EventKind.OFFSET_COMMITTED, EventKind.LOCK_GRANTED)]
+    assert reported[-2:] == [(EventKind.OFFSET_COMMITTED, 3), (EventKind.LOCK_GRANTED, 3)]
     assert stored(world) == [3]
 
 

@@ -12,7 +12,7 @@ from tests.unit.broker.messages.test_pull import offsets, topic
 
 
 @simulated
-async def test_a_pull_with_the_number_of_a_topic_that_was_created_again_is_answered_with_the_new_one(
+async def test_a_pull_with_the_number_of_a_topic_that_was_recreated_is_answered_with_the_new_one(
     world: World,
 ) -> None:
     a = await topic(world)
@@ -38,7 +38,7 @@ async def test_a_pull_with_the_number_of_a_topic_that_was_created_again_is_answe
 
 
 @simulated
-async def test_a_commit_that_counts_in_a_topic_that_was_created_again_is_late_and_ignored(world: World) -> None:
+async def test_a_commit_that_counts_in_a_topic_that_was_recreated_is_late_and_ignored(world: World) -> None:
     a = await topic(world)
     await a.call(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "t"})
     await a.put_topic()

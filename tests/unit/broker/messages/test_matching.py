@@ -46,7 +46,7 @@ def test_reads_one_after_another_find_exactly_what_matches_in_order(
     with tempfile.TemporaryDirectory() as directory, open_store(Path(directory), tail_bytes=tail_bytes) as store:
         add(store, *prices)
         at, all_found = start, []
-        while (result := read(store, at, max_n, max_bytes)).status in (ReadStatus.FOUND, ReadStatus.NONE_MATCHED):
+        while (result := read(store, at, max_n, max_bytes)).status in (ReadStatus.FOUND, ReadStatus.NO_MATCH):
             offsets = found(result)
             assert at < result.next_offset <= len(prices)
             assert len(offsets) == result.n <= max_n
@@ -64,7 +64,7 @@ def test_one_call_examines_a_bounded_number_of_records(tmp_path: Path) -> None:
             store.append(1, 0, payload, 0)
         store.flush()
         result = read(store)
-        assert result.status is ReadStatus.NONE_MATCHED
+        assert result.status is ReadStatus.NO_MATCH
         assert EXAMINED_RECORDS <= result.next_offset < EXAMINED_RECORDS + 256
 
 
@@ -85,7 +85,7 @@ def test_the_end_and_offsets_outside_of_the_queue_are_answered_as_without_a_filt
         add(store, 1)
         for offset in (1, 5):
             assert read(store, offset) == store.read(1, 0, offset, max_n=32, max_bytes=100)
-        assert read(store, 0) == ReadResult(ReadStatus.NONE_MATCHED, b"", 0, 1, 0, 1)
+        assert read(store, 0) == ReadResult(ReadStatus.NO_MATCH, b"", 0, 1, 0, 1)
 
 
 def test_damaged_records_are_passed_over_and_noted(tmp_path: Path) -> None:

@@ -29,8 +29,8 @@ def of_any(group: str = "g", topic: str = "t") -> Place:
 def test_the_requests_at_a_place_are_taken_oldest_first() -> None:
     table = Table()
     first, _, third = park(table, "a"), park(table, "a", ("t", 1)), park(table, "b")
-    assert table.take_all("t", 0) == [first, third]
-    assert (table.take_all("t", 0), table.take_all("u", 0), len(table)) == ([], [], 1)
+    assert table.remove_place("t", 0) == [first, third]
+    assert (table.remove_place("t", 0), table.remove_place("u", 0), len(table)) == ([], [], 1)
 
 
 def test_a_request_is_taken_at_its_time_and_not_before() -> None:
@@ -45,18 +45,18 @@ def test_a_request_is_taken_at_its_time_and_not_before() -> None:
 
 def test_the_requests_of_a_connection_that_is_gone_are_taken_from_every_place() -> None:
     table = Table()
-    mine, other = [park(table, "a"), park(table, "a", ("u", 5))], park(table, "b")
-    assert table.of_connection("a") == mine
-    table.take_connection("a")
-    table.take_connection("nobody")
-    assert table.take_all("t", 0) == [other]
-    assert (table.of_connection("a"), table.take_all("u", 5), len(table)) == ([], [], 0)
+    own, other = [park(table, "a"), park(table, "a", ("u", 5))], park(table, "b")
+    assert table.of_connection("a") == own
+    table.remove_connection("a")
+    table.remove_connection("nobody")
+    assert table.remove_place("t", 0) == [other]
+    assert (table.of_connection("a"), table.remove_place("u", 5), len(table)) == ([], [], 0)
 
 
-def test_a_request_that_was_answered_does_not_wake_anybody_at_its_time() -> None:
+def test_a_request_that_was_answered_does_not_wake_anyone_at_its_time() -> None:
     table = Table()
     park(table, deadline=3.0)
-    table.take_all("t", 0)
+    table.remove_place("t", 0)
     assert (table.next_deadline(), table.expire(3.0)) == (None, [])
 
 
@@ -75,7 +75,7 @@ def test_the_limit_is_taken_and_one_more_is_refused(max_parked: int, max_per_pla
         park(table, connection)
     assert f"2 requests are held at this queue and {n_all} on this broker" in table.full_at("t", 0)
     assert (table.full_at("u", 0) == "") == (max_parked > 3)
-    assert len(table.take_all("t", 0)) == 2
+    assert len(table.remove_place("t", 0)) == 2
     assert table.full_at("t", 0) == ""
 
 
@@ -84,7 +84,7 @@ def test_requests_that_are_answered_long_before_their_time_do_not_pile_up(places
     table = Table()
     kept = park(table, "a", ("u", 0), deadline=1e6)
     for _ in range(10_000):
-        table.take([park(table, "a", *places)])
+        table.remove_requests([park(table, "a", *places)])
     assert len(table._deadlines) < 100
     assert table.next_deadline() == 1e6
     assert table.expire(1e6) == [kept]
@@ -97,7 +97,7 @@ def test_the_request_that_has_waited_longest_at_any_of_several_places_is_first()
     park(table, "a", of_any("h"))
     assert list(table.keys("t")) == [("g", ANY), ("g", 1), ("h", ANY)]
     assert table.first("t", ("g", 1), ("g", ANY)) is any_queue
-    table.take([any_queue])
+    table.remove_requests([any_queue])
     assert table.first("t", ("g", 1), ("g", ANY)) is of_one
     assert table.first("t", ("g", 0), ("g", ANY)) is None
 
@@ -107,7 +107,7 @@ def test_one_at_two_places_is_found_at_both_and_taken_from_both() -> None:
     one = park(table, "a", of_any(), of_any(topic="%RETRY%g"))
     assert table.first("%RETRY%g", ("g", 0), ("g", ANY)) is one
     assert table.first("t", ("g", ANY)) is one
-    table.take([one])
+    table.remove_requests([one])
     assert (len(table), list(table.keys("t")), list(table.keys("%RETRY%g"))) == (0, [], [])
     assert table.first("t", ("g", ANY)) is None
 

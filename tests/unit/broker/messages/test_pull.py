@@ -151,10 +151,10 @@ async def test_a_held_pull_is_answered_at_its_time(world: World) -> None:
 async def test_every_pull_of_the_queue_is_answered_and_none_of_another(world: World) -> None:
     a = await topic(world)
     b = world.peer("b")
-    mine = [await peer.begin_pull(suspend_ms=15_000) for peer in (a, b, a)]
+    own = [await peer.begin_pull(suspend_ms=15_000) for peer in (a, b, a)]
     other = await b.begin_pull(queue_id=1, suspend_ms=15_000)
     await a.send()
-    assert [len(records(await answer)) for answer in mine] == [1, 1, 1]
+    assert [len(records(await answer)) for answer in own] == [1, 1, 1]
     await world.sleep(1)
     assert not other.done()
 
@@ -193,7 +193,7 @@ async def test_a_held_pull_of_a_deleted_topic_is_answered_that_it_is_gone(world:
 
 
 @simulated
-async def test_as_many_pulls_are_held_as_the_limit_says_and_the_next_is_told_to_come_later(world: World) -> None:
+async def test_as_many_pulls_are_held_as_the_limit_says_and_the_next_is_notified_to_come_later(world: World) -> None:
     a = await topic(world)
     world.broker.pulls._parked = ParkedRequests(max_per_place=2)
     held = [await world.peer(name).begin_pull(suspend_ms=15_000) for name in "bc"]
@@ -215,7 +215,7 @@ async def test_a_filtered_pull_brings_only_what_matches(world: World) -> None:
 
 
 @simulated
-async def test_a_filtered_pull_that_may_not_be_held_is_told_how_far_nothing_matches(world: World) -> None:
+async def test_a_filtered_pull_that_may_not_be_held_is_reported_how_far_nothing_matches(world: World) -> None:
     a = await topic(world)
     await a.send(tag="blue")
     answer = await a.pull(tag_hashes=[tag_hash("red")])
@@ -237,7 +237,7 @@ async def test_a_filtered_pull_stays_held_until_a_message_matches(world: World) 
 
 @pytest.mark.parametrize(("suspend_ms", "held_s"), [(15_000, 5 + SKIPPED_HOLD_S), (5_500, 5.5)])
 @simulated
-async def test_a_filtered_pull_that_nothing_matches_is_told_a_moment_later_how_far_it_came(
+async def test_a_filtered_pull_that_nothing_matches_is_reported_a_moment_later_how_far_it_came(
     world: World, suspend_ms: int, held_s: float
 ) -> None:
     a = await topic(world)
@@ -317,7 +317,7 @@ async def test_pulls_under_a_lease_keep_a_member_that_sends_no_heartbeats(world:
 
 
 @simulated
-async def test_messages_for_a_held_pull_are_no_sign_of_life_of_the_member_that_sent_it(world: World) -> None:
+async def test_messages_for_a_held_pull_are_not_sign_of_life_of_the_member_that_sent_it(world: World) -> None:
     a, b, _ = await leased(world, session_timeout_s=3.0)
     joined = world.now
     queues = range(4)
@@ -360,7 +360,7 @@ async def test_an_empty_queue_begins_and_ends_at_0(world: World) -> None:
 
 
 @simulated
-async def test_a_queue_tells_its_oldest_and_its_next_offset(world: World) -> None:
+async def test_a_queue_reports_its_oldest_and_its_next_offset(world: World) -> None:
     await world.start_broker(store=StoreOptions(segment_bytes=1))
     a = world.peer("a")
     for _ in range(4):

@@ -89,7 +89,7 @@ async def test_the_time_narrows_the_search_to_the_millisecond(world: World) -> N
 
 
 @simulated
-async def test_more_than_was_asked_for_is_told_when_asked_again(world: World) -> None:
+async def test_more_than_was_asked_for_is_reported_when_asked_again(world: World) -> None:
     a = await set_up(world)
     for _ in range(12):
         await send(a, "k")
@@ -117,7 +117,7 @@ async def test_an_answer_that_would_be_too_long_is_cut(world: World, monkeypatch
 
 
 @simulated
-async def test_an_id_tells_every_place_of_a_message_the_newest_first(world: World) -> None:
+async def test_an_id_reports_every_place_of_a_message_the_newest_first(world: World) -> None:
     a = await set_up(world)
     await send(a, "k", "id-1")
     await send(a, "k", "id-2")
@@ -171,7 +171,7 @@ async def test_they_are_found_after_a_restart_and_from_the_tables_that_earlier_s
 
 
 @simulated
-async def test_payloads_that_are_no_messages_are_passed_over(world: World) -> None:
+async def test_payloads_that_are_not_messages_are_passed_over(world: World) -> None:
     a = await set_up(world)
     for payload in (b"", b"\xc1", b"\x93\x01\x02\x03", bytes(50)):
         await a.call(RequestCode.SEND_MESSAGE, {"topic": "t", "queue_id": 0, "tag_hash": 0}, payload)
@@ -225,10 +225,10 @@ async def test_others_are_served_while_a_search_runs(world: World, monkeypatch: 
     assert len(began) > 12
 
 
-@pytest.mark.parametrize("somebody_sends", [True, False])
+@pytest.mark.parametrize("someone_sends", [True, False])
 @simulated
-async def test_a_search_makes_way_for_whoever_sends(
-    world: World, monkeypatch: pytest.MonkeyPatch, somebody_sends: bool
+async def test_a_search_makes_way_for_anyone_who_sends(
+    world: World, monkeypatch: pytest.MonkeyPatch, someone_sends: bool
 ) -> None:
     monkeypatch.setattr("broker.store.keys.search._STEP_RECORDS", 1)
     a = await set_up(world, trace=False)
@@ -238,11 +238,11 @@ async def test_a_search_makes_way_for_whoever_sends(
     search = await a.begin(RequestCode.QUERY_MESSAGE, {"topic": "t", "key": "nothing", "max_n": 1})
     for _ in range(40):
         await a.pull(offset=0)
-        if somebody_sends:
+        if someone_sends:
             await a.send()
         await world.sleep(STEP_S / 4)
     rests = [later - earlier for earlier, later in itertools.pairwise(began[:8])]
-    assert min(rests) == pytest.approx(STEP_S * 4 if somebody_sends else STEP_S, rel=0.1)
+    assert min(rests) == pytest.approx(STEP_S * 4 if someone_sends else STEP_S, rel=0.1)
     await search
 
 
@@ -263,7 +263,7 @@ async def test_too_many_searches_at_a_time_are_refused(world: World, monkeypatch
 
 
 @simulated
-async def test_a_search_ends_when_whoever_asked_hangs_up(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_search_ends_when_anyone_who_asked_hangs_up(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     a, b = await set_up(world), world.peer("b")
     for _ in range(12):
         await send(a, "k")

@@ -36,13 +36,13 @@ def test_a_parked_message_is_found_as_if_it_were_delivered() -> None:
     assert unpack_delayed(parked) == Delayed(77, "%RETRY%g", 0, 5, 2, PAYLOAD)
 
 
-def test_the_mark_of_a_delivery_is_no_message() -> None:
+def test_the_mark_of_a_delivery_is_not_a_message() -> None:
     assert TERMS(3, 1, msgpack.packb([7])) == frozenset()
     assert TERMS(3, 0, msgpack.packb([7])) == frozenset()
 
 
 @given(st.binary() | st.builds(lambda prefix: prefix + PAYLOAD[3:], st.binary(max_size=4)))
-def test_bytes_that_are_no_message_have_no_terms_and_do_no_harm(payload: bytes) -> None:
+def test_bytes_that_are_not_message_have_no_terms_and_do_no_harm(payload: bytes) -> None:
     for topic_id in (1, 3):
         assert isinstance(TERMS(topic_id, 0, payload), frozenset)
     assert TERMS(1, 0, msgpack.packb(payload)) == frozenset()
@@ -60,7 +60,7 @@ def test_bytes_that_are_no_message_have_no_terms_and_do_no_harm(payload: bytes) 
         ["orders", b"", "", ["k"], {}, 0],
     ],
 )
-def test_what_a_consumer_could_not_decode_is_no_message(fields: list[object]) -> None:
+def test_what_a_consumer_could_not_decode_is_not_a_message(fields: list[object]) -> None:
     assert TERMS(1, 0, msgpack.packb(fields)) == frozenset()
 
 

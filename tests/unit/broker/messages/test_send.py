@@ -301,7 +301,7 @@ async def test_commits_of_the_very_turn_in_which_a_send_finds_no_room_are_taken(
 
 
 @simulated
-async def test_a_held_pull_is_not_told_of_a_message_that_was_not_stored(world: World) -> None:
+async def test_a_held_pull_is_not_reported_of_a_message_that_was_not_stored(world: World) -> None:
     disk = FailingDisk()
     await world.start_broker(files=disk)
     a = world.peer("a")

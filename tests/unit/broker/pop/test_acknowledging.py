@@ -17,16 +17,16 @@ from tests.unit.broker.pop.pop_peer import INVISIBLE_S, ack, extend, header, pop
 @simulated
 async def test_members_of_a_group_share_one_queue_message_by_message(world: World) -> None:
     a, b = await world_of(world, "a", "b", messages=5)
-    mine, other = await pop_one(a, max_n=2), await pop_one(b)
-    assert (mine.offsets, other.offsets) == ([0, 1], [2, 3, 4])
-    assert (mine.attempts, mine.queue_id) == ([1, 1], 0)
+    own, other = await pop_one(a, max_n=2), await pop_one(b)
+    assert (own.offsets, other.offsets) == ([0, 1], [2, 3, 4])
+    assert (own.attempts, own.queue_id) == ([1, 1], 0)
     assert await pop(a) == []
-    assert await ack(a, mine.row) == await ack(b, other.row) == []
+    assert await ack(a, own.row) == await ack(b, other.row) == []
     assert await a.committed() == 5
 
 
 @simulated
-async def test_what_is_not_acknowledged_in_time_comes_again_at_once_with_another_handle(world: World) -> None:
+async def test_what_is_not_acknowledged_in_time_is_redelivered_at_once_with_another_handle(world: World) -> None:
     a, b = await world_of(world, "a", "b", messages=2)
     first = await pop_one(a)
     start = world.now
@@ -119,7 +119,7 @@ async def test_one_that_is_named_twice_is_acknowledged_once(world: World) -> Non
     [None, b"\xc1", [1], [["t", 0, 1]], [["t", 0, 1, [1.0]]], [["t", 0, 1, [True]]], [[0, 0, 1, []]], {"a": 1}],
 )
 @simulated
-async def test_what_is_no_acknowledgement_is_refused(world: World, body: Any) -> None:
+async def test_what_is_not_an_acknowledgement_is_refused(world: World, body: Any) -> None:
     [a] = await world_of(world, "a")
     with pytest.raises(InvalidParameter, match=r"must be an array of \[topic, queue id, token"):
         await a.call(RequestCode.ACK_MESSAGE, {"group": "g", "client_id": "c"}, body)
@@ -149,7 +149,7 @@ async def test_a_pop_that_makes_no_sense_is_refused(world: World, fields: dict[s
 
 
 @simulated
-async def test_what_is_in_flight_is_told(world: World) -> None:
+async def test_what_is_in_flight_is_reported(world: World) -> None:
     a, b = await world_of(world, "a", "b", messages=5)
     batch = await pop_one(a, max_n=2)
     await world.sleep(1)

@@ -55,7 +55,7 @@ async def test_in_order_one_batch_of_a_queue_is_in_flight_at_a_time(world: World
 
 
 @simulated
-async def test_in_order_what_failed_comes_again_before_what_follows(world: World) -> None:
+async def test_in_order_what_failed_is_redelivered_before_what_follows(world: World) -> None:
     [a] = await world_of(world, "a", messages=5)
     first = await pop_one(a, max_n=3, order=True)
     await ack(a, [*first.row[:3], [1]])

@@ -11,7 +11,7 @@ import pytest
 from broker.pop.journal import (
     DELIVER,
     EXTEND,
-    GIVE_BACK,
+    UNDO_DELIVERY,
     Times,
     cut_window,
     decode_offsets,
@@ -57,7 +57,7 @@ def test_messages_are_not_invisible_for_longer_because_the_clock_was_set_back_be
     play(window, (EXTEND, 1, 4, 5, 6, sent_ms + 1_002, sent_ms + 61_000), back)
     play(window, (EXTEND, 1, 5, 5, 7, sent_ms + 1_000, sent_ms + 3_000), back)
     assert [batch.visible_at for batch in window.batches.values()] == [67.0, 9.0]
-    play(window, (GIVE_BACK, 1, 6, sent_ms), back)
+    play(window, (UNDO_DELIVERY, 1, 6, sent_ms), back)
     assert window.next_deadline() == 7.0
 
 

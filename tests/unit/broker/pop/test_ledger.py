@@ -30,7 +30,7 @@ def deliver(ledger: PopLedger, queue: GroupQueue, n: int, token: int, invisible_
     )
 
 
-def test_queues_whose_messages_become_due_are_told_in_the_order_of_their_times() -> None:
+def test_queues_whose_messages_become_due_are_reported_in_the_order_of_their_times() -> None:
     ledger = ledger_of()
     late, soon = ledger.open(KEY, 0), ledger.open(PopKey("g", "t", 1), 0)
     deliver(ledger, late, 1, 1, invisible_s=3.0)
@@ -73,7 +73,7 @@ def test_queues_of_which_nothing_is_in_flight_make_room_for_others(monkeypatch: 
         ledger.open(PopKey("g", "t", 3), 0)
 
 
-def test_messages_that_a_power_cut_took_are_in_flight_for_nobody() -> None:
+def test_messages_that_a_power_cut_took_are_in_flight_for_no_one() -> None:
     notes: list[Entry] = []
     ledger = ledger_of(notes)
     deliver(ledger, ledger.open(KEY, 0), 5, 1)

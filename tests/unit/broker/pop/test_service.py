@@ -85,7 +85,7 @@ async def test_a_topic_that_is_deleted_ends_its_pops_and_its_handles(world: Worl
 
 
 @simulated
-async def test_a_group_that_is_deleted_begins_anew(world: World) -> None:
+async def test_a_group_that_is_deleted_begins_again(world: World) -> None:
     [a] = await world_of(world, "a", messages=1)
     batch = await pop_one(a)
     await a.call(RequestCode.DELETE_SUBSCRIPTIONGROUP, {"group": "g"})
@@ -135,7 +135,7 @@ async def test_a_queue_that_becomes_free_goes_to_held_pops_unless_a_member_waits
 
 
 @simulated
-async def test_a_lease_is_refused_while_messages_are_in_flight_and_whoever_asked_is_told_when_none_is(
+async def test_a_lease_is_refused_while_messages_are_in_flight_and_anyone_who_asked_is_notified_when_none_is(
     world: World,
 ) -> None:
     a, b = await world_of(world, "a", "b", messages=3)
@@ -154,7 +154,7 @@ async def test_a_lease_is_refused_while_messages_are_in_flight_and_whoever_asked
 
 
 @simulated
-async def test_nobody_else_commits_a_queue_of_which_messages_are_in_flight_but_an_operator_may_reset_it(
+async def test_no_one_else_commits_a_queue_of_which_messages_are_in_flight_but_an_operator_may_reset_it(
     world: World,
 ) -> None:
     [a] = await world_of(world, "a", messages=3)
@@ -259,7 +259,7 @@ async def test_on_a_full_disk_nothing_is_handed_out_or_acknowledged_and_all_of_i
 
 
 @simulated
-async def test_messages_that_were_deleted_while_they_were_in_flight_are_passed_over_and_that_is_told(
+async def test_messages_that_were_deleted_while_they_were_in_flight_are_passed_over_and_that_is_reported(
     world: World,
 ) -> None:
     store, retention = StoreOptions(segment_bytes=1_000), RetentionOptions(retain_ms=None, retain_bytes_max=3_000)

@@ -46,7 +46,7 @@ def test_a_late_acknowledgement_counts_until_the_message_is_delivered_again() ->
     assert window.due(1).offsets == []
 
 
-def test_a_message_that_is_made_invisible_anew_has_a_new_handle_and_the_others_keep_theirs() -> None:
+def test_a_message_that_is_made_invisible_again_has_a_new_handle_and_the_others_keep_theirs() -> None:
     window = PopWindow(0)
     popped(window, 2, token=1, visible_at=1.0)
     assert window.extend(1, 0, new_token=9, now=0.0, visible_at=5.0)
@@ -78,7 +78,7 @@ def test_the_floor_passes_over_many_at_once() -> None:
     assert window.is_idle
 
 
-def test_nobody_has_the_token_nought() -> None:
+def test_no_one_has_the_token_nought() -> None:
     window = PopWindow(0)
     popped(window, 1, token=1)
     assert window.ack(0, [0]) == []

@@ -55,7 +55,7 @@ def tables(tmp_path: Path) -> Tables:
     return Tables(tmp_path)
 
 
-def test_a_group_needs_what_it_has_not_committed_whether_anybody_of_it_is_there_or_not(tables: Tables) -> None:
+def test_a_group_needs_what_it_has_not_committed_whether_anyone_of_it_is_there_or_not(tables: Tables) -> None:
     tables.fill("t")
     tables.offsets.commit("g", "t", 0, 4)
     assert tables.needs() == {("t", 0): (4, "g")}
@@ -63,7 +63,7 @@ def test_a_group_needs_what_it_has_not_committed_whether_anybody_of_it_is_there_
     assert tables.needs() == {("t", 0): (4, "g")}
 
 
-def test_what_everybody_has_read_is_not_needed_and_without_groups_nothing_is(tables: Tables) -> None:
+def test_what_everyone_has_read_is_not_needed_and_without_groups_nothing_is(tables: Tables) -> None:
     tables.fill("t")
     assert tables.needs() == {}
     tables.offsets.commit("g", "t", 0, END)
@@ -101,7 +101,7 @@ def test_members_that_would_start_at_different_places_need_the_earliest_of_them(
     assert tables.needs() == {("t", 0): (0, "g")}
 
 
-def test_a_queue_that_was_added_while_nobody_was_there_is_needed_from_the_creation_of_the_group_on(
+def test_a_queue_that_was_added_while_no_one_was_there_is_needed_from_the_creation_of_the_group_on(
     tables: Tables,
 ) -> None:
     tables.fill("t", 0, 1)
@@ -117,7 +117,7 @@ def test_a_queue_that_is_hidden_by_a_smaller_topic_is_still_needed(tables: Table
     assert tables.needs() == {("t", 1): (2, "g")}
 
 
-def test_failed_messages_that_wait_in_the_retry_topic_are_needed_before_anybody_has_committed_there(
+def test_failed_messages_that_wait_in_the_retry_topic_are_needed_before_anyone_has_committed_there(
     tables: Tables,
 ) -> None:
     tables.fill(retry_topic("g"))
@@ -143,6 +143,6 @@ def test_dead_letters_the_trace_and_broadcasting_groups_hold_nothing(tables: Tab
     assert tables.needs() == {}
 
 
-def test_a_topic_that_is_not_here_is_needed_by_nobody(tables: Tables) -> None:
+def test_a_topic_that_is_not_here_is_needed_by_no_one(tables: Tables) -> None:
     tables.join(consumer("g", "elsewhere", consume_from=ConsumeFrom.FIRST_OFFSET))
     assert tables.needs() == {}

@@ -9,7 +9,7 @@ from model.errors import ConfigError
 AGE, SIZE, HARD = TrimReason.AGE, TrimReason.SIZE, TrimReason.HARD_LIMIT
 DAY_MS = 24 * 3600 * 1000
 NOW_MS = 100 * DAY_MS
-NOBODY = 10**9
+NO_NEEDS = 10**9
 # The example of the module's header: 100 bytes each, 5, 4 and 1 days old, and the one that is being written.
 SEGMENTS = [
     SegmentSpan(1000, 1100, NOW_MS - 5 * DAY_MS),
@@ -19,11 +19,11 @@ SEGMENTS = [
 ]
 
 
-def plan(options: RetentionOptions, *, needed: int = NOBODY, parked: int = NOBODY) -> TrimPlan:
+def plan(options: RetentionOptions, *, needed: int = NO_NEEDS, parked: int = NO_NEEDS) -> TrimPlan:
     return plan_trim(SEGMENTS, NOW_MS, options, needed_position=needed, parked_position=parked)
 
 
-def gone(options: RetentionOptions, *, needed: int = NOBODY, parked: int = NOBODY) -> tuple[int, list[TrimReason]]:
+def gone(options: RetentionOptions, *, needed: int = NO_NEEDS, parked: int = NO_NEEDS) -> tuple[int, list[TrimReason]]:
     made = plan(options, needed=needed, parked=parked)
     return made.to_position, list(made.reasons)
 

@@ -138,7 +138,7 @@ async def test_a_group_that_has_still_to_read_holds_back_what_it_needs_and_that_
 
 
 @simulated
-async def test_beyond_the_hard_limit_the_group_is_told_where_it_goes_on_and_what_it_missed(world: World) -> None:
+async def test_beyond_the_hard_limit_the_group_is_notified_where_it_goes_on_and_what_it_missed(world: World) -> None:
     broker = await started(world, retain_ms=1, retain_bytes_max=3 * SEGMENT_BYTES)
     peer = await filled(world, 10)
     await peer.heartbeat(consumer("g", **READER))
@@ -215,15 +215,15 @@ async def test_a_message_delayed_by_forty_days_is_named_as_the_holder_and_goes_w
 
 
 @simulated
-async def test_delayed_messages_of_a_deleted_topic_do_not_come_to_one_that_is_created_again_under_its_name(
+async def test_delayed_messages_of_a_deleted_topic_do_not_come_to_one_that_is_recreated_under_its_name(
     world: World,
 ) -> None:
     await started(world)
     peer = world.peer("a")
-    for life in range(2):
+    for broker_run in range(2):
         await peer.put_topic(read=1)
-        await send_later(peer, 60_000, body=b"%d" % life)
-        if life == 0:
+        await send_later(peer, 60_000, body=b"%d" % broker_run)
+        if broker_run == 0:
             await peer.call(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "t"})
     await world.stop_broker()
     broker = await started(world)

@@ -54,7 +54,7 @@ async def test_marks_survive_a_restart(world: World) -> None:
 
 
 @simulated
-async def test_a_topic_of_dead_letters_that_is_made_again_has_no_marks(world: World) -> None:
+async def test_a_topic_of_dead_letters_that_is_recreated_has_no_marks(world: World) -> None:
     peer = await with_letters(world)
     await mark(peer, 0, 3)
     await peer.call(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": DLQ})
@@ -69,7 +69,7 @@ async def test_a_topic_of_dead_letters_that_is_made_again_has_no_marks(world: Wo
 
 
 @simulated
-async def test_what_is_no_letter_cannot_be_marked(world: World) -> None:
+async def test_what_is_not_a_letter_cannot_be_marked(world: World) -> None:
     peer = await with_letters(world)
     for wrong in ([5], [-1], ["0"], [0.0], {"0": 1}, b"\xc1", list(range(5)) * 1_000):
         with pytest.raises(InvalidParameter, match="must be an array"):

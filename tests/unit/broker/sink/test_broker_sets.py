@@ -30,7 +30,7 @@ def test_what_was_said_first_counts_for_a_topic_of_a_batch(metadata: MetadataSto
     assert broker_sets.fix("p", 7, "t", ("c",)) == ("c",)
 
 
-def test_the_next_batch_begins_anew_and_the_one_before_is_over(metadata: MetadataStore) -> None:
+def test_the_next_batch_begins_again_and_the_one_before_is_over(metadata: MetadataStore) -> None:
     broker_sets = SinkBrokerSets(metadata, lambda: 0)
     broker_sets.fix("q", 7, "t", ("a", "b"))
     assert broker_sets.fix("q", 8, "t", ("a",)) == ("a",)
@@ -84,7 +84,7 @@ async def test_it_is_answered_once_it_is_stored(world: World) -> None:
 
 @pytest.mark.parametrize("body", [b"\xc1", [], "a", [1], ["a"] * 5_000])
 @simulated
-async def test_a_body_that_is_no_list_of_brokers_is_refused(world: World, body: object) -> None:
+async def test_a_body_that_is_not_a_list_of_brokers_is_refused(world: World, body: object) -> None:
     peer = await started(world)
     with pytest.raises(InvalidParameter, match="SINK_SPREAD"):
         await peer.call(RequestCode.SINK_SPREAD, {**batch(7), "topic": "t"}, body)

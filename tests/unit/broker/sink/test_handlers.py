@@ -77,7 +77,7 @@ async def started(world: World, **options: Any) -> Peer:
 
 
 @simulated
-async def test_what_is_staged_is_seen_by_nobody_before_its_commit_and_by_everybody_after(world: World) -> None:
+async def test_what_is_staged_is_seen_by_no_one_before_its_commit_and_by_everyone_after(world: World) -> None:
     peer = await started(world)
     assert await stage(peer, range(9)) == 9
     assert await published(peer) == [[], [], []]
@@ -112,7 +112,7 @@ async def test_a_batch_is_published_once_however_often_it_is_committed(world: Wo
 
 
 @simulated
-async def test_what_is_staged_anew_for_a_published_batch_goes_with_its_commit(world: World) -> None:
+async def test_what_is_staged_again_for_a_published_batch_goes_with_its_commit(world: World) -> None:
     peer = await started(world)
     await stage(peer, range(3))
     await commit(peer, (0, 0, 3))
@@ -139,7 +139,7 @@ async def test_a_query_of_one_batch_is_soon_forgotten_and_others_are_not(world: 
 
 
 @simulated
-async def test_an_older_batch_and_another_query_are_told_apart(world: World) -> None:
+async def test_an_older_batch_and_another_query_are_distinguished(world: World) -> None:
     peer = await started(world)
     await stage(peer, range(3), batch_id=5)
     await commit(peer, (0, 0, 3), batch_id=5)
@@ -191,7 +191,7 @@ async def test_what_was_aborted_cannot_be_committed_and_what_is_published_cannot
 
 
 @simulated
-async def test_stages_that_nobody_commits_are_dropped_by_age_also_after_a_restart(world: World) -> None:
+async def test_stages_that_no_one_commits_are_dropped_by_age_also_after_a_restart(world: World) -> None:
     peer = await started(world)
     await stage(peer, range(3))
     await world.stop_broker()
@@ -210,13 +210,13 @@ async def test_stages_survive_a_restart_and_hold_their_segments(world: World) ->
     peer = await started(world)
     await stage(peer, range(30))
     stage_id = world.broker.topics.table.existing(STAGE_TOPIC).topic_id
-    assert world.broker.sink.kept_from() == {(stage_id, 0): 0}
+    assert world.broker.sink.needed_from() == {(stage_id, 0): 0}
     await world.stop_broker()
     await world.sleep(1)  # until the peer has heard of it
     await world.start_broker()
-    assert world.broker.sink.kept_from() == {(stage_id, 0): 0}
+    assert world.broker.sink.needed_from() == {(stage_id, 0): 0}
     assert await commit(peer, (0, 0, 30))
-    assert world.broker.sink.kept_from() == {}
+    assert world.broker.sink.needed_from() == {}
     assert await published(peer) == expected(range(30))
 
 
@@ -275,7 +275,9 @@ async def test_a_stage_that_could_not_be_written_is_not_there(world: World) -> N
     ],
 )
 @simulated
-async def test_a_body_that_is_no_chunk_is_refused_by_what_is_wrong_with_it(world: World, body: Any, why: str) -> None:
+async def test_a_body_that_is_not_a_chunk_is_refused_by_what_is_wrong_with_it(
+    world: World, body: Any, why: str
+) -> None:
     peer = await started(world)
     header = {**batch(), "partition": 0, "attempt": 0, "seq": 0}
     with pytest.raises(InvalidParameter, match=why):

@@ -56,7 +56,7 @@ def test_a_user_with_too_many_queries_loses_its_oldest_and_takes_no_room_of_othe
     assert owners.owner_of("query q") == "user etl"
 
 
-def test_without_access_control_a_query_is_nobodys(metadata: MetadataStore) -> None:
+def test_without_access_control_a_query_is_no_ones(metadata: MetadataStore) -> None:
     owners = QueryOwners(metadata, lambda: 0, is_kept=False)
     owners.used("q", "10.0.0.1")
     assert owners.owner_of("query q") is None

@@ -17,14 +17,14 @@ async def test_a_batch_that_is_being_published_pins_where_its_targets_ended(worl
     await stage(peer, range(3))
     sinks, topic_id = world.broker.sink, world.broker.topics.table.existing("t").topic_id
     sinks.commit("q-1", 0, [(0, 0, 3)], lambda failure: None)
-    pins = sinks.kept_from()
+    pins = sinks.needed_from()
     assert {key: start for key, start in pins.items() if key[0] == topic_id} == {
         (topic_id, 0): 0,
         (topic_id, 1): 1,
         (topic_id, 2): 0,
     }
     await world.sleep(1)
-    assert sinks.kept_from() == {}
+    assert sinks.needed_from() == {}
 
 
 @simulated

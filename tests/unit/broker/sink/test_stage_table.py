@@ -63,6 +63,6 @@ def test_a_chunk_is_read_as_it_was_packed() -> None:
 
 
 @pytest.mark.parametrize("body", [None, b"", b"\x80", b"\x91\xc0"])
-def test_what_is_no_chunk_is_refused(body: bytes | None) -> None:
+def test_what_is_not_a_chunk_is_refused(body: bytes | None) -> None:
     with pytest.raises((ValueError, TypeError, msgpack.UnpackException)):
         staged_messages(body)

@@ -24,9 +24,9 @@ def test_what_was_noted_is_read_again(tmp_path: Path) -> None:
     assert EndsFile(tmp_path, FaultyFiles()).load() == KnownEnds(
         min_position=100, position=500, firsts={A: 3, B: 0}, ends={A: 9, B: 2}
     )
-    file.note_ends(600, [(*A, 12), (*C, 1)])
-    file.note_dropped(640, [B])
-    file.note_first(300, {A: 5})
+    file.append_ends(600, [(*A, 12), (*C, 1)])
+    file.append_dropped(640, [B])
+    file.append_first(300, {A: 5})
     file.close()
     file.close()
     assert EndsFile(tmp_path, FaultyFiles()).load() == KnownEnds(
@@ -41,7 +41,7 @@ def test_a_store_that_never_had_the_file_has_none(tmp_path: Path) -> None:
 def test_every_part_of_the_file_says_what_is_whole_of_it_and_never_too_much(tmp_path: Path) -> None:
     file = written(tmp_path)
     for end in range(10, 20):
-        file.note_ends(500 + end, [(*A, end)])
+        file.append_ends(500 + end, [(*A, end)])
     content = (tmp_path / FILE_NAME).read_bytes()
     for size in range(len(content)):
         known = decode_ends(content[:size])
@@ -55,7 +55,7 @@ def test_every_part_of_the_file_says_what_is_whole_of_it_and_never_too_much(tmp_
     assert decode_ends(b"another file").flaw == "is not a file of ends"
 
 
-def test_it_is_written_anew_when_it_has_grown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_written_again_when_it_has_grown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ends, "GROWN_BYTES", 500)
     with open_store(tmp_path) as store:
         sizes = []
@@ -70,10 +70,10 @@ def test_ends_that_could_not_be_written_are_written_with_the_next_ones_and_no_se
     files = FaultyFiles()
     file = written(tmp_path, files)
     files.failing["pwrite"] = errno.ENOSPC
-    file.note_ends(600, [(*A, 12)])
+    file.append_ends(600, [(*A, 12)])
     assert file.is_stale
     file.rewrite(100, {}, 600, {A: 12})
-    file.note_first(300, {})
+    file.append_first(300, {})
     assert file.is_stale
     del files.failing["pwrite"]
     file.rewrite(100, {}, 700, {A: 13})

@@ -68,7 +68,7 @@ def test_a_filter_skips_and_moves_on(tmp_path: Path, tail_bytes: int) -> None:
         assert [record.tag_hash for record in iter_records(result.body)] == [3, 7]
         assert (result.status, result.next_offset) == (ReadStatus.FOUND, 10)
         result = store.read(1, 0, 4, max_n=4, max_bytes=1000, tag_hashes=frozenset({3}))
-        assert (result.status, result.body, result.next_offset) == (ReadStatus.NONE_MATCHED, b"", 10)
+        assert (result.status, result.body, result.next_offset) == (ReadStatus.NO_MATCH, b"", 10)
 
 
 def test_messages_survive_a_restart_and_offsets_go_on(tmp_path: Path) -> None:
@@ -231,7 +231,7 @@ def test_an_index_that_cannot_be_read_is_an_error_and_not_an_empty_one(tmp_path:
         files.failing.clear()
 
 
-def test_the_space_of_removed_files_is_given_back_by_whoever_is_given_their_descriptors(tmp_path: Path) -> None:
+def test_the_space_of_removed_files_is_given_back_by_anyone_who_is_given_their_descriptors(tmp_path: Path) -> None:
     given: list[int] = []
     with open_store(tmp_path, segment_bytes=300) as store:
         fill(store, 30)

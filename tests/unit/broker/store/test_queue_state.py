@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.store.queue_state import RECORD_OVERHEAD_BYTES, HeldBack, QueueState, TailCache, read_tail
+from broker.store.queue_state import RECORD_OVERHEAD_BYTES, HiddenFlushes, QueueState, TailCache, read_tail
 from broker.store.segments.index import IndexRow
 from model.record import encode_record
 
@@ -114,7 +114,7 @@ def test_records_that_are_not_flushed_are_not_read() -> None:
 )
 def test_readers_see_what_was_flushed_up_to_the_highest_position_shown(steps: list[list[int] | int]) -> None:
     queues = [queue_with_tail(0, 0) for _ in range(3)]
-    held, position, shown = HeldBack(0), 0, 0
+    held, position, shown = HiddenFlushes(0), 0, 0
     flushes: list[tuple[int, list[int]]] = []
     for step in steps:
         if isinstance(step, list):

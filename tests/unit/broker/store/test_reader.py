@@ -55,7 +55,7 @@ def test_a_filter_is_applied_in_the_index_and_the_scan_is_bounded(tmp_path: Path
         wanted = frozenset({20, 21})
         before = files.calls["pread"]
         result = store.read(1, 0, 0, max_n=10, max_bytes=2**20, tag_hashes=wanted)
-        assert (result.status, result.body, result.next_offset) == (ReadStatus.NONE_MATCHED, b"", 8)
+        assert (result.status, result.body, result.next_offset) == (ReadStatus.NO_MATCH, b"", 8)
         assert files.calls["pread"] == before
         result = store.read(1, 0, 16, max_n=10, max_bytes=2**20, tag_hashes=wanted)
         assert (result.status, result.n, result.next_offset) == (ReadStatus.FOUND, 2, 24)
@@ -91,7 +91,7 @@ def test_a_run_of_bad_records_is_passed_over_in_bounded_steps(tmp_path: Path) ->
         with segment.open("r+b") as file:
             file.truncate(segment.stat().st_size - 47 * 9)
         result = store.read(1, 0, 1, max_n=1, max_bytes=2**20)
-        assert (result.status, result.next_offset) == (ReadStatus.NONE_MATCHED, 5)
+        assert (result.status, result.next_offset) == (ReadStatus.NO_MATCH, 5)
         assert offsets(store) == [0]
 
 

@@ -94,8 +94,8 @@ def test_an_acknowledged_message_that_is_torn_off_is_reported_and_its_offset_is_
     lost = Damage(segment=segment.name, topic_id=1, queue_id=0, first_offset=2, end_offset=3)
     for _ in range(2):
         with open_store(directory) as store:
-            assert store.damage.take_new() == [lost]
-            assert store.damage.take_new() == []
+            assert store.damage.collect_new() == [lost]
+            assert store.damage.collect_new() == []
             assert (store.damage.count((1, 0), 0, 9), store.recovery.damaged_messages) == (1, 1)
             assert offsets(store) == [0, 1]
     with open_store(directory) as store:
@@ -112,7 +112,7 @@ def test_every_file_that_is_gone_is_named(tmp_path: Path) -> None:
         (tmp_path / name).unlink()
     for _ in range(2):
         with open_store(tmp_path, segment_bytes=400) as store:
-            assert [damage.segment for damage in store.damage.take_new()] == [segments[0], segments[3], segments[-1]]
+            assert [damage.segment for damage in store.damage.collect_new()] == [segments[0], segments[3], segments[-1]]
 
 
 def test_with_every_segment_gone_the_queues_keep_their_places(tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def test_with_every_segment_gone_the_queues_keep_their_places(tmp_path: Path) ->
         path.unlink()
     for _ in range(2):
         with open_store(tmp_path) as store:
-            assert sum(damage.n for damage in store.damage.take_new()) == 65 - first
+            assert sum(damage.n for damage in store.damage.collect_new()) == 65 - first
             assert (store.min_offset(1, 0), store.max_offset(1, 0)) == (first, 65)
             assert offsets(store) == []
 
@@ -144,7 +144,7 @@ def test_what_retention_has_deleted_is_not_missing_whenever_the_process_dies(tmp
     (half_done / newest_gone).write_bytes(before[newest_gone])
     for directory in (done, half_done, tmp_path / "a"):
         with open_store(directory) as store:
-            assert store.damage.take_new() == []
+            assert store.damage.collect_new() == []
             assert len(offsets(store)) == 60 - store.min_offset(1, 0) < 60
 
 
@@ -156,7 +156,7 @@ def test_the_queues_of_a_topic_that_is_gone_are_not_missing(tmp_path: Path) -> N
     directory = crashed_copy(tmp_path / "a", tmp_path / "b")
     store.close()
     with open_store(directory) as store:
-        assert (store.damage.take_new(), store.queues()) == ([], [])
+        assert (store.damage.collect_new(), store.queues()) == ([], [])
 
 
 def test_without_the_file_of_ends_it_is_said_and_the_store_opens(tmp_path: Path) -> None:
@@ -171,7 +171,7 @@ def test_without_the_file_of_ends_it_is_said_and_the_store_opens(tmp_path: Path)
             path.write_bytes(flawed)
         with open_store(tmp_path) as store:
             assert said in store.recovery.ends_flaw
-            assert (store.damage.take_new(), offsets(store)) == ([], [0, 1, 2])
+            assert (store.damage.collect_new(), offsets(store)) == ([], [0, 1, 2])
         with open_store(tmp_path) as store:
             assert store.recovery.ends_flaw == ""
 
@@ -180,10 +180,10 @@ def test_a_queue_goes_on_at_an_offset_that_something_else_proves(tmp_path: Path)
     with open_store(tmp_path) as store:
         fill(store, 3)
         store.go_on_at(1, 0, 2)
-        assert store.damage.take_new() == []
+        assert store.damage.collect_new() == []
         store.go_on_at(1, 0, 7)
         store.go_on_at(2, 0, 4)
-        assert [(each.topic_id, each.first_offset, each.end_offset) for each in store.damage.take_new()] == [
+        assert [(each.topic_id, each.first_offset, each.end_offset) for each in store.damage.collect_new()] == [
             (1, 3, 7),
             (2, 0, 4),
         ]
@@ -195,7 +195,7 @@ def test_a_queue_goes_on_at_an_offset_that_something_else_proves(tmp_path: Path)
         with open_store(reopened) as store:
             assert (store.max_offset(1, 0), store.max_offset(2, 0)) == (8, 4)
             assert offsets(store) == [0, 1, 2, 7]
-            assert sum(each.n for each in store.damage.take_new()) == 8
+            assert sum(each.n for each in store.damage.collect_new()) == 8
 
 
 def test_an_empty_store_can_be_opened_any_number_of_times_without_growing(tmp_path: Path) -> None:

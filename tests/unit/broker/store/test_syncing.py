@@ -141,7 +141,7 @@ def test_what_is_held_back_stays_so_after_a_failed_sync_and_after_a_refused_batc
     store.close()
 
 
-def test_a_segment_that_was_begun_meanwhile_continues_where_the_file_ends_and_not_where_readers_are(
+def test_a_segment_that_was_begun_in_between_continues_where_the_file_ends_and_not_where_readers_are(
     tmp_path: Path,
 ) -> None:
     with open_store(tmp_path, segment_records=2) as store:

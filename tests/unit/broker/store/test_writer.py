@@ -153,7 +153,7 @@ def test_a_segment_that_cannot_be_begun_does_not_fail_the_batch(tmp_path: Path) 
         assert offsets(store) == list(range(11))
 
 
-def test_indexes_do_not_pile_up_in_memory_when_nobody_syncs(tmp_path: Path) -> None:
+def test_indexes_do_not_pile_up_in_memory_when_no_one_syncs(tmp_path: Path) -> None:
     with open_store(tmp_path, segment_bytes=100) as store:
         fill(store, 50)
         statistics = store.statistics()

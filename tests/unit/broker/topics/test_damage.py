@@ -28,7 +28,7 @@ async def stored(world: World, n: int = 40) -> tuple[Peer, list[Path]]:
     return a, [path for path in sorted(world.data_dir.glob("*.log")) if payload_of(b"m") in path.read_bytes()]
 
 
-async def told_damage(peer: Peer) -> Any:
+async def reported_damage(peer: Peer) -> Any:
     answer = await peer.call(RequestCode.GET_BROKER_RUNTIME_INFO)
     info: Any = msgpack.unpackb(answer.body or b"", strict_map_key=False)
     return info["damaged"]
@@ -49,7 +49,7 @@ def test_what_is_missing_is_said_at_the_start_and_counted(tmp_path: Path, caplog
         assert f"offsets {lost[0]} to {lost[-1]} of t:0, {event.n} in all, are damaged or missing" in caplog.text
         assert str(segments[1]) in caplog.text
         b = world.peer("b")
-        assert await told_damage(b) == {"t": {0: event.n}}
+        assert await reported_damage(b) == {"t": {0: event.n}}
         got, offset, damaged = [], 0, 0
         while offset < 40:
             answer = await b.pull(offset=offset)
@@ -78,13 +78,13 @@ async def test_a_flipped_bit_is_said_at_the_first_read_and_the_pull_that_finds_n
     segments[-1].write_bytes(content)
     await world.start_broker(store=SMALL)
     b = world.peer("b")
-    assert await told_damage(b) == {}
+    assert await reported_damage(b) == {}
     answer = await b.pull(offset=39, suspend_ms=30_000)
     assert (answer.code, answer.header["next_offset"]) == (ResponseCode.PULL_RETRY_IMMEDIATELY, 40)
     assert answer.header["damaged"] == 1
     [event] = world.of_kind(EventKind.MESSAGES_DAMAGED)
     assert (event.offset, event.n, event.detail) == (39, 1, segments[-1].name)
-    assert await told_damage(b) == {"t": {0: 1}}
+    assert await reported_damage(b) == {"t": {0: 1}}
 
 
 def test_many_ranges_are_events_each_and_few_lines_together(

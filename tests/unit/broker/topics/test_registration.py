@@ -104,7 +104,7 @@ async def test_a_broker_registers_with_every_name_server_at_once(world: World) -
 
 
 @simulated
-async def test_one_can_wait_until_every_name_server_has_heard_of_it_or_is_known_to_be_away(world: World) -> None:
+async def test_one_can_wait_until_every_name_server_has_seen_it_or_is_known_to_be_away(world: World) -> None:
     async with FakeNameServer(world, "ns1") as away, FakeNameServer(world, "ns2") as server:
         with world.simulation.network.refuse("ns1", 9876):
             await start_broker(world, away, server)
@@ -174,7 +174,7 @@ async def test_a_name_server_that_is_away_delays_no_other_and_is_found_when_it_c
 
 
 @simulated
-async def test_a_broker_whose_name_is_taken_is_told_and_one_that_has_it_goes_on_when_another_comes(
+async def test_a_broker_whose_name_is_taken_is_reported_and_one_that_has_it_goes_on_when_another_comes(
     world: World,
 ) -> None:
     async with FakeNameServer(world, "ns1") as server:
@@ -229,7 +229,7 @@ async def test_topics_that_change_while_a_name_server_refuses_are_announced_by_t
 
 
 @simulated
-async def test_a_lost_connection_is_made_again_and_registered_over_at_once(world: World) -> None:
+async def test_a_lost_connection_is_recreated_and_registered_over_at_once(world: World) -> None:
     async with FakeNameServer(world, "ns1") as server:
         await start_broker(world, server)
         await world.sleep(5)
@@ -269,7 +269,7 @@ async def test_a_name_server_that_does_not_answer_holds_up_the_stop_for_a_second
     ],
 )
 @simulated
-async def test_clients_are_told_an_address_that_leads_to_the_broker(
+async def test_clients_are_notified_an_address_that_leads_to_the_broker(
     world: World, options: dict[str, Any], announced: str
 ) -> None:
     async with FakeNameServer(world, "ns1") as server:

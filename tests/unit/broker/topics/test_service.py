@@ -248,7 +248,7 @@ async def test_commits_for_a_deleted_topic_are_late_and_not_wrong(world: World) 
 
 
 @simulated
-async def test_the_end_of_a_queue_is_told_with_the_number_of_its_topic_which_changes_when_it_is_made_again(
+async def test_the_end_of_a_queue_is_reported_with_the_number_of_its_topic_which_changes_when_it_is_recreated(
     world: World,
 ) -> None:
     peer = await operator(world)

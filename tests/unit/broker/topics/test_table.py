@@ -12,7 +12,7 @@ from broker.topics.table import (
     check_readable,
     check_writable,
     queue_count,
-    queue_that_is_left,
+    remaining_queue,
 )
 from model.errors import IllegalOperation, InvalidParameter, NoPermission, SystemBusy, TopicNotExist
 from model.limits import DEFAULT_TOPIC_QUEUES, TEMPLATE_TOPIC_QUEUES
@@ -60,7 +60,7 @@ def test_topics_that_exist_are_listed_by_the_number_in_their_records() -> None:
 
 
 def test_an_old_message_goes_to_its_queue_or_to_one_that_is_left() -> None:
-    assert [queue_that_is_left(config(read=2, write=4), n) for n in (0, 3, 4, 7, 9)] == [0, 3, 0, 3, 1]
+    assert [remaining_queue(config(read=2, write=4), n) for n in (0, 3, 4, 7, 9)] == [0, 3, 0, 3, 1]
 
 
 # --- creation by sending ---------------------------------------------------------------------------------------------
@@ -142,7 +142,7 @@ def test_the_retry_topic_of_a_group_is_made_once() -> None:
 
 
 # --- create, change, delete ------------------------------------------------------------------------------------------
-def test_putting_a_topic_tells_whether_anything_is_different() -> None:
+def test_putting_a_topic_reports_whether_anything_is_different() -> None:
     table = table_with()
     entry, changed = table.put(config())
     assert changed
@@ -158,7 +158,7 @@ def test_a_topic_keeps_its_number_while_it_is_scaled() -> None:
     assert table.existing("t").topic_id == before
 
 
-def test_a_topic_that_is_made_again_gets_a_new_number() -> None:
+def test_a_topic_that_is_recreated_gets_a_new_number() -> None:
     table = table_with(config())
     deleted = table.delete("t")
     entry, _ = table.put(config())

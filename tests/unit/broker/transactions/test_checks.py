@@ -122,7 +122,7 @@ async def test_operators_see_every_group_its_members_and_its_oldest_transactions
 
 
 @simulated
-async def test_transactions_that_are_given_up_together_are_events_and_fill_no_log(
+async def test_transactions_that_are_abandoned_together_are_events_and_fill_no_log(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     await world.start_broker(transactions=TransactionOptions(keep_h=0.01))
@@ -155,7 +155,7 @@ async def test_a_producer_with_more_open_messages_than_it_may_leave_unread_is_as
 
 
 @simulated
-async def test_transactions_are_given_up_later_if_their_topic_cannot_be_made_now(
+async def test_transactions_are_abandoned_later_if_their_topic_cannot_be_made_now(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse() -> None:
@@ -167,7 +167,7 @@ async def test_transactions_are_given_up_later_if_their_topic_cannot_be_made_now
     await join(a)
     await half(a, "x")
     with monkeypatch.context() as patch:
-        patch.setattr(broker.topics, "ensure_given_up", refuse)
+        patch.setattr(broker.topics, "ensure_abandoned", refuse)
         await world.sleep(60)
         assert (len(broker.transactions.table), world.of_kind(EventKind.TRANSACTION_GIVEN_UP)) == (1, [])
     await world.sleep(2)

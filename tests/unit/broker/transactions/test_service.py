@@ -99,7 +99,7 @@ async def test_an_end_that_names_another_message_or_group_changes_nothing(world:
 
 
 @simulated
-async def test_a_commit_for_a_topic_that_was_deleted_is_told(world: World) -> None:
+async def test_a_commit_for_a_topic_that_was_deleted_is_reported(world: World) -> None:
     await world.start_broker()
     a = world.peer("a")
     await a.put_topic("gone")
@@ -223,14 +223,14 @@ async def test_retention_keeps_the_log_from_the_first_open_message_on(world: Wor
     a = world.peer("a")
     await a.put_topic()
     await half(a, "x", "y", "z")
-    (key,) = broker.transactions.kept_from()
-    assert broker.features.kept_from()[key] == 0
+    (key,) = broker.transactions.needed_from()
+    assert broker.features.needed_from()[key] == 0
     await end(a, (1, "y", COMMIT))
-    assert broker.features.kept_from()[key] == 0
+    assert broker.features.needed_from()[key] == 0
     await end(a, (0, "x", ROLLBACK))
-    assert broker.features.kept_from()[key] == 2
+    assert broker.features.needed_from()[key] == 2
     await end(a, (2, "z", COMMIT))
-    assert broker.features.kept_from()[key] == 3
+    assert broker.features.needed_from()[key] == 3
     assert (
         broker.features.stats().items()
         >= {
@@ -251,8 +251,8 @@ async def test_ends_of_one_request_are_one_event_for_each_cause(world: World) ->
     await half(a, "z")
     await end(a, *[(n, name, COMMIT) for n, name in enumerate("xyz")])
     causes = [event.id for event in world.of_kind(EventKind.HALF_STORED)]
-    told = world.of_kind(EventKind.TRANSACTION_COMMITTED)
-    assert [(event.cause, event.n, event.client) for event in told] == [
+    reported = world.of_kind(EventKind.TRANSACTION_COMMITTED)
+    assert [(event.cause, event.n, event.client) for event in reported] == [
         (causes[0], 2, a.client_id),
         (causes[1], 1, a.client_id),
     ]

@@ -7,7 +7,7 @@ from types import FrameType
 
 import pytest
 
-from broker.transactions.table import OpenHalf, TransactionOptions, TransactionTable, Why
+from broker.transactions.table import AbandonReason, OpenHalf, TransactionOptions, TransactionTable
 from model.errors import ConfigError, SystemBusy
 
 
@@ -47,36 +47,39 @@ def test_a_pass_over_a_hundred_thousand_open_messages_touches_only_what_is_due()
 
     sys.setprofile(count)
     try:
-        due_now = table.take_due(5.0, 256)
+        due_now = table.remove_due(5.0, 256)
     finally:
         sys.setprofile(None)
     assert [each.offset for each in due_now] == list(range(50_000, 50_100))
     assert calls < 100 * 25, "a few for each that is due, and none for the others"
 
 
-def test_an_old_message_is_given_up_for_its_age_before_its_checks_are_counted() -> None:
+def test_an_old_message_is_abandoned_for_its_age_before_its_checks_are_counted() -> None:
     table = TransactionTable(TransactionOptions(keep_h=1, max_checks=1))
     table.add(0, half(6.0))
     table.add(1, half(6.0, born=3_599.0))
-    for each in table.take_due(10.0, 9):
+    for each in table.remove_due(10.0, 9):
         table.checked([each.offset], 10.0)
-    assert [(each.offset, each.give_up) for each in table.take_due(3_600.0, 9)] == [(0, Why.AGE), (1, Why.CHECKS)]
+    assert [(each.offset, each.give_up) for each in table.remove_due(3_600.0, 9)] == [
+        (0, AbandonReason.AGE),
+        (1, AbandonReason.CHECKS),
+    ]
 
 
 def test_one_that_is_ended_waits_for_no_producer_any_more() -> None:
     table = TransactionTable(TransactionOptions())
     table.add(0, half(6.0))
-    table.take_due(6.0, 10)
+    table.remove_due(6.0, 10)
     table.wait([0], 6.0)
     table.begin_end(0)
     assert table.waiting() == {}
-    assert not table.producer_came("g", 7.0)
+    assert not table.producer_joined("g", 7.0)
 
 
 def test_one_whose_end_could_not_be_written_is_due_again_after_the_interval() -> None:
     table = TransactionTable(TransactionOptions(check_interval_s=30))
     table.add(0, half(6.0))
     table.begin_end(0)
-    table.put_back([0], 2.0)
-    assert table.take_due(31.9, 10) == []
-    assert [each.offset for each in table.take_due(32.0, 10)] == [0]
+    table.reopen([0], 2.0)
+    assert table.remove_due(31.9, 10) == []
+    assert [each.offset for each in table.remove_due(32.0, 10)] == [0]

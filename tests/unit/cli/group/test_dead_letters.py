@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from typer.testing import CliRunner
 
-from cli.group.dead_letters import _chosen, _print_letters, letter_document, note_passed_over, time_text
+from cli.group.dead_letters import _chosen, _print_dead_letters, dead_letter_document, print_unreadable, time_text
 from cli.main import app
 from client.admin.dead_letters import DeadLetter
 from model.errors import QueryNotFound
@@ -41,25 +41,25 @@ def test_times_are_shown_and_none_is_none() -> None:
 
 
 def test_the_document_of_a_letter_is_that_of_its_message_and_what_became_of_it() -> None:
-    document = letter_document(DeadLetter(MESSAGE, True))
+    document = dead_letter_document(DeadLetter(MESSAGE, True))
     assert (document["topic"], document["message_id"], document["body"]) == ("t", "id-1", "body")
     assert (document["retries"], document["resent"], document["offset"]) == (16, True, 5)
     assert document["undecodable"] is None
-    assert letter_document(DeadLetter(MESSAGE, False, "not msgpack"))["undecodable"] == "not msgpack"
+    assert dead_letter_document(DeadLetter(MESSAGE, False, "not msgpack"))["undecodable"] == "not msgpack"
 
 
-def test_letters_that_are_no_messages_are_shown_as_bytes_and_counted(capsys: pytest.CaptureFixture[str]) -> None:
+def test_letters_that_are_not_messages_are_shown_as_bytes_and_counted(capsys: pytest.CaptureFixture[str]) -> None:
     bad = DeadLetter(MESSAGE._replace(body=b"\xc1", message_id=""), False, "not msgpack")
-    _print_letters([DeadLetter(MESSAGE, False), bad, bad], empty="")
-    told = capsys.readouterr()
-    assert told.out.count("\\xc1") == 2
-    assert told.err == "note: 2 in the DLQ are not messages, but bytes of a foreign client: shown as bytes\n"
-    note_passed_over(0, "left in the DLQ")
+    _print_dead_letters([DeadLetter(MESSAGE, False), bad, bad], empty="")
+    reported = capsys.readouterr()
+    assert reported.out.count("\\xc1") == 2
+    assert reported.err == "note: 2 in the DLQ are not messages, but bytes of a foreign client: shown as bytes\n"
+    print_unreadable(0, "left in the DLQ")
     assert capsys.readouterr().err == ""
 
 
 def test_ids_without_a_letter_are_all_named_and_nothing_is_sent() -> None:
-    letter = DeadLetter(MESSAGE, False)
-    assert _chosen("g", {"id-1": [letter]}) == [letter]
+    dead_letter = DeadLetter(MESSAGE, False)
+    assert _chosen("g", {"id-1": [dead_letter]}) == [dead_letter]
     with pytest.raises(QueryNotFound, match=r"nothing was sent: .* the id a, b; .* --again"):
-        _chosen("g", {"a": [], "id-1": [letter], "b": []})
+        _chosen("g", {"a": [], "id-1": [dead_letter], "b": []})

@@ -56,7 +56,7 @@ def test_a_mode_that_no_member_follows_is_not_said_to_have_begun() -> None:
 
 
 @pytest.mark.simulation
-def test_a_group_that_nobody_knows_is_refused_and_members_on_their_own_are_named(tmp_path: Path) -> None:
+def test_a_group_that_no_one_knows_is_refused_and_members_on_their_own_are_named(tmp_path: Path) -> None:
     async def scenario(cluster: SimulatedCluster, admin: Admin) -> None:
         await cluster.create_topic("t", queues=2)
         with pytest.raises(GroupNotExist, match="no broker knows group 'typo'"):

@@ -45,7 +45,7 @@ def test_a_time_may_be_iso_or_how_long_ago() -> None:
     "text",
     ["", "tomorrow", "-5", "1y", "1h30m", "-1h", "-5m", "0001-01-02", "0001-01-01T00:00:00+14:00", "1969-12-31T23:59Z"],
 )
-def test_what_is_no_time_is_told_what_one_looks_like(text: str) -> None:
+def test_what_is_not_a_time_is_reported_what_one_looks_like(text: str) -> None:
     with pytest.raises(typer.BadParameter, match="90s, 5m, 1h, 2d"):
         time_of(text)
 

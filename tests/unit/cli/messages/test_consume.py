@@ -253,7 +253,7 @@ def message(body: bytes) -> MessageExt:
     return MessageExt(MessageQueue("t", "a", 1), 2, 3, 0, "t", body, "tag", ["k"], {"p": "v"}, 4, "id")
 
 
-def test_a_body_that_is_not_text_is_told_in_base64() -> None:
+def test_a_body_that_is_not_text_is_reported_in_base64() -> None:
     assert document_of(message("grün".encode())) == {
         "body": "grün",
         "topic": "t",
@@ -274,7 +274,7 @@ def test_a_body_that_is_not_text_is_told_in_base64() -> None:
     "arguments",
     [["t"], ["t", "--group", "g", "--from", "soon"], ["t", "--group", "g", "--count", "0"], ["--group", "g"]],
 )
-def test_wrong_usage_is_told_before_anything_is_consumed(arguments: list[str]) -> None:
+def test_wrong_usage_is_reported_before_anything_is_consumed(arguments: list[str]) -> None:
     assert CliRunner().invoke(app, ["consume", *arguments]).exit_code == 2
 
 

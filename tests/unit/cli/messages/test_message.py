@@ -7,7 +7,7 @@ import typer
 from typer.testing import CliRunner
 
 from cli.main import app
-from cli.messages.message import fail_without, found_document, note_what_is_missing, print_message, since_ms
+from cli.messages.message import fail_without, found_document, print_incomplete_search, print_message, since_ms
 from client.admin.messages import FoundMessage, FoundMessages
 from model.message import MessageExt
 from model.message_queue import MessageQueue
@@ -43,7 +43,7 @@ def test_a_length_of_time_is_a_number_and_a_unit(text: str, ms: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "1", "h", "-1h", "1.5", "1 2h", "1y", "yesterday", "9999999999d"])
-def test_what_is_no_length_of_time_is_refused_with_examples(text: str) -> None:
+def test_what_is_not_a_length_of_time_is_refused_with_examples(text: str) -> None:
     with pytest.raises(typer.BadParameter, match="90s, 10m, 1h or 2d"):
         since_ms(text)
 
@@ -64,21 +64,21 @@ def test_a_message_is_printed_with_its_places(capsys: pytest.CaptureFixture[str]
     ]
 
 
-def test_what_is_no_message_is_printed_as_bytes_and_said_to_be_that(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_not_a_message_is_printed_as_bytes_and_said_to_be_that(capsys: pytest.CaptureFixture[str]) -> None:
     bad = stored(offset=4, body=b"\xc1")
     bad = FoundMessage(message=bad.message._replace(message_id=""), due_ms=None, undecodable="not msgpack")
     print_message(found(bad))
-    told = capsys.readouterr()
-    assert told.out.splitlines()[-2:] == ["payload     1 bytes", "\\xc1"]
-    assert "message id" not in told.out
-    assert told.err.startswith(
+    reported = capsys.readouterr()
+    assert reported.out.splitlines()[-2:] == ["payload     1 bytes", "\\xc1"]
+    assert "message id" not in reported.out
+    assert reported.err.startswith(
         "note: t@broker-a:1+4 is not a message, only bytes that a foreign client stored: not msg"
     )
     print_message(found(bad, stored()))
-    told = capsys.readouterr()
-    assert told.out.startswith("message id of topic t")
-    assert told.out.splitlines()[-1] == "hello"
-    assert told.err.count("note:") == 1
+    reported = capsys.readouterr()
+    assert reported.out.startswith("message id of topic t")
+    assert reported.out.splitlines()[-1] == "hello"
+    assert reported.err.count("note:") == 1
     documents = json.loads(json.dumps(found_document(found(bad))))["messages"]
     assert [document["undecodable"] for document in documents] == ["not msgpack"]
 
@@ -107,7 +107,7 @@ def test_keys_tags_and_properties_cannot_disturb_it_either(capsys: pytest.Captur
     assert sum(line.startswith("body") for line in out.splitlines()) == 1
 
 
-def test_the_document_tells_where_each_is_and_what_is_missing() -> None:
+def test_the_document_reports_where_each_is_and_what_is_missing() -> None:
     document = found_document(found(stored("%DLQ%g", due_ms=7), is_complete=False, unreachable=("broker-b",)))
     assert json.loads(json.dumps(document)) == {
         "messages": [
@@ -143,9 +143,9 @@ def test_nothing_found_is_a_failure_that_says_who_did_not_answer(capsys: pytest.
 
 
 def test_what_may_be_missing_is_said_beside_the_result(capsys: pytest.CaptureFixture[str]) -> None:
-    note_what_is_missing(found(stored()))
+    print_incomplete_search(found(stored()))
     assert capsys.readouterr() == ("", "")
-    note_what_is_missing(found(stored(), is_complete=False, unreachable=("broker-b",)))
+    print_incomplete_search(found(stored(), is_complete=False, unreachable=("broker-b",)))
     assert capsys.readouterr().err.splitlines() == [
         "note: these are the newest 1; there may be more",
         "note: broker broker-b does not answer, so its messages are missing",
@@ -162,7 +162,7 @@ def test_what_may_be_missing_is_said_beside_the_result(capsys: pytest.CaptureFix
         (["show"], "Missing argument"),
     ],
 )
-def test_wrong_usage_is_told_before_anything_is_asked(arguments: list[str], complaint: str) -> None:
+def test_wrong_usage_is_reported_before_anything_is_asked(arguments: list[str], complaint: str) -> None:
     result = CliRunner().invoke(app, ["message", *arguments])
     assert result.exit_code == 2
     assert complaint in " ".join(result.stderr.split())

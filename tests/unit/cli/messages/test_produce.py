@@ -150,7 +150,7 @@ def test_an_error_that_would_hit_every_message_ends_it(capsys: pytest.CaptureFix
     assert result(capsys) == (1, 1)
 
 
-def test_a_topic_that_cannot_be_sent_to_is_told_before_anything_is_read(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_topic_that_cannot_be_sent_to_is_reported_before_anything_is_read(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(TopicNotExist):
         produce(b"a\nb\n", topic="unknown")
     assert result(capsys) == (0, 0)
@@ -179,5 +179,5 @@ def test_lines_come_from_the_file_that_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "arguments", [["t", "--count", "0"], ["t", "--rate", "0"], ["t", "--key-regex", "("], [], ["t", "f", "extra"]]
 )
-def test_wrong_usage_is_told_before_anything_is_sent(arguments: list[str]) -> None:
+def test_wrong_usage_is_reported_before_anything_is_sent(arguments: list[str]) -> None:
     assert CliRunner().invoke(app, ["produce", *arguments]).exit_code == 2

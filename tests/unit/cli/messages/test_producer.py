@@ -30,7 +30,7 @@ def run(monkeypatch: pytest.MonkeyPatch, answer: Any, *arguments: str) -> tuple[
     return done.stdout, done.stderr
 
 
-def test_a_list_shows_open_transactions_and_notes_those_that_nobody_can_be_asked_about(
+def test_a_list_shows_open_transactions_and_notes_those_that_no_one_can_be_asked_about(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     out, err = run(monkeypatch, GROUPS, "list")

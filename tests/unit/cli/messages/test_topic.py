@@ -21,7 +21,7 @@ def route(*queues: tuple[str, int, int], perm: Perm = READ_WRITE) -> TopicRoute:
     )
 
 
-def test_a_route_is_told_in_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_route_is_reported_in_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     print_route(route(("a", 4, 4), ("b", 4, 2)), as_json=False, done="scaled")
     assert capsys.readouterr() == ("topic t scaled: queues on a 4, b 4 read 2 write\n", "")
 
@@ -59,13 +59,13 @@ def test_a_queue_is_readable_and_writable_up_to_the_two_counts() -> None:
         (["show"], "Missing argument"),
     ],
 )
-def test_wrong_usage_is_told_before_anything_is_asked(arguments: list[str], complaint: str) -> None:
+def test_wrong_usage_is_reported_before_anything_is_asked(arguments: list[str], complaint: str) -> None:
     result = CliRunner().invoke(app, ["topic", *arguments])
     assert result.exit_code == 2
     assert complaint in " ".join(result.stderr.split())
 
 
-def test_a_deletion_without_a_confirmation_fails_and_is_no_wrong_command_line() -> None:
+def test_a_deletion_without_a_confirmation_fails_and_is_not_a_wrong_command_line() -> None:
     result = CliRunner().invoke(app, ["topic", "delete", "t"])
     assert result.exit_code == 1
     assert result.stderr == "error: this deletes every message of t: confirm with --yes\n"

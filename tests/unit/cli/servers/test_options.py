@@ -69,12 +69,12 @@ def test_times_are_read_as_people_write_them(text: str, time_ms: int | None) -> 
 
 
 @pytest.mark.parametrize("text", ["", "ten", "-1GiB", "1 GiB 2", "1e3", "5h", "nan", "1.GiB"])
-def test_what_is_no_size_is_refused_with_an_example(text: str) -> None:
+def test_what_is_not_a_size_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(ConfigError, match=r"--retain-size .* must be a size such as 512MiB or 10GiB, or unlimited"):
         bytes_of("--retain-size", text)
 
 
 @pytest.mark.parametrize("text", ["72", "3 weeks", "-1h", "5GiB"])
-def test_what_is_no_time_is_refused_with_an_example(text: str) -> None:
+def test_what_is_not_a_time_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(ConfigError, match=r"--retain-age .* must be a time such as 30m, 72h or 7d, or unlimited"):
         milliseconds_of("--retain-age", text)

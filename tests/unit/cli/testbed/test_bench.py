@@ -33,14 +33,14 @@ def test_one_json_document_has_the_results_that_were_asked_for() -> None:
         assert result["ratio"] == pytest.approx(result["value"] / result["baseline_value"])
 
 
-def test_a_name_that_there_is_not_is_a_usage_error_that_tells_the_others() -> None:
+def test_a_name_that_there_is_not_is_a_usage_error_that_notifies_the_others() -> None:
     result = CliRunner().invoke(app, ["send-65"], env={"TERMINAL_WIDTH": "200", **os.environ})
     assert result.exit_code == 2
     assert "send-65" in result.output
     assert all(name in result.output for name in BENCHMARKS)
 
 
-def test_a_peer_that_there_is_not_is_a_usage_error_that_tells_the_others() -> None:
+def test_a_peer_that_there_is_not_is_a_usage_error_that_notifies_the_others() -> None:
     result = CliRunner().invoke(app, ["--peers", "redis,rabbit"], env={"TERMINAL_WIDTH": "200", **os.environ})
     assert result.exit_code == 2
     assert "rabbit" in result.output

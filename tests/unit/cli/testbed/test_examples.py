@@ -50,11 +50,11 @@ def test_an_unknown_name_is_an_error_that_lists_the_names_and_nothing_is_copied(
 
 
 def test_a_file_that_exists_is_left_as_it_is(tmp_path: Path) -> None:
-    mine = tmp_path / "examples" / "hello.py"
-    mine.parent.mkdir()
-    mine.write_text("mine", encoding="utf-8")
+    own = tmp_path / "examples" / "hello.py"
+    own.parent.mkdir()
+    own.write_text("mine", encoding="utf-8")
     done = CliRunner().invoke(app, ["example", "copy", "pop", "hello", "--to", str(tmp_path)])
     assert done.exit_code == 2
-    assert f"{mine} exists: nothing was copied" in done.stderr
-    assert [path.name for path in mine.parent.iterdir()] == ["hello.py"]
-    assert mine.read_text(encoding="utf-8") == "mine"
+    assert f"{own} exists: nothing was copied" in done.stderr
+    assert [path.name for path in own.parent.iterdir()] == ["hello.py"]
+    assert own.read_text(encoding="utf-8") == "mine"

@@ -48,10 +48,10 @@ def test_a_line_that_lacks_something_is_refused_in_one_line(line: str, says: str
         request_of(verb, words)
 
 
-def test_without_an_address_it_says_where_that_comes_from_and_nobody_there_is_one_line() -> None:
+def test_without_an_address_it_says_where_that_comes_from_and_no_one_there_is_one_line() -> None:
     runner = CliRunner()
     lost = runner.invoke(app, ["fault", "list"])
     assert (lost.exit_code, "RLAB_FAULT_CONTROL" in lost.stderr) == (2, True)
-    nobody = runner.invoke(app, ["fault", "list", "--control", "127.0.0.1:1", "--token", "t"])
-    assert (nobody.exit_code, nobody.stderr.count("\n")) == (1, 1)
-    assert "no control plane answers at 127.0.0.1:1" in nobody.stderr
+    no_member = runner.invoke(app, ["fault", "list", "--control", "127.0.0.1:1", "--token", "t"])
+    assert (no_member.exit_code, no_member.stderr.count("\n")) == (1, 1)
+    assert "no control plane answers at 127.0.0.1:1" in no_member.stderr

@@ -40,12 +40,12 @@ def test_a_programme_of_a_file_is_run_and_its_events_are_written(small: Path, tm
     events = tmp_path / "events.jsonl"
     done = CliRunner().invoke(app, ["sim", str(small), "--events", str(events), "--json"])
     assert done.exit_code == 0, done.output
-    told = json.loads(done.stdout)
-    assert told["ok"]
-    assert told["again"] == f"rlab sim {small} --seed 3"
-    assert told["outcome"]["acts"] == {"crash": 1}
+    reported = json.loads(done.stdout)
+    assert reported["ok"]
+    assert reported["again"] == f"rlab sim {small} --seed 3"
+    assert reported["outcome"]["acts"] == {"crash": 1}
     lines = events.read_text(encoding="utf-8").splitlines()
-    assert len(lines) == told["outcome"]["events"]
+    assert len(lines) == reported["outcome"]["events"]
     assert json.loads(lines[0])["kind"]
 
 

@@ -41,7 +41,7 @@ SUMMARY = SwarmSummary(
 )
 
 
-def test_a_convergence_is_told_in_a_line() -> None:
+def test_a_convergence_is_reported_in_a_line() -> None:
     found = Convergence(
         what="2 joined, 1 left",
         trigger="START+NOTIFY",
@@ -57,7 +57,7 @@ def test_a_convergence_is_told_in_a_line() -> None:
     assert converged_line(found, pulls=False) == "2 joined, 1 left: 8 members"
 
 
-def test_the_state_of_the_messages_is_told_in_a_line() -> None:
+def test_the_state_of_the_messages_is_reported_in_a_line() -> None:
     by_message = "sent 5,957, received 5,958, lag 0, duplicates 2, 8 consumers"
     assert status_line(SUMMARY) == f"{by_message}, 16 queues"
     assert status_line(SUMMARY, pulls=False) == by_message
@@ -85,7 +85,7 @@ def test_the_summary_is_a_table(ok: bool, verdict: str) -> None:
         ({"unread": 7, "broken": ("double-owner: c1 and c2",)}, "failed", ["unread, still in queues 7"]),
     ],
 )
-def test_unread_messages_are_told_apart_from_lost_ones(changes: Any, verdict: str, rows: list[str]) -> None:
+def test_unread_messages_are_distinguished_from_lost_ones(changes: Any, verdict: str, rows: list[str]) -> None:
     summary = replace(SUMMARY, ok=False, **changes)
     file = io.StringIO()
     Console(file=file, width=80).print(summary_table(summary))
@@ -103,7 +103,7 @@ def test_what_broke_stands_below_the_figures() -> None:
     assert summary_document(replace(SUMMARY, broken=(line,)))["broken"] == [line]
 
 
-def test_who_shares_messages_is_told_nothing_about_queues() -> None:
+def test_who_shares_messages_is_reported_nothing_about_queues() -> None:
     file = io.StringIO()
     Console(file=file, width=80).print(summary_table(SUMMARY, pulls=False))
     assert [" ".join(line.split()) for line in file.getvalue().splitlines()] == [
@@ -123,7 +123,7 @@ def test_who_shares_messages_is_told_nothing_about_queues() -> None:
     )
 
 
-def test_the_figures_of_the_whole_run_leave_out_what_only_brokers_tell() -> None:
+def test_the_figures_of_the_whole_run_leave_out_what_only_brokers_report() -> None:
     document = summary_document(replace(SUMMARY, in_all=GroupTotals(group="g", moves=7, orphan_ms=2.5)))
     in_all = document["in_all"]
     assert isinstance(in_all, dict)

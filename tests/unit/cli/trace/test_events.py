@@ -16,7 +16,7 @@ from tests.unit.traces.check.histories import clean, numbered
 from traces.figures.clocks.clocks import Clocks
 
 
-def test_files_are_read_in_order_and_lines_that_are_no_events_are_counted(tmp_path: Path) -> None:
+def test_files_are_read_in_order_and_lines_that_are_not_events_are_counted(tmp_path: Path) -> None:
     events, path = numbered(clean()), tmp_path / "t.jsonl"
     path.write_bytes(b"garbage\n\n" + encode_events(reversed(events)) + b"{}\n")
     skipped = Skipped()
@@ -32,14 +32,14 @@ def test_a_trace_is_read_with_the_right_times_of_a_client_whose_clock_is_a_day_o
     paths[0].write_bytes(encode_events(event for event in events if event.node != "c1"))
     wrong = [event._replace(t_ms=event.t_ms + 86_400_000) for event in events if event.node == "c1"]
     paths[1].write_bytes(encode_events(wrong))
-    told: list[Clocks] = []
+    reported: list[Clocks] = []
     for held in (100_000, 10):  # in memory, and read a second time
         monkeypatch.setattr("cli.trace.events.HELD_EVENTS", held)
-        read = list(read_files(paths, skipped, told.append))
+        read = list(read_files(paths, skipped, reported.append))
         assert sorted(event.id for event in read) == sorted(event.id for event in events)
         assert max(event.t_ms for event in read) < 300
         assert [event.seq for event in read if event.node == "c1"] == [e.seq for e in events if e.node == "c1"]
-    assert [str(fault) for fault in told[-1].faults] == ["the clock of c1 is 24 h ahead"]
+    assert [str(fault) for fault in reported[-1].faults] == ["the clock of c1 is 24 h ahead"]
 
 
 def test_a_file_that_is_not_there_says_what_to_name(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def test_files_of_a_hundred_thousand_events_are_a_short_trace_and_a_topic_a_fold
     assert not is_short([])
 
 
-def test_a_report_is_told_in_short(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_report_is_reported_in_short(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     report = read_report(write(tmp_path / "tables", group="g"))
     print_report(report, tmp_path)
     said = capsys.readouterr().out.splitlines()

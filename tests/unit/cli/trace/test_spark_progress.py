@@ -11,7 +11,7 @@ import pytest
 from cli.trace import spark_progress
 
 
-def test_it_tells_how_many_tasks_are_done_and_stops_with_the_block(
+def test_it_reports_how_many_tasks_are_done_and_stops_with_the_block(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(spark_progress, "_LOG_INTERVAL_S", 0.001)

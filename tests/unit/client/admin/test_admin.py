@@ -44,7 +44,7 @@ def test_brokers_are_listed_with_their_addresses(tmp_path: Path) -> None:
     administer(scenario, tmp_path)
 
 
-def test_a_broker_tells_its_topics_and_what_their_queues_hold(tmp_path: Path) -> None:
+def test_a_broker_reports_its_topics_and_what_their_queues_hold(tmp_path: Path) -> None:
     async def scenario(cluster: SimulatedCluster, admin: Admin) -> None:
         await admin.create_topic("t", 2, brokers=["broker-a"])
         await (await cluster.start_producer()).send_many("t", 10)
@@ -61,7 +61,7 @@ def test_a_broker_tells_its_topics_and_what_their_queues_hold(tmp_path: Path) ->
     administer(scenario, tmp_path)
 
 
-def test_a_group_is_deleted_on_every_broker_once_nobody_is_in_it(tmp_path: Path) -> None:
+def test_a_group_is_deleted_on_every_broker_once_no_one_is_in_it(tmp_path: Path) -> None:
     async def scenario(cluster: SimulatedCluster, admin: Admin) -> None:
         await cluster.create_topic("t", queues=1)
         consumer = await cluster.start_consumer("g", "t")
@@ -266,7 +266,7 @@ def test_it_may_be_shut_down_twice_and_leaves_no_connection(tmp_path: Path) -> N
     administer(scenario, tmp_path)
 
 
-def test_what_members_have_popped_is_told_with_who_has_it_and_for_how_long(tmp_path: Path) -> None:
+def test_what_members_have_popped_is_reported_with_who_has_it_and_for_how_long(tmp_path: Path) -> None:
     async def scenario(cluster: SimulatedCluster, admin: Admin) -> None:
         await cluster.create_topic("t", queues=1, brokers=["broker-b"])
         popper = await cluster.start_popper("g", "t", consume_from=ConsumeFrom.FIRST_OFFSET)
@@ -348,7 +348,7 @@ def test_a_topic_that_the_cluster_does_not_have_is_refused_and_one_that_a_single
     administer(scenario, tmp_path)
 
 
-def test_what_is_no_mode_or_topic_is_refused(tmp_path: Path) -> None:
+def test_what_is_not_a_mode_or_topic_is_refused(tmp_path: Path) -> None:
     async def scenario(cluster: SimulatedCluster, admin: Admin) -> None:
         with pytest.raises(InvalidParameter, match="PULL, POP"):
             await admin.set_request_mode("g", "t", "pull")

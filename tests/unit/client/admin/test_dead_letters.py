@@ -50,7 +50,7 @@ async def dying(cluster: SimulatedCluster, n: int) -> tuple[Repair, SimulatedCon
 
 
 async def all_letters(admin: Admin) -> list[DeadLetter]:
-    return [letter async for letter in admin.dead_letters("g").letters()]
+    return [dead_letter async for dead_letter in admin.dead_letters("g").letters()]
 
 
 def run(scenario: Callable[[SimulatedCluster, Admin], Awaitable[None]], data_dir: Path, **options: Any) -> None:
@@ -70,7 +70,7 @@ def test_letters_are_counted_and_are_what_their_producer_sent(tmp_path: Path) ->
             assert before_ms < queue.oldest_ms <= queue.newest_ms < cluster.simulation.clock_ms()
             assert queue.resent == 0
         letters = await all_letters(admin)
-        assert sorted(letter.message.message_id for letter in letters) == sorted(ids)
+        assert sorted(dead_letter.message.message_id for dead_letter in letters) == sorted(ids)
         for message, resent, _ in letters:
             assert (message.topic, message.tags, tuple(message.keys), resent) == ("t", "red", ("k", "l"), False)
             assert message.properties == {"number": message.body.decode()}
@@ -84,15 +84,15 @@ def test_a_letter_that_is_sent_again_comes_to_its_group_alone_as_it_was_at_first
         repair, consumer, ids = await dying(cluster, 4)
         other = await cluster.start_consumer("other", "t")
         await anyio.sleep(1)
-        [letter] = (await admin.dead_letters("g").find([ids[2]]))[ids[2]]
+        [dead_letter] = (await admin.dead_letters("g").find([ids[2]]))[ids[2]]
         repair.done = True
-        await admin.dead_letters("g").resend([letter])
+        await admin.dead_letters("g").resend([dead_letter])
         await anyio.sleep(1)
         [delivery] = consumer.deliveries
         message = delivery.message
         assert (message.message_id, message.topic, message.body) == (ids[2], "t", b"2")
         assert (message.tags, tuple(message.keys), message.properties) == ("red", ("k", "l"), {"number": "2"})
-        assert (message.times_delivered, message.born_ms) == (0, letter.message.born_ms)
+        assert (message.times_delivered, message.born_ms) == (0, dead_letter.message.born_ms)
         assert other.deliveries == []
 
     run(scenario, tmp_path)
@@ -123,7 +123,7 @@ def test_what_was_sent_again_is_not_sent_again_by_the_next_who_sends_all(tmp_pat
         await anyio.sleep(1)
         assert sorted(consumer.bodies) == [b"%d" % n for n in range(10)]
         assert sum(queue.resent for queue in await dead.queues()) == 10
-        assert all(letter.resent for letter in await all_letters(admin))
+        assert all(dead_letter.resent for dead_letter in await all_letters(admin))
         assert await dead.find([ids[4]]) == {ids[4]: []}
         assert len((await dead.find([ids[4]], again=True))[ids[4]]) == 1
 
@@ -139,8 +139,8 @@ def test_to_send_all_again_ends_although_they_die_again_and_they_may_be_sent_onc
         assert len(consumer.deliveries) == 10, "each had its two attempts again"
         queues = await dead.queues()
         assert (sum(queue.letters for queue in queues), sum(queue.resent for queue in queues)) == (10, 5)
-        [letter] = (await dead.find(ids[:1]))[ids[0]]
-        assert not letter.resent
+        [dead_letter] = (await dead.find(ids[:1]))[ids[0]]
+        assert not dead_letter.resent
         assert await dead.resend_all() == 5
 
     run(scenario, tmp_path)
@@ -170,7 +170,7 @@ def test_a_command_that_dies_halfway_loses_nothing_and_repeats_no_more_than_one_
     run(scenario, tmp_path)
 
 
-def test_what_cannot_be_done_is_told(tmp_path: Path) -> None:
+def test_what_cannot_be_done_is_notified(tmp_path: Path) -> None:
     async def scenario(cluster: SimulatedCluster, admin: Admin) -> None:
         with pytest.raises(GroupNotExist, match="no broker knows group 'nobody'"):
             await admin.dead_letters("nobody").queues()
@@ -183,14 +183,14 @@ def test_what_cannot_be_done_is_told(tmp_path: Path) -> None:
         await admin.delete_topic("%RETRY%g")
         with pytest.raises(TopicNotExist, match="start a consumer of the group first"):
             await admin.dead_letters("g").resend_all()
-        assert not any(letter.resent for letter in await all_letters(admin))
+        assert not any(dead_letter.resent for dead_letter in await all_letters(admin))
         with cluster.simulation.network.stall("broker-b"), pytest.raises(NetworkError):
             await admin.dead_letters("g").queues()
 
     run(scenario, tmp_path)
 
 
-def test_a_payload_that_is_no_message_is_shown_as_bytes_and_never_sent_and_stops_nothing(tmp_path: Path) -> None:
+def test_a_payload_that_is_not_a_message_is_shown_as_bytes_and_never_sent_and_stops_nothing(tmp_path: Path) -> None:
     async def scenario(cluster: SimulatedCluster, admin: Admin) -> None:
         repair, _, ids = await dying(cluster, 4)
         queue = (await all_letters(admin))[0].message.queue
@@ -199,17 +199,21 @@ def test_a_payload_that_is_no_message_is_shown_as_bytes_and_never_sent_and_stops
         for payload in (b"\xc1", b"hello"):
             await admin._cluster.remoting.request(master, RequestCode.SEND_MESSAGE, header, payload)
         letters = await all_letters(admin)
-        assert sorted(letter.message.message_id for letter in letters if not letter.undecodable) == sorted(ids)
-        kept = [letter for letter in letters if letter.undecodable]
-        assert [letter.message.body for letter in kept] == [b"\xc1", b"hello"]
-        assert {(letter.message.topic, letter.message.message_id) for letter in kept} == {(queue.topic, "")}
+        assert sorted(
+            dead_letter.message.message_id for dead_letter in letters if not dead_letter.undecodable
+        ) == sorted(ids)
+        kept = [dead_letter for dead_letter in letters if dead_letter.undecodable]
+        assert [dead_letter.message.body for dead_letter in kept] == [b"\xc1", b"hello"]
+        assert {(dead_letter.message.topic, dead_letter.message.message_id) for dead_letter in kept} == {
+            (queue.topic, "")
+        }
         admin_of = admin.dead_letters("g")
         (of_queue,) = [each for each in await admin_of.queues() if each.queue == queue]
         assert of_queue.newest_ms == kept[-1].message.stored_ms
         assert await admin_of.find([""]) == {"": []}
         with pytest.raises(MessageIllegal, match=r"\+\d+ is not a message, so it cannot be sent again"):
             await admin_of.resend(letters)
-        assert [letter.resent for letter in await all_letters(admin)] == [False] * 6
+        assert [dead_letter.resent for dead_letter in await all_letters(admin)] == [False] * 6
         repair.done = True
         assert await admin_of.resend_all() == 4
         assert admin_of.passed_over == 2

@@ -97,7 +97,7 @@ def test_each_member_is_computed_from_the_view_of_the_broker_that_it_asks() -> N
     assert set(target(reports[1:], route("t", "a", "b")).values()) == {("c1",), ("c2",)}
 
 
-def test_a_broker_that_serves_only_the_retry_topic_is_nobodys_source() -> None:
+def test_a_broker_that_serves_only_the_retry_topic_is_no_ones_source() -> None:
     both = (member("c1", "%RETRY%g", "t"), member("c2", "%RETRY%g", "t"))
     found = target([report("a"), report("b", *both)], route("t", "b"), route("%RETRY%g", "a", "b", queues=1))
     assert found[queue("b", 0)] == ("c1",)
@@ -195,6 +195,6 @@ def test_the_newest_version_counts_and_modes_are_put_together() -> None:
     assert info.popped == {"u"}
 
 
-def test_nobody_has_made_one() -> None:
+def test_no_one_has_made_one() -> None:
     assert newest_assignment([]) == NO_ASSIGNMENT
     assert newest_assignment([("a", 0, [[], []])]) == NO_ASSIGNMENT

@@ -89,7 +89,7 @@ def test_a_search_goes_on_until_the_broker_has_looked_at_everything(
     administer(scenario, tmp_path)
 
 
-def test_an_id_tells_where_a_message_waits_for_its_retry_and_where_it_ended(tmp_path: Path) -> None:
+def test_an_id_reports_where_a_message_waits_for_its_retry_and_where_it_ended(tmp_path: Path) -> None:
     async def fails(message: MessageExt) -> None:
         raise ValueError("never")
 
@@ -154,7 +154,7 @@ def test_a_broker_that_refuses_is_named_and_a_wrong_question_is_not_asked(
     administer(scenario, tmp_path)
 
 
-def test_a_record_that_is_no_message_is_found_as_its_bytes_and_costs_the_others_nothing(
+def test_a_record_that_is_not_a_message_is_found_as_its_bytes_and_costs_the_others_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario(cluster: SimulatedCluster, admin: Admin) -> None:

@@ -100,7 +100,7 @@ def test_when_one_broker_refuses_or_is_away_nothing_is_reset_on_the_others(tmp_p
     administer(scenario, tmp_path)
 
 
-def test_bad_input_is_told(tmp_path: Path) -> None:
+def test_bad_input_is_reported(tmp_path: Path) -> None:
     async def scenario(cluster: SimulatedCluster, admin: Admin) -> None:
         await filled(cluster)
         for queue in (MessageQueue("other", "broker-a", 0), MessageQueue("t", "broker-x", 0)):

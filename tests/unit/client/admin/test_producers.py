@@ -66,7 +66,7 @@ def test_brokers_without_transactions_have_no_producer_groups(tmp_path: Path) ->
     administer(scenario, tmp_path, parts=frozenset(Part) - {Part.TRANSACTIONS})
 
 
-def test_a_search_by_id_tells_the_state_of_a_half_message(tmp_path: Path) -> None:
+def test_a_search_by_id_reports_the_state_of_a_half_message(tmp_path: Path) -> None:
     async def scenario(cluster: SimulatedCluster, admin: Admin) -> None:
         await admin.create_topic("t", 1)
         producer = await cluster.start_transaction_producer("p", Books().checker("p", *[UNKNOWN] * 9))

@@ -138,10 +138,10 @@ def test_what_a_broker_knows_of_a_group_is_read_from_its_two_answers() -> None:
     assert report.queues[0] == QueueProgress(queue=QUEUE, min_offset=1, max_offset=9, committed=None, owner=None)
     assert (report.queues[1].committed, report.queues[1].owner) == (4, "c1")
     more = {"starts": [["t", 0, 3]], "damaged": [["t", 1, 2]], "sent": [["t", 1, -2]]}
-    told = GroupReport.from_wire(
+    reported = GroupReport.from_wire(
         "broker-a", connections, [["t", 0, 1, 9, -1, "", -1], ["t", 1, 1, 9, 4, "c1", 77]], more
     )
-    assert [(each.start, each.damaged, each.in_flight) for each in told.queues] == [(3, 0, None), (None, 2, 0)]
+    assert [(each.start, each.damaged, each.in_flight) for each in reported.queues] == [(3, 0, None), (None, 2, 0)]
 
 
 def test_a_broker_that_does_not_know_the_group_gives_an_empty_report() -> None:
@@ -162,17 +162,17 @@ def test_a_member_pops_all_topics_or_those_that_the_broker_says() -> None:
     )
     pops = replace(member, consume_type=ConsumeType.POP)
 
-    def told(*popped: str) -> GroupInfo:
+    def reported(*popped: str) -> GroupInfo:
         share = MemberAssignment(version=1, queues=(), popped=dict.fromkeys(popped, 0))
         assignment = AssignmentInfo(coordinator="a", version=1, members={"c": share}, modes=())
         return group(members=(member,), assignment=assignment)
 
-    assert group().mode_of(member) == told().mode_of(member) == "pull"
-    assert group().mode_of(pops) == told("t", "u").mode_of(member) == "pop"
-    assert told("t").mode_of(member) == "pull, pop"
+    assert group().mode_of(member) == reported().mode_of(member) == "pull"
+    assert group().mode_of(pops) == reported("t", "u").mode_of(member) == "pop"
+    assert reported("t").mode_of(member) == "pull, pop"
 
 
-def test_queues_that_are_popped_are_nobodys_and_not_stranded() -> None:
+def test_queues_that_are_popped_are_no_ones_and_not_stranded() -> None:
     member = GroupMemberInfo(
         client_id="c",
         address="",

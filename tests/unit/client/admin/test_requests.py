@@ -91,7 +91,7 @@ def test_a_broker_that_moved_is_asked_at_its_new_address_and_by_its_address_alon
 
 
 @pytest.mark.simulation
-def test_a_request_to_a_set_that_may_have_been_done_is_made_again_only_if_that_does_no_harm(tmp_path: Path) -> None:
+def test_a_request_to_a_set_that_may_have_been_done_is_recreated_only_if_that_does_no_harm(tmp_path: Path) -> None:
     async def scenario(cluster: SimulatedCluster, admin: Admin) -> None:
         requests = ClusterRequests(cluster.addresses, REQUEST_TIMEOUT_S, Random(1))
         code, address = RequestCode.GET_BROKER_RUNTIME_INFO, cluster.brokers["broker-a"].address
@@ -145,7 +145,7 @@ def test_a_broker_that_does_not_know_a_group_says_nothing_about_it() -> None:
         unpack_group(RequestTimeout("late"))
 
 
-def test_a_refused_route_is_no_route() -> None:
+def test_a_refused_route_is_not_a_route() -> None:
     route = TopicRoute(topic="t", queues=(), brokers=())
     assert unpack_route(response(route.to_wire())) == route
     assert unpack_route(TopicNotExist("no")) is None

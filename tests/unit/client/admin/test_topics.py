@@ -118,7 +118,7 @@ def test_scaling_up_and_down_keeps_what_is_not_named(tmp_path: Path) -> None:
     administer(scenario, tmp_path)
 
 
-def test_a_topic_cannot_shrink_over_messages_that_nobody_has_consumed(tmp_path: Path) -> None:
+def test_a_topic_cannot_shrink_over_messages_that_no_one_has_consumed(tmp_path: Path) -> None:
     async def scenario(cluster: SimulatedCluster, admin: Admin) -> None:
         await admin.create_topic("t", 2, brokers=["broker-a"])
         producer = await cluster.start_producer()
@@ -182,7 +182,7 @@ def test_name_servers_forget_a_deleted_topic_without_waiting_for_its_brokers(tmp
     administer(scenario, tmp_path)
 
 
-def test_a_topic_stays_listed_while_a_broker_that_has_it_cannot_be_told_to_delete_it(tmp_path: Path) -> None:
+def test_a_topic_stays_listed_while_a_broker_that_has_it_cannot_be_reported_to_delete_it(tmp_path: Path) -> None:
     async def scenario(cluster: SimulatedCluster, admin: Admin) -> None:
         await admin.create_topic("t", 1)
         with (

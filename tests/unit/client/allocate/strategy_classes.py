@@ -7,7 +7,7 @@ import inspect
 import pkgutil
 
 import client.allocate
-from client.allocate.strategy import LeftToBroker
+from client.allocate.strategy import AssignedByBroker
 
 
 def strategy_classes() -> list[type]:
@@ -24,5 +24,5 @@ def strategy_classes() -> list[type]:
         and kind.__module__ == module.__name__
         and callable(getattr(kind, "allocate", None))
         and not getattr(kind, "_is_protocol", False)
-        and kind is not LeftToBroker
+        and kind is not AssignedByBroker
     ]

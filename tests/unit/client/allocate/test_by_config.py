@@ -61,7 +61,7 @@ def test_the_inner_strategy_decides_and_shows_in_the_name() -> None:
     assert strategy.allocate("g", "10.0.0.2@a", QUEUES, MEMBERS) == [QUEUES[1], QUEUES[3]]
 
 
-def test_when_no_member_is_allowed_nobody_consumes() -> None:
+def test_when_no_member_is_allowed_no_one_consumes() -> None:
     assert AllocateMessageQueueByClientIp(["10.9.9.9"]).allocate("g", MEMBERS[0], QUEUES, MEMBERS) == []
 
 
@@ -73,7 +73,7 @@ def test_the_common_checks_apply_to_those_who_are_not_allowed_too() -> None:
 
 
 @pytest.mark.parametrize("ips", ["10.0.0.1", [], None, [7], [""], [["10.0.0.1"]]])
-def test_a_list_that_allows_nobody_or_is_none_is_refused(ips: Any) -> None:
+def test_a_list_that_allows_no_one_or_is_none_is_refused(ips: Any) -> None:
     with pytest.raises(ValueError, match="allowed_ips must"):
         AllocateMessageQueueByClientIp(ips)
 

@@ -80,7 +80,7 @@ def test_points_of_an_id_that_comes_twice_are_numbered_on() -> None:
     assert asked[:4] == ["x-0", "x-1", "x-2", "x-3"]
 
 
-def test_with_no_points_nobody_gets_anything() -> None:
+def test_with_no_points_no_one_gets_anything() -> None:
     assert shares(AllocateMessageQueueConsistentHash(0), MEMBERS) == ["", "", ""]
 
 

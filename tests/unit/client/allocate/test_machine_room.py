@@ -52,7 +52,7 @@ def test_with_fewer_queues_than_members_the_first_have_one_each() -> None:
     assert [strategy.allocate("g", cid, seen, ["x", "y", "z"]) for cid in "xyz"] == [seen[:1], seen[1:], []]
 
 
-def test_queues_of_other_rooms_and_of_other_names_belong_to_nobody() -> None:
+def test_queues_of_other_rooms_and_of_other_names_belong_to_no_one() -> None:
     for rooms in ([], ["r9"], {""}):
         assert AllocateMessageQueueByMachineRoom(rooms).allocate("g", "x", queues("r1@a", "plain"), ["x"]) == []
 
@@ -93,7 +93,7 @@ def test_rooms_without_members_come_in_the_order_of_utf_16() -> None:
     assert [queue.broker_name for queue in NEARBY.allocate("g", "a-x", seen, ["a-x"])] == ["a-a", "😀-a", "～-a"]
 
 
-def test_a_room_with_members_and_no_queues_helps_out_elsewhere_only_where_nobody_is() -> None:
+def test_a_room_with_members_and_no_queues_helps_out_elsewhere_only_where_no_one_is() -> None:
     seen = queues("r1-a", "r3-a", count=2)
     members = ["r1-x", "r2-y"]
     assert [NEARBY.allocate("g", cid, seen, members) for cid in members] == [[*seen[:2], seen[2]], [seen[3]]]

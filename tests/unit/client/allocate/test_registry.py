@@ -53,7 +53,7 @@ def test_each_built_in_strategy_gives_every_queue_to_one_member_and_is_as_even_a
         assert max(map(len, shares)) - min(map(len, shares)) <= 1
 
 
-def test_what_is_no_strategy_is_refused_with_those_that_there_are() -> None:
+def test_what_is_not_a_strategy_is_refused_with_those_that_there_are() -> None:
     with pytest.raises(ConfigError, match=r"no strategy 'NONE'; there are AVG, AVG_BY_CIRCLE, "):
         strategy_named("NONE")
     with pytest.raises(ConfigError, match=r"--strategy must be one of AVG, .*; got 'BROKER'"):

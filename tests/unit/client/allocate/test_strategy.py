@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from client.allocate import AllocateMessageQueueAveragely, AllocateMessageQueueBalancedSticky
-from client.allocate.strategy import LeftToBroker, check_strategy, is_group_wide, position_of, utf16_units
+from client.allocate.strategy import AssignedByBroker, check_strategy, is_group_wide, position_of, utf16_units
 from model.assignment import BROKER_STRATEGY
 from model.message_queue import MessageQueue
 
@@ -27,7 +27,7 @@ def test_the_first_empty_argument_is_named(cid: str, queues: list[MessageQueue],
 
 
 @pytest.mark.parametrize("wrong", [None, "AVG", AllocateMessageQueueAveragely.allocate])
-def test_something_that_is_no_strategy_is_refused(wrong: object) -> None:
+def test_something_that_is_not_a_strategy_is_refused(wrong: object) -> None:
     with pytest.raises(ValueError, match="inner must be an allocation strategy"):
         check_strategy("inner", wrong)
     check_strategy("inner", AllocateMessageQueueAveragely())
@@ -45,8 +45,8 @@ def test_only_a_strategy_that_sees_all_topics_is_asked_for_the_group() -> None:
     assert not is_group_wide(AllocateMessageQueueAveragely())
 
 
-def test_the_strategy_of_brokers_has_a_name_for_heartbeats_and_is_asked_by_nobody() -> None:
-    strategy = LeftToBroker()
+def test_the_strategy_of_brokers_has_a_name_for_heartbeats_and_is_asked_by_no_one() -> None:
+    strategy = AssignedByBroker()
     assert strategy.name == BROKER_STRATEGY
     with pytest.raises(AssertionError, match="by a broker"):
         strategy.allocate("g", "c", [], ["c"])

@@ -55,7 +55,7 @@ def test_nothing_is_started_before_the_start_and_after_the_stop() -> None:
     run_simulation(main)
 
 
-def test_who_waits_is_told_what_a_task_raised_and_goes_on_when_there_was_nothing() -> None:
+def test_who_waits_is_reported_what_a_task_raised_and_goes_on_when_there_was_nothing() -> None:
     async def broken() -> None:
         await anyio.sleep(1)
         raise ValueError("a bug")
@@ -79,7 +79,7 @@ def test_who_waits_is_told_what_a_task_raised_and_goes_on_when_there_was_nothing
     run_simulation(main)
 
 
-def test_a_failure_is_told_at_once_and_only_once_though_nobody_waits(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failure_is_reported_at_once_and_only_once_though_no_one_waits(caplog: pytest.LogCaptureFixture) -> None:
     async def broken() -> None:
         raise ValueError("a bug")
 
@@ -93,17 +93,17 @@ def test_a_failure_is_told_at_once_and_only_once_though_nobody_waits(caplog: pyt
 
     run_simulation(main)
     gc.collect()
-    (told,) = caplog.records
-    assert told.levelname == "CRITICAL"
-    assert "consumer of g" in told.getMessage()
+    (reported,) = caplog.records
+    assert reported.levelname == "CRITICAL"
+    assert "consumer of g" in reported.getMessage()
     # Not of the text of the log, whose form is changed by Spark if its tests ran in this process.
-    assert told.exc_info is not None
-    shown = "".join(traceback.format_exception(told.exc_info[1]))
+    assert reported.exc_info is not None
+    shown = "".join(traceback.format_exception(reported.exc_info[1]))
     assert "ValueError: a bug" in shown
     assert "in broken" in shown
 
 
-def test_a_start_and_a_stop_that_are_cancelled_are_no_failure(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_start_and_a_stop_that_are_cancelled_are_not_failure(caplog: pytest.LogCaptureFixture) -> None:
     async def main(simulation: Simulation) -> None:
         with anyio.CancelScope() as scope:
             scope.cancel()
@@ -170,13 +170,13 @@ def test_an_unexpected_error_of_shared_work_ends_the_tasks_of_its_owner_and_not_
     async def main(simulation: Simulation) -> None:
         background = BackgroundTasks("consumer of g")
         await background.start()
-        with pytest.raises(ConfigError), background.failing_alone("a pass"):
+        with pytest.raises(ConfigError), background.isolating_failures("a pass"):
             raise ConfigError("expected, and for whoever asked")
-        with anyio.move_on_after(1) as scope, background.failing_alone("a pass"):
+        with anyio.move_on_after(1) as scope, background.isolating_failures("a pass"):
             await anyio.sleep_forever()
         assert scope.cancelled_caught
         assert background.running
-        with background.failing_alone("a pass"):
+        with background.isolating_failures("a pass"):
             raise KeyError("a bug")
         with pytest.raises(ClientFailed, match=r"consumer of g has ended .*: a pass raised KeyError\('a bug'\)"):
             await background.wait()

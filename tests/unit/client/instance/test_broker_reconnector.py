@@ -27,7 +27,7 @@ def members(cluster: SimulatedCluster, broker: str) -> list[str]:
     return sorted(info.members) if info is not None else []
 
 
-def test_a_cut_connection_is_made_again_at_once_and_then_the_groups_look(simulate: Simulate) -> None:
+def test_a_cut_connection_is_recreated_at_once_and_then_the_groups_look(simulate: Simulate) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.create_topic("t")
         async with running_instance(cluster, triggers=ONLY_RECONNECT) as instance:
@@ -110,7 +110,7 @@ def test_a_broker_that_was_in_no_route_for_a_moment_is_found_before_the_next_pol
     simulate(scenario)
 
 
-def test_a_broker_that_no_route_names_for_long_is_given_up(simulate: Simulate) -> None:
+def test_a_broker_that_no_route_names_for_long_is_abandoned(simulate: Simulate) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.create_topic("t")
         async with running_instance(cluster) as instance:
@@ -178,7 +178,7 @@ def test_only_the_master_of_a_set_is_waited_for(simulate: Simulate, is_set: bool
     simulate(scenario, brokers=1)
 
 
-def test_an_address_that_does_not_answer_is_given_up_sooner_for_a_set(simulate: Simulate) -> None:
+def test_an_address_that_does_not_answer_is_abandoned_sooner_for_a_set(simulate: Simulate) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.brokers["broker-a"].stop()
         await promote(cluster, "broker-a", "broker-a", 1)

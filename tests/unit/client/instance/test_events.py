@@ -34,7 +34,7 @@ class Noted:
         self.events = EventLog("c@1", lambda: 0, sink=self.noted.append)
 
 
-def test_each_is_told_in_the_log_and_each_queue_has_one_event_that_counts_them(
+def test_each_is_reported_in_the_log_and_each_queue_has_one_event_that_counts_them(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     instance = Noted()

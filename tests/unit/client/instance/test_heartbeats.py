@@ -39,7 +39,7 @@ def members(cluster: SimulatedCluster, broker: str, group: str = "g") -> list[st
     return sorted(info.members) if info is not None else []
 
 
-def test_every_broker_hears_of_us_every_thirty_seconds(simulate: Simulate, wire: WireTap) -> None:
+def test_every_broker_sees_us_every_thirty_seconds(simulate: Simulate, wire: WireTap) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.create_topic("t")
         async with running_instance(cluster) as instance:
@@ -180,7 +180,7 @@ def test_a_broker_that_does_not_answer_shortens_no_session_at_the_others(simulat
     simulate(scenario)
 
 
-def test_whoever_is_refused_hears_of_it_until_it_is_accepted(simulate: Simulate) -> None:
+def test_anyone_who_is_refused_sees_it_until_it_is_accepted(simulate: Simulate) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.create_topic("t")
         async with running_instance(cluster, "d", client_ip="c") as twin:
@@ -197,7 +197,7 @@ def test_whoever_is_refused_hears_of_it_until_it_is_accepted(simulate: Simulate)
     simulate(scenario)
 
 
-def test_with_nobody_to_speak_of_nothing_is_sent(simulate: Simulate, wire: WireTap) -> None:
+def test_with_no_one_to_speak_of_nothing_is_sent(simulate: Simulate, wire: WireTap) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.create_topic("t")
         async with running_instance(cluster) as instance:
@@ -237,7 +237,7 @@ def test_who_left_while_we_connected_is_not_listed_again(simulate: Simulate) -> 
     simulate(scenario)
 
 
-def test_a_failure_is_told_and_the_broker_is_tried_again_at_once(simulate: Simulate) -> None:
+def test_a_failure_is_reported_and_the_broker_is_tried_again_at_once(simulate: Simulate) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.create_topic("t")
         async with running_instance(cluster) as instance:
@@ -291,7 +291,7 @@ def test_when_the_group_came_to_life_is_the_earliest_that_any_broker_says(simula
     simulate(scenario)
 
 
-def test_leaving_tells_every_broker_that_is_connected_and_waits_for_no_other(simulate: Simulate) -> None:
+def test_leaving_reports_every_broker_that_is_connected_and_waits_for_no_other(simulate: Simulate) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.create_topic("t")
         async with running_instance(cluster) as instance:
@@ -354,7 +354,7 @@ def test_a_refused_heartbeat_reaches_who_asks_and_is_final_when_it_has_lasted_fo
 
 
 @pytest.mark.parametrize("error", [SystemBusy("x"), ConnectFailed("x"), NotAuthenticated("x")])
-def test_what_may_succeed_without_a_change_here_is_no_refusal(error: RlabError) -> None:
+def test_what_may_succeed_without_a_change_here_is_not_a_refusal(error: RlabError) -> None:
     refusals = HeartbeatRefusals()
     refusals.refused("b:1", error, 0.0)
     refusals.check(["b:1"])

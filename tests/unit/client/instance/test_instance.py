@@ -297,13 +297,13 @@ def test_a_connection_to_a_master_is_kept_until_it_is_lost(simulate: Simulate) -
     simulate(scenario)
 
 
-def test_a_producer_group_is_told_to_brokers_as_long_as_one_producer_of_it_is_here(simulate: Simulate) -> None:
+def test_a_producer_group_is_notified_to_brokers_as_long_as_one_producer_of_it_is_here(simulate: Simulate) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.create_topic("t")
         async with running_instance(cluster) as instance:
             await instance.update_routes(("t",))
 
-            async def told() -> list[tuple[str, ...]]:
+            async def reported() -> list[tuple[str, ...]]:
                 await instance.heartbeats.send()
                 clients = cluster.brokers["broker-a"].running.broker.groups.clients.values()
                 return [client.producer_groups for client in clients if client.connection.peer.startswith("c:")]
@@ -311,11 +311,11 @@ def test_a_producer_group_is_told_to_brokers_as_long_as_one_producer_of_it_is_he
             first, second, other = FakeProducer("p"), FakeProducer("p"), FakeProducer("q")
             for producer in (first, second, other):
                 instance.register(producer)
-            assert await told() == [("p", "q")]
+            assert await reported() == [("p", "q")]
             instance.unregister(second)
-            assert await told() == [("p", "q")]
+            assert await reported() == [("p", "q")]
             instance.unregister(first)
-            assert await told() == [("q",)]
+            assert await reported() == [("q",)]
 
     simulate(scenario)
 

@@ -123,7 +123,7 @@ def test_when_none_answers_the_error_names_each_with_its_reason() -> None:
     world.run(scenario)
 
 
-def test_a_refusal_is_an_answer_and_nobody_else_is_asked() -> None:
+def test_a_refusal_is_an_answer_and_no_one_else_is_asked() -> None:
     world = World(starting=("n1:9876",))
 
     async def scenario(simulation: Simulation) -> None:
@@ -152,7 +152,7 @@ def test_requests_that_fail_at_the_same_time_do_not_step_over_the_one_that_is_up
     world.run(scenario)
 
 
-def test_a_topic_that_nobody_serves_is_told_from_a_failure() -> None:
+def test_a_topic_that_no_one_serves_is_distinguished_from_a_failure() -> None:
     world = World()
 
     async def scenario(simulation: Simulation) -> None:

@@ -95,7 +95,7 @@ def test_who_comes_while_it_is_stopped_gets_one_that_runs(simulate: Simulate, tu
     simulate(scenario, brokers=0)
 
 
-def test_one_that_failed_to_start_is_nobodys_and_the_next_attempt_is_new(simulate: Simulate) -> None:
+def test_one_that_failed_to_start_is_no_ones_and_the_next_attempt_is_new(simulate: Simulate) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         shared = config(cluster, instance_name="a")
         await cluster.name_servers["namesrv-1"].stop()

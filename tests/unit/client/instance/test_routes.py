@@ -28,7 +28,7 @@ def queues_of(topic: str, *names: str) -> tuple[MessageQueue, ...]:
     return tuple(MessageQueue(topic, name[:-1], int(name[-1])) for name in names)
 
 
-def test_a_topic_that_nobody_asked_for_has_no_queues() -> None:
+def test_a_topic_that_no_one_asked_for_has_no_queues() -> None:
     cache = RouteCache()
     assert cache.route_of("t") is None
     assert (cache.subscribe_queues("t"), cache.publish_queues("t"), cache.brokers_of("t")) == ((), (), ())
@@ -45,7 +45,7 @@ def test_a_first_route_adds_its_queues() -> None:
     assert cache.brokers_of("t") == ("a", "b")
 
 
-def test_an_equal_route_is_no_change() -> None:
+def test_an_equal_route_is_not_a_change() -> None:
     cache = RouteCache()
     cache.update("t", route_of("t", {"a": {0: "h:1"}}))
     assert not cache.update("t", route_of("t", {"a": {0: "h:1"}}))
@@ -67,11 +67,11 @@ def test_a_topic_that_does_not_exist_any_more_loses_its_queues_and_brokers() -> 
     assert not cache.update("t", None)
 
 
-def test_a_topic_that_never_existed_is_no_change() -> None:
+def test_a_topic_that_never_existed_is_not_a_change() -> None:
     assert not RouteCache().update("t", None)
 
 
-def test_a_broker_that_moved_is_no_change_of_queues_and_has_its_new_address() -> None:
+def test_a_broker_that_moved_is_not_a_change_of_queues_and_has_its_new_address() -> None:
     cache = RouteCache()
     cache.update("t", route_of("t", {"a": {0: "h:1"}}))
     assert cache.address_of("a") == "h:1"
@@ -175,7 +175,7 @@ def test_the_time_begins_with_the_loss_of_the_connection_if_that_was_before_the_
     assert grace.confirm("t", route("a", "b"), route("a"), 500.0, {"b": 90.0}) == route("a")
 
 
-def test_a_topic_that_nobody_knows_for_a_moment_can_still_be_sent_to() -> None:
+def test_a_topic_that_no_one_knows_for_a_moment_can_still_be_sent_to() -> None:
     grace = RouteRemovalGrace(30.0)
     assert grace.confirm("t", route("a", "b"), None, 0.0) == route("a", "b")
     assert grace.confirm("t", route("a", "b"), None, 30.0) is None
@@ -212,8 +212,8 @@ def test_what_is_believed_is_what_was_polled_now_or_is_missing_for_less_than_the
         missing = set(brokers(believed)) - there
         since = {name: min(since.get(name, now), lost.get(name, now)) for name in missing}
         since = {name: at for name, at in since.items() if not counts or now - at < 30}
-        told = route(*sorted(there)) if there else None
-        believed = grace.confirm("t", believed, told, now, lost, absence_counts=counts)
+        reported = route(*sorted(there)) if there else None
+        believed = grace.confirm("t", believed, reported, now, lost, absence_counts=counts)
         assert set(brokers(believed)) == there | set(since)
         assert grace.waits is bool(since)
         assert [b.broker_name for b in believed.brokers] == brokers(believed) if believed else True

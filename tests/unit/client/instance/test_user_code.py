@@ -75,12 +75,12 @@ async def test_every_exception_is_a_failure_of_the_call_also_out_of_a_real_threa
 
 @pytest.mark.asyncio
 @pytest.mark.parametrize("kind", EXITS)
-async def test_what_ends_the_process_is_no_failure_of_the_call(kind: type[BaseException]) -> None:
+async def test_what_ends_the_process_is_not_a_failure_of_the_call(kind: type[BaseException]) -> None:
     with pytest.raises(kind):
         await outcome_of(raising(kind, "plain"))
 
 
-def test_a_cancellation_of_the_call_is_no_failure_and_one_of_what_it_awaits_is() -> None:
+def test_a_cancellation_of_the_call_is_not_a_failure_and_one_of_what_it_awaits_is() -> None:
     async def awaits_a_cancelled_future() -> None:
         future = asyncio.get_running_loop().create_future()
         asyncio.get_running_loop().call_soon(future.cancel)

@@ -104,7 +104,7 @@ def asks(wire: WireTap) -> int:
 
 
 @asynccontextmanager
-async def told_of_the_fifth(cluster: SimulatedCluster) -> AsyncIterator[ClientInstance]:
+async def notified_of_the_fifth(cluster: SimulatedCluster) -> AsyncIterator[ClientInstance]:
     """The instance of a member that has fetched a list of four, and then was notified of the fifth."""
     await cluster.create_topic("t")
     async with AsyncExitStack() as stack:
@@ -120,11 +120,11 @@ async def told_of_the_fifth(cluster: SimulatedCluster) -> AsyncIterator[ClientIn
 
 def test_a_list_that_came_with_the_notification_is_not_asked_for(simulate: Simulate, wire: WireTap) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
-        async with told_of_the_fifth(cluster) as instance:
+        async with notified_of_the_fifth(cluster) as instance:
             before = asks(wire)
-            told = await instance.views.fetch("g", ["t"], notified=True)
-            assert told is not None
-            assert list(told.view.members) == ["c@1", "d@1", "e@1", "f@1", "g@1"]
+            reported = await instance.views.fetch("g", ["t"], notified=True)
+            assert reported is not None
+            assert list(reported.view.members) == ["c@1", "d@1", "e@1", "f@1", "g@1"]
             assert asks(wire) == before
             # Whoever is not woken by a notification asks: one may have been lost.
             await fetch(instance, "t")
@@ -137,7 +137,7 @@ def test_after_the_notification_of_another_change_by_another_broker_the_list_is_
     simulate: Simulate, wire: WireTap
 ) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
-        async with told_of_the_fifth(cluster) as instance:
+        async with notified_of_the_fifth(cluster) as instance:
             before, same = asks(wire), cluster.events_of(EventKind.NOTIFY_RECEIVED)[-1].cause
             for cause, asked in ((same, 0), ("another/1", 1)):
                 instance.views.notified("g", "broker-b:10911", cause, None, None)
@@ -186,9 +186,9 @@ def test_an_answer_that_a_notification_has_overtaken_does_not_bring_the_old_list
 
             monkeypatch.setattr(instance.views._remoting, "request", overtaken)
             assert await fetch(instance, "t") == ("broker-a:10911", ["c@1", "d@1"])
-            told = await instance.views.fetch("g", ["t"], notified=True)
-            assert told is not None
-            assert told.view.version == version + 1
+            reported = await instance.views.fetch("g", ["t"], notified=True)
+            assert reported is not None
+            assert reported.view.version == version + 1
 
     simulate(scenario)
 

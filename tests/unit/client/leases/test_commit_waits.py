@@ -18,12 +18,12 @@ def test_a_queue_waits_for_a_pull_and_no_longer() -> None:
     assert waits.next_deadline() is None
     waits.add(queue := Queue(), 10.0)
     assert waits.next_deadline() == 10 + COMMIT_WAIT_S
-    assert waits.take(10.05) == []
-    assert waits.take(10 + COMMIT_WAIT_S) == [queue]
+    assert waits.remove_due(10.05) == []
+    assert waits.remove_due(10 + COMMIT_WAIT_S) == [queue]
     assert waits.next_deadline() is None
 
 
-def test_a_queue_whose_pull_was_in_time_is_not_due_and_waits_anew_for_the_next_one() -> None:
+def test_a_queue_whose_pull_was_in_time_is_not_due_and_waits_again_for_the_next_one() -> None:
     waits: CommitWaits[Queue] = CommitWaits()
     waits.add(queue := Queue(), 10.0)
     queue.unsent = False
@@ -33,7 +33,7 @@ def test_a_queue_whose_pull_was_in_time_is_not_due_and_waits_anew_for_the_next_o
     assert waits.next_deadline() == 10.08 + COMMIT_WAIT_S
 
 
-def test_a_queue_that_waits_anew_goes_behind_those_that_have_waited() -> None:
+def test_a_queue_that_waits_again_goes_behind_those_that_have_waited() -> None:
     waits: CommitWaits[Queue] = CommitWaits()
     busy, quiet = Queue(), Queue()
     waits.add(busy, 10.0)
@@ -48,5 +48,5 @@ def test_one_queue_that_is_due_takes_all_along_that_are_unsent() -> None:
     for number, queue in enumerate((due, sent, later)):
         waits.add(queue, 10 + number / 100)
     sent.unsent = False
-    assert waits.take(10 + COMMIT_WAIT_S) == [due, later]
+    assert waits.remove_due(10 + COMMIT_WAIT_S) == [due, later]
     assert waits.next_deadline() is None

@@ -131,7 +131,7 @@ def test_a_route_that_shrinks_forgets_nothing_and_an_unsubscribe_does(path: Path
     assert stored_at(path) is None
 
 
-def test_a_user_without_a_home_folder_is_told_to_name_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_without_a_home_folder_is_reported_to_name_one(monkeypatch: pytest.MonkeyPatch) -> None:
     def no_home(path: Path) -> Path:
         raise RuntimeError("Could not determine home directory.")
 

@@ -23,7 +23,7 @@ STEPS = st.one_of(
 
 
 def since_ms(table: LocalOffsets, topic: str) -> int:
-    wanted = table.wanted(topic)
+    wanted = table.begun_topic(topic)
     assert wanted is not None
     return wanted.since_ms
 
@@ -72,13 +72,13 @@ def test_a_file_in_the_documented_form_is_read() -> None:
 
 def test_a_file_of_an_earlier_version_has_no_numbers_and_gets_them_once() -> None:
     offsets, queue = LocalOffsets.decode(json.dumps(GOOD).encode()), MessageQueue("t", "b", 0)
-    assert not offsets.note("t", "b", TopicNumber(7, 99), {"b": 1000.0})
+    assert not offsets.record("t", "b", TopicNumber(7, 99), {"b": 1000.0})
     assert offsets.offset_of(queue) == 7
     version = offsets.version
-    assert not offsets.note("t", "b", TopicNumber(7, 99), {"b": 1000.0})
+    assert not offsets.record("t", "b", TopicNumber(7, 99), {"b": 1000.0})
     assert offsets.version == version
     again = LocalOffsets.decode(offsets.encode())
-    assert again.note("t", "b", TopicNumber(8, 99), {})
+    assert again.record("t", "b", TopicNumber(8, 99), {})
     assert (again.offset_of(queue), again.version) == (None, 1)
     assert offsets.offset_of(queue) == 7
 
@@ -87,19 +87,19 @@ def test_another_number_drops_the_offsets_of_its_broker_only() -> None:
     offsets = LocalOffsets()
     offsets.begin("t", 5)
     for broker in ("a", "b"):
-        offsets.note("t", broker, TopicNumber(7, 99), {})
+        offsets.record("t", broker, TopicNumber(7, 99), {})
         offsets.update(MessageQueue("t", broker, 0), 3)
-    assert offsets.note("t", "a", TopicNumber(7, 12), {})
+    assert offsets.record("t", "a", TopicNumber(7, 12), {})
     assert offsets.offset_of(MessageQueue("t", "a", 0)) is None
     assert offsets.offset_of(MessageQueue("t", "b", 0)) == 3
-    wanted = offsets.wanted("t")
+    wanted = offsets.begun_topic("t")
     assert wanted is not None
     assert (wanted.numbers["a"], wanted.since("a", {"a": 9e9})) == (TopicNumber(7, 12), 0)
 
 
-def test_a_topic_that_was_unsubscribed_meanwhile_takes_no_number() -> None:
-    assert not LocalOffsets().note("t", "a", TopicNumber(7, 12), {"a": 1.0})
-    assert LocalOffsets().wanted("t") is None
+def test_a_topic_that_was_unsubscribed_in_between_takes_no_number() -> None:
+    assert not LocalOffsets().record("t", "a", TopicNumber(7, 12), {"a": 1.0})
+    assert LocalOffsets().begun_topic("t") is None
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_a_topic_that_was_unsubscribed_meanwhile_takes_no_number() -> None:
         (b'{"format": 1, "topics": {"t": {"since_ms": 1, "offsets": {"b:0": "7"}}}}', "got '7'"),
     ],
 )
-def test_what_is_no_such_file_is_refused_with_the_reason(bad: bytes, what: str) -> None:
+def test_what_is_not_a_such_file_is_refused_with_the_reason(bad: bytes, what: str) -> None:
     with pytest.raises(ValueError, match=what):
         LocalOffsets.decode(bad)
 

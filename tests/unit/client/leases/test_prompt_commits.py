@@ -14,7 +14,7 @@ from testbed.simulation.kernel.run import Simulation, run_simulation
 
 def queue_of(prompt: PromptCommits, number: int) -> OwnedQueue:
     owned = OwnedQueue(MessageQueue("t", "b", number), 1, ProcessQueue(0))
-    owned.on_unsent = prompt.note
+    owned.on_unsent = prompt.record
     return owned
 
 
@@ -25,7 +25,7 @@ def test_what_has_waited_is_committed_in_one_request_and_the_next_one_waits_for_
         async def commit(queues: list[OwnedQueue]) -> None:
             sent.append((round(anyio.current_time() - began, 6), [owned.queue.queue_id for owned in queues]))
             for owned in queues:
-                owned.take_commit()
+                owned.next_commit()
             await anyio.sleep(1)  # a broker that is slow to answer
 
         began = anyio.current_time()
@@ -34,12 +34,12 @@ def test_what_has_waited_is_committed_in_one_request_and_the_next_one_waits_for_
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(prompt.run)
             await anyio.sleep(5)
-            first.made_progress()
+            first.notify_progress()
             await anyio.sleep(COMMIT_WAIT_S / 2)
-            second.made_progress()
+            second.notify_progress()
             await anyio.sleep(COMMIT_WAIT_S)
             for _ in range(3):
-                first.made_progress()
+                first.notify_progress()
             await anyio.sleep(9)
             tasks.cancel_scope.cancel()
         assert sent == [(5 + COMMIT_WAIT_S, [0, 1]), (6 + COMMIT_WAIT_S, [0])]
@@ -59,9 +59,9 @@ def test_nothing_is_sent_for_queues_that_pulls_commit() -> None:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(prompt.run)
             for _ in range(100):
-                owned.made_progress()
+                owned.notify_progress()
                 await anyio.sleep(COMMIT_WAIT_S / 2)
-                owned.take_commit()
+                owned.next_commit()
             await anyio.sleep(1)
             tasks.cancel_scope.cancel()
         assert sent == []

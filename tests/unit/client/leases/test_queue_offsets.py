@@ -14,7 +14,7 @@ from tests.simulation.conftest import Simulate
 QUEUE = MessageQueue("t", "broker-a", 0)
 
 
-def test_a_queue_tells_its_ends_its_times_and_what_a_group_committed(simulate: Simulate) -> None:
+def test_a_queue_reports_its_ends_its_times_and_what_a_group_committed(simulate: Simulate) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.create_topic("t", queues=1)
         consumer = await cluster.start_consumer("g", "t")

@@ -74,12 +74,12 @@ def test_each_broker_is_asked_once_for_all_its_queues_and_says_where_to_start(
 
 def test_what_another_member_has_is_refused_with_its_name_and_the_rest_is_granted(simulate: Simulate) -> None:
     async def scenario(cluster: SimulatedCluster, first: ClientInstance, second: ClientInstance) -> None:
-        mine = await granted(LeaseRequests(first, "g"), A0, B0)
+        own = await granted(LeaseRequests(first, "g"), A0, B0)
         gone = MessageQueue("t", "broker-a", 7)
         outcome = await LeaseRequests(second, "g").acquire([A0, A1, B0, gone], "")
         assert outcome.refused == {A0: "c1@1", B0: "c1@1", gone: ""}
         assert (list(outcome.granted), outcome.failed) == ([A1], {})
-        assert await granted(LeaseRequests(first, "g"), A0, B0) == mine, "asking again gives the same leases"
+        assert await granted(LeaseRequests(first, "g"), A0, B0) == own, "asking again gives the same leases"
 
     with_two_members(simulate, scenario)
 
@@ -100,7 +100,7 @@ def test_who_gives_back_commits_and_the_next_owner_starts_there_with_a_new_token
     with_two_members(simulate, scenario)
 
 
-def test_a_commit_is_refused_queue_by_queue_and_each_refusal_tells_its_reason(simulate: Simulate) -> None:
+def test_a_commit_is_refused_queue_by_queue_and_each_refusal_reports_its_reason(simulate: Simulate) -> None:
     async def scenario(cluster: SimulatedCluster, first: ClientInstance, second: ClientInstance) -> None:
         leases = LeaseRequests(first, "g")
         a0, a1, b0, b1 = await granted(leases, A0, A1, B0, B1)
@@ -146,8 +146,8 @@ def test_a_broker_that_does_not_answer_fails_its_own_queues_only_and_the_log_has
         if how == "hang":
             assert isinstance(outcome.failed[A0], RequestTimeout)
             assert not outcome.failed[A0].definite, "it may have been granted all the same"
-        told = [record.getMessage() for record in caplog.records if "no lease" in record.getMessage()]
-        assert told == [f"{first.client_id}: no lease of 2 queues, the first {A0}: {outcome.failed[A0]}"]
+        reported = [record.getMessage() for record in caplog.records if "no lease" in record.getMessage()]
+        assert reported == [f"{first.client_id}: no lease of 2 queues, the first {A0}: {outcome.failed[A0]}"]
 
     with_two_members(simulate, scenario)
 
@@ -178,8 +178,8 @@ def test_to_a_broker_that_does_not_know_us_we_introduce_ourselves_and_ask_again(
             await granted(LeaseRequests(instance, "g"), A0)
             assert wire.codes("c1", "broker-a") == ["HEART_BEAT", "LOCK_BATCH_MQ"]
 
-            stranger = await LeaseRequests(instance, "nobody").acquire([A0], "")
-            assert [type(error) for error in stranger.failed.values()] == [ConnectFailed]
+            outsider = await LeaseRequests(instance, "nobody").acquire([A0], "")
+            assert [type(error) for error in outsider.failed.values()] == [ConnectFailed]
             assert wire.codes("c1", "broker-a")[2:] == ["HEART_BEAT"], "and no more"
 
 
@@ -199,7 +199,7 @@ def test_a_broker_that_has_forgotten_us_without_our_notice_is_introduced_to_us_a
     simulate(scenario)
 
 
-def test_with_nothing_to_ask_nobody_is_asked(simulate: Simulate, wire: WireTap) -> None:
+def test_with_nothing_to_ask_no_one_is_asked(simulate: Simulate, wire: WireTap) -> None:
     async def scenario(cluster: SimulatedCluster, first: ClientInstance, second: ClientInstance) -> None:
         leases = LeaseRequests(first, "g")
         wire.sent.clear()

@@ -33,43 +33,43 @@ def test_at_each_broker_it_is_what_its_clock_showed_at_the_subscription(
 
     wanted = WantedTopic(EPOCH_MS + ahead["client"], begun_ms=loop_starts[0])
     for broker in first:
-        wanted.note_clock(broker, clocks(first, 0, 500))
+        wanted.record_clock(broker, clocks(first, 0, 500))
     stored = WantedTopic(wanted.since_ms, since_at=dict(wanted.since_at))
     for broker in later:
         known = clocks(first | later, 1, away_ms)
         assert abs(stored.since(broker, known) - (EPOCH_MS + ahead[broker])) <= 1
         if broker not in first:
-            assert stored.note_clock(broker, known)
-            assert not stored.note_clock(broker, known)
+            assert stored.record_clock(broker, known)
+            assert not stored.record_clock(broker, known)
         assert abs(stored.since(broker, {}) - (EPOCH_MS + ahead[broker])) <= 1
 
 
 def test_without_a_clock_to_compare_it_is_the_earliest_moment_that_is_known_of_brokers() -> None:
     wanted = WantedTopic(50, since_at={"a": 30, "b": 40, "d": ALL_OF_IT})
     assert wanted.since("c", {"c": 7.0, "d": 1.0}) == 30
-    assert not wanted.note_clock("c", {"c": 7.0, "d": 1.0})
+    assert not wanted.record_clock("c", {"c": 7.0, "d": 1.0})
 
 
 def test_brokers_and_files_of_an_earlier_version_have_no_times_and_get_that_of_the_client() -> None:
     wanted = WantedTopic(50, begun_ms=3.0)
     assert wanted.since("a", {}) == 50
-    assert not wanted.note_clock("a", {})
+    assert not wanted.record_clock("a", {})
 
 
-def test_of_a_topic_that_was_created_again_everything_came_after_the_subscription() -> None:
+def test_of_a_topic_that_was_recreated_everything_came_after_the_subscription() -> None:
     wanted = WantedTopic(50, begun_ms=3.0)
-    assert wanted.note_number("a", TopicNumber(7, 99))
-    assert not wanted.note_number("a", TopicNumber(7, 99))
-    assert not wanted.note_number("a", TopicNumber(7)), "it says less"
-    assert wanted.note_clock("a", {"a": 1000.0})
-    assert wanted.note_number("a", TopicNumber(8, 99))
+    assert wanted.record_number("a", TopicNumber(7, 99))
+    assert not wanted.record_number("a", TopicNumber(7, 99))
+    assert not wanted.record_number("a", TopicNumber(7)), "it says less"
+    assert wanted.record_clock("a", {"a": 1000.0})
+    assert wanted.record_number("a", TopicNumber(8, 99))
     assert wanted.since("a", {"a": 1000.0}) == ALL_OF_IT
 
 
 def test_a_number_of_a_broker_of_an_earlier_version_is_completed_later() -> None:
     wanted = WantedTopic(50)
-    wanted.note_number("a", TopicNumber(7))
-    assert wanted.note_number("a", TopicNumber(7, 99))
+    wanted.record_number("a", TopicNumber(7))
+    assert wanted.record_number("a", TopicNumber(7, 99))
     assert wanted.is_other("a", TopicNumber(7, 12))
     assert not wanted.is_other("a", None)
     assert not wanted.is_other("b", TopicNumber(7, 12))

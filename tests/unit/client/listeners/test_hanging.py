@@ -176,7 +176,7 @@ async def test_a_plain_listener_is_left_to_itself_and_its_consumer_has_a_thread_
     await background.stop()
 
 
-def test_a_consumer_that_ends_while_its_listener_is_given_up_ends(simulate: Simulate) -> None:
+def test_a_consumer_that_ends_while_its_listener_is_abandoned_ends(simulate: Simulate) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.create_topic("t", queues=1, brokers=["broker-a"])
 

@@ -217,7 +217,7 @@ async def test_plain_listeners_and_observers_run_in_threads_that_are_not_those_o
 
 
 @pytest.mark.asyncio
-async def test_observers_that_hang_hold_up_nobody_else() -> None:
+async def test_observers_that_hang_hold_up_no_one_else() -> None:
     loop = asyncio.get_running_loop()
     loop.set_default_executor(ThreadPoolExecutor(1))
     hung, go_on = threading.Semaphore(0), threading.Event()
@@ -238,7 +238,7 @@ async def test_observers_that_hang_hold_up_nobody_else() -> None:
 
 
 WORKERS = 8
-GIVE_UP_S = 10
+ABANDON_AFTER_S = 10
 """Only waited for when a test fails."""
 
 
@@ -259,7 +259,7 @@ async def test_as_many_listeners_block_at_the_same_time_as_the_consumer_has_work
     together = threading.Barrier(WORKERS)
 
     def listener(messages: Sequence[MessageExt]) -> None:
-        together.wait(GIVE_UP_S)
+        together.wait(ABANDON_AFTER_S)
 
     results: list[Result] = []
 
@@ -279,16 +279,18 @@ async def test_listeners_that_hang_hold_up_neither_the_process_nor_another_consu
 
     def hangs(messages: Sequence[MessageExt]) -> None:
         hung.release()
-        ended.append(go_on.wait(GIVE_UP_S))
+        ended.append(go_on.wait(ABANDON_AFTER_S))
 
     try:
-        async with consumer() as (mine, threads), consumer() as (_, others):
+        async with consumer() as (own, threads), consumer() as (_, others):
             for _ in range(WORKERS):
-                mine.start_soon(call_of(hangs, "t", threads), BATCH)
+                own.start_soon(call_of(hangs, "t", threads), BATCH)
             loop = asyncio.get_running_loop()
-            assert await loop.run_in_executor(None, lambda: [hung.acquire(timeout=GIVE_UP_S) for _ in range(WORKERS)])
+            assert await loop.run_in_executor(
+                None, lambda: [hung.acquire(timeout=ABANDON_AFTER_S) for _ in range(WORKERS)]
+            )
             assert await call_of(lambda messages: None, "t", others)(BATCH) is ConsumeResult.SUCCESS
-            await mine.stop()
+            await own.stop()
             assert ended == []
             with pytest.raises(RuntimeError, match="shutdown"):
                 threads.executor.submit(print)

@@ -21,8 +21,8 @@ Call = tuple[str, tuple[MessageQueue, ...], tuple[MessageQueue, ...]]
 def run(scenario: Callable[[QueueListenerNotifier, list[Call]], object], *, slow_s: float = 0) -> list[Call]:
     calls: list[Call] = []
 
-    async def listener(topic: str, everything: tuple[MessageQueue, ...], mine: tuple[MessageQueue, ...]) -> None:
-        calls.append((topic, everything, mine))
+    async def listener(topic: str, everything: tuple[MessageQueue, ...], own: tuple[MessageQueue, ...]) -> None:
+        calls.append((topic, everything, own))
         await anyio.sleep(slow_s)
         if topic == "b":
             raise ValueError("harm")
@@ -57,12 +57,12 @@ def test_it_is_called_for_each_topic_that_changed_and_not_when_nothing_did() -> 
     ]
 
 
-def test_a_slow_listener_is_told_the_newest_state_and_never_two_at_a_time() -> None:
+def test_a_slow_listener_is_reported_the_newest_state_and_never_two_at_a_time() -> None:
     async def scenario(watch: QueueListenerNotifier, calls: list[Call]) -> None:
         watch.update({"a": [A0]}, [])
         await anyio.sleep(1)
-        for mine in ([A0], [], [A0], [A0, A1]):
-            watch.update({"a": [A0, A1]}, mine)
+        for own in ([A0], [], [A0], [A0, A1]):
+            watch.update({"a": [A0, A1]}, own)
             await anyio.sleep(0.1)
         assert len(calls) == 1
 
@@ -86,7 +86,7 @@ def test_a_plain_function_may_listen_and_without_a_listener_nothing_happens() ->
         background = BackgroundTasks("watch")
         await background.start()
         QueueListenerNotifier(None, background).update({"a": [A0]}, [A0])
-        QueueListenerNotifier(lambda topic, everything, mine: calls.append(topic), background).update({"a": [A0]}, [A0])
+        QueueListenerNotifier(lambda topic, everything, own: calls.append(topic), background).update({"a": [A0]}, [A0])
         await anyio.sleep(1)
         await background.stop()
 

@@ -15,7 +15,7 @@ async def fails(message: MessageExt) -> None:
     raise ValueError("not this time")
 
 
-def test_a_failed_message_comes_again_through_the_retry_topic_as_it_was(simulate: Simulate) -> None:
+def test_a_failed_message_is_redelivered_through_the_retry_topic_as_it_was(simulate: Simulate) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.create_topic("t", queues=1)
         options: dict[str, Any] = {"retry_delay_ms": 2_000, "max_attempts": 1}

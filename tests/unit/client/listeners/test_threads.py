@@ -11,51 +11,53 @@ import pytest
 
 from client.listeners.threads import DaemonThreads
 
-GIVE_UP_S = 10
+ABANDON_AFTER_S = 10
 """Only waited for when a test fails."""
 
 
 def test_calls_run_at_the_same_time_in_as_many_threads_as_are_allowed_and_their_errors_come_back() -> None:
     threads = DaemonThreads(3, "test")
     together = threading.Barrier(3)
-    names = [threads.submit(lambda: (together.wait(GIVE_UP_S), threading.current_thread().name)[1]) for _ in range(9)]
-    assert {future.result(GIVE_UP_S) for future in names} == {"test 1", "test 2", "test 3"}
-    assert isinstance(threads.submit(int, "x").exception(GIVE_UP_S), ValueError)
+    names = [
+        threads.submit(lambda: (together.wait(ABANDON_AFTER_S), threading.current_thread().name)[1]) for _ in range(9)
+    ]
+    assert {future.result(ABANDON_AFTER_S) for future in names} == {"test 1", "test 2", "test 3"}
+    assert isinstance(threads.submit(int, "x").exception(ABANDON_AFTER_S), ValueError)
     threads.shutdown()
 
 
-def test_a_thread_that_hangs_is_replaced_once_nobody_waits_for_it_and_ends_when_it_returns() -> None:
+def test_a_thread_that_hangs_is_replaced_once_no_one_waits_for_it_and_ends_when_it_returns() -> None:
     threads, go_on = DaemonThreads(1, "test"), threading.Event()
     hung: list[threading.Thread] = []
 
     def hangs() -> None:
         hung.append(threading.current_thread())
         begun.set()
-        go_on.wait(GIVE_UP_S)
+        go_on.wait(ABANDON_AFTER_S)
 
     for number in range(3):
         begun = threading.Event()
         call = threads.submit(hangs)
-        assert begun.wait(GIVE_UP_S)
+        assert begun.wait(ABANDON_AFTER_S)
         assert not call.cancel()
-        assert threads.submit(lambda number=number: number).result(GIVE_UP_S) == number
+        assert threads.submit(lambda number=number: number).result(ABANDON_AFTER_S) == number
     go_on.set()
     for thread in hung:
-        thread.join(GIVE_UP_S)
+        thread.join(ABANDON_AFTER_S)
         assert not thread.is_alive()
     before = threading.active_count()
-    assert [threads.submit(pow, 2, n).result(GIVE_UP_S) for n in range(5)] == [1, 2, 4, 8, 16]
+    assert [threads.submit(pow, 2, n).result(ABANDON_AFTER_S) for n in range(5)] == [1, 2, 4, 8, 16]
     assert threading.active_count() == before
     threads.shutdown()
 
 
 def test_a_call_that_waits_for_a_thread_can_be_cancelled_and_costs_none(monkeypatch: pytest.MonkeyPatch) -> None:
     threads, go_on = DaemonThreads(1, "test"), threading.Event()
-    first, waiting = threads.submit(go_on.wait, GIVE_UP_S), threads.submit(print)
+    first, waiting = threads.submit(go_on.wait, ABANDON_AFTER_S), threads.submit(print)
     assert waiting.cancel()
     go_on.set()
-    assert first.result(GIVE_UP_S)
-    assert threads.submit(threading.current_thread).result(GIVE_UP_S).name == "test 1"
+    assert first.result(ABANDON_AFTER_S)
+    assert threads.submit(threading.current_thread).result(ABANDON_AFTER_S).name == "test 1"
     threads.shutdown()
 
 
@@ -67,32 +69,32 @@ def test_beyond_the_limit_hanging_threads_are_not_replaced_and_that_is_said(
 
     def hangs() -> None:
         begun.release()
-        go_on.wait(GIVE_UP_S)
+        go_on.wait(ABANDON_AFTER_S)
 
     calls = []
     for _ in range(3):
         calls.append(threads.submit(hangs))
-        assert begun.acquire(timeout=GIVE_UP_S)
+        assert begun.acquire(timeout=ABANDON_AFTER_S)
         calls[-1].cancel()
     later = threads.submit(pow, 2, 3)
     assert "test: 2 calls hang, so there is no thread for more: start the process again" in caplog.text
     assert not later.done()
     go_on.set()
-    assert later.result(GIVE_UP_S) == 8
+    assert later.result(ABANDON_AFTER_S) == 8
     threads.shutdown()
 
 
 def test_after_the_shutdown_waiting_calls_are_cancelled_and_new_ones_refused() -> None:
     threads, go_on = DaemonThreads(1, "test"), threading.Event()
-    running, waiting = threads.submit(go_on.wait, GIVE_UP_S), threads.submit(print)
+    running, waiting = threads.submit(go_on.wait, ABANDON_AFTER_S), threads.submit(print)
     threads.shutdown()
     threads.shutdown()
     with pytest.raises(CancelledError):
-        waiting.result(GIVE_UP_S)
+        waiting.result(ABANDON_AFTER_S)
     with pytest.raises(RuntimeError, match="after shutdown"):
         threads.submit(print)
     go_on.set()
-    assert running.result(GIVE_UP_S)
+    assert running.result(ABANDON_AFTER_S)
 
 
 def test_a_process_ends_although_a_listener_and_an_observer_hang() -> None:

@@ -11,7 +11,7 @@ Queues = tuple[MessageQueue, ...]
 A0, A1 = MessageQueue("a", "x", 0), MessageQueue("a", "x", 1)
 
 
-def test_a_listener_hears_of_changes_only_and_a_name_server_that_is_away_is_none(
+def test_a_listener_sees_changes_only_and_a_name_server_that_is_away_is_none(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     queues: dict[str, Queues | Exception] = {"a": (A0,), "b": ()}

@@ -130,7 +130,7 @@ def test_a_queue_that_is_offered_often_stands_in_line_once() -> None:
     assert run(scenario).order[:2] == [("often", 0), ("once", 0)]
 
 
-def test_a_queue_without_messages_wakes_nobody_until_it_has_some() -> None:
+def test_a_queue_without_messages_wakes_no_one_until_it_has_some() -> None:
     async def scenario(consumption: Consumption) -> None:
         owned = queue_of("t", 0)
         consumption.pool.offer(owned)
@@ -143,7 +143,7 @@ def test_a_queue_without_messages_wakes_nobody_until_it_has_some() -> None:
     assert [time_s for time_s, _, _ in run(scenario).batches] == [1]
 
 
-def test_a_queue_that_is_given_up_while_it_stands_in_line_is_not_handed_out() -> None:
+def test_a_queue_that_is_abandoned_while_it_stands_in_line_is_not_handed_out() -> None:
     async def scenario(consumption: Consumption) -> None:
         given_up = queue_of("given up", 1)
         consumption.pool.offer(queue_of("first", 1))
@@ -155,7 +155,7 @@ def test_a_queue_that_is_given_up_while_it_stands_in_line_is_not_handed_out() ->
     assert run(scenario).order == [("first", 0), ("last", 0)]
 
 
-def test_a_failed_message_comes_again_when_its_wait_is_over_and_not_before() -> None:
+def test_a_failed_message_is_redelivered_when_its_wait_is_over_and_not_before() -> None:
     async def scenario(consumption: Consumption) -> None:
         owned = queue_of("t", 2)
         failed = owned.process_queue.next_batch(1, 0)
@@ -178,7 +178,7 @@ def test_a_failed_message_whose_wait_is_over_gets_its_turn_when_a_worker_is_free
     assert run(scenario, takes_s=10).batches == [(0, "slow", [0]), (10, "t", [0])]
 
 
-def test_the_retries_of_a_queue_that_is_given_up_never_come() -> None:
+def test_the_retries_of_a_queue_that_is_abandoned_never_come() -> None:
     async def scenario(consumption: Consumption) -> None:
         owned = queue_of("t", 1)
         owned.process_queue.requeue(owned.process_queue.next_batch(1, 0), 2.0)
@@ -253,7 +253,7 @@ def test_a_queue_whose_messages_wait_for_a_retry_is_not_run_through() -> None:
     assert sorted(run(scenario, run=never).order) == [("t", 0), ("t", 1)]
 
 
-def test_a_pool_knows_its_listeners_from_everybody_else() -> None:
+def test_a_pool_knows_its_listeners_from_everyone_else() -> None:
     async def scenario(consumption: Consumption) -> None:
         inside: list[bool] = []
 

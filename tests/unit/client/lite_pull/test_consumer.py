@@ -136,7 +136,7 @@ def test_a_backlog_of_one_queue_does_not_starve_the_others(simulate: Simulate) -
     run(simulate, scenario, queues=2)
 
 
-def test_a_poll_waits_as_long_as_it_is_told_and_a_shutdown_ends_it(simulate: Simulate) -> None:
+def test_a_poll_waits_as_long_as_it_is_reported_and_a_shutdown_ends_it(simulate: Simulate) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         lite = await Lite(cluster, "m1").start()
         now = cluster.simulation.loop.time
@@ -279,8 +279,8 @@ def test_a_message_queue_listener_observes_and_is_not_what_makes_it_pull(simulat
         lite = await Lite(cluster, "m1").start()
         await anyio.sleep(1)
 
-        async def changed(topic: str, everything: tuple[MessageQueue, ...], mine: tuple[MessageQueue, ...]) -> None:
-            calls.append((topic, len(everything), len(mine)))
+        async def changed(topic: str, everything: tuple[MessageQueue, ...], own: tuple[MessageQueue, ...]) -> None:
+            calls.append((topic, len(everything), len(own)))
 
         with cluster.simulation.on_host("m1"):
             lite.consumer.register_message_queue_listener(changed)

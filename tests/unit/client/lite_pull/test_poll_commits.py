@@ -35,7 +35,7 @@ def test_what_a_poll_returned_counts_when_the_next_one_comes(auto_commit: bool, 
     assert owned.process_queue.dispatched == 0
 
 
-def test_what_nobody_comes_back_for_is_not_processed_and_waited_for_by_nobody() -> None:
+def test_what_no_one_comes_back_for_is_not_processed_and_waited_for_by_no_one() -> None:
     commits = PollCommits(auto_commit=True)
     owned = begun(commits)
     poll(commits, owned, 2)

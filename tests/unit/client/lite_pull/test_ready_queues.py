@@ -17,7 +17,7 @@ def queue_with(queue_id: int, n: int) -> OwnedQueue:
 
 
 def taken(line: ReadyQueues, n: int) -> list[tuple[int, list[int]]]:
-    return [(owned.queue.queue_id, [message.offset for message in batch]) for owned, batch in line.take(n, 0.0)]
+    return [(owned.queue.queue_id, [message.offset for message in batch]) for owned, batch in line.poll(n, 0.0)]
 
 
 def test_queues_take_turns_and_each_keeps_its_order() -> None:
@@ -30,7 +30,7 @@ def test_queues_take_turns_and_each_keeps_its_order() -> None:
     assert taken(line, 4) == []
 
 
-def test_what_was_given_up_or_is_paused_hands_out_nothing() -> None:
+def test_what_was_abandoned_or_is_paused_hands_out_nothing() -> None:
     line = ReadyQueues()
     dropped, paused, good = (queue_with(n, 1) for n in range(3))
     for owned in (dropped, paused, good):

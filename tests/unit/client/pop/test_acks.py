@@ -203,7 +203,7 @@ def test_at_a_set_of_replicas_it_is_asked_for_again_for_the_time_of_a_request(ca
     run(for_ever, refused)
 
 
-def test_after_the_end_of_the_consumer_nothing_is_sent_and_nobody_waits() -> None:
+def test_after_the_end_of_the_consumer_nothing_is_sent_and_no_one_waits() -> None:
     brokers = Brokers()
 
     async def scenario(acks: PopAcks) -> None:

@@ -69,7 +69,7 @@ def test_before_its_start_it_has_nothing_and_says_that_it_does_not_run(simulate:
     simulate(scenario)
 
 
-def test_who_subscribes_to_nothing_is_told_so(simulate: Simulate) -> None:
+def test_who_subscribes_to_nothing_is_reported_so(simulate: Simulate) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         with cluster.simulation.on_host("here"):
             async with PopConsumer(cluster.addresses, "g", trace=False) as consumer:

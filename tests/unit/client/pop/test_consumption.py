@@ -37,7 +37,7 @@ def test_it_owns_no_queue_and_is_always_balanced(simulate: Simulate) -> None:
     simulate(scenario)
 
 
-def test_a_topic_that_is_given_up_is_popped_no_more_and_what_comes_late_is_given_back(simulate: Simulate) -> None:
+def test_a_topic_that_is_abandoned_is_popped_no_more_and_what_comes_late_is_given_back(simulate: Simulate) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.create_topic("t", queues=1)
         await cluster.create_topic("u", queues=1)
@@ -55,7 +55,7 @@ def test_a_topic_that_is_given_up_is_popped_no_more_and_what_comes_late_is_given
     simulate(scenario, brokers=1)
 
 
-def test_it_can_be_told_to_pop_only_some_queues(simulate: Simulate) -> None:
+def test_it_can_be_reported_to_pop_only_some_queues(simulate: Simulate) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.create_topic("t", queues=2)
         consumer = await cluster.start_consumer("g", "t", rebalance_interval_s=3600.0, **POP)

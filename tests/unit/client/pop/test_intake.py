@@ -80,7 +80,7 @@ def test_tags_that_only_share_a_hash_are_acknowledged_and_retries_are_taken_what
     tags: str | None, offsets: list[int] | None, ended: list[int]
 ) -> None:
     async def scenario(intake: PopIntake, asked: list[int]) -> None:
-        wanted = intake.wanted("t", [message(0, "red"), message(1, "blue"), message(2, "blue", RETRY)])
+        wanted = intake.matching("t", [message(0, "red"), message(1, "blue"), message(2, "blue", RETRY)])
         assert (None if wanted is None else [each.offset for each in wanted]) == offsets
         assert acknowledged(intake) == ended
 

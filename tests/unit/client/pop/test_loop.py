@@ -125,7 +125,7 @@ def test_an_error_costs_a_wait_and_no_more(error: RlabError, caplog: pytest.LogC
     run(Broker(error), scenario)
 
 
-def test_what_comes_after_it_was_stopped_is_still_told_of_so_that_it_can_be_given_back() -> None:
+def test_what_comes_after_it_was_stopped_is_still_reported_of_so_that_it_can_be_given_back() -> None:
     async def scenario(loop: PopLoop, arrived: list[int]) -> None:
         await anyio.sleep(LATENCY_S / 2)
         loop.stop()

@@ -38,7 +38,7 @@ def test_a_handle_that_is_kept_as_a_string_names_the_same_delivery(
 
 
 @pytest.mark.parametrize("text", ["", "hello", "é", encode_handle(QUEUE, 1, 2)[:-4], "wA==", "lQECAwQF"])
-def test_what_is_no_handle_is_refused_with_a_word_on_where_to_get_one(text: str) -> None:
+def test_what_is_not_a_handle_is_refused_with_a_word_on_where_to_get_one(text: str) -> None:
     with pytest.raises(InvalidParameter, match="not a receipt handle: take it from"):
         decode_handle(text)
 

@@ -85,7 +85,7 @@ def test_a_result_finds_nothing_once_the_handle_has_died() -> None:
     assert (it.queue.in_flight, it.gone) == (0, 1)
 
 
-def test_a_message_that_comes_again_while_an_older_delivery_is_with_a_listener_is_another_one() -> None:
+def test_a_message_that_is_redelivered_while_an_older_delivery_is_with_a_listener_is_another_one() -> None:
     it = Queue(5)
     older = it.batch()
     it.put(5, token=2)
@@ -112,10 +112,10 @@ def test_in_order_a_batch_waits_for_the_one_before_it_and_for_a_failure_where_it
 def test_at_the_end_what_waits_can_be_taken_apart_from_what_listeners_have() -> None:
     it = Queue(5, 6, 7)
     first = it.batch()
-    assert [each.message.offset for each in it.queue.take(dispatched=False)] == [6, 7]
+    assert [each.message.offset for each in it.queue.remove_all(dispatched=False)] == [6, 7]
     assert not it.queue.ready(0.0)
     assert it.queue.in_flight == 1
-    assert [each.message.offset for each in it.queue.take(dispatched=True)] == [5]
+    assert [each.message.offset for each in it.queue.remove_all(dispatched=True)] == [5]
     assert it.queue.end(first) == []
     assert (it.queue.in_flight, it.gone) == (0, 3)
 

@@ -41,7 +41,7 @@ def pops_of(popper: SimulatedPopConsumer) -> list[int]:
     return asked
 
 
-def test_under_load_one_receive_is_one_short_request_and_nothing_is_popped_that_nobody_asked_for(
+def test_under_load_one_receive_is_one_short_request_and_nothing_is_popped_that_no_one_asked_for(
     simulate: Simulate,
 ) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
@@ -100,7 +100,7 @@ def test_of_many_that_wait_each_gets_what_comes_and_none_is_forgotten(simulate: 
     simulate(scenario)
 
 
-def test_what_nobody_asks_for_is_given_back_after_a_while(simulate: Simulate) -> None:
+def test_what_no_one_asks_for_is_given_back_after_a_while(simulate: Simulate) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.create_topic("t", queues=1)
         popper = await cluster.start_popper("g", "t", **FIRST)
@@ -116,7 +116,7 @@ def test_what_nobody_asks_for_is_given_back_after_a_while(simulate: Simulate) ->
     simulate(scenario, brokers=1)
 
 
-def test_a_kept_message_is_made_longer_for_whoever_asks_next_unless_it_is_another_ones_by_then(
+def test_a_kept_message_is_made_longer_for_anyone_who_asks_next_unless_it_is_another_ones_by_then(
     simulate: Simulate,
 ) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
@@ -158,7 +158,7 @@ def limit_pops(popper: SimulatedPopConsumer, n: int) -> None:
     receiver._start = start  # type: ignore[assignment,method-assign]
 
 
-def test_what_a_held_poll_brings_of_a_topic_that_was_given_up_goes_back_and_the_topic_is_not_asked_for_again(
+def test_what_a_held_poll_brings_of_a_topic_that_was_abandoned_goes_back_and_the_topic_is_not_asked_for_again(
     simulate: Simulate,
 ) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:

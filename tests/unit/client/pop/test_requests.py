@@ -12,7 +12,7 @@ from client.instance.instance import ClientInstance
 from client.instance.routes import RouteCache
 from client.options import ConsumerOptions
 from client.pop.message import PopMessage
-from client.pop.requests import ANY_QUEUE, Dead, PopRequests, decode_batches, places_to_pop
+from client.pop.requests import ANY_QUEUE, Dead, PopRequests, decode_batches, targets_to_pop
 from model.decode import Undecodable
 from model.errors import ConnectionLost, FlowControl, GroupNotExist, ProtocolError, RlabError
 from model.message import Message, encode_payload
@@ -156,7 +156,7 @@ def test_each_broker_of_a_topic_is_asked_for_all_its_queues_and_adds_what_is_to_
         )
         brokers = tuple(BrokerData(cluster="c", broker_name=name, addresses={0: "h:1"}) for name in names)
         routes.update(topic, TopicRoute(topic=topic, queues=queues, brokers=brokers))
-    assert list(places_to_pop(routes, ("%RETRY%g", "t", "unknown"))) == [
+    assert list(targets_to_pop(routes, ("%RETRY%g", "t", "unknown"))) == [
         MessageQueue("t", "broker-a", ANY_QUEUE),
         MessageQueue("t", "broker-b", ANY_QUEUE),
     ]

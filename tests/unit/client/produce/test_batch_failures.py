@@ -15,7 +15,9 @@ __all__ = ["wire"]
 pytestmark = pytest.mark.simulation
 
 
-def test_a_batch_whose_broker_fails_meanwhile_goes_to_another_one_as_a_whole(simulate: Simulate, wire: WireTap) -> None:
+def test_a_batch_whose_broker_fails_in_between_goes_to_another_one_as_a_whole(
+    simulate: Simulate, wire: WireTap
+) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.create_topic("t")
         simulated = await cluster.start_producer(host="p", avoid_slow_brokers=False)

@@ -81,7 +81,7 @@ def test_a_full_request_leaves_before_the_others_are_added(simulate: Simulate, w
     simulate(scenario, brokers=1, trace=False)
 
 
-def test_an_error_of_the_request_reaches_everybody_in_it(simulate: Simulate) -> None:
+def test_an_error_of_the_request_reaches_everyone_in_it(simulate: Simulate) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.create_topic("t", queues=1)
         producer = await cluster.start_producer()
@@ -171,10 +171,10 @@ def test_sends_of_one_turn_to_several_queues_share_a_request(simulate: Simulate,
         queue_ids = [0, 1, 2, 0, 1, 2, 0]
         outcomes = await send_to_queues(producer, queue_ids)
         for queue_id in range(3):
-            mine = [outcome for outcome, each in zip(outcomes, queue_ids, strict=True) if each == queue_id]
-            first = mine[0]
+            own = [outcome for outcome, each in zip(outcomes, queue_ids, strict=True) if each == queue_id]
+            first = own[0]
             assert isinstance(first, int)
-            assert mine == list(range(first, first + len(mine)))
+            assert own == list(range(first, first + len(own)))
         assert codes_to_broker(wire) == [RequestCode.SEND_MESSAGES]
 
     simulate(scenario, brokers=1, trace=False)

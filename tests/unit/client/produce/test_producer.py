@@ -36,7 +36,7 @@ __all__ = ["wire"]
 # -------------------------------------------------------------------------------------------------- one-way and batches
 
 
-def test_a_one_way_message_is_stored_and_nobody_waits_for_it(simulate: Simulate) -> None:
+def test_a_one_way_message_is_stored_and_no_one_waits_for_it(simulate: Simulate) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.create_topic("t")
         producer = await cluster.start_producer(host="p")
@@ -331,7 +331,7 @@ def test_a_latency_sink_that_cannot_be_called_is_refused() -> None:
         Producer("127.0.0.1:9876", latency_sink=sink)
 
 
-def test_an_option_that_is_no_option_is_refused_with_the_one_that_was_meant() -> None:
+def test_an_option_that_is_not_an_option_is_refused_with_the_one_that_was_meant() -> None:
     with pytest.raises(ConfigError, match="'heartbeat_interval': did you mean 'heartbeat_interval_s'"):
         Producer("127.0.0.1:9876", heartbeat_interval=1)
 

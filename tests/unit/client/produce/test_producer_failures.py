@@ -33,7 +33,7 @@ __all__ = ["wire"]
 # ------------------------------------------------------------------------------------------------------------- retries
 
 
-def test_a_send_whose_broker_fails_meanwhile_goes_to_another_one(simulate: Simulate, wire: WireTap) -> None:
+def test_a_send_whose_broker_fails_in_between_goes_to_another_one(simulate: Simulate, wire: WireTap) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.create_topic("t")
         producer = await cluster.start_producer(host="p", avoid_slow_brokers=False)
@@ -215,7 +215,7 @@ def test_a_poll_of_routes_and_the_loss_of_one_broker_leave_the_connections_to_th
 
 
 @pytest.mark.parametrize("avoids", [True, False])
-def test_a_broker_that_answers_slowly_is_avoided_for_a_while_unless_told_otherwise(
+def test_a_broker_that_answers_slowly_is_avoided_for_a_while_unless_configured_otherwise(
     simulate: Simulate, avoids: bool
 ) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
@@ -246,7 +246,7 @@ async def send_and_note(producer: SimulatedProducer, failures: list[RlabError]) 
 
 
 @pytest.mark.parametrize(("lost", "n"), [("request", 0), ("answer", 1)])
-def test_after_a_timeout_nobody_can_tell_whether_the_message_is_stored(simulate: Simulate, lost: str, n: int) -> None:
+def test_after_a_timeout_no_one_can_report_whether_the_message_is_stored(simulate: Simulate, lost: str, n: int) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.create_topic("t", queues=1)
         producer = await cluster.start_producer(host="p")
@@ -359,11 +359,11 @@ def test_a_send_under_way_at_the_shutdown_fails_as_one_whose_connection_was_lost
 
 
 def test_a_latency_sink_gets_the_time_of_each_send_with_all_its_attempts(simulate: Simulate) -> None:
-    told: list[tuple[float, bool]] = []
+    reported: list[tuple[float, bool]] = []
 
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.create_topic("t")
-        producer = await cluster.start_producer(host="p", latency_sink=lambda *each: told.append(each))
+        producer = await cluster.start_producer(host="p", latency_sink=lambda *each: reported.append(each))
         for name in cluster.brokers:
             cluster.simulation.network.set_latency("p", name, 0.1)
         await producer.send("t", b"0")
@@ -373,7 +373,7 @@ def test_a_latency_sink_gets_the_time_of_each_send_with_all_its_attempts(simulat
             await producer.send("t", b"1")
 
     simulate(scenario)
-    (quick, sent), (slow, failed) = told
+    (quick, sent), (slow, failed) = reported
     assert (sent, failed) == (True, False)
     assert quick == pytest.approx(0.2, abs=0.02)
     assert 0.2 < slow <= SEND_TIMEOUT_S + 0.1

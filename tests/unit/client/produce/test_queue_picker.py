@@ -234,7 +234,7 @@ def test_keys_that_differ_in_one_digit_spread_over_the_queues() -> None:
 
 
 @pytest.mark.parametrize("key", [5, b"k", ["k"]])
-def test_a_key_that_is_no_string_is_refused_as_such(key: Any) -> None:
+def test_a_key_that_is_not_a_string_is_refused_as_such(key: Any) -> None:
     with pytest.raises(InvalidParameter, match="key must be a string, got "):
         select_by_key(QUEUES, key)
 

@@ -27,7 +27,7 @@ def test_queues_of_a_new_topic_are_made_up_from_the_template_until_its_route_is_
     simulate(scenario)
 
 
-def test_a_topic_that_nobody_creates_or_that_may_only_be_read_is_refused(simulate: Simulate) -> None:
+def test_a_topic_that_no_one_creates_or_that_may_only_be_read_is_refused(simulate: Simulate) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.create_topic("readable", perm=Perm.READ)
         instance = (await cluster.start_producer()).producer._running()

@@ -18,4 +18,4 @@ def test_a_pull_without_a_lease_has_the_number_of_its_topic_and_ends_when_the_br
 
     ended = run(member, 1)
     sent = [(header["topic_id"], header["data_id"], header.get("token")) for _, header in ended.broker.pulled]
-    assert (sent, ended.told, ended.ended) == ([(7, 3, None)] * 2, [("created again", QUEUE)], True)
+    assert (sent, ended.reported, ended.ended) == ([(7, 3, None)] * 2, [("created again", QUEUE)], True)

@@ -58,7 +58,7 @@ class ScriptedBroker:
         self.connects: list[float] = []
         self.broker_returned = anyio.Event()
         self.refusals = Refusals()
-        self.meanwhile: Callable[[], None] = lambda: None
+        self.in_between: Callable[[], None] = lambda: None
 
     async def pause(self, broker_name: str) -> None:
         with anyio.move_on_after(PULL_RETRY_ERROR_S):
@@ -90,7 +90,7 @@ class ScriptedBroker:
         assert len(self.pulled) < 100, "the loop spins"
         waiter: asyncio.Future[Command] = asyncio.get_running_loop().create_future()
         if self.answers:
-            self.meanwhile()
+            self.in_between()
             given = self.answers.pop(0)
             if isinstance(given, Exception):
                 waiter.set_exception(given)
@@ -106,14 +106,14 @@ class Member:
         self.broker = broker
         self.subscription: SubscriptionData | None = subscription_of("t", expression, 1) if expression else None
         self.owned = OwnedQueue(QUEUE, 9, ProcessQueue(5, **limits), "cause/1")
-        self.told: list[tuple[str, object]] = []
+        self.reported: list[tuple[str, object]] = []
         callbacks = PullCallbacks(
             subscription_of=lambda topic: self.subscription,
-            arrived=lambda owned: self.told.append(("arrived", owned.process_queue.pull_offset)),
-            lost=lambda owned: self.told.append(("lost", owned.queue)),
-            moved=lambda owned, offset: self.told.append(("moved", offset)),
-            created_again=lambda owned: self.told.append(("created again", owned.queue)),
-            damaged=lambda owned, n, offset: self.told.append(("damaged", (n, offset))),
+            arrived=lambda owned: self.reported.append(("arrived", owned.process_queue.pull_offset)),
+            lost=lambda owned: self.reported.append(("lost", owned.queue)),
+            moved=lambda owned, offset: self.reported.append(("moved", offset)),
+            recreated=lambda owned: self.reported.append(("created again", owned.queue)),
+            damaged=lambda owned, n, offset: self.reported.append(("damaged", (n, offset))),
         )
         self.loop = PullLoop(cast("ClientInstance", broker), "g", self.owned, 32, callbacks)
         self.ended = False
@@ -123,16 +123,16 @@ class Member:
         self.ended = True
 
 
-def run(member: Callable[[], Member], for_s: float, meanwhile: Callable[[Member], None] | None = None) -> Member:
-    """Run the loop for so long; halfway through, `meanwhile` happens."""
+def run(member: Callable[[], Member], for_s: float, in_between: Callable[[Member], None] | None = None) -> Member:
+    """Run the loop for so long; halfway through, `in_between` happens."""
 
     async def main(simulation: object) -> Member:
         made = member()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(made.run)
             await anyio.sleep(for_s / 2)
-            if meanwhile is not None:
-                meanwhile(made)
+            if in_between is not None:
+                in_between(made)
             await anyio.sleep(for_s / 2)
             tasks.cancel_scope.cancel()
         return made
@@ -193,7 +193,7 @@ def test_each_pull_goes_on_where_the_last_one_ended() -> None:
         1,
     )
     assert member.broker.offsets == [5, 8, 20, 20, 30]
-    assert member.told == [("arrived", 8), ("arrived", 30)]
+    assert member.reported == [("arrived", 8), ("arrived", 30)]
     batch = member.owned.process_queue.next_batch(99, 0)
     assert [message.offset for message in batch] == [5, 6, 7, 20, 21]
     assert {message.queue for message in batch} == {QUEUE}
@@ -253,7 +253,7 @@ def test_after_a_failure_the_same_offset_is_asked_for_again_after_a_pause(failur
     again_s = member.broker.times_s[-1]
     assert again_s == (PULL_RETRY_ERROR_S if pauses else 0.0)
     assert set(member.broker.offsets) == {5}
-    assert member.told == []
+    assert member.reported == []
 
 
 def test_a_connection_is_asked_for_again_only_when_the_one_it_had_is_gone() -> None:
@@ -266,7 +266,7 @@ def test_a_connection_is_asked_for_again_only_when_the_one_it_had_is_gone() -> N
 def test_a_queue_that_is_another_members_by_now_ends_the_loop() -> None:
     member = run(lambda: Member(ScriptedBroker(found(5), answer(ResponseCode.LEASE_LOST), found(6))), 5)
     assert member.ended
-    assert member.told == [("arrived", 6), ("lost", QUEUE)]
+    assert member.reported == [("arrived", 6), ("lost", QUEUE)]
     assert member.broker.offsets == [5, 6]
 
 
@@ -277,43 +277,43 @@ def test_an_answer_about_an_older_lease_says_nothing_about_the_one_that_was_gran
         def granted_again() -> None:
             made.owned.token = 10
 
-        made.broker.meanwhile = granted_again
+        made.broker.in_between = granted_again
         return made
 
     member = run(make, 5)
     assert [header["token"] for _, header in member.broker.pulled] == [9, 10, 10]
-    assert member.told == [("arrived", 6)]
+    assert member.reported == [("arrived", 6)]
     assert not member.ended
 
 
 def test_an_offset_that_the_broker_does_not_have_is_left_to_the_consumer() -> None:
     member = run(lambda: Member(ScriptedBroker(answer(ResponseCode.PULL_OFFSET_MOVED, 100))), 1)
-    assert member.told == [("moved", 100)]
+    assert member.reported == [("moved", 100)]
 
 
-def test_damaged_messages_are_told_with_the_messages_behind_them() -> None:
+def test_damaged_messages_are_reported_with_the_messages_behind_them() -> None:
     behind = found(9)
     behind = behind._replace(header={**behind.header, "damaged": 4})
     member = run(lambda: Member(ScriptedBroker(behind)), 1)
-    assert member.told == [("damaged", (4, 10)), ("arrived", 10)]
+    assert member.reported == [("damaged", (4, 10)), ("arrived", 10)]
     assert member.broker.offsets == [5, 10]
 
 
-def test_a_queue_that_is_given_up_during_a_pull_ends_the_loop_at_once() -> None:
+def test_a_queue_that_is_abandoned_during_a_pull_ends_the_loop_at_once() -> None:
     member = run(lambda: Member(ScriptedBroker()), 1, lambda made: made.owned.stop())
     assert member.ended
     assert len(member.broker.pulled) == 1
 
 
-def test_what_comes_for_a_queue_that_was_dropped_meanwhile_is_ignored() -> None:
+def test_what_comes_for_a_queue_that_was_dropped_in_between_is_ignored() -> None:
     async def main(simulation: object) -> Member:
         member = Member(ScriptedBroker(found(5)))
-        member.broker.meanwhile = member.owned.process_queue.drop
+        member.broker.in_between = member.owned.process_queue.drop
         await member.run()
         return member
 
     member = run_simulation(main)
-    assert member.told == []
+    assert member.reported == []
     assert member.owned.process_queue.commit_offset == 5
 
 
@@ -321,10 +321,10 @@ def test_records_that_were_damaged_on_their_way_are_pulled_again() -> None:
     damaged = found(5)._replace(body=b"nonsense")
     member = run(lambda: Member(ScriptedBroker(damaged, found(5))), 5)
     assert member.broker.offsets == [5, 5, 6]
-    assert member.told == [("arrived", 6)]
+    assert member.reported == [("arrived", 6)]
 
 
-def test_a_record_that_is_no_message_is_told_and_passed_over_and_its_neighbours_are_not(
+def test_a_record_that_is_not_a_message_is_reported_and_passed_over_and_its_neighbours_are_not(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     whole = [(found(offset).body or b"") for offset in (5, 7)]
@@ -340,8 +340,8 @@ def test_a_record_that_is_no_message_is_told_and_passed_over_and_its_neighbours_
     assert process_queue.commit_offset == 5
     process_queue.finish(batch)
     assert process_queue.commit_offset == 10
-    told = [(entry.levelname, entry.getMessage()) for entry in caplog.records]
-    assert [(level, "t@b:3+6" in text, "t@b:3+8" in text) for level, text in told] == [
+    reported = [(entry.levelname, entry.getMessage()) for entry in caplog.records]
+    assert [(level, "t@b:3+6" in text, "t@b:3+8" in text) for level, text in reported] == [
         ("ERROR", True, False),
         ("ERROR", False, True),
     ]
@@ -353,7 +353,7 @@ def test_a_full_queue_is_not_pulled_until_messages_are_finished() -> None:
     def finish_one(member: Member) -> None:
         process_queue = member.owned.process_queue
         process_queue.finish(process_queue.next_batch(1, 0))
-        member.owned.made_progress()
+        member.owned.notify_progress()
 
     member = run(lambda: Member(ScriptedBroker(found(5, 6, 7)), max_count=2), 5)
     assert member.broker.offsets == [5]

@@ -31,7 +31,7 @@ def test_a_key_that_waits_does_not_hold_up_the_others() -> None:
     assert queue.finish([c4]) == 5
 
 
-def test_messages_without_a_key_wait_for_nobody() -> None:
+def test_messages_without_a_key_wait_for_no_one() -> None:
     queue = OrderedProcessQueue(0, by_key)
     queue.put([message(0), message(1), message(2)])
     assert [handed_out(queue, 9) for _ in range(3)] == [[(0, 0)], [(1, 0)], [(2, 0)]]
@@ -44,7 +44,7 @@ def test_a_batch_in_queue_order_is_the_head_of_the_queue() -> None:
     assert handed_out(queue, 3) == []
 
 
-def test_what_was_processed_without_a_commit_comes_again_after_a_rollback() -> None:
+def test_what_was_processed_without_a_commit_is_redelivered_after_a_rollback() -> None:
     queue = OrderedProcessQueue(0, whole_queue)
     queue.put([message(n) for n in range(4)])
     for _ in range(2):

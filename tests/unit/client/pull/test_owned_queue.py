@@ -69,7 +69,7 @@ def test_an_answer_that_has_come_is_not_let_go() -> None:
 def test_progress_wakes_all_who_wait_once() -> None:
     async def scenario(simulation: Simulation) -> None:
         owned, _ = owned_with(1, in_flight=1)
-        owned.made_progress()  # nobody waits: this must not count later
+        owned.notify_progress()  # nobody waits: this must not count later
         woken: list[float] = []
 
         async def wait() -> None:
@@ -80,13 +80,13 @@ def test_progress_wakes_all_who_wait_once() -> None:
             for _ in range(3):
                 tasks.start_soon(wait)
             await anyio.sleep(2)
-            owned.made_progress()
-            owned.made_progress()
+            owned.notify_progress()
+            owned.notify_progress()
             await anyio.sleep(1)
             assert woken == [2, 2, 2]
             tasks.start_soon(wait)
             await anyio.sleep(1)
-            owned.made_progress()
+            owned.notify_progress()
         assert woken[3:] == [4]
 
     run_simulation(scenario)
@@ -105,11 +105,11 @@ def test_one_who_stops_waiting_leaves_the_others_waiting() -> None:
             tasks.start_soon(impatient)
             tasks.start_soon(owned.wait_progress)
             await anyio.sleep(5)
-            owned.made_progress()
+            owned.notify_progress()
         assert simulation.loop.time() == 5
         with anyio.move_on_after(1):
             await owned.wait_progress()
-        owned.made_progress()  # everybody who waited is gone
+        owned.notify_progress()  # everybody who waited is gone
 
     run_simulation(scenario)
 
@@ -121,10 +121,10 @@ def test_a_queue_is_drained_when_its_last_message_leaves_the_listener_whatever_e
         async def listen() -> None:
             await anyio.sleep(3)
             owned.process_queue.finish([second])
-            owned.made_progress()
+            owned.notify_progress()
             await anyio.sleep(4)
             owned.process_queue.requeue([first], not_before=99.0)
-            owned.made_progress()
+            owned.notify_progress()
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(listen)
@@ -169,11 +169,11 @@ def test_hand_outs_are_counted_with_the_time_since_their_messages_were_stored() 
 def test_an_offset_to_commit_is_sent_once_and_again_when_it_may_not_have_arrived() -> None:
     async def scenario(simulation: Simulation) -> None:
         owned, taken = owned_with(3, in_flight=2)
-        assert owned.take_commit() is None, "a queue begins where the broker said"
+        assert owned.next_commit() is None, "a queue begins where the broker said"
         owned.process_queue.finish(taken)
-        assert [owned.take_commit(), owned.take_commit()] == [2, None]
+        assert [owned.next_commit(), owned.next_commit()] == [2, None]
         owned.sent_commit = 0
-        assert owned.take_commit() == 2
+        assert owned.next_commit() == 2
 
     run_simulation(scenario)
 
@@ -183,20 +183,20 @@ def test_an_offset_that_goes_back_is_not_sent_with_a_pull() -> None:
         owned, taken = owned_with(3, in_flight=2)
         owned.process_queue.finish(taken)
         owned.rewound = True
-        assert owned.take_commit() is None
+        assert owned.next_commit() is None
 
     run_simulation(scenario)
 
 
-def test_only_the_first_progress_since_a_commit_was_sent_is_told() -> None:
+def test_only_the_first_progress_since_a_commit_was_sent_is_reported() -> None:
     async def scenario(simulation: Simulation) -> None:
         owned, _ = owned_with(3, in_flight=2)
-        told: list[OwnedQueue] = []
-        owned.on_unsent = told.append
+        reported: list[OwnedQueue] = []
+        owned.on_unsent = reported.append
         for _ in range(2):
-            owned.made_progress()
-            owned.made_progress()
-            owned.take_commit()
-        assert told == [owned, owned]
+            owned.notify_progress()
+            owned.notify_progress()
+            owned.next_commit()
+        assert reported == [owned, owned]
 
     run_simulation(scenario)

@@ -125,7 +125,7 @@ def test_a_message_that_is_not_handed_out_cannot_finish() -> None:
     assert process_queue.count == 1
 
 
-def test_a_failed_message_comes_again_after_its_wait_and_before_new_ones() -> None:
+def test_a_failed_message_is_redelivered_after_its_wait_and_before_new_ones() -> None:
     process_queue = queue_with(0, 1, 2)
     failed = process_queue.next_batch(1, 10.0)
     process_queue.requeue(failed, 15.0)
@@ -146,7 +146,7 @@ def test_a_failed_message_holds_the_commit_point_back_until_it_finishes() -> Non
     assert process_queue.finish(process_queue.next_batch(1, 5.0)) == 2
 
 
-def test_failed_messages_come_again_in_the_order_of_their_deadlines() -> None:
+def test_failed_messages_are_redelivered_in_the_order_of_their_deadlines() -> None:
     process_queue = queue_with(0, 1, 2)
     first, second, third = process_queue.next_batch(3, 0.0)
     process_queue.requeue([third], 2.0)
@@ -266,7 +266,7 @@ def test_while_a_failed_message_waits_nothing_is_taken_for_a_run() -> None:
     assert offsets_of(process_queue.next_batch(9, 5.0)) == [0, 1]
 
 
-def test_a_queue_that_is_given_up_has_no_run() -> None:
+def test_a_queue_that_is_abandoned_has_no_run() -> None:
     process_queue = queue_with(0)
     process_queue.drop()
     assert process_queue.next_run(9) == []

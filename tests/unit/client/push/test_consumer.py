@@ -118,7 +118,7 @@ def test_leaving_the_block_on_a_cancellation_leaves_the_group_properly_too(simul
     simulate(scenario)
 
 
-def test_who_joins_a_consumer_waits_until_somebody_shuts_it_down(simulate: Simulate) -> None:
+def test_who_joins_a_consumer_waits_until_someone_shuts_it_down(simulate: Simulate) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.create_topic("t")
         consumer = await cluster.start_consumer("g", "t")

@@ -180,7 +180,7 @@ async def test_while_a_listener_runs_its_messages_count_as_dispatched() -> None:
 
 
 @in_simulation
-async def test_a_task_that_is_told_to_end_in_a_call_leaves_that_batch_unfinished() -> None:
+async def test_a_task_that_is_reported_to_end_in_a_call_leaves_that_batch_unfinished() -> None:
     case = Case(3)
 
     def end(first: int) -> None:

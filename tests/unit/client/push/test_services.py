@@ -168,7 +168,7 @@ def test_keys_of_one_queue_run_at_the_same_time_each_in_its_order(simulate: Simu
     simulate(scenario, brokers=1)
 
 
-def test_without_an_order_everything_but_success_comes_again_later(simulate: Simulate) -> None:
+def test_without_an_order_everything_but_success_is_redelivered_later(simulate: Simulate) -> None:
     def answers(message: MessageExt) -> ConsumeResult | None:
         return SUSPEND if message.body == b"1" and message.times_delivered < 1 else None
 

@@ -197,7 +197,7 @@ def test_an_older_assignment_is_not_acted_on(simulate: Simulate) -> None:
     simulate(scenario, brokers=1)
 
 
-def test_nobody_answers(simulate: Simulate) -> None:
+def test_no_one_answers(simulate: Simulate) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         consumer = await member(cluster, host="c")
         cluster.simulation.network.partition("c", "broker-a")
@@ -208,7 +208,7 @@ def test_nobody_answers(simulate: Simulate) -> None:
     simulate(scenario, brokers=1)
 
 
-def test_nobody_is_asked_while_no_broker_has_a_topic(simulate: Simulate) -> None:
+def test_no_one_is_asked_while_no_broker_has_a_topic(simulate: Simulate) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         consumer = await member(cluster)
         with cluster.simulation.on_host(consumer.host):
@@ -217,13 +217,13 @@ def test_nobody_is_asked_while_no_broker_has_a_topic(simulate: Simulate) -> None
     simulate(scenario, brokers=1)
 
 
-def test_a_member_that_was_taken_for_dead_introduces_itself_and_asks_again(simulate: Simulate) -> None:
+def test_a_member_that_was_considered_dead_introduces_itself_and_asks_again(simulate: Simulate) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         consumer = await member(cluster)
         broker = cluster.brokers["broker-a"].running.broker
         leave = broker.groups.table.unregister("g", consumer.client_id, cause="", now=broker.loop.time())
         assert leave is not None
-        broker.groups.take_out(leave, "")
+        broker.groups.record_leave(leave, "")
         with cluster.simulation.on_host(consumer.host):
             share = await requests_of(consumer).ask(["t"], "")
         assert share is not None

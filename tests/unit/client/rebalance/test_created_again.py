@@ -24,7 +24,7 @@ async def sent(cluster: SimulatedCluster, n: int) -> None:
 
 @pytest.mark.parametrize("consume_from", [ConsumeFrom.FIRST_OFFSET, ConsumeFrom.LAST_OFFSET])
 @pytest.mark.parametrize("is_away", [True, False])
-def test_a_topic_that_was_deleted_and_created_again_is_read_from_its_first_message(
+def test_a_topic_that_was_deleted_and_recreated_is_read_from_its_first_message(
     simulate: Simulate,
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
@@ -150,16 +150,16 @@ def test_no_wrong_clock_skips_what_was_sent_after_the_subscription_or_adds_what_
         await anyio.sleep(10)
         consumer = await member(cluster, tmp_path, "m1", **wrong)
         await anyio.sleep(2)
-        lives = [consumer]
+        broker_runs = [consumer]
         if restarts:
             await consumer.stop()
             await anyio.sleep(3)
-            lives.append(await member(cluster, tmp_path, "m1", **wrong))
+            broker_runs.append(await member(cluster, tmp_path, "m1", **wrong))
         await cluster.brokers["broker-b"].start()
         producer = await cluster.start_producer()
         for number in range(5, 10):
             await producer.send("t", b"%d" % number, queue=on_b)
         await anyio.sleep(60)
-        assert sorted(number for life in lives for number in numbers(life)) == list(range(5, 10))
+        assert sorted(number for broker_run in broker_runs for number in numbers(broker_run)) == list(range(5, 10))
 
     simulate(scenario)

@@ -9,7 +9,7 @@ from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 
 
-def test_members_that_pass_queues_on_give_before_they_take_so_that_nobody_is_refused(simulate: Simulate) -> None:
+def test_members_that_pass_queues_on_give_before_they_take_so_that_no_one_is_refused(simulate: Simulate) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.create_topic("t", queues=12)
         for number in range(1, 6):

@@ -20,7 +20,7 @@ from tests.unit.client.rebalance.test_leased_queues import Q0, Q1, Q3, committed
 __all__ = ["wire"]
 
 
-def test_a_release_that_its_broker_did_not_hear_is_said_again_until_it_does(simulate: Simulate) -> None:
+def test_a_release_that_its_broker_did_not_receive_is_said_again_until_it_does(simulate: Simulate) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.create_topic("t", queues=2)
         await cluster.start_consumer("g", "t", host="c1")
@@ -62,7 +62,7 @@ def test_an_offset_that_was_set_back_is_committed_before_its_lease_is_released(s
     simulate(scenario, brokers=1)
 
 
-def test_the_log_is_told_once_of_each_reason_why_a_release_waits(
+def test_the_log_is_reported_once_of_each_reason_why_a_release_waits(
     simulate: Simulate, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
@@ -83,8 +83,8 @@ def test_the_log_is_told_once_of_each_reason_why_a_release_waits(
         away[0].heal()
 
     simulate(scenario, brokers=2)
-    told = [record.getMessage() for record in caplog.records if "release of t@broker-b:1" in record.getMessage()]
-    assert 1 <= len(told) <= 3
+    reported = [record.getMessage() for record in caplog.records if "release of t@broker-b:1" in record.getMessage()]
+    assert 1 <= len(reported) <= 3
 
 
 def test_offsets_are_committed_when_they_changed_and_again_when_a_commit_failed(

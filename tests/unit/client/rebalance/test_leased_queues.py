@@ -71,7 +71,7 @@ def test_idle_queues_move_at_once_and_only_the_busy_one_waits_for_its_listener(s
     simulate(scenario, brokers=1)
 
 
-def test_a_queue_that_should_come_back_while_it_is_given_up_comes_back_when_it_is_out(simulate: Simulate) -> None:
+def test_a_queue_that_should_come_back_while_it_is_abandoned_comes_back_when_it_is_out(simulate: Simulate) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         first = await busy_on_queue_three(cluster)
         second = await cluster.start_consumer("g", "t")
@@ -86,7 +86,7 @@ def test_a_queue_that_should_come_back_while_it_is_given_up_comes_back_when_it_i
     simulate(scenario, brokers=1)
 
 
-def test_a_queue_given_up_is_committed_and_unlocked_in_one_request_with_the_others(
+def test_a_queue_abandoned_is_committed_and_unlocked_in_one_request_with_the_others(
     simulate: Simulate, wire: WireTap
 ) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
@@ -150,7 +150,7 @@ def test_a_lease_whose_grant_was_lost_on_its_way_strands_no_queue(simulate: Simu
 # --------------------------------------------------------------------------------------------------------------- losing
 
 
-def test_a_member_that_was_taken_for_dead_drops_what_others_have_and_gets_its_share_again(simulate: Simulate) -> None:
+def test_a_member_that_was_considered_dead_drops_what_others_have_and_gets_its_share_again(simulate: Simulate) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.create_topic("t", queues=2)
         hung = await cluster.start_consumer("g", "t", session_timeout_s=9.0)

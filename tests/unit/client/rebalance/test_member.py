@@ -23,8 +23,8 @@ Queues = tuple[MessageQueue, ...]
 def test_a_message_queue_listener_sees_every_change_and_may_fail(simulate: Simulate) -> None:
     calls: list[tuple[str, int, int]] = []
 
-    async def listener(topic: str, everything: Queues, mine: Queues) -> None:
-        calls.append((topic, len(everything), len(mine)))
+    async def listener(topic: str, everything: Queues, own: Queues) -> None:
+        calls.append((topic, len(everything), len(own)))
         raise ValueError("whatever")
 
     async def scenario(cluster: SimulatedCluster) -> None:
@@ -69,7 +69,7 @@ def test_a_member_that_gave_up_its_last_topic_stays_one_without_queues_until_it_
     simulate(scenario)
 
 
-def test_a_subscription_that_no_name_server_heard_of_takes_effect_when_one_is_back(simulate: Simulate) -> None:
+def test_a_subscription_that_no_name_server_seen_takes_effect_when_one_is_back(simulate: Simulate) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.create_topic("t", queues=2)
         consumer = cluster.make_consumer("g")

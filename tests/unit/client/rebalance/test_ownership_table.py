@@ -37,9 +37,9 @@ def test_a_queue_goes_from_the_target_to_its_release_as_the_header_shows() -> No
     held = Held()
     way: list[tuple[Any, list[Any], Any]] = [
         (events.TargetFound([Q]), [], WANTED),
-        (events.LeasesDue(()), [acts.AskLeases([Q], [])], ASKED),
+        (events.LeasesDue(()), [acts.RequestLeases([Q], [])], ASKED),
         (events.QueueRefused(Q), [], WANTED),
-        (events.LeasesDue(()), [acts.AskLeases([Q], [])], ASKED),
+        (events.LeasesDue(()), [acts.RequestLeases([Q], [])], ASKED),
         (events.QueueGranted(held, None), [acts.StartQueue(held)], OWNED),
         (events.TargetFound([]), [acts.StopQueue(held, "revoked"), acts.DrainQueues([held])], DRAINING),
         (events.QueuesDrained([held]), [acts.ReleaseQueues([held])], RELEASING),
@@ -66,7 +66,7 @@ def test_a_lease_that_is_granted_after_its_timeout_is_given_back_when_another_sh
     table.on(events.RequestFailed(Q, definite=False))
     table.on(events.TargetFound([]))
     assert table.state(Q) is ASKED
-    assert table.on(events.LeasesDue(())) == [acts.AskLeases([], [Q])]
+    assert table.on(events.LeasesDue(())) == [acts.RequestLeases([], [Q])]
     late = Held()
     assert table.on(events.QueueGranted(late, None)) == [acts.DrainQueues((late,))]
     assert table.state(Q) is DRAINING
@@ -87,16 +87,16 @@ def test_a_request_that_did_not_leave_does_not_end_the_doubt_about_the_one_befor
 def test_a_lost_queue_with_a_message_at_a_listener_is_asked_for_again_only_when_that_is_done() -> None:
     held = Held(busy=True)
     table = owning(held)
-    dropped = [acts.DropQueue(held, "lost"), acts.DrainQueues((held,)), acts.WakePass(anew=True)]
+    dropped = [acts.DropQueue(held, "lost"), acts.DrainQueues((held,)), acts.WakePass(recompute=True)]
     assert table.on(events.QueueLost(held)) == dropped
     assert table.state(Q) is LOST
     assert table.on(events.LeasesDue(())) == []
-    assert table.on(events.QueuesDrained([held])) == [acts.WakePass(anew=False)]
-    assert table.on(events.LeasesDue(())) == [acts.AskLeases([Q], [])]
+    assert table.on(events.QueuesDrained([held])) == [acts.WakePass(recompute=False)]
+    assert table.on(events.LeasesDue(())) == [acts.RequestLeases([Q], [])]
 
 
 @pytest.mark.parametrize(("confirmed", "start", "is_renewed"), [(3, 3, True), (3, 2, False), (None, 9, False)])
-def test_a_lease_that_is_granted_again_goes_on_only_if_nobody_consumed_or_reset_in_between(
+def test_a_lease_that_is_granted_again_goes_on_only_if_no_one_consumed_or_reset_in_between(
     confirmed: int | None, start: int, is_renewed: bool
 ) -> None:
     held = Held(commit_offset=5)
@@ -104,7 +104,7 @@ def test_a_lease_that_is_granted_again_goes_on_only_if_nobody_consumed_or_reset_
     table.on(events.LeasesDue([Q]))
     again = Held(token=2, commit_offset=start)
     done = table.on(events.QueueGranted(again, confirmed))
-    lost = [acts.DropQueue(held, "lost"), acts.WakePass(anew=True), acts.StartQueue(again)]
+    lost = [acts.DropQueue(held, "lost"), acts.WakePass(recompute=True), acts.StartQueue(again)]
     assert done == ([acts.RenewQueue(held, again)] if is_renewed else lost)
 
 
@@ -117,13 +117,13 @@ def test_a_grant_for_a_queue_that_was_lost_while_it_was_confirmed_is_not_forgott
     table.on(events.TargetFound([]))
     table.on(events.QueuesDrained([held]))
     assert table.state(Q) is ASKED, "it is another member's by now, and ours at the broker"
-    assert table.on(events.LeasesDue(())) == [acts.AskLeases([], [Q])]
+    assert table.on(events.LeasesDue(())) == [acts.RequestLeases([], [Q])]
 
 
 def test_a_reset_drops_the_leases_that_it_revoked_and_no_later_one() -> None:
     old, new = Held(Q, 4), Held(R, 5)
     table = owning(old, new)
-    assert table.on(events.QueuesReset([Q, R, Q], 4)) == [acts.DropQueue(old, "reset"), acts.WakePass(anew=False)]
+    assert table.on(events.QueuesReset([Q, R, Q], 4)) == [acts.DropQueue(old, "reset"), acts.WakePass(recompute=False)]
     assert table.owned == {R: new}
 
 
@@ -149,6 +149,6 @@ def test_a_close_takes_over_what_is_drained_by_tasks_that_have_ended() -> None:
 
 
 def test_events_and_acts_are_frozen() -> None:
-    for record in (events.QueueRefused(Q), acts.AskLeases([Q], [])):
+    for record in (events.QueueRefused(Q), acts.RequestLeases([Q], [])):
         with pytest.raises(FrozenInstanceError):
             record.__setattr__(record.__slots__[0], R)

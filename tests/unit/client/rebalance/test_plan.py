@@ -149,7 +149,7 @@ def test_a_group_wide_strategy_may_give_a_member_only_queues_of_its_topics_and_n
         assert str(caught.value) == f"strategy FAKE of group g, all topics: {offence}"
 
 
-def test_of_a_topic_that_was_given_up_since_the_view_nothing_is_wanted() -> None:
+def test_of_a_topic_that_was_abandoned_since_the_view_nothing_is_wanted() -> None:
     strategy = FakeGroupStrategy([A[0], B[0]])
     assert allocate_target(strategy, "g", "m2", MessageModel.CLUSTERING, ["a"], {"a": A, "b": B}, VIEW) == [A[0]]
 
@@ -193,7 +193,7 @@ class ConsumingGroupStrategy(ConsumingStrategy):
 
 
 @pytest.mark.parametrize("kind", [ConsumingStrategy, ConsumingGroupStrategy])
-def test_a_strategy_may_use_up_what_it_is_given_and_nobody_else_misses_it(kind: type[ConsumingStrategy]) -> None:
+def test_a_strategy_may_use_up_what_it_is_given_and_no_one_else_misses_it(kind: type[ConsumingStrategy]) -> None:
     strategy: Any = kind()
     view = GroupView(group="g", version=3, members=dict(VIEW.members))
     queues_of = {"a": list(A), "b": list(B)}

@@ -90,7 +90,7 @@ def test_what_takes_the_place_of_lost_messages_waits_until_no_listener_has_them(
     simulate(scenario, brokers=1)
 
 
-def test_what_was_handed_out_is_told_with_each_commit_and_before_the_queue_is_dropped(simulate: Simulate) -> None:
+def test_what_was_handed_out_is_reported_with_each_commit_and_before_the_queue_is_dropped(simulate: Simulate) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         consumer = await consumer_of_three(cluster)
         await anyio.sleep(OFFSET_PERSIST_INTERVAL_S)
@@ -98,18 +98,18 @@ def test_what_was_handed_out_is_told_with_each_commit_and_before_the_queue_is_dr
         await anyio.sleep(0.1)
         await consumer.stop()
         of_queue = [event for event in cluster.events if event.topic == "t" and event.node == consumer.client_id]
-        told = [event for event in of_queue if event.kind == EventKind.MESSAGES_HANDED_OUT]
-        assert [(event.offset, event.n) for event in told] == [(3, 3), (5, 2)]
-        assert of_queue[-2:] == [told[-1], cluster.events_of(EventKind.QUEUE_DROPPED, topic="t")[0]]
+        reported = [event for event in of_queue if event.kind == EventKind.MESSAGES_HANDED_OUT]
+        assert [(event.offset, event.n) for event in reported] == [(3, 3), (5, 2)]
+        assert of_queue[-2:] == [reported[-1], cluster.events_of(EventKind.QUEUE_DROPPED, topic="t")[0]]
         [granted] = cluster.events_of(EventKind.LOCK_GRANTED, topic="t")
-        assert told[0].version == granted.version
+        assert reported[0].version == granted.version
         lags = [(event.offset, event.n) for event in cluster.events_of(EventKind.OFFSET_COMMITTED, topic="t")]
         assert lags == [(3, 0), (5, 0)]
 
     simulate(scenario, brokers=1)
 
 
-def test_a_grant_tells_how_many_messages_wait(simulate: Simulate) -> None:
+def test_a_grant_reports_how_many_messages_wait(simulate: Simulate) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         consumer = await consumer_of_three(cluster)
         await consumer.stop()

@@ -33,7 +33,7 @@ async def started(cluster: SimulatedCluster, topics: list[str], **options: Any) 
     for topic in topics:
         await cluster.create_topic(topic, queues=1)
     made = cluster.make_consumer("g", **options)
-    return await cluster.start_made(made, dict.fromkeys(topics, made.listener(None)))
+    return await cluster.subscribe_and_start(made, dict.fromkeys(topics, made.listener(None)))
 
 
 def test_as_many_topics_as_the_limit_work_and_one_more_is_refused_where_it_is_subscribed_to(
@@ -56,7 +56,11 @@ def test_as_many_topics_as_the_limit_work_and_one_more_is_refused_where_it_is_su
 
 
 def made(cluster: SimulatedCluster, kind: type[LitePullConsumer] | type[PopConsumer]) -> Any:
-    options: dict[str, Any] = {"clock_ms": cluster.simulation.clock_ms, "event_sink": cluster.note, "trace": False}
+    options: dict[str, Any] = {
+        "clock_ms": cluster.simulation.clock_ms,
+        "event_sink": cluster.record_event,
+        "trace": False,
+    }
     return kind(cluster.addresses, "g", instance_name="c", **options)
 
 

@@ -33,7 +33,7 @@ def test_where_it_begins_is_settled_before_its_start_returns_and_without_asking_
     simulate(scenario)
 
 
-def test_queues_that_are_born_later_are_read_from_their_beginning(simulate: Simulate, tmp_path: Path) -> None:
+def test_queues_that_are_created_later_are_read_from_their_beginning(simulate: Simulate, tmp_path: Path) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.create_topic("t", queues=1)
         waiting = await member(cluster, tmp_path, "m1", "u", route_poll_interval_s=30)

@@ -87,15 +87,15 @@ def test_a_strategy_that_returns_nonsense_is_reported_by_name_and_what_is_owned_
 
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.create_topic("t", queues=2)
-        mine = Broken()
-        consumer = await cluster.start_consumer("g", "t", strategy=mine)
+        own = Broken()
+        consumer = await cluster.start_consumer("g", "t", strategy=own)
         await cluster.wait_converged(1)
         await anyio.sleep(2)
-        mine.broken = True
-        other = await cluster.start_consumer("g", "t", strategy=mine)
+        own.broken = True
+        other = await cluster.start_consumer("g", "t", strategy=own)
         await anyio.sleep(25)
         assert (consumer.queues, other.queues) == ([Q0, Q1], [])
-        mine.broken = False
+        own.broken = False
         await cluster.wait_converged(2)
         assert (consumer.queues, other.queues) == ([Q0], [Q1])
 

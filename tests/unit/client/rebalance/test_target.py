@@ -39,7 +39,7 @@ def test_when_a_queue_comes_free_only_its_lease_is_asked_for_and_not_the_members
 
 
 @pytest.mark.parametrize("is_first_lost", [False, True])
-def test_one_change_that_two_brokers_notify_of_is_one_pass_and_it_is_enough_to_hear_of_it_once(
+def test_one_change_that_two_brokers_notify_of_is_one_pass_and_it_is_enough_to_receive_of_it_once(
     simulate: Simulate, is_first_lost: bool
 ) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:

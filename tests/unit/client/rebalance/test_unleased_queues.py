@@ -107,7 +107,7 @@ def test_a_new_member_begins_at_its_own_start_and_not_at_that_of_the_group(simul
     simulate(scenario)
 
 
-def test_only_an_unsubscribe_forgets_a_topic_and_its_broker_hears_of_it(simulate: Simulate, tmp_path: Path) -> None:
+def test_only_an_unsubscribe_forgets_a_topic_and_its_broker_sees_it(simulate: Simulate, tmp_path: Path) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.create_topic("t", queues=1)
         consumer = await member(cluster, tmp_path, "m1")

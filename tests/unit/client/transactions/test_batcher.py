@@ -43,7 +43,7 @@ def test_transactions_of_one_turn_share_requests_for_their_half_messages_and_for
     simulate(scenario, brokers=1)
 
 
-def test_an_error_of_the_request_reaches_everybody_in_it(simulate: Simulate) -> None:
+def test_an_error_of_the_request_reaches_everyone_in_it(simulate: Simulate) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.create_topic("t", queues=1)
         producer = await cluster.start_transaction_producer("p", Books().checker("p"), retries=0)

@@ -124,7 +124,7 @@ def test_a_half_message_that_was_certainly_not_stored_goes_to_another_broker(sim
     simulate(scenario)
 
 
-def test_an_end_that_cannot_be_told_is_left_to_the_check_and_raises_nothing(
+def test_an_end_that_cannot_be_reported_is_left_to_the_check_and_raises_nothing(
     simulate: Simulate, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:

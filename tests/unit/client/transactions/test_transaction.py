@@ -17,15 +17,15 @@ class Notes:
     """What a producer was told of its transactions."""
 
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.reported: list[str] = []
 
     async def begin(self, transaction: Transaction) -> None:
         transaction.message_id = "id"
-        self.told.append("begin")
+        self.reported.append("begin")
 
     async def end(self, transaction: Transaction) -> None:
         assert transaction.state is not None
-        self.told.append(transaction.state.name)
+        self.reported.append(transaction.state.name)
 
 
 def make(notes: Notes) -> Transaction:
@@ -50,7 +50,7 @@ async def test_the_end_follows_from_how_the_block_is_left() -> None:
                     act(transaction)
                 if error is not None:
                     raise error
-        assert notes.told == ["begin", state]
+        assert notes.reported == ["begin", state]
 
 
 @pytest.mark.asyncio

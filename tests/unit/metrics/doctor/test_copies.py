@@ -39,7 +39,7 @@ def test_a_set_with_a_replica_too_many_is_sound_as_long_as_the_wanted_copies_are
     assert found(copies_of(replica(1), replica(2), replica(3, in_sync=False), copies=2)) == []
 
 
-def test_a_replica_that_was_not_in_sync_at_one_of_two_looks_is_no_finding() -> None:
+def test_a_replica_that_was_not_in_sync_at_one_of_two_looks_is_not_a_finding() -> None:
     both, one = look_at(replica(1), replica(2)), look_at(replica(1), AWAY)
     assert found({"b": (one, both)}) == found({"b": (both, one)}) == []
 
@@ -55,7 +55,9 @@ def test_a_replica_that_was_not_in_sync_at_one_of_two_looks_is_no_finding() -> N
         (OUT_OF_SYNC, AWAY, True),
     ],
 )
-def test_a_replica_that_has_just_returned_is_no_finding(before: ReplicaInfo, now: ReplicaInfo, is_found: bool) -> None:
+def test_a_replica_that_has_just_returned_is_not_a_finding(
+    before: ReplicaInfo, now: ReplicaInfo, is_found: bool
+) -> None:
     sets = {"b": (look_at(replica(1), before), look_at(replica(1), now))}
     assert bool(found(sets)) is is_found
 

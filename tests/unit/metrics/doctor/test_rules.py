@@ -205,7 +205,7 @@ def test_the_holder_of_a_log_over_its_limits_is_named() -> None:
     assert (found.subject, found.evidence) == ("broker b", HELD_BY)
 
 
-def test_what_is_over_at_the_second_look_is_no_finding() -> None:
+def test_what_is_over_at_the_second_look_is_not_a_finding() -> None:
     orphaned, stuck = replace(GROUP, queues=(progress(owner=None),)), replace(GROUP, queues=(progress(committed=40),))
     assert diagnose(replace(HEALTHY, groups={"g": (orphaned, GROUP), "h": (stuck, GROUP)})) == []
 

@@ -12,7 +12,7 @@ def value_of(text: str, **properties: str) -> object:
     return condition_of(parse(text))(properties)
 
 
-def test_an_absent_property_is_null_and_null_is_no_match() -> None:
+def test_an_absent_property_is_null_and_null_is_not_a_match() -> None:
     assert value_of("price > 10") is None
     assert value_of("NOT (price > 10)") is None
     assert value_of("price > 10 OR TRUE") is True

@@ -33,7 +33,7 @@ def test_these_are_conditions(node: Node) -> None:
 
 
 @pytest.mark.parametrize("node", [Constant(5), Constant("x"), Negation(A)])
-def test_a_value_is_no_condition(node: Node) -> None:
+def test_a_value_is_not_a_condition(node: Node) -> None:
     for make in (Not, condition, lambda it: Logic(True, (IS_NULL, it))):
         with pytest.raises(OperandIllegal, match="a condition is needed here"):
             make(node)

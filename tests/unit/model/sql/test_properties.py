@@ -20,7 +20,7 @@ def test_the_tag_the_keys_and_the_id_are_properties_too() -> None:
     assert found == {"price": "5", "TAGS": "red", "KEYS": "k1 k2", "UNIQ_KEY": "ID"}
 
 
-def test_an_absent_tag_and_absent_keys_are_no_properties() -> None:
+def test_an_absent_tag_and_absent_keys_are_not_properties() -> None:
     assert of(encode_payload(Message("t", b"body"), 0, "ID")) == {"UNIQ_KEY": "ID"}
 
 

@@ -101,7 +101,7 @@ def test_messages_wait_while_a_queue_has_no_owner() -> None:
     assert costs(timeout_ms=11_000.0).lag_p99 > costs().lag_p99
 
 
-def test_the_capacity_is_what_a_member_has_done_at_the_most() -> None:
+def test_the_capacity_is_what_a_member_has_done_at_most() -> None:
     recorded = read_recorded(golden_events(), "g")
     assert capacity_of(recorded) == 1.0
     recorded.dispatched["c1"] = [(100.0, 20), (200.0, 30), (6_000.0, 10)]  # type: ignore[index]

@@ -25,7 +25,7 @@ def test_a_grid_is_every_combination() -> None:
     assert {each.handover for each in rules} == {Handover.DRAIN, Handover.OVERLAP}
 
 
-def test_the_session_timeout_is_the_one_given_or_the_one_told_or_the_default() -> None:
+def test_the_session_timeout_is_the_one_given_or_the_one_reported_or_the_default() -> None:
     assert Grid(was_timeout_s=5.0).recorded_with(3_000.0).recorded_timeout_s == 5.0
     assert Grid().recorded_with(3_000.0).recorded_timeout_s == 3.0
     assert Grid().recorded_with(None).recorded_timeout_s == 120.0
@@ -101,6 +101,6 @@ def test_a_trace_with_several_groups_asks_which_one() -> None:
 def test_a_trace_without_events_or_without_groups_says_so_and_asks_for_no_group(group: str | None) -> None:
     with pytest.raises(ConfigError, match=r"^the trace has no events$"):
         recorded_in([], group)
-    of_nobody = [event for event in golden_events() if not event.group]
+    without_group = [event for event in golden_events() if not event.group]
     with pytest.raises(ConfigError, match=r"no member joins .*group.* in the trace: the trace has to begin before"):
-        recorded_in(of_nobody, group)
+        recorded_in(without_group, group)

@@ -36,7 +36,7 @@ def test_the_span_of_a_group_is_not_that_of_the_trace() -> None:
     assert recorded.end_ms > 4_500_000
 
 
-def test_an_expression_with_blanks_is_no_topic() -> None:
+def test_an_expression_with_blanks_is_not_a_topic() -> None:
     events = [e._replace(detail="%RETRY%g=* t=red || blue") if e.detail == "t=*" else e for e in golden_events()]
     assert read_recorded(events, "g").changes[0].topics == ("%RETRY%g", "t")
 
@@ -94,7 +94,7 @@ def test_events_of_one_time_keep_their_order() -> None:
     assert timed[2][0] < 0.001
 
 
-def test_a_grant_to_the_same_member_is_no_move() -> None:
+def test_a_grant_to_the_same_member_is_not_a_move() -> None:
     moves = list(moves_of([(1, Q1, "a"), (2, Q1, "a"), (3, Q1, "b")]))
     assert [(move.at_ms, move.from_client, move.to_client) for move in moves] == [(1, "", "a"), (3, "a", "b")]
 
@@ -103,7 +103,7 @@ def test_without_a_timer_that_ran_out_the_interval_is_the_default_one() -> None:
     assert read_recorded(golden_events(), "g").interval_ms == 20_000
 
 
-def test_a_leave_tells_when_the_member_was_last_heard() -> None:
+def test_a_leave_reports_when_the_member_was_last_received() -> None:
     _, expiry = read_recorded(golden_events(), "g").leaves
     assert (expiry.reason, expiry.last_request_ms, expiry.missed_ms) == ("expiry", 12005, 20000)
 
@@ -117,13 +117,13 @@ def test_what_cannot_be_replayed_is_refused() -> None:
         read_recorded([event for event in events if event.node == "b"], "g")
 
 
-def test_session_timeouts_are_those_that_members_told() -> None:
+def test_session_timeouts_are_those_that_members_reported() -> None:
     assert read_recorded(golden_events(), "g").timeout_ms is None
-    told = [
+    reported = [
         Event(
             0.0, client, 1, EventKind.CLIENT_START, f"{client}/1", "g", client=client, detail=f"session_timeout_s={s}"
         )
         for client, s in (("c1", "3"), ("c2", "0.5"), ("c3", "3"))
     ]
-    recorded = read_recorded([*told, *golden_events()], "g")
+    recorded = read_recorded([*reported, *golden_events()], "g")
     assert (recorded.timeouts_ms, recorded.timeout_ms) == ({"c1": 3_000.0, "c2": 500.0, "c3": 3_000.0}, 3_000.0)

@@ -68,14 +68,14 @@ def test_a_longer_session_timeout_leaves_the_queue_of_the_silent_member_alone_fo
     assert spans(replay(recorded, rules(timeout_ms=11_000.0)), Q0) == [("c1", 16, 15000, "silent")]
 
 
-def test_members_that_are_told_nothing_keep_what_others_should_have(recorded: Recorded) -> None:
+def test_members_that_are_reported_nothing_keep_what_others_should_have(recorded: Recorded) -> None:
     # c1 would look again at 20,016, and is silent by then: c2 is refused until it leaves, c3 until c1 is taken out.
     outcome = replay(recorded, rules(notify=False))
     assert owners(outcome) == {Q0: ["c1", "c3"], Q1: ["c1", "c3"]}
     assert next(span[:3] for span in spans(outcome, Q1)) == ("c1", 16, 15000)
 
 
-def test_members_that_look_often_need_not_be_told(recorded: Recorded) -> None:
+def test_members_that_look_often_need_not_be_reported(recorded: Recorded) -> None:
     # The first looks of c1 after the joins at 1,000 and 12,000 ms are a second after the last: at 1,016 ms.
     outcome = replay(recorded, rules(notify=False, interval_ms=1_000.0))
     assert owners(outcome) == {Q0: ["c1", "c3"], Q1: ["c1", "c2", "c1", "c3"]}

@@ -59,7 +59,7 @@ def test_releases_and_refusals_are_known_by_member_queue_and_moment(lookup: Trac
     assert not lookup.was_refused("c2", Q0, 1006)
 
 
-def test_a_member_that_is_back_hears_of_its_loss_when_it_dropped_the_queue_or_at_once(lookup: TraceLookup) -> None:
+def test_a_member_that_is_back_sees_its_loss_when_it_dropped_the_queue_or_at_once(lookup: TraceLookup) -> None:
     assert lookup.loss_noticed("c1", Q1, 11_990) == 12_004
     assert lookup.loss_noticed("c1", Q1, 11_000) == 11_000
     assert lookup.loss_noticed("c1", Q0, 11_990) == 11_990

@@ -9,11 +9,11 @@ from pipeline.report import charts
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "reported"),
     [(0, "0 ms"), (9.94, "9.9 ms"), (168.4, "168 ms"), (3_219.7, "3.22 s"), (63_000, "63 s"), (600_000, "10.0 min")],
 )
-def test_a_duration_has_three_digits_and_the_unit_that_fits(value: float, told: str) -> None:
-    assert charts.milliseconds(value) == told
+def test_a_duration_has_three_digits_and_the_unit_that_fits(value: float, reported: str) -> None:
+    assert charts.milliseconds(value) == reported
 
 
 def interval(owner: str, from_ms: float, to_ms: float) -> dict[str, object]:

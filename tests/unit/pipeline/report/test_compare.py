@@ -11,7 +11,7 @@ from tests.unit.pipeline.report.report_tables import write
 
 
 @pytest.mark.parametrize(
-    ("before", "now", "told"),
+    ("before", "now", "reported"),
     [
         (10, 15, "+50%"),
         (10, 5, "-50%"),
@@ -22,8 +22,10 @@ from tests.unit.pipeline.report.report_tables import write
         (3, None, ""),
     ],
 )
-def test_a_change_is_told_in_per_cent_of_the_other_run(before: float | None, now: float | None, told: str) -> None:
-    assert change_of(before, now) == told
+def test_a_change_is_reported_in_per_cent_of_the_other_run(
+    before: float | None, now: float | None, reported: str
+) -> None:
+    assert change_of(before, now) == reported
 
 
 def test_groups_of_both_runs_are_compared_and_others_named(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ def test_a_report_adds_up_what_the_tables_hold(tmp_path: Path) -> None:
     )
 
 
-def test_lost_messages_count_once_however_often_they_are_told(tmp_path: Path) -> None:
+def test_lost_messages_count_once_however_often_they_are_reported(tmp_path: Path) -> None:
     report = read_report(write(tmp_path / "tables"))
     assert report.damaged == 26
     assert [(queue_name(row), row["offset"], row["n"], row["detail"]) for row in report.damage] == [

@@ -15,18 +15,18 @@ from pipeline.report.ownerless import ownerless_of
 QUEUE: dict[str, Any] = {"topic": "orders", "broker": "b", "queue_id": 3}
 
 
-def told(t_ms: float, seq: int, kind: EventKind, group: str = "pops", **more: Any) -> Event:
+def reported(t_ms: float, seq: int, kind: EventKind, group: str = "pops", **more: Any) -> Event:
     return Event(t_ms, "b", seq, kind.value, f"b/{seq}", group, **more)
 
 
 TRACE = [
-    told(1_000, 1, EventKind.MEMBER_JOIN, broker="b", client="h@c1", detail="orders=*"),
-    told(2_000, 2, EventKind.MEMBER_JOIN, broker="b", client="h@c2", detail="orders=*"),
-    told(3_000, 3, EventKind.MESSAGES_REDELIVERED, client="h@c2", n=5, **QUEUE),
-    told(3_500, 4, EventKind.MESSAGES_REDELIVERED, client="h@c2", n=2, **QUEUE),
-    told(4_000, 5, EventKind.MEMBER_LEAVE, broker="b", client="h@c1", detail="close"),
-    told(5_000, 6, EventKind.DEAD_LETTER, n=1, **QUEUE),
-    told(5_500, 7, EventKind.CLIENT_START, group="producers", client="h@p"),
+    reported(1_000, 1, EventKind.MEMBER_JOIN, broker="b", client="h@c1", detail="orders=*"),
+    reported(2_000, 2, EventKind.MEMBER_JOIN, broker="b", client="h@c2", detail="orders=*"),
+    reported(3_000, 3, EventKind.MESSAGES_REDELIVERED, client="h@c2", n=5, **QUEUE),
+    reported(3_500, 4, EventKind.MESSAGES_REDELIVERED, client="h@c2", n=2, **QUEUE),
+    reported(4_000, 5, EventKind.MEMBER_LEAVE, broker="b", client="h@c1", detail="close"),
+    reported(5_000, 6, EventKind.DEAD_LETTER, n=1, **QUEUE),
+    reported(5_500, 7, EventKind.CLIENT_START, group="producers", client="h@p"),
 ]
 
 

@@ -44,8 +44,8 @@ def read(text: str) -> str:
     return re.sub(r"\s+", " ", checker.text)
 
 
-def test_a_page_tells_what_happened_with_the_messages_that_show_it(tmp_path: Path) -> None:
-    told = read(page(read_report(write(tmp_path / "tables"))))
+def test_a_page_reports_what_happened_with_the_messages_that_show_it(tmp_path: Path) -> None:
+    reported = read(page(read_report(write(tmp_path / "tables"))))
     for words in (
         "What rebalances cost group g<b>",
         "9 s from 1970-01-01 00:16:40 UTC: 20 events of 2 nodes. 4 events of these nodes are missing",
@@ -64,7 +64,7 @@ def test_a_page_tells_what_happened_with_the_messages_that_show_it(tmp_path: Pat
         "producer group half committed rolled back checks given up bank 1 1 0 0 0 shop<b> 9 5 2 4 1",
         "5.000 s c2 joined LOCK NOTIFY 2 1 1 400 ms 300 ms 2 to 6 40",
     ):
-        assert words in told
+        assert words in reported
 
 
 def test_a_page_lists_what_was_done_on_purpose(tmp_path: Path) -> None:
@@ -91,9 +91,9 @@ def test_names_are_text_in_the_data_of_the_pictures_too(tmp_path: Path) -> None:
 
 def test_a_page_can_compare_two_runs(tmp_path: Path) -> None:
     report = read_report(write(tmp_path / "tables"))
-    told = read(page(report, report))
-    assert "Compared with the other run" in told
-    assert "moves of queues 3 3 the same" in told
+    reported = read(page(report, report))
+    assert "Compared with the other run" in reported
+    assert "moves of queues 3 3 the same" in reported
 
 
 def test_a_hundred_thousand_events_are_a_page_of_at_most_two_megabytes(tmp_path: Path) -> None:
@@ -117,9 +117,9 @@ def test_several_groups_have_sections_and_too_many_are_named(tmp_path: Path) -> 
     report = read_report(write(tmp_path / "tables"))
     [group] = report.groups
     many = [replace(group, totals=replace(group.totals, group=f"g{n}")) for n in range(MOST_GROUPS + 2)]
-    told = read(page(replace(report, groups=many)))
-    assert "Group g0 " in told
-    assert f"Not shown: g{MOST_GROUPS}, g{MOST_GROUPS + 1}." in told
+    reported = read(page(replace(report, groups=many)))
+    assert "Group g0 " in reported
+    assert f"Not shown: g{MOST_GROUPS}, g{MOST_GROUPS + 1}." in reported
     assert "No member of any group had a queue" in read(page(replace(report, groups=[])))
 
 
@@ -131,5 +131,5 @@ def test_a_page_says_what_its_timeline_leaves_out(tmp_path: Path) -> None:
         page(replace(report, groups=[fewer]))
     )
     cut = replace(group, left_out=1_234)
-    told = read(page(replace(report, groups=[cut])))
-    assert "The timeline ends at 9.000 s: 1,234 later intervals of this queue are not shown." in told
+    reported = read(page(replace(report, groups=[cut])))
+    assert "The timeline ends at 9.000 s: 1,234 later intervals of this queue are not shown." in reported

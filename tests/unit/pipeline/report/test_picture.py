@@ -51,10 +51,10 @@ def test_the_steps_add_up_to_the_first_pull() -> None:
     before = {"to_ms": 40.0, "ended": "expired"}
     row = {"from_client": "c1", "from_ms": 70.0, "first_pull_ms": 75.0}
 
-    assert [took for _, took, _ in steps_of({"began_ms": 10.0}, row, before)] == [30, 30, 5]
+    assert [elapsed for _, elapsed, _ in steps_of({"began_ms": 10.0}, row, before)] == [30, 30, 5]
     assert steps_of({"began_ms": 10.0}, row, None) == []
     kept = {"to_ms": 90.0, "ended": "revoked"}
-    assert [took for _, took, _ in steps_of({"began_ms": 10.0}, row, kept)] == [60, 0, 5], "two owners at once"
+    assert [elapsed for _, elapsed, _ in steps_of({"began_ms": 10.0}, row, kept)] == [60, 0, 5], "two owners at once"
 
 
 @pytest.mark.parametrize(

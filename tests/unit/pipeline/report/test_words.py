@@ -5,7 +5,7 @@ import pytest
 from model.counted import counted
 from model.events import EventKind
 from pipeline.report.data import Totals
-from pipeline.report.words import kind_of, member_name, offsets, summary, twice, what_happened
+from pipeline.report.words import kind_of, member_name, offsets, sentence_of_rebalance, summary, twice
 
 SHOWN_BY_NAME = frozenset(
     EventKind(kind)
@@ -62,7 +62,7 @@ def rebalance(kind: str, detail: str = "") -> dict[str, object]:
 
 
 @pytest.mark.parametrize(
-    ("kind", "detail", "told", "short"),
+    ("kind", "detail", "reported", "short"),
     [
         ("MEMBER_JOIN", "t=*", "c4 joined", "join"),
         ("MEMBER_LEAVE", "unregister", "c4 left", "leave: unregister"),
@@ -74,25 +74,25 @@ def rebalance(kind: str, detail: str = "") -> dict[str, object]:
         ("", "", "unknown", "unknown"),
     ],
 )
-def test_a_rebalance_is_told_by_its_cause(kind: str, detail: str, told: str, short: str) -> None:
-    assert (what_happened(rebalance(kind, detail)), kind_of(rebalance(kind, detail))) == (told, short)
+def test_a_rebalance_is_reported_by_its_cause(kind: str, detail: str, reported: str, short: str) -> None:
+    assert (sentence_of_rebalance(rebalance(kind, detail)), kind_of(rebalance(kind, detail))) == (reported, short)
 
 
 @pytest.mark.parametrize("kind", EventKind)
-def test_every_kind_of_event_can_be_told(kind: EventKind) -> None:
-    assert what_happened(rebalance(kind))
+def test_every_kind_of_event_can_be_reported(kind: EventKind) -> None:
+    assert sentence_of_rebalance(rebalance(kind))
     assert kind_of(rebalance(kind))
 
 
 @pytest.mark.parametrize("kind", EventKind)
 def test_a_kind_that_a_rebalance_may_begin_with_has_words_of_its_own(kind: EventKind) -> None:
-    assert (what_happened(rebalance(kind)) == kind) == (kind in SHOWN_BY_NAME)
+    assert (sentence_of_rebalance(rebalance(kind)) == kind) == (kind in SHOWN_BY_NAME)
 
 
-def test_a_lost_connection_is_told_apart_from_a_broker_that_stopped() -> None:
+def test_a_lost_connection_is_distinguished_from_a_broker_that_stopped() -> None:
     row = {"kind": "BROKER_DOWN", "detail": "10.0.0.1:1", "client": ""}
-    assert what_happened(row) == "a broker went down"
-    assert what_happened(row | {"client": "127.0.0.1@c4"}) == "c4 lost its connection to 10.0.0.1:1"
+    assert sentence_of_rebalance(row) == "a broker went down"
+    assert sentence_of_rebalance(row | {"client": "127.0.0.1@c4"}) == "c4 lost its connection to 10.0.0.1:1"
 
 
 def test_members_go_by_the_name_that_people_gave_them() -> None:
@@ -107,15 +107,15 @@ def test_numbers_of_things_and_messages() -> None:
 def test_a_group_that_moved_nothing_is_said_to_have_moved_nothing() -> None:
     nothing = dict.fromkeys(Totals.__dataclass_fields__, 0) | {"group": "g"}
     assert summary(Totals(**nothing), None) == "No queue of the group moved to another member in this trace."  # type: ignore[arg-type]
-    told = summary(Totals(**nothing | {"rebalances": 1, "moves": 4, "orphans": 1, "double_ms": 5.0}), "c1 left")  # type: ignore[arg-type]
-    assert "No message is known to have come twice" in told
-    assert "two owners at once for 5 ms" in told
-    assert "1 queue had no owner" in told
+    reported = summary(Totals(**nothing | {"rebalances": 1, "moves": 4, "orphans": 1, "double_ms": 5.0}), "c1 left")  # type: ignore[arg-type]
+    assert "No message is known to have come twice" in reported
+    assert "two owners at once for 5 ms" in reported
+    assert "1 queue had no owner" in reported
 
 
-def test_what_may_have_come_twice_is_told_apart_from_what_did() -> None:
+def test_what_may_have_come_twice_is_distinguished_from_what_did() -> None:
     nothing = dict.fromkeys(Totals.__dataclass_fields__, 0) | {"group": "g", "rebalances": 1}
-    told = summary(Totals(**nothing | {"possible_duplicates": 40}), None)  # type: ignore[arg-type]
-    assert "Up to 40 may have come twice" in told
-    assert "No message" not in told
+    reported = summary(Totals(**nothing | {"possible_duplicates": 40}), None)  # type: ignore[arg-type]
+    assert "Up to 40 may have come twice" in reported
+    assert "No message" not in reported
     assert [twice(*counts) for counts in ((0, 0), (12, 0), (12, 40), (0, 40))] == ["", "12", "12 to 52", "0 to 40"]

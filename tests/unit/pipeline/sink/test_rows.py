@@ -73,7 +73,7 @@ def test_the_option_goes_before_the_column_and_text_becomes_its_bytes() -> None:
         assert rows.topics == ["t"]
 
 
-def test_no_rows_are_no_messages() -> None:
+def test_no_rows_are_not_messages() -> None:
     assert RowEncoder("t", "p").encode(batch(body=pa.array([], pa.binary())), 7).payloads == []
 
 
@@ -109,7 +109,7 @@ def test_no_rows_are_no_messages() -> None:
         ),
     ],
 )
-def test_a_row_that_is_no_message_is_refused_by_its_column(columns: dict[str, Any], why: str) -> None:
+def test_a_row_that_is_not_a_message_is_refused_by_its_column(columns: dict[str, Any], why: str) -> None:
     with pytest.raises(MessageIllegal, match=why):
         RowEncoder("t", "p").encode(batch(**columns), 7)
 
@@ -163,7 +163,7 @@ def test_columns_that_cannot_be_sent_are_refused_by_name(schema: str, why: str) 
         check(schema)
 
 
-def test_somebody_has_to_say_topic_and_queue() -> None:
+def test_someone_has_to_say_topic_and_queue() -> None:
     with pytest.raises(ConfigError, match="set option topic, or add a column topic"):
         check("body string", topic=None)
     with pytest.raises(ConfigError, match="needs a column queue_id"):

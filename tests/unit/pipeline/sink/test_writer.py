@@ -55,7 +55,7 @@ def test_a_commit_whose_stages_are_gone_is_an_error(cluster: FakeCluster) -> Non
     assert len(cluster.written) == 1
 
 
-def test_an_abort_tells_everybody_whoever_is_away(cluster: FakeCluster) -> None:
+def test_an_abort_notifies_everyone_anyone_who_is_away(cluster: FakeCluster) -> None:
     cluster.down.add("a")
     StreamSink(OPTIONS).abort([None, *DONE], 7)
     assert cluster.written == [("b", RequestCode.SINK_ABORT, BATCH, None)]
@@ -69,7 +69,7 @@ def test_a_batch_write_that_is_aborted_is_dropped_where_failed_tasks_have_staged
     assert {header["query_id"] for _, _, header, _ in cluster.written} == {sink._query_id}
 
 
-def test_an_abort_of_what_is_not_staged_asks_nobody(cluster: FakeCluster) -> None:
+def test_an_abort_of_what_is_not_staged_asks_no_one(cluster: FakeCluster) -> None:
     BatchSink(replace(OPTIONS, delivery=DeliveryGuarantee.AT_LEAST_ONCE)).abort([None])
     StreamSink(OPTIONS).abort([None], 7)
     assert cluster.asked == []
@@ -85,7 +85,7 @@ def test_a_commit_that_fails_names_the_brokers_that_have_published(cluster: Fake
         StreamSink(OPTIONS).commit(DONE, 7)
 
 
-def test_a_commit_that_nobody_has_carried_out_names_nobody(cluster: FakeCluster) -> None:
+def test_a_commit_that_no_one_has_carried_out_names_no_one(cluster: FakeCluster) -> None:
     cluster.refusals = [ResponseCode.STAGE_LOST]
     with pytest.raises(StageLost, match=r"^broker 'a' did not publish its rows: refused$"):
         BatchSink(OPTIONS).commit(DONE)

@@ -153,7 +153,7 @@ def check_bytes(row: tuple[object, ...], offset: int, payload: bytes) -> None:
 @pytest.mark.parametrize("read", READS.values(), ids=READS)
 @pytest.mark.parametrize("payload", NO_MESSAGES.values(), ids=NO_MESSAGES)
 @pytest.mark.parametrize("places", [[0], [3, 4, 8], list(range(10))], ids=str)
-def test_records_that_are_no_messages_become_rows_of_their_bytes_and_are_told(
+def test_records_that_are_not_messages_become_rows_of_their_bytes_and_are_reported(
     read: Callable[..., list[tuple[object, ...]]],
     payload: bytes,
     places: list[int],
@@ -165,8 +165,8 @@ def test_records_that_are_no_messages_become_rows_of_their_bytes_and_are_told(
     assert [row for row in found if row[3] not in places] == [row for row in whole if row[3] not in places]
     for place in places:
         check_bytes(found[place], place, payload)
-    told = [entry.getMessage() for entry in caplog.records]
-    assert [f"offset {place} is not a message" in text for place, text in zip(places, told, strict=True)] == [
+    reported = [entry.getMessage() for entry in caplog.records]
+    assert [f"offset {place} is not a message" in text for place, text in zip(places, reported, strict=True)] == [
         True
     ] * len(places)
 
@@ -229,7 +229,7 @@ def test_the_log_says_what_is_wrong_with_a_payload_and_not_where_it_failed_here(
 
 
 @pytest.mark.parametrize("read", READS.values(), ids=READS)
-def test_the_bytes_of_what_is_no_message_are_left_out_like_bodies(
+def test_the_bytes_of_what_is_not_a_message_are_left_out_like_bodies(
     read: Callable[..., list[tuple[object, ...]]],
 ) -> None:
     (row,) = read(QUEUE, 2, pulled([of_payload(0, b"hello")]), settings(body=False))
@@ -243,7 +243,7 @@ def test_a_record_behind_the_end_may_be_anything(read: Callable[..., list[tuple[
         assert len(read(QUEUE, 1, pulls, settings())) == 1
 
 
-def test_a_record_that_is_no_message_does_not_hide_one_of_a_wanted_tag() -> None:
+def test_a_record_that_is_not_a_message_does_not_hide_one_of_a_wanted_tag() -> None:
     for payload in NO_MESSAGES.values():
         pulls = pulled([of_payload(0, payload), of_payload(1, with_fields(tags="red"))])
         wanted = settings(tags=frozenset({"red"}))
@@ -253,7 +253,7 @@ def test_a_record_that_is_no_message_does_not_hide_one_of_a_wanted_tag() -> None
 
 @pytest.mark.parametrize("read", READS.values(), ids=READS)
 @pytest.mark.parametrize("left", [[], [0, 1, 2, 4], [1, 2, 3, 4], [0, 1, 2, 3]], ids=str)
-def test_records_that_a_broker_left_out_end_a_read_or_are_told(
+def test_records_that_a_broker_left_out_end_a_read_or_are_reported(
     read: Callable[..., list[tuple[object, ...]]], left: list[int], caplog: pytest.LogCaptureFixture
 ) -> None:
     body = b"".join(of_payload(n, with_fields()) for n in left)
@@ -266,7 +266,7 @@ def test_records_that_a_broker_left_out_end_a_read_or_are_told(
 
 
 @pytest.mark.parametrize("read", READS.values(), ids=READS)
-def test_what_is_damaged_behind_the_end_is_no_loss_and_what_is_no_message_is_told_once(
+def test_what_is_damaged_behind_the_end_is_not_a_loss_and_what_is_not_a_message_is_reported_once(
     read: Callable[..., list[tuple[object, ...]]], caplog: pytest.LogCaptureFixture
 ) -> None:
     whole = b"".join(of_payload(n, with_fields()) for n in range(3))

@@ -78,7 +78,7 @@ def test_messages_of_the_usual_form_are_not_decoded(monkeypatch: pytest.MonkeyPa
 
 
 @given(st.binary(max_size=120))
-def test_bytes_that_are_no_whole_records_have_no_beginnings(body: bytes) -> None:
+def test_bytes_that_are_not_whole_records_have_no_beginnings(body: bytes) -> None:
     starts = record_starts(body)
     assert starts is None or len(body) == sum(int.from_bytes(body[at : at + 4], "big") for at in starts)
 

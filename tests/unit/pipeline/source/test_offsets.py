@@ -68,7 +68,7 @@ def test_a_limit_gives_exactly_what_it_may_and_something_of_every_backlog(found:
 
 
 @given(ranges(), st.integers(1, 50_000))
-def test_a_limit_gives_more_to_whoever_has_more(found: list[Range], limit: int) -> None:
+def test_a_limit_gives_more_to_anyone_who_has_more(found: list[Range], limit: int) -> None:
     taken = sizes_of(found, limited(found, limit))
     backlog = {one.queue: one.end - one.start for one in found}
     for one in found:
@@ -104,9 +104,9 @@ def test_the_pieces_of_a_split_join_to_what_was_split(
     pieces = split(found, min_partitions, None if max_rows is None else max(50, max_rows))
     assert all(piece.end > piece.start for piece in pieces)
     for one in found:
-        mine = [piece for piece in pieces if piece.queue == one.queue]
-        assert (mine[0].start, mine[-1].end) == (one.start, one.end) if one.end > one.start else not mine
-        assert all(before.end == after.start for before, after in pairwise(mine))
+        own = [piece for piece in pieces if piece.queue == one.queue]
+        assert (own[0].start, own[-1].end) == (one.start, one.end) if one.end > one.start else not own
+        assert all(before.end == after.start for before, after in pairwise(own))
     total = sum(one.end - one.start for one in found)
     assert len(pieces) >= min(min_partitions, total)
     assert max_rows is None or all(piece.end - piece.start <= max(50, max_rows) for piece in pieces)
@@ -122,7 +122,7 @@ def test_pieces_put_together_keep_their_order_and_are_no_more_than_they_may_be(f
     assert all(sum(task) + later[0] > most for task, later in pairwise(sizes)), "nothing that fits is left out"
 
 
-def test_the_pieces_of_one_range_differ_by_one_at_the_most() -> None:
+def test_the_pieces_of_one_range_differ_by_one_at_most() -> None:
     queue = MessageQueue("t", "a", 0)
     assert [piece.end - piece.start for piece in split([Range(queue, 0, 11)], 4)] == [2, 3, 3, 3]
     assert len(split([Range(queue, 0, 3)], 8)) == 3

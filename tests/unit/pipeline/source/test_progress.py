@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from model.message_queue import MessageQueue
 from model.response_code import ResponseCode
 from pipeline.source.offsets import to_text
-from pipeline.source.progress import GroupProgress, offsets_of, skipped_rows, topics_made_again
+from pipeline.source.progress import GroupProgress, offsets_of, skipped_rows, topics_recreated
 from tests.unit.pipeline.fake_cluster import FakeCluster
 
 FIRST, SECOND = MessageQueue("t", "a", 0), MessageQueue("t", "a", 1)
@@ -40,7 +40,7 @@ def test_only_what_has_changed_is_committed() -> None:
     assert progress.committed == {FIRST: 5, SECOND: 4}
 
 
-def test_the_same_offset_of_a_topic_that_was_made_again_is_committed_again() -> None:
+def test_the_same_offset_of_a_topic_that_was_recreated_is_committed_again() -> None:
     """Brokers forget the commits of a topic that is deleted, and the group had none in the new one."""
     cluster = CommittingCluster()
     progress = GroupProgress(cluster.client(), "g")
@@ -67,7 +67,7 @@ def test_a_commit_that_is_refused_is_noted_and_tried_again_with_the_next_batch()
     assert progress.failures == {}
 
 
-def test_progress_that_is_told_too_late_opens_no_connection() -> None:
+def test_progress_that_is_reported_too_late_opens_no_connection() -> None:
     cluster = CommittingCluster()
     with cluster.client() as client:
         progress = GroupProgress(client, "g")
@@ -107,11 +107,11 @@ def test_what_a_batch_skipped_is_what_lies_between_its_offsets_and_gave_no_row(
     assert skipped_rows(start, end, rows) == sum(skipped for _, _, skipped in queues.values())
 
 
-def test_a_topic_that_was_made_again_was_read_from_its_beginning() -> None:
+def test_a_topic_that_was_recreated_was_read_from_its_beginning() -> None:
     start, end = '{"t": {"a": {"0": 9, "topic_id": 1}}}', '{"t": {"a": {"0": 10, "topic_id": 2}}}'
-    assert topics_made_again(start, end) == [("t", "a")]
+    assert topics_recreated(start, end) == [("t", "a")]
     assert skipped_rows(start, end, 8) == 2
-    assert topics_made_again(end, end) == topics_made_again(None, end) == topics_made_again("None", "12") == []
+    assert topics_recreated(end, end) == topics_recreated(None, end) == topics_recreated("None", "12") == []
 
 
 def test_a_queue_that_was_truncated_has_skipped_nothing_and_one_that_is_empty_neither() -> None:

@@ -124,7 +124,7 @@ def test_messages_that_were_deleted_are_an_error_that_names_queue_place_and_what
         offsets(reader(cluster, 5, 30))
 
 
-def test_messages_that_were_deleted_are_skipped_counted_and_told_when_that_is_wanted(
+def test_messages_that_were_deleted_are_skipped_counted_and_reported_when_that_is_wanted(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     cluster = FakeCluster()

@@ -115,7 +115,7 @@ def test_a_task_reads_each_of_its_ranges(closed: list[str]) -> None:
 
 
 @pytest.mark.parametrize("arrow", ["true", "false"])
-def test_the_collector_rests_while_a_range_is_read_and_connections_are_closed_when_nobody_wants_the_rest(
+def test_the_collector_rests_while_a_range_is_read_and_connections_are_closed_when_no_one_wants_the_rest(
     closed: list[str], arrow: str
 ) -> None:
     read: Iterator[object] = read_ranges(QueueRanges((Range(QUEUE, 0, 50),)), options(useArrow=arrow), SCHEMA)

@@ -66,7 +66,7 @@ def test_a_read_that_begins_behind_the_end_of_a_queue_is_a_loss(cluster: FakeClu
     assert planned(reader(startingOffsets=begin.replace("11", "10")).partitions()) == [(1, 0, 10)]
 
 
-def test_a_read_that_ends_behind_the_end_of_a_queue_is_no_loss_but_a_wrong_option(cluster: FakeCluster) -> None:
+def test_a_read_that_ends_behind_the_end_of_a_queue_is_not_a_loss_but_a_wrong_option(cluster: FakeCluster) -> None:
     end = '{"t": {"a": {"1": 11}}}'
     with pytest.raises(ConfigError, match="endingOffsets names offset 11 of queue t@a:1, which ends at 10"):
         reader(endingOffsets=end).partitions()
@@ -74,7 +74,7 @@ def test_a_read_that_ends_behind_the_end_of_a_queue_is_no_loss_but_a_wrong_optio
     assert planned(reader(endingOffsets=end, failOnDataLoss="false").partitions()) == [(0, 0, 10), (1, 0, 11)]
 
 
-def test_a_time_that_is_found_behind_the_bounds_is_no_loss(
+def test_a_time_that_is_found_behind_the_bounds_is_not_a_loss(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ask = cluster.answer

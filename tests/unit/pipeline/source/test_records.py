@@ -27,12 +27,12 @@ def test_the_headers_and_payloads_of_whole_records_are_unpacked() -> None:
 
 
 @pytest.mark.parametrize("body", [BODY[:-1], BODY + b"x", BODY[:20]])
-def test_bytes_that_are_no_whole_records_are_refused(body: bytes) -> None:
+def test_bytes_that_are_not_whole_records_are_refused(body: bytes) -> None:
     with pytest.raises(RecordCorrupt, match="t@a:0"):
         unpack_records(QUEUE, body, Records([], [], []))
 
 
-def test_a_record_that_is_missing_from_a_pull_is_an_error_or_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_record_that_is_missing_from_a_pull_is_an_error_or_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     pulled = Pulled(BODY, 0, 3)
     with pytest.raises(MessagesLost, match="1 of the messages from offset 0 to before 3 are damaged"):
         add_records(QUEUE, 3, pulled, Records([], [], []), parse_options(STRICT, streaming=False))

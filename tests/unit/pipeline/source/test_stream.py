@@ -192,7 +192,7 @@ def test_available_now_ends_no_queue_before_its_beginning(cluster: FakeCluster) 
     assert numbers(latest(found, {"t": {"a": {"0": 0}}})) == [10, 15]
 
 
-def test_a_queue_that_was_made_anew_is_not_limited_to_a_place_that_it_does_not_have(cluster: FakeCluster) -> None:
+def test_a_queue_that_was_recreated_is_not_limited_to_a_place_that_it_does_not_have(cluster: FakeCluster) -> None:
     cluster.fill(5)
     found = reader(startingOffsets="earliest", failOnDataLoss="false", maxOffsetsPerTrigger="3")
     start = {"t": {"a": {"0": 5, "1": 5}}}
@@ -233,7 +233,7 @@ def test_missing_queues_are_asked_about_all_at_once_and_no_more_often_than_the_o
     assert len(asked) <= 10 * (1 + 20 + 1)  # a route, the ends of the queues that are there, who is there
 
 
-def test_queues_that_were_deleted_are_told_once(cluster: FakeCluster, caplog: pytest.LogCaptureFixture) -> None:
+def test_queues_that_were_deleted_are_reported_once(cluster: FakeCluster, caplog: pytest.LogCaptureFixture) -> None:
     cluster.fill(5)
     found = reader(startingOffsets="earliest", failOnDataLoss="false")
     end = latest(found, found.initialOffset())
@@ -271,13 +271,13 @@ def test_a_cluster_without_a_broker_that_answers_is_an_error(cluster: FakeCluste
         reader().initialOffset()
 
 
-def test_a_topic_that_does_not_exist_is_told_at_the_start(cluster: FakeCluster) -> None:
+def test_a_topic_that_does_not_exist_is_reported_at_the_start(cluster: FakeCluster) -> None:
     with pytest.raises(ConfigError, match="topic 'orders' does not exist"):
         reader(subscribe="orders").initialOffset()
 
 
 @pytest.mark.parametrize(("make", "why"), [("deleted", "does not exist any more"), ("anew", "ends at 2, and offset 5")])
-def test_a_queue_that_was_deleted_or_made_anew_is_a_loss(cluster: FakeCluster, make: str, why: str) -> None:
+def test_a_queue_that_was_deleted_or_recreated_is_a_loss(cluster: FakeCluster, make: str, why: str) -> None:
     cluster.fill(5)
     found, careless = reader(startingOffsets="earliest"), reader(startingOffsets="earliest", failOnDataLoss="false")
     end = latest(found, found.initialOffset())
@@ -321,7 +321,7 @@ def test_a_batch_that_is_run_again_when_its_topic_is_gone_is_left_to_its_tasks(c
         assert planned(again, start, end) == planned(again, {}, end) == [(0, 0, 5), (1, 0, 5)]
 
 
-def test_a_topic_that_was_made_again_and_is_longer_now_is_a_loss_or_is_read_from_its_beginning(
+def test_a_topic_that_was_recreated_and_is_longer_now_is_a_loss_or_is_read_from_its_beginning(
     cluster: FakeCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     cluster.fill(5)
@@ -344,7 +344,7 @@ def test_a_topic_that_was_made_again_and_is_longer_now_is_a_loss_or_is_read_from
     assert sum("was deleted and created again" in one.getMessage() for one in caplog.records) == 2
 
 
-def test_brokers_and_checkpoints_that_do_not_tell_the_numbers_of_topics_go_on_without(cluster: FakeCluster) -> None:
+def test_brokers_and_checkpoints_that_do_not_report_the_numbers_of_topics_go_on_without(cluster: FakeCluster) -> None:
     cluster.fill(5)
     cluster.topic_id = None
     found = reader(startingOffsets="earliest")

@@ -21,7 +21,7 @@ def some_java(folder: Path, release: str = 'JAVA_VERSION="17.0.1"\n') -> str:
     return str(folder / "bin" / "java")
 
 
-def test_a_jvm_is_told_of_the_archive_once_it_is_there(tmp_path: Path) -> None:
+def test_a_jvm_is_reported_of_the_archive_once_it_is_there(tmp_path: Path) -> None:
     java = some_java(tmp_path / "with space")
     assert archive_options(java) == ""
     assert archived_jars(java) is None

@@ -98,7 +98,7 @@ def test_a_cache_folder_that_cannot_be_written_is_named(monkeypatch: pytest.Monk
         ensure_java(tmp_path / "file" / "cache")
 
 
-def test_a_java_that_does_not_run_or_lacks_the_vector_module_is_no_good(tmp_path: Path) -> None:
+def test_a_java_that_does_not_run_or_lacks_the_vector_module_is_not_a_good(tmp_path: Path) -> None:
     assert java_problem(str(tmp_path / "missing")) is not None
     without = fake_java(tmp_path / "without", WITHOUT_VECTOR)
     assert java_problem(str(without)) == "has no module jdk.incubator.vector"

@@ -14,7 +14,7 @@ from pyspark import cloudpickle
 from pipeline.data_source import RlabDataSource
 from pipeline.source.columns import SCHEMA
 from pipeline.source.stream import StreamReader
-from pipeline.spark.py_files import came_with_py_files, carried
+from pipeline.spark.py_files import carried, is_in_py_files
 
 dumps: Any = cloudpickle.dumps  # it has no types
 OPTIONS = {"nameServer": "names:1", "subscribe": "t"}
@@ -39,9 +39,9 @@ def test_a_stream_without_the_package_names_the_pythonpath() -> None:
         capture_output=True,
         check=True,
     )
-    *told, imported = done.stdout.decode().splitlines()
-    assert len(told) == 2
-    assert all("put it on the PYTHONPATH before Spark's JVM starts" in line for line in told)
+    *reported, imported = done.stdout.decode().splitlines()
+    assert len(reported) == 2
+    assert all("put it on the PYTHONPATH before Spark's JVM starts" in line for line in reported)
     assert imported == "False"
 
 
@@ -55,7 +55,7 @@ def test_where_the_package_is_it_is_the_same_source() -> None:
 
 def test_a_package_that_came_with_py_files_is_known_by_where_it_is() -> None:
     zipped, received = PurePath("/tmp/spark-1/userFiles-2/rlab.zip"), "/tmp/spark-1/userFiles-2"
-    assert came_with_py_files(zipped, [""], received)
-    assert came_with_py_files(PurePath("/jobs/rlab.zip"), ["", "s3://bucket/rlab.zip"], received)
-    assert not came_with_py_files(PurePath("/opt/rlab/site-packages"), ["other.zip", ""], received)
-    assert not came_with_py_files(PurePath("/opt/rlab"), [""], "")
+    assert is_in_py_files(zipped, [""], received)
+    assert is_in_py_files(PurePath("/jobs/rlab.zip"), ["", "s3://bucket/rlab.zip"], received)
+    assert not is_in_py_files(PurePath("/opt/rlab/site-packages"), ["other.zip", ""], received)
+    assert not is_in_py_files(PurePath("/opt/rlab"), [""], "")

@@ -26,7 +26,7 @@ def test_only_a_master_on_this_machine_is_bound_to_loopback(master: str, expecte
 
 
 @pytest.mark.parametrize("name", ["JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS"])
-def test_a_collector_that_somebody_has_chosen_is_the_only_one(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_a_collector_that_someone_has_chosen_is_the_only_one(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     for other in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS"):
         monkeypatch.delenv(other, raising=False)
     monkeypatch.setenv(name, "-Xss1m")
@@ -37,7 +37,7 @@ def test_a_collector_that_somebody_has_chosen_is_the_only_one(monkeypatch: pytes
 
 
 @pytest.mark.parametrize("package", ["pyspark", "pyarrow"])
-def test_without_a_package_that_spark_needs_one_is_told_how_to_get_it(package: str) -> None:
+def test_without_a_package_that_spark_needs_one_is_notified_how_to_get_it(package: str) -> None:
     use = "from pipeline.spark.session import spark_session; spark_session('x').__enter__()"
     code = f"import sys; sys.modules[{package!r}] = None; {use}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -35,7 +35,7 @@ def rows(folder: Path, name: str) -> list[dict[str, object]]:
     return found
 
 
-def test_lines_that_are_no_events_are_counted_and_left_out(tmp_path: Path) -> None:
+def test_lines_that_are_not_events_are_counted_and_left_out(tmp_path: Path) -> None:
     trace = tmp_path / "trace.jsonl"
     broken = [
         b'{"t_ms": 1',
@@ -88,7 +88,7 @@ def test_of_a_node_its_missing_numbers_are_counted_in_each_run_over_all_groups(t
     assert {row["node"]: (row["events"], row["lost"]) for row in rows(tmp_path, "nodes")} == {"b": (1, 2), "c1": (1, 0)}
 
 
-def test_damage_that_is_told_twice_is_one_loss(tmp_path: Path) -> None:
+def test_damage_that_is_reported_twice_is_one_loss(tmp_path: Path) -> None:
     again = EVENTS[1]._replace(seq=RUN_SEQS + 5, t_ms=1_500.0)
     write_tables([*EVENTS, again], tmp_path)
     assert [(row["offset"], row["n"]) for row in rows(tmp_path, "losses")] == [(50, 20)]

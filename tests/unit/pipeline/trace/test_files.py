@@ -40,7 +40,7 @@ def test_each_line_is_in_one_piece_wherever_a_file_is_cut(
     assert len(tasks) == -(-path.stat().st_size // size)
 
 
-def test_a_line_that_is_no_event_is_a_row_of_nulls_in_its_piece(
+def test_a_line_that_is_not_an_event_is_a_row_of_nulls_in_its_piece(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "trace.jsonl"
@@ -80,7 +80,7 @@ def test_a_folder_in_which_other_than_files_of_parquet_counts_is_for_spark(tmp_p
     assert pieces_of([tmp_path]) is None
 
 
-def test_compressed_lines_are_for_spark_because_nobody_can_begin_in_the_middle(tmp_path: Path) -> None:
+def test_compressed_lines_are_for_spark_because_no_one_can_begin_in_the_middle(tmp_path: Path) -> None:
     assert pieces_of([tmp_path / "trace.jsonl.gz"]) is None
 
 

@@ -11,7 +11,7 @@ from remoting.address import parse_address
 from remoting.client import RemotingClient
 from remoting.codec import CODEC, LENGTH_BYTES
 from remoting.command import REQUEST
-from remoting.overload.frame_under_way import FramesUnderWay
+from remoting.overload.incomplete_frame import FramesUnderWay
 from remoting.server import RemotingServer
 from testbed.simulation.kernel.run import Simulation
 from tests.unit.remoting.test_connection import Rig, on_virtual_loop
@@ -36,7 +36,7 @@ async def test_a_frame_that_is_not_whole_in_time_is_dropped_with_its_connection_
 
 
 @on_virtual_loop
-async def test_each_frame_has_its_own_time_and_between_frames_silence_is_no_fault() -> None:
+async def test_each_frame_has_its_own_time_and_between_frames_silence_is_not_a_fault() -> None:
     rig = Rig()
     for _ in range(4):
         rig.connection.data_received(LARGE[:3])

@@ -151,7 +151,7 @@ async def test_when_all_peers_together_leave_too_much_unread_the_one_that_read_l
     assert [rig.transport.ending for rig in [*rigs, last]] == ["", "aborted", *[""] * (len(rigs) - 1)]
 
 
-def test_garbage_over_connections_that_come_again_and_again_fills_no_log(caplog: pytest.LogCaptureFixture) -> None:
+def test_garbage_over_connections_that_are_redelivered_and_again_fills_no_log(caplog: pytest.LogCaptureFixture) -> None:
     service = Service()
 
     async def main(simulation: Simulation) -> None:

@@ -34,6 +34,6 @@ def test_no_address_has_more_than_its_share_and_one_that_is_gone_leaves_its_plac
             assert addresses.admit(peer) == (open_[host] < 3)
             open_[host] = min(3, open_[host] + 1)
         elif open_[host]:
-            addresses.gone(peer)
+            addresses.connection_closed(peer)
             open_[host] -= 1
     assert len(addresses) == sum(map(bool, open_.values())), "nothing is kept of those that are gone"

@@ -22,9 +22,9 @@ SEND, LOCK, HEARTBEAT = RequestCode.SEND_MESSAGE, RequestCode.LOCK_BATCH_MQ, Req
 
 def late(now: float = 0.0) -> Admission[str]:
     admission: Admission[str] = Admission()
-    admission.iteration_took(LATE_S * 1.01, now=now)
+    admission.record_iteration(LATE_S * 1.01, now=now)
     for _ in range(MAX_SLICE_REQUESTS // MIN_SLICE_REQUESTS):
-        admission.iteration_took(0.0, now=now)  # the slice has its full length again
+        admission.record_iteration(0.0, now=now)  # the slice has its full length again
     return admission
 
 
@@ -34,14 +34,14 @@ def put(admission: Admission[str], now: float, code: int, name: str, wait_s: flo
 
 def test_a_server_is_late_after_an_iteration_that_was_longer_than_the_limit_and_until_nothing_waits() -> None:
     admission: Admission[str] = Admission()
-    admission.iteration_took(LATE_S, now=0.0)
+    admission.record_iteration(LATE_S, now=0.0)
     assert not admission.engaged
-    admission.iteration_took(LATE_S * 1.01, now=1.0)
-    admission.take(1.0)  # nothing was put aside yet, but more may have come meanwhile
+    admission.record_iteration(LATE_S * 1.01, now=1.0)
+    admission.next_slice(1.0)  # nothing was put aside yet, but more may have come meanwhile
     assert admission.engaged
     assert put(admission, 1.0, SEND, "send") == WAITS
-    admission.iteration_took(LATE_S, now=1.1)
-    assert admission.take(1.1).serve == ["send"]
+    admission.record_iteration(LATE_S, now=1.1)
+    assert admission.next_slice(1.1).serve == ["send"]
     assert not admission.engaged
 
 
@@ -58,7 +58,7 @@ def test_leases_go_before_sends_that_came_before_them() -> None:
     admission = late()
     put(admission, 0.0, SEND, "send")
     put(admission, 0.01, LOCK, "lock")
-    assert admission.take(0.02).serve == ["lock", "send"]
+    assert admission.next_slice(0.02).serve == ["lock", "send"]
 
 
 def test_sends_have_a_quarter_of_a_slice_although_leases_would_fill_it() -> None:
@@ -66,28 +66,28 @@ def test_sends_have_a_quarter_of_a_slice_although_leases_would_fill_it() -> None
     for n in range(MAX_SLICE_REQUESTS):
         put(admission, 0.0, LOCK, f"lock {n}")
         put(admission, 0.0, SEND, f"send {n}")
-    served = admission.take(0.01).serve
+    served = admission.next_slice(0.01).serve
     assert len(served) == MAX_SLICE_REQUESTS
     assert sum(name.startswith("send") for name in served) == MAX_SLICE_REQUESTS // 4
 
 
-def test_a_request_whose_sender_has_given_up_is_forgotten() -> None:
+def test_a_request_whose_sender_has_abandoned_is_forgotten() -> None:
     admission = late()
     put(admission, 0.0, LOCK, "impatient", wait_s=0.2)
     put(admission, 0.0, LOCK, "patient", wait_s=0.5)
-    taken = admission.take(0.2)
+    taken = admission.next_slice(0.2)
     assert (taken.forget, taken.serve) == (["impatient"], ["patient"])
 
 
 def test_a_burst_is_served_whole_but_a_standing_queue_refuses_what_has_waited_longer_than_the_target() -> None:
     burst = late()
     put(burst, 0.0, SEND, "waited")
-    assert burst.take(STANDING_QUEUE_S).serve == ["waited"]
+    assert burst.next_slice(STANDING_QUEUE_S).serve == ["waited"]
 
     standing = late()
     for n in range(100):
         put(standing, n * 0.02, SEND, str(n))
-    taken = standing.take(STANDING_QUEUE_S + 0.99)
+    taken = standing.next_slice(STANDING_QUEUE_S + 0.99)
     assert len(taken.refuse) == 95  # the last five came within the target of 0.1 s
     assert taken.serve == ["95", "96", "97", "98", "99"]
 
@@ -95,12 +95,12 @@ def test_a_burst_is_served_whole_but_a_standing_queue_refuses_what_has_waited_lo
 def test_the_time_to_wait_grows_as_long_as_the_queue_stands_up_to_a_bound() -> None:
     admission = late()
     put(admission, 0.0, SEND, "send")
-    assert admission.take(0.0).retry_after_s == MIN_RETRY_AFTER_S
+    assert admission.next_slice(0.0).retry_after_s == MIN_RETRY_AFTER_S
     admission = late()
     for n in range(10_000):
         put(admission, 0.0, SEND, str(n))
-    assert admission.take(0.5).retry_after_s == 0.5
-    assert admission.take(60.0).retry_after_s == MAX_RETRY_AFTER_S
+    assert admission.next_slice(0.5).retry_after_s == 0.5
+    assert admission.next_slice(60.0).retry_after_s == MAX_RETRY_AFTER_S
 
 
 def test_what_is_beyond_the_bounds_is_refused_as_it_comes() -> None:
@@ -111,7 +111,7 @@ def test_what_is_beyond_the_bounds_is_refused_as_it_comes() -> None:
     for n in range(MAX_WAITING_REQUESTS):
         assert put(admission, 0.0, SEND, str(n)) == WAITS
     assert put(admission, 0.0, LOCK, "one more") == MIN_RETRY_AFTER_S
-    admission.take(0.0)
+    admission.next_slice(0.0)
     assert put(admission, 0.0, LOCK, "there is room again") == WAITS
 
 
@@ -120,11 +120,11 @@ def test_slices_shrink_while_serving_them_takes_long_and_grow_again() -> None:
     for n in range(3 * MAX_SLICE_REQUESTS):
         put(admission, 0.0, SEND, str(n))
     for _ in range(20):
-        admission.iteration_took(SLICE_S * 2.1, now=0.0, serving_s=SLICE_S * 2.1)
-    assert len(admission.take(0.0).serve) == MIN_SLICE_REQUESTS
+        admission.record_iteration(SLICE_S * 2.1, now=0.0, serving_s=SLICE_S * 2.1)
+    assert len(admission.next_slice(0.0).serve) == MIN_SLICE_REQUESTS
     for _ in range(100):
-        admission.iteration_took(SLICE_S / 2, now=0.0, serving_s=SLICE_S / 2)
-    assert len(admission.take(0.0).serve) == MAX_SLICE_REQUESTS
+        admission.record_iteration(SLICE_S / 2, now=0.0, serving_s=SLICE_S / 2)
+    assert len(admission.next_slice(0.0).serve) == MAX_SLICE_REQUESTS
 
 
 def test_slices_are_as_long_as_the_reading_takes() -> None:
@@ -132,11 +132,11 @@ def test_slices_are_as_long_as_the_reading_takes() -> None:
     for n in range(MAX_SLICE_REQUESTS):
         put(admission, 0.0, SEND, str(n))
     for _ in range(20):
-        admission.iteration_took(LATE_S, now=0.0, serving_s=LATE_S / 2)
-    assert len(admission.take(0.0).serve) == MAX_SLICE_REQUESTS
+        admission.record_iteration(LATE_S, now=0.0, serving_s=LATE_S / 2)
+    assert len(admission.next_slice(0.0).serve) == MAX_SLICE_REQUESTS
 
 
 def test_a_request_of_which_more_than_half_of_the_senders_time_is_over_is_refused() -> None:
     admission = late()
     put(admission, 0.0, LOCK, "lock", wait_s=0.5)
-    assert admission.take(0.26).refuse == ["lock"]
+    assert admission.next_slice(0.26).refuse == ["lock"]

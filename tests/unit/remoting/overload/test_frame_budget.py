@@ -69,8 +69,8 @@ def test_admitted_frames_fit_both_limits_and_none_waits_that_is_first_and_fits(
         assert all(len(lengths) <= 1 or sum(lengths) <= 60 for lengths in of_owner.values())
         left, kept_back = 100 - sum(admitted.values()), set()
         for key, length in waiting.items():
-            mine = sum(of_owner[key % 3])
-            if key % 3 in kept_back or (mine and mine + length > 60):
+            own = sum(of_owner[key % 3])
+            if key % 3 in kept_back or (own and own + length > 60):
                 kept_back.add(key % 3)
                 continue
             assert length > left

@@ -5,7 +5,7 @@ from __future__ import annotations
 from remoting.overload.peer_memory import PeerMemory
 
 
-def test_up_to_the_limit_nobody_is_cut_off_and_one_byte_past_it_the_one_that_read_longest_ago_is() -> None:
+def test_up_to_the_limit_no_one_is_cut_off_and_one_byte_past_it_the_one_that_read_longest_ago_is() -> None:
     memory: PeerMemory[str] = PeerMemory(100)
     assert memory.unread("a", 60) is None
     assert memory.unread("b", 40) is None

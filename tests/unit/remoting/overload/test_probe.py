@@ -35,7 +35,7 @@ class SilentConnection:
         assert (code, timeout_s) == (RequestCode.GET_SERVER_STATE, PING_TIMEOUT_S)
         self.pings.append(waiter)
 
-    def give_up(self, reason: str) -> None:
+    def drop_unsent(self, reason: str) -> None:
         self.left.append(reason)
 
     def overdue(self) -> None:
@@ -106,7 +106,7 @@ def test_a_large_frame_that_leaves_slowly_is_a_sign_of_life(connection: SilentCo
     assert len(connection.left) == 1
 
 
-def test_the_end_of_the_connection_is_no_reason_to_leave_it(connection: SilentConnection) -> None:
+def test_the_end_of_the_connection_is_not_a_reason_to_leave_it(connection: SilentConnection) -> None:
     connection.overdue()
     connection.pings[0].set_exception(ConnectionLost("closed"))
     assert connection.left == []

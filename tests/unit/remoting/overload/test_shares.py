@@ -11,15 +11,15 @@ ALICE, BOB = sharer_of("user alice"), sharer_of("user bob")
 
 
 def test_one_has_a_quarter_of_a_table_and_others_find_room_beside_it() -> None:
-    told: list[str] = []
-    shares = ShareBook(told.append).of("topics", 8, "delete some")
+    reported: list[str] = []
+    shares = ShareBook(reported.append).of("topics", 8, "delete some")
     for _ in range(8 // SHARE_OF_ONE):
         shares.check(ALICE)
         shares.add(ALICE.number)
     with pytest.raises(SystemBusy, match=r"user alice has 2 of the 8 topics .* may have a quarter: delete some"):
         shares.check(ALICE)
     shares.check(BOB)
-    assert (shares.refused, len(told)) == (1, 1)
+    assert (shares.refused, len(reported)) == (1, 1)
     shares.remove(ALICE.number)
     shares.check(ALICE)
 

@@ -6,7 +6,7 @@ import pytest
 
 from model.errors import ConfigError
 from remoting.security.access_file import AccessFile
-from remoting.security.gate import Gate, NothingKept
+from remoting.security.gate import Gate, NoClientState
 from testbed.simulation.kernel.run import Simulation, run_simulation
 
 
@@ -26,7 +26,7 @@ def test_a_file_is_read_again_when_it_has_changed_and_what_is_wrong_with_it_is_a
     assert file.changed() is None
 
 
-def test_an_access_file_that_everybody_may_write_is_refused_and_changes_nothing_while_a_server_runs(
+def test_an_access_file_that_everyone_may_write_is_refused_and_changes_nothing_while_a_server_runs(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "users.toml"
@@ -52,6 +52,6 @@ def test_the_second_server_of_a_process_has_the_users_of_the_file_too(tmp_path: 
     file = AccessFile(path)
 
     async def users_of_a_server(_: Simulation) -> list[str]:
-        return list(Gate(file, NothingKept())._policy)
+        return list(Gate(file, NoClientState())._policy)
 
     assert [run_simulation(users_of_a_server) for _ in range(2)] == [["a"], ["a"]]

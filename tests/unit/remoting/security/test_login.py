@@ -46,7 +46,7 @@ def test_a_credential_of_systemd_whose_access_list_shows_as_rights_of_the_group_
         key_of(environment | {"CREDENTIALS_DIRECTORY": str(tmp_path / "another")})
 
 
-def test_a_directory_in_place_of_a_key_file_is_not_told_to_change_its_rights(tmp_path: Path) -> None:
+def test_a_directory_in_place_of_a_key_file_is_not_reported_to_change_its_rights(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="is a directory"):
         read_key(tmp_path)
 

@@ -67,7 +67,7 @@ def test_each_field_that_names_something_is_covered_by_a_right_or_has_a_reason(c
 
 
 def test_the_walk_sees_a_field_that_names_a_topic_without_a_right() -> None:
-    assert uncovered(RequestSchema("a -> b", "", (GROUP.takes(Right.MEMBER), TOPIC))) == ["topic"]
+    assert uncovered(RequestSchema("a -> b", "", (GROUP.requires(Right.MEMBER), TOPIC))) == ["topic"]
     assert uncovered(RequestSchema("a -> b", "", (), rows=(CLIENT,))) == ["client_id"]
     assert uncovered(RequestSchema("a -> b", "", (), names=(GROUP,))) == ["group"]
     assert uncovered(RequestSchema("a -> b", "", (GROUP.freely("why"),))) == []
@@ -88,9 +88,9 @@ def test_rights_fit_what_their_fields_name() -> None:
                 assert field.right in fitting[field.noun], (code, field.name)
 
 
-def test_a_request_that_nobody_has_thought_of_takes_an_administrator() -> None:
+def test_a_request_that_no_one_has_thought_of_takes_an_administrator() -> None:
     assert needs_of(RequestSchema("a -> b", "", (Field("number", int, ""),))).cluster is Right.ADMIN
-    assert needs_of(RequestSchema("a -> b", "", (TOPIC.takes(Right.KNOW),))).cluster is None
+    assert needs_of(RequestSchema("a -> b", "", (TOPIC.requires(Right.KNOW),))).cluster is None
 
 
 def test_a_heartbeat_takes_the_groups_and_the_topics_that_it_names() -> None:

@@ -108,7 +108,7 @@ def test_a_text_has_as_many_characters_as_its_limit_and_one_more_is_refused_by_n
             check(code, header)
 
 
-def test_a_range_is_told_in_words() -> None:
+def test_a_range_is_reported_in_words() -> None:
     header = good_header(RequestCode.PULL_MESSAGE)
     with pytest.raises(InvalidParameter, match=f"'max_n' must be 1 to {MAX_PULL_BATCH}, got 0"):
         check(RequestCode.PULL_MESSAGE, {**header, "max_n": 0})

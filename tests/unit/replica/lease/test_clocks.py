@@ -10,7 +10,7 @@ def test_the_clock_goes_forward() -> None:
     assert boot_clock() >= first
 
 
-def test_clocks_that_go_on_together_are_no_pause_however_long_it_takes() -> None:
+def test_clocks_that_go_on_together_are_not_pause_however_long_it_takes() -> None:
     watch = ClockWatch(100.0, 5_000_000.0)
     assert not watch.looked(4_000.0, 5_000_000.0 + 3_900_000)
 

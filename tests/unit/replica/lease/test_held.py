@@ -44,7 +44,7 @@ def test_a_master_serves_from_the_first_confirmation_until_two_seconds_after_the
     assert lease.lapses == 1
 
 
-def test_a_start_without_confirmations_is_no_lapse() -> None:
+def test_a_start_without_confirmations_is_not_a_lapse() -> None:
     lease = made(Clocks())
     lease.wait_for((2,))
     assert not lease.look()

@@ -129,7 +129,7 @@ def test_a_disk_that_takes_no_segment_ends_the_handover(tmp_path: object) -> Non
     run(tmp_path, scenario)
 
 
-def test_a_replica_that_left_the_set_meanwhile_does_not_become_the_master(tmp_path: object) -> None:
+def test_a_replica_that_left_the_set_in_between_does_not_become_the_master(tmp_path: object) -> None:
     async def scenario(master: FakeMaster, membership: Membership, register: MemoryRegister) -> None:
         await register.write(removed_from_in_sync(membership.row, 2, by=1, epoch=1), membership.row.version)
         with pytest.raises(ReplicaNotInSync):
@@ -140,7 +140,7 @@ def test_a_replica_that_left_the_set_meanwhile_does_not_become_the_master(tmp_pa
     run(tmp_path, scenario)
 
 
-def test_a_master_that_was_deposed_meanwhile_does_not_serve_again(tmp_path: object) -> None:
+def test_a_master_that_was_deposed_in_between_does_not_serve_again(tmp_path: object) -> None:
     async def scenario(master: FakeMaster, membership: Membership, register: MemoryRegister) -> None:
         await register.write(
             elected(membership.row, 2, accept_loss=False, master_answers=False), membership.row.version

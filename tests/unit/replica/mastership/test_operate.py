@@ -68,7 +68,7 @@ def test_an_election_whose_answer_is_lost_is_made_once() -> None:
     run(scenario)
 
 
-def test_a_change_meanwhile_is_decided_again() -> None:
+def test_a_change_in_between_is_decided_again() -> None:
     async def scenario(register: MemoryRegister) -> None:
         changed: list[ReplicaSet] = []
 

@@ -104,7 +104,7 @@ async def test_two_prefixes_are_two_registers(place: EtcdPlace) -> None:
         ("sets/broker-a", b"\xc1", "is not a row"),
     ],
 )
-async def test_keys_that_somebody_else_has_changed_are_reported_and_not_believed(
+async def test_keys_that_someone_else_has_changed_are_reported_and_not_believed(
     place: EtcdPlace, key: str, value: bytes, reason: str
 ) -> None:
     async with EtcdRegister(place) as register:
@@ -183,15 +183,15 @@ async def test_a_user_of_etcd_proves_itself_and_goes_on_after_a_restart(
 ) -> None:
     with etcd_server(tmp_path / "etcd") as server:
         with_users(server)
-        mine = EtcdPlace(endpoints=(server.address,), prefix="mine")
+        own = EtcdPlace(endpoints=(server.address,), prefix="mine")
         password = tmp_path / "password"
-        async with EtcdRegister(mine) as register:
+        async with EtcdRegister(own) as register:
             with pytest.raises(NotAuthenticated, match="check RLAB_ETCD_USER"):
                 await register.rows()
         monkeypatch.setenv("RLAB_ETCD_USER", "u")
         monkeypatch.setenv("RLAB_ETCD_PASSWORD_FILE", str(password))
         password.write_text("wrong")
-        async with EtcdRegister(mine) as register, EtcdRegister(replace(mine, prefix="other")) as other:
+        async with EtcdRegister(own) as register, EtcdRegister(replace(own, prefix="other")) as other:
             with pytest.raises(NotAuthenticated, match="refuses the login"):
                 await register.write(ROW, 0)
             password.write_text("of u\n")
@@ -210,7 +210,7 @@ async def test_connections_use_tls_with_a_certificate_of_the_client(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cert, key = make_certificate(tmp_path / "tls", "etcd", ["127.0.0.1"], 1)
-    mine = make_certificate(tmp_path / "tls", "client", ["client"], 1)
+    own = make_certificate(tmp_path / "tls", "client", ["client"], 1)
     with etcd_server(tmp_path / "etcd", tls=(cert, key, tmp_path / "tls" / "ca.pem")) as server:
         place = EtcdPlace(endpoints=(server.address,))
         async with EtcdRegister(place) as plain:
@@ -218,14 +218,14 @@ async def test_connections_use_tls_with_a_certificate_of_the_client(
                 await plain.rows()
         make_certificate(tmp_path / "other", "x", ["x"], 1)
         monkeypatch.setenv("RLAB_ETCD_CA", str(tmp_path / "other" / "ca.pem"))
-        async with EtcdRegister(place) as stranger:
+        async with EtcdRegister(place) as outsider:
             with pytest.raises(RegisterUnavailable, match="cannot connect: its certificate is refused"):
-                await stranger.rows()
+                await outsider.rows()
         monkeypatch.setenv("RLAB_ETCD_CA", str(tmp_path / "tls" / "ca.pem"))
         async with EtcdRegister(place) as unknown:
             with pytest.raises(RegisterUnavailable, match="certificate"):
                 await unknown.rows()
-        monkeypatch.setenv("RLAB_ETCD_CERT", str(mine[0]))
-        monkeypatch.setenv("RLAB_ETCD_KEY", str(mine[1]))
+        monkeypatch.setenv("RLAB_ETCD_CERT", str(own[0]))
+        monkeypatch.setenv("RLAB_ETCD_KEY", str(own[1]))
         async with EtcdRegister(place) as register:
             assert (await register.write(ROW, 0)).version == 1

@@ -93,7 +93,7 @@ class Master:
     def flush(self) -> int:
         self.metadata.commit()
         self.store.flush()
-        return self.sender.offer(self.metadata.take_changes())
+        return self.sender.offer(self.metadata.collect_changes())
 
 
 class ReplicaOf:

@@ -39,7 +39,7 @@ def test_the_frames_of_one_iteration_are_one_transaction_and_one_write_for_each_
     ]
     for crc, frame in enumerate(frames):
         following.accept(frame, crc)
-    assert following.take() == (
+    assert following.collect() == (
         [
             LoadTables(b"all", True, True),
             MakeChanges([b"c8", b"c10"]),
@@ -49,7 +49,7 @@ def test_the_frames_of_one_iteration_are_one_transaction_and_one_write_for_each_
         Acknowledgement(4, 3, 10),
     )
     assert (following.end_position, following.n) == (1_006, 10)
-    assert following.take() == ([], Acknowledgement(4, 3, 10))
+    assert following.collect() == ([], Acknowledgement(4, 3, 10))
 
 
 def test_the_log_before_the_tables_is_written_before_they_are_loaded() -> None:
@@ -57,7 +57,7 @@ def test_the_log_before_the_tables_is_written_before_they_are_loaded() -> None:
     following.accept(log(1, 1_000, b"ab"), 0)
     following.accept(replace(TABLES, number=2, is_last=False), 0)
     following.accept(replace(TABLES, number=3, part=1), 0)
-    acts, done = following.take()
+    acts, done = following.collect()
     assert acts == [WriteLog(1_000, 0, b"ab"), LoadTables(b"all", True, False), LoadTables(b"all", False, True)]
     assert done.n == 7
 
@@ -80,7 +80,7 @@ def test_a_segment_may_begin_behind_a_gap() -> None:
 def test_a_frame_without_content_brings_the_commit_point() -> None:
     following = Following(3, 1_000)
     following.accept(replace(NOTHING, committed=5, committed_position=900, min_position=10, master_position=2_000), 0)
-    assert following.take() == ([], Acknowledgement(1, 0, -1))
+    assert following.collect() == ([], Acknowledgement(1, 0, -1))
     assert (following.committed, following.committed_position) == (5, 900)
     assert (following.min_position, following.master_position) == (10, 2_000)
 
@@ -106,7 +106,7 @@ def test_a_frame_that_does_not_follow_the_one_before_it_is_refused(frame: LogFra
     following = Following(3, 1_000)
     with pytest.raises(FrameDamaged, match=text):
         following.accept(frame, 0)
-    assert (following.number, following.end_position, following.take()[0]) == (0, 1_000, [])
+    assert (following.number, following.end_position, following.collect()[0]) == (0, 1_000, [])
 
 
 def test_a_flush_is_not_taken_back() -> None:

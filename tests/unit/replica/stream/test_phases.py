@@ -76,7 +76,7 @@ def test_silence_counts_from_the_sending_of_the_newest_frame_that_is_confirmed()
     assert replica.confirmed_beacon == 301.0
 
 
-def test_a_frame_that_has_come_and_waits_for_the_disk_is_no_silence_and_is_not_applied() -> None:
+def test_a_frame_that_has_come_and_waits_for_the_disk_is_not_a_silence_and_is_not_applied() -> None:
     replica = following()
     replica.sent(1.0, 10, 8, 1_100, crc=6, beacon=301.0)
     replica.sent(1.1, 10, 9, 1_200, crc=7, beacon=301.1)
@@ -127,10 +127,10 @@ def test_a_replica_that_had_to_leave_has_to_be_stable_for_longer_each_time() -> 
     replica = following()
     waits = []
     for _ in range(6):
-        replica.left(100.0, in_sync_since=99.0)
+        replica.left_in_sync_set(100.0, in_sync_since=99.0)
         waits.append(replica.may_join_at(1_000) - 100.0)
     assert waits == [REPLICA_REJOIN_S, 10.0, 20.0, 40.0, REPLICA_REJOIN_MAX_S, REPLICA_REJOIN_MAX_S]
-    replica.left(500.0, in_sync_since=500.0 - REPLICA_REJOIN_MAX_S)
+    replica.left_in_sync_set(500.0, in_sync_since=500.0 - REPLICA_REJOIN_MAX_S)
     assert replica.may_join_at(1_000) == 500.0 + REPLICA_REJOIN_S
 
 
@@ -141,16 +141,16 @@ def test_a_replica_that_is_killed_or_stopped_again_and_again_does_not_wait_for_l
         replica.disconnected(1.0)
         if came_back_first:  # before the register has its removal
             replica.connected(1.1, 1_000, incarnation + 1)
-        replica.left(1.2, in_sync_since=0.5)
+        replica.left_in_sync_set(1.2, in_sync_since=0.5)
         begin_following(replica, 2.0, incarnation + 1)
         assert replica.may_join_at(1_000) == 2.0 + REPLICA_REJOIN_S
 
 
-def test_a_slow_replica_begins_anew_when_its_process_is_a_new_one() -> None:
+def test_a_slow_replica_begins_again_when_its_process_is_a_new_one() -> None:
     replica = ReplicaPhases(2, 0.0)
     begin_following(replica, 0.0, incarnation=1)
     for _ in range(4):
-        replica.left(100.0, in_sync_since=99.0)
+        replica.left_in_sync_set(100.0, in_sync_since=99.0)
     begin_following(replica, 200.0, incarnation=1)
     assert replica.may_join_at(1_000) == 240.0  # it has only lost its connection
     begin_following(replica, 300.0, incarnation=2)

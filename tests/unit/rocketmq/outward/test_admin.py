@@ -89,7 +89,7 @@ def test_progress_is_that_of_each_queue_a_group_reads(committed: int | None, exp
 
 
 @pytest.mark.parametrize(
-    ("code", "told", "owner"),
+    ("code", "reported", "owner"),
     [
         (0, b'{"mqTable":{{"brokerName":"b","queueId":2,"topic":"t"}:{"locked":true}}}', "c2"),
         (0, b'{"mqTable":{{"brokerName":"b","queueId":1,"topic":"t"}:{"locked":true}}}', ""),
@@ -97,7 +97,7 @@ def test_progress_is_that_of_each_queue_a_group_reads(committed: int | None, exp
     ],
 )
 def test_members_are_asked_for_their_queues_because_brokers_do_not_know_the_owners(
-    code: int, told: bytes | None, owner: str
+    code: int, reported: bytes | None, owner: str
 ) -> None:
     server = joined()
     [call] = server.ask(RequestCode.GET_CONSUME_STATS, {"group": "g"})
@@ -108,7 +108,7 @@ def test_members_are_asked_for_their_queues_because_brokers_do_not_know_the_owne
     first, second = server.asked
     assert (first.code, first.fields["clientId"], second.fields["clientId"]) == (307, "c1", "c2")
     assert server.say(first, 1) == []
-    [command] = server.say(second, code, told)
+    [command] = server.say(second, code, reported)
     assert body_of(command)[0][5] == owner
 
 
@@ -153,7 +153,7 @@ def test_a_message_is_found_by_its_id_in_every_topic_of_users() -> None:
 
 
 def known_topic(server: Server) -> None:
-    server.edge._server.cluster.has_topic("t", {"broker-a": 1})
+    server.edge._server.cluster.record_topic("t", {"broker-a": 1})
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ def test_a_reset_to_a_time_asks_where_that_is_and_a_dry_run_changes_nothing() ->
 
 def test_a_reset_is_of_the_queues_that_are_named_only() -> None:
     server = joined()
-    server.edge._server.cluster.has_topic("t", {"broker-a": 8})
+    server.edge._server.cluster.record_topic("t", {"broker-a": 8})
     header = {"group": "g", "topic": "t", "to": "earliest", "queue_ids": [6]}
     [online] = server.ask(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)
     server.say(online, 1)

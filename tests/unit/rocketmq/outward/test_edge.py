@@ -26,7 +26,7 @@ class Server:
     def __init__(self, dialect: OutwardDialect | None = None) -> None:
         dialect = dialect or OutwardDialect()
         self.edge = dialect.codec(self, self.peer)
-        self.edge._server.cluster.know({self.peer: "broker-a"})
+        self.edge._server.cluster.record_names({self.peer: "broker-a"})
         self.asked: list[Frame] = []
         self._decoder = FrameDecoder()
 
@@ -110,7 +110,7 @@ def test_lying_lengths_break_the_stream_with_one_error() -> None:
         assert server.edge.feed(data) == []
 
 
-def test_a_notification_sets_off_a_pass_and_other_questions_are_answered_that_nobody_knows_them() -> None:
+def test_a_notification_sets_off_a_pass_and_other_questions_are_answered_that_no_one_knows_them() -> None:
     server = Server()
     [command] = server.edge.feed(encode_frame(Frame(40, ONE_WAY_BIT, 1, {"consumerGroup": "g"})))
     assert (command.flags, command.code) == (ONE_WAY, RequestCode.NOTIFY_CONSUMER_IDS_CHANGED)

@@ -101,18 +101,18 @@ def test_whatever_is_answered_each_request_has_one_answer_and_no_connection_brea
     server = joined(ordered=ordered)
     code, header, body = question
     server.ask(code, header, body)
-    heard = []
+    received = []
     for place in range(60):
         if not server.asked:
             break
         answer, fields, said = answers[place % len(answers)]
-        heard += server.say(server.asked[0], answer, said, **fields)
+        received += server.say(server.asked[0], answer, said, **fields)
     assert server.edge.error is None
-    assert [(command.flags, command.opaque) for command in heard] == [(RESPONSE, 7)]
+    assert [(command.flags, command.opaque) for command in received] == [(RESPONSE, 7)]
 
 
 @pytest.mark.parametrize("n", [-1, 2**31, 10**30, "many"])
-def test_a_route_with_an_absurd_number_of_queues_is_refused_before_anybody_counts_them(n: object) -> None:
+def test_a_route_with_an_absurd_number_of_queues_is_refused_before_anyone_counts_them(n: object) -> None:
     queues = [{"brokerName": "a", "readQueueNums": n, "writeQueueNums": 4, "perm": 6}]
     server = Server()
     [call] = server.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "t"})
@@ -137,7 +137,7 @@ def test_what_is_too_deep_or_too_large_for_our_own_frames_is_an_error_too(body: 
 
 
 @given(st.binary(max_size=80), st.integers(0, 2**31 - 1))
-def test_garbage_and_answers_that_nobody_asked_for_are_survived(garbage: bytes, opaque: int) -> None:
+def test_garbage_and_answers_that_no_one_asked_for_are_survived(garbage: bytes, opaque: int) -> None:
     server = joined()
     [call] = server.ask(RequestCode.GET_MAX_OFFSET, QUEUE)
     if opaque != call.opaque:

@@ -76,8 +76,8 @@ def test_a_heartbeat_renews_the_locks_and_one_that_is_gone_ends_the_session() ->
 
 
 @pytest.mark.parametrize("ordered", [False, True])
-def test_a_tool_is_told_which_queues_the_client_has_at_this_broker(ordered: bool) -> None:
-    def told(server: Server) -> dict[str, Any]:
+def test_a_tool_is_reported_which_queues_the_client_has_at_this_broker(ordered: bool) -> None:
+    def reported(server: Server) -> dict[str, Any]:
         server.asked.clear()
         server.edge.feed(encode_frame(Frame(307, 0, 5, {"consumerGroup": "g", "clientId": "c@1"})))
         [answer] = server.asked
@@ -86,7 +86,7 @@ def test_a_tool_is_told_which_queues_the_client_has_at_this_broker(ordered: bool
         return said
 
     server = joined(ordered=ordered)
-    assert told(server)["mqTable"] == {}
+    assert reported(server)["mqTable"] == {}
     calls = server.ask(RequestCode.LOCK_BATCH_MQ, {"group": "g"}, [["t", 0], ["t", 1]])
     if ordered:
         server.say(calls[0], body=locks(1))
@@ -94,13 +94,13 @@ def test_a_tool_is_told_which_queues_the_client_has_at_this_broker(ordered: bool
     else:
         for call in list(calls):
             server.say(call, offset=3)
-    said = told(server)
+    said = reported(server)
     queues = {json.loads(name)["queueId"]: each["locked"] for name, each in said["mqTable"].items()}
     assert queues == ({1: True} if ordered else {0: False, 1: False})
     assert [each["topic"] for each in said["subscriptionSet"]] == ["t"]
     for call in list(server.ask(RequestCode.UNLOCK_BATCH_MQ, {"group": "g"}, [["t", 1, -1, 0], ["t", 0, -1, 0]])):
         server.say(call)
-    assert told(server)["mqTable"] == {}
+    assert reported(server)["mqTable"] == {}
 
 
 def by_sql(server: Server, text: str) -> list[Frame]:

@@ -75,7 +75,7 @@ def test_without_a_word_on_the_begin_of_a_queue_its_first_message_is_it() -> Non
     assert call.fields["extraInfo"].split(" ")[0] == "7"
 
 
-def test_a_message_that_comes_again_is_acknowledged_in_its_retry_topic() -> None:
+def test_a_message_that_is_redelivered_is_acknowledged_in_its_retry_topic() -> None:
     server = joined()
     own: dict[str, Any] = {POP_CK: "2 900 10000 1 1 broker-a 0 2"}
     [batch] = popped(server, stored(99, 5, times=2, **own))

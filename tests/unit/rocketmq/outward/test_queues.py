@@ -96,10 +96,10 @@ def test_who_was_refused_a_lock_forgets_its_own_commits_because_another_member_g
 
     def lock(*granted: int) -> list[Any]:
         [call] = server.ask(RequestCode.LOCK_BATCH_MQ, {"group": "g"}, [["t", 0]])
-        heard = server.say(call, body=locks(*granted))
+        received = server.say(call, body=locks(*granted))
         if granted:
-            heard = server.say(server.asked[0], offset=3)
-        leases: Any = msgpack.unpackb(heard[0].body or b"")
+            received = server.say(server.asked[0], offset=3)
+        leases: Any = msgpack.unpackb(received[0].body or b"")
         return [row[3] for row in leases[0]]
 
     assert lock(0) == [3]

@@ -34,7 +34,7 @@ def test_a_route_is_read_in_standard_json_and_as_old_servers_write_it(key: str) 
 
 
 @pytest.mark.parametrize(("code", "kind"), [(0, "namesrv"), (3, "broker")])
-def test_a_name_server_is_told_from_a_broker_by_what_it_knows(code: int, kind: str) -> None:
+def test_a_name_server_is_distinguished_from_a_broker_by_what_it_knows(code: int, kind: str) -> None:
     server, call = asked(RequestCode.GET_SERVER_STATE, {})
     assert server.say(call, code)[0].header["kind"] == kind
 

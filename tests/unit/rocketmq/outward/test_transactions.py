@@ -29,20 +29,20 @@ def begun(server: Server, *places: tuple[int, int], check_after_ms: int = -1) ->
     """Send half messages, which are stored at these offsets of the half topic and places in the log."""
     rows = [["t", 1, 0, check_after_ms, payload(b"x", f"id{n}")] for n in range(len(places))]
     calls = list(server.ask(RequestCode.SEND_HALF_MESSAGE, {"group": "tx"}, rows))
-    heard: list[Command] = []
+    received: list[Command] = []
     for call, (offset, physical) in zip(calls, places, strict=True):
-        heard += server.say(call, queueOffset=offset, msgId=offset_message_id(HOST, physical))
-    [command] = heard
+        received += server.say(call, queueOffset=offset, msgId=offset_message_id(HOST, physical))
+    [command] = received
     return int(command.header["offset"])
 
 
 def ended(server: Server, rows: list[list[Any]], *codes: int, **header: bool) -> list[int]:
     """End transactions; brokers answer with these codes."""
     calls = list(server.ask(RequestCode.END_TRANSACTION, {"group": "tx", **header}, rows))
-    heard: list[Command] = []
+    received: list[Command] = []
     for call, code in zip(calls, codes, strict=True):
-        heard += server.say(call, code)
-    outcomes: Any = msgpack.unpackb(heard[0].body or b"")
+        received += server.say(call, code)
+    outcomes: Any = msgpack.unpackb(received[0].body or b"")
     return list(outcomes)
 
 
@@ -81,7 +81,7 @@ def test_an_end_names_the_place_of_its_half_message_although_our_client_has_one_
     assert {each.fields["producerGroup"] for each in calls} == {"tx"}
 
 
-def test_the_outcome_of_each_end_is_told_apart() -> None:
+def test_the_outcome_of_each_end_is_distinguished() -> None:
     server = joined()
     first = begun(server, (7, 1000), (8, 2000))
     rows = [[first, "id0", 8], [first + 1, "id1", 8], [first + 9, "unknown here", 8]]
@@ -115,7 +115,7 @@ def test_a_check_is_asked_with_the_message_and_its_answer_names_the_place_that_t
 
 
 @pytest.mark.parametrize("body", [b"", b"garbage", json_bytes({})])
-def test_a_check_of_what_is_no_message_is_dropped_and_the_connection_stays(body: bytes) -> None:
+def test_a_check_of_what_is_not_a_message_is_dropped_and_the_connection_stays(body: bytes) -> None:
     server = joined()
     asked = {"tranStateTableOffset": "44", "commitLogOffset": "4000"}
     assert server.edge.feed(encode_frame(Frame(39, ONE_WAY_BIT, 1, asked, body))) == []

@@ -100,8 +100,8 @@ def test_every_request_of_every_client_is_translated() -> None:
     for client in dict.fromkeys(each.client for each in recorded()):
         peers = {code: Connection() for code in (True, False)}
         edges = {True: name_server_dialect().codec(peers[True]), False: broker_dialect(SomeFacts()).codec(peers[False])}
-        mine = [each for each in recorded() if each.client == client and each.by_client]
-        for each in sorted(mine, key=lambda one: one.code != 34):  # a pull needs the heartbeat before it
+        own = [each for each in recorded() if each.client == client and each.by_client]
+        for each in sorted(own, key=lambda one: one.code != 34):  # a pull needs the heartbeat before it
             [frame] = decoded(each.data, len(each.data))
             if frame.flag & RESPONSE_BIT:
                 continue

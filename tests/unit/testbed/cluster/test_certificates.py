@@ -41,6 +41,6 @@ def test_a_further_run_replaces_the_certificate_and_keeps_the_authority(tmp_path
 
 
 @pytest.mark.parametrize("name", ["", "ca", "../server"])
-def test_a_name_that_is_no_file_of_its_own_is_refused(tmp_path: Path, name: str) -> None:
+def test_a_name_that_is_not_a_file_of_its_own_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(ConfigError, match="use the name of a file"):
         make_certificate(tmp_path, name, ["localhost"], 30)

@@ -75,7 +75,7 @@ async def test_a_broker_is_killed_started_again_paused_and_let_go_on() -> None:
         assert not is_paused(brokers[1])
 
 
-async def test_a_server_that_ends_by_itself_is_told() -> None:
+async def test_a_server_that_ends_by_itself_is_reported() -> None:
     async with a_bed() as (bed, brokers):
         brokers[1].process.kill()
         assert await bed.first_end() is brokers[1]

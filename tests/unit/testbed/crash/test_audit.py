@@ -45,7 +45,7 @@ def found(verdict: CrashVerdict) -> dict[str, int]:
 
 def test_a_log_that_keeps_every_promise_has_no_findings() -> None:
     ledger = ledger_of((FIRST, 0), (SECOND, 2), (DELAYED, -1))
-    ledger.give_up(THIRD, refused=False)
+    ledger.record_failure(THIRD, refused=False)
     verdict = audited(
         ledger, stored(0, FIRST), stored(1, SECOND), stored(2, SECOND), stored(3, THIRD), stored(4, DELAYED)
     )
@@ -62,14 +62,14 @@ def test_a_message_that_is_not_in_the_log_is_lost() -> None:
 
 def test_a_message_whose_error_said_that_it_is_not_stored_is_not_stored() -> None:
     ledger = Ledger(float)
-    ledger.give_up(FIRST, refused=True)
-    ledger.give_up(SECOND, refused=False)
+    ledger.record_failure(FIRST, refused=True)
+    ledger.record_failure(SECOND, refused=False)
     verdict = audited(ledger, stored(0, FIRST), stored(1, SECOND))
     assert found(verdict) == {"stored and denied": 1}
     assert (verdict.given_up, verdict.in_doubt, verdict.stored_unacknowledged) == (2, 1, 2)
 
 
-def test_a_message_that_nobody_consumed_is_a_lost_write() -> None:
+def test_a_message_that_no_one_consumed_is_a_lost_write() -> None:
     assert found(audited(ledger_of((FIRST, 0), consumed=False), stored(0, FIRST))) == {"lost-write": 1}
 
 
@@ -93,7 +93,7 @@ def test_a_lane_keeps_its_order_in_a_queue() -> None:
     assert found(audited(ledger, stored(0, SECOND), stored(1, FIRST))) == {"out of order": 1, "out-of-order": 1}
 
 
-def test_the_order_holds_for_what_was_given_up_too() -> None:
+def test_the_order_holds_for_what_was_abandoned_too() -> None:
     assert found(audited(Ledger(float), stored(0, SECOND), stored(1, FIRST))) == {"out of order": 1}
 
 

@@ -34,7 +34,7 @@ def process_of(tmp_path: Path, script: str) -> BrokerProcess:
     return BrokerProcess("broker-a", tmp_path / "data", tmp_path / "log", [], program=program)
 
 
-async def test_a_broker_that_was_killed_starts_again_at_its_address_and_its_lives_are_told(tmp_path: Path) -> None:
+async def test_a_broker_that_was_killed_starts_again_at_its_address_and_its_lives_are_reported(tmp_path: Path) -> None:
     async with process_of(tmp_path, SAYS) as broker:
         address = broker.address
         for _ in range(2):
@@ -42,7 +42,10 @@ async def test_a_broker_that_was_killed_starts_again_at_its_address_and_its_live
             await broker.kill(Moment.LOADED)
         await broker.start()
         assert broker.address == address
-    assert [(life.killed, life.recovery_s, life.scanned_bytes, life.cut_bytes) for life in broker.lives] == [
+    assert [
+        (broker_run.killed, broker_run.recovery_s, broker_run.scanned_bytes, broker_run.cut_bytes)
+        for broker_run in broker.lives
+    ] == [
         (Moment.LOADED, 0.25, 7, 3),
         (Moment.LOADED, 0.25, 7, 3),
         (None, 0.25, 7, 3),
@@ -54,15 +57,15 @@ async def test_a_broker_that_was_killed_starts_again_at_its_address_and_its_live
 async def test_a_broker_can_be_killed_before_it_listens(tmp_path: Path) -> None:
     async with process_of(tmp_path, "import sys; sys.stdin.read()") as broker:
         assert not await broker.live(Kill(Moment.STARTING, 0.0))
-    assert [(life.start_s, life.killed) for life in broker.lives] == [(None, Moment.STARTING)]
+    assert [(broker_run.start_s, broker_run.killed) for broker_run in broker.lives] == [(None, Moment.STARTING)]
 
 
 async def test_a_broker_that_listens_sooner_than_it_was_to_be_killed_is_killed_then(tmp_path: Path) -> None:
     async with process_of(tmp_path, SAYS) as broker:
         assert not await broker.live(Kill(Moment.STARTING, 1_000.0))
-    (life,) = broker.lives
-    assert life.killed is Moment.STARTING
-    assert life.start_s is not None
+    (broker_run,) = broker.lives
+    assert broker_run.killed is Moment.STARTING
+    assert broker_run.start_s is not None
 
 
 async def test_a_broker_ends_properly_after_a_pause_and_starts_with_other_arguments(tmp_path: Path) -> None:
@@ -74,7 +77,7 @@ async def test_a_broker_ends_properly_after_a_pause_and_starts_with_other_argume
         broker.arguments = ["--listen", "elsewhere"]
         await broker.start()
         broker.pause()
-    assert [life.killed for life in broker.lives] == [None, None]
+    assert [broker_run.killed for broker_run in broker.lives] == [None, None]
     assert broker.failures == []
 
 

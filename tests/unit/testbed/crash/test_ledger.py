@@ -20,7 +20,7 @@ QUEUE = MessageQueue("t", "broker-a", 0)
 
 
 @pytest.mark.parametrize("sent", [Sent(0, 0), Sent(71, 2**40), Sent(5, 1_234)])
-def test_a_body_tells_its_message_and_any_changed_byte_is_seen(sent: Sent) -> None:
+def test_a_body_reports_its_message_and_any_changed_byte_is_seen(sent: Sent) -> None:
     body = crash_body(sent)
     assert sent_of(body) == sent
     for position in range(len(body)):
@@ -42,7 +42,7 @@ def found(ledger: Ledger) -> dict[str, int]:
     return {each.rule.value: each.found for each in ledger.verdict().rules if each.found}
 
 
-def test_what_is_acknowledged_is_owed_until_it_is_consumed_whichever_comes_first() -> None:
+def test_what_is_acknowledged_is_due_until_it_is_consumed_whichever_comes_first() -> None:
     ledger = Ledger(float)
     ledger.acknowledge(Sent(0, 0), SendResult(QUEUE, 0, "a"))
     assert ledger.messages.lost == 1
@@ -56,15 +56,15 @@ def test_what_is_acknowledged_is_owed_until_it_is_consumed_whichever_comes_first
     assert found(ledger) == {}
 
 
-def test_a_send_that_was_given_up_is_owed_to_nobody() -> None:
+def test_a_send_that_was_abandoned_is_due_to_no_one() -> None:
     ledger = Ledger(float)
-    ledger.give_up(Sent(0, 0), refused=False)
-    ledger.give_up(Sent(0, 1), refused=True)
+    ledger.record_failure(Sent(0, 0), refused=False)
+    ledger.record_failure(Sent(0, 1), refused=True)
     assert (ledger.messages.failed_sends, ledger.messages.lost) == (2, 0)
     assert ledger.refused == {Sent(0, 1)}
 
 
-def test_a_message_may_come_again_and_none_may_be_passed() -> None:
+def test_a_message_may_are_redelivered_and_none_may_be_passed() -> None:
     ledger = Ledger(float)
     for number in range(4):
         ledger.acknowledge(Sent(0, number), SendResult(QUEUE, number, "a"))
@@ -77,7 +77,7 @@ def test_a_message_may_come_again_and_none_may_be_passed() -> None:
     assert found(ledger) == {"poll-skip": 1, "lost-write": 2}, "3 was passed, and neither it nor 4 was consumed"
 
 
-def test_rules_are_all_counted_and_the_first_ones_told() -> None:
+def test_rules_are_all_counted_and_the_first_ones_reported() -> None:
     findings = Findings()
     for number in range(MAX_EXAMPLES + 5):
         findings.add("lost", str(number))

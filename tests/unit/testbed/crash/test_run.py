@@ -10,8 +10,8 @@ from testbed.crash.run import CrashOptions, CrashRun
 from traces.check.ledger import Sent
 
 
-def test_it_tells_how_far_it_has_come() -> None:
+def test_it_reports_how_far_it_has_come() -> None:
     run = CrashRun(CrashOptions(directory=Path("unused"), kills=20))
     run.ledger.acknowledge(Sent(0, 0), SendResult(MessageQueue("t", "broker-a", 0), 0, "id"))
-    run.ledger.give_up(Sent(0, 1), refused=True)
+    run.ledger.record_failure(Sent(0, 1), refused=True)
     assert run.progress() == ("starting: 0 of 20 kills, 1 acknowledged, 1 failed, 1 to consume, 0 consumed twice")

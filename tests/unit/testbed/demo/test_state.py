@@ -21,7 +21,7 @@ def event(kind: EventKind, **fields: Any) -> Event:
 
 
 @pytest.mark.parametrize(
-    ("happened", "told"),
+    ("happened", "reported"),
     [
         (
             event(EventKind.MEMBER_JOIN, broker="b", client="127.0.0.1@c1", n=3),
@@ -47,10 +47,10 @@ def event(kind: EventKind, **fields: Any) -> Event:
         (event(EventKind.BROKER_DOWN, group="", broker="b", detail="stop"), "b: stopped"),
     ],
 )
-def test_what_matters_is_told_in_words(happened: Event, told: str) -> None:
+def test_what_matters_is_reported_in_words(happened: Event, reported: str) -> None:
     state = new_state()
     state.event(happened)
-    assert list(state.notes) == [Note(6_000.0, told)]
+    assert list(state.notes) == [Note(6_000.0, reported)]
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_every_event_reaches_the_trace_and_the_tracker() -> None:
     assert state.moved_ms == {queue: 6_000.0}
 
 
-def test_steps_and_notes_are_kept_and_told_at_once() -> None:
+def test_steps_and_notes_are_kept_and_reported_at_once() -> None:
     state = new_state()
     notes: list[Note] = []
     steps: list[RebalanceStep] = []
@@ -89,7 +89,7 @@ def test_steps_and_notes_are_kept_and_told_at_once() -> None:
     state.begin_step("c1 starts")
     assert state.step == "c1 starts"
     state.end_step()
-    state.note("cut", Tone.WARNING)
+    state.add_note("cut", Tone.WARNING)
     assert [step.step for step in steps] == [step.step for step in state.steps] == ["c1 starts"]
     assert notes == [Note(5_000.0, "cut", Tone.WARNING)]
 
@@ -97,7 +97,7 @@ def test_steps_and_notes_are_kept_and_told_at_once() -> None:
 def test_only_the_last_notes_are_kept() -> None:
     state = new_state()
     for n in range(MAX_NOTES + 10):
-        state.note(str(n))
+        state.add_note(str(n))
     assert (len(state.notes), state.notes[0].text) == (MAX_NOTES, "10")
 
 

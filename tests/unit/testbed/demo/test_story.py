@@ -10,7 +10,7 @@ import pytest
 from client.allocate import AllocateMessageQueueAveragely
 from testbed.demo import story
 from testbed.demo.state import DemoState, Health
-from testbed.demo.story import GROUP, NAMES, SESSION_TIMEOUT_S, STEPS, TOPIC, DemoResult, StoryOptions, run_story
+from testbed.demo.story import GROUP, NAMES, SESSION_TIMEOUT_S, STEPS, TOPIC, DemoResult, ScenarioOptions, run_scenario
 from testbed.simulation.checks.ownership import RebalanceStep
 from testbed.simulation.kernel.run import Simulation, run_simulation
 
@@ -38,7 +38,9 @@ def run_demo(data_dir: Path, *, drop_one: bool = False, rate: float = 100.0) -> 
         if drop_one:
             received = state.received
             state.received = lambda producer, number: None if number == 7 else received(producer, number)  # type: ignore[method-assign]  # the fault
-        return Ran(await run_story(StoryOptions(data_dir=data_dir, rate=rate, pace_s=0.2), state), state, duplicates)
+        return Ran(
+            await run_scenario(ScenarioOptions(data_dir=data_dir, rate=rate, pace_s=0.2), state), state, duplicates
+        )
 
     return run_simulation(main, seed=1, jitter_s=0.001)
 
@@ -106,7 +108,7 @@ def test_a_message_that_is_acknowledged_and_never_received_fails_the_demo(tmp_pa
 
 
 def test_a_group_that_does_not_converge_fails_the_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(story, "GIVE_UP_S", 0.002)
+    monkeypatch.setattr(story, "ABANDON_AFTER_S", 0.002)
     result = run_demo(tmp_path, rate=20.0).result
     assert not result.ok
     assert result.lost == 0

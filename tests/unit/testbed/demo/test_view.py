@@ -47,14 +47,14 @@ class Screen:
 def test_a_frame_fills_the_terminal_and_no_more(width: int, height: int, queues: int, notes: int) -> None:
     screen = Screen(queues)
     for n in range(notes):
-        screen.state.note(f"note {n} " + "long " * 60)
+        screen.state.add_note(f"note {n} " + "long " * 60)
     lines = screen.lines(width, height)
     assert len(lines) == height
     assert {len(line) for line in lines if "│" in line} == {width}
     assert max(map(len, lines)) <= width
 
 
-def test_the_matrix_shows_who_has_which_queue_and_which_nobody_has() -> None:
+def test_the_matrix_shows_who_has_which_queue_and_which_no_one_has() -> None:
     screen = Screen()
     screen.state.health["c1"] = Health.LIVE
     screen.state.health["c2"] = Health.SILENT
@@ -109,7 +109,7 @@ def test_the_counters_and_the_step_are_shown() -> None:
 def test_the_newest_notes_are_at_the_end() -> None:
     screen = Screen()
     for n in range(50):
-        screen.state.note(f"note {n};")
+        screen.state.add_note(f"note {n};")
     lines = screen.lines()
     assert "note 49;" in lines[-2]
     assert "note 48;" in lines[-3]

@@ -46,7 +46,7 @@ def fuzzed(answer: bytes, *, closes: bool = False) -> FuzzReport:
 
 
 @pytest.mark.parametrize(
-    ("answer", "closes", "told"),
+    ("answer", "closes", "reported"),
     [
         (b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\n\r\n", False, "is answered with 500"),
         (b"", True, "is answered by the end of the connection"),
@@ -55,12 +55,12 @@ def fuzzed(answer: bytes, *, closes: bool = False) -> FuzzReport:
     ],
 )
 def test_a_fault_of_an_http_port_is_found_with_its_request(
-    answer: bytes, closes: bool, told: str, monkeypatch: pytest.MonkeyPatch
+    answer: bytes, closes: bool, reported: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("testbed.fuzz.http_run._SILENCE_S", 0.2)
     report = fuzzed(answer, closes=closes)
     assert report.found
-    assert all("GET /metrics" in each and told in each for each in report.found)
+    assert all("GET /metrics" in each and reported in each for each in report.found)
 
 
 def test_a_port_that_is_well_has_no_finding() -> None:

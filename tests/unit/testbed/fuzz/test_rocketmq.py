@@ -31,7 +31,7 @@ def test_every_frame_that_needs_an_answer_is_whole_in_either_form_and_all_reques
     assert set(name_server_dialect().translators) <= seen
 
 
-def test_what_a_broker_asks_is_refused_and_what_it_tells_is_not_answered() -> None:
+def test_what_a_broker_asks_is_refused_and_what_it_reports_is_not_answered() -> None:
     answer_of = RocketmqFrames(Random(), 1).answer_of
     assert answer_of(Frame(17, RESPONSE_BIT, 5, {}, remark="no topic")) == (5, 17, "no topic", None)
     [refusal] = FrameDecoder().feed(answer_of(Frame(307, 0, 9, {})).reply or b"")

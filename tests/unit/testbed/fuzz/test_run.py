@@ -19,7 +19,7 @@ from remoting.server import Handler, serve
 from testbed.fuzz.frames import BATCH_FRAMES
 from testbed.fuzz.run import FuzzPlan, FuzzReport, fuzz_server
 from testbed.simulation.checks.process_usage import ProcessUsage
-from testbed.simulation.cluster.access import EVERYTHING, made_key, made_user
+from testbed.simulation.cluster.access import EVERYTHING, derived_key, derived_user
 from testbed.simulation.kernel.run import Simulation, run_simulation
 
 ADDRESS = "10.0.0.1:10911"
@@ -100,7 +100,7 @@ def test_an_answer_that_comes_twice_is_found() -> None:
     assert any("an answer without a request" in found for found in served(planted).found)
 
 
-def test_what_a_server_asks_is_no_answer_also_with_the_number_of_a_request() -> None:
+def test_what_a_server_asks_is_not_an_answer_also_with_the_number_of_a_request() -> None:
     def planted(connection: Connection, request: Command) -> None:
         connection.send_frame(
             CODEC.encode(REQUEST, RequestCode.GET_CONSUMER_RUNNING_INFO, request.opaque, {"client_id": "a"}, None)
@@ -155,26 +155,26 @@ def test_a_connection_that_a_server_keeps_although_its_client_has_ended_it_is_fo
     assert "the server keeps a connection that its client has ended" in report.found
 
 
-def test_with_a_key_everything_is_signed_and_what_the_server_tells_is_not_answered() -> None:
+def test_with_a_key_everything_is_signed_and_what_the_server_reports_is_not_answered() -> None:
     reached: list[int] = []
 
-    def tells(connection: Connection, request: Command) -> Reply:
+    def reports(connection: Connection, request: Command) -> Reply:
         reached.append(request.code)
         connection.notify(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED)
         return Reply({})
 
-    policy = {"fuzz": made_user("fuzz", Rights(produce=EVERYTHING, consume=EVERYTHING, admin=True))}
-    report = served(nothing, tells, {"access": policy}, key=made_key("fuzz"), connections=1)
+    policy = {"fuzz": derived_user("fuzz", Rights(produce=EVERYTHING, consume=EVERYTHING, admin=True))}
+    report = served(nothing, reports, {"access": policy}, key=derived_key("fuzz"), connections=1)
     assert report.found == []
     assert report.codes["0"] > 100
     assert reached
     reached.clear()
-    served(nothing, tells, {"access": policy})
+    served(nothing, reports, {"access": policy})
     assert reached == []  # without a key; that a challenge is answered, depends on what is drawn
 
 
 def test_descriptors_that_a_server_does_not_close_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("testbed.fuzz.run._LOOK_S", 0.01)
+    monkeypatch.setattr("testbed.fuzz.run._POLL_S", 0.01)
     left: list[int] = []
 
     async def planted(connection: Connection, request: Command) -> Reply:
@@ -195,7 +195,7 @@ def test_memory_that_grows_as_long_as_commands_come_is_found(monkeypatch: pytest
     def levels(step: int) -> list[str]:
         used = iter(range(2**26, 2**40, step))
         monkeypatch.setattr("testbed.fuzz.run.process_usage", lambda pid: ProcessUsage(next(used), 10))
-        monkeypatch.setattr("testbed.fuzz.run._LOOK_S", 0.01)
+        monkeypatch.setattr("testbed.fuzz.run._POLL_S", 0.01)
 
         async def slow(connection: Connection, request: Command) -> Reply:
             await anyio.sleep(0.02)

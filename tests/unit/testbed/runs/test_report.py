@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from model.events import Event, EventKind
 from testbed.runs.report import counts, failed_line, outcome_lines, repeat_command, witness_line
-from testbed.simulation.engine.judge import Finding
+from testbed.simulation.engine.checkers import Finding
 from testbed.simulation.engine.programme import Programme
 from testbed.simulation.engine.run import Outcome
 from testbed.simulation.engine.sweep import Case

@@ -30,8 +30,8 @@ def small(tmp_path: Path) -> Path:
     return path
 
 
-def test_progress_of_a_long_sweep_is_told(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runs, "TOLD_EVERY", 1)
+def test_progress_of_a_long_sweep_is_reported(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runs, "REPORT_EVERY", 1)
     done = CliRunner().invoke(app, ["sim", str(small), "--seeds", "2"])
     assert done.stderr == "1 of 2 seeds, 0 failed\n"
 

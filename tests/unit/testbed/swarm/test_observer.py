@@ -116,7 +116,7 @@ def test_a_client_that_introduces_itself_again_does_not_join_again() -> None:
     assert len(watched.ended) == 1
 
 
-def test_producers_and_other_groups_are_no_members() -> None:
+def test_producers_and_other_groups_are_not_members() -> None:
     watched = Watched()
     watched.event(100, EventKind.CLIENT_START, "p1", group="DEFAULT_PRODUCER")
     watched.event(100, EventKind.QUEUE_ACQUIRED, "x", QUEUES[0], group="other")
@@ -174,8 +174,8 @@ def test_the_counts_of_a_whole_run_go_on_while_its_consumers_leave() -> None:
     watched.acquires(2_001, "c2", QUEUES[0])
     watched.acquires(2_002, "c2", QUEUES[0])
     assert summary.in_all is None
-    told = {"group": "g", "topic": "t", "broker": "b", "queue_id": 0, "client": "c2", "version": 1}
-    watched.observer.event(Event(2_003, "c2", 99, EventKind.MESSAGES_HANDED_OUT, "c2/99", **told, offset=2, n=2))  # type: ignore[arg-type]
+    reported = {"group": "g", "topic": "t", "broker": "b", "queue_id": 0, "client": "c2", "version": 1}
+    watched.observer.event(Event(2_003, "c2", 99, EventKind.MESSAGES_HANDED_OUT, "c2/99", **reported, offset=2, n=2))  # type: ignore[arg-type]
     figures = watched.observer.in_all()
     assert (figures.members_joined, figures.members_left, figures.members) == (2, 1, 1)
     assert (figures.acquisitions, figures.moves, figures.handed_out) == (3, 3, 2)

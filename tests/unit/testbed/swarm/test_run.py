@@ -163,7 +163,7 @@ class TestOnACluster:
         assert run.summary.rebalances > 10
         assert all(each.members for each in run.convergences)
 
-    def test_it_follows_a_topic_that_is_scaled_meanwhile(self, on_cluster: Any) -> None:
+    def test_it_follows_a_topic_that_is_scaled_in_between(self, on_cluster: Any) -> None:
         async def scenario(cluster: SimulatedCluster) -> Run:
             run = Run(cluster, duration_s=40.0, rate=20.0)
             async with anyio.create_task_group() as tasks:
@@ -199,7 +199,7 @@ class TestOnACluster:
         on_cluster(scenario, brokers=0)
 
     @pytest.mark.parametrize("after_another_run", [False, True])
-    def test_messages_that_nobody_has_read_are_unread_and_not_lost(
+    def test_messages_that_no_one_has_read_are_unread_and_not_lost(
         self, on_cluster: Any, after_another_run: bool
     ) -> None:
         async def scenario(cluster: SimulatedCluster) -> Run:

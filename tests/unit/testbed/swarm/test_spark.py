@@ -67,7 +67,7 @@ def test_only_who_has_the_secret_is_taken_for_a_part(said: bytes, number: int | 
     assert anyio.run(main) == number
 
 
-def test_an_error_of_a_job_is_told_in_one_line_that_says_what_to_do() -> None:
+def test_an_error_of_a_job_is_reported_in_one_line_that_says_what_to_do() -> None:
     lost = (
         "org.apache.spark.SparkException: Job aborted: ... in stage 0.0\nTraceback (most recent call last):\n  File\n"
     )
@@ -93,8 +93,8 @@ def test_a_stranger_that_resets_its_connection_is_not_taken_for_a_part() -> None
     """The error ended the swarm, which a scan of ports could so prevent from starting."""
 
     async def main() -> int | None:
-        async with connected() as (stream, stranger):
-            stranger.close()
+        async with connected() as (stream, outsider):
+            outsider.close()
             return await hello(BufferedByteReceiveStream(stream), "secret")
 
     assert uvloop.run(main()) is None

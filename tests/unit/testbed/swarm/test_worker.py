@@ -32,8 +32,8 @@ class Boss:
         self.observer = SwarmObserver("g", "t", AllocateMessageQueueAveragely())
         self._stdin = stdin
         self._lines = read_lines(stdout)
-        told = {field.name: getattr(options, field.name) for field in fields(options) if field.name != "clock_ms"}
-        self.say(json.dumps(told))
+        reported = {field.name: getattr(options, field.name) for field in fields(options) if field.name != "clock_ms"}
+        self.say(json.dumps(reported))
 
     def say(self, line: str) -> None:
         os.write(self._stdin, line.encode() + b"\n")
@@ -41,12 +41,12 @@ class Boss:
     def leave(self) -> None:
         os.close(self._stdin)
 
-    async def hear_a_line(self) -> None:
+    async def receive_a_line(self) -> None:
         async for _, line in self._lines:
             read_line(line, self.observer)
             return
 
-    async def hear(self, state: str = "") -> None:
+    async def receive(self, state: str = "") -> None:
         """Read until a state, or until the end."""
         async for _, line in self._lines:
             if read_line(line, self.observer) == state != "":
@@ -67,32 +67,32 @@ async def worker(tmp_path: Path, **options: Any) -> AsyncIterator[Boss]:
 
     async with run_cluster(tmp_path, 1, lambda event: None, wall_clock_ms) as cluster:
         route = await cluster.admin.create_topic("t", 4)
-        told = SwarmOptions(
+        reported = SwarmOptions(
             name_servers=cluster.name_server, topic="t", group="g", run=1, prefix="w", rate=200.0, **options
         )
         async with background_tasks() as tasks:
             tasks.start_soon(run)
-            boss = Boss(told, boss_out, boss_in)
+            boss = Boss(reported, boss_out, boss_in)
             boss.observer.set_queues(route.subscribe_queues(), wall_clock_ms())
             yield boss
         os.close(boss_in)
 
 
-def test_a_worker_joins_produces_falls_quiet_and_leaves_as_it_is_told(tmp_path: Path) -> None:
+def test_a_worker_joins_produces_falls_quiet_and_leaves_as_it_is_reported(tmp_path: Path) -> None:
     async def main() -> None:
         with anyio.fail_after(20):
             async with worker(tmp_path, consumers=2, producers=1) as boss:
-                await boss.hear("joined")
+                await boss.receive("joined")
                 while not boss.observer.balanced or boss.observer.summary().consumers < 2:
-                    await boss.hear_a_line()
+                    await boss.receive_a_line()
                 boss.say("produce")
-                await boss.hear("produce")
+                await boss.receive("produce")
                 while boss.observer.check.received_unique < 20:
-                    await boss.hear_a_line()
+                    await boss.receive_a_line()
                 boss.say("quiet")
-                await boss.hear("quiet")
+                await boss.receive("quiet")
                 boss.leave()
-                await boss.hear()
+                await boss.receive()
                 summary = boss.observer.summary()
                 assert summary.sent >= 20
                 assert summary.lost == summary.duplicates == 0

@@ -10,14 +10,14 @@ from model.message_queue import MessageQueue
 from tests.unit.traces.figures.group_events import Story
 from traces.check.check import HistoryCheck
 from traces.check.ledger import Ending, Sent, dispatched, ended, send_failed, sent
-from traces.check.limits import HistoryLimits, Keeps
+from traces.check.limits import HistoryLimits, OrderScope
 from traces.check.reading import in_order
 from traces.check.verdict import Rule, Verdict
 from traces.figures.records import order_of
 
 E = EventKind
 QUEUE = MessageQueue("t", "b", 0)
-LIMITS = HistoryLimits(drained=True, order={"g": Keeps.QUEUES})
+LIMITS = HistoryLimits(drained=True, order={"g": OrderScope.QUEUES})
 
 
 def clean() -> Story:
@@ -110,7 +110,7 @@ def numbered(story: Story) -> list[Event]:
     return [event._replace(cause=renamed.get(event.cause, event.cause)) for event in found]
 
 
-def judge(events: Iterable[Event], limits: HistoryLimits = LIMITS) -> Verdict:
+def checkers(events: Iterable[Event], limits: HistoryLimits = LIMITS) -> Verdict:
     """The verdict of a history."""
     check = HistoryCheck(limits)
     for event in in_order(events):

@@ -11,8 +11,8 @@ from tests.unit.traces.check.histories import (
     LIMITS,
     PLANTED,
     E,
+    checkers,
     clean,
-    judge,
     numbered,
     plant_failed_and_stored,
     restarted_members,
@@ -25,11 +25,11 @@ from traces.check.verdict import MAX_WITNESS, Answer, Rule
 
 
 def test_a_history_in_which_members_come_and_go_keeps_every_rule() -> None:
-    verdict = judge(numbered(clean()))
+    verdict = checkers(numbered(clean()))
     assert (verdict.answer, verdict.anomalies) == (Answer.YES, ())
     assert {each.rule for each in verdict.rules if not each.checked} == set(), "each rule has something to judge"
     later = [event._replace(t_ms=event.t_ms + 1e12) for event in numbered(clean())]
-    assert judge(later).span_ms == verdict.span_ms == 251
+    assert checkers(later).span_ms == verdict.span_ms == 251
     [messages] = verdict.messages
     assert (messages.sent, messages.received, messages.lost, messages.duplicates) == (30, 30, 0, 0)
 
@@ -37,14 +37,14 @@ def test_a_history_in_which_members_come_and_go_keeps_every_rule() -> None:
 def test_a_message_of_a_failed_send_may_come_and_a_failed_listener_may_get_it_again() -> None:
     story = clean()
     plant_failed_and_stored(story)
-    assert judge(numbered(story)).answer is Answer.YES
+    assert checkers(numbered(story)).answer is Answer.YES
 
 
 @pytest.mark.parametrize("plant", PLANTED, ids=lambda plant: plant.__name__.removeprefix("plant_"))
 def test_each_planted_anomaly_is_found_and_named_and_nothing_else_is(plant: Callable[[Story], None]) -> None:
     story = clean()
     plant(story)
-    verdict = judge(numbered(story))
+    verdict = checkers(numbered(story))
     assert {anomaly.rule for anomaly in verdict.anomalies} == {PLANTED[plant]}
     assert verdict.answer is Answer.NO
     events = numbered(story)
@@ -59,7 +59,7 @@ def test_a_rule_with_nothing_to_judge_says_neither_yes_nor_no() -> None:
     story = Story()
     story.client(1, "c1", E.CLIENT_START)
     story.queue(2, "c1", E.LOCK_GRANTED, version=1, offset=0, n=0)
-    verdict = judge(numbered(story))
+    verdict = checkers(numbered(story))
     answers = {each.rule: each.answer for each in verdict.rules}
     assert answers.pop(Rule.DOUBLE_OWNER) is Answer.YES
     assert answers.pop(Rule.ORPHAN) is Answer.YES
@@ -69,7 +69,7 @@ def test_a_rule_with_nothing_to_judge_says_neither_yes_nor_no() -> None:
 
 
 def test_a_queue_that_moves_because_members_are_restarted_does_not_flap() -> None:
-    verdict = judge(numbered(restarted_members()))
+    verdict = checkers(numbered(restarted_members()))
     assert verdict.of(Rule.FLAP).checked > 5
     assert [anomaly.text for anomaly in verdict.anomalies if anomaly.rule is Rule.FLAP] == []
 
@@ -99,7 +99,7 @@ def killed_after_release() -> Story:
 
 @pytest.mark.parametrize("complete", [False, True])
 def test_a_member_that_was_killed_after_its_release_is_accused_of_nothing(complete: bool) -> None:
-    verdict = judge(numbered(killed_after_release()), HistoryLimits(complete=complete))
+    verdict = checkers(numbered(killed_after_release()), HistoryLimits(complete=complete))
     assert (verdict.answer, verdict.anomalies) == (Answer.YES, ())
     assert verdict.of(Rule.DOUBLE_OWNER).checked
     assert verdict.of(Rule.LOST_WRITE).checked
@@ -108,10 +108,10 @@ def test_a_member_that_was_killed_after_its_release_is_accused_of_nothing(comple
 def test_two_owners_are_judged_by_the_declared_window() -> None:
     events = [event for event in numbered(two_owners()) if event.seq >= 0]
     limits = replace(LIMITS, complete=True, double_owner_ms=50)
-    [anomaly] = judge(events, limits).anomalies
+    [anomaly] = checkers(events, limits).anomalies
     assert anomaly.rule is Rule.DOUBLE_OWNER
     assert anomaly.text == "c1 and c2 owned t@b:0 at the same time for 82 ms."
-    assert judge(events, replace(limits, double_owner_ms=100)).anomalies == ()
+    assert checkers(events, replace(limits, double_owner_ms=100)).anomalies == ()
 
 
 def test_every_rule_has_a_planted_anomaly() -> None:
@@ -130,17 +130,17 @@ def test_only_the_chosen_group_is_judged() -> None:
     assert check.groups == []
 
 
-def test_a_queue_that_nobody_ever_owned_is_an_orphan() -> None:
+def test_a_queue_that_no_one_ever_owned_is_an_orphan() -> None:
     story = clean()
     story.tell(300, "b", EventKind.ROUTE_CHANGED, group="", topic="t", broker="b", n=3)
     story.client(40_000, "c1", EventKind.REBALANCE_BEGIN, detail="TIMER")
-    [anomaly] = [each for each in judge(numbered(story)).anomalies if each.rule is Rule.ORPHAN]
+    [anomaly] = [each for each in checkers(numbered(story)).anomalies if each.rule is Rule.ORPHAN]
     assert "t@b:2 never had an owner" in anomaly.text
 
 
 def test_a_node_that_sent_its_events_twice_is_judged_once() -> None:
     events = numbered(clean())
-    verdict = judge([*events, *(event for event in events if event.seq >= 0)])
+    verdict = checkers([*events, *(event for event in events if event.seq >= 0)])
     assert verdict.answer is Answer.YES
     assert verdict.lost_events == 0
 
@@ -150,8 +150,8 @@ def test_missing_events_cast_doubt_on_what_rests_on_them() -> None:
     plant, _ = next(iter(PLANTED.items()))
     plant(story)
     events = [event for event in numbered(story) if not (event.node == "b" and event.kind == "NOTIFY_SENT")]
-    verdict = judge(events)
+    verdict = checkers(events)
     assert verdict.answer is Answer.UNKNOWN
     assert verdict.of(Rule.DOUBLE_OWNER).doubtful == 1
     assert "events of b are missing" in verdict.anomalies[0].doubt
-    assert judge(events, replace(LIMITS, complete=True)).answer is Answer.NO, "its owner knows that none is missing"
+    assert checkers(events, replace(LIMITS, complete=True)).answer is Answer.NO, "its owner knows that none is missing"

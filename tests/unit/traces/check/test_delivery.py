@@ -15,7 +15,7 @@ def test_a_message_that_is_acknowledged_and_received_is_neither_lost_nor_a_dupli
     assert (check.sent, check.received_unique, check.lost, check.duplicates) == (1, 1, 0, 0)
 
 
-def test_a_message_may_be_received_before_its_producer_hears_that_it_is_stored() -> None:
+def test_a_message_may_be_received_before_its_producer_receives_that_it_is_stored() -> None:
     check = DeliveryCheck()
     assert check.received(0, 0)
     assert check.lost == 0
@@ -23,7 +23,7 @@ def test_a_message_may_be_received_before_its_producer_hears_that_it_is_stored()
     assert (check.sent, check.received_unique, check.lost, check.duplicates) == (1, 1, 0, 0)
 
 
-def test_an_acknowledged_message_that_nobody_receives_is_lost_and_can_be_named() -> None:
+def test_an_acknowledged_message_that_no_one_receives_is_lost_and_can_be_named() -> None:
     check = DeliveryCheck()
     for number in (0, 1, 2):
         check.acknowledged(7, number)
@@ -42,7 +42,7 @@ def test_every_receipt_after_the_first_is_a_duplicate() -> None:
     assert (check.received_unique, check.duplicates, check.lost) == (1, 2, 0)
 
 
-def test_a_send_that_failed_is_not_lost_and_its_first_receipt_is_no_duplicate() -> None:
+def test_a_send_that_failed_is_not_lost_and_its_first_receipt_is_not_a_duplicate() -> None:
     check = DeliveryCheck()
     check.failed(0, 0)
     check.failed(0, 1)

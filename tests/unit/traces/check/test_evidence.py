@@ -14,21 +14,21 @@ def test_a_hole_in_the_numbers_of_a_node_counts_what_is_missing() -> None:
     evidence = Evidence(complete=False)
     assert [evidence.number(event(seq)) for seq in (5, 6, 9, 9, 10)] == [True, True, True, False, True]
     assert evidence.lost_events == 2
-    assert evidence.doubt_at(0, ["b"]) == "2 events of b are missing"
-    assert evidence.doubt_at(0, ["c"]) == ""
-    assert evidence.doubt_at(HOLE_REACH_MS + 1, ["b"]) == ""
+    assert evidence.uncertainty_at(0, ["b"]) == "2 events of b are missing"
+    assert evidence.uncertainty_at(0, ["c"]) == ""
+    assert evidence.uncertainty_at(HOLE_REACH_MS + 1, ["b"]) == ""
 
 
 def test_a_new_run_casts_doubt_unless_the_node_said_that_it_stops() -> None:
     evidence = Evidence(complete=False)
     evidence.number(event(5))
     evidence.number(event(RUN_SEQS + 1))
-    assert "started again" in evidence.doubt_at(0, ["b"])
+    assert "started again" in evidence.uncertainty_at(0, ["b"])
     clean = Evidence(complete=False)
     clean.number(event(5))
     clean.stopped(event(6, kind=EventKind.BROKER_DOWN))
     clean.number(event(RUN_SEQS + 1))
-    assert clean.doubt_at(0, ["b"]) == ""
+    assert clean.uncertainty_at(0, ["b"]) == ""
 
 
 def test_two_processes_with_one_client_id_count_each_for_itself() -> None:
@@ -42,7 +42,7 @@ def test_a_missing_part_casts_doubt_on_everything_also_on_what_was_certain() -> 
     evidence = Evidence(complete=False)
     evidence.add(Rule.ORPHAN, event(1), "x", [event(1)])
     evidence.add(Rule.FLAP, event(1), "y", [event(1)], doubt="of its own")
-    evidence.doubt_all("a part is missing")
+    evidence.mark_all_uncertain("a part is missing")
     answers = {each.rule: each for each in evidence.verdicts()}
     assert {each.answer for each in answers.values()} == {Answer.UNKNOWN}
     assert (answers[Rule.ORPHAN].found, answers[Rule.ORPHAN].doubtful) == (0, 1)

@@ -11,7 +11,7 @@ from model.message_queue import MessageQueue
 from traces.check.evidence import Evidence
 from traces.check.lanes import MAX_SETTLED, Lanes
 from traces.check.ledger import Ending, Sent, dispatched, ended, sent
-from traces.check.limits import Keeps
+from traces.check.limits import OrderScope
 from traces.check.verdict import Rule
 
 QUEUE = MessageQueue("t", "b", 0)
@@ -21,7 +21,7 @@ QUEUE = MessageQueue("t", "b", 0)
 class Story:
     """A group reads one queue; offsets have the keys a b a b ..."""
 
-    keeps: Keeps
+    keeps: OrderScope
     evidence: Evidence = field(default_factory=lambda: Evidence(complete=True))
     now: float = 0.0
 
@@ -59,7 +59,7 @@ class Story:
         return [anomaly.rule for anomaly in self.evidence.anomalies]
 
 
-@pytest.fixture(params=[Keeps.KEYS, Keeps.QUEUES])
+@pytest.fixture(params=[OrderScope.KEYS, OrderScope.QUEUES])
 def story(request: pytest.FixtureRequest) -> Story:
     return Story(request.param)
 
@@ -110,7 +110,7 @@ def test_only_messages_of_different_lanes_run_at_the_same_time(story: Story) -> 
     story.grant("c1")
     story.start("c1", 0)
     story.start("c1", 1)
-    assert story.broken == ([] if story.keeps is Keeps.KEYS else [Rule.OUT_OF_ORDER] * 2)
+    assert story.broken == ([] if story.keeps is OrderScope.KEYS else [Rule.OUT_OF_ORDER] * 2)
     story.start("c1", 2)
     assert story.broken[-2:] == [Rule.OUT_OF_ORDER] * 2
 
@@ -124,7 +124,7 @@ def test_a_release_has_to_wait_for_the_listener(story: Story) -> None:
     assert story.broken == [Rule.OUT_OF_ORDER]
 
 
-def test_nobody_waits_for_the_listener_of_a_member_whose_lease_ran_out_but_that_member_itself(story: Story) -> None:
+def test_no_one_waits_for_the_listener_of_a_member_whose_lease_ran_out_but_that_member_itself(story: Story) -> None:
     story.grant("c1")
     story.start("c1", 0)
     story.lease(EventKind.LOCK_EXPIRED, "c1")
@@ -133,7 +133,7 @@ def test_nobody_waits_for_the_listener_of_a_member_whose_lease_ran_out_but_that_
     assert story.broken == []
     story.lease(EventKind.QUEUE_RELEASED, "c2")
     story.grant("c1")
-    story.start("c1", 2 if story.keeps is Keeps.KEYS else 1)
+    story.start("c1", 2 if story.keeps is OrderScope.KEYS else 1)
     assert story.broken == [Rule.OUT_OF_ORDER]
 
 
@@ -144,7 +144,7 @@ def test_a_message_that_becomes_known_when_those_behind_it_are_settled_was_overt
     assert story.broken == [Rule.OUT_OF_ORDER]
 
 
-def test_an_owner_that_goes_back_without_having_lost_the_queue_is_told_from_one_that_acquired_it_anew(
+def test_an_owner_that_goes_back_without_having_lost_the_queue_is_distinguished_from_one_that_acquired_it_again(
     story: Story,
 ) -> None:
     story.grant("c1")
@@ -155,7 +155,7 @@ def test_an_owner_that_goes_back_without_having_lost_the_queue_is_told_from_one_
     assert story.broken == [Rule.NONMONOTONIC_POLL]
 
 
-def test_what_is_long_settled_is_forgotten_and_may_come_again(story: Story) -> None:
+def test_what_is_long_settled_is_forgotten_and_may_are_redelivered(story: Story) -> None:
     story.grant("c1")
     story.do("c1", *range(6 * MAX_SETTLED))
     [queue] = story.lanes._queues.values()
@@ -167,7 +167,7 @@ def test_what_is_long_settled_is_forgotten_and_may_come_again(story: Story) -> N
 
 
 def test_a_group_that_keeps_no_order_is_not_judged() -> None:
-    story = Story(Keeps.NOTHING)
+    story = Story(OrderScope.NOTHING)
     story.start("c1", 5)
     story.start("c1", 0)
     assert story.broken == []

@@ -22,7 +22,7 @@ class Story:
     def tell(self, kind: EventKind, client: str, offset: int, n: int = -1, detail: str = "") -> None:
         self.now += 1
         place = {"group": "g", "topic": "t", "broker": "b", "queue_id": 0, "client": client}
-        self.rules.take(Event(self.now, client, 1, kind, version=7, offset=offset, n=n, detail=detail, **place))  # type: ignore[arg-type]
+        self.rules.process(Event(self.now, client, 1, kind, version=7, offset=offset, n=n, detail=detail, **place))  # type: ignore[arg-type]
 
     @property
     def broken(self) -> list[Rule]:
@@ -44,7 +44,7 @@ def test_a_new_owner_begins_where_the_group_has_committed(story: Story) -> None:
     assert story.broken == []
 
 
-def test_a_topic_that_was_deleted_and_created_again_begins_anew_on_that_broker_alone(story: Story) -> None:
+def test_a_topic_that_was_deleted_and_recreated_begins_again_on_that_broker_alone(story: Story) -> None:
     deleted = Event(9.0, "b2", 1, E.ROUTE_CHANGED, topic="t", broker="b2", n=0, detail="deleted")
     story.rules.deleted(deleted)
     assert story.rules.committed(MessageQueue("t", "b", 0)) == 55
@@ -65,7 +65,7 @@ def test_the_first_owner_at_a_new_master_may_begin_at_a_commit_whose_event_the_l
     assert story.broken == [Rule.POLL_SKIP]
 
 
-def test_a_new_owner_that_begins_beyond_what_anybody_was_given_skips(story: Story) -> None:
+def test_a_new_owner_that_begins_beyond_what_anyone_was_given_skips(story: Story) -> None:
     story.tell(E.QUEUE_ACQUIRED, "c2", 70)
     [anomaly] = story.evidence.anomalies
     assert anomaly.rule is Rule.POLL_SKIP
@@ -79,7 +79,7 @@ def test_a_new_owner_that_begins_below_the_committed_offset_repeats(story: Story
     assert "redelivery of message 54" in anomaly.text
 
 
-def test_a_commit_that_passes_what_was_dispatched_is_judged_when_its_owner_has_told_all(story: Story) -> None:
+def test_a_commit_that_passes_what_was_dispatched_is_judged_when_its_owner_has_reported_all(story: Story) -> None:
     story.tell(E.OFFSET_COMMITTED, "c1", 80)
     assert story.broken == []
     story.tell(E.MESSAGES_HANDED_OUT, "c1", 80, 20)
@@ -88,7 +88,7 @@ def test_a_commit_that_passes_what_was_dispatched_is_judged_when_its_owner_has_t
     assert story.broken == [Rule.LOST_WRITE]
 
 
-def test_an_owner_that_died_cannot_tell_what_it_dispatched(story: Story) -> None:
+def test_an_owner_that_died_cannot_report_what_it_dispatched(story: Story) -> None:
     story.tell(E.OFFSET_COMMITTED, "c1", 80)
     story.tell(E.LOCK_EXPIRED, "c1", 80)
     story.tell(E.QUEUE_DROPPED, "c1", -1)
@@ -112,7 +112,7 @@ def test_a_member_may_seek_back_and_a_late_commit_may_not(story: Story) -> None:
     assert story.broken == [Rule.NONMONOTONIC_COMMIT]
 
 
-def test_records_that_are_no_messages_may_be_passed(story: Story) -> None:
+def test_records_that_are_not_messages_may_be_passed(story: Story) -> None:
     story.tell(E.MESSAGES_UNDECODABLE, "c1", 60, 4)
     story.tell(E.OFFSET_COMMITTED, "c1", 64)
     story.tell(E.QUEUE_DROPPED, "c1", -1)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
-from tests.unit.traces.check.histories import PLANTED, clean, judge, numbered
+from tests.unit.traces.check.histories import PLANTED, checkers, clean, numbered
 from traces.check.page import page_of, picture_of
 
 
@@ -10,7 +10,7 @@ def test_the_page_has_a_drawing_of_each_anomaly_with_a_dot_for_each_event() -> N
     story = clean()
     for plant in list(PLANTED)[:4]:
         plant(story)
-    verdict = judge(numbered(story))
+    verdict = checkers(numbered(story))
     page = page_of(verdict, "a trace <of> ours")
     assert "a trace &lt;of&gt; ours: no" in page
     assert page.count("<svg") == len(verdict.anomalies) > 1
@@ -21,4 +21,4 @@ def test_the_page_has_a_drawing_of_each_anomaly_with_a_dot_for_each_event() -> N
 
 
 def test_the_page_of_a_good_history_has_no_drawing() -> None:
-    assert "<svg" not in page_of(judge(numbered(clean())), "x")
+    assert "<svg" not in page_of(checkers(numbered(clean())), "x")

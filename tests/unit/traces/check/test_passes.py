@@ -5,8 +5,8 @@ from dataclasses import replace
 from model.events import EventKind
 from tests.unit.traces.check.histories import (
     LIMITS,
+    checkers,
     clean,
-    judge,
     numbered,
     plant_silence,
     plant_stale_view,
@@ -16,18 +16,18 @@ from tests.unit.traces.figures.group_events import Story
 from traces.check.verdict import Rule
 
 
-def test_a_change_that_a_broker_tells_nobody_names_the_broker_and_the_member() -> None:
+def test_a_change_that_a_broker_notifies_no_one_names_the_broker_and_the_member() -> None:
     story = clean()
     plant_silence(story)
-    [anomaly] = judge(numbered(story)).anomalies
+    [anomaly] = checkers(numbered(story)).anomalies
     assert anomaly.text.startswith("The group changed at broker b (c3 left), and its members were not notified")
 
 
-def test_a_broker_that_goes_down_owes_no_notification() -> None:
+def test_a_broker_that_goes_down_has_no_notification_due() -> None:
     story = clean()
     plant_silence(story)
     story.tell(500, "b", EventKind.BROKER_DOWN, group="", broker="b", detail="stop")
-    assert judge(numbered(story)).anomalies == ()
+    assert checkers(numbered(story)).anomalies == ()
 
 
 def test_a_member_that_consumes_and_runs_no_pass_has_an_old_view() -> None:
@@ -35,7 +35,7 @@ def test_a_member_that_consumes_and_runs_no_pass_has_an_old_view() -> None:
     plant_stale_view(story)
     story.events = [event for event in story.events if event.t_ms < 60_000]
     story.queue(50_000, "c1", EventKind.MESSAGES_HANDED_OUT, version=4, offset=31, n=1)
-    [anomaly] = judge(numbered(story)).anomalies
+    [anomaly] = checkers(numbered(story)).anomalies
     assert anomaly.rule is Rule.STALE_VIEW
     assert "it had run no pass since" in anomaly.text
 
@@ -43,9 +43,9 @@ def test_a_member_that_consumes_and_runs_no_pass_has_an_old_view() -> None:
 def test_passes_for_nothing_are_allowed_up_to_the_limit() -> None:
     story = clean()
     plant_thundering(story)
-    [anomaly] = judge(numbered(story)).anomalies
+    [anomaly] = checkers(numbered(story)).anomalies
     assert "have no group version" in anomaly.text
-    assert judge(numbered(story), replace(LIMITS, thundering_passes=30)).anomalies == ()
+    assert checkers(numbered(story), replace(LIMITS, thundering_passes=30)).anomalies == ()
 
 
 def test_passes_at_the_begin_of_the_minute_are_explained_by_the_change_just_before_it() -> None:
@@ -53,12 +53,12 @@ def test_passes_at_the_begin_of_the_minute_are_explained_by_the_change_just_befo
     members = [f"c{number}" for number in range(30)]
     for client in members:
         planned(story, 5, client)
-    for t_ms, newcomer in ((1_000, "x"), (61_000, "y")):
-        story.tell(t_ms, "b", EventKind.MEMBER_JOIN, broker="b", client=newcomer, version=t_ms, n=31)
+    for t_ms, new_member in ((1_000, "x"), (61_000, "y")):
+        story.tell(t_ms, "b", EventKind.MEMBER_JOIN, broker="b", client=new_member, version=t_ms, n=31)
         story.tell(t_ms, "b", EventKind.NOTIFY_SENT, broker="b", version=t_ms, n=31)
         for client in members:
             planned(story, t_ms + 5, client)
-    assert judge(numbered(story)).anomalies == ()
+    assert checkers(numbered(story)).anomalies == ()
 
 
 def planned(story: Story, t_ms: float, client: str) -> None:

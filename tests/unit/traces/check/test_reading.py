@@ -24,7 +24,7 @@ def test_a_line_of_another_version_is_read_as_far_as_it_is_known() -> None:
     "line",
     [b"", b"xx", b"[]", b"3", b'{"t_ms": 1}', b'{"t_ms": "1", "node": "b", "seq": 2, "kind": "X"}', b"[" * 9_999],
 )
-def test_a_line_that_is_no_event_says_so(line: bytes) -> None:
+def test_a_line_that_is_not_an_event_says_so(line: bytes) -> None:
     with pytest.raises(BadLine, match="not an event"):
         event_of(line)
 
@@ -34,10 +34,10 @@ def test_events_that_come_a_little_late_are_sorted_with_bounded_memory() -> None
     assert [event.t_ms for event in in_order(events, ahead=4)] == [float(n) for n in range(100)]
 
 
-def test_a_trace_that_grows_is_told_as_far_as_it_has_settled() -> None:
+def test_a_trace_that_grows_is_reported_as_far_as_it_has_settled() -> None:
     sorter = Sorter()
     for t_ms in (5.0, 1.0, 9.0):
-        assert sorter.take(Event(t_ms, "b", 1, "X")) == []
+        assert sorter.add(Event(t_ms, "b", 1, "X")) == []
     assert [event.t_ms for event in sorter.older_than(6.0)] == [1.0, 5.0]
-    assert [event.t_ms for event in sorter.rest()] == [9.0]
-    assert sorter.rest() == []
+    assert [event.t_ms for event in sorter.remaining()] == [9.0]
+    assert sorter.remaining() == []

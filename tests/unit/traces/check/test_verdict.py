@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from tests.unit.traces.check.histories import clean, judge, numbered
+from tests.unit.traces.check.histories import checkers, clean, numbered
 from traces.check.verdict import MEANING, Answer, Rule
 
 
@@ -9,6 +9,6 @@ def test_every_rule_says_in_words_what_breaks_it() -> None:
 
 
 def test_a_verdict_answers_for_each_rule() -> None:
-    verdict = judge(numbered(clean()))
+    verdict = checkers(numbered(clean()))
     assert verdict.ok
     assert [verdict.of(rule).answer for rule in Rule] == [Answer.YES] * len(Rule)

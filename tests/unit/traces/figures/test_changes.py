@@ -4,7 +4,7 @@ from tests.unit.traces.figures.group_events import E, Story
 from traces.figures.changes import Changes
 
 
-def test_one_change_of_which_two_brokers_tell_is_one_row_and_the_next_one_another() -> None:
+def test_one_change_of_which_two_brokers_report_is_one_row_and_the_next_one_another() -> None:
     story = Story()
     story.client(0, "c1", E.CLIENT_START)
     for at_ms in (1_000, 3_000):
@@ -37,7 +37,7 @@ def test_a_member_that_dies_is_one_row_however_many_brokers_miss_it() -> None:
     assert figures.totals().members_left == 1
 
 
-def test_a_broker_that_goes_down_twice_within_seconds_is_told_apart_by_who_tells() -> None:
+def test_a_broker_that_goes_down_twice_within_seconds_is_distinguished_by_who_reports() -> None:
     changes, story = Changes(), Story()
     found = []
     for at_ms, client in ((0, "c1"), (10, "c2"), (900, "c1"), (950, "c2"), (60_000, "c3")):
@@ -46,7 +46,7 @@ def test_a_broker_that_goes_down_twice_within_seconds_is_told_apart_by_who_tells
     assert found == ["c1/1", "c1/1", "c1/2", "c1/2", "c3/1"]
 
 
-def test_a_change_is_as_its_first_event_tells_even_if_an_effect_comes_first() -> None:
+def test_a_change_is_as_its_first_event_reports_even_if_an_effect_comes_first() -> None:
     changes, story = Changes(), Story()
     story.client(5, "c1", E.REBALANCE_BEGIN, "c2/1", detail="NOTIFY")
     assert (changes.of(story.events[-1]).kind, changes.of(story.events[-1]).t_ms) == ("", 5)

@@ -12,7 +12,7 @@ def test_a_member_that_joins_takes_its_share_and_a_strategy_may_have_moved_more(
     assert needed_moves([3, 2, 2, 0], [2, 2, 2, 1]) == 1
 
 
-def test_queues_that_nobody_had_and_those_of_a_member_that_left_have_to_move() -> None:
+def test_queues_that_no_one_had_and_those_of_a_member_that_left_have_to_move() -> None:
     assert needed_moves([], [2, 1]) == 3
     assert needed_moves([2], [4]) == 2
 

@@ -8,7 +8,7 @@ from traces.figures.members import GroupMembers
 def after(story: Story) -> GroupMembers:
     members = GroupMembers()
     for event in story.events:
-        members.take(event)
+        members.process(event)
     return members
 
 
@@ -24,7 +24,7 @@ def test_a_member_is_one_until_every_broker_has_removed_it() -> None:
     assert (len(members), members.joined, members.left) == (0, 1, 1)
 
 
-def test_clients_alone_and_a_broker_alone_tell_the_same() -> None:
+def test_clients_alone_and_a_broker_alone_report_the_same() -> None:
     clients, broker = Story(), Story()
     clients.client(0, "c1", E.CLIENT_START)
     clients.client(1, "c2", E.CLIENT_START)
@@ -37,7 +37,7 @@ def test_clients_alone_and_a_broker_alone_tell_the_same() -> None:
         assert ("c1" in members, "c2" in members, members.joined, members.left) == (False, True, 2, 1)
 
 
-def test_what_brokers_tell_late_of_a_member_that_has_stopped_does_not_bring_it_back() -> None:
+def test_what_brokers_report_late_of_a_member_that_has_stopped_does_not_bring_it_back() -> None:
     story = Story()
     story.client(0, "c1", E.CLIENT_START)
     story.client(1, "c1", E.CLIENT_STOP)

@@ -22,7 +22,7 @@ def a_death(untold: int) -> Story:
 
 
 @pytest.mark.parametrize(("untold", "most"), [(30, 20), (5, 0), (-1, 0)])
-def test_what_a_dead_member_could_not_tell_may_have_come_twice_and_counts_once(untold: int, most: int) -> None:
+def test_what_a_dead_member_could_not_report_may_have_come_twice_and_counts_once(untold: int, most: int) -> None:
     story = a_death(untold)
     story.queue(300, "c2", E.MESSAGES_HANDED_OUT, version=2, offset=90, n=40)
     [*_, taken] = story.run()[1]
@@ -43,7 +43,7 @@ def test_of_an_owner_that_dies_as_well_its_broker_says_how_far_it_may_have_come(
     assert (taken.duplicates, taken.possible_duplicates) == (0, 25)
 
 
-def test_a_member_that_tells_later_what_it_dispatched_makes_known_what_was_possible() -> None:
+def test_a_member_that_reports_later_what_it_dispatched_makes_known_what_was_possible() -> None:
     story = a_death(30)
     story.queue(300, "c2", E.MESSAGES_HANDED_OUT, version=2, offset=90, n=40)
     story.queue(400, "c1", E.MESSAGES_HANDED_OUT, version=1, offset=75, n=15)
@@ -74,7 +74,7 @@ def test_a_lease_that_ended_ends_the_time_of_its_owner_whatever_that_believes() 
     ]
 
 
-def test_what_comes_again_because_an_operator_wants_it_is_not_counted() -> None:
+def test_what_is_redelivered_because_an_operator_wants_it_is_not_counted() -> None:
     story = Story()
     story.queue(10, "c1", E.QUEUE_ACQUIRED, version=1, offset=0)
     story.queue(20, "c1", E.MESSAGES_HANDED_OUT, version=1, offset=50, n=50)
@@ -87,7 +87,7 @@ def test_what_comes_again_because_an_operator_wants_it_is_not_counted() -> None:
     assert [(row.ended, row.redelivered, row.possible_duplicates) for row in owned] == [("reset", 0, 0), ("open", 0, 0)]
 
 
-def test_a_queue_is_no_orphan_while_nobody_is_there_to_want_it() -> None:
+def test_a_queue_is_not_an_orphan_while_no_one_is_there_to_want_it() -> None:
     story = Story()
     story.client(0, "c1", E.CLIENT_START)
     story.queue(10, "c1", E.QUEUE_ACQUIRED, version=1, offset=0)
@@ -114,7 +114,7 @@ def test_a_queue_without_an_owner_counts_from_moment_to_moment_until_its_broker_
     assert (figures.totals().orphans, figures.totals().orphan_ms) == (0, 200)
 
 
-def test_an_owner_that_hears_later_that_its_queue_is_gone_leaves_no_orphan() -> None:
+def test_an_owner_that_receives_later_that_its_queue_is_gone_leaves_no_orphan() -> None:
     story = Story()
     story.client(0, "c1", E.CLIENT_START)
     story.queue(10, "c1", E.QUEUE_ACQUIRED, queue_id=3, version=1, offset=0)
@@ -156,7 +156,7 @@ def test_a_member_whose_clock_is_late_never_owns_a_queue_longer_than_its_lease()
     assert figures.totals().double_ms == 0
 
 
-def test_a_broker_that_lost_its_data_counts_its_leases_anew() -> None:
+def test_a_broker_that_lost_its_data_counts_its_leases_again() -> None:
     story = Story()
     story.queue(10, "c1", E.LOCK_GRANTED, version=9, offset=0, n=0)
     story.queue(11, "c1", E.QUEUE_ACQUIRED, version=9, offset=0)

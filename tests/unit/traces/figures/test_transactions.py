@@ -13,7 +13,7 @@ def event(kind: str, group: str = "p", n: int = 1) -> Event:
     return Event(0.0, "b", 1, kind, "b/1", group, n=n)
 
 
-def test_an_event_may_tell_of_several_transactions_and_a_check_is_one_whatever_its_number() -> None:
+def test_an_event_may_report_of_several_transactions_and_a_check_is_one_whatever_its_number() -> None:
     events = [event("HALF_STORED", n=3), event("TRANSACTION_CHECKED", n=7), event("TRANSACTION_COMMITTED", n=2)]
     assert transactions_of(events) == [TransactionTotals(group="p", half=3, committed=2, checks=1)]
 
@@ -27,6 +27,6 @@ def test_every_figure_is_the_sum_over_its_own_events(rows: list[tuple[str, str, 
     found = {totals.group: totals for totals in transactions_of(event(*row) for row in rows)}
     for group in "pq":
         for kind, name in COUNTED.items():
-            mine = [n for each, of, n in rows if (each, of) == (kind, group)]
-            expected = len(mine) if name == "checks" else sum(mine)
+            own = [n for each, of, n in rows if (each, of) == (kind, group)]
+            expected = len(own) if name == "checks" else sum(own)
             assert getattr(found.get(group, TransactionTotals(group=group)), name) == expected

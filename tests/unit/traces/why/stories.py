@@ -13,7 +13,7 @@ E = EventKind
 def moves_of(story: Story) -> list[QueueMove]:
     """All moves of group g."""
     tracker = MoveTracker("g")
-    found = [move for event in in_order(story.events) for move in tracker.take(event)]
+    found = [move for event in in_order(story.events) for move in tracker.process(event)]
     return found + tracker.finish()
 
 

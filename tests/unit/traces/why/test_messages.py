@@ -8,7 +8,7 @@ from model.events import EventKind
 from model.message_queue import MessageQueue
 from tests.unit.traces.figures.group_events import Story
 from traces.check.reading import in_order
-from traces.why.messages import MessageStory, MessageTracker, TimesGiven
+from traces.why.messages import MessageHistory, MessageTracker, TimesDispatched
 from traces.why.words import message_lines
 
 E = EventKind
@@ -31,33 +31,33 @@ def commit(story: Story, t_ms: float, client: str, offset: int) -> None:
     story.tell(t_ms, "b", E.OFFSET_COMMITTED, topic="t", broker="b", queue_id=0, client=client, offset=offset, n=0)
 
 
-def told(story: Story, offset: int) -> MessageStory:
+def notified(story: Story, offset: int) -> MessageHistory:
     tracker = MessageTracker("g", QUEUE, offset)
     for event in in_order(story.events):
-        tracker.take(event)
-    return tracker.story()
+        tracker.process(event)
+    return tracker.history()
 
 
 @pytest.mark.parametrize(
     ("offset", "outcome", "clients"),
     [
-        (39, TimesGiven.NEVER, []),
-        (50, TimesGiven.ONCE, ["c2"]),
-        (57, TimesGiven.TWICE, ["c2", "c1"]),
-        (70, TimesGiven.MAYBE_TWICE, ["c2", "c1"]),
-        (85, TimesGiven.ONCE, ["c1"]),
-        (90, TimesGiven.NEVER, []),
+        (39, TimesDispatched.NEVER, []),
+        (50, TimesDispatched.ONCE, ["c2"]),
+        (57, TimesDispatched.TWICE, ["c2", "c1"]),
+        (70, TimesDispatched.MAYBE_TWICE, ["c2", "c1"]),
+        (85, TimesDispatched.ONCE, ["c1"]),
+        (90, TimesDispatched.NEVER, []),
     ],
 )
-def test_who_was_given_a_message_follows_from_what_owners_and_brokers_told(
-    offset: int, outcome: TimesGiven, clients: list[str]
+def test_who_was_given_a_message_follows_from_what_owners_and_brokers_reported(
+    offset: int, outcome: TimesDispatched, clients: list[str]
 ) -> None:
-    story = told(after_a_kill(), offset)
+    story = notified(after_a_kill(), offset)
     assert (story.outcome, [handout.client for handout in story.handouts]) == (outcome, clients)
 
 
 def test_a_message_that_came_twice_after_a_kill_is_explained_by_the_lease_and_the_last_commit() -> None:
-    said = " ".join(message_lines(told(after_a_kill(), 57)))
+    said = " ".join(message_lines(notified(after_a_kill(), 57)))
     assert "was dispatched to listeners of g 2 times" in said
     assert "c2 reported at 00:00:00.100 that it had dispatched it under lease 7" in said
     assert "served under the lease of c2, which ended at 00:00:00.500: its connection was lost" in said
@@ -73,38 +73,40 @@ def test_a_member_that_was_killed_after_its_release_had_ended_when_the_next_one_
     story.tell(90, "b", E.QUEUE_RELEASED, detail="unlock", **place)
     story.queue(110, "c2", E.QUEUE_ACQUIRED, version=2, offset=40)
     story.queue(120, "c2", E.MESSAGES_HANDED_OUT, version=2, offset=60, n=20)
-    lines = message_lines(told(story, 50))
+    lines = message_lines(notified(story, 50))
     assert any("c1 ended at" in line and "it released the lease" in line for line in lines)
     assert not any("two members owned it" in line for line in lines)
 
 
 def test_a_message_that_came_never_says_what_moved_the_group_past_it() -> None:
-    assert "the group began this queue at offset 40" in " ".join(message_lines(told(after_a_kill(), 39)))
-    assert "Not yet: c1 owns the queue and has reached offset 90" in " ".join(message_lines(told(after_a_kill(), 95)))
+    assert "the group began this queue at offset 40" in " ".join(message_lines(notified(after_a_kill(), 39)))
+    assert "Not yet: c1 owns the queue and has reached offset 90" in " ".join(
+        message_lines(notified(after_a_kill(), 95))
+    )
     story = after_a_kill()
     story.tell(700, "b", E.OFFSET_RESET, topic="t", broker="b", queue_id=0, client="c1", offset=200, detail="offset")
-    assert "an operator reset the offset to 200" in " ".join(message_lines(told(story, 95)))
+    assert "an operator reset the offset to 200" in " ".join(message_lines(notified(story, 95)))
 
 
-def test_a_commit_that_passes_what_nobody_told_to_have_dispatched_is_named() -> None:
+def test_a_commit_that_passes_what_no_one_reported_to_have_dispatched_is_named() -> None:
     story = after_a_kill()
     commit(story, 700, "c1", 99)
-    assert "c1 committed 99 at 00:00:00.700, which passes it" in " ".join(message_lines(told(story, 95)))
+    assert "c1 committed 99 at 00:00:00.700, which passes it" in " ".join(message_lines(notified(story, 95)))
 
 
-def test_an_operator_who_resets_the_offset_makes_a_message_come_again() -> None:
+def test_an_operator_who_resets_the_offset_makes_a_message_are_redelivered() -> None:
     story = after_a_kill()
     commit(story, 650, "c1", 90)
     story.tell(700, "b", E.OFFSET_RESET, topic="t", broker="b", queue_id=0, client="c1", offset=80, detail="offset")
     story.queue(701, "c1", E.QUEUE_DROPPED, version=8, detail="reset")
     cause = story.queue(710, "c1", E.QUEUE_ACQUIRED, version=9, offset=80)
     story.queue(720, "c1", E.MESSAGES_HANDED_OUT, cause, version=9, offset=90, n=10)
-    found = told(story, 85)
-    assert found.outcome is TimesGiven.TWICE
+    found = notified(story, 85)
+    assert found.outcome is TimesDispatched.TWICE
     assert "An operator reset the offset at 00:00:00.70" in " ".join(message_lines(found))
 
 
 def test_a_dead_letter_says_so() -> None:
     story = after_a_kill()
     story.tell(700, "b", E.DEAD_LETTER, topic="t", broker="b", queue_id=0, offset=85, n=1)
-    assert message_lines(told(story, 85))[-1].startswith("It failed for the last time")
+    assert message_lines(notified(story, 85))[-1].startswith("It failed for the last time")

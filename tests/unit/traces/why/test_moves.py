@@ -5,16 +5,16 @@ import pytest
 from model.events import EventKind
 from tests.unit.traces.why.stories import first_owner, handed_over, moves_of
 from traces.check.reading import in_order
-from traces.why.causes import Learned
+from traces.why.causes import Discovery
 from traces.why.moves import MoveStep, MoveTracker
 
 E = EventKind
 
 
-def test_a_handover_is_told_stage_by_stage_from_its_cause_to_the_first_message() -> None:
+def test_a_handover_is_reported_stage_by_stage_from_its_cause_to_the_first_message() -> None:
     first, move = moves_of(handed_over())
     assert (first.from_client, first.owner) == (None, "c1")
-    assert (move.from_client, move.owner, move.learned, move.missing) == ("c1", "c2", Learned.NOTIFIED, ())
+    assert (move.from_client, move.owner, move.learned, move.missing) == ("c1", "c2", Discovery.NOTIFIED, ())
     assert move.root is not None
     assert move.root.kind == E.CLIENT_START
     assert [(stage.step, stage.took_ms) for stage in move.stages] == [
@@ -35,8 +35,8 @@ def test_a_handover_is_told_stage_by_stage_from_its_cause_to_the_first_message()
     assert move.gap_ms == 6
 
 
-@pytest.mark.parametrize(("sent", "learned"), [(True, Learned.LOST), (False, Learned.SILENT)])
-def test_a_lost_notification_is_told_from_one_that_nobody_sent(sent: bool, learned: Learned) -> None:
+@pytest.mark.parametrize(("sent", "learned"), [(True, Discovery.LOST), (False, Discovery.SILENT)])
+def test_a_lost_notification_is_distinguished_from_one_that_no_one_sent(sent: bool, learned: Discovery) -> None:
     *_, move = moves_of(handed_over(notified=False, sent=sent))
     assert move.learned is learned
     assert move.root is not None
@@ -73,7 +73,7 @@ def test_the_lease_of_a_member_that_died_ends_instead_of_being_released() -> Non
     assert move.gap_ms == 5
 
 
-def test_an_owner_that_waits_for_the_first_message_of_an_empty_queue_is_idle_which_is_no_part_of_the_move() -> None:
+def test_an_owner_that_waits_for_the_first_message_of_an_empty_queue_is_idle_which_is_not_a_part_of_the_move() -> None:
     story, _ = first_owner()
     story.events = [event._replace(n=0) if event.kind == E.LOCK_GRANTED else event for event in story.events]
     story.events[-1] = story.events[-1]._replace(t_ms=60_000.0)
@@ -82,14 +82,14 @@ def test_an_owner_that_waits_for_the_first_message_of_an_empty_queue_is_idle_whi
     assert move.took_ms == 5
 
 
-def test_a_move_under_way_is_told_as_far_as_it_is_known_and_once_more_when_it_is_over() -> None:
+def test_a_move_under_way_is_reported_as_far_as_it_is_known_and_once_more_when_it_is_over() -> None:
     tracker = MoveTracker("g")
-    under_way, told = [], []
+    under_way, reported = [], []
     for event in in_order(first_owner()[0].events):
-        told += [move.stages[-1].step for move in tracker.take(event)]
+        reported += [move.stages[-1].step for move in tracker.process(event)]
         under_way.append([move.stages[-1].step for move in tracker.under_way()])
     assert under_way == [[], [], [], [MoveStep.ACQUIRED], [MoveStep.PULL], []]
-    assert told == [MoveStep.MESSAGE]
+    assert reported == [MoveStep.MESSAGE]
 
 
 def test_what_the_trace_lacks_is_named() -> None:

@@ -7,7 +7,7 @@ from tests.unit.traces.why.stories import handed_over, moves_of
 from traces.why.words import clock, happened, move_text, stage_text, time_of
 
 
-def test_a_move_is_told_in_a_sentence_and_a_lost_notification_in_one_more() -> None:
+def test_a_move_is_reported_in_a_sentence_and_a_lost_notification_in_one_more() -> None:
     first, move = moves_of(handed_over())
     assert move_text(first) == "t@b:0 went to c1 for the first time because c1 started."
     assert move_text(move) == "t@b:0 went to c2 from c1 because c2 started."

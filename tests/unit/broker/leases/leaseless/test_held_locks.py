@@ -26,7 +26,12 @@ def test_requests_are_taken_when_their_queue_is_free_or_their_time_is_over() -> 
     assert (len(locks), locks.next_deadline()) == (3, 1.0)
     assert locks.expire(0.9) == []
     assert locks.expire(1.0) == [first, later]
-    assert (locks.take(FIRST), locks.take(SECOND), len(locks), locks.next_deadline()) == ([], [other], 0, None)
+    assert (locks.remove_of_queue(FIRST), locks.remove_of_queue(SECOND), len(locks), locks.next_deadline()) == (
+        [],
+        [other],
+        0,
+        None,
+    )
 
 
 def test_no_more_requests_wait_than_the_limit_says() -> None:

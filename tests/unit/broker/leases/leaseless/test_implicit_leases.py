@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.leases.leaseless.implicit_leases import ImplicitLease, ImplicitLeases, given_up_at
+from broker.leases.leaseless.implicit_leases import ImplicitLease, ImplicitLeases, contested_lease_ends_at
 from broker.leases.table import QueueKey
 from model.limits import MAX_PROCESS_QUEUE_BYTES
 
@@ -23,7 +23,7 @@ KEY = ("g", QueueKey("t", 0))
     ],
 )
 def test_an_owner_is_given_as_long_as_flow_control_may_need(taken: ImplicitLease, unprocessed: int, at: float) -> None:
-    assert given_up_at(taken, unprocessed) == pytest.approx(at)
+    assert contested_lease_ends_at(taken, unprocessed) == pytest.approx(at)
 
 
 def test_a_lease_is_contested_once_and_until_it_is_free() -> None:
@@ -41,7 +41,7 @@ def test_a_lease_is_contested_once_and_until_it_is_free() -> None:
     assert not table.pulled(KEY, 6.0).is_contested(9.0)
 
 
-def test_a_commit_of_a_queue_that_nobody_took_is_nothing() -> None:
+def test_a_commit_of_a_queue_that_no_one_took_is_nothing() -> None:
     assert not ImplicitLeases().committed(KEY, 1.0)
 
 

@@ -59,7 +59,7 @@ async def test_a_lock_that_is_not_freed_is_refused_in_time_and_at_once_when_the_
 
 
 @simulated
-async def test_members_are_told_of_a_stock_member_only_when_it_has_told_every_broker(world: World) -> None:
+async def test_members_are_notified_of_a_stock_member_only_when_it_has_reported_every_broker(world: World) -> None:
     await world.start_broker()
     ours, stock = world.peer("ours"), await StockClient.connect(world)
     await ours.put_topic()

@@ -14,7 +14,7 @@ KEY = ("g", QueueKey("t", 0))
 MOVED = 21
 
 
-def test_a_reset_is_pending_until_somebody_pulls_from_its_offset() -> None:
+def test_a_reset_is_pending_until_someone_pulls_from_its_offset() -> None:
     resets = PendingResets()
     resets.add(KEY, 7, now=1.0)
     assert resets.pulled(KEY, 9) == (7, 1.0 + RESET_FOLLOW_S)
@@ -74,7 +74,7 @@ async def test_what_a_stock_member_commits_before_it_follows_a_reset_does_not_un
 
 
 @simulated
-async def test_a_stock_member_that_was_not_notified_is_told_with_a_pull_where_it_goes_on(world: World) -> None:
+async def test_a_stock_member_that_was_not_notified_is_reported_with_a_pull_where_it_goes_on(world: World) -> None:
     stock, operator = await consuming(world)
     await reset(operator)
     assert (await stock.pull(3)).code == 19
@@ -100,7 +100,7 @@ async def test_a_member_of_ours_that_gets_a_reset_queue_ends_the_wait_for_stock_
 
 
 @simulated
-async def test_a_reset_of_a_group_of_our_members_waits_for_nobody(world: World) -> None:
+async def test_a_reset_of_a_group_of_our_members_waits_for_no_one(world: World) -> None:
     await world.start_broker()
     operator = world.peer("operator")
     await operator.put_topic()

@@ -95,7 +95,7 @@ async def test_an_owner_gets_nothing_new_while_another_member_wants_its_queue(wo
 
 
 @simulated
-async def test_a_held_pull_of_the_owner_is_answered_soon_once_somebody_wants_its_queue(world: World) -> None:
+async def test_a_held_pull_of_the_owner_is_answered_soon_once_someone_wants_its_queue(world: World) -> None:
     first, second, _ = await begin(world)
     await take(world, first)
     held = first.begin_pull(3)
@@ -171,18 +171,18 @@ async def test_a_member_that_leaves_frees_its_queues_at_once(world: World) -> No
 @simulated
 async def test_a_lock_ends_only_when_its_owner_says_so(world: World) -> None:
     first, second, _ = await begin(world)
-    mine, other = (
+    own, other = (
         json.dumps({"clientId": client, "consumerGroup": "g", "mqSet": LOCK}).encode()
         for client in ("first@1", "second@1")
     )
-    assert json.loads((await first.call(41, {}, mine)).body or b"") == {"lockOKMQSet": LOCK}
+    assert json.loads((await first.call(41, {}, own)).body or b"") == {"lockOKMQSet": LOCK}
     await take(world, first)
     await commit(first, 3)
     await world.sleep(20)
     assert json.loads((await second.call(41, {}, other)).body or b"") == {"lockOKMQSet": []}
     assert (await second.call(42, {}, other)).code == 0
     assert owner(world) == "first@1"
-    assert (await first.call(42, {}, mine)).code == 0
+    assert (await first.call(42, {}, own)).code == 0
     assert json.loads((await second.call(41, {}, other)).body or b"") == {"lockOKMQSet": LOCK}
 
 
@@ -287,7 +287,7 @@ async def test_a_pull_that_is_parked_does_not_take_a_queue_back_that_its_member_
 
 
 @simulated
-async def test_a_topic_that_is_deleted_while_somebody_wants_a_queue_of_it_leaves_nothing_to_wait_for(
+async def test_a_topic_that_is_deleted_while_someone_wants_a_queue_of_it_leaves_nothing_to_wait_for(
     world: World,
 ) -> None:
     first, second, ours = await begin(world)

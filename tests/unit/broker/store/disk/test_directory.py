@@ -146,7 +146,7 @@ def test_the_lock_of_a_killed_process_is_free(tmp_path: Path) -> None:
         DirectoryLock.acquire(tmp_path, Files()).release()
 
 
-def test_a_removed_lock_file_lets_nobody_else_into_the_directory(tmp_path: Path) -> None:
+def test_a_removed_lock_file_lets_no_one_else_into_the_directory(tmp_path: Path) -> None:
     lock = DirectoryLock.acquire(tmp_path, Files())
     (tmp_path / LOCK_NAME).unlink()
     with pytest.raises(StoreInUse, match="process unknown"):

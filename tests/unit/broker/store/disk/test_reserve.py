@@ -26,32 +26,32 @@ class Full(Files):
         raise OSError(self.number, os.strerror(self.number))
 
 
-def test_what_is_taken_is_on_the_disk_until_it_is_given_up(tmp_path: Path) -> None:
+def test_what_is_taken_is_on_the_disk_until_it_is_abandoned(tmp_path: Path) -> None:
     reserve = Reserve(tmp_path, Files(), SIZE)
-    assert not reserve.give_up()
-    assert reserve.take()
+    assert not reserve.free()
+    assert reserve.allocate()
     assert (tmp_path / RESERVE_NAME).stat().st_blocks * 512 >= SIZE
-    assert reserve.take()
-    assert reserve.give_up()
+    assert reserve.allocate()
+    assert reserve.free()
     assert not (tmp_path / RESERVE_NAME).exists()
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
 def test_a_part_of_it_is_given_back_and_messages_may_use_nothing(tmp_path: Path, number: int) -> None:
     reserve = Reserve(tmp_path, Full(number), SIZE)
-    assert not reserve.take()
+    assert not reserve.allocate()
     assert reserve.is_missing
     assert not (tmp_path / RESERVE_NAME).exists()
 
 
-def test_a_disk_that_cannot_reserve_is_no_full_disk(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_disk_that_cannot_reserve_is_not_a_full_disk(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     reserve = Reserve(tmp_path, Full(errno.EIO), SIZE)
     with caplog.at_level(logging.WARNING):
-        assert reserve.take()
+        assert reserve.allocate()
     assert not reserve.is_missing
     assert RESERVE_NAME in caplog.text
 
 
 def test_a_reserve_of_nothing_makes_no_file(tmp_path: Path) -> None:
-    assert Reserve(tmp_path, Full(errno.ENOSPC), 0).take()
+    assert Reserve(tmp_path, Full(errno.ENOSPC), 0).allocate()
     assert list(tmp_path.iterdir()) == []

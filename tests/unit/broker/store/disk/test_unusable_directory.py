@@ -51,7 +51,7 @@ async def test_a_new_directory_that_may_not_be_written_is_refused_with_what_to_c
 
 @pytest.mark.parametrize("name", ["STORE", "LOCK", "*.log", "metadata.sqlite", "metadata.sqlite-wal"])
 @simulated
-async def test_a_file_of_somebody_else_in_a_store_is_named(world: World, name: str) -> None:
+async def test_a_file_of_someone_else_in_a_store_is_named(world: World, name: str) -> None:
     await world.start_broker()
     assert await world.peer("a").send() == 0
     await world.stop_broker()
@@ -64,7 +64,7 @@ async def test_a_file_of_somebody_else_in_a_store_is_named(world: World, name: s
 
 
 @simulated
-async def test_a_second_broker_is_told_who_has_the_directory_and_the_first_goes_on(world: World) -> None:
+async def test_a_second_broker_is_notified_who_has_the_directory_and_the_first_goes_on(world: World) -> None:
     await world.start_broker()
     a = world.peer("a")
     assert await a.send() == 0

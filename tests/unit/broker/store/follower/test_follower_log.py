@@ -190,7 +190,7 @@ def test_a_replica_that_has_only_a_part_of_a_head_knows_the_history_of_the_segme
         assert log_of(tmp_path / "r") == log_of(tmp_path / "m")
 
 
-def test_what_was_written_outside_the_set_is_no_part_of_its_log(tmp_path: Path) -> None:
+def test_what_was_written_outside_the_set_is_not_a_part_of_its_log(tmp_path: Path) -> None:
     with open_replica(tmp_path / "r") as replica, open_master(tmp_path / "m") as master:
         fill(master, 12)
         follow(master, replica)
@@ -275,12 +275,12 @@ def test_the_room_that_is_kept_is_not_used_for_messages(tmp_path: Path) -> None:
 
     options = StoreOptions(segment_bytes=400, reserve_bytes=1000)
     with FollowerLog.open(tmp_path, options, Full()) as replica:
-        assert not replica.reserve.take()
+        assert not replica.reserve.allocate()
         with pytest.raises(StoreFull):
             replica.append(0, 0, b"x")
 
 
-def test_damage_before_the_end_is_no_part_of_the_copy_and_is_copied_again(tmp_path: Path) -> None:
+def test_damage_before_the_end_is_not_a_part_of_the_copy_and_is_copied_again(tmp_path: Path) -> None:
     with open_master(tmp_path / "m") as master:
         with open_replica(tmp_path / "r") as replica:
             fill(master, 30, queues=2)

@@ -161,12 +161,12 @@ def test_a_table_is_not_left_behind_by_a_segment_that_was_removed_while_it_was_b
     oldest, second = shelf.names(".log")[:2]
     replace = shelf.files.replace
 
-    def removed_meanwhile(path: Path, data: bytes, *, durable: bool) -> None:
+    def removed_in_between(path: Path, data: bytes, *, durable: bool) -> None:
         if path.stem == oldest:
             shelf.store.trim(int(second))
         replace(path, data, durable=durable)
 
-    shelf.files.replace = removed_meanwhile  # type: ignore[method-assign]
+    shelf.files.replace = removed_in_between  # type: ignore[method-assign]
     assert shelf.find(b"n3") == [b"all n3"]
     assert oldest not in shelf.names(".keys")
     assert second in shelf.names(".keys")
@@ -264,7 +264,7 @@ def test_a_record_longer_than_the_first_read_is_found(tmp_path: Path) -> None:
     shelf.store.close()
 
 
-def test_hashes_that_collide_are_told_apart_by_looking(tmp_path: Path) -> None:
+def test_hashes_that_collide_are_distinguished_by_looking(tmp_path: Path) -> None:
     shelf = Shelf(tmp_path)
     shelf.add(b"plumless")
     shelf.add(b"buckeroo")

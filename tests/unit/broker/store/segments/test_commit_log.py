@@ -143,7 +143,7 @@ def test_the_directory_is_synced_only_after_a_new_segment(tmp_path: Path) -> Non
     log.close()
 
 
-def test_an_index_of_a_segment_that_was_removed_meanwhile_does_not_stay(tmp_path: Path) -> None:
+def test_an_index_of_a_segment_that_was_removed_in_between_does_not_stay(tmp_path: Path) -> None:
     log = make_log(tmp_path, FaultyFiles())
     begin(log)
     log.append(RECORD)

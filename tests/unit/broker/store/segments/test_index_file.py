@@ -57,7 +57,7 @@ def test_what_is_written_is_read_back_whatever_the_cache_holds(
         )
 
 
-def test_the_header_tells_what_opening_needs() -> None:
+def test_the_header_reports_what_opening_needs() -> None:
     memory = index_of({(1, 0): (5, [])})
     memory.add_holes(memory.rows[1, 0], 2, 3)
     header = decode_header(encode(memory, base_position=123)[:HEADER_BYTES])
@@ -66,7 +66,7 @@ def test_the_header_tells_what_opening_needs() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", SMALL[: HEADER_BYTES - 1], b"x" * HEADER_BYTES])
-def test_what_is_no_header_is_refused(data: bytes) -> None:
+def test_what_is_not_a_header_is_refused(data: bytes) -> None:
     with pytest.raises(IndexFileCorrupt):
         decode_header(data)
 

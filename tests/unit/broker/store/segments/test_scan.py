@@ -120,7 +120,7 @@ def test_without_any_table_a_queue_begins_at_its_first_record() -> None:
     assert lengths(result) == [47, 0, 47]
 
 
-def test_a_queue_that_is_born_in_the_segment_begins_at_zero() -> None:
+def test_a_queue_that_is_created_in_the_segment_begins_at_zero() -> None:
     result = scan(HEAD, record(1, key=(3, 0)))
     assert lengths(result, (3, 0)) == [0, 47]
 

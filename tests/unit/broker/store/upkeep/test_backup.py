@@ -89,7 +89,7 @@ def test_a_topic_that_is_made_during_the_copy_is_in_it_too(tmp_path: Path, monke
         assert (999,) in db.execute("select topic_id from topics").fetchall()
 
 
-def test_a_directory_that_changes_all_the_time_is_given_up_and_nothing_is_left(
+def test_a_directory_that_changes_all_the_time_is_abandoned_and_nothing_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = tmp_path / "data"
@@ -117,7 +117,9 @@ def test_a_copy_with_one_wrong_byte_is_refused_by_the_name_of_the_file(tmp_path:
     assert not list(tmp_path.glob("restored*"))
 
 
-def test_what_is_no_copy_and_what_is_no_data_directory_and_a_target_that_is_there_are_refused(tmp_path: Path) -> None:
+def test_what_is_not_a_copy_and_what_is_not_a_data_directory_and_a_target_that_is_there_are_refused(
+    tmp_path: Path,
+) -> None:
     copy = copied(tmp_path)
     with pytest.raises(ConfigError, match="is there already"):
         restore_directory(copy, tmp_path)

@@ -37,7 +37,7 @@ def test_a_slow_disk_syncs_what_a_real_one_would(tmp_path: Path) -> None:
 
 @pytest.mark.process
 @pytest.mark.tcp
-def test_a_broker_on_an_optional_disk_is_told_by_signals_when_to_keep(tmp_path: Path) -> None:
+def test_a_broker_on_an_optional_disk_is_reported_by_signals_when_to_keep(tmp_path: Path) -> None:
     async def main() -> None:
         def stored() -> int:
             return sum(path.read_bytes().count(BODY) for path in tmp_path.glob("*.log"))

@@ -32,7 +32,7 @@ def test_consumers_come_to_own_exactly_their_shares_and_leave_nothing_behind(tmp
     async def main(simulation: Simulation) -> None:
         async with embedded(simulation, tmp_path, TOPIC, 7) as cluster:
             watch = ConvergenceWatch()
-            consumers = [consumer_of(cluster.name_server, "g", number, watch.note) for number in (3, 1, 2)]
+            consumers = [consumer_of(cluster.name_server, "g", number, watch.record) for number in (3, 1, 2)]
             async with running(consumers):
                 ids = [consumer.client_id for consumer in consumers]
                 assert sorted(ids) == [ids[1], ids[2], ids[0]]

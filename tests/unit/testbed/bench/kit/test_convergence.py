@@ -44,7 +44,7 @@ def test_it_is_balanced_exactly_when_the_tables_are_equal(
             watch.expect(target)
         kind = EventKind.QUEUE_DROPPED if queue in tables[client] else EventKind.QUEUE_ACQUIRED
         tables[client] ^= {queue}
-        watch.note(event(kind, client, queue))
+        watch.record(event(kind, client, queue))
     if expect_at >= len(toggles):
         watch.expect(target)
     assert is_balanced(watch) is all(tables[client] == target.get(client, set()) for client in CLIENTS)
@@ -53,8 +53,8 @@ def test_it_is_balanced_exactly_when_the_tables_are_equal(
 def test_other_events_change_nothing() -> None:
     watch = ConvergenceWatch()
     watch.expect({"c1": QUEUES[:1]})
-    watch.note(event(EventKind.QUEUE_ACQUIRED, "c1", QUEUES[0]))
-    watch.note(event(EventKind.LOCK_GRANTED, "c1", QUEUES[1]))
+    watch.record(event(EventKind.QUEUE_ACQUIRED, "c1", QUEUES[0]))
+    watch.record(event(EventKind.LOCK_GRANTED, "c1", QUEUES[1]))
     assert is_balanced(watch)
 
 
@@ -67,7 +67,7 @@ def test_a_waiter_is_woken_by_the_last_queue_and_by_none_before() -> None:
             for queue in QUEUES[:2]:
                 await anyio.sleep(1)
                 assert tasks.cancel_scope.cancel_called is False
-                watch.note(event(EventKind.QUEUE_ACQUIRED, "c1", queue))
+                watch.record(event(EventKind.QUEUE_ACQUIRED, "c1", queue))
         assert simulation.loop.time() == 2
 
     run_simulation(main)

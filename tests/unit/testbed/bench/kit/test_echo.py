@@ -55,7 +55,7 @@ def test_the_frame_is_that_of_a_real_send() -> None:
     run_simulation(main)
 
 
-def test_a_request_that_is_given_up_does_not_disturb_the_others() -> None:
+def test_a_request_that_is_abandoned_does_not_disturb_the_others() -> None:
     async def main(simulation: Simulation) -> None:
         async with echo_connected() as client:
             given_up, kept = client.request(), client.request()
@@ -65,7 +65,7 @@ def test_a_request_that_is_given_up_does_not_disturb_the_others() -> None:
     run_simulation(main)
 
 
-def test_whoever_waits_is_told_when_the_server_is_gone() -> None:
+def test_anyone_who_waits_is_reported_when_the_server_is_gone() -> None:
     async def main(simulation: Simulation) -> None:
         async with echo_connected() as client:
             future = client.request()

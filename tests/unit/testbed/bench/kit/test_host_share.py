@@ -18,7 +18,9 @@ def stat_of(pid: int, parent: int, *times: int) -> str:
     return f"{pid} (a (b) c) S {parent} 1 1 0 -1 4194304 1 2 3 4 {' '.join(map(str, times))} 20 0 1 0 99 1 1"
 
 
-def test_idle_time_waiting_for_a_disk_and_guests_that_count_twice_are_not_used_time(tmp_path: Path) -> None:
+def test_idle_time_waiting_for_a_disk_and_unauthenticated_clients_that_count_twice_are_not_used_time(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "stat").write_text(STAT)
     own = tmp_path / str(os.getpid())
     own.mkdir()

@@ -14,7 +14,7 @@ from testbed.simulation.kernel.run import Simulation, run_simulation
 from tests.unit.testbed.bench.embedded import embedded
 
 
-def test_a_member_tells_its_client_id_and_leaves_when_its_parent_is_gone(
+def test_a_member_reports_its_client_id_and_leaves_when_its_parent_is_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     async def main(simulation: Simulation) -> None:

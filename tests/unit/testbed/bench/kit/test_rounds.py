@@ -28,12 +28,12 @@ def test_a_round_lasts_as_long_as_it_should_and_counts_what_all_its_workers_did(
 
     async def work(window: Window) -> None:
         nonlocal done
-        mine = 0
+        own = 0
         while window.open:
             await anyio.sleep(0.1)
-            mine += 1
-        window.done += mine
-        done += mine
+            own += 1
+        window.done += own
+        done += own
         ended_at.append(anyio.current_time())
 
     async def main(simulation: Simulation) -> float:

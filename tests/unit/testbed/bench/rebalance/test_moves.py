@@ -44,8 +44,8 @@ def test_a_gap_is_from_the_drop_of_the_old_owner_to_the_first_pull_of_the_new_on
         (3.0, EventKind.FIRST_PULL, "b"),
     ]:
         clock.now = now
-        moves.note(event(kind, client))
-        moves.note(event(kind, client, "%RETRY%bench"))
+        moves.record(event(kind, client))
+        moves.record(event(kind, client, "%RETRY%bench"))
     assert moves.gaps_s == [0.75], "and it has not moved the second time"
     assert moves.two_owners_s == 0
 
@@ -53,11 +53,11 @@ def test_a_gap_is_from_the_drop_of_the_old_owner_to_the_first_pull_of_the_new_on
 def test_two_members_have_a_queue_as_long_as_a_listener_of_the_old_one_has_messages_of_it() -> None:
     clock = Clock()
     moves = Moves(clock)
-    moves.note(event(EventKind.QUEUE_ACQUIRED, "a"))
+    moves.record(event(EventKind.QUEUE_ACQUIRED, "a"))
     moves.begins("a", Q)
-    moves.note(event(EventKind.QUEUE_DROPPED, "a"))
+    moves.record(event(EventKind.QUEUE_DROPPED, "a"))
     clock.now = 1.0
-    moves.note(event(EventKind.QUEUE_ACQUIRED, "b"))
+    moves.record(event(EventKind.QUEUE_ACQUIRED, "b"))
     clock.now = 1.25
     moves.begins("b", Q)
     moves.ends("b", Q, [message(4)])

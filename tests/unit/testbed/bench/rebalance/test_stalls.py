@@ -27,7 +27,7 @@ def test_each_queue_counts_once_from_the_moment_it_is_waited_for() -> None:
     run_simulation(main)
 
 
-def test_a_queue_that_nobody_takes_over_is_an_error_and_not_a_figure() -> None:
+def test_a_queue_that_no_one_takes_over_is_an_error_and_not_a_figure() -> None:
     async def main(simulation: Simulation) -> None:
         takeovers = Takeovers()
         takeovers.begin([Q, R], 0.0)

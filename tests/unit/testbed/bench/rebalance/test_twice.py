@@ -5,7 +5,7 @@ from pathlib import Path
 
 from model.events import EventKind
 from testbed.bench.kit.report import GOALS, MET, MISSED
-from testbed.bench.rebalance.twice import GROUP, Repeats, may_come_twice, results_of
+from testbed.bench.rebalance.twice import GROUP, Repeats, max_redelivered, results_of
 
 
 def test_the_worst_kill_counts_and_the_broker_may_say_neither_too_few_nor_far_too_many() -> None:
@@ -30,4 +30,4 @@ def test_what_may_have_come_twice_is_what_the_leases_left_that_ended_without_a_r
         {"kind": EventKind.OFFSET_COMMITTED, "group": GROUP, "n": 9},
     ]
     trace.write_text("".join(json.dumps(event) + "\n" for event in events), encoding="utf-8")
-    assert may_come_twice(trace) == 7
+    assert max_redelivered(trace) == 7

@@ -26,7 +26,7 @@ def test_who_shares_queues_waits_for_the_slow_member_and_who_shares_messages_doe
     assert max(by_message.latencies_s) < 0.11, "what the slow one takes for one message"
 
 
-def test_the_figures_are_the_largest_backlog_and_latencies_and_tell_who_worked() -> None:
+def test_the_figures_are_the_largest_backlog_and_latencies_and_report_who_worked() -> None:
     latencies = tuple(n / 100 for n in range(1, 101))
     outcome = ContrastOutcome(backlog=(0, 7, 3, 0), latencies_s=latencies, finished=(60, 40, 0), drained_s=12.34)
     backlog, median, high = results_of(WAY["queues"], outcome)

@@ -94,7 +94,7 @@ def test_a_group_has_consumed_what_was_there_when_it_was_asked_and_not_what_came
     assert not_consumed(group(queue(0, "h@c1", "h@c1", committed=9, end=20)), ends) == []
 
 
-def test_a_member_is_gone_when_it_is_no_member_and_owns_nothing() -> None:
+def test_a_member_is_gone_when_it_is_not_a_member_and_owns_nothing() -> None:
     info = group(queue(0, "h@c2", "h@c1"), members=("h@c1",))
     assert not_gone(info, "c1") == ["h@c1 is a member"]
     assert not_gone(info, "c2") == ["c2 owns orders@broker-a:0"]

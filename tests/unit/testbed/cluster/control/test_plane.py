@@ -87,7 +87,9 @@ def test_barriers_answer_when_it_is_so_and_at_the_time_limit_say_what_is_missing
     simulate(scenario, brokers=2, trace=True)
 
 
-def test_what_a_paused_broker_cannot_heal_is_healed_with_its_pause_and_told_by_its_cause(simulate: Simulate) -> None:
+def test_what_a_paused_broker_cannot_heal_is_healed_with_its_pause_and_reported_by_its_cause(
+    simulate: Simulate,
+) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         with cluster.simulation.on_host("control"):
             async with Admin(cluster.addresses) as admin:
@@ -113,7 +115,7 @@ def test_what_a_paused_broker_cannot_heal_is_healed_with_its_pause_and_told_by_i
     simulate(scenario, brokers=2, trace=True)
 
 
-def test_an_order_that_makes_no_sense_is_refused_and_one_about_a_process_is_told_in_the_trace(
+def test_an_order_that_makes_no_sense_is_refused_and_one_about_a_process_is_reported_in_the_trace(
     simulate: Simulate,
 ) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
@@ -121,9 +123,9 @@ def test_an_order_that_makes_no_sense_is_refused_and_one_about_a_process_is_told
         for order in ({"do": "explode"}, {"do": "begin", "fault": {"do": "explode"}}):
             with pytest.raises(InvalidParameter, match="explode"):
                 orders.answer(order)
-        told = orders.answer({"do": "tell", "kind": "FAULT_BEGAN", "process": "broker-b", "done": "kill"})
+        reported = orders.answer({"do": "tell", "kind": "FAULT_BEGAN", "process": "broker-b", "done": "kill"})
         [event] = cluster.events_of(EventKind.FAULT_BEGAN)
-        assert (event.id, event.broker, event.detail) == (told["cause"], "broker-b", "kill broker-b")
+        assert (event.id, event.broker, event.detail) == (reported["cause"], "broker-b", "kill broker-b")
 
     simulate(scenario, brokers=1)
 

@@ -70,9 +70,9 @@ def test_a_fork_speaks_is_signalled_and_ends_as_a_process_of_its_own(tmp_path_fa
     script = f"import sys; sys.path[:0] = [{str(IMPORT_FOLDER)!r}, {str(folder)!r}]\n{SAYS}"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert told.pop("pid") > 0
-    assert told == {
+    reported = json.loads(done.stdout)
+    assert reported.pop("pid") > 0
+    assert reported == {
         "addresses": ["host:1", "host:2"],
         "own_session": True,
         "answer": "this",

@@ -16,5 +16,5 @@ def test_a_handover_may_move_no_queue_and_repeat_no_message(act: Act) -> None:
     assert {MOVED, TWICE} <= COPIES_KINDS.keys()
 
 
-def test_messages_may_come_again_after_a_lost_master() -> None:
+def test_messages_may_are_redelivered_after_a_lost_master() -> None:
     assert list(findings_of(Act.MASTER_LOST, BAD)) == []

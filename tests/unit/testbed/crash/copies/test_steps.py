@@ -59,7 +59,7 @@ class FakeSet:
     async def elect_after_loss(self, lost: FakeProcess, to: int) -> None:
         self._done.append(f"elect {to}")
 
-    async def join_anew(self, lost: FakeProcess, lost_id: int) -> None:
+    async def join_again(self, lost: FakeProcess, lost_id: int) -> None:
         self._done.append(f"forget {lost_id}")
 
 

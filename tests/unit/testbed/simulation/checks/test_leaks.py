@@ -17,7 +17,7 @@ from testbed.simulation.checks.leaks import LeakDetector, Margin, object_counts,
 def levels(*values: float, warm_up: int = 1, margins: dict[str, Margin] | None = None) -> list[str]:
     made = LeakDetector(warm_up=warm_up, margins=margins)
     for value in values:
-        made.note({"tasks": value})
+        made.add_sample({"tasks": value})
     return made.grown()
 
 
@@ -40,8 +40,8 @@ def test_a_slow_leak_is_seen_once_there_are_enough_samples(step: int) -> None:
 
 def test_a_name_that_appears_late_counts_as_nothing_before() -> None:
     made = LeakDetector(warm_up=0)
-    made.note({"tasks": 1})
-    made.note({"tasks": 1, "leaked": 100})
+    made.add_sample({"tasks": 1})
+    made.add_sample({"tasks": 1, "leaked": 100})
     assert made.grown() == ["leaked grows: 0 100"]
 
 
@@ -56,7 +56,7 @@ def test_what_goes_up_in_steps_may_be_spared_the_trend() -> None:
     assert levels(0, *steps, margins={"tasks": Margin(1.2, 16, trend=False)}) == []
 
 
-def test_one_sample_after_the_warm_up_cannot_tell() -> None:
+def test_one_sample_after_the_warm_up_cannot_report() -> None:
     with pytest.raises(ValueError, match="cannot show a growth"):
         levels(1, 2)
 

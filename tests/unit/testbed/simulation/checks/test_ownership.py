@@ -22,7 +22,7 @@ class Trace:
     def event(self, t_ms: float, kind: EventKind, **fields: object) -> None:
         self._seq += 1
         columns = {"group": "g", **fields}
-        self.tracker.take(Event(t_ms, "node", self._seq, kind.value, **columns))  # type: ignore[arg-type]
+        self.tracker.process(Event(t_ms, "node", self._seq, kind.value, **columns))  # type: ignore[arg-type]
 
     def acquires(self, t_ms: float, client: str, *queues: MessageQueue, token: int = 1) -> None:
         self._queues(t_ms, EventKind.QUEUE_ACQUIRED, client, queues, token)
@@ -123,7 +123,7 @@ def test_the_end_of_an_older_lease_says_nothing_about_the_newer_one(pair: Trace)
     assert pair.tracker.converged
 
 
-def test_a_grant_to_a_member_that_does_not_claim_the_queue_yet_is_no_claim(pair: Trace) -> None:
+def test_a_grant_to_a_member_that_does_not_claim_the_queue_yet_is_not_a_claim(pair: Trace) -> None:
     pair.is_granted(20, "c1", Q2, token=2)
     assert pair.tracker.owners()[Q2] == ("c2",)
 
@@ -153,7 +153,7 @@ def test_a_member_that_hangs_owns_its_queues_until_their_leases_end(pair: Trace)
     assert tracker.figures.totals().orphan_ms == 2 * 4
 
 
-def test_queues_that_are_added_have_to_be_with_somebody(pair: Trace) -> None:
+def test_queues_that_are_added_have_to_be_with_someone(pair: Trace) -> None:
     more = [MessageQueue("t", "b", 4), MessageQueue("t", "b", 5)]
     pair.tracker.begin("scale", 100)
     pair.event(101, EventKind.ROUTE_CHANGED, group="", topic="t", broker="b", n=6)
@@ -188,7 +188,7 @@ def test_a_step_in_which_no_queue_has_to_move_ends_with_the_last_pass_that_looke
     assert (step.converged_ms, step.queues_moved) == (75, 0)
 
 
-def test_a_step_that_nobody_noticed_converged_at_once(pair: Trace) -> None:
+def test_a_step_that_no_one_noticed_converged_at_once(pair: Trace) -> None:
     pair.tracker.begin("nothing", 100)
     assert (pair.tracker.end().noticed_ms, pair.tracker.end().converged_ms) == (None, 0)
 
@@ -219,7 +219,7 @@ def test_other_groups_topics_and_retry_queues_are_not_looked_at(pair: Trace) -> 
     assert (pair.tracker.end().trigger, pair.tracker.end().cause) == ("", "")
 
 
-def test_quiet_means_that_no_queue_moved_and_nobody_looked(pair: Trace) -> None:
+def test_quiet_means_that_no_queue_moved_and_no_one_looked(pair: Trace) -> None:
     tracker = pair.tracker
     tracker.begin("x", 100)
     assert tracker.quiet_ms(130) == 30

@@ -47,21 +47,21 @@ def test_what_brokers_still_have_of_a_group_that_has_had_its_time_is_left() -> N
 
 def test_the_end_of_an_invisible_time_may_not_pass_unnoticed() -> None:
     check = PopCheck()
-    check.looked({PLACE: -3.0}, {}, 1.0)
-    check.looked({PLACE: SLACK_S}, {}, 1.1)
+    check.check({PLACE: -3.0}, {}, 1.0)
+    check.check({PLACE: SLACK_S}, {}, 1.1)
     assert check.violations == []
-    check.looked({PLACE: SLACK_S * 2}, {}, 1.2)
+    check.check({PLACE: SLACK_S * 2}, {}, 1.2)
     assert [violation.partition(":")[0] for violation in check.violations] == ["hidden"]
 
 
 def test_a_message_whose_time_is_over_may_not_wait_while_a_consumer_waits_for_it() -> None:
     check = PopCheck()
-    check.looked({}, {PLACE: 1}, 1.0)
-    check.looked({}, {}, 1.05)  # somebody got it
-    check.looked({}, {PLACE: 1}, 1.09)
-    check.looked({}, {PLACE: 2}, 1.15)
+    check.check({}, {PLACE: 1}, 1.0)
+    check.check({}, {}, 1.05)  # somebody got it
+    check.check({}, {PLACE: 1}, 1.09)
+    check.check({}, {PLACE: 2}, 1.15)
     assert check.violations == []
-    check.looked({}, {PLACE: 2}, 1.3)
+    check.check({}, {PLACE: 2}, 1.3)
     assert [violation.partition(":")[0] for violation in check.violations] == ["late"]
 
 

@@ -87,10 +87,10 @@ def test_ends_and_rows_never_go_back() -> None:
     check = ReplicaCheck()
     check.ended(QUEUE, 5)
     check.ended(QUEUE, 6)
-    check.looked(ROW, [])
+    check.check(ROW, [])
     assert check.violations == []
     check.ended(QUEUE, 5)
-    check.looked(replace(ROW, version=2), [])
+    check.check(replace(ROW, version=2), [])
     assert kinds(check) == ["went-back: I8:", "went-back: I8:"]
 
 
@@ -98,9 +98,9 @@ def test_a_master_waits_for_all_that_the_register_has_in_sync() -> None:
     check = ReplicaCheck()
     waits = ServingMaster(replica_id=1, epoch=1, waits_for=(2,))
     deposed = ServingMaster(replica_id=2, epoch=1, waits_for=())
-    check.looked(ROW, [waits, deposed])
+    check.check(ROW, [waits, deposed])
     assert check.violations == []
-    check.looked(ROW, [replace(waits, waits_for=())])
+    check.check(ROW, [replace(waits, waits_for=())])
     assert kinds(check) == ["not-waited-for: I10:"]
 
 

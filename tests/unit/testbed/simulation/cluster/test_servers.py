@@ -28,7 +28,7 @@ class Diary:
     def __init__(self, simulation: Simulation, data_dir: Path) -> None:
         self.simulation = simulation
         self.path = data_dir / "diary"
-        self.told: list[str] = []
+        self.reported: list[str] = []
 
     @property
     def lines(self) -> list[str]:
@@ -67,7 +67,7 @@ async def diary_server(
             1000,
             diary.open,
             data_dir=data_dir,
-            sink=lambda event: diary.told.append(event.kind),
+            sink=lambda event: diary.reported.append(event.kind),
         )
         await server.start()
         yield diary, server
@@ -102,12 +102,12 @@ def test_a_stopped_server_has_said_goodbye_and_starts_again_where_it_was(tmp_pat
             await server.stop()
             await server.start()
             assert diary.lines == ["up", "down", "up"]
-            assert diary.told == ["BROKER_UP", "BROKER_DOWN", "BROKER_UP"]
+            assert diary.reported == ["BROKER_UP", "BROKER_DOWN", "BROKER_UP"]
 
     run_simulation(main)
 
 
-def test_a_crashed_server_leaves_its_data_as_it_was_and_tells_nothing(tmp_path: Path) -> None:
+def test_a_crashed_server_leaves_its_data_as_it_was_and_reports_nothing(tmp_path: Path) -> None:
     async def main(simulation: Simulation) -> None:
         async with diary_server(simulation, tmp_path) as (diary, server):
             await server.crash()
@@ -115,7 +115,7 @@ def test_a_crashed_server_leaves_its_data_as_it_was_and_tells_nothing(tmp_path: 
             assert diary.lines == ["up"]
             await server.start()
             assert diary.lines == ["up", "up"]
-            assert diary.told == ["BROKER_UP", "BROKER_UP"]
+            assert diary.reported == ["BROKER_UP", "BROKER_UP"]
 
     run_simulation(main)
     assert not tmp_path.with_name(f"{tmp_path.name}.crashed").exists()
@@ -166,7 +166,7 @@ def test_a_server_that_is_killed_has_no_effect_from_then_on_and_its_files_are_th
             await server.crash()
             assert server.is_down
             assert diary.lines == ["up"]
-            assert diary.told == [EventKind.BROKER_UP]
+            assert diary.reported == [EventKind.BROKER_UP]
             assert not (data_dir / "late").exists()
             await server.start()
             assert server.serves

@@ -81,7 +81,7 @@ def test_every_verb_is_done_and_the_cluster_keeps_its_promises(run: tuple[Outcom
     assert outcome.sent > 200
 
 
-def test_members_and_what_they_are_told(run: tuple[Outcome, list[Event]]) -> None:
+def test_members_and_what_they_are_reported(run: tuple[Outcome, list[Event]]) -> None:
     _, events = run
     assert of(events, EventKind.MEMBER_LEAVE, 0.5, 3.0), "the crash"
     received = of(events, EventKind.NOTIFY_RECEIVED, 3.5, 8.0)
@@ -101,7 +101,7 @@ def test_topics_and_disks(run: tuple[Outcome, list[Event]]) -> None:
     assert of(events, EventKind.BROKER_UP, 44.0, 60.0) or of(events, EventKind.BROKER_DOWN, 43.0, 60.0)
 
 
-def test_who_gets_the_trace_is_told_of_paths_that_are_closed_and_of_brokers_that_are_killed(
+def test_who_gets_the_trace_is_reported_of_paths_that_are_closed_and_of_brokers_that_are_killed(
     run: tuple[Outcome, list[Event]],
 ) -> None:
     _, events = run

@@ -43,7 +43,7 @@ def test_a_clock_is_ahead_drifts_and_is_set() -> None:
     assert [clock.ahead_ms(now_s) for now_s in (0.0, 9.0, 10.0)] == [2_000, 2_009, -57_990]
 
 
-def test_a_clock_of_nobody_and_two_of_one_host_are_refused() -> None:
+def test_a_clock_of_no_one_and_two_of_one_host_are_refused() -> None:
     with pytest.raises(ConfigError, match="did you mean billing-1"):
         Programme(clock=(ClockPart(who="biling-1"),))
     with pytest.raises(ConfigError, match="two clocks have the name"):

@@ -33,7 +33,7 @@ def test_power_is_cut_only_where_brokers_sync_before_they_answer() -> None:
             assert programme.cluster.flush == "sync"
 
 
-def test_topics_only_grow_because_nobody_reads_a_queue_that_was_taken_away() -> None:
+def test_topics_only_grow_because_no_one_reads_a_queue_that_was_taken_away() -> None:
     for seed in range(100):
         programme = draw(seed)
         for topic in programme.topic:

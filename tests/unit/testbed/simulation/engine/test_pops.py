@@ -51,7 +51,7 @@ def watched() -> tuple[AckingRequests, PopCheck]:
     return requests, check
 
 
-def test_what_was_acknowledged_may_not_come_again_and_what_was_dead_may() -> None:
+def test_what_was_acknowledged_may_not_are_redelivered_and_what_was_dead_may() -> None:
     requests, check = watched()
     outcomes: list[Dead | RlabError] = []
     assert requests.start_ack("broker-a", ACKED, outcomes.append)
@@ -64,7 +64,7 @@ def test_what_was_acknowledged_may_not_come_again_and_what_was_dead_may() -> Non
     assert len(delivered_again(check)) == 1
 
 
-def test_what_may_have_been_acknowledged_may_come_again() -> None:
+def test_what_may_have_been_acknowledged_may_are_redelivered() -> None:
     requests, check = watched()
     requests.is_lost = True
     requests.start_ack("broker-a", ACKED, lambda outcome: None)

@@ -21,7 +21,7 @@ RESTING = Programme(load=LoadPart(messages=20, pause_s=1.0), rest_s=5.0, step=RO
 
 
 @pytest.fixture(autouse=True)
-def _objects_of_earlier_tests_are_not_looked_at() -> None:
+def _objects_of_earlier_tests_are_not_counted() -> None:
     """Each count visits every object of the process, which after thousands of tests takes seconds."""
     gc.collect()
     gc.freeze()

@@ -42,7 +42,7 @@ def test_a_group_that_does_not_converge_in_time_is_found() -> None:
     assert "not converged 5 s after the repair: %RETRY%billing@broker-a:0 should be of" in str(outcome.findings)
 
 
-def test_a_broker_that_takes_long_to_stop_is_not_blamed_for_what_it_hides_meanwhile() -> None:
+def test_a_broker_that_takes_long_to_stop_is_not_blamed_for_what_it_hides_in_between() -> None:
     # Its name server does not answer when it unregisters, and an invisible time ends until it gives up.
     outcome = run_programme(draw(152, "pop"))
     assert outcome.acts["restart"] > 1
@@ -56,7 +56,7 @@ def test_servers_that_are_down_start_before_the_last_steps_end() -> None:
     assert outcome.ok, outcome.findings
 
 
-def test_a_message_that_nobody_reads_is_lost() -> None:
+def test_a_message_that_no_one_reads_is_lost() -> None:
     slow = [Step(at_s=0.0, do="slow", who=f"billing-{n}", by_s=3.0) for n in (1, 2, 3)]
     fewer = Step(at_s=1.0, do="scale", topic="orders", n=1)  # with what waits in the other queues
     load = LoadPart(messages=40, pause_s=0.05)

@@ -58,7 +58,7 @@ def test_a_programme_may_be_nothing_but_defaults() -> None:
         ("[[group]]\nname = 'g'\nzzz = 1", "group 1: unknown name 'zzz'; known are name, topics,"),
     ],
 )
-def test_a_text_that_is_no_programme_is_refused(text: str, said: str) -> None:
+def test_a_text_that_is_not_a_programme_is_refused(text: str, said: str) -> None:
     with pytest.raises(ConfigError) as refused:
         programme_of(text)
     assert said in str(refused.value)

@@ -32,7 +32,7 @@ def test_a_producer_that_is_killed_leaves_its_transactions_to_the_others() -> No
     assert outcome.acts == {"crash": 1, "start": 1}
 
 
-def test_a_transaction_that_nobody_ends_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_transaction_that_no_one_ends_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     # Nobody is ever asked.
     monkeypatch.setattr(TransactionTable, "next_due", lambda self: None)
     monkeypatch.setattr(TransactionTable, "take_due", lambda self, now, limit: [])

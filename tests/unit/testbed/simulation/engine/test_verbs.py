@@ -29,10 +29,10 @@ def test_a_verb_reads_columns_of_a_step() -> None:
 def test_the_page_has_every_verb_and_its_columns() -> None:
     page = (Path(__file__).resolve().parents[5] / "docs/simulation.md").read_text(encoding="utf-8")
     table = page[page.index("## Verbs") : page.index("A test compares")]
-    told = {}
+    reported = {}
     for row in table.splitlines()[4:]:
         if row:
             verbs, _, columns, _ = row.strip("|").split("|")
             for verb in re.findall(r"`(\w+)`", verbs):
-                told[verb] = set(re.findall(r"`(\w+)`", columns))
-    assert told == {name: {*verb.needs, *verb.may} for name, verb in VERBS.items()}
+                reported[verb] = set(re.findall(r"`(\w+)`", columns))
+    assert reported == {name: {*verb.needs, *verb.may} for name, verb in VERBS.items()}

@@ -112,7 +112,7 @@ def test_a_truncation_may_be_lost_too(tmp_path: Path) -> None:
     assert {outcome["a"] for outcome in disk.outcomes()} == {b"long", b"l"}
 
 
-def test_a_sync_that_comes_after_the_cut_helps_nobody_and_a_new_start_has_what_is_left(tmp_path: Path) -> None:
+def test_a_sync_that_comes_after_the_cut_helps_no_one_and_a_new_start_has_what_is_left(tmp_path: Path) -> None:
     disk = Disk(tmp_path)
     old = disk.write("a", b"one")
     disk.files.forget(disk.directory)

@@ -50,7 +50,7 @@ def test_eight_hours_pass_at_once() -> None:
     assert time.perf_counter() - begun < 20  # about half a second; waiting would take all of the 30,000
 
 
-def test_the_clock_begins_where_it_is_told_and_shows_the_exact_instant_of_a_timer() -> None:
+def test_the_clock_begins_where_it_is_reported_and_shows_the_exact_instant_of_a_timer() -> None:
     async def main() -> list[float]:
         shown = [now_s()]
         for wait_s in (0.1, 0.2, 1 / 3):
@@ -255,7 +255,7 @@ def test_an_executor_runs_its_function_here_and_now(tmp_path: Path) -> None:
     run(main)
 
 
-def test_an_executor_gives_the_error_to_whoever_awaits() -> None:
+def test_an_executor_gives_the_error_to_anyone_who_awaits() -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
         failed, well = loop.run_in_executor(None, int, "x"), loop.run_in_executor(None, int, "7")
@@ -282,7 +282,7 @@ def test_call_soon_threadsafe_works_in_the_thread_of_the_loop() -> None:
     run(main)
 
 
-def test_another_thread_is_told_that_it_cannot_call_in() -> None:
+def test_another_thread_is_reported_that_it_cannot_call_in() -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
         errors: list[NotSimulated] = []

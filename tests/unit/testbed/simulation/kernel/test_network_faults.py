@@ -133,7 +133,7 @@ def test_faults_that_overlap_are_healed_one_by_one() -> None:
     simulate(main)
 
 
-def test_a_stalled_host_hears_nothing_says_nothing_and_goes_on_later() -> None:
+def test_a_stalled_host_receives_nothing_says_nothing_and_goes_on_later() -> None:
     async def main(simulation: Simulation) -> None:
         async with nodes(simulation, A, B) as node:
             to_a, from_a, beside = await node.connect(B, A), await node.connect(A, B), await node.connect(C, B)
@@ -256,7 +256,7 @@ def test_heal_ends_every_fault() -> None:
     simulate(main)
 
 
-def test_a_hung_peer_is_noticed_by_whoever_waits_with_a_timeout_only() -> None:
+def test_a_hung_peer_is_noticed_by_anyone_who_waits_with_a_timeout_only() -> None:
     async def main(simulation: Simulation) -> None:
         async with nodes(simulation, A) as node:
             client = await node.connect(B, A)

@@ -181,7 +181,7 @@ def test_bytes_that_reach_a_closed_end_reset_their_sender() -> None:
     assert run_simulation(main) == ["made", "eof", "lost"]
 
 
-def test_a_connection_that_nobody_accepted_is_reset_when_the_listener_closes() -> None:
+def test_a_connection_that_no_one_accepted_is_reset_when_the_listener_closes() -> None:
     async def main(simulation: Simulation) -> None:
         async with serving() as running:
             _, client = await simulation.loop.create_connection(Recorder, "127.0.0.1", running.port)

@@ -84,7 +84,7 @@ def test_cancellation_goes_in_one_order_wherever_things_lie_in_memory(
     assert len(orders) == 1
 
 
-def test_numbered_tasks_are_told_apart_and_named_alike_in_every_run() -> None:
+def test_numbered_tasks_are_distinguished_and_named_alike_in_every_run() -> None:
     async def main() -> list[str]:
         names: list[str] = []
 

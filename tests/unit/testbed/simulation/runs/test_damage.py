@@ -28,23 +28,23 @@ def test_every_lost_message_is_reported_counted_and_shown() -> None:
     ("part", "name", "broken"),
     [
         (EndsFile, "load", lambda self: None),  # nothing tells where the log ended
-        (MessageStore, "on_damage", property(lambda self: None, lambda self, told: None)),  # reads tell nobody
+        (MessageStore, "on_damage", property(lambda self: None, lambda self, reported: None)),  # reads tell nobody
     ],
     ids=["ends", "reads"],
 )
-def test_a_loss_that_is_told_nobody_is_a_finding(
+def test_a_loss_that_is_reported_no_one_is_a_finding(
     monkeypatch: pytest.MonkeyPatch, part: type, name: str, broken: Callable[[object], object]
 ) -> None:
     monkeypatch.setattr(part, name, broken, raising=False)
     assert run_damage(seed=1, trials=8).findings
 
 
-def test_a_file_is_damaged_and_the_way_is_told(tmp_path: Path) -> None:
+def test_a_file_is_damaged_and_the_way_is_reported(tmp_path: Path) -> None:
     path, content = tmp_path / "0.log", bytes(range(1, 256))
-    told = set()
+    reported = set()
     for seed in range(40):
         path.write_bytes(content)
         text = damage_file(path, Random(seed))
-        told.add(text.split()[1])
+        reported.add(text.split()[1])
         assert not path.exists() or path.read_bytes() != content
-    assert told == {"cut", "flip", "zero", "removed"}
+    assert reported == {"cut", "flip", "zero", "removed"}

@@ -7,7 +7,7 @@ import pytest
 from model.events import Event
 from model.limits import RUN_SEQS
 from model.message_queue import MessageQueue
-from tests.unit.traces.check.histories import LIMITS, clean, judge, numbered
+from tests.unit.traces.check.histories import LIMITS, checkers, clean, numbered
 from tests.unit.traces.figures.group_events import E, Story
 from traces.check.check import HistoryCheck
 from traces.check.ledger import Sent, dispatched
@@ -41,19 +41,19 @@ def test_a_constant_offset_is_corrected_and_the_verdict_stays_yes(node: str, ahe
     assert max(abs(one.t_ms - other.t_ms) for one, other in zip(right, TRUE, strict=True)) < 10
     assert clocks.unknown == ""
     assert [(fault.node, fault.is_corrected) for fault in clocks.faults] == [(node, True)] * (abs(ahead_ms) >= 1_000)
-    assert judge(right).answer is Answer.YES
+    assert checkers(right).answer is Answer.YES
     assert {rule.answer for rule in judged(wrong).rules} == {rule.answer for rule in judged(TRUE).rules}
 
 
 def test_without_a_correction_a_clock_that_is_ahead_accuses_a_faultless_group() -> None:
-    assert judge(with_clock("c1", lambda t_ms: 2_000.0)).answer is Answer.NO
+    assert checkers(with_clock("c1", lambda t_ms: 2_000.0)).answer is Answer.NO
 
 
 def test_a_clock_that_is_set_is_corrected_and_named() -> None:
     wrong = with_clock("c1", lambda t_ms: 0.0 if t_ms < 180 else -60_000.0)
     clocks = clocks_of(wrong)
     right = sorted((clocks.correct(event) for event in wrong), key=order_of)
-    assert judge(right).answer is Answer.YES
+    assert checkers(right).answer is Answer.YES
     [fault] = clocks.faults
     assert (fault.node, fault.is_set) == ("c1", True)
     assert str(fault) == "the clock of c1 was 60 s behind"
@@ -107,14 +107,14 @@ def test_a_clock_whose_offset_cannot_be_known_makes_doubt_and_no_answer_certain(
     clocks = clocks_of(numbered(story))
     assert clocks.unknown == "the clock of c2 is 5 s ahead"
     [started] = [event for event in numbered(story) if (event.node, event.kind) == ("c2", E.CLIENT_START)]
-    assert clocks.doubt("c2", clocks.correct(started).t_ms) == clocks.unknown
-    assert clocks.doubt("c1", 100.0) == ""
+    assert clocks.uncertainty("c2", clocks.correct(started).t_ms) == clocks.unknown
+    assert clocks.uncertainty("c1", 100.0) == ""
 
 
 def test_lines_of_a_ledger_and_right_clocks_say_nothing_of_a_clock() -> None:
     line = next(event for event in TRUE if event.seq < 0)
     assert clocks_of([line]).correct(line) is line
-    assert RIGHT_CLOCKS.doubt("c1", 0.0) == ""
+    assert RIGHT_CLOCKS.uncertainty("c1", 0.0) == ""
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def two_runs() -> list[Event]:
     ]
 
 
-def test_a_clock_that_was_set_at_the_end_of_a_run_accuses_nobody_if_the_next_run_shows_it() -> None:
+def test_a_clock_that_was_set_at_the_end_of_a_run_accuses_no_one_if_the_next_run_shows_it() -> None:
     """The commit of 1,251 ms has the time 251 ms: no pair shows that, and the messages came behind it."""
     right = two_runs()
     assert not judged(right).anomalies

@@ -12,7 +12,7 @@ def pairs_of(events: list[Event]) -> set[tuple[str, str]]:
     nodes = sorted({event.node for event in events})
     finder = PairFinder()
     for event in events:
-        finder.take(event, nodes.index(event.node))
+        finder.read(event, nodes.index(event.node))
     kinds = {(nodes.index(event.node), event.seq): event.kind for event in events}
     found: list[Pair] = finder.finish()
     return {(kinds[pair.reason[:2]], kinds[pair.effect[:2]]) for pair in found}
@@ -55,7 +55,7 @@ def test_an_event_is_a_pair_with_the_first_one_on_each_node_that_names_it_as_the
     assert pairs_of(story.events) == {(E.CLIENT_START, E.MEMBER_JOIN), (E.CLIENT_START, E.REBALANCE_BEGIN)}
 
 
-def test_what_two_processes_may_have_done_is_no_pair() -> None:
+def test_what_two_processes_may_have_done_is_not_a_pair() -> None:
     story = Story()
     for node in ("b1", "b2"):
         story.tell(100, node, E.NOTIFY_SENT, "v", broker=node, version=5, n=2)

@@ -39,7 +39,7 @@ def test_the_clock_of_a_broker_is_right_where_as_many_agree_with_another_one() -
     assert solved(pairs(0, 1, 2_000), 2, preferred=1) == {0: -2_000, 1: 0}
 
 
-def test_clocks_that_nothing_connects_are_compared_with_nobody() -> None:
+def test_clocks_that_nothing_connects_are_compared_with_no_one() -> None:
     assert solved([*pairs(0, 1, 3_000), *pairs(2, 3, 0)], 5) == {0: 0, 1: 3_000, 2: 0, 3: 0}
 
 

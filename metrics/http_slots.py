@@ -22,7 +22,7 @@ from remoting.overload.addresses import Addresses
 logger = logging.getLogger(__name__)
 
 
-class HttpPlaces:
+class HttpSlots:
     """The connections of one port, and how many more it admits.
 
     Args:
@@ -68,10 +68,10 @@ class HttpPlaces:
         self._refusals.warning(logger, now, text, self.address, peer, why)
         return why
 
-    def gone(self, connection: _HttpConnection, peer: str) -> None:
+    def release(self, connection: _HttpConnection, peer: str) -> None:
         """Record that an admitted connection is closed."""
         del self._connections[connection.transport]
-        self._addresses.gone(peer)
+        self._addresses.connection_closed(peer)
 
     def silent(self, peer: str, why: str) -> None:
         """Log that a connection is closed because it missed a deadline."""
@@ -82,7 +82,7 @@ class HttpPlaces:
 class _HttpConnection(asyncio.Protocol):
     """Forwards the calls of an admitted connection to the protocol that serves it."""
 
-    def __init__(self, places: HttpPlaces, loop: asyncio.AbstractEventLoop, served_by: asyncio.Protocol) -> None:
+    def __init__(self, places: HttpSlots, loop: asyncio.AbstractEventLoop, served_by: asyncio.Protocol) -> None:
         self.transport: asyncio.Transport
         self._places = places
         self._loop = loop
@@ -110,7 +110,7 @@ class _HttpConnection(asyncio.Protocol):
             self._part_with(f"503 Service Unavailable\r\nRetry-After: {FIRST_REQUEST_S:.0f}", why)
             return
         self._has_place = True
-        self._first = self._loop.call_later(FIRST_REQUEST_S, self._nothing_came)
+        self._first = self._loop.call_later(FIRST_REQUEST_S, self._no_request_came)
         self._served_by.connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
@@ -143,12 +143,12 @@ class _HttpConnection(asyncio.Protocol):
             self._unread.cancel()
         if self._has_place:
             self._has_place = False
-            self._places.gone(self, self._peer)
+            self._places.release(self, self._peer)
             self._served_by.connection_lost(exc)
 
     # --- deadlines ---------------------------------------------------------------------------------------------------
 
-    def _nothing_came(self) -> None:
+    def _no_request_came(self) -> None:
         why = f"no request came within {FIRST_REQUEST_S:g} s"
         self._places.silent(self._peer, why)
         self._part_with("408 Request Timeout", why)

@@ -17,7 +17,7 @@ from testbed.simulation.checks.pop import PopCheck
 from testbed.simulation.engine.programme import Programme
 from traces.check.check import HistoryCheck
 from traces.check.ledger import NOWHERE, Ending, Sent, dispatched, ended, send_failed, sent
-from traces.check.limits import HistoryLimits, Keeps
+from traces.check.limits import HistoryLimits, OrderScope
 from traces.figures.clocks.clocks import ClockReader
 
 _WITNESS = 12
@@ -61,7 +61,7 @@ class Call:
     body: bytes
 
 
-class Judge:
+class Checkers:
     """The checkers of one run; `now_ms` is the true time, from which the clocks of hosts may differ.
 
     Those in `placed` are called with the place and body of each acknowledged message, and of each delivered one (True).
@@ -79,7 +79,7 @@ class Judge:
         self._now_ms = now_ms
         self._groups = [group.name for group in programme.group if group.mode == "pull"]
         self._skewed = any(step.do == "clock_skew" for step in programme.step)
-        keeps = {group.name: Keeps(group.order) for group in programme.group if group.order != "none"}
+        keeps = {group.name: OrderScope(group.order) for group in programme.group if group.order != "none"}
         promise = programme.promise
         limits = HistoryLimits(
             complete=True,
@@ -180,7 +180,7 @@ class Judge:
         return of_pulls + sum(check.lag for check in self.pops.values())
 
     @property
-    def again(self) -> int:
+    def redelivered(self) -> int:
         """Messages that were redelivered, summed over the groups."""
         of_pulls = sum(self._check.messages(group).duplicates for group in self._groups)
         return of_pulls + sum(check.again for check in self.pops.values())
@@ -206,14 +206,14 @@ class Judge:
             of_pulls = list(check.finish(self._now_ms()).anomalies)
             of_pops += [text for check in self.pops.values() for text in check.missing()]
         certain = [Finding(str(each.rule), each.text, each.witness) for each in of_pulls if not each.doubt]
-        told = [Finding(_POP_KINDS[text.partition(":")[0]], text) for text in of_pops]
-        return (*certain, *told, *self._findings)[:MAX_SIM_FINDINGS]
+        reported = [Finding(_POP_KINDS[text.partition(":")[0]], text) for text in of_pops]
+        return (*certain, *reported, *self._findings)[:MAX_SIM_FINDINGS]
 
     def _by_wrong_clocks(self, trace: list[Event]) -> HistoryCheck:
         """The check of a trace with the times of its nodes, as tools do it: they do not know the true times."""
         reader = ClockReader()
         for event in trace:
-            reader.take(event)
+            reader.read(event)
         clocks = reader.finish()
         check = HistoryCheck(self._limits)
         check.use(clocks)

@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 Serve = Callable[[Connection, Command], object]
 
 
-class Newcomers:
+class NewConnections:
     """See the module header. After its first request a connection costs nothing here."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:

@@ -8,7 +8,7 @@ import anyio
 
 from model.errors import ProtocolError
 from model.limits import FRAME_TIMEOUT_S, MAX_UNCOUNTED_FRAME_BYTES
-from remoting.overload.frame_under_way import FramesUnderWay, FrameUnderWay
+from remoting.overload.incomplete_frame import FramesUnderWay, IncompleteFrame
 from testbed.simulation.kernel.run import Simulation, run_simulation
 
 LARGE = MAX_UNCOUNTED_FRAME_BYTES + 1
@@ -21,10 +21,10 @@ class Watched:
         self.waits: list[bool] = []
         self.overdue: list[ProtocolError] = []
         loop = asyncio.get_running_loop()
-        self.frame = FrameUnderWay(loop, budget, lambda: self.waits.append(self.frame.waits), self.overdue.append)
+        self.frame = IncompleteFrame(loop, budget, lambda: self.waits.append(self.frame.waits), self.overdue.append)
 
 
-def test_a_frame_is_overdue_once_its_time_is_over_whatever_came_of_it_meanwhile() -> None:
+def test_a_frame_is_overdue_once_its_time_is_over_whatever_came_of_it_in_between() -> None:
     async def main(_: Simulation) -> None:
         watched = Watched()
         watched.frame.received(7, "u", is_new=True)
@@ -38,13 +38,13 @@ def test_a_frame_is_overdue_once_its_time_is_over_whatever_came_of_it_meanwhile(
     run_simulation(main)
 
 
-def test_a_frame_that_is_whole_or_given_up_is_never_overdue() -> None:
+def test_a_frame_that_is_whole_or_abandoned_is_never_overdue() -> None:
     async def main(_: Simulation) -> None:
         whole, given_up = Watched(), Watched()
         whole.frame.received(7, "u", is_new=True)
         whole.frame.received(0, "u", is_new=True)
         given_up.frame.received(7, "u", is_new=True)
-        assert (given_up.frame.give_up(), given_up.frame.give_up()) == (True, False)
+        assert (given_up.frame.release_budget(), given_up.frame.release_budget()) == (True, False)
         await anyio.sleep(2 * FRAME_TIMEOUT_S)
         assert whole.overdue == given_up.overdue == []
 
@@ -59,7 +59,7 @@ def test_the_time_of_a_frame_that_waits_for_room_begins_when_it_has_it() -> None
         second.frame.received(LARGE, "v", is_new=True)
         assert (first.waits, second.waits) == ([False], [True])
         await anyio.sleep(FRAME_TIMEOUT_S - 1)
-        first.frame.give_up()
+        first.frame.release_budget()
         assert second.waits == [True, False]
         await anyio.sleep(FRAME_TIMEOUT_S - 0.1)
         assert second.overdue == []

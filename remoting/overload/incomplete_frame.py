@@ -18,7 +18,7 @@ _ASLEEP_S = 1.0
 """A timer that fires this late: the process did not run, and has not read the bytes that arrived since."""
 
 
-class FrameUnderWay:
+class IncompleteFrame:
     """The incomplete frame of one connection; there is none at first.
 
     `on_change` is called when the frame starts or stops waiting for the budget, `on_overdue` with the reason to close
@@ -34,7 +34,7 @@ class FrameUnderWay:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        budget: FrameBudget[FrameUnderWay] | None,
+        budget: FrameBudget[IncompleteFrame] | None,
         on_change: Callable[[], None],
         on_overdue: Callable[[ProtocolError], None],
     ) -> None:
@@ -63,7 +63,7 @@ class FrameUnderWay:
             self.waits = not self._budget.admit(self, length, owner)
             self._on_change()
 
-    def give_up(self) -> bool:
+    def release_budget(self) -> bool:
         """Leave the budget, because the connection closes; returns whether there was a frame. Idempotent."""
         was_under_way, self.length = self.length > 0, 0
         if self._timer is not None:
@@ -98,5 +98,5 @@ class FrameUnderWay:
         )
 
 
-FramesUnderWay = FrameBudget[FrameUnderWay]
+FramesUnderWay = FrameBudget[IncompleteFrame]
 """The budget that the connections of one server share."""

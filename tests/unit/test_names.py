@@ -1,0 +1,64 @@
+"""Names of classes, functions, parameters and variables have the words of the field, and not those of a dialect."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from tests.unit.plain_words import ALLOWED_NAMES, NAME_PATTERNS
+from tests.unit.source_tree import Source, parse, sources
+
+FINDERS = tuple(re.compile(f"(?:^|_){pattern}(?:_|$)") for pattern, _, _ in NAME_PATTERNS)
+CAPITAL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+
+
+def in_words(name: str) -> str:
+    """The name in lower case with underscores: "LeaseTable" becomes "lease_table"."""
+    return CAPITAL.sub("_", name).lower()
+
+
+def is_plain(name: str) -> bool:
+    return name in ALLOWED_NAMES or not any(finder.search(in_words(name)) for finder in FINDERS)
+
+
+def names_of(source: Source) -> Iterator[str]:
+    """Every name that a file defines."""
+    for node in source.nodes:
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                yield name
+            case ast.arg(arg=name) | ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
+                yield name
+
+
+@pytest.mark.parametrize(("pattern", "bad", "good"), NAME_PATTERNS)
+def test_each_pattern_of_names_finds_its_example_and_not_the_plain_one(pattern: str, bad: str, good: str) -> None:
+    assert re.search(f"(?:^|_){pattern}(?:_|$)", bad)
+    assert is_plain(good)
+
+
+def test_the_words_of_a_name_are_found_in_each_way_of_writing_it() -> None:
+    found = parse(
+        "client/example.py", "class ToldVersion:\n    def _tell(self, owed_s): self.heard, GUEST = owed_s, 1\n"
+    )
+    assert [name for name in names_of(found) if not is_plain(name)] == [
+        "ToldVersion",
+        "_tell",
+        "owed_s",
+        "heard",
+        "GUEST",
+    ]
+
+
+def test_names_have_the_words_of_the_field() -> None:
+    found = {source.path: sorted({name for name in names_of(source) if not is_plain(name)}) for source in sources()}
+    assert {path: names for path, names in found.items() if names} == {}
+
+
+def test_each_allowed_name_is_there_and_would_be_found() -> None:
+    everything = {name for source in sources() for name in names_of(source)}
+    assert sorted(set(ALLOWED_NAMES) - everything) == []
+    assert [name for name in ALLOWED_NAMES if not any(finder.search(in_words(name)) for finder in FINDERS)] == []
