@@ -133,12 +133,12 @@ def again_of(stay: Stay, stays: list[Stay], resets: list[tuple[int, int]]) -> tu
                 if place < stay.began:
                     bar = max((token for at, token in resets if at < place), default=-2)
                     if place > last and other.token > bar:
-                        found.append(max(offset, other.start if marks == "tells" else offset))
+                        found.append(max(offset, other.start if marks == "reports" else offset))
                 elif place < stay.over and other.token > barred:
-                    found.append(max(offset, other.start if marks == "tells" else offset))
+                    found.append(max(offset, other.start if marks == "reports" else offset))
         return max(found)
 
-    reported, served = highest("tells"), highest("served")
+    reported, served = highest("reports"), highest("served")
     reach = stay.reach()
     most = max([reach, *(offset for _, offset in stay.served)])
     duplicates = max(0, min(reported, reach) - stay.start)

@@ -191,7 +191,7 @@ steps = st.one_of(
     st.tuples(st.just("new"), numbers, st.integers(1, 6), st.integers(0, 4)),
     st.tuples(st.just("again"), numbers, st.integers(1, 6), st.integers(1, 4)),
     st.tuples(st.just("ack"), numbers, numbers, st.integers(1, 255)),
-    st.tuples(st.sampled_from(["extend", "give_back", "forget", "compact"]), numbers, numbers, numbers),
+    st.tuples(st.sampled_from(["extend", "undo_delivery", "forget", "compact"]), numbers, numbers, numbers),
     st.tuples(st.sampled_from(["sleep", "crash"]), st.integers(1, 3), numbers, numbers),
 )
 

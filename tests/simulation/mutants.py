@@ -52,7 +52,7 @@ MUTANTS = (
     Mutant(
         name="notification-swallowed",
         file="broker/groups/notifications.py",
-        old="        info.owed_joins_only = info.owed_joins_only and joined",
+        old="        info.pending_joins_only = info.pending_joins_only and joined",
         new="        if not joined:\n            return",
         shown=("stale-view", "orphan"),
     ),

@@ -9,9 +9,8 @@ _GREETING, _APPLYING, _LEASES = "replica/stream/greeting.py", "replica/stream/ap
 
 _BEFORE_THE_WRITE = """\
         self._applied.acknowledge(Acknowledgement(self._following.number, crc, self._following.n))
-        if not self._is_scheduled:
-            self._is_scheduled = True
-            self._loop.call_later(0.3, self._apply)
+        if self._scheduled is None:
+            self._scheduled = self._loop.call_later(0.3, self._apply)
 """
 
 REPLICA_MUTANTS = (
@@ -59,8 +58,8 @@ REPLICA_MUTANTS = (
         name="acknowledged-before-the-write",
         kind="replicas",
         file=_APPLYING,
-        old="        if not self._is_scheduled:\n            self._is_scheduled = True\n"
-        "            self._loop.call_soon(self._apply)\n",
+        old="        if not more:\n            self._apply()\n        elif self._scheduled is None:\n"
+        "            self._scheduled = self._loop.call_soon(self._apply)\n",
         new=_BEFORE_THE_WRITE,
         shown=("committed-cut", "missing-copy", "seen-and-lost", "went-back"),
     ),

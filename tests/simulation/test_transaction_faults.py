@@ -87,7 +87,7 @@ def a_snapshot_forgets_what_is_open(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_failed_write_ends_the_transaction(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(TransactionTable, "put_back", lambda self, offsets, now: self.ended(offsets))
+    patch.setattr(TransactionTable, "reopen", lambda self, offsets, now: self.ended(offsets))
 
 
 def no_one_is_asked(patch: pytest.MonkeyPatch) -> None:

@@ -35,6 +35,6 @@ def test_a_producer_that_is_killed_leaves_its_transactions_to_the_others() -> No
 def test_a_transaction_that_no_one_ends_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     # Nobody is ever asked.
     monkeypatch.setattr(TransactionTable, "next_due", lambda self: None)
-    monkeypatch.setattr(TransactionTable, "take_due", lambda self, now, limit: [])
+    monkeypatch.setattr(TransactionTable, "remove_due", lambda self, now, limit: [])
     few = replace(SHORT, load=replace(SHORT.load, messages=10))
     assert "open-transaction" in run_programme(few).kinds
