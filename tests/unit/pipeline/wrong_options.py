@@ -11,6 +11,7 @@ WRONG_READS: dict[str, str] = {
     "subscribePattern": "(",
     "assign": "{",
     "tags": "||",
+    "filter": "price >",
     "startingOffsets": "soon",
     "endingOffsets": "earliest",
     "startingTimestamp": "-1",
