@@ -6,6 +6,8 @@ The messages are checked queue by queue in the order of offsets, as plain pulls 
                                          log of q1: 0 = 3:0                  3:1 is lost
                                          log of q1: 0 = 3:1, 1 = 3:0         out of order, and both at a wrong offset
                                          log of q1: 0 = 3:0, 1 = 3:1 = 2     stored twice: a repeated send; allowed
+
+A batch that was repeated is stored twice as a whole: 16:0 to 16:7, 16:0 to 16:7 keeps the order of its lane.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from dataclasses import dataclass
 from client.admin.records import QueueProgress
 from model.message import MessageExt
 from model.message_queue import MessageQueue
-from testbed.crash.ledger import Findings, LaneKind, Ledger, lane_kind, sent_of
+from testbed.crash.ledger import BATCH, Findings, LaneKind, Ledger, lane_kind, sent_of
 from traces.check.ledger import Sent
 from traces.check.verdict import MEANING, Rule
 from traces.check.words import headline
@@ -74,7 +76,8 @@ class Audit:
         }
         if len(self._unplaced) < sum(place.offset >= 0 for place in ledger.acknowledged.values()):
             self._name_shared_offsets()
-        self._numbers: dict[tuple[MessageQueue, int], int] = {}
+        self._numbers: dict[tuple[MessageQueue, int], int] = {}  # queue, lane -> the highest number so far
+        self._newest: dict[tuple[MessageQueue, int], int] = {}  # the same -> that of the last message
 
     def _name_shared_offsets(self) -> None:
         first: dict[tuple[MessageQueue, int], Sent] = {}
@@ -100,8 +103,8 @@ class Audit:
         if sent is None:
             self.findings.add("damaged", f"{queue}+{row.offset} id {row.message_id}")
             return
-        if sent in self._seen:
-            self._copies += 1
+        is_copy = sent in self._seen
+        self._copies += is_copy
         self._seen.add(sent)
         if sent in self._ledger.refused:
             self.findings.add("stored and denied", f"{queue}+{row.offset} is {sent} ({lane_kind(sent.lane).name})")
@@ -109,10 +112,17 @@ class Audit:
             del self._unplaced[queue, row.offset]
         if lane_kind(sent.lane) is LaneKind.DELAYED:
             return
-        before = self._numbers.get((queue, sent.lane), -1)
-        if sent.number < before:
+        place = queue, sent.lane
+        before = self._numbers.get(place, -1)
+        if sent.number < before and not (is_copy and self._repeats_batch(sent, before, self._newest[place])):
             self.findings.add("out of order", f"{queue}+{row.offset} is {sent}, behind number {before}")
-        self._numbers[queue, sent.lane] = max(before, sent.number)
+        self._numbers[place] = max(before, sent.number)
+        self._newest[place] = sent.number
+
+    def _repeats_batch(self, sent: Sent, highest: int, last: int) -> bool:
+        """Whether a copy belongs to the repetition of the newest batch of its lane, which is stored whole, in order."""
+        is_next = sent.number % BATCH == 0 or sent.number == last + 1
+        return lane_kind(sent.lane) is LaneKind.BATCH and sent.number // BATCH == highest // BATCH and is_next
 
     def progress(self, before: dict[MessageQueue, int], queues: tuple[QueueProgress, ...]) -> None:
         """Check the group's committed offsets after the last restart.

@@ -31,6 +31,8 @@ GROUP = "crash-audit"
 _MIN_BODY_BYTES, _BODY_SIZES = 48, 900
 LANES = 18
 """Lanes of one producer."""
+BATCH = 8
+"""Messages in one request of a lane of kind `BATCH`: numbers 0 to 7, 8 to 15, ..."""
 MAX_EXAMPLES = 20
 """Findings of one kind that are kept as text; further ones are only counted."""
 

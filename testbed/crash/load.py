@@ -20,12 +20,11 @@ from model.errors import RlabError
 from model.event_log import EventSink
 from model.message import SendResult
 from process.runtime import wait_until
-from testbed.crash.ledger import GROUP, LANES, LaneKind, Ledger, crash_body, lane_kind, sent_of
+from testbed.crash.ledger import BATCH, GROUP, LANES, LaneKind, Ledger, crash_body, lane_kind, sent_of
 from testbed.load.generator import Lane, LoadGenerator, LoadOptions, running
 from traces.check.ledger import Sent
 
 TOPIC = "crash"
-BATCH = 8
 SURGE_S = 0.04
 """Time before a kill in which the lanes send without pauses."""
 AFTER_FAILURE_S = 0.1

@@ -10,7 +10,7 @@ from client import MessageExt, MessageQueue
 from client.admin.records import QueueProgress
 from model.message import SendResult
 from testbed.crash.audit import KINDS, Audit, CrashVerdict
-from testbed.crash.ledger import LANES, LaneKind, Ledger, crash_body, lane_kind
+from testbed.crash.ledger import BATCH, LANES, LaneKind, Ledger, crash_body, lane_kind
 from traces.check.ledger import Sent
 
 QUEUE = MessageQueue("t", "broker-a", 0)
@@ -91,6 +91,25 @@ def test_two_delayed_messages_have_no_offset_yet() -> None:
 def test_a_lane_keeps_its_order_in_a_queue() -> None:
     ledger = ledger_of((FIRST, 1), (SECOND, 0))
     assert found(audited(ledger, stored(0, SECOND), stored(1, FIRST))) == {"out of order": 1, "out-of-order": 1}
+
+
+LANE_OF_BATCHES = next(lane for lane in range(LANES) if lane_kind(lane) is LaneKind.BATCH)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "out_of_order"),
+    [
+        ([*range(BATCH), *range(BATCH), *range(BATCH, 2 * BATCH)], 0),
+        ([*range(BATCH), *range(BATCH, 2 * BATCH), *range(BATCH)], BATCH),  # a later one was between them
+        ([*range(BATCH), *reversed(range(BATCH))], BATCH - 2),  # all but the highest, and the first of the batch
+        ([*range(BATCH), 3], 1),
+    ],
+)
+def test_a_repeated_batch_is_stored_whole_before_the_next_one_of_its_lane(
+    numbers: list[int], out_of_order: int
+) -> None:
+    rows = [stored(offset, Sent(LANE_OF_BATCHES, number)) for offset, number in enumerate(numbers)]
+    assert found(audited(Ledger(float), *rows)).get("out of order", 0) == out_of_order
 
 
 def test_the_order_holds_for_what_was_abandoned_too() -> None:
