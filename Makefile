@@ -30,6 +30,8 @@ TORTURE_ARGS ?=
 SOAK_ARGS ?=
 # For the attacks on a real broker, e.g. make attack ATTACK_ARGS="--only flood --plain"
 ATTACK_ARGS ?=
+# For the coverage: which tests to measure, e.g. make coverage COVERAGE_ARGS=tests/unit/client
+COVERAGE_ARGS ?=
 # For the tests of the wheel: which to run, e.g. make wheel-test WHEEL_ARGS=tests/unit/client
 WHEEL_ARGS ?=
 
@@ -38,7 +40,7 @@ WHEEL_ARGS ?=
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test wheel-test console-test check lint bench peers compat interop crash crash-copies torture soak attack mutants clocks pages site wheel release clean
+.PHONY: help setup demo test coverage wheel-test console-test check lint bench peers compat interop crash crash-copies torture soak attack mutants clocks pages site wheel release clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -56,6 +58,17 @@ console-test: $(STAMP) ## walk through rlab console in a headless Chromium (CONS
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
 	  --config-settings editable_mode=compat -e '.[browser]'
 	@$(BIN)/python -m tests.browser.$(or $(CONSOLE_ARGS),walk)
+
+# Since Python 3.12 the interpreter itself reports each line once (sysmon), which is the cheaper of the two.
+coverage: $(STAMP) ## measure which lines tests/unit and tests/property run (COVERAGE_ARGS=tests/unit/client)
+	@$(PIP) '.[coverage]'
+	@rm -rf build/coverage
+	@COVERAGE_CORE=$$($(BIN)/python -c 'import sys; print("sysmon" if sys.version_info >= (3, 12) else "ctrace")') \
+	  $(BIN)/python -m coverage run -m pytest -q -n auto --maxprocesses 8 $(or $(COVERAGE_ARGS),tests/unit tests/property)
+	@$(BIN)/python -m coverage combine --quiet
+	@$(BIN)/python -m coverage html --quiet
+	@echo 'Lines that no test runs: build/coverage/html/index.html'
+	@$(BIN)/python -m coverage report --format=total
 
 check: lint ## format, lint, types, import rules, and the style that no linter knows
 	$(BIN)/python -m pytest -q tests/unit/test_tidy.py tests/unit/test_rooms.py tests/unit/test_prose.py \
