@@ -91,8 +91,7 @@ def cluster(
     """Run a name server and brokers on this machine.
 
     They run until this command is stopped, or until one of them fails; with --copies, until the name server or all
-    replicas have failed. With --console and --allow-changes, pages may
-    kill and pause brokers and add consumers as well.
+    replicas have failed. With --console and --allow-changes, pages may kill and pause brokers, and add consumers.
 
     Example: rlab cluster --brokers 2 --topic orders --queues 8
     """
@@ -112,9 +111,8 @@ def cluster(
                     await _prepare(name_server.address, started, topic or [], queues)
                     again = restarts([*name_servers, *started], commands)
                     bed = ClusterBed(name_servers, started, again, start)
-                    listen = f"127.0.0.1:{CONSOLE_PORT if port else 0}" if console else ""
                     async with (
-                        _consoled(bed, name_server, listen, allow_changes) as shown,
+                        _consoled(bed, name_server, _console_listens(console, port), allow_changes) as shown,
                         _controlled(bed, name_server, control) as controlled,
                     ):
                         _announce(name_server, started, shown, controlled, as_json=json)
@@ -122,6 +120,11 @@ def cluster(
 
     with _starting(as_forks=control is not None) as start:
         run(main, endless=True)
+
+
+def _console_listens(console: bool, port: int) -> str:
+    """Where the page listens: at a free port if the servers take free ones; empty without a page."""
+    return f"127.0.0.1:{CONSOLE_PORT if port else 0}" if console else ""
 
 
 @contextmanager

@@ -224,8 +224,6 @@ def broker(
     Example: rlab broker --name broker-a --namesrv ns1:9876,ns2:9876 --listen 0.0.0.0:10911 --access users.toml
     """
     transaction_options = transaction_timeout, transaction_check_interval, transaction_max_checks, transaction_keep
-    if context.invoked_subcommand is not None:
-        return
 
     def made() -> BrokerConfig:
         return _config_class()(
@@ -253,7 +251,8 @@ def broker(
 
     given = CopiesGiven(copies, acks, min_in_sync, replica_lease, replica_of, register, elect)
     serving = partial(_serve, made, given, trace, metrics, insecure, json, exit_with_stdin)
-    run(serving, endless=True, verbose=verbose, log_format=log)
+    if context.invoked_subcommand is None:
+        run(serving, endless=True, verbose=verbose, log_format=log)
 
 
 def _config_class() -> type[BrokerConfig]:
