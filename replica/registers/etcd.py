@@ -112,7 +112,7 @@ class EtcdRegister:
         raise RegisterUnavailable(f"other writers were faster {_MAX_ROUNDS} times: set {name} is not removed")
 
     async def restore(self, rows: Iterable[ReplicaSet]) -> int:
-        """Make the register from a copy of the rows of a lost one, where there is none; returns its id.
+        """Make the register from a copy of the rows of a lost one, in an empty place; returns its id.
 
         `restored_rows` has the rule. One that was interrupted can be repeated with the same copy: the id comes last,
         and without it no row is believed.
