@@ -11,7 +11,7 @@ import sys
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperGroup, TyperOption
 from typer.main import get_command
 
 from cli.group import command as group
@@ -48,10 +48,8 @@ class Sections(TyperGroup):
         """The parameters; completion is installed once, so a line for each of its options is enough."""
         params = super().get_params(ctx)
         for parameter in params:
-            if text := _COMPLETION.get(parameter.name or ""):
-                # Typer's options have both; the base class in click's types has neither.
-                parameter.help = text  # type: ignore[attr-defined]
-                parameter.show_envvar = False  # type: ignore[attr-defined]
+            if isinstance(parameter, TyperOption) and (text := _COMPLETION.get(parameter.name or "")):
+                parameter.help, parameter.show_envvar = text, False
         return params
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:

@@ -97,7 +97,7 @@ def _alike(line: str) -> str:
 
 
 def missing(shown: list[str], output: str, processes: dict[str, str] | None = None, *, goes_on: bool = False) -> str:
-    """The first difference between the shown lines and the output as a whole; "" if there is none. Records process ids.
+    """The first difference between the shown lines and the output as a whole; "" if all agree. Records process ids.
 
     Every line of the output has to be shown, except where `...` stands for lines, and after the end if it `goes_on`.
     """

@@ -28,7 +28,7 @@ def test_every_lost_message_is_reported_counted_and_shown() -> None:
     ("part", "name", "broken"),
     [
         (EndsFile, "load", lambda self: None),  # nothing tells where the log ended
-        (MessageStore, "on_damage", property(lambda self: None, lambda self, reported: None)),  # reads tell nobody
+        (MessageStore, "on_damage", property(lambda self: None, lambda self, reported: None)),  # reads report no damage
     ],
     ids=["ends", "reads"],
 )
