@@ -133,7 +133,7 @@ pages: $(STAMP) ## write the pages anew that are made from the code, or from run
 	@$(BIN)/python -m tests.docs.floor_plan > build/page && cp build/page docs/architecture.md
 	@$(BIN)/python -m tools.rocketmq_names > build/page && cp build/page docs/rocketmq-names.md
 	@for each in one_message one_rebalance one_transaction strategies_table; do \
-	  $(BIN)/python examples/$$each.py docs > build/page || exit 1; done
+	  $(BIN)/python examples/pages/$$each.py docs > build/page || exit 1; done
 
 site: $(STAMP) ## build the documentation as a site into build/site, with warnings as errors
 	@$(PIP) '.[site]'

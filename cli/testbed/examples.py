@@ -97,6 +97,11 @@ def _examples() -> Iterator[Example]:
         yield Example(path.stem, path, _about(path), f"python {_FOLDER}/{path.name}")
     core = SHIPPED / "core"
     yield Example("core", core, _about(core / "__main__.py"), f"python -m {_FOLDER}.core")
+    pages = SHIPPED / "pages"
+    run = f"python {_FOLDER}/pages/one_rebalance.py"
+    yield Example(
+        "pages", pages, "Runs that pages of the documentation show: a message, a rebalance, a transaction.", run
+    )
     scenarios = SHIPPED / "scenarios"
     files = sorted(scenarios.glob("*.toml"))
     about = f"{len(files)} complaints of RocketMQ's users, each as a programme for rlab sim."

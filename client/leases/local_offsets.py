@@ -56,7 +56,7 @@ class LocalOffsets:
         self.version += 1
         return True
 
-    def begun_topic(self, topic: str) -> WantedTopic | None:
+    def wanted_topic(self, topic: str) -> WantedTopic | None:
         """A topic that has begun, to be looked at only; None if it was unsubscribed."""
         known = self._topics.get(topic)
         return None if known is None else known.wanted

@@ -33,8 +33,8 @@ class OffsetStore(Protocol):
         """
         ...
 
-    def begun_topic(self, topic: str) -> WantedTopic | None:
-        """A topic that has begun, to be looked at only; None if it has ended."""
+    def wanted_topic(self, topic: str) -> WantedTopic | None:
+        """Return the record of a wanted topic, which the caller only reads; None if the topic is not wanted."""
         ...
 
     def record(self, topic: str, broker: str, number: TopicNumber | None, clocks: Mapping[str, float]) -> bool:
@@ -96,7 +96,7 @@ class CommittedOffsetStore(OffsetsToCommit):
         self._wanted[topic] = WantedTopic(now_ms, loop_ms)
         return True
 
-    def begun_topic(self, topic: str) -> WantedTopic | None:
+    def wanted_topic(self, topic: str) -> WantedTopic | None:
         """See `OffsetStore`."""
         return self._wanted.get(topic)
 

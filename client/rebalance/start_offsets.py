@@ -105,7 +105,7 @@ class StartOffsets:
 
     def number_of(self, queue: MessageQueue) -> TopicNumber | None:
         """The number of the topic that the offsets of a queue count in; None if unknown."""
-        wanted = self._offsets.begun_topic(queue.topic)
+        wanted = self._offsets.wanted_topic(queue.topic)
         return None if wanted is None else wanted.numbers.get(queue.broker_name)
 
     async def _policy_offset(self, queue: MessageQueue, *, now: bool) -> int:
@@ -116,6 +116,6 @@ class StartOffsets:
             return await self._ask.at(queue, options.consume_timestamp_ms)
         if now:
             return await self._ask.end(queue)
-        wanted = self._offsets.begun_topic(queue.topic)
+        wanted = self._offsets.wanted_topic(queue.topic)
         # None if the topic was unsubscribed during the requests: the offset is not used then.
         return await self._ask.at(queue, 0 if wanted is None else wanted.since(queue.broker_name, self._clocks))

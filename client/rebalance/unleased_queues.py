@@ -99,7 +99,7 @@ class UnleasedQueues(PulledQueues):
         self._offsets.end(topic)
 
     def _set_start_offset(self, owned: OwnedQueue) -> None:
-        wanted = self._offsets.begun_topic(owned.queue.topic)
+        wanted = self._offsets.wanted_topic(owned.queue.topic)
         if wanted is None or not wanted.is_other(owned.queue.broker_name, owned.number):
             super()._set_start_offset(owned)
 

@@ -34,7 +34,9 @@ def test_the_page_about_strategies_has_every_built_in_one() -> None:
 def test_each_built_in_strategy_is_in_the_tables_of_measurements(table: str) -> None:
     rows = text_of("docs/strategies.md").split(f"<!-- table: {table} -->", 1)[1].split("\n\n", 1)[0]
     measured = re.findall(r"^\| `([\w-]+)`", rows, re.MULTILINE)
-    assert measured[: len(BUILT_IN_STRATEGIES)] == list(BUILT_IN_STRATEGIES), "python examples/strategies_table.py docs"
+    assert measured[: len(BUILT_IN_STRATEGIES)] == list(BUILT_IN_STRATEGIES), (
+        "python examples/pages/strategies_table.py docs"
+    )
 
 
 def test_each_strategy_is_built_in_or_in_the_table_of_those_that_need_arguments() -> None:

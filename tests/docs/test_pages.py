@@ -134,13 +134,13 @@ def test_python_that_is_shown_is_python(page: str) -> None:
 
 @pytest.mark.parametrize("name", ["one_message", "one_rebalance", "one_transaction"])
 def test_what_a_page_shows_of_a_run_is_what_the_run_shows(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    monkeypatch.syspath_prepend(str(ROOT / "examples" / "pages"))
     monkeypatch.delitem(sys.modules, name, raising=False)
     example: Any = __import__(name)
     page = Path(example.PAGE).read_text(encoding="utf-8")
     if _stable(example.filled(page)) != _stable(page):
         pytest.fail(
-            f"{example.PAGE.name} is old: run `python examples/{name}.py docs`, and read whether its text holds"
+            f"{example.PAGE.name} is old: run `python examples/pages/{name}.py docs`, and read whether its text holds"
         )
 
 

@@ -16,7 +16,10 @@ from tests.spark.quick_start import QUICK_START
 pytestmark = pytest.mark.process
 
 ROOT = Path(__file__).resolve().parents[2]
-EXAMPLES = sorted(path.name for path in (ROOT / "examples").glob("*.py"))
+SHIPPED = ROOT / "examples"
+EXAMPLES = sorted(
+    path.relative_to(SHIPPED).as_posix() for folder in (SHIPPED, SHIPPED / "pages") for path in folder.glob("*.py")
+)
 
 LAST_LINES = {
     "custom_strategy.py": r"small-1 has 4, small-2 has 4, large\*2 has 8",
@@ -24,18 +27,18 @@ LAST_LINES = {
     "hello.py": r"sent 10, received 10",
     "lite_pull.py": r"sent 12, polled 12, read \d+ of one queue",
     "key_order.py": r"by key \d\.\d times as fast as by queue, and 0 overtaken",
-    "one_message.py": r"offset 1 is committed",
-    "one_rebalance.py": r"6 scenes",
-    "one_transaction.py": r"3 scenes",
+    "pages/one_message.py": r"offset 1 is committed",
+    "pages/one_rebalance.py": r"6 scenes",
+    "pages/one_transaction.py": r"3 scenes",
     "payment.py": r"[1-9]\d* orders, [1-9]\d* payments, \d+\.\d\d in both books",
     "pop.py": r"sent 200; done by a \d\d, b \d\d, c \d\d, slow \d",
     "rebalance_live.py": r"1 member has all queues",
     "simulated_hour.py": r"sent 360, lost 0, .*; the same history twice",
     "spark_to_parquet.py": r"40,000 messages, 40,000 rows: 0 missing, 0 twice",
-    "strategies_table.py": f"{len(BUILT_IN_STRATEGIES) + 2} strategies over 4 histories",
+    "pages/strategies_table.py": f"{len(BUILT_IN_STRATEGIES) + 2} strategies over 4 histories",
 }
 
-SHOWN_ON = {"strategies_table.py": "docs/strategies.md"}
+SHOWN_ON = {"pages/strategies_table.py": "docs/strategies.md"}
 """Pages with the tables that an example prints; those that show another kind of run are tests/docs/test_pages.py's."""
 
 

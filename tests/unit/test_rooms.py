@@ -19,7 +19,7 @@ from tests.unit.source_tree import PACKAGES, ROOT, Source, shipped, texts
 MAX_ENTRIES = 16
 """Files and folders that a folder may have: as many as can be seen at one look."""
 
-FLAT = {"model", "tests/unit/model", "tests/unit", "examples"}
+FLAT = {"model", "tests/unit/model", "tests/unit"}
 """Folders that may have more: twenty small nouns, a folder for each package, and a script for each task."""
 
 DOORS = {"client", "client.allocate"}

@@ -23,7 +23,7 @@ STEPS = st.one_of(
 
 
 def since_ms(table: LocalOffsets, topic: str) -> int:
-    wanted = table.begun_topic(topic)
+    wanted = table.wanted_topic(topic)
     assert wanted is not None
     return wanted.since_ms
 
@@ -92,14 +92,14 @@ def test_another_number_drops_the_offsets_of_its_broker_only() -> None:
     assert offsets.record("t", "a", TopicNumber(7, 12), {})
     assert offsets.offset_of(MessageQueue("t", "a", 0)) is None
     assert offsets.offset_of(MessageQueue("t", "b", 0)) == 3
-    wanted = offsets.begun_topic("t")
+    wanted = offsets.wanted_topic("t")
     assert wanted is not None
     assert (wanted.numbers["a"], wanted.since("a", {"a": 9e9})) == (TopicNumber(7, 12), 0)
 
 
 def test_a_topic_that_was_unsubscribed_in_between_takes_no_number() -> None:
     assert not LocalOffsets().record("t", "a", TopicNumber(7, 12), {"a": 1.0})
-    assert LocalOffsets().begun_topic("t") is None
+    assert LocalOffsets().wanted_topic("t") is None
 
 
 @pytest.mark.parametrize(

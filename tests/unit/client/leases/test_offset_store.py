@@ -71,7 +71,7 @@ def test_a_topic_is_new_until_it_has_begun(simulate: Simulate) -> None:
         assert store.begin("t", 5)
         assert not store.begin("t", 5)
         assert not store.begin("t", 9)
-        wanted = store.begun_topic("t")
+        wanted = store.wanted_topic("t")
         assert wanted is not None
         assert wanted.since_ms == 5
         store.end("t")

@@ -8,7 +8,7 @@ import pytest
 
 from client.allocate import AllocateMessageQueueAveragely, AllocateMessageQueueBalancedSticky
 from client.allocate.registry import BUILT_IN_STRATEGIES
-from examples.strategies_table import loads_of, owners_of
+from examples.pages.strategies_table import loads_of, owners_of
 from model.message_queue import MessageQueue
 from pipeline.strategies.allocate_all import QueueSet
 from pipeline.strategies.histories import live_through, memberships

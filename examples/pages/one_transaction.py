@@ -1,11 +1,11 @@
 """Transactions event by event: one that is committed, and two whose producer is killed in the middle.
 
-    python examples/one_transaction.py
+    python examples/pages/one_transaction.py
 
 Each scene runs in virtual time on a cluster of its own, so that every run gives the same events, to the millisecond.
 `docs/transactions.md` explains them.
 
-    python examples/one_transaction.py docs      updates that page
+    python examples/pages/one_transaction.py docs      updates that page
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rlab.testbed.simulation.cluster.clients import SimulatedTransactionProducer
 from rlab.testbed.simulation.cluster.cluster import SimulatedCluster
 from rlab.testbed.simulation.cluster.scenes import Began, Scene, filled_with, now, render
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "transactions.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "transactions.md"
 GROUP, TOPIC = "shop", "payments"
 
 

@@ -1,12 +1,12 @@
 """Compares allocation strategies over the same histories of a group: evenness, and number of moved queues.
 
-    python examples/strategies_table.py
+    python examples/pages/strategies_table.py
 
 A history begins with a number of members and queues; then members join and leave at random, and now and then the topic
 gets more queues. After each step the assignments of all members are computed as the members compute them.
 `docs/strategies.md` explains the strategies.
 
-    python examples/strategies_table.py docs      updates the tables of that page
+    python examples/pages/strategies_table.py docs      updates the tables of that page
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from rlab.client.rebalance.plan import allocate_target
 from rlab.model.heartbeat import GroupView, MessageModel
 from rlab.model.message_queue import MessageQueue
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "strategies.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "strategies.md"
 BROKERS = ("room1@a", "room2@b", "room1@c", "room2@d")
 NEW_QUEUES_EVERY = 7
 """Every 7th step adds a queue on each broker; all others are joins and leaves."""

@@ -1,12 +1,12 @@
 """Rebalances event by event: a join, a refused lease, and four ways to leave.
 
-    python examples/one_rebalance.py
+    python examples/pages/one_rebalance.py
 
 Each scene runs in virtual time on a cluster of its own with two brokers and a topic of two queues on each, so that
 every run gives the same events, to the millisecond. They are the events that `rlab broker --trace FILE` writes and that
 every client sends to the topic SYS_TRACE, without those of the retry topic. `docs/one-rebalance.md` explains them.
 
-    python examples/one_rebalance.py docs      updates that page
+    python examples/pages/one_rebalance.py docs      updates that page
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rlab.model.message import MessageExt
 from rlab.testbed.simulation.cluster.cluster import SimulatedCluster
 from rlab.testbed.simulation.cluster.scenes import Began, Scene, filled_with, now, render
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "one-rebalance.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "one-rebalance.md"
 SESSION_TIMEOUT_S = 6.0
 
 

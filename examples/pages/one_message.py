@@ -1,12 +1,12 @@
 """One message byte by byte: sent, stored, pulled and committed.
 
-    python examples/one_message.py
+    python examples/pages/one_message.py
 
 A broker, a producer and a consumer run in virtual time; a wiretap between the broker and the others forwards every byte
 and keeps the frames. The example prints the bytes on the wire and in the broker's file. `docs/one-message.md` explains
 them.
 
-    python examples/one_message.py docs      updates that page
+    python examples/pages/one_message.py docs      updates that page
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from rlab.remoting.wire.docs import byte_rows
 from rlab.testbed.simulation.cluster.cluster import BROKER_PORT, SimulatedCluster
 from rlab.testbed.simulation.kernel.run import Simulation, run_simulation
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "one-message.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "one-message.md"
 RECORD_FIELDS = (
     "length",
     "crc",
