@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TypeVar
 
 from model.errors import ConfigError, RlabError
@@ -21,27 +21,40 @@ OF_KAFKA = {
 }
 """Options of Spark's source for Kafka -> their equivalents here; all others have the same names."""
 _OF_KAFKA = {name.lower(): ours for name, ours in OF_KAFKA.items()}
+COLUMNS_OF_KAFKA = {"value": "body", "headers": "properties", "partition": "queue_id", "timestamp": "store_ts"}
+"""Columns of Spark's source and sink for Kafka -> their equivalents here; the others have the same names."""
+
+
+def column_hint(name: str, known: Collection[str], otherwise: str) -> str:
+    """Return the hint for an unknown column, for the text of an error."""
+    ours = COLUMNS_OF_KAFKA.get(name.lower(), "")
+    return f"that is a column of Kafka; use {ours}" if ours in known else otherwise
 
 
 class GivenOptions:
     """The options of one read or write. A malformed value raises `ConfigError`, whose text names the option.
 
     `what` is `source` or `sink` in the text of errors; `ignored` are options for Spark itself, which Spark passes as
-    well.
+    well. `columns` are columns of the DataFrame that is written, for the text of an error if one is given as an option.
 
     Raises:
         ConfigError: an option is unknown.
     """
 
     def __init__(
-        self, options: Mapping[str, str], known: Sequence[str], what: str, ignored: Sequence[str] = ()
+        self,
+        options: Mapping[str, str],
+        known: Sequence[str],
+        what: str,
+        ignored: Sequence[str] = (),
+        columns: Sequence[str] = (),
     ) -> None:
         self._values = {name.lower(): value for name, value in options.items()}
         of_lower = {name.lower(): name for name in known}
         of_spark = {name.lower() for name in ignored}
         for name in self._values:
             if name not in of_lower and name not in of_spark:
-                raise ConfigError(f"the rlab {what} has no option {name!r}: {_hint(name, of_lower)}")
+                raise ConfigError(f"the rlab {what} has no option {name!r}: {_hint(name, of_lower, columns)}")
 
     def name_servers(self) -> tuple[str, ...]:
         """Return the addresses of option nameServer, which every read and write needs: ConfigError if it is missing."""
@@ -83,10 +96,13 @@ class GivenOptions:
         return self.parsed(name, lambda text: _one_of(text, choices), choices[0])
 
 
-def _hint(name: str, known: Mapping[str, str]) -> str:
+def _hint(name: str, known: Mapping[str, str], columns: Sequence[str]) -> str:
     ours = _OF_KAFKA.get(name, "")
     if ours.lower() in known:
         return f"that is an option of Kafka; use {ours}"
+    column = COLUMNS_OF_KAFKA.get(name.removeprefix("include"), name)
+    if column in columns:
+        return f"each row has its own; write column {column}"
     if name.startswith("kafka."):
         return "options of Kafka's clients have no meaning here"
     near = difflib.get_close_matches(name, known, n=1)

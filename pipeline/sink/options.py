@@ -12,6 +12,8 @@ from pipeline.given_options import GivenOptions
 SINK_OPTIONS = ("nameServer", "topic", "delivery", "partitioner", "sendTimeoutMs", "sendRetries")
 """Every option, in the order of the table in docs/spark-sink.md."""
 _OF_SPARK = ("checkpointLocation", "path", "queryName")
+_COLUMNS = ("key", "tag", "body", "queue_id", "properties", "delay", "deliver_at")
+"""Columns that have no option of the same name."""
 
 
 class DeliveryGuarantee(Enum):
@@ -47,7 +49,7 @@ def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
     Raises:
         ConfigError: an option is unknown, missing or malformed; the text names it.
     """
-    given = GivenOptions(options, SINK_OPTIONS, "sink", _OF_SPARK)
+    given = GivenOptions(options, SINK_OPTIONS, "sink", _OF_SPARK, _COLUMNS)
     return SinkOptions(
         name_servers=given.name_servers(),
         topic=given.parsed("topic", check_topic, "") or None,

@@ -28,6 +28,7 @@ from pyspark.sql.types import (
 from model.errors import ConfigError, MessageIllegal
 from model.limits import MAX_BODY_BYTES, MAX_KEYS, MAX_PAYLOAD_BYTES, MAX_PROPERTIES
 from model.message import MAX_DELAY_MS, tag_hash
+from pipeline.given_options import column_hint
 
 _TYPES: dict[str, tuple[DataType, ...]] = {
     "body": (BinaryType(), StringType()),
@@ -68,7 +69,8 @@ def check_sink_schema(schema: StructType, *, topic: str | None, needs_queue_id: 
         wanted = _TYPES.get(field.name)
         if wanted is None:
             raise ConfigError(
-                f"the rlab sink has no column {field.name!r}: select the columns to send, of {', '.join(_TYPES)}"
+                f"the rlab sink has no column {field.name!r}: "
+                + column_hint(field.name, _TYPES, f"select the columns to send, of {', '.join(_TYPES)}")
             )
         # Not `in`, because `encode` checks whether a map has null values.
         if not any(
@@ -94,7 +96,7 @@ class SinkRows:
     topics: Sequence[str]
     keys: Sequence[str]  # "" for none
     bodies: Sequence[bytes]
-    queue_ids: Sequence[int] | None  # None without the column
+    queue_ids: Sequence[int | None] | None  # None without the column
     tag_hashes: Sequence[int]  # see `model.message.tag_hash`
     payloads: Sequence[bytes]  # encoded messages
     delays_ms: Sequence[int]  # 0 for none
@@ -213,11 +215,11 @@ def _properties(column: Any) -> Iterable[dict[str, str]]:
     return found
 
 
-def _queue_ids(column: Any) -> list[int] | None:
-    if column is None:
+def _queue_ids(column: Any) -> list[int | None] | None:
+    """Return the queues that rows name, with None for a row that names no queue; None if no row does."""
+    if column is None or column.null_count == len(column):
         return None
-    # The partitioner refuses a row without a queue if it needs one.
-    numbers: list[int] = (column.fill_null(-1) if column.null_count else column).to_pylist()
+    numbers: list[int | None] = column.to_pylist()
     return numbers
 
 

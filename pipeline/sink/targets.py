@@ -1,5 +1,7 @@
 """Picks the queue of each row. Pure.
 
+A queue number in column `queue_id` selects that queue; the rest is for rows without one.
+
 At least once, the key of a row selects one of all queues of the topic, as for a producer
 (`client/produce/queue_picker.py`), and rows without a key use the queues in turn.
 
@@ -56,12 +58,12 @@ class Targets:
             )
 
     def pick(self, key: str, body: bytes, queue_id: int | None) -> MessageQueue:
-        """Pick the queue of one row.
+        """Pick the queue of one row; a `queue_id` of None leaves the choice to the partitioner.
 
         Raises:
-            MessageIllegal: the row names a queue that its broker does not have.
+            MessageIllegal: the row names a queue that its broker does not have, or none with the partitioner queueId.
         """
-        if self._partitioning is Partitioning.QUEUE_ID:
+        if queue_id is not None or self._partitioning is Partitioning.QUEUE_ID:
             return self._named(key, body, queue_id)
         by_key = key if self._partitioning is Partitioning.KEY_HASH else ""
         if not self._is_fixed:
@@ -77,10 +79,12 @@ class Targets:
 
     def _named(self, key: str, body: bytes, queue_id: int | None) -> MessageQueue:
         own = self._on_broker(key, body)[1]
-        if queue_id is None or not 0 <= queue_id < len(own):
-            named = "no queue" if queue_id in (None, -1) else f"queue {queue_id}"
+        there = f"topic {self._topic!r} has 0 to {len(own) - 1} on broker {own[0].broker_name!r}"
+        if queue_id is None:
+            raise MessageIllegal(f"column queue_id is null in a row, and partitioner queueId needs a queue: {there}")
+        if not 0 <= queue_id < len(own):
             raise MessageIllegal(
-                f"column queue_id names {named} in a row; topic {self._topic!r} has 0 to {len(own) - 1} on broker "
-                f"{own[0].broker_name!r}"
+                f"column queue_id names queue {queue_id} in a row; {there}. Leave the column out, or make it null, "
+                "where the key picks the queue"
             )
         return own[queue_id]

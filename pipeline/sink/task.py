@@ -8,13 +8,14 @@ restart with every driver, and stages of a killed driver must not be confused wi
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import msgpack
 import pyarrow as pa
 
-from model.errors import ConnectFailed, IllegalOperation, MessageIllegal, TopicNotExist
+from model.errors import ConnectFailed, IllegalOperation, MessageIllegal, NetworkError, TopicNotExist
 from model.limits import MAX_BATCH_BYTES, MAX_BATCH_MESSAGES
 from model.message_queue import MessageQueue
 from pipeline.sink.broker_pipeline import BrokerPipeline
@@ -116,6 +117,8 @@ class SinkTask:
         failures = 0
         while True:
             route = self._client.route(topic)
+            if route is None:
+                self._refuse_missing(topic)
             queues = route.publish_queues() if route is not None else []
             brokers = self._agree(topic, queues) if self._is_repeatable else None
             try:
@@ -127,6 +130,19 @@ class SinkTask:
             else:
                 self._targets[topic] = found
                 return found
+
+    def _refuse_missing(self, topic: str) -> None:
+        """Refuse a topic that no broker has, without the wait for a broker that restarts.
+
+        Raises:
+            TopicNotExist: brokers are registered, and no broker with this topic is away without a goodbye.
+        """
+        with suppress(NetworkError):
+            if self._client.masters() and not self._client.absent(topic):
+                where = "column topic names, in a row," if self._options.topic is None else "option topic names"
+                raise TopicNotExist(
+                    f"{where} topic {topic!r}, which does not exist: create it with 'rlab topic create'"
+                )
 
     def _agree(self, topic: str, queues: Sequence[MessageQueue]) -> list[str]:
         """Return the broker set of this batch, which is the same in every run; see `broker/sink/broker_sets.py`."""

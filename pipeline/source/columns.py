@@ -35,6 +35,7 @@ from model.errors import ConfigError
 from model.message_queue import MessageQueue
 from model.record import iter_records
 from pipeline.arrow_arrays import binaries, numbers, repeated, texts
+from pipeline.given_options import column_hint
 from pipeline.source.located import Located, gathered, gathered_text, headers_at, joined_pulls, located, record_starts
 from pipeline.source.options import SourceOptions
 from pipeline.source.queue_reader import Pulled
@@ -79,8 +80,8 @@ def check_schema(schema: StructType) -> StructType:
     known = {field.name: field.dataType for field in SCHEMA}
     for field in schema:
         if known.get(field.name) != field.dataType:
-            has = known.get(field.name)
-            why = f"it is {has.simpleString()}" if has is not None else f"known are {', '.join(known)}"
+            has, all_known = known.get(field.name), f"known are {', '.join(known)}"
+            why = f"it is {has.simpleString()}" if has is not None else column_hint(field.name, known, all_known)
             raise ConfigError(f"the rlab source has no column {field.name} {field.dataType.simpleString()}: {why}")
     return schema
 

@@ -51,7 +51,15 @@ OPTIONS = (
 _BATCH_ONLY = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp", "filterPushdown")
 _STREAM_ONLY = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
 SELECTIONS = ("subscribe", "subscribePattern", "assign")
-_UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_UNITS_S = {
+    **dict.fromkeys(("ms", "msec", "msecs", "millisecond", "milliseconds"), 0.001),
+    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1.0),
+    **dict.fromkeys(("m", "min", "mins", "minute", "minutes"), 60.0),
+    **dict.fromkeys(("h", "hr", "hrs", "hour", "hours"), 3600.0),
+    **dict.fromkeys(("d", "day", "days"), 86_400.0),
+}
+"""The units of Spark's intervals, and the short ones of its options."""
+_PART_OF_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]+)\s*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,15 +185,16 @@ def _max_partitions(given: GivenOptions) -> int | None:
 
 
 def parse_duration_s(text: str) -> float:
-    """Read `500ms`, `10s`, `15m` or `1h` as seconds.
+    """Read `500ms`, `10s`, `15m` or `1h`, or an interval of Spark such as `1 minute 30 seconds`, as seconds.
 
     Raises:
         ValueError: it has another form.
     """
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h)", text.strip().lower())
-    if match is None:
-        raise ValueError(f"{text!r} is not a time: write 500ms, 10s, 15m or 1h")
-    return float(match[1]) * _UNITS_S[match[2]]
+    parts = text.strip().lower().removeprefix("interval").strip()
+    found = _PART_OF_DURATION.findall(parts)
+    if not found or _PART_OF_DURATION.sub("", parts) or any(unit not in _UNITS_S for _, unit in found):
+        raise ValueError(f"{text!r} is not a time: write 500ms, 10s, 15m, 1h or 5 minutes")
+    return sum(float(number) * _UNITS_S[unit] for number, unit in found)
 
 
 def _start(given: GivenOptions, *, streaming: bool) -> Position:

@@ -78,6 +78,7 @@ def test_rows_without_a_key_take_turns_and_rows_with_a_queue_go_there(
     assert sorted(tuple(row) for row in counts) == [(0, 300), (1, 300), (2, 300)]
     frame = spark.range(0, 900, 1, 1).select(expr("string(id) as body"), expr("2 * (id % 2) as queue_id"))
     write(frame, cluster, topic=named, partitioner="queueId")
+    write(frame.withColumn("key", col("body")), cluster, topic=named)
     assert read(spark, cluster, named).where("queue_id != 2 * (int(string(body)) % 2)").count() == 0
 
 
@@ -88,11 +89,12 @@ def test_rows_without_a_key_take_turns_and_rows_with_a_queue_go_there(
         ("string(null) as body", {}, "column body is null in 5 rows of 5"),
         (
             "string(id) as body, 9 as queue_id",
-            {"partitioner": "queueId"},
+            {},
             "names queue 9 in a row; topic .* has 0 to 1",
         ),
         ("string(id) as body, 'a||b' as tag", {}, r"column tag has '\|\|' in a row"),
         ("string(id) as body", {"topic": "nowhere"}, "topic 'nowhere' does not exist"),
+        ("string(id) as body", {"headers": "x"}, "no option 'headers': each row has its own; write column properties"),
     ],
 )
 def test_what_cannot_be_written_is_reported_in_the_words_of_the_sink(

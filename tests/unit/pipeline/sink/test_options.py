@@ -36,6 +36,9 @@ def test_what_is_for_spark_is_passed_over() -> None:
         ({"nameServer": "h:1", "partitioner": "x"}, "not one of keyHash, roundRobin, queueId"),
         ({"nameServer": "h:1", "sendTimeoutMs": "0"}, "option sendTimeoutMs:"),
         ({"nameServer": "h:1", "subscribe": "t"}, "the rlab sink has no option 'subscribe'"),
+        ({"nameServer": "h:1", "headers": "x"}, "no option 'headers': each row has its own; write column properties"),
+        ({"nameServer": "h:1", "includeHeaders": "true"}, "each row has its own; write column properties"),
+        ({"nameServer": "h:1", "key": "k"}, "no option 'key': each row has its own; write column key"),
     ],
 )
 def test_a_wrong_option_is_an_error_that_names_it(options: dict[str, str], why: str) -> None:

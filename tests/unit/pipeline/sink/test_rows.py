@@ -59,7 +59,7 @@ def test_payloads_are_those_of_a_producer() -> None:
         encode_payload(Message("a", b"x", ["k1", "k2"], "red", {"p": "q"}), 7, "p00000001"),
         encode_payload(Message("b", b"y"), 7, "p00000002"),
     ]
-    assert (rows.topics, rows.keys, rows.queue_ids) == (["a", "b"], ["k1 k2", ""], [3, -1])
+    assert (rows.topics, rows.keys, rows.queue_ids) == (["a", "b"], ["k1 k2", ""], [3, None])
     assert rows.tag_hashes == [tag_hash("red"), 0]
 
 
@@ -153,6 +153,8 @@ def test_columns_that_can_be_sent_pass(schema: str) -> None:
     [
         ("key string", "needs a column body"),
         ("body string, offset bigint", "has no column 'offset': select the columns to send"),
+        ("key string, value string", "has no column 'value': that is a column of Kafka; use body"),
+        ("body string, headers string", "has no column 'headers': that is a column of Kafka; use properties"),
         ("body bigint", "column 'body' is bigint, and the rlab sink needs binary or string: cast it"),
         ("body string, queue_id string", "needs int or bigint"),
         ("body string, properties map<string,int>", "needs map<string,string>"),

@@ -65,8 +65,22 @@ def test_a_named_queue_is_one_of_the_broker_of_the_row() -> None:
     }
     with pytest.raises(MessageIllegal, match="names queue 3 in a row; topic 't' has 0 to"):
         targets.pick("", b"x", 3)
-    with pytest.raises(MessageIllegal, match="names no queue in a row"):
+    with pytest.raises(MessageIllegal, match="names queue -1 in a row"):
         targets.pick("", b"x", -1)
+    with pytest.raises(MessageIllegal, match="queue_id is null in a row, and partitioner queueId needs a queue"):
+        targets.pick("", b"x", None)
+
+
+@pytest.mark.parametrize("partitioning", [BY_KEY, IN_TURN])
+@pytest.mark.parametrize("brokers", [None, ["a", "b"]])
+def test_with_every_partitioner_a_row_that_names_a_queue_goes_there_or_is_refused(
+    partitioning: Partitioning, brokers: list[str] | None
+) -> None:
+    targets = Targets("t", queues(a=3, b=3), brokers, partitioning)
+    picked = {(queue_id, targets.pick("k", b"x", queue_id).queue_id) for queue_id in range(3)}
+    assert picked == {(0, 0), (1, 1), (2, 2)}
+    with pytest.raises(MessageIllegal, match=r"queue 3 in a row; topic 't' has 0 to 2 on broker .*\. Leave the column"):
+        targets.pick("k", b"x", 3)
 
 
 def test_a_topic_without_queues_or_without_a_broker_of_the_batch_is_an_error() -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import msgpack
 import pyarrow as pa
 import pytest
 
-from model.errors import ConnectFailed, IllegalOperation, MessageIllegal
+from model.absent_broker import AbsentBroker
+from model.errors import ConnectFailed, IllegalOperation, MessageIllegal, TopicNotExist
 from model.limits import MAX_BATCH_BYTES, MAX_BATCH_MESSAGES
+from model.topic_route import TopicConfig
 from pipeline.sink.options import parse_sink_options
 from pipeline.sink.task import SinkTask, StageId
 from remoting.request_code import RequestCode
@@ -89,6 +92,40 @@ def test_a_broker_that_restarts_is_waited_for_and_one_that_stays_away_is_an_erro
     with pytest.raises(ConnectFailed, match="topic 't' has no queue that can be written"):
         write(cluster, numbered(3))
     assert waits == [0.25, 0.5, 1.0]
+
+
+def write_to(cluster: FakeCluster, topic: str, options: Mapping[str, str] = MappingProxyType({})) -> None:
+    """Write a row whose column names this topic; option topic is used in its place."""
+    parsed = parse_sink_options({"nameServer": "h:1", **options})
+    batch = pa.RecordBatch.from_pydict({"body": pa.array([b"x"], pa.binary()), "topic": [topic]})
+    SinkTask(cluster.client(), parsed, None, "0" * 16, lambda: 5.0).add(batch)
+
+
+def test_a_topic_that_no_broker_has_is_refused_at_once_and_by_the_name_of_its_source() -> None:
+    cluster = FakeCluster("a")
+    with pytest.raises(TopicNotExist, match="column topic names, in a row, topic 'nowhere', which does not exist"):
+        write_to(cluster, "nowhere")
+    with pytest.raises(TopicNotExist, match="option topic names topic 'gone', which does not exist"):
+        write_to(cluster, "t", {"topic": "gone"})
+    assert (cluster.waits, cluster.written) == ([], [])
+
+
+def test_a_topic_of_a_broker_that_is_away_without_a_goodbye_is_waited_for() -> None:
+    cluster = FakeCluster("a", "b")
+    cluster.absent = [
+        AbsentBroker(
+            cluster="c",
+            broker_name="z",
+            broker_id=0,
+            address="z:1",
+            away_s=1.0,
+            reason="was silent",
+            topics=(TopicConfig(topic="far", read_queue_nums=1, write_queue_nums=1),),
+        )
+    ]
+    with pytest.raises(ConnectFailed, match="topic 'far' has no queue that can be written"):
+        write_to(cluster, "far")
+    assert cluster.waits == [0.25, 0.5, 1.0]
 
 
 def test_nothing_of_a_batch_with_a_bad_row_is_sent() -> None:

@@ -278,8 +278,10 @@ def test_what_is_damaged_behind_the_end_is_not_a_loss_and_what_is_not_a_message_
 
 def test_a_schema_with_a_column_that_is_not_there_is_refused() -> None:
     assert check_schema(StructType([SCHEMA["body"]])).names == ["body"]
-    with pytest.raises(ConfigError, match="no column value string: known are topic"):
-        check_schema(StructType().add("value", "string"))
+    with pytest.raises(ConfigError, match="no column text string: known are topic"):
+        check_schema(StructType().add("text", "string"))
+    with pytest.raises(ConfigError, match="no column value binary: that is a column of Kafka; use body"):
+        check_schema(StructType().add("value", "binary"))
     with pytest.raises(ConfigError, match="no column body string: it is binary"):
         check_schema(StructType().add("body", "string"))
 

@@ -123,14 +123,25 @@ def test_queues_that_are_not_named_in_starting_offsets_begin_at_the_beginning() 
     assert (start.default, start.offsets) == (EARLIEST, {MessageQueue("t", "a", 0): 7})
 
 
-@pytest.mark.parametrize(("text", "seconds"), [("500ms", 0.5), ("10s", 10), ("15m", 900), ("1.5 h", 5400)])
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("500ms", 0.5), ("10s", 10), ("15m", 900), ("1.5 h", 5400), ("2 days", 172_800)]
+)
 def test_times_are_read_with_their_unit(text: str, seconds: float) -> None:
     assert parse_duration_s(text) == pytest.approx(seconds)
 
 
-def test_a_time_without_unit_is_refused() -> None:
-    with pytest.raises(ConfigError, match="option maxTriggerDelay: '15' is not a time"):
-        parse_stream(maxTriggerDelay="15")
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("5 minutes", 300), ("1 Minute 30 seconds", 90), ("interval 2 hours", 7200), ("1h30m", 5400), ("10 sec", 10)],
+)
+def test_times_are_read_as_spark_writes_its_intervals(text: str, seconds: float) -> None:
+    assert parse_stream(maxTriggerDelay=text).max_trigger_delay_s == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("text", ["15", "", "minutes", "5 fortnights", "5 minutes or so", "-5 minutes", "5 minutes 3"])
+def test_a_time_without_a_number_or_a_unit_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match=f"option maxTriggerDelay: '{text}' is not a time: write .* or 5 minutes"):
+        parse_stream(maxTriggerDelay=text)
 
 
 def test_every_option_has_its_row_in_the_documentation() -> None:
