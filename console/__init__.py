@@ -8,6 +8,7 @@ allowed.
     channel.py    the last updates of one subject, with ids with which a page resumes
     matrix.py     the rows of a group, with the reason if the owner of a queue is not its target
     guard.py      the rules by which a request is answered: the names of this host, the token and origin of changes
+    error_page.py  the page that a person gets where a program gets an error as JSON
     watcher.py    follows the trace, polls the brokers, publishes changes
     overview.py   the cluster, its topics and its groups as documents
     lookup.py     messages and dead letters as documents

@@ -10,12 +10,19 @@ import anyio
 from client.admin.admin import Admin
 from client.admin.records import BrokerInfo, TopicInfo
 from model.absent_broker import AbsentBroker
+from model.counted import counted
 from model.errors import RlabError, TopicNotExist
-from model.names import TRACE_TOPIC, is_system_topic
+from model.names import DLQ_PREFIX, RETRY_PREFIX, TRACE_TOPIC, is_system_topic
+
+_GROUP_TOPICS = {RETRY_PREFIX: "retries", DLQ_PREFIX: "dead letters"}
+_KINDS = ["", *_GROUP_TOPICS.values(), "system"]
+"""The kinds of topics in the order of a list."""
 
 
 async def overview(admin: Admin, trace_problem: str) -> dict[str, Any]:
-    """Return name servers, brokers, topics and groups, with the errors of those that do not answer in `problems`.
+    """Return name servers, brokers, topics and groups; `problems` has the errors of those that do not answer.
+
+    The group with most members is first.
 
     Cancellation: harmless.
     """
@@ -38,7 +45,7 @@ async def overview(admin: Admin, trace_problem: str) -> dict[str, Any]:
         sets = await _sets(admin, [each.broker_name for each in brokers if each.set_id])
         groups = [
             {"group": each.group, "members": each.members, "brokers": list(each.brokers)}
-            for each in await admin.groups()
+            for each in sorted(await admin.groups(), key=lambda group: (-group.members, group.group))
         ]
     except RlabError as error:
         problems.append(str(error))
@@ -110,7 +117,7 @@ def _absent(broker: AbsentBroker) -> dict[str, Any]:
 
 
 def _topics(brokers: list[BrokerInfo]) -> list[dict[str, Any]]:
-    """Return every topic with its queues and messages on all brokers together; system topics are last."""
+    """Return every topic with its queues and messages on all brokers together, topics of users first."""
     found: dict[str, list[TopicInfo]] = {}
     for broker in brokers:
         for topic in broker.topics:
@@ -118,13 +125,20 @@ def _topics(brokers: list[BrokerInfo]) -> list[dict[str, Any]]:
     return [
         {
             "topic": name,
-            "system": is_system_topic(name) or name == TRACE_TOPIC,
+            "kind": _kind(name),
             "brokers": len(parts),
             "queues": sum(part.config.read_queue_nums for part in parts),
             "messages": sum(each.max_offset - each.min_offset for part in parts for each in part.ranges),
         }
-        for name, parts in sorted(found.items(), key=lambda item: (is_system_topic(item[0]), item[0]))
+        for name, parts in sorted(found.items(), key=lambda item: (_KINDS.index(_kind(item[0])), item[0]))
     ]
+
+
+def _kind(topic: str) -> str:
+    """Return what a topic is for if it is not one of users."""
+    if is_system_topic(topic) or topic == TRACE_TOPIC:
+        return "system"
+    return next((kind for prefix, kind in _GROUP_TOPICS.items() if topic.startswith(prefix)), "")
 
 
 async def topic_document(admin: Admin, topic: str) -> dict[str, Any]:
@@ -158,7 +172,9 @@ async def topic_document(admin: Admin, topic: str) -> dict[str, Any]:
     if not queues and not errors and not away:
         raise TopicNotExist(f"no broker has topic {topic!r}")
     problems = [f"broker {name}: {info}" for name, info in sorted(infos.items()) if isinstance(info, RlabError)]
-    problems += [f"{broker.why}: its {len(broker.queues_of(topic))} queues are away" for broker in away]
+    problems += [
+        f"{broker.why}: its {counted(len(broker.queues_of(topic)), 'queue', 'is', 'are')} away" for broker in away
+    ]
     return {"topic": topic, "queues": queues, "problems": problems}
 
 

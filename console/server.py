@@ -19,6 +19,7 @@ from aiohttp import web
 
 from console.changes import PageChanges
 from console.channel import Update
+from console.error_page import NOT_FOUND, error_page, wants_page
 from console.guard import Guard, names_of
 from console.lookup import dead_letters, messages
 from console.overview import topic_document
@@ -124,6 +125,7 @@ class _Console:
         app.add_routes(
             [
                 *(web.get(path, self._page) for path in _PAGES),
+                *(web.get(f"{path}/", self._page) for path in _PAGES[1:]),
                 web.get("/static/{package}/{name}", self._static),
                 web.get("/api/session", self._session),
                 web.get("/api/cluster", self._cluster),
@@ -146,21 +148,23 @@ class _Console:
         """Refuse foreign names, convert errors to answers, and add the headers that isolate a page."""
         refused = self.guard.refuses_host(request.headers.get("Host", ""))
         if refused:
-            return _answer({"error": refused}, status=403)
+            return _refusal(request, 403, refused)
         try:
             response = await handler(request)
+        except web.HTTPNotFound:
+            response = _refusal(request, 404, NOT_FOUND)
         except web.HTTPException as error:
-            response = _answer({"error": error.reason}, status=error.status)
+            response = _refusal(request, error.status, error.reason)
         except (InvalidParameter, ConfigError) as error:
-            response = _answer({"error": str(error)}, status=400)
+            response = _refusal(request, 400, str(error))
         except (TopicNotExist, GroupNotExist) as error:
-            response = _answer({"error": str(error)}, status=404)
+            response = _refusal(request, 404, str(error))
         except NetworkError as error:
-            response = _answer({"error": str(error)}, status=502)
+            response = _refusal(request, 502, str(error))
         except RlabError as error:
             # The key of this console may lack the right, because it uses its own key for requests to brokers.
             lacks_right = error.code in (ResponseCode.NO_PERMISSION, ResponseCode.NOT_AUTHENTICATED)
-            response = _answer({"error": str(error)}, status=403 if lacks_right else 409)
+            response = _refusal(request, 403 if lacks_right else 409, str(error))
         if not response.prepared:
             response.headers.update(_HEADERS)
         return response
@@ -277,6 +281,13 @@ def _event(update: Update) -> bytes:
 
 def _answer(document: dict[str, Any], *, status: int = 200) -> web.Response:
     return web.Response(body=to_json(document), status=status, content_type="application/json", charset="utf-8")
+
+
+def _refusal(request: web.Request, status: int, message: str) -> web.Response:
+    """An error, as a page for a browser that opens an address, and as JSON for scripts."""
+    if not wants_page(request.headers.get("Accept", "")):
+        return _answer({"error": message}, status=status)
+    return web.Response(text=error_page(status, message), status=status, content_type="text/html", headers=_HEADERS)
 
 
 def _file(package: str, name: str) -> web.Response:

@@ -201,7 +201,9 @@ class Watcher:
                         group_due = earliest  # its queues have changed
                 problem = ""
             except GroupNotExist:
-                subject.info, problem = None, "no broker knows this group: no consumer has used it yet"
+                subject.info = None
+                problem = f"no broker knows group {group!r}: no consumer has used it yet. "
+                problem += f"Start one: rlab consume TOPIC --group {group}"
             except RlabError as error:
                 problem = str(error)
             with_counts = began >= counts_due

@@ -11,12 +11,12 @@ import { connection, getJson, loadedOnce, session } from "./net.js";
 
 const ROUTES = [
   [/^\/$/, clusterView],
-  [/^\/topics$/, topicsView],
-  [/^\/topics\/([^/]+)$/, topicView],
-  [/^\/groups$/, groupsView],
-  [/^\/groups\/([^/]+)$/, groupView],
-  [/^\/groups\/([^/]+)\/dead-letters$/, lettersView],
-  [/^\/test-cluster$/, testClusterView],
+  [/^\/topics\/?$/, topicsView],
+  [/^\/topics\/([^/]+)\/?$/, topicView],
+  [/^\/groups\/?$/, groupsView],
+  [/^\/groups\/([^/]+)\/?$/, groupView],
+  [/^\/groups\/([^/]+)\/dead-letters\/?$/, lettersView],
+  [/^\/test-cluster\/?$/, testClusterView],
 ];
 const THEMES = ["system", "light", "dark"];
 let close = () => {};

@@ -1,7 +1,7 @@
 // One group: its matrix, its timeline, its rebalances, and the moves of one of them as waterfalls. The address has the
 // moment, the window, the rebalance and the member that are shown.
 
-import { clock, duration, fill, h, number, setText, shortName, table, tableRow } from "/static/pictures/dom.js";
+import { clock, counted, duration, fill, h, number, plural, setText, shortName, table, tableRow } from "/static/pictures/dom.js";
 import { History, NONE, UNKNOWN, inNameOrder } from "/static/pictures/history.js";
 import { swatchClass } from "/static/pictures/palette.js";
 import { Timeline } from "/static/pictures/timeline.js";
@@ -13,7 +13,7 @@ import { Matrix } from "./matrix.js";
 const MOST_REBALANCES = 100;
 const MOST_MOVES = 50;
 const REDRAW_MS = 250;
-const REBALANCES = ["time (UTC)", "because", ">members", ">moved", ">needed", ">took", ">no owner", ">two owners"];
+const REBALANCES = ["=time (UTC)", "because", ">members", ">moved", ">needed", ">took", ">no owner", ">two owners"];
 const MEMBERS = ["client id", "address", "mode", "strategy", ">queues", "state"];
 
 export function groupView(view, name) {
@@ -58,9 +58,9 @@ class GroupView {
     this.members = table(MEMBERS, [], "Members");
     this.memberRows = new LiveList(this.members.querySelector("tbody"));
     this.matrix = new Matrix((client) => this.placeOf(client));
-    fill(
-      view,
-      this.problem,
+    this.known = h(
+      "div",
+      {},
       this.tiles,
       h("h2", {}, "Who owns which queue"),
       this.moved,
@@ -76,6 +76,8 @@ class GroupView {
       h("h2", {}, "Members"),
       this.members,
     );
+    this.unknown = h("p", {}, "This page follows the group from its first member on. ", h("a", { href: "/groups" }, "All groups"));
+    fill(view, this.problem, this.unknown, this.known);
   }
 
   start() {
@@ -150,6 +152,10 @@ class GroupView {
     if (news.problem !== undefined) this.trouble = news.problem;
     if (news.state !== undefined) this.state = news.state;
     this.drawProblem();
+    // A group that left only a trace still has a history to look at.
+    const isKnown = this.state !== null || this.rows.size > 0 || this.history.queues.length > 0;
+    this.known.hidden = !isKnown;
+    this.unknown.hidden = isKnown;
     if (news.member_list) {
       this.memberList = news.member_list;
       this.onMembers(this.memberList.map((each) => each.id));
@@ -184,7 +190,7 @@ class GroupView {
       this.matrix.show(this.sorted.map((name) => this.rows.get(name)), members);
       return;
     }
-    setText(this.moved, `As of ${clock(this.history.base + this.moment, 3)} UTC, by the trace: ${number(this.history.membersAt(this.moment))} members. Lag is only known for the present.`);
+    setText(this.moved, `As of ${clock(this.history.base + this.moment, 3)} UTC, by the trace: ${counted(this.history.membersAt(this.moment), "member")}. Lag is only known for the present.`);
     const rows = this.history.order.map((queue) => {
       const name = this.history.queues[queue];
       const owner = this.timeline.ownerOf(queue, this.moment);
@@ -203,13 +209,13 @@ class GroupView {
     const tile = (value, label, kind) => h("li", { class: "tile" }, h("b", { class: kind }, value), h("span", {}, label));
     const values = state
       ? [
-          [number(state.members), "members"],
-          [number(rows.length), "queues"],
+          [number(state.members), plural(state.members, "member")],
+          [number(rows.length), plural(rows.length, "queue")],
           [state.away.length ? "not all" : state.balanced ? "yes" : "not yet", "every owner is the target", state.balanced && !state.away.length ? "good" : "warn"],
-          [number(alone), "queues without an owner", alone ? "bad" : null],
-          [number(lag), "messages of lag"],
+          [number(alone), `${plural(alone, "queue")} without an owner`, alone ? "bad" : null],
+          [number(lag), `${plural(lag, "message")} of lag`],
         ]
-      : [["–", "no broker knows the group"]];
+      : [["–", "no broker reports the group"]];
     const key = JSON.stringify(values);
     if (key === this.tilesKey) return;
     this.tilesKey = key;
@@ -251,7 +257,7 @@ class GroupView {
     const shown = all.slice(-MOST_REBALANCES).reverse();
     this.rebalances.hidden = !shown.length;
     const more = all.length > shown.length ? `, the latest ${shown.length} of them` : "";
-    setText(this.rebalanceCount, shown.length ? `${number(all.length)} rebalances${more}. Choose one to see the stages of each move.` : "No rebalance in the last hour.");
+    setText(this.rebalanceCount, shown.length ? `${counted(all.length, "rebalance")}${more}. Choose one to see the stages of each move.` : "No rebalance in the last hour.");
     this.rebalanceRows.show(
       shown.map((each) => {
         const isChosen = each.cause === this.chosen;
@@ -305,7 +311,7 @@ class GroupView {
       const slowest = [...answer.moves].sort((a, b) => b.gap_ms - a.gap_ms).slice(0, MOST_MOVES);
       fill(
         this.moves,
-        h("h3", {}, `${found.because}: ${number(answer.all)} moves`),
+        h("h3", {}, `${found.because}: ${counted(answer.all, "move")}`),
         answer.all > slowest.length && h("p", { class: "hint" }, `The ${slowest.length} moves with the longest pauses.`),
         !answer.all && h("p", { class: "soft" }, "The stages of its moves are not kept, or it moved no queue."),
         slowest.map((move, n) => waterfall(move, n === 0)),

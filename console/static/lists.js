@@ -1,6 +1,6 @@
 // The cluster with its brokers, the list of topics, the list of groups.
 
-import { duration, fill, h, number, table } from "/static/pictures/dom.js";
+import { duration, fill, h, number, plural, table } from "/static/pictures/dom.js";
 import { follow, session } from "./net.js";
 
 function listView(view, title, draw) {
@@ -16,11 +16,11 @@ export function clusterView(view) {
     h(
       "ul",
       { class: "tiles" },
-      tile(found.brokers.filter((each) => !each.away).length, "brokers"),
-      found.brokers.some((each) => each.away) && tile(found.brokers.filter((each) => each.away).length, "brokers away"),
-      tile(found.topics.filter((each) => !each.system).length, "topics"),
-      tile(found.groups.length, "groups"),
-      tile(found.groups.reduce((sum, each) => sum + each.members, 0), "members"),
+      tile(found.brokers.filter((each) => !each.away).length, "broker"),
+      found.brokers.some((each) => each.away) && tile(found.brokers.filter((each) => each.away).length, "broker", " away"),
+      tile(found.topics.filter((each) => !each.kind).length, "topic"),
+      tile(found.groups.length, "group"),
+      tile(found.groups.reduce((sum, each) => sum + each.members, 0), "member"),
     ),
     h("h2", {}, "Brokers"),
     table(
@@ -58,8 +58,8 @@ function replicas(copies) {
   );
 }
 
-function tile(value, label) {
-  return h("li", { class: "tile" }, h("b", {}, number(value)), h("span", {}, label));
+function tile(value, noun, more = "") {
+  return h("li", { class: "tile" }, h("b", {}, number(value)), h("span", {}, plural(value, noun) + more));
 }
 
 function groups(list) {
@@ -83,13 +83,13 @@ export function groupsView(view) {
 export function topicsView(view) {
   return listView(view, "Topics", (found) =>
     table(
-      ["topic", ">brokers", ">queues", ">messages", ""],
+      ["topic", ">brokers", ">queues", ">messages", "kind"],
       found.topics.map((each) => [
         h("a", { href: `/topics/${encodeURIComponent(each.topic)}` }, each.topic),
         number(each.brokers),
         number(each.queues),
         number(each.messages),
-        each.system ? "system" : "",
+        each.kind,
       ]),
       "Topics",
     ),

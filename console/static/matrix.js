@@ -7,6 +7,7 @@ import { brush, swatchClass } from "/static/pictures/palette.js";
 
 const HEADS = ["queue", "owner", "target", "lag", "in flight", "why"];
 const IN_ORDER_MS = 300;
+const MIN_GRID = 90; // for the head above it
 const narrow = matchMedia("(max-width: 700px)");
 
 export class Matrix {
@@ -29,16 +30,18 @@ export class Matrix {
     this.box.append(this.spacer);
     this.grid = h("canvas", { "aria-hidden": "true" });
     this.gridBox = h("div", { class: "grid-box" }, this.grid);
-    this.gridHead = h("div", { class: "matrix-head" }, "a column for each consumer");
+    this.gridHead = h("div", { class: "matrix-head" }, "consumers");
+    this.head = h("div", { class: "matrix-head", role: "row" }, HEADS.map((head, n) => h("span", { role: "columnheader", class: n === 3 || n === 4 ? "n" : null }, head)));
     this.tableElement = h(
       "div",
       { class: "rows-side", role: "table", "aria-label": "Queues with owner, target and lag" },
-      h("div", { role: "rowgroup" }, h("div", { class: "matrix-head", role: "row" }, HEADS.map((head, n) => h("span", { role: "columnheader", class: n === 3 || n === 4 ? "n" : null }, head)))),
+      h("div", { role: "rowgroup" }, this.head),
       this.box,
     );
     this.element = h("div", { class: "matrix" }, this.tableElement, h("div", { class: "grid-side" }, this.gridHead, this.gridBox));
     this.resized = new ResizeObserver(() => {
       this.boxHeight = this.box.clientHeight;
+      this.head.style.paddingRight = `${this.box.offsetWidth - this.box.clientWidth}px`; // a scroll bar narrows the rows alone
       this.redraw();
     });
     this.resized.observe(this.box);
@@ -155,7 +158,7 @@ export class Matrix {
     }
     const wide = Math.max(1, Math.min(16, Math.floor(300 / columns)));
     const width = wide * columns + 2;
-    const context = prepared(this.grid, Math.max(180, width), boxHeight);
+    const context = prepared(this.grid, Math.max(MIN_GRID, width), boxHeight);
     const placeIn = new Map(this.members.map((member, n) => [member, n]));
     const palette = colours();
     const last = Math.min(this.rows.length, Math.ceil((top + boxHeight) / height));

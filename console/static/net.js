@@ -7,7 +7,7 @@ export const session = { allow_changes: false, token: "", test_cluster: false, n
 export async function getJson(path) {
   const answer = await fetch(path, { headers: { Accept: "application/json" } });
   const document = await answer.json();
-  if (!answer.ok) throw new Error(document.error);
+  if (!answer.ok) throw Object.assign(new Error(document.error), { status: answer.status });
   return document;
 }
 

@@ -1,7 +1,7 @@
 // A test cluster: its processes with their possible faults, and beside them a group that shows the effect. The address
 // has the group.
 
-import { fill, h, number, setText } from "/static/pictures/dom.js";
+import { counted, fill, h, setText } from "/static/pictures/dom.js";
 import { change, follow, getJson, remember, session } from "./net.js";
 import { groupBody } from "./group.js";
 import { LiveList } from "./later.js";
@@ -144,7 +144,7 @@ class TestCluster {
       {},
       h("b", {}, known),
       h("div", {}, whom),
-      h("div", { class: "warn" }, `done ${number(each.done)} times${left}`),
+      h("div", { class: "warn" }, `done ${counted(each.done, "time")}${left}`),
       h("div", { class: "bar" }, h("button", { type: "button", "aria-label": `heal ${known} of ${whom}`, onclick: () => this.heal(each.id) }, "heal")),
     );
   }
@@ -162,9 +162,10 @@ class TestCluster {
 
   // Names of groups and topics to choose from.
   offerNames(found) {
-    const groups = [...new Set([...found.groups.map((each) => each.group), this.group])].filter(Boolean).sort();
+    // As the console lists them: the group with most members first.
+    const groups = [...new Set([...found.groups.map((each) => each.group), this.group])].filter(Boolean);
     // Users do not subscribe to the retry and DLQ topics of a group by name.
-    const topics = found.topics.filter((each) => !each.system && !each.topic.startsWith("%")).map((each) => each.topic);
+    const topics = found.topics.filter((each) => !each.kind).map((each) => each.topic);
     fill(this.topics, topics.map((name) => h("option", { value: name })));
     if (!this.topicInput.value && topics.length) this.topicInput.value = topics[0];
     this.groups = groups;

@@ -15,7 +15,7 @@ export function h(tag, attributes, ...children) {
 
 function append(element, children) {
   for (const child of children) {
-    if (child === null || child === undefined || child === false) continue;
+    if (child === null || child === undefined || child === false || child === "") continue; // what is empty stays :empty
     if (Array.isArray(child)) append(element, child);
     else element.append(child instanceof Node ? child : document.createTextNode(String(child)));
   }
@@ -31,7 +31,7 @@ export function setText(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
-// A head that begins with ">" marks a column of numbers.
+// A head that begins with ">" marks a column of numbers, one with "=" a column of times, which stay on one line.
 export function table(heads, rows, caption) {
   return h(
     "div",
@@ -40,22 +40,31 @@ export function table(heads, rows, caption) {
       "table",
       { role: "table" }, // on a narrow page rows are blocks, which would lose their meaning
       h("caption", { class: "unseen" }, caption),
-      h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, heads.map((head) => h("th", { scope: "col", role: "columnheader", class: numeric(head) }, headText(head))))),
+      h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, heads.map((head) => h("th", { scope: "col", role: "columnheader", class: columnClass(head) }, headText(head))))),
       h("tbody", { role: "rowgroup" }, rows.map((cells) => tableRow(heads, cells))),
     ),
   );
 }
 
 export function tableRow(heads, cells) {
-  return h("tr", { role: "row" }, cells.map((cell, n) => h("td", { role: "cell", class: numeric(heads[n]), "data-head": headText(heads[n]) }, cell)));
+  return h("tr", { role: "row" }, cells.map((cell, n) => h("td", { role: "cell", class: columnClass(heads[n]), "data-head": headText(heads[n]) }, cell)));
 }
 
-const numeric = (head) => (head.startsWith(">") ? "n" : null);
-const headText = (head) => head.replace(/^>/, "");
+const columnClass = (head) => ({ ">": "n", "=": "time" })[head[0]] ?? null;
+const headText = (head) => head.replace(/^[>=]/, "");
 const NUMBERS = new Intl.NumberFormat("en"); // once, because toLocaleString creates one each time
 
 export function number(value) {
   return value === null || value === undefined ? "–" : NUMBERS.format(value);
+}
+
+// "1 queue", "1,000 queues".
+export function counted(value, noun) {
+  return `${number(value)} ${plural(value, noun)}`;
+}
+
+export function plural(value, noun) {
+  return value === 1 ? noun : `${noun}s`;
 }
 
 export function duration(ms) {

@@ -2,7 +2,7 @@
 // rebalances, which expand to their steps. The address has the filters: #group=...&topic=...&member=...&from=...&to=...
 
 import { colours, fitted, prepared } from "./canvas.js";
-import { clock, duration, fill, h, number, shortName, table } from "./dom.js";
+import { clock, counted, duration, fill, h, number, shortName, table } from "./dom.js";
 import { History, NONE } from "./history.js";
 import { brush, swatchClass } from "./palette.js";
 import { Timeline } from "./timeline.js";
@@ -241,7 +241,7 @@ class GroupPictures {
       if (last && last[1] === number(members) && last[2] === alone) return;
       rows.push([clock(this.history.base + held.from + (n * (held.to - held.from)) / SLICES, 3), number(members), alone]);
     });
-    fill(this.countTable, table(["from (UTC)", ">members", ">queues without an owner, on average"], rows, `Members and unowned queues of ${this.name} in this window`));
+    fill(this.countTable, table(["=from (UTC)", ">members", ">queues without an owner, on average"], rows, `Members and unowned queues of ${this.name} in this window`));
   }
 
   // --- rebalances ---
@@ -263,7 +263,7 @@ class GroupPictures {
     fill(
       this.list,
       all.length > shown.length && h("p", { class: "hint" }, `The first ${shown.length} of ${number(all.length)}.`),
-      rows.length ? table(["at", "because", ">moved", ">needed", ">took", ">paused, summed", "slowest step"], rows, `Rebalances of ${this.name}`) : h("p", {}, "None."),
+      rows.length ? table(["=at", "because", ">moved", ">needed", ">took", ">paused, summed", "slowest step"], rows, `Rebalances of ${this.name}`) : h("p", {}, "None."),
     );
     const lines = this.list.querySelectorAll("tbody tr");
     shown.forEach((each, n) => {
@@ -297,7 +297,7 @@ class GroupPictures {
       each.slowest_queue && h("p", {}, `Of its queues, ${each.slowest_queue} took longest.`),
       h("div", { class: "waterfall" }, lines),
       each.advice && h("p", { class: "advice" }, each.advice),
-      moves.length > 0 && h("details", {}, h("summary", {}, `${number(each.moves)} moves`), table(["queue", "from", "to", "at (UTC)", ">paused"], moves, "Moves")),
+      moves.length > 0 && h("details", {}, h("summary", {}, counted(each.moves, "move")), table(["queue", "from", "to", "=at (UTC)", ">paused"], moves, "Moves")),
     );
   }
 

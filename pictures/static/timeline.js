@@ -446,6 +446,6 @@ export class Timeline {
       });
     }
     const more = rows.length === MOST_ROWS ? `The first ${MOST_ROWS} periods of this window; zoom in for the others.` : "";
-    body.replaceChildren(h("p", { class: "hint" }, `The window above, at the time when this table was opened. ${more}`), table(["queue", "owner", "from", "to", ">for"], rows, "Owners of queues in this window"));
+    body.replaceChildren(h("p", { class: "hint" }, `The window above, at the time when this table was opened. ${more}`), table(["queue", "owner", "=from", "=to", ">for"], rows, "Owners of queues in this window"));
   }
 }

@@ -24,6 +24,7 @@ TOOLS = ROOT / ".venv" / "browser"
 AXE = "axe-core@4.14.1"
 RLAB = [sys.executable, "-m", "cli.main"]
 READY_S = 40
+GROUP, TOPIC = "billing", "orders"
 
 
 def need(found: bool, what: str) -> None:
@@ -146,7 +147,7 @@ def consoled(queues: int) -> Iterator[tuple[str, str, Relay, int]]:
     """A cluster with a topic and a console; yields name server, console, a relay to it, and the console's pid."""
     relay = Relay()
     with ExitStack() as stack:
-        made = ("--brokers", "2", "--port", "0", "--topic", "orders", "--queues", str(queues))
+        made = ("--brokers", "2", "--port", "0", "--topic", TOPIC, "--queues", str(queues))
         _, cluster = stack.enter_context(running("cluster", *made))
         at = (
             "--namesrv",

@@ -25,14 +25,26 @@ from playwright.sync_api import Browser, Page
 
 from client.admin.admin import Admin
 from model.event_log import encode_events
-from tests.browser.cluster import RLAB, ROOT, Relay, axe_script, browsing, consoled, need, running, stop, wait_for
+from tests.browser.cluster import (
+    GROUP,
+    RLAB,
+    ROOT,
+    TOPIC,
+    Relay,
+    axe_script,
+    browsing,
+    consoled,
+    need,
+    running,
+    stop,
+    wait_for,
+)
+from tests.browser.strange import MARKUP, injection, lost
 
-GROUP, TOPIC = "billing", "orders"
 LATEST_MS = 1_000.0
 SIZES = {"1280": (1280, 900), "390": (390, 844)}
 THEMES = ("light", "dark")
 SERIOUS = ("serious", "critical")
-MARKUP = "<img/src=x/onerror=window.broken=1>"
 WATCH = """() => {
   window.shown = {};
   const look = () => {
@@ -184,41 +196,6 @@ def offline(page: Page, relay: Relay, group: Members) -> None:
     relay.mend()
     elapsed = wait_for("a page that was offline", lambda: spread(page, 3, 12), 10)
     print(f"ok  a page that was offline caught up {elapsed:.1f} s after it was back", flush=True)
-
-
-def unharmed(page: Page, what: str) -> None:
-    need(page.evaluate("document.images.length === 0 && window.broken === undefined"), f"markup of {what} was run")
-
-
-def injection(page: Page, console: str) -> None:
-    """Markup in names, keys, tags and bodies is shown as it was written."""
-    page.goto(f"http://{console}/groups/{GROUP}")
-    page.wait_for_selector(".timeline")
-    for place in (
-        ".matrix-row:not([hidden]) .owner",
-        ".legend button",
-        "[aria-label=Members] td",
-        "tbody button.plain",
-    ):
-        wait_for(f"the name of a member in {place}", lambda p=place: page.locator(p, has_text=MARKUP).count() > 0)
-    unharmed(page, "a member's name")
-    page.goto(f"http://{console}/topics/{TOPIC}")
-    page.fill("textarea", f"body {MARKUP}")
-    page.fill("input[name=keys]", MARKUP)
-    page.fill("input[name=tag]", MARKUP)
-    page.click("button:text-is('Publish')")
-    page.wait_for_selector("text=stored in orders@")
-    page.select_option("select[name=by]", "key")
-    page.fill("input[name=key]", MARKUP)
-    page.click("button:text-is('Find')")
-    page.wait_for_selector("details.message")
-    page.click("details.message summary")
-    need(MARKUP in page.inner_text("details.message"), "the text of a message is not shown as it is")
-    unharmed(page, "a message")
-    page.goto(f"http://{console}/groups/{MARKUP.replace('/', '%2F')}")
-    page.wait_for_timeout(500)
-    unharmed(page, "an address")
-    print("ok  markup in keys, tags, bodies and names is shown as text", flush=True)
 
 
 def check_axe(page: Page, what: str) -> None:
@@ -381,6 +358,7 @@ def main() -> None:
         go_back(page)
         offline(page, relay, group)
         injection(page, console)
+        lost(page, console)
         views(browser, console, folder)
         trace_of(name_server, folder / "trace.jsonl")
         report(browser, folder / "trace.jsonl")

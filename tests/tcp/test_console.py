@@ -291,7 +291,37 @@ def test_every_view_has_an_address_and_nothing_else_is_served(tmp_path: Path) ->
                 assert (await browser.get(path))[0] == 404
             status, text, _ = await browser.get("/api/topics/nothing")
             assert (status, json.loads(text)) == (404, {"error": "no broker has topic 'nothing'"})
+            for path in ("/topics/", "/groups/", "/groups/g/", "/test-cluster/"):
+                assert (await browser.get(path))[0] == 200, "as somebody types it"
             assert (await browser.get("/api/groups/no%20group"))[0] in (200, 400)
+
+    uvloop.run(main())
+
+
+def test_an_error_is_a_page_for_people_and_json_for_programs(tmp_path: Path) -> None:
+    opened = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+
+    async def main() -> None:
+        async with consoled_cluster(tmp_path) as (_, browser):
+            for path, status, said in (
+                ("/other", 404, "no page of this address"),
+                ("/groups/g/other", 404, "no page of this address"),
+                ("/api/topics/nothing", 404, "no broker has topic &#x27;nothing&#x27;"),
+                ("/api/messages?topic=t&queue=<b>:x", 400, "queue &#x27;x&#x27; is not a whole number"),
+            ):
+                found, text, headers = await browser.get(path, **opened)
+                assert (found, headers["Content-Type"]) == (status, "text/html; charset=utf-8"), path
+                assert said in text
+                assert '<a href="/groups">' in text
+                assert "script-src 'self'" in headers["Content-Security-Policy"]
+                found, text, headers = await browser.get(path)
+                assert (found, headers["Content-Type"].startswith("application/json")) == (status, True), path
+                assert set(json.loads(text)) == {"error"}
+            found, text, headers = await browser.get("/", Host="evil.example", **opened)
+            assert (found, "--allow-host" in text) == (403, True)
+            assert "Content-Security-Policy" in headers
+            document = await browser.json("/api/groups/nobody")
+            assert "rlab consume TOPIC --group nobody" in document["problem"]
 
     uvloop.run(main())
 

@@ -104,3 +104,21 @@ def test_a_broker_without_copies_has_no_replicas(simulate: Simulate) -> None:
                 assert [broker["copies"] for broker in (await overview(admin, ""))["brokers"]] == [None, None]
 
     simulate(scenario)
+
+
+def test_topics_of_users_and_the_busiest_group_come_first(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("z", queues=2)
+        for group, members in (("alone", 1), ("pair", 2)):
+            for _ in range(members):
+                await cluster.start_consumer(group, "z")
+        await cluster.wait_converged(1)
+        with cluster.simulation.on_host("operator"):
+            async with Admin(cluster.addresses) as admin:
+                found = await overview(admin, "")
+        assert [each["group"] for each in found["groups"]] == ["pair", "alone"]
+        listed = [(each["topic"], each["kind"]) for each in found["topics"]]
+        assert listed[:3] == [("z", ""), ("%RETRY%alone", "retries"), ("%RETRY%pair", "retries")]
+        assert ("SYS_TRACE", "system") in listed
+
+    simulate(scenario)
