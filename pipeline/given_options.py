@@ -18,6 +18,10 @@ OF_KAFKA = {
     "kafka.group.id": "groupId",
     "groupIdPrefix": "groupId",
     "includeHeaders": "includeProperties",
+    "kafka.sasl.jaas.config": "keyFile",
+    "kafka.security.protocol": "tlsCa",
+    "kafka.ssl.truststore.location": "tlsCa",
+    "kafka.ssl.keystore.location": "tlsCert",
 }
 """Options of Spark's source for Kafka -> their equivalents here; all others have the same names."""
 _OF_KAFKA = {name.lower(): ours for name, ours in OF_KAFKA.items()}

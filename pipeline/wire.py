@@ -23,6 +23,7 @@ import msgpack
 from model.absent_broker import AbsentBroker
 from model.access_limits import MAX_RECORD_BYTES
 from model.errors import (
+    ConfigError,
     ConnectFailed,
     ConnectionLost,
     IllegalOperation,
@@ -36,6 +37,7 @@ from model.errors import (
 )
 from model.limits import MAX_FRAME_BYTES, REQUEST_TIMEOUT_S
 from model.topic_route import MASTER_ID, TopicRoute
+from pipeline.access import OF_ENVIRONMENT, AccessFiles
 from remoting.address import parse_address, parse_addresses
 from remoting.codec import CODEC, LENGTH_BYTES, decode_frame
 from remoting.command import REQUEST, RESPONSE, Command, refusal_of
@@ -43,6 +45,7 @@ from remoting.overload.keepalive import watch_server
 from remoting.request_code import RequestCode
 from remoting.security.login import ClientHandshake, key_of
 from remoting.security.records import RECORD_START_BYTES, RecordDecoder, RecordSigner
+from remoting.security.tls_mismatch import answers_plain_frames, is_refusal, uses_tls
 from remoting.security.trust import client_context, tls_reason
 
 FIRST_WAIT_S = 0.25
@@ -51,6 +54,7 @@ MAX_WAIT_S = 4.0
 REQUESTS_AT_ONCE = 256
 """Number of requests sent to a server before the first answer is read."""
 _BUFFER_BYTES = 256 * 1024
+_TLS_HINT = "see the options tlsCa, tlsCert and tlsKey, and the variables RLAB_TLS_CA, RLAB_TLS_CERT and RLAB_TLS_KEY"
 
 logger = logging.getLogger(__name__)
 
@@ -67,31 +71,38 @@ class WireConnection:
 
     Raises:
         ConnectFailed: the connection cannot be opened in time.
+        ConfigError: a file of `access` cannot be used, or one side has TLS and the other does not.
     """
 
-    def __init__(self, address: str, timeout_s: float = REQUEST_TIMEOUT_S) -> None:
+    def __init__(
+        self, address: str, timeout_s: float = REQUEST_TIMEOUT_S, access: AccessFiles = OF_ENVIRONMENT
+    ) -> None:
         self.address = address
+        self._has_answered = False
         self._timeout_s = timeout_s
         self._pid = os.getpid()
+        environment = access.environment()  # read before there is a socket to close
+        tls, key = client_context(environment), key_of(environment)
+        self._has_tls = tls is not None
         try:
             self._socket = socket.create_connection(parse_address(address), timeout_s)
         except OSError as error:
             raise ConnectFailed(f"cannot connect to {address}: {error.strerror or error}") from error
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         watch_server(self._socket)
-        if (tls := client_context()) is not None:
+        if tls is not None:
             try:
                 self._socket = tls.wrap_socket(self._socket, server_hostname=parse_address(address)[0])
             except OSError as error:
                 self._socket.close()
-                raise ConnectFailed(f"cannot connect to {address}: {tls_reason(error) or error}") from error
+                raise _tls_failed(address, error, timeout_s) from error
         self._stream = io.BufferedReader(self._socket.makefile("rb", buffering=0), _BUFFER_BYTES)
         self._opaque = 0
         self._answers: dict[int, Command] = {}
         self._signer: RecordSigner | None = None
         self._records: RecordDecoder | None = None
         self._signed: deque[Command] = deque()
-        if (key := key_of()) is not None:
+        if key is not None:
             try:
                 self._log_in(ClientHandshake(key))
             except BaseException:  # also an interrupt: no caller has this object yet to close its socket
@@ -150,6 +161,7 @@ class WireConnection:
             length = int.from_bytes(self._read(LENGTH_BYTES), "big")
             if length > MAX_FRAME_BYTES:
                 raise ProtocolError(f"{self.address} announced a frame of {length} bytes: is it a server of rlab?")
+            self._has_answered = True
             return decode_frame(self._read(length))
         except (OSError, ValueError) as error:
             raise self._failed(error) from error
@@ -176,11 +188,25 @@ class WireConnection:
             raise ConnectionResetError("the server closed it")
         return data
 
-    def _failed(self, error: OSError | ValueError) -> NetworkError:
+    def _failed(self, error: OSError | ValueError) -> RlabError:
         self.close()
         if isinstance(error, TimeoutError):
             return RequestTimeout(f"{self.address} did not answer within {self._timeout_s} s")
+        if is_refusal(error):  # with TLS 1.3, a server refuses the certificate of a client after the handshake
+            return ConfigError(f"{self.address} has ended the connection: {tls_reason(error)}; {_TLS_HINT}")
+        if not self._has_answered and not self._has_tls and uses_tls(self.address, self._timeout_s):
+            return ConfigError(f"{self.address} uses TLS, and this client does not: {_TLS_HINT}")
         return ConnectionLost(f"the connection to {self.address} broke: {error}")
+
+
+def _tls_failed(address: str, error: OSError, timeout_s: float) -> RlabError:
+    """Return the error of a failed TLS handshake: a `ConfigError` if another attempt would fail as well."""
+    text = f"cannot connect to {address}: {tls_reason(error) or error}"
+    if is_refusal(error):
+        return ConfigError(f"{text}; {_TLS_HINT}")
+    if answers_plain_frames(address, timeout_s):
+        return ConfigError(f"{address} does not use TLS, and this client does: {_TLS_HINT}")
+    return ConnectFailed(text)
 
 
 class WireClient:
@@ -191,6 +217,7 @@ class WireClient:
         timeout_s: time limit of each step of a request.
         retries: further attempts of a request after a network failure or a temporary refusal.
         wait: called with the seconds to wait before each retry.
+        access: the key and the certificates, by default those of the environment.
 
     Raises:
         ConfigError: an address is malformed.
@@ -207,8 +234,10 @@ class WireClient:
         timeout_s: float = REQUEST_TIMEOUT_S,
         retries: int = 5,
         wait: Callable[[float], object] = wait_seconds,
+        access: AccessFiles = OF_ENVIRONMENT,
     ) -> None:
         self.retries = retries
+        self._access = access
         self._name_servers = parse_addresses(name_servers)
         self._timeout_s = timeout_s
         self._wait = wait
@@ -351,10 +380,11 @@ class WireClient:
 
         Raises:
             ConnectFailed: the connection cannot be opened.
+            ConfigError: see `WireConnection`.
         """
         connection = self._connections.get(address)
         if connection is None:
-            connection = self._connections[address] = WireConnection(address, self._timeout_s)
+            connection = self._connections[address] = WireConnection(address, self._timeout_s, self._access)
         return connection
 
     def connect_broker(self, broker_name: str) -> WireConnection:

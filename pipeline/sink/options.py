@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from enum import Enum
 
 from model.names import check_topic
+from pipeline.access import ACCESS_OPTIONS, AccessFiles, access_files
 from pipeline.given_options import GivenOptions
 
-SINK_OPTIONS = ("nameServer", "topic", "delivery", "partitioner", "sendTimeoutMs", "sendRetries")
+SINK_OPTIONS = ("nameServer", "topic", "delivery", "partitioner", "sendTimeoutMs", "sendRetries", *ACCESS_OPTIONS)
 """Every option, in the order of the table in docs/spark-sink.md."""
 _OF_SPARK = ("checkpointLocation", "path", "queryName")
 _COLUMNS = ("key", "tag", "body", "queue_id", "properties", "delay", "deliver_at")
@@ -41,6 +42,7 @@ class SinkOptions:
     partitioning: Partitioning
     send_timeout_s: float
     send_retries: int
+    access: AccessFiles
 
 
 def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
@@ -57,4 +59,5 @@ def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
         partitioning=Partitioning(given.one_of("partitioner", *(one.value for one in Partitioning))),
         send_timeout_s=given.number("sendTimeoutMs", 10_000, 1, 3_600_000) / 1000,
         send_retries=given.number("sendRetries", 5, 0, 100),
+        access=access_files(given),
     )

@@ -115,7 +115,12 @@ def check_topic_exists(options: SinkOptions) -> None:
 
 
 def _client(options: SinkOptions, timeout_s: float | None = None) -> WireClient:
-    return WireClient(options.name_servers, timeout_s=timeout_s or options.send_timeout_s, retries=options.send_retries)
+    return WireClient(
+        options.name_servers,
+        timeout_s=timeout_s or options.send_timeout_s,
+        retries=options.send_retries,
+        access=options.access,
+    )
 
 
 def _context() -> TaskContext:

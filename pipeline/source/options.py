@@ -11,6 +11,7 @@ from model.limits import MAX_EXPRESSION_CHARS, MAX_PULL_BATCH
 from model.message_queue import MessageQueue
 from model.names import check_group, check_topic
 from model.subscription import Sql, parse_expression
+from pipeline.access import ACCESS_OPTIONS, AccessFiles, access_files
 from pipeline.given_options import GivenOptions
 from pipeline.source.offsets import EARLIEST, LATEST, Offsets, parse_offsets, parse_queues
 
@@ -45,6 +46,7 @@ OPTIONS = (
     "groupId",
     "filterPushdown",
     "useArrow",
+    *ACCESS_OPTIONS,
 )
 """Every option, in the order of the table in docs/spark-source.md."""
 
@@ -116,6 +118,7 @@ class SourceOptions:
     group: str  # name under which brokers log reads of deleted messages; the reader does not join the group
     filter_pushdown: bool
     use_arrow: bool
+    access: AccessFiles
 
     @property
     def broker_filter(self) -> str | None:
@@ -170,6 +173,7 @@ def parse_options(options: Mapping[str, str], *, streaming: bool) -> SourceOptio
         group=given.parsed("groupId", check_group, "SPARK"),
         filter_pushdown=given.flag("filterPushdown", False),
         use_arrow=given.flag("useArrow", True),
+        access=access_files(given),
     )
 
 

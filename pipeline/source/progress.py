@@ -29,6 +29,7 @@ from pyspark.sql.streaming.listener import (
 from model.errors import ConfigError, RlabError
 from model.message_queue import MessageQueue
 from model.names import check_group
+from pipeline.access import OF_ENVIRONMENT, AccessFiles
 from pipeline.source.offsets import Offsets, TopicIds, parse_offsets, recreated, topic_ids_in
 from pipeline.wire import WireClient
 from remoting.request_code import RequestCode
@@ -137,17 +138,22 @@ class GroupProgress(StreamingQueryListener):
 
 @contextmanager
 def committed_progress(
-    spark: SparkSession, name_servers: str, group: str, query_id: str | None = None
+    spark: SparkSession,
+    name_servers: str,
+    group: str,
+    query_id: str | None = None,
+    access: AccessFiles = OF_ENVIRONMENT,
 ) -> Iterator[GroupProgress]:
     """Commit the progress of the session's streams to a group while the block runs; also works with Spark Connect.
 
     When the block ends, the progress of all batches that ended in it is committed, also of the last batch of a query.
-    With a `query_id`, `str(query.id)`, only that query counts.
+    With a `query_id`, `str(query.id)`, only that query counts. `access` has the key and the certificates, by default
+    those of the environment.
 
     Raises:
         RlabError: an address or the group's name is malformed.
     """
-    with WireClient(name_servers) as client:
+    with WireClient(name_servers, access=access) as client:
         listener = GroupProgress(client, group, query_id)
         spark.streams.addListener(listener)
         try:

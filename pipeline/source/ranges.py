@@ -89,7 +89,12 @@ def sampled_bytes(client: WireClient, options: SourceOptions, some: list[Range])
 
 def open_client(options: SourceOptions) -> WireClient:
     """Create a client with the name servers, timeout and retries of the options."""
-    return WireClient(options.name_servers, timeout_s=options.pull_timeout_s, retries=options.fetch_retries)
+    return WireClient(
+        options.name_servers,
+        timeout_s=options.pull_timeout_s,
+        retries=options.fetch_retries,
+        access=options.access,
+    )
 
 
 def read_ranges(partition: InputPartition, options: SourceOptions, schema: StructType) -> Iterator[Any]:

@@ -5,7 +5,7 @@ server the hash, `records` the signatures of all later bytes. `policy` has the r
 that a request takes, `claims` the owner of each client id. `gate` is the shell on the side of the server, `login` on
 the side of the client; without a gate, `new_connections` closes connections that ask for nothing. `tls` has the
 certificates of servers, `arrivals` their TLS handshakes in progress, `trust` the certificates that clients accept and
-show.
+show, `tls_mismatch` finds out whether a server uses TLS.
 
 Read `key`, `handshake`, `records`, `policy`, `needs`, `gate`, in this order.
 """

@@ -29,7 +29,8 @@ def client_context(environment: Mapping[str, str] = os.environ) -> ssl.SSLContex
         if cert := environment.get(TLS_CERT):
             context.load_cert_chain(cert, environment.get(TLS_KEY) or None)
     except (OSError, ssl.SSLError) as error:
-        raise ConfigError(f"cannot use {TLS_CA}={authority}, {TLS_CERT} or {TLS_KEY}: {error}") from error
+        files = f"the authority {authority} ({TLS_CA}), or the certificate and key to show ({TLS_CERT}, {TLS_KEY})"
+        raise ConfigError(f"cannot use {files}: {error}") from error
     return context
 
 

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from model.event_log import encode_events
 from pipeline.replay.job import Grid, baseline_of, collect_events, recorded_in, tried_in, try_all, try_rules
 from pipeline.replay.rules import Handover
-from tests.unit.pipeline.golden_trace import golden_events
+from tests.unit.pipeline.replay.golden_trace import golden_events
 
 pytestmark = pytest.mark.spark
 

@@ -21,6 +21,7 @@ import uvloop
 from model.errors import ConfigError, ConnectFailed, NetworkError
 from namesrv.config import NameServerConfig
 from namesrv.server import run_name_server
+from pipeline.access import AccessFiles
 from pipeline.wire import WireClient
 from remoting.client import RemotingClient
 from remoting.request_code import RequestCode
@@ -115,6 +116,53 @@ def test_a_client_that_trusts_the_authority_is_served_and_one_without_tls_is_not
             assert await asyncio.to_thread(client.masters) == {}
 
     served(certificates.tls(), ask)
+
+
+@dataclass(frozen=True)
+class SparkClient:
+    """Requests of the blocking client of Spark, which has files of its own; it must not wait before a retry."""
+
+    files: AccessFiles
+
+    async def refusal(self, address: str) -> str:
+        waits: list[float] = []
+        with WireClient(address, access=self.files, wait=waits.append) as client:
+            with pytest.raises(ConfigError) as caught:
+                await asyncio.to_thread(client.topics)
+            assert waits == []
+            return str(caught.value)
+
+    async def brokers(self, address: str) -> dict[str, str]:
+        with WireClient(address, access=self.files, retries=0) as client:
+            return await asyncio.to_thread(client.masters)
+
+
+def test_a_process_has_a_client_with_tls_and_one_without_and_whatever_does_not_fit_is_refused_at_once(
+    certificates: Certificates, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = tmp_path / "client.key"
+    key.write_text(CLIENT_KEY.text())
+    key.chmod(0o600)
+    secured = SparkClient(AccessFiles(key_file=str(key), tls_ca=str(certificates.ca)))
+    bare = SparkClient(AccessFiles(key_file="", tls_ca=""))
+    certificates.trusted(monkeypatch)  # the options of a client replace what its process has
+
+    async def with_tls(address: str) -> None:
+        assert await secured.brokers(address) == {}
+        assert f"{address} uses TLS, and this client does not: see the options tlsCa" in await bare.refusal(address)
+        other = SparkClient(AccessFiles(key_file=str(key), tls_ca=str(certificates.of("client"))))
+        assert "its certificate is refused" in await other.refusal(address)
+        nothing = SparkClient(AccessFiles(key_file=str(key), tls_ca=str(tmp_path / "none")))
+        assert f"cannot use the authority {tmp_path / 'none'}" in await nothing.refusal(address)
+
+    async def without_tls() -> None:
+        async with run_name_server(NameServerConfig(listen="127.0.0.1:0")) as server:
+            assert await bare.brokers(server.address) == {}
+            mismatch = f"{server.address} does not use TLS, and this client does"
+            assert mismatch in await secured.refusal(server.address)
+
+    served(certificates.tls(), with_tls)
+    asyncio.run(without_tls())
 
 
 def test_a_client_refuses_a_certificate_of_another_authority_and_one_that_has_expired(

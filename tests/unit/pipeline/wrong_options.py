@@ -5,6 +5,8 @@ from __future__ import annotations
 OPTIONS = {"nameServer": "names:1", "subscribe": "t"}
 """A read without a mistake; a topic called `t` is not looked for."""
 
+WRONG_ACCESS: dict[str, str] = {"keyFile": "", "tlsCa": "", "tlsCert": "x", "tlsKey": "x"}
+
 WRONG_READS: dict[str, str] = {
     "nameServer": "names",
     "subscribe": "a b",
@@ -36,6 +38,7 @@ WRONG_READS: dict[str, str] = {
     "groupId": "a b",
     "filterPushdown": "x",
     "useArrow": "x",
+    **WRONG_ACCESS,
 }
 
 WRONG_WRITES: dict[str, str] = {
@@ -45,4 +48,5 @@ WRONG_WRITES: dict[str, str] = {
     "partitioner": "none",
     "sendTimeoutMs": "0",
     "sendRetries": "-1",
+    **WRONG_ACCESS,
 }

@@ -12,7 +12,7 @@ from pipeline.replay.recorded import MemberChange, read_recorded
 from pipeline.replay.replay import ReplayOutcome, Span, replay
 from pipeline.replay.routes import Queues, Routes
 from pipeline.replay.rules import Handover
-from tests.unit.pipeline.golden_trace import golden_events
+from tests.unit.pipeline.replay.golden_trace import golden_events
 from tests.unit.pipeline.replay.test_replay import rules
 
 

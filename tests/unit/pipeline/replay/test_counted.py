@@ -7,7 +7,7 @@ import pytest
 from pipeline.replay.counted import counted, silent_ms
 from pipeline.replay.recorded import read_recorded
 from pipeline.replay.replay import replay
-from tests.unit.pipeline.golden_trace import golden_events
+from tests.unit.pipeline.replay.golden_trace import golden_events
 from tests.unit.pipeline.replay.test_replay import rules
 
 

@@ -12,7 +12,7 @@ from model.events import Event
 from pipeline.replay.costs import Costs
 from pipeline.replay.job import Grid, as_recorded, baseline_of, pareto_front, recorded_in, try_rules
 from pipeline.replay.rules import Handover
-from tests.unit.pipeline.golden_trace import golden_events
+from tests.unit.pipeline.replay.golden_trace import golden_events
 from traces.figures.trace import figures_of
 
 COSTS = st.builds(Costs, *([st.integers(0, 3)] * 6))

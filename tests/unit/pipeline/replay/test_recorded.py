@@ -10,7 +10,7 @@ from model.errors import ConfigError
 from model.events import Event, EventKind
 from model.message_queue import MessageQueue
 from pipeline.replay.recorded import groups_in, in_order, moves_of, read_recorded
-from tests.unit.pipeline.golden_trace import golden_events
+from tests.unit.pipeline.replay.golden_trace import golden_events
 
 Q1 = MessageQueue("t", "b", 1)
 

@@ -12,7 +12,7 @@ from model.message_queue import MessageQueue
 from pipeline.replay.recorded import Recorded, read_recorded
 from pipeline.replay.replay import ReplayOutcome, replay
 from pipeline.replay.rules import Handover, Rules
-from tests.unit.pipeline.golden_trace import TIMEOUT_MS, golden_events
+from tests.unit.pipeline.replay.golden_trace import TIMEOUT_MS, golden_events
 
 Q0, Q1 = MessageQueue("t", "b", 0), MessageQueue("t", "b", 1)
 

@@ -9,7 +9,7 @@ import pytest
 from model.errors import ConfigError
 from pipeline.replay.recorded import MemberChange, read_recorded
 from pipeline.replay.rules import leaves_under, shifted_changes, views_of
-from tests.unit.pipeline.golden_trace import golden_events
+from tests.unit.pipeline.replay.golden_trace import golden_events
 from tests.unit.pipeline.replay.test_replay import rules
 
 JOIN, EXPIRY, BACK = (

@@ -11,7 +11,7 @@ from model.events import Event, EventKind
 from model.message_queue import MessageQueue
 from pipeline.replay.recorded import read_recorded
 from pipeline.replay.trace_lookup import NEAR_MS, TraceLookup
-from tests.unit.pipeline.golden_trace import golden_events
+from tests.unit.pipeline.replay.golden_trace import golden_events
 
 Q0, Q1 = MessageQueue("t", "b", 0), MessageQueue("t", "b", 1)
 

@@ -1,0 +1,52 @@
+"""Finds out whether a server uses TLS, after a connection of the other kind has failed. Blocking.
+
+A server with TLS closes a connection that begins with a plain frame, and a server without it a connection that begins
+with a greeting of TLS: to the client, both look like a server that stops. So the client connects once more, in the
+other way. Nothing secret is sent, and no answer is trusted: the result is for the text of an error.
+
+It needs nothing but the codec and the standard library, because processes of Spark have nothing else of ours.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+
+from model.limits import MAX_FRAME_BYTES
+from remoting.address import parse_address
+from remoting.codec import CODEC, LENGTH_BYTES
+from remoting.command import REQUEST
+from remoting.request_code import RequestCode
+
+
+def uses_tls(address: str, timeout_s: float) -> bool:
+    """Whether the server at `host:port` answers a greeting of TLS; False if it cannot be reached."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    try:
+        with (
+            socket.create_connection(parse_address(address), timeout_s) as connection,
+            context.wrap_socket(connection, server_hostname=parse_address(address)[0]),
+        ):
+            return True
+    except OSError as error:
+        return is_refusal(error)
+
+
+def answers_plain_frames(address: str, timeout_s: float) -> bool:
+    """Whether the server at `host:port` answers a request that is not encrypted; False if it cannot be reached."""
+    try:
+        with socket.create_connection(parse_address(address), timeout_s) as connection:
+            connection.sendall(CODEC.encode(REQUEST, RequestCode.GET_SERVER_STATE, 1, {}, None))
+            start = connection.recv(LENGTH_BYTES, socket.MSG_WAITALL)
+    except OSError:
+        return False
+    return len(start) == LENGTH_BYTES and int.from_bytes(start, "big") <= MAX_FRAME_BYTES
+
+
+def is_refusal(error: BaseException) -> bool:
+    """Whether one side has refused the certificate or the kind of TLS of the other, so that a retry cannot help."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return True
+    return isinstance(error, ssl.SSLError) and "ALERT" in str(error)
