@@ -343,6 +343,13 @@ MAX_ACKED_OFFSETS = 65_536
 """Messages that one request may acknowledge."""
 MIN_INVISIBLE_MS = 100
 MAX_INVISIBLE_MS = 12 * 3600 * 1000
+MAX_RENEWAL_S = 3 * 3600
+"""How long after its delivery a broker extends the invisible time of a message whose client is connected.
+
+RocketMQ: ProxyConfig.renewMaxTimeMillis. A listener that hangs must not keep its message for ever.
+"""
+MAX_RENEWED_OF_CONNECTION = 1_024
+"""Groups and client ids behind one connection whose messages are extended; of more, the first are forgotten."""
 """Bounds of the invisible time of a popped message."""
 POP_INVISIBLE_S = 60.0
 """The default invisible time (RocketMQ: popInvisibleTime)."""

@@ -213,7 +213,14 @@ class PopDelivery:
             return None, more
         token = self._tokens.new(queue)
         counts = self._ledger.deliver(
-            queue, offsets, upto=upto, token=token, client_id=pop.client_id, times=times, invisible_s=pop.invisible_s
+            queue,
+            offsets,
+            upto=upto,
+            token=token,
+            client_id=pop.client_id,
+            times=times,
+            invisible_s=pop.invisible_s,
+            is_renewed=pop.is_renewed,
         )
         self._core.driver.wake_by(times.now + pop.invisible_s)
         self.commit(queue.key, window.committed)

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from broker.durability.answers import Written
 from broker.feature import Core
 from broker.groups.members import Groups
 from broker.pop.journal import Times
@@ -22,7 +23,7 @@ from model.errors import RlabError
 from model.events import EventKind
 from model.limits import MAX_PULL_BYTES
 from model.names import is_retry_topic
-from model.record import MAX_TIMES_DELIVERED
+from model.record import MAX_TIMES_DELIVERED, StoredRecord
 
 logger = logging.getLogger(__name__)
 
@@ -81,6 +82,53 @@ class PopForwarder:
         except RlabError as error:
             logger.error("messages of %s:%d could not be moved to the retry topic: %s", *queue.key[1:], error)
 
+    def dead_letter(self, queue: GroupQueue, token: int, offset: int, moved: Written) -> bool:
+        """Move one message to the DLQ because its consumer asks for it; returns whether its handle was good.
+
+        `moved` is called once the copy is stored and the message acknowledged. If the copy fails, the message is
+        visible at once.
+
+        Raises:
+            RlabError: it could not be read, or its DLQ not be created; the handle is as good as before.
+        """
+        core, key = self._core, queue.key
+        if not queue.window.holds(token, offset):
+            return False
+        entry = self._topics.table.existing(key.topic)
+        records, _ = read_records(core.store, entry.topic_id, key.queue_id, [offset], max_bytes=MAX_PULL_BYTES)
+        if not records:
+            return False  # retention has deleted it; the next pop acknowledges it
+        target = self._append(queue, records, is_dead=True)
+        times, own_token = Times(core.loop.time(), core.clock_ms()), self._tokens.new(queue)
+        until = times.now + COPY_TIMEOUT_S
+        self._ledger.extend(queue, token, offset, new_token=own_token, times=times, visible_at=until)
+        core.driver.wake_by(until)
+        core.barrier.after_append(partial(self._dead_letter_written, queue, own_token, offset, moved), *target)
+        return True
+
+    def _dead_letter_written(
+        self, queue: GroupQueue, token: int, offset: int, moved: Written, failure: RlabError | None
+    ) -> None:
+        self._written(queue, token, [offset], True, failure)
+        if failure is not None and self._ledger.queues.get(queue.key) is queue:
+            now = self._core.loop.time()
+            self._ledger.end_invisible(queue, token, Times(now, self._core.clock_ms()))
+            self._core.barrier.metadata_changed()
+            self._core.driver.wake_by(now)
+        moved(failure)
+
+    def _append(self, queue: GroupQueue, records: Sequence[StoredRecord], *, is_dead: bool) -> tuple[str, int]:
+        """Append copies; returns topic and queue id of them."""
+        key = queue.key
+        target = self._topics.ensure_dlq(key.group) if is_dead else self._topics.ensure_retry(key.group)
+        target_queue = 0 if is_dead else key.queue_id % self._topics.retry_queues(key.group)
+        for record in records:
+            times = min(record.times_delivered + queue.window.attempts_of(record.queue_offset), MAX_TIMES_DELIVERED)
+            self._core.store.append(
+                target.topic_id, target_queue, record.payload, record.tag_hash, times_delivered=times
+            )
+        return target.config.topic, target_queue
+
     def _delivered_before(self, queue: GroupQueue, offsets: Sequence[int]) -> dict[int, int]:
         """How often messages of a retry topic were delivered before they came there."""
         entry = self._topics.table.get(queue.key.topic)
@@ -101,12 +149,7 @@ class PopForwarder:
             if not read.gone:
                 raise AssertionError(f"messages {offsets} of {key} are neither there nor gone")
             return
-        target = self._topics.ensure_dlq(key.group) if is_dead else self._topics.ensure_retry(key.group)
-        target_queue = 0 if is_dead else key.queue_id % self._topics.retry_queues(key.group)
-        for record in records:
-            times = record.times_delivered + queue.window.attempts_of(record.queue_offset)
-            times = min(times, MAX_TIMES_DELIVERED)
-            core.store.append(target.topic_id, target_queue, record.payload, record.tag_hash, times_delivered=times)
+        target = self._append(queue, records, is_dead=is_dead)
         token, now = self._tokens.new(queue), core.loop.time()
         ledger.deliver(
             queue,
@@ -119,7 +162,7 @@ class PopForwarder:
         )
         core.driver.wake_by(now + COPY_TIMEOUT_S)
         written = partial(self._written, queue, token, read.offsets, is_dead)
-        core.barrier.after_append(written, target.config.topic, target_queue)
+        core.barrier.after_append(written, *target)
 
     def _written(
         self, queue: GroupQueue, token: int, offsets: Sequence[int], is_dead: bool, failure: RlabError | None

@@ -9,9 +9,10 @@ time: a message that became due was redelivered, or becomes due again after the 
     [DELIVER, window, token, delivered ms, visible ms, client id, upto, offsets]
     [ACK, window, token, offsets]
     [EXTEND, window, offset, token, new token, now ms, visible ms]
-    [GIVE_BACK, window, token, visible ms]
+    [UNDO_DELIVERY, window, token, visible ms]
     [SKIP, window, offsets]
     [FORGET, window]
+    [RENEW, window, token, now ms, visible ms, ms by which it is extended again and again]
 
 Times are wall clock in milliseconds. Consecutive offsets are written as [first, how many], others as [[...]].
 """
@@ -25,9 +26,9 @@ from typing import Any, NamedTuple
 
 import msgpack
 
-from broker.pop.window import PopWindow, shortened
+from broker.pop.window import BatchRow, PopWindow, shortened
 
-OPEN, DELIVER, ACK, EXTEND, UNDO_DELIVERY, SKIP, FORGET = range(7)
+OPEN, DELIVER, ACK, EXTEND, UNDO_DELIVERY, SKIP, FORGET, RENEW = range(8)
 
 Entry = tuple[Any, ...]
 """One change: a tuple that msgpack takes."""
@@ -81,8 +82,8 @@ def encode_window(window: PopWindow, times: Times) -> bytes:
     """Encode a window with its invisible messages."""
     committed, tokens, attempts = window.columns()
     batches = [
-        [token, batch.client_id, times.wall_ms(batch.since), times.wall_ms(batch.visible_at)]
-        for token, batch in window.batches.items()
+        [token, client_id, times.wall_ms(since), times.wall_ms(visible_at), round(1000 * renew_s)]
+        for token, client_id, since, visible_at, renew_s in window.batch_rows()
     ]
     data: bytes = msgpack.packb([sys.byteorder, committed, tokens, attempts, batches])
     return data
@@ -99,8 +100,10 @@ def decode_window(data: bytes, times: Times) -> PopWindow:
         tokens,
         attempts,
         [
-            (token, client_id, min(times.at(since), times.now), times.until(since, visible))
-            for token, client_id, since, visible in batches
+            BatchRow(
+                token, client_id, min(times.at(since), times.now), times.until(since, visible), sum(renew_ms) / 1000
+            )
+            for token, client_id, since, visible, *renew_ms in batches  # files of earlier commits have none
         ],
     )
 
@@ -112,8 +115,7 @@ def cut_window(window: PopWindow, end: int) -> PopWindow:
     """
     committed, tokens, attempts = window.columns()
     left = max(0, end - committed)
-    batches = [(token, batch.client_id, batch.since, batch.visible_at) for token, batch in window.batches.items()]
-    return PopWindow.restored(min(committed, end), tokens[: 8 * left], attempts[: 2 * left], batches)
+    return PopWindow.restored(min(committed, end), tokens[: 8 * left], attempts[: 2 * left], window.batch_rows())
 
 
 def play(window: PopWindow, entry: Entry, times: Times) -> None:
@@ -137,6 +139,9 @@ def play(window: PopWindow, entry: Entry, times: Times) -> None:
         window.extend(token, offset, new_token=new_token, now=min(times.at(now_ms), times.now), visible_at=visible_at)
     elif kind == UNDO_DELIVERY:
         window.undo_delivery(entry[2], min(times.at(entry[3]), times.now))
+    elif kind == RENEW:
+        _, _, token, now_ms, visible_ms, renew_ms = entry
+        window.renew(token, times.until(now_ms, visible_ms), renew_ms / 1000)
     elif kind == SKIP:
         window.skip(decode_offsets(entry[2]))
     else:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from broker.pop.journal import (
@@ -25,6 +26,7 @@ from broker.pop.journal import (
     EXTEND,
     FORGET,
     OPEN,
+    RENEW,
     SKIP,
     UNDO_DELIVERY,
     Entry,
@@ -36,11 +38,14 @@ from broker.pop.journal import (
     encode_window,
     play,
 )
-from broker.pop.window import PopWindow
+from broker.pop.window import PopBatch, PopWindow
 from model.errors import SystemBusy
 from model.limits import MAX_POP_MESSAGES, MAX_POP_QUEUES
 
 NEVER = float("inf")
+
+Renewal = Callable[["GroupQueue", PopBatch], float | None]
+"""Called with a batch whose invisible time ends: the new end, or None to let it end."""
 
 
 class PopKey(NamedTuple):
@@ -105,6 +110,7 @@ class PopLedger:
     def __init__(self, note: Callable[[Entry], None], forgotten: Callable[[GroupQueue], None]) -> None:
         self.queues: dict[PopKey, GroupQueue] = {}
         self.messages = 0  # offsets in all windows; each of them takes memory
+        self.has_renewed = False  # whether any batch was ever to be extended while its client is connected
         self._note = note
         self._forgotten = forgotten
         self._last_number = 0
@@ -167,8 +173,9 @@ class PopLedger:
         client_id: str,
         times: Times,
         invisible_s: float,
+        is_renewed: bool = False,
     ) -> list[int]:
-        """Record a delivery; see `PopWindow.deliver`."""
+        """Record a delivery, which may be extended by `invisible_s` again and again; see `PopWindow.deliver`."""
         window, (now, now_ms) = queue.window, times
         visible_at = now + invisible_s
         before = window.next_offset - window.committed
@@ -179,6 +186,10 @@ class PopLedger:
         wire = encode_offsets(offsets) if offsets else None
         visible_ms = round(now_ms + 1000 * invisible_s)
         self._note((DELIVER, queue.number, token, round(now_ms), visible_ms, client_id, upto, wire))
+        if is_renewed and offsets:
+            window.batches[token].renew_s = invisible_s
+            self.has_renewed = True
+            self._note((RENEW, queue.number, token, round(now_ms), visible_ms, round(1000 * invisible_s)))
         return counts
 
     def ack(self, queue: GroupQueue, token: int, offsets: Sequence[int]) -> list[int]:
@@ -217,19 +228,29 @@ class PopLedger:
         self._schedule_check(queue, times.now)
         self._note((UNDO_DELIVERY, queue.number, token, round(times.now_ms)))
 
+    def end_invisible(self, queue: GroupQueue, token: int, times: Times) -> None:
+        """Make the rest of a batch visible at once; its handles stay good until the redelivery."""
+        queue.window.renew(token, times.now, 0.0)
+        self._schedule_check(queue, times.now)
+        now_ms = round(times.now_ms)
+        self._note((RENEW, queue.number, token, now_ms, now_ms, 0))
+
     # --- time --------------------------------------------------------------------------------------------------------
 
-    def expire(self, now: float, most: int) -> list[GroupQueue]:
+    def expire(self, times: Times, most: int, renewal: Renewal | None = None) -> list[GroupQueue]:
         """Make the messages due whose invisible time has expired; returns their queues in the order of the deadlines.
+
+        Batches for which `renewal` has a later end stay invisible under their token.
 
         About `most` messages at a time, so that a million of them do not stop the event loop; call again for the rest.
         """
         found: list[GroupQueue] = []
+        now = times.now
         while self._deadlines and self._deadlines[0][0] <= now and most > 0:
             looked_at, queue = heapq.heappop(self._deadlines)
             if looked_at != queue.check_scheduled_at:
                 continue  # stale: the queue was forgotten, or an earlier entry has served it
-            became_due = queue.window.expire(now, most)
+            became_due = queue.window.expire(now, most, partial(self._renewed_until, queue, times, renewal))
             most -= became_due
             if became_due:
                 found.append(queue)
@@ -238,6 +259,16 @@ class PopLedger:
             if deadline is not None:
                 self._schedule_check(queue, deadline)
         return found
+
+    def _renewed_until(
+        self, queue: GroupQueue, times: Times, renewal: Renewal | None, token: int, batch: PopBatch
+    ) -> float | None:
+        until = None if renewal is None else renewal(queue, batch)
+        if until is None or until <= times.now:
+            return None
+        visible_ms, renew_ms = times.wall_ms(until), round(1000 * batch.renew_s)
+        self._note((RENEW, queue.number, token, round(times.now_ms), visible_ms, renew_ms))
+        return until
 
     def next_deadline(self) -> float | None:
         """When to call `expire` next, or None; it may find nothing due then."""
@@ -285,6 +316,7 @@ class PopLedger:
                 queue.window = cut_window(queue.window, end)
             self.queues[queue.key] = queue
             self.messages += _size(queue.window)
+            self.has_renewed |= any(batch.renew_s for batch in queue.window.batches.values())
             deadline = queue.window.next_deadline()
             if deadline is not None:
                 self._schedule_check(queue, deadline)

@@ -16,7 +16,6 @@ the member is notified once nothing is invisible (`broker/pop/forwarder.py`).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from functools import partial
 from random import Random
@@ -31,17 +30,18 @@ from broker.messages.parked import ParkedRequests
 from broker.messages.refused import refuse_parked
 from broker.pop.delivery import Batch, PopDelivery
 from broker.pop.forwarder import PopForwarder
+from broker.pop.handles import PopHandles
 from broker.pop.journal import Times
-from broker.pop.ledger import GroupQueue, PopKey, PopLedger, without
+from broker.pop.ledger import GroupQueue, PopKey, PopLedger
+from broker.pop.renewals import Renewals
 from broker.pop.request import ParkedPop, PopRequest, read_pop
 from broker.pop.store import PopStore
 from broker.pop.tokens import Tokens
 from broker.topics.service import Topics
 from broker.topics.table import check_readable
-from model.errors import NoPermission, PollingFull, ReceiptHandleDead, RlabError
+from model.errors import NoPermission, PollingFull, RlabError
 from model.quirks import Quirk
 from model.response_code import ResponseCode
-from remoting.body import rows_of
 from remoting.command import Command, Reply
 from remoting.connection import Connection
 from remoting.request_code import RequestCode
@@ -51,14 +51,12 @@ from remoting.wire.pop import ANY_QUEUE
 _NOTHING = Reply({"remark": "nothing new"}, None, int(ResponseCode.PULL_NOT_FOUND))
 _DUE_PER_CALL = 4_096
 """Messages that become due in one event-loop iteration: a millisecond of work, or ten if no two are due together."""
-_EXTENSION_STEP_S = 0.01
-"""Invisible times of extended messages are rounded up to it, so that those of one batch stay together."""
 
 
 class Pop(Feature):
     """POP on one broker; `ledger` has the invisible messages of every group.
 
-    A receipt handle is checked against the delivery token, which is random: neither a guess nor an old handle works.
+    Requests that name messages by their handles are in `broker/pop/handles.py`.
     """
 
     def __init__(
@@ -76,6 +74,8 @@ class Pop(Feature):
         self.ledger = PopLedger(self._store.journal.append, self._forgotten)
         self._forwarder = PopForwarder(core, topics, groups, self.ledger, self._tokens, self._changed)
         self._delivery = PopDelivery(core, topics, groups, leases, self.ledger, self._forwarder, self._tokens)
+        self._renewals = Renewals(core, groups, self.ledger)
+        self._handles = PopHandles(core, self._store, self.ledger, self._tokens, self._forwarder, self._changed)
         self._restore()
 
     def _restore(self) -> None:
@@ -85,7 +85,7 @@ class Pop(Feature):
             # Below the stored offset only after a power cut that took messages.
             if queue.window.committed > (offsets.read(*key) or 0):
                 offsets.commit(*key, queue.window.committed)
-        self._compact()
+        self._store.compact(self.ledger, self._times())
 
     def _end_of(self, key: PopKey) -> int | None:
         entry = self._topics.get(key.topic)
@@ -101,13 +101,6 @@ class Pop(Feature):
         if offset is not None:
             self._leases.save_offset(*queue.key, offset)
 
-    def _compact_if_long(self) -> None:
-        if self._store.journal.written_bytes > self._store.journal_limit:
-            self._compact()
-
-    def _compact(self) -> None:
-        self._store.save_windows(self.ledger.snapshot(self._times()))
-
     def _times(self) -> Times:
         return Times(self._core.loop.time(), self._core.clock_ms())
 
@@ -122,10 +115,8 @@ class Pop(Feature):
         return {
             RequestCode.POP_MESSAGE: self.pop,
             RequestCode.POP_MESSAGE_BY_SQL: self.pop,
-            RequestCode.ACK_MESSAGE: self.ack,
-            RequestCode.BATCH_ACK_MESSAGE: self.ack,
-            RequestCode.CHANGE_MESSAGE_INVISIBLETIME: self.change_invisible_time,
             RequestCode.GET_POP_STATS: self.pop_stats,
+            **self._handles.handlers(),
         }
 
     def pop(self, connection: Connection, request: Command) -> Reply | None:
@@ -143,6 +134,8 @@ class Pop(Feature):
         self._groups.table.touch(pop.group, pop.client_id, connection.number, now)
         self._store.check_backlog()
         self._check_queue(pop)
+        if pop.is_renewed:
+            self._renewals.popped(pop.group, pop.client_id, connection)
         suspend_ms = request.header["suspend_ms"]
         batches, is_more = self._delivery.deliver(pop)
         if batches:
@@ -169,7 +162,7 @@ class Pop(Feature):
 
     def _answer_stored(self, connection: Connection, request: Command, batches: list[Batch]) -> None:
         self._core.barrier.after_commit(partial(self._answer, connection, request, batches))
-        self._compact_if_long()
+        self._store.compact_if_long(self.ledger, self._times())
 
     def _answer(
         self, connection: Connection, request: Command, batches: list[Batch], failure: RlabError | None
@@ -187,49 +180,6 @@ class Pop(Feature):
         self._core.driver.wake_by(times.now)
         if failure is not None:
             connection.respond_error(request, failure)
-
-    def ack(self, connection: Connection, request: Command) -> None:
-        """Acknowledge messages; the answer, once that is stored, names those whose handles were dead."""
-        ledger, group, rows = self.ledger, request.header["group"], rows_of(request)
-        self._store.check_backlog()
-        dead: list[tuple[str, int, int]] = []
-        changed: dict[GroupQueue, None] = {}
-        for topic, queue_id, token, offsets in rows:
-            queue = ledger.queues.get(PopKey(group, topic, queue_id))
-            acknowledged = [] if queue is None else ledger.ack(queue, token, offsets)
-            if queue is not None and acknowledged:
-                changed[queue] = None
-            if len(acknowledged) < len(offsets):
-                dead.extend((topic, queue_id, offset) for offset in without(offsets, acknowledged))
-        self._core.barrier.respond_after_commit(connection, request, {}, msgpack.packb(dead))
-        for queue in changed:
-            self._changed(queue)
-        self._compact_if_long()
-
-    def change_invisible_time(self, connection: Connection, request: Command) -> None:
-        """Change the end of a message's invisible time, and its handle; the answer follows once that is stored."""
-        header, times = request.header, self._times()
-        topic, queue_id, offset = header["topic"], header["queue_id"], header["offset"]
-        self._store.check_backlog()
-        queue = self.ledger.queues.get(PopKey(header["group"], topic, queue_id))
-        visible_at, new_token = times.now, 0
-        if header["invisible_ms"]:
-            end = times.now + header["invisible_ms"] / 1000
-            visible_at = math.ceil(end / _EXTENSION_STEP_S) * _EXTENSION_STEP_S
-        if queue is not None:
-            token = header["token"]
-            new_token = self._tokens.for_extension(queue, token, visible_at)
-            if not self.ledger.extend(queue, token, offset, new_token=new_token, times=times, visible_at=visible_at):
-                queue = None
-        if queue is None:
-            raise ReceiptHandleDead(
-                f"the handle of message {offset} of {topic}:{queue_id} is dead: the message was acknowledged or "
-                "redelivered, or its invisible time was changed"
-            )
-        self._core.driver.wake_by(visible_at)
-        answer = {"token": new_token, "visible_ms": times.wall_ms(visible_at)}
-        self._core.barrier.respond_after_commit(connection, request, answer)
-        self._compact_if_long()
 
     def pop_stats(self, connection: Connection, request: Command) -> Reply:
         """The invisible messages of a group, one row for each queue with some."""
@@ -288,7 +238,9 @@ class Pop(Feature):
 
     def expire(self, now: float) -> None:
         """Redeliver messages whose invisible time has expired, and answer the parked pops whose time has expired."""
-        for queue in self.ledger.expire(now, _DUE_PER_CALL):
+        due = self.ledger.expire(Times(now, self._core.clock_ms()), _DUE_PER_CALL, self._renewals.until)
+        self._store.compact_if_long(self.ledger, self._times())
+        for queue in due:
             if self.ledger.queues.get(queue.key) is not queue:
                 continue
             if queue.waiters and self._forwarder.is_draining(queue):
@@ -348,7 +300,8 @@ class Pop(Feature):
     # --- what happens elsewhere --------------------------------------------------------------------------------------
 
     def member_left(self, group: str, client_id: str, cause: str, reason: str) -> None:
-        """Deliver again from queues that drained for this member alone."""
+        """Deliver again from queues that drained for this member alone, and extend none of its messages any more."""
+        self._renewals.member_left(group, client_id)
         for queue in [queue for queue in self._draining if queue.key.group == group]:
             if not self._forwarder.is_draining(queue):
                 del self._draining[queue]
@@ -359,10 +312,16 @@ class Pop(Feature):
         own = self._parked.of_connection(connection)
         leaving = [each for each in own if (each.pop.group, each.pop.client_id) == (group, client_id)]
         self._answer_nothing(leaving)
+        self._renewals.end(group, client_id)
+
+    def process_replaced(self, group: str, client_id: str, cause: str) -> None:
+        """Deliver the messages again that are extended while their client is connected: the old process has gone."""
+        self._renewals.end(group, client_id)
 
     def connection_closed(self, connection: Connection) -> None:
         """Forget the parked pops of a connection. Messages that its client has stay invisible: it may come back."""
         self._parked.remove_connection(connection)
+        self._renewals.closed(connection)
 
     def rights_changed(self, rights: CurrentRights) -> None:
         """Refuse the parked pops that are not allowed any more."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from broker.durability.metadata import Journal, MetadataStore, Table
-from broker.pop.journal import WindowRow
+from broker.pop.journal import Times, WindowRow
+from broker.pop.ledger import PopLedger
 from model.errors import StorageFull
 from model.limits import MAX_POP_BACKLOG, MAX_POP_JOURNAL_BYTES
 
@@ -39,6 +40,15 @@ class PopStore:
         """
         if len(self.journal.pending) > MAX_POP_BACKLOG:
             raise StorageFull("the broker cannot store which messages are invisible: make room on its disk")
+
+    def compact_if_long(self, ledger: PopLedger, times: Times) -> None:
+        """Store a new snapshot once the journal has become long."""
+        if self.journal.written_bytes > self.journal_limit:
+            self.compact(ledger, times)
+
+    def compact(self, ledger: PopLedger, times: Times) -> None:
+        """Store a new snapshot of every window in the place of the journal."""
+        self.save_windows(ledger.snapshot(times))
 
     def save_windows(self, rows: Sequence[WindowRow]) -> None:
         """Store a snapshot in the place of the journal, whose entries are part of it."""

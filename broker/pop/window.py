@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import heapq
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import compress
 from typing import NamedTuple
@@ -55,6 +55,21 @@ class PopBatch:
     visible_at: float
     offsets: Sequence[int]  # ascending; some may be acknowledged, or extended under another token
     left: int  # how many are neither
+    renew_s: float = 0.0  # the time by which it is extended again and again while its client is connected; 0 for never
+
+
+class BatchRow(NamedTuple):
+    """A batch without its offsets, as it is stored."""
+
+    token: int
+    client_id: str
+    since: float
+    visible_at: float
+    renew_s: float = 0.0
+
+
+RenewUntil = Callable[[int, PopBatch], float | None]
+"""Called with the token and batch of an invisible time that ends: the new end, or None to let it end."""
 
 
 class Due(NamedTuple):
@@ -217,8 +232,24 @@ class PopWindow:
                 place = offset - self._base
                 if offset >= self.committed and self._tokens[place] == token and self._attempts[place]:
                     self._attempts[place] -= 1
-            batch.visible_at = visible_at
+            self.renew(token, visible_at, 0.0)
+
+    def holds(self, token: int, offset: int) -> bool:
+        """Whether the handle of a message is good."""
+        return (
+            bool(token) and self.committed <= offset < self.next_offset and self._tokens[offset - self._base] == token
+        )
+
+    def renew(self, token: int, visible_at: float, renew_s: float) -> None:
+        """Change the end of a batch's invisible time under its token: its handles stay as they are.
+
+        `renew_s` is kept with the batch. Does nothing if the batch is not invisible.
+        """
+        batch = self.batches.get(token)
+        if batch is not None:
+            batch.visible_at, batch.renew_s = visible_at, renew_s
             heapq.heappush(self._deadlines, (visible_at, token))
+            self._drop_stale_deadlines()
 
     def extend(self, token: int, offset: int, *, new_token: int, now: float, visible_at: float) -> bool:
         """Change the end of a message's invisible time, and its token; returns whether the old handle was good.
@@ -227,7 +258,7 @@ class PopWindow:
         they are one batch again, which takes a tenth of the memory of one for each.
         """
         place = offset - self._base
-        if not token or not self.committed <= offset < self.next_offset or self._tokens[place] != token:
+        if not self.holds(token, offset):
             return False
         batch = self.batches.get(token)
         client_id, since = (batch.client_id, batch.since) if batch is not None else ("", now)
@@ -244,8 +275,10 @@ class PopWindow:
             together.left += 1
         return True
 
-    def expire(self, now: float, most: int | None = None) -> int:
+    def expire(self, now: float, most: int | None = None, renew_until: RenewUntil | None = None) -> int:
         """Make messages due whose invisible time has expired, about `most` of them in one call; returns how many.
+
+        Batches that are to be extended while their client is connected become due unless `renew_until` has a later end.
 
         Their handles stay good until the redelivery: a consumer that is late by a moment has processed the message all
         the same.
@@ -255,7 +288,12 @@ class PopWindow:
             if most is not None and became_due >= most:
                 break
             token = heapq.heappop(self._deadlines)[1]
-            batch = self.batches.pop(token)
+            batch = self.batches[token]
+            until = renew_until(token, batch) if batch.renew_s and renew_until is not None else None
+            if until is not None and until > now:
+                self.renew(token, until, batch.renew_s)
+                continue
+            del self.batches[token]
             for offset in batch.offsets:
                 if offset >= self.committed and self._tokens[offset - self._base] == token:
                     self._due_set.add(offset)
@@ -276,19 +314,23 @@ class PopWindow:
 
     # --- storing -----------------------------------------------------------------------------------------------------
 
+    def batch_rows(self) -> list[BatchRow]:
+        """The invisible batches, to be stored."""
+        return [
+            BatchRow(token, batch.client_id, batch.since, batch.visible_at, batch.renew_s)
+            for token, batch in self.batches.items()
+        ]
+
     def columns(self) -> tuple[int, bytes, bytes]:
         """(committed, tokens, attempts) of the window, to be stored; numbers in the machine's own byte order."""
         first = self.committed - self._base
         return self.committed, self._tokens[first:].tobytes(), self._attempts[first:].tobytes()
 
     @classmethod
-    def restored(
-        cls, committed: int, tokens: bytes, attempts: bytes, batches: Iterable[tuple[int, str, float, float]]
-    ) -> PopWindow:
+    def restored(cls, committed: int, tokens: bytes, attempts: bytes, batches: Iterable[BatchRow]) -> PopWindow:
         """Return the window that `columns` was called of.
 
-        Of the messages that are not acknowledged, those in `batches`, (token, client id, since, visible at), are
-        invisible, and the others are due.
+        Of the messages that are not acknowledged, those in `batches` are invisible, and the others are due.
         """
         window = cls(committed)
         window._tokens.frombytes(tokens)
@@ -298,10 +340,10 @@ class PopWindow:
         for offset, token in enumerate(window._tokens, committed):
             if token:
                 offsets.setdefault(token, []).append(offset)
-        for token, client_id, since, visible_at in batches:
+        for token, client_id, since, visible_at, renew_s in batches:
             own = offsets.pop(token, None)
             if own is not None:
-                window.batches[token] = PopBatch(client_id, since, visible_at, shortened(own), len(own))
+                window.batches[token] = PopBatch(client_id, since, visible_at, shortened(own), len(own), renew_s)
                 heapq.heappush(window._deadlines, (visible_at, token))
         for due in offsets.values():
             window._due_set.update(due)

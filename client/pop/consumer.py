@@ -81,7 +81,12 @@ class PopConsumer(GroupConsumer):
         await self._subscribe(topic, expression, with_retry=True)
 
     async def receive(
-        self, max_n: int = MAX_POP_BATCH, *, invisible_s: float = POP_INVISIBLE_S, wait_s: float = PULL_SUSPEND_S
+        self,
+        max_n: int = MAX_POP_BATCH,
+        *,
+        invisible_s: float = POP_INVISIBLE_S,
+        wait_s: float = PULL_SUSPEND_S,
+        renew: bool = False,
     ) -> list[PopMessage]:
         """Get messages that no other consumer gets for a time. RocketMQ: SimpleConsumer.receive.
 
@@ -90,6 +95,9 @@ class PopConsumer(GroupConsumer):
             invisible_s: their invisible time, 0.1 s to 12 h. Messages that are not acknowledged within it
                 are redelivered, here or elsewhere.
             wait_s: how long to wait while there is none, 0 to 60 s.
+            renew: whether the broker extends the invisible time again and again, under the same handles, while this
+                consumer is connected, for up to 3 h. If it is killed, its messages are redelivered within
+                `invisible_s`, which may be short then; at its shutdown, at once.
 
         Returns:
             The messages; empty if none came in time.
@@ -111,7 +119,7 @@ class PopConsumer(GroupConsumer):
         if all(is_retry_topic(topic) for topic in self._subscriptions):
             raise IllegalOperation("this consumer subscribes to nothing: call `subscribe` first")
         try:
-            return await receiver.receive(max_n, invisible_s, wait_s)
+            return await receiver.receive(max_n, invisible_s, wait_s, renew=renew)
         except IllegalOperation:  # it ended during the wait
             self._background.check()
             raise
@@ -188,6 +196,25 @@ class PopConsumer(GroupConsumer):
         if isinstance(message, PopMessage):
             message.renewed(new, visible_ms)
         return encode_handle(queue, offset, new)
+
+    async def dead_letter(self, message: PopMessage | str) -> None:
+        """Move a message to the dead-letter queue of the group, where operators find it; it is acknowledged by that.
+
+        For a message that no retry can help. RocketMQ: ForwardMessageToDeadLetterQueue.
+
+        Args:
+            message: the message or its receipt handle, which is dead afterwards.
+
+        Raises:
+            ReceiptHandleDead: it was acknowledged, or its invisible time ended and it was redelivered.
+            InvalidParameter: the string is not a receipt handle.
+            IllegalOperation: not started, or shut down.
+            RequestCodeNotSupported: the broker is one of RocketMQ, which has no such request outside of gRPC.
+            RlabError: the broker could not be asked. If the error is not `definite`, it may have been moved.
+
+        Cancellation: it may have been moved.
+        """
+        await self._running().requests.dead_letter(_handle(message))
 
     # --- GroupConsumer -----------------------------------------------------------------------------------------------
 

@@ -74,6 +74,7 @@ class _Kept:
     sent_at: float
     received_at: float
     invisible_s: float
+    renew: bool  # whether their broker extends them, so that they are as good as new
 
 
 @dataclass(slots=True, eq=False)
@@ -82,6 +83,7 @@ class _Receive:
 
     max_n: int
     invisible_s: float
+    renew: bool
     deadline: float
     asked: dict[_Target, None] = field(default_factory=dict)
     hurrying: int = 0
@@ -123,9 +125,9 @@ class PopReceiver(PopIntake):
 
     # --- receiving ---------------------------------------------------------------------------------------------------
 
-    async def receive(self, max_n: int, invisible_s: float, wait_s: float) -> list[PopMessage]:
+    async def receive(self, max_n: int, invisible_s: float, wait_s: float, *, renew: bool) -> list[PopMessage]:
         """See `PopConsumer.receive`."""
-        this = _Receive(max_n, invisible_s, self._loop.time() + wait_s)
+        this = _Receive(max_n, invisible_s, renew, self._loop.time() + wait_s)
         while True:
             if self._closing:
                 raise IllegalOperation("this consumer was shut down during a receive")
@@ -196,6 +198,8 @@ class PopReceiver(PopIntake):
         this.hurrying += not suspend_s
         suspend_ms = int(min(suspend_s, max(_LEAST_HOLD_S, this.invisible_s / 2)) * 1000)
         terms = PopTerms(max_n=this.max_n, invisible_ms=round(this.invisible_s * 1000), suspend_ms=suspend_ms)
+        if this.renew:
+            terms["renew"] = True
         broker_name = target.queue.broker_name
         popped = partial(self._popped, target, this, suspend_s, self._loop.time())
         # A task only for requests that cannot be sent at once: it would cost more than the rest of the request.
@@ -226,7 +230,7 @@ class PopReceiver(PopIntake):
             if found:
                 if self._targets.get(target.queue) is target:  # unless a pass has removed it
                     self._targets[target.queue] = self._targets.pop(target.queue)
-                self._keep(target, outcome, sent_at, this.invisible_s)
+                self._keep(target, outcome, sent_at, this)
         if found:
             self._wake_one()
         elif suspend_s:
@@ -262,17 +266,21 @@ class PopReceiver(PopIntake):
 
     # --- kept messages -----------------------------------------------------------------------------------------------
 
-    def _keep(self, target: _Target, messages: list[PopMessage], sent_at: float, invisible_s: float) -> None:
+    def _keep(self, target: _Target, messages: list[PopMessage], sent_at: float, this: _Receive) -> None:
         wanted = self.matching(target.queue.topic, messages)
         if self._closing or wanted is None:
             self._return(messages if wanted is None else wanted)
         elif wanted:
-            self._kept.append(_Kept(wanted, sent_at, self._loop.time(), invisible_s))
+            self._kept.append(_Kept(wanted, sent_at, self._loop.time(), this.invisible_s, this.renew))
             self._driver.wake_by(_return_at(self._kept[0]))
 
     async def _poll_kept(self, this: _Receive) -> list[PopMessage]:
         """Up to max_n kept messages; those that lost much of their invisible time are extended first."""
         now = self._loop.time()
+        while self._kept and self._kept[0].renew != this.renew:
+            self._return(
+                self._kept.popleft().messages
+            )  # `_renew` would give them handles that the broker does not extend
         taken: list[PopMessage] = []
         stale: list[PopMessage] = []
         while self._kept and len(taken) + len(stale) < this.max_n:
@@ -280,7 +288,7 @@ class PopReceiver(PopIntake):
             chosen, kept.messages = kept.messages[:left], kept.messages[left:]
             if not kept.messages:
                 self._kept.popleft()
-            is_fresh = (
+            is_fresh = kept.renew or (
                 now - kept.received_at <= _FRESH * kept.invisible_s and now - kept.sent_at <= _SURE * kept.invisible_s
             )
             (taken if is_fresh and kept.invisible_s == this.invisible_s else stale).extend(chosen)
@@ -303,7 +311,7 @@ class PopReceiver(PopIntake):
         except BaseException:
             # The call was cancelled. Keep only messages that are certainly still ours.
             now = self._loop.time()
-            self._kept.appendleft(_Kept([*taken, *good.values()], now, now, invisible_s))
+            self._kept.appendleft(_Kept([*taken, *good.values()], now, now, invisible_s, False))
             self._driver.wake_by(_return_at(self._kept[0]))
             raise
         return [good[n] for n in sorted(good)]

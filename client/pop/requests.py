@@ -49,13 +49,15 @@ _Ask = tuple[RequestCode, dict[str, Any], bytes | None, float]
 class PopTerms(TypedDict):
     """The numbers of one pop: `suspend_ms` is how long the broker may hold it while it has no message.
 
-    `queue_id` is one queue of the topic; without it the broker chooses any.
+    `queue_id` is one queue of the topic; without it the broker chooses any. With `renew` it extends the invisible time
+    while this client is connected.
     """
 
     max_n: int
     invisible_ms: int
     suspend_ms: int
     queue_id: NotRequired[int]
+    renew: NotRequired[bool]
 
 
 class PopRequests:
@@ -155,19 +157,21 @@ class PopRequests:
         ReceiptHandleDead: it was acknowledged or redelivered before. After another RlabError that is not `definite`, or
         a cancellation, the old handle may be dead and the new one unknown.
         """
-        header = {
-            "group": self._group,
-            "topic": queue.topic,
-            "queue_id": queue.queue_id,
-            "client_id": self._instance.client_id,
-            "offset": offset,
-            "token": token,
-            "invisible_ms": invisible_ms,
-        }
         code = RequestCode.CHANGE_MESSAGE_INVISIBLETIME
-        # Done twice, the second one finds the handle dead, and then the error of the first one is raised.
-        answer = await self._instance.request_master(queue.broker_name, code, header, repeats=True)
+        answer = await self._ask_for(code, (queue, offset, token), invisible_ms=invisible_ms)
         return answer.header["token"], answer.header["visible_ms"]
+
+    async def dead_letter(self, handle: Handle) -> None:
+        """Move a message to the DLQ of the group, durably; raises as `change_invisible` does."""
+        await self._ask_for(RequestCode.POP_DEAD_LETTER, handle)
+
+    async def _ask_for(self, code: RequestCode, handle: Handle, **fields: int) -> Command:
+        queue, offset, token = handle
+        at = {"topic": queue.topic, "queue_id": queue.queue_id, "offset": offset, "token": token}
+        # Done twice, the second one finds the handle dead, and then the error of the first one is raised.
+        return await self._instance.request_master(
+            queue.broker_name, code, {**self._member, **at, **fields}, repeats=True
+        )
 
     async def _request(self, broker_name: str, ask: _Ask, *, waits: bool = False) -> Command:
         instance = self._instance

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from model.limits import MAX_ACKED_OFFSETS, MAX_INVISIBLE_MS, MAX_POP_BATCH, MIN_INVISIBLE_MS
+from model.limits import MAX_ACKED_OFFSETS, MAX_INVISIBLE_MS, MAX_POP_BATCH, MAX_RENEWAL_S, MIN_INVISIBLE_MS
 from remoting.request_code import RequestCode
 from remoting.wire.field import (
     CLIENT,
@@ -68,6 +68,13 @@ _POP = RequestSchema(
         Field("invisible_ms", int, "how long they are invisible", minimum=MIN_INVISIBLE_MS, maximum=MAX_INVISIBLE_MS),
         SUSPEND,
         TAG_HASHES,
+        Field(
+            "renew",
+            bool,
+            "extend them by `invisible_ms` again and again, under their handles, while the client is connected, "
+            f"{MAX_RENEWAL_S // 3600} h at most",
+            required=False,
+        ),
         Field("order", bool, "only from queues of which no message is invisible, in their order", False),
         Field("max_attempts", int, "deliveries after which a message goes to the DLQ; absent for 16", False, 1),
         Field(
@@ -116,6 +123,20 @@ POP_SCHEMA: dict[RequestCode, RequestSchema] = {
         ),
         answer="once it is stored: header `token`: of the new handle, because the old one is dead; `visible_ms`: "
         "end of the invisible time, wall clock in milliseconds. NO_MESSAGE when the handle is dead",
+        rank=Rank.KEEPALIVE,
+        effect=Effect.CHANGES,
+    ),
+    RequestCode.POP_DEAD_LETTER: RequestSchema(
+        "consumer -> broker",
+        "Move a message to the DLQ of the group: it is copied there, and acknowledged.",
+        (
+            *_MEMBER,
+            _DELIVERED,
+            QUEUE,
+            OFFSET,
+            Field("token", int, "delivery token of its handle", minimum=1, maximum=MAX_TOKEN),
+        ),
+        answer="once the copy and the acknowledgement are stored. NO_MESSAGE when the handle is dead",
         rank=Rank.KEEPALIVE,
         effect=Effect.CHANGES,
     ),

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from broker.pop.journal import Entry, Times, WindowRow
 from broker.pop.ledger import GroupQueue, PopKey, PopLedger
+from broker.pop.window import PopBatch
 
 KEYS = [PopKey("g", "t", 0), PopKey("g", "t", 1), PopKey("h", "t", 0)]
 ANY_END = 10**9
@@ -26,6 +27,7 @@ class Message:
     visible_at: int
     attempts: int = 1
     done: bool = False
+    renew_s: int = 0
 
 
 def unpacked(data: bytes) -> list[Entry]:
@@ -47,6 +49,7 @@ class Run:
         self.tokens: list[int] = []
         self.extensions: dict[tuple[PopKey, int, int], int] = {}
         self.ledger = PopLedger(self.pending.append, lambda queue: None)
+        self.is_connected = True
 
     @property
     def times(self) -> Times:
@@ -70,7 +73,15 @@ class Run:
 
     def expire(self) -> None:
         while (deadline := self.ledger.next_deadline()) is not None and deadline <= self.times.now:
-            self.ledger.expire(self.times.now, 3)
+            self.ledger.expire(self.times, 3, self._renewal)
+        for twin in self.twin.values():
+            for message in twin.values():
+                if message.renew_s and message.visible_at <= self.wall:
+                    message.visible_at += (self.wall + message.renew_s - message.visible_at) * self.is_connected
+                    message.renew_s *= self.is_connected
+
+    def _renewal(self, queue: GroupQueue, batch: PopBatch) -> float | None:
+        return self.times.now + batch.renew_s if self.is_connected else None
 
     # --- steps -------------------------------------------------------------------------------------------------------
 
@@ -78,10 +89,13 @@ class Run:
         queue, token = self.queue(k), self.new_token()
         first = queue.window.next_offset
         offsets = [offset for offset in range(first, first + n) if offset % 3 != passed]
-        self._deliver(queue, offsets, first + n, token, 1 + passed)
+        is_renewed = passed > 2
+        self._deliver(queue, offsets, first + n, token, 1 + passed, is_renewed)
         for offset in range(first, first + n):
             passed_over = offset not in offsets
-            self.twin[queue.key][offset] = Message(token, self.wall + 1 + passed, int(not passed_over), passed_over)
+            self.twin[queue.key][offset] = Message(
+                token, self.wall + 1 + passed, int(not passed_over), passed_over, (1 + passed) * is_renewed
+            )
 
     def again(self, k: int, n: int, invisible_s: int) -> None:
         queue, token = self.queue(k), self.new_token()
@@ -94,10 +108,30 @@ class Run:
         for offset in due.offsets:
             twin[offset] = Message(token, self.wall + invisible_s, twin[offset].attempts + 1)
 
-    def _deliver(self, queue: GroupQueue, offsets: list[int], upto: int, token: int, invisible_s: int) -> None:
+    def _deliver(
+        self, queue: GroupQueue, offsets: list[int], upto: int, token: int, invisible_s: int, is_renewed: bool = False
+    ) -> None:
         self.ledger.deliver(
-            queue, offsets, upto=upto, token=token, client_id="c", times=self.times, invisible_s=invisible_s
+            queue,
+            offsets,
+            upto=upto,
+            token=token,
+            client_id="c",
+            times=self.times,
+            invisible_s=invisible_s,
+            is_renewed=is_renewed,
         )
+
+    def connect(self, n: int, _: int, __: int) -> None:
+        self.is_connected = bool(n % 2)
+
+    def end_invisible(self, k: int, n: int, _: int) -> None:
+        queue, token = self.queue(k), self.token(n)
+        self.expire()
+        self.ledger.end_invisible(queue, token, self.times)
+        for message in self.twin[queue.key].values():
+            if message.token == token and not message.done and message.visible_at > self.wall:
+                message.visible_at, message.renew_s = self.wall, 0
 
     def ack(self, k: int, n: int, mask: int) -> None:
         queue, token = self.queue(k), self.token(n)
@@ -124,7 +158,7 @@ class Run:
             == good
         )
         if good and message is not None:
-            message.token, message.visible_at = new_token, self.wall + 2
+            message.token, message.visible_at, message.renew_s = new_token, self.wall + 2, 0
 
     def undo_delivery(self, k: int, n: int, _: int) -> None:
         queue, token = self.queue(k), self.token(n)
@@ -132,7 +166,7 @@ class Run:
         self.ledger.undo_delivery(queue, token, self.times)
         for message in self.twin[queue.key].values():
             if message.token == token and not message.done and message.visible_at > self.wall:
-                message.visible_at = self.wall
+                message.visible_at, message.renew_s = self.wall, 0
                 message.attempts -= 1
 
     def forget(self, k: int, _: int, __: int) -> None:
@@ -191,8 +225,10 @@ steps = st.one_of(
     st.tuples(st.just("new"), numbers, st.integers(1, 6), st.integers(0, 4)),
     st.tuples(st.just("again"), numbers, st.integers(1, 6), st.integers(1, 4)),
     st.tuples(st.just("ack"), numbers, numbers, st.integers(1, 255)),
-    st.tuples(st.sampled_from(["extend", "undo_delivery", "forget", "compact"]), numbers, numbers, numbers),
-    st.tuples(st.sampled_from(["sleep", "crash"]), st.integers(1, 3), numbers, numbers),
+    st.tuples(
+        st.sampled_from(["extend", "undo_delivery", "end_invisible", "forget", "compact"]), numbers, numbers, numbers
+    ),
+    st.tuples(st.sampled_from(["sleep", "sleep", "connect", "crash"]), st.integers(1, 3), numbers, numbers),
 )
 
 

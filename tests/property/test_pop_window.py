@@ -52,7 +52,8 @@ steps = st.one_of(
     st.tuples(st.just("ack_all"), st.integers(0, 20), st.just(0)),
     st.tuples(st.just("extend"), st.integers(0, 20), st.integers(0, 60)),
     st.tuples(st.just("skip"), st.integers(0, 60), st.just(0)),
-    st.tuples(st.just("sleep"), st.integers(1, 3), st.just(0)),
+    st.tuples(st.just("renew"), st.integers(0, 20), st.integers(1, 3)),
+    st.tuples(st.just("sleep"), st.integers(1, 3), st.booleans()),
     st.tuples(st.just("store"), st.just(0), st.just(0)),
 )
 
@@ -61,6 +62,7 @@ class Run:
     def __init__(self, start: int) -> None:
         self.window, self.twin = PopWindow(start), Twin(start)
         self.tokens: list[int] = []
+        self.renewed: set[int] = set()
 
     def token(self) -> int:
         # Every third has nothing but zeros in seven of its bytes, whichever end they are at.
@@ -125,17 +127,28 @@ class Run:
         if offset in self.twin.messages:
             self.twin.messages[offset].done = True
 
-    def sleep(self, n: int, _: int) -> None:
-        self.twin.now += n
-        before = len(self.twin.due())
-        self.twin.expired_at = self.twin.now
-        assert self.window.expire(self.twin.now) == len(self.twin.due()) - before
+    def renew(self, n: int, renew_s: int) -> None:
+        token = self.tokens[n % len(self.tokens)] if self.tokens else 7
+        self.window.renew(token, self.twin.now + 2, renew_s)
+        for message in self.twin.messages.values():
+            if message.token == token and not message.done and not self.twin.is_due(message):
+                message.visible_at = self.twin.now + 2
+                self.renewed.add(token)
+
+    def sleep(self, n: int, is_connected: bool) -> None:
+        twin = self.twin
+        twin.now += n
+        before = len(twin.due())
+        for message in twin.messages.values():
+            ends = not message.done and not twin.is_due(message) and message.visible_at <= twin.now
+            if is_connected and ends and message.token in self.renewed:
+                message.visible_at = twin.now + 5
+        twin.expired_at = twin.now
+        until = twin.now + 5 if is_connected else None
+        assert self.window.expire(twin.now, renew_until=lambda token, batch: until) == len(twin.due()) - before
 
     def store(self, _: int, __: int) -> None:
-        batches = [
-            (token, batch.client_id, batch.since, batch.visible_at) for token, batch in self.window.batches.items()
-        ]
-        self.window = PopWindow.restored(*self.window.columns(), batches)
+        self.window = PopWindow.restored(*self.window.columns(), self.window.batch_rows())
 
 
 @settings(max_examples=400)

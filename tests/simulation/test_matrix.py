@@ -183,6 +183,7 @@ MATRIX = (
         None,
         "key key dead no no dead own",
     ),
+    Case(C.POP_DEAD_LETTER, {**MEMBER, **QUEUE, "offset": 0, "token": 1}, None, "key key dead no no dead own"),
     Case(C.GET_POP_STATS, GROUP, None, "key key ok no no ok ok"),
     Case(
         C.SINK_STAGE,

@@ -13,7 +13,7 @@ import pytest
 
 from client.admin.admin import Admin
 from client.pop.consumer import PopConsumer
-from model.errors import ReceiptHandleDead, RlabError
+from model.errors import IllegalOperation, InvalidParameter, ReceiptHandleDead, RlabError
 from model.heartbeat import ConsumeFrom
 from model.message import MessageExt
 from model.message_queue import MessageQueue
@@ -64,6 +64,79 @@ def test_messages_are_received_acknowledged_extended_and_given_back(simulate: Si
                     await consumer.ack(dead)
             assert await consumer.ack([first, again]) == [first]
             assert await consumer.receive(wait_s=3) == []
+
+    simulate(scenario, brokers=1)
+
+
+def test_a_message_stays_with_a_consumer_that_lives_and_comes_again_soon_after_its_death(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=1)
+        producer = await cluster.start_producer()
+        loop = cluster.simulation.loop
+        async with popper(cluster) as other:
+            killed = await cluster.start_popper("g", "t")
+            await producer.send_many("t", 2)
+            first, second = await killed.receive(2, invisible_s=10, wait_s=5, renew=True)
+            handle = first.receipt_handle
+            assert await other.receive(wait_s=47) == []
+            await killed.ack([handle])
+            await killed.crash()
+            started_at = loop.time()
+            (again,) = await other.receive(wait_s=60)
+            assert (again.body, again.attempts) == (second.body, 2)
+            assert loop.time() - started_at < 10.1
+
+    simulate(scenario, brokers=1)
+
+
+def test_the_messages_of_a_consumer_that_is_shut_down_are_received_by_another_at_once(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=1)
+        producer = await cluster.start_producer()
+        async with popper(cluster) as other:
+            async with popper(cluster) as first:
+                await producer.send_many("t", 2)
+                assert len(await first.receive(wait_s=5, renew=True)) == 2
+            started_at = cluster.simulation.loop.time()
+            assert [message.attempts for message in await other.receive()] == [2, 2]
+            assert cluster.simulation.loop.time() - started_at < 0.1
+
+    simulate(scenario, brokers=1)
+
+
+def test_what_another_kind_of_receive_left_is_received_with_handles_that_its_broker_extends(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=1)
+        producer = await cluster.start_producer()
+        async with popper(cluster) as consumer, popper(cluster) as other:
+            with anyio.move_on_after(1):
+                await consumer.receive(invisible_s=5)
+            await producer.send_many("t", 1)
+            await anyio.sleep(0.5)
+            (message,) = await consumer.receive(invisible_s=5, renew=True)
+            assert await other.receive(wait_s=30) == []
+            await consumer.ack(message)
+
+    simulate(scenario, brokers=1)
+
+
+def test_a_consumer_moves_a_message_to_the_dead_letter_queue_by_its_handle(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=1)
+        producer = await cluster.start_producer()
+        async with popper(cluster) as consumer, popper(cluster, "operators", "%DLQ%g") as operator:
+            await producer.send_many("t", 2)
+            first, second = await consumer.receive(wait_s=5)
+            await consumer.dead_letter(first)
+            await consumer.dead_letter(second.receipt_handle)
+            for dead in (first, second.receipt_handle):
+                with pytest.raises(ReceiptHandleDead):
+                    await consumer.dead_letter(dead)
+            assert sorted(message.body for message in await operator.receive(wait_s=5)) == [b"0", b"1"]
+            with pytest.raises(InvalidParameter, match="is not a receipt handle"):
+                await consumer.dead_letter("nonsense")
+        with pytest.raises(IllegalOperation, match="does not run"):
+            await consumer.dead_letter(first)
 
     simulate(scenario, brokers=1)
 

@@ -174,10 +174,17 @@ class SimulatedPopConsumer(SimulatedMember):
 
     consumer: PopConsumer
 
-    async def receive(self, max_n: int = 32, *, invisible_s: float = 60.0, wait_s: float = 15.0) -> list[PopMessage]:
+    async def receive(
+        self, max_n: int = 32, *, invisible_s: float = 60.0, wait_s: float = 15.0, renew: bool = False
+    ) -> list[PopMessage]:
         """See `PopConsumer.receive`."""
         with self.simulation.on_host(self.host):
-            return await self.consumer.receive(max_n, invisible_s=invisible_s, wait_s=wait_s)
+            return await self.consumer.receive(max_n, invisible_s=invisible_s, wait_s=wait_s, renew=renew)
+
+    async def dead_letter(self, message: PopMessage | str) -> None:
+        """See `PopConsumer.dead_letter`."""
+        with self.simulation.on_host(self.host):
+            await self.consumer.dead_letter(message)
 
     async def ack(self, messages: Sequence[PopMessage | str]) -> list[PopMessage | str]:
         """See `PopConsumer.ack`."""

@@ -36,7 +36,7 @@ def test_queues_whose_messages_become_due_are_reported_in_the_order_of_their_tim
     deliver(ledger, late, 1, 1, invisible_s=3.0)
     deliver(ledger, soon, 1, 2, invisible_s=2.0)
     assert ledger.next_deadline() == 2.0
-    assert ledger.expire(3.0, 10) == [soon, late]
+    assert ledger.expire(Times(3.0, 3_000), 10) == [soon, late]
     assert ledger.next_deadline() is None
 
 
@@ -45,9 +45,9 @@ def test_of_a_million_messages_that_become_due_at_once_some_wait_for_the_next_tu
     queue = ledger.open(KEY, 0)
     for token in range(1, 11):
         deliver(ledger, queue, 10, token)
-    assert ledger.expire(10.0, 35) == [queue]
+    assert ledger.expire(Times(10.0, 10_000), 35) == [queue]
     assert (queue.window.due_count, ledger.next_deadline()) == (40, 10.0)
-    assert ledger.expire(10.0, 1_000) == [queue]
+    assert ledger.expire(Times(10.0, 10_000), 1_000) == [queue]
     assert (queue.window.due_count, ledger.next_deadline()) == (100, None)
 
 

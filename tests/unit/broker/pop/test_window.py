@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 
-from broker.pop.window import PopWindow
+from broker.pop.window import BatchRow, PopWindow
 from model.limits import MAX_POP_WINDOW
 
 
@@ -107,7 +107,7 @@ def test_what_was_stored_comes_back_and_what_was_in_no_batch_is_due() -> None:
     popped(window, 3, token=1, visible_at=5.0)
     popped(window, 2, token=2, visible_at=6.0)
     window.ack(1, [8])
-    again = PopWindow.restored(*window.columns(), [(2, "c", 0.0, 6.0)])
+    again = PopWindow.restored(*window.columns(), [BatchRow(2, "c", 0.0, 6.0)])
     assert (again.committed, again.next_offset, again.invisible) == (7, 12, 2)
     assert again.due(9) == ([7, 9], [1, 1])
     assert again.ack(2, [10, 11]) == [10, 11]

@@ -1,0 +1,103 @@
+"""Renewals: which invisible times the broker extends by itself, under the handles that the client has.
+
+RocketMQ: DefaultReceiptHandleManager of its proxy, which extends with a new handle each time, keeps the new ones in its
+memory, and has a killed client's messages for a minute or two. Here a pop with `renew` delivers for a *slice*, its
+invisible time, and at the end of each slice the broker looks whether the client is connected:
+
+    pop with renew for 10 s     invisible until 10 s
+    10 s, still connected       invisible until 20 s; the handle is the same
+    14 s, the client is killed
+    20 s                        visible: the next pop gets it, and the handle is dead then
+
+A client is connected while the connection of its last such pop is open, or while it is a member whose heartbeats come.
+A client that unregisters, or whose process is replaced, has its messages made visible at once.
+"""
+
+from __future__ import annotations
+
+from broker.feature import Core
+from broker.groups.members import Groups
+from broker.pop.journal import Times
+from broker.pop.ledger import GroupQueue, PopLedger
+from broker.pop.window import PopBatch
+from model.limits import MAX_RENEWAL_S, MAX_RENEWED_OF_CONNECTION
+from remoting.connection import Connection
+
+_Client = tuple[str, str]
+"""Group and client id."""
+
+
+class Renewals:
+    """The clients of one broker whose messages are extended."""
+
+    def __init__(self, core: Core, groups: Groups, ledger: PopLedger) -> None:
+        self._core = core
+        self._groups = groups
+        self._ledger = ledger
+        self._connections: dict[_Client, Connection] = {}
+        self._clients: dict[Connection, dict[_Client, None]] = {}
+
+    def popped(self, group: str, client_id: str, connection: Connection) -> None:
+        """A client pops with `renew` over this connection, and over no other any more."""
+        client = (group, client_id)
+        before = self._connections.get(client)
+        if before is connection:
+            return
+        if before is not None:
+            self._forget(group, client_id)
+        self._connections[client] = connection
+        clients = self._clients.setdefault(connection, {})
+        clients[client] = None
+        if len(clients) > MAX_RENEWED_OF_CONNECTION:
+            self._forget(*next(iter(clients)))
+
+    def member_left(self, group: str, client_id: str) -> None:
+        """A member has left: its messages are visible at once if it is not connected, else at the end of their slices.
+
+        Its heartbeats may have failed, or a new process has taken its client id.
+        """
+        if (group, client_id) in self._connections:
+            self._forget(group, client_id)
+        else:
+            self.end(group, client_id)
+
+    def _forget(self, group: str, client_id: str) -> None:
+        client = (group, client_id)
+        connection = self._connections.pop(client, None)
+        if connection is not None:
+            clients = self._clients[connection]
+            del clients[client]
+            if not clients:
+                del self._clients[connection]
+
+    def closed(self, connection: Connection) -> None:
+        """A connection was closed; its clients may come back over another one before their slices end."""
+        for client in self._clients.pop(connection, {}):
+            del self._connections[client]
+
+    def end(self, group: str, client_id: str) -> None:
+        """A client has gone for good: make those of its messages visible at once that are extended."""
+        self._forget(group, client_id)
+        if not self._ledger.has_renewed:
+            return
+        core = self._core
+        times = Times(core.loop.time(), core.clock_ms())
+        for queue in self._ledger.of_group(group):
+            for token, batch in list(queue.window.batches.items()):
+                if batch.renew_s and batch.client_id == client_id:
+                    self._ledger.end_invisible(queue, token, times)
+                    core.barrier.metadata_changed()
+                    core.driver.wake_by(times.now)
+
+    def until(self, queue: GroupQueue, batch: PopBatch) -> float | None:
+        """The new end of the invisible time of a batch, which ends now; None to let it end."""
+        group, client_id = queue.key.group, batch.client_id
+        connection = self._connections.get((group, client_id)) or self._groups.connection_of(group, client_id)
+        if connection is None or connection.closed:
+            return None
+        now = self._core.loop.time()
+        end = min(now + batch.renew_s, batch.since + MAX_RENEWAL_S)
+        if end <= now:
+            return None
+        self._core.barrier.metadata_changed()
+        return end

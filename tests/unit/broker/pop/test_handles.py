@@ -1,0 +1,106 @@
+"""Messages that go to the dead-letter queue because their consumer asks for it."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from model.errors import ReceiptHandleDead, StorageFull
+from model.events import EventKind
+from model.record import iter_records
+from remoting.request_code import RequestCode
+from tests.unit.broker.harness import FailingDisk, Peer, World, simulated
+from tests.unit.broker.pop.pop_peer import INVISIBLE_S, Popped, ack, extend, pop, pop_one, world_of
+
+
+async def dead_letter(peer: Peer, batch: Popped, offset: int, token: int = 0) -> None:
+    place = {"group": "g", "client_id": peer.client_id, "topic": batch.topic, "queue_id": batch.queue_id}
+    await peer.call(RequestCode.POP_DEAD_LETTER, {**place, "offset": offset, "token": token or batch.token})
+
+
+@simulated
+async def test_a_message_is_a_dead_letter_at_the_request_of_its_consumer_and_acknowledged(world: World) -> None:
+    a, b = await world_of(world, "a", "b", messages=3)
+    batch = await pop_one(a)
+    await dead_letter(a, batch, 1)
+    [record] = iter_records((await a.pull("%DLQ%g", 0, 0)).body or b"")
+    assert record.times_delivered == 1
+    assert await ack(a, batch.row) == [["t", 0, 1]]
+    assert await a.committed() == 3
+    await world.sleep(2 * INVISIBLE_S)
+    assert await pop(b) == []
+    [event] = world.of_kind(EventKind.DEAD_LETTER)
+    assert (event.topic, event.offset, event.n) == ("t", 1, 1)
+
+
+@simulated
+async def test_a_dead_handle_moves_nothing(world: World) -> None:
+    [a] = await world_of(world, "a", messages=2)
+    batch = await pop_one(a)
+    await ack(a, [*batch.row[:3], [0]])
+    await extend(a, batch, 1, 1_000)
+    for offset in (0, 1, 7):
+        with pytest.raises(ReceiptHandleDead, match=f"message {offset} of t:0 is dead"):
+            await dead_letter(a, batch, offset)
+    assert "%DLQ%g" not in world.broker.topics.table.names().values()
+
+
+@simulated
+async def test_a_message_in_order_makes_room_for_the_next_one_as_a_dead_letter(world: World) -> None:
+    [a] = await world_of(world, "a", messages=2)
+    first = await pop_one(a, order=True, max_n=1)
+    assert await pop(a, order=True) == []
+    await dead_letter(a, first, 0)
+    assert (await pop_one(a, order=True)).offsets == [1]
+
+
+@simulated
+async def test_a_message_that_was_delivered_again_and_again_keeps_its_number_of_deliveries(world: World) -> None:
+    [a] = await world_of(world, "a", messages=1)
+    for n in (1, 2):
+        assert (await pop_one(a)).attempts == [n]
+        await world.sleep(INVISIBLE_S)
+    batch = await pop_one(a)
+    await dead_letter(a, batch, 0)
+    [record] = iter_records((await a.pull("%DLQ%g", 0, 0)).body or b"")
+    assert record.times_delivered == 3
+
+
+@simulated
+async def test_a_message_of_the_retry_topic_can_be_one_too(world: World) -> None:
+    [a] = await world_of(world, "a")
+    await a.put_topic("%RETRY%g", read=1)
+    await a.send("%RETRY%g")
+    batch = await pop_one(a)
+    assert batch.topic == "%RETRY%g"
+    await dead_letter(a, batch, 0)
+    assert len(list(iter_records((await a.pull("%DLQ%g", 0, 0)).body or b""))) == 1
+
+
+@simulated
+async def test_a_handle_is_as_dead_after_a_restart_and_there_is_one_dead_letter(world: World) -> None:
+    [a] = await world_of(world, "a", messages=1)
+    batch = await pop_one(a)
+    await dead_letter(a, batch, 0)
+    await world.stop_broker()
+    await world.sleep(1)
+    await world.start_broker()
+    with pytest.raises(ReceiptHandleDead):
+        await dead_letter(a, batch, 0)
+    await world.sleep(INVISIBLE_S)
+    assert await pop(a) == []
+    assert len(list(iter_records((await a.pull("%DLQ%g", 0, 0)).body or b""))) == 1
+
+
+@simulated
+async def test_on_a_full_disk_the_message_is_no_dead_letter_and_delivered_again_soon(world: World) -> None:
+    disk = FailingDisk()
+    [a] = await world_of(world, "a", messages=1, files=disk)
+    batch = await pop_one(a)
+    disk.errno = errno.ENOSPC
+    with pytest.raises(StorageFull):
+        await dead_letter(a, batch, 0)
+    disk.errno = None
+    await world.sleep(2.0)
+    assert (await pop_one(a)).offsets == [0]
