@@ -18,7 +18,7 @@ PYTEST_ARGS ?=
 BENCH_ARGS ?=
 # For the crash harness, e.g. make crash CRASH_ARGS="--kills 20 --seed 7"
 CRASH_ARGS ?=
-# For the same with replicas, e.g. make crash-copies COPIES_ARGS="--faults 10 --handovers 10 --losses 1 --seed 7"
+# For the same with replicas, e.g. make crash-copies COPIES_ARGS="--faults 10 --failovers 10 --handovers 10 --losses 1 --seed 7"
 COPIES_ARGS ?=
 # For the runs with an earlier commit, e.g. make compat COMPAT_ARGS="--seconds 30"
 COMPAT_ARGS ?=
@@ -103,7 +103,7 @@ interop: $(STAMP) ## run clients of RocketMQ on our brokers and on its own (INTE
 crash: $(STAMP) ## kill brokers under load 200 times, lose nothing (CRASH_ARGS="--kills 20 --seed 7")
 	@$(BIN)/rlab crash $(CRASH_ARGS)
 
-crash-copies: $(STAMP) ## the same with copies: 100 faults of replicas, 20 handovers, 3 lost disks (COPIES_ARGS="--faults 10")
+crash-copies: $(STAMP) ## the same with copies: 200 faults of replicas and masters and handovers, 3 lost disks (COPIES_ARGS="--faults 10")
 	@$(BIN)/rlab crash --copies 2 $(COPIES_ARGS)
 
 torture: $(STAMP) ## an hour of faults in virtual time (TORTURE_ARGS="--seed 7")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from testbed.crash.run import CrashResult, CrashRun
 
 _OF_BROKERS = ("kills", "brokers", "power_cuts", "damage")
-_OF_COPIES = ("faults", "handovers", "losses")
+_OF_COPIES = ("elect", "faults", "failovers", "handovers", "losses")
 """Options of runs without copies, and of runs with copies, that the others do not have."""
 
 
@@ -50,6 +50,12 @@ _Copies = Annotated[
     int | None,
     typer.Option(metavar="N", min=2, max=MAX_REPLICAS, help="Kill the replicas of one broker with this many copies."),
 ]
+_Elect = Annotated[
+    Literal["auto", "fast"],
+    typer.Option(
+        help="With --copies: a replica takes over when the lease of the master is over (auto) or it ends (fast)."
+    ),
+]
 _Data = Annotated[Path | None, typer.Option(metavar="DIR", help="Keep the brokers' data in this new directory.")]
 
 
@@ -71,8 +77,10 @@ def crash(
     power_cuts: Annotated[int | None, _afterwards("Simulated power cuts afterwards, at least.")] = None,
     damage: Annotated[int | None, _afterwards("Number of damaged files afterwards.")] = None,
     copies: _Copies = None,
-    faults: Annotated[int, _of_copies("kills, stops and pauses of replicas in sync.")] = 100,
-    handovers: Annotated[int, _of_copies("handovers, every second one by a stop of the master.")] = 20,
+    elect: _Elect = "auto",
+    faults: Annotated[int, _of_copies("kills, stops and pauses of replicas in sync.")] = 80,
+    failovers: Annotated[int, _of_copies("kills and pauses of the master.")] = 80,
+    handovers: Annotated[int, _of_copies("handovers, every second one by a stop of the master.")] = 40,
     losses: Annotated[int, _of_copies("masters that are killed and whose data is deleted.")] = 3,
     data: _Data = None,
     json: Json = False,
@@ -89,9 +97,9 @@ def crash(
     A signal kills a process but not a machine, so power cuts are simulated afterwards, on brokers with --flush sync.
     Then files of simulated brokers are damaged, and every message that is lost must be reported, counted and shown.
 
-    With --copies one broker has replicas. Those in sync are killed, stopped and paused, masters hand over, and the data
-    of a master is deleted and another replica elected. At the end each replica becomes the master, and everything is
-    read back from it. A handover must move no queue, and repeat no message.
+    With --copies one broker has replicas. Those in sync are killed, stopped and paused, so is the master, it hands
+    over, and its data is deleted; another replica takes over by itself. At the end each replica becomes the master, and
+    everything is read back from it. No queue may move or have two owners, and a handover may repeat no message.
 
     Example: rlab crash --kills 20 --seed 7
     """
@@ -108,8 +116,8 @@ def crash(
         cuts, damaged = kills if power_cuts is None else power_cuts, kills if damage is None else damage
         made = _brokers_run(directory, load, of_each, kills=kills, brokers=brokers, power_cuts=cuts, damage=damaged)
     else:
-        steps = {"faults": faults, "handovers": handovers, "losses": losses}
-        made = _copies_run(directory, load, of_each, copies=copies, **steps)
+        steps = {"faults": faults, "failovers": failovers, "handovers": handovers, "losses": losses}
+        made = _copies_run(directory, load, ("--elect", elect, *of_each), copies, **steps)
     result = _in_its_directory(made, directory, keep=data is not None, verbose=verbose, seed=seed)
     _print(result, as_json=json)
     if not result.ok:
@@ -122,10 +130,14 @@ def _brokers_run(directory: Path, load: LoadSize, of_each: tuple[str, ...], **nu
     return CrashRun(CrashOptions(directory=directory, load=load, broker_arguments=of_each, **numbers))
 
 
-def _copies_run(directory: Path, load: LoadSize, of_each: tuple[str, ...], **numbers: int) -> CopiesRun:
+def _copies_run(directory: Path, load: LoadSize, of_each: tuple[str, ...], copies: int, **steps: int) -> CopiesRun:
     from testbed.crash.copies.run import CopiesOptions, CopiesRun
+    from testbed.crash.copies.schedule import Steps
 
-    return CopiesRun(CopiesOptions(directory=directory, load=load, broker_arguments=of_each, **numbers))
+    taken = Steps(**steps)
+    return CopiesRun(
+        CopiesOptions(directory=directory, copies=copies, steps=taken, load=load, broker_arguments=of_each)
+    )
 
 
 class _Run(Protocol):

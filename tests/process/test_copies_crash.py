@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from model.replica_limits import LEASE_S
 from tests.tcp.rlab_process import TIMEOUT_S, environment
 
 pytestmark = [pytest.mark.process, pytest.mark.tcp]
@@ -19,8 +20,8 @@ def test_nothing_acknowledged_is_lost_and_no_queue_moves_when_replicas_die_and_m
 ) -> None:
     done = subprocess.run(
         [
-            *(sys.executable, "-m", "cli.main", "crash", "--copies", "2", "--faults", "3", "--handovers", "2"),
-            *("--losses", "1", "--rate", "200", "--seed", "7", "--json"),
+            *(sys.executable, "-m", "cli.main", "crash", "--copies", "2", "--faults", "3", "--failovers", "2"),
+            *("--handovers", "2", "--losses", "1", "--rate", "200", "--seed", "7", "--json"),
         ],
         check=False,
         capture_output=True,
@@ -40,9 +41,11 @@ def test_nothing_acknowledged_is_lost_and_no_queue_moves_when_replicas_die_and_m
         "paused": 1,
         "handed over": 1,
         "master stopped": 1,
+        "master killed": 1,
+        "master paused": 1,
         "master lost": 1,
     }
-    assert acts["handed over"]["moved"] == acts["master stopped"]["moved"] == 0 < result["moved_by_joins"]
-    assert acts["master lost"]["gap"]["max_s"] > 0.3, "an operator was needed, so sends cannot have gone on"
+    assert {figures["moved"] for figures in acts.values()} == {0} != {result["moved_by_joins"]}
+    assert acts["master lost"]["gap"]["max_s"] > LEASE_S, "sends cannot have gone on before the lease was over"
     assert result["read_back"] == result["copies"] == 2
     assert list(tmp_path.iterdir()) == [], "what the replicas stored is removed after a run without findings"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from subprocess import PIPE
 
@@ -61,16 +61,22 @@ class SetProcesses:
         """Let the master hand over to a replica. Raises: RlabError. Cancellation: it may be done."""
         await self._admin.hand_over(SET, to)
 
-    async def elect_after_loss(self, lost: BrokerProcess, to: int) -> None:
-        """Delete the directory of a master that was killed, and let the operator elect another replica.
+    async def lose(self, lost: BrokerProcess, lost_id: int) -> None:
+        """Delete the directory of a master that was killed, and wait until another replica is the master.
 
         Raises:
-            ServiceNotAvailable: the command of the operator failed.
+            ServiceNotAvailable: no other one is within `WHOLE_TIMEOUT_S`.
 
-        Cancellation: some of it is done.
+        Cancellation: the directory is deleted.
         """
         shutil.rmtree(lost.data)
-        await self._operate("elect", SET, "--replica", str(to))
+        with anyio.move_on_after(WHOLE_TIMEOUT_S):
+            while True:
+                with suppress(RlabError):  # no replica serves yet
+                    if (await self._admin.replicas(SET)).row.master != lost_id:
+                        return
+                await anyio.sleep(_POLL_S)
+        raise ServiceNotAvailable(f"no replica of {SET} took over within {WHOLE_TIMEOUT_S:g} s")
 
     async def join_again(self, lost: BrokerProcess, lost_id: int) -> None:
         """Forget a replica whose directory was deleted, and start its process as a new one.
@@ -115,7 +121,7 @@ async def run_set(
 
     Cancellation: all processes are stopped; the files stay.
     """
-    common = ("--namesrv", name_server, "--elect", "operator", *options)  # the run elects, at times that it chooses
+    common = ("--namesrv", name_server, *options)
     makes, joins = ["--name", SET, "--copies", str(copies), *common], ["--replica-of", SET, *common]
     names = [f"{SET}-{n}" for n in range(1, copies + 1)]
     processes = [BrokerProcess(name, directory / name, directory / f"{name}.log", joins) for name in names]

@@ -20,6 +20,8 @@ LABELS = {
     Act.PAUSED: "replicas paused",
     Act.HANDED_OVER: "handovers by an operator",
     Act.MASTER_STOPPED: "handovers by a stop",
+    Act.MASTER_KILLED: "masters killed",
+    Act.MASTER_PAUSED: "masters paused",
     Act.MASTER_LOST: "masters lost with their disk",
 }
 

@@ -22,11 +22,11 @@ from testbed.crash.audit import Audit, CrashVerdict
 from testbed.crash.brokers import name_server_process
 from testbed.crash.copies.kinds import BLIND, COPIES_KINDS, NO_RESTART, findings_of
 from testbed.crash.copies.replicas import SET, SetProcesses, run_set, start_all
-from testbed.crash.copies.schedule import Act, steps_of
+from testbed.crash.copies.schedule import DEFAULT_STEPS, Act, Steps, steps_of
 from testbed.crash.copies.steps import SetSteps
 from testbed.crash.copies.watch import Effects, StepWatch
 from testbed.crash.group import committed_of, drain, progress_of_group
-from testbed.crash.ledger import Ledger
+from testbed.crash.ledger import BATCH, LANES, Ledger
 from testbed.crash.load import DEFAULT_SIZE, TOPIC, CrashLoad, LoadSize, run_load
 from testbed.crash.read_back import read_back
 from testbed.crash.schedule import Moment
@@ -43,9 +43,7 @@ class CopiesOptions:
 
     directory: Path  # empty; for the files of the replicas
     copies: int = 2  # the master included
-    faults: int = 100  # of replicas in sync that are not the master
-    handovers: int = 20
-    losses: int = 3  # of the master with its disk
+    steps: Steps = DEFAULT_STEPS
     load: LoadSize = DEFAULT_SIZE  # its seed is also the one of the steps; members stay, so that only steps move queues
     broker_arguments: tuple[str, ...] = ()  # of `rlab broker`
 
@@ -59,6 +57,7 @@ class ActFigures:
     held: Spread
     failed: int
     moved: int
+    two_owners_ms: float
     twice: int
 
 
@@ -122,9 +121,8 @@ class CopiesRun:
     def progress(self) -> str:
         """The progress in a line."""
         options, counted = self._options, self.ledger.messages
-        steps = options.faults + options.handovers + options.losses
         return (
-            f"{self.phase}: {len(self._effects)} of {steps} steps, {counted.sent:,} acknowledged, "
+            f"{self.phase}: {len(self._effects)} of {sum(options.steps)} steps, {counted.sent:,} acknowledged, "
             f"{counted.failed_sends:,} failed, {counted.lost:,} to consume, {counted.duplicates:,} consumed twice"
         )
 
@@ -146,7 +144,8 @@ class CopiesRun:
         options = self._options
         rng = Random(f"{options.load.seed} {SET}")
         taking = SetSteps(replicas, load, self._watch, rng)
-        for step in steps_of(rng, options.faults, options.handovers, options.losses):
+        under_way = options.load.producers * (LANES - 1 + BATCH)
+        for step in steps_of(rng, options.steps):
             self.phase = step.act.value
             try:
                 effects = await taking.take(step)
@@ -154,7 +153,7 @@ class CopiesRun:
                 self.ledger.findings.add(NO_RESTART, f"step {len(self._effects) + 1}, {step.act}: {error}")
                 return
             self._effects.append((step.act, effects))
-            for kind, text in findings_of(step.act, effects):
+            for kind, text in findings_of(step.act, effects, under_way):
                 self.ledger.findings.add(kind, f"step {len(self._effects)}, {step.act}: {text}")
 
     # --- the end -----------------------------------------------------------------------------------------------------
@@ -210,5 +209,6 @@ def figures_of(effects: Iterable[Effects]) -> ActFigures:
         held=spread([each.held_s for each in found]),
         failed=sum(each.failed for each in found),
         moved=sum(each.moved for each in found),
+        two_owners_ms=sum(each.two_owners_ms for each in found),
         twice=sum(each.twice for each in found),
     )

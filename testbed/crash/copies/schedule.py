@@ -23,6 +23,10 @@ class Act(StrEnum):
     """The same with SIGSTOP, and SIGCONT some time later."""
     HANDED_OVER = "handed over"
     """An operator lets the master hand over to another replica in sync."""
+    MASTER_KILLED = "master killed"
+    """The master gets SIGKILL, and is started again: some time after another replica was elected, or before."""
+    MASTER_PAUSED = "master paused"
+    """The master gets SIGSTOP, and SIGCONT some time later: it is replaced, or its lease has not ended yet."""
     MASTER_STOPPED = "master stopped"
     """The master gets SIGTERM, hands over, and is started again."""
     MASTER_LOST = "master lost"
@@ -30,6 +34,7 @@ class Act(StrEnum):
 
 
 FAULTS = (Act.KILLED, Act.STOPPED, Act.PAUSED)
+FAILOVERS = (Act.MASTER_KILLED, Act.MASTER_PAUSED)
 HANDOVERS = (Act.HANDED_OVER, Act.MASTER_STOPPED)
 
 
@@ -44,16 +49,27 @@ class CopiesStep(NamedTuple):
 AWAY_MAX_S = 1.0
 PAUSE_S = (0.1, 3.5)
 """Range of pauses: a replica leaves the set after 1.2 s of silence, so some are shorter and some are longer."""
+MASTER_AWAY_S = (0.0, 6.0)
+"""Range of the times without a master: another replica is elected after some 2.7 s, so some are shorter."""
 
 
-def steps_of(rng: Random, faults: int, handovers: int, losses: int) -> list[CopiesStep]:
-    """The steps of a run, in random order.
+class Steps(NamedTuple):
+    """How many steps of each group a run has."""
 
-    Every second handover is a stop of the master, and the three faults take turns.
-    """
-    acts = [FAULTS[n % len(FAULTS)] for n in range(faults)]
-    acts += [HANDOVERS[n % len(HANDOVERS)] for n in range(handovers)]
-    acts += [Act.MASTER_LOST] * losses
+    faults: int = 80  # of replicas in sync that are not the master
+    failovers: int = 80  # kills and pauses of the master
+    handovers: int = 40
+    losses: int = 3  # of the master with its disk
+
+
+DEFAULT_STEPS = Steps()
+
+
+def steps_of(rng: Random, steps: Steps) -> list[CopiesStep]:
+    """The steps of a run, in random order; the acts of a group take turns."""
+    groups = ((FAULTS, steps.faults), (FAILOVERS, steps.failovers), (HANDOVERS, steps.handovers))
+    acts = [group[n % len(group)] for group, number in groups for n in range(number)]
+    acts += [Act.MASTER_LOST] * steps.losses
     rng.shuffle(acts)
     return [CopiesStep(act, _seconds(rng, act)) for act in acts]
 
@@ -64,5 +80,7 @@ def _seconds(rng: Random, act: Act) -> float:
             return 0.0
         case Act.PAUSED:
             return rng.uniform(*PAUSE_S)
+        case Act.MASTER_KILLED | Act.MASTER_PAUSED:
+            return rng.uniform(*MASTER_AWAY_S)
         case _:
             return rng.uniform(0.0, AWAY_MAX_S)

@@ -65,9 +65,13 @@ class SetSteps:
                 await self._replicas.hand_over(chosen.replica_id)
             case Act.MASTER_STOPPED:
                 await master.stop()
+            case Act.MASTER_KILLED:
+                await master.kill(Moment.LOADED)
+            case Act.MASTER_PAUSED:
+                master.pause()
             case Act.MASTER_LOST:
                 await master.kill(Moment.LOADED)
-                await self._replicas.elect_after_loss(master, chosen.replica_id)
+                await self._replicas.lose(master, info.row.master)
 
     async def _heal(self, act: Act, info: ReplicaSetInfo, chosen: ReplicaInfo) -> None:
         replica, master = self._replicas.at(chosen.address), self._master(info)
@@ -76,8 +80,10 @@ class SetSteps:
                 await replica.start()
             case Act.PAUSED:
                 replica.go_on()
-            case Act.MASTER_STOPPED:
+            case Act.MASTER_STOPPED | Act.MASTER_KILLED:
                 await master.start()
+            case Act.MASTER_PAUSED:
+                master.go_on()
             case Act.MASTER_LOST:
                 await self._replicas.join_again(master, info.row.master)
             case Act.HANDED_OVER:

@@ -11,6 +11,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from model.events import Event, EventKind
+from testbed.crash.ledger import GROUP
+from traces.figures.group import GroupFigures
 
 
 class Effects(NamedTuple):
@@ -20,6 +22,7 @@ class Effects(NamedTuple):
     held_s: float  # the longest time from a send to its acknowledgement
     failed: int  # sends that failed for good
     moved: int  # queues that a member got
+    two_owners_ms: float  # time for which queues had two owners, summed
     twice: int  # messages that were processed again
 
 
@@ -38,18 +41,21 @@ class StepWatch:
 
     def __init__(self) -> None:
         self.moved = 0
-        self._moved_before = 0
+        self._owners = GroupFigures(GROUP)
+        self._moved_before, self._two_owners_before_ms = 0, 0.0
         self._counts = Counts(0, 0)
         self._last_s = self._gap_s = self._held_s = 0.0
 
     def note(self, event: Event) -> None:
         """Record an event of a member."""
-        if event.kind == EventKind.QUEUE_ACQUIRED:
-            self.moved += 1
+        if event.kind in (EventKind.QUEUE_ACQUIRED, EventKind.QUEUE_DROPPED):
+            self._owners.feed(event)
+            self.moved += event.kind == EventKind.QUEUE_ACQUIRED
 
     def begin(self, now: float, counts: Counts) -> None:
         """Begin a step."""
         self._moved_before, self._counts = self.moved, counts
+        self._two_owners_before_ms = self._owners.totals().double_ms
         self._last_s, self._gap_s, self._held_s = now, 0.0, 0.0
 
     def acknowledged(self, sent_at: float, now: float) -> None:
@@ -65,5 +71,6 @@ class StepWatch:
             held_s=self._held_s,
             failed=counts.failed - self._counts.failed,
             moved=self.moved - self._moved_before,
+            two_owners_ms=self._owners.totals().double_ms - self._two_owners_before_ms,
             twice=counts.twice - self._counts.twice,
         )

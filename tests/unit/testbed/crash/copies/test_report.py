@@ -11,7 +11,7 @@ from testbed.crash.copies.run import CopiesResult, figures_of
 from testbed.crash.copies.schedule import Act
 from testbed.crash.copies.watch import Effects
 
-EFFECTS = Effects(gap_s=0.1234, held_s=0.25, failed=1, moved=2, twice=3)
+EFFECTS = Effects(gap_s=0.1234, held_s=0.25, failed=1, moved=2, two_owners_ms=0.0, twice=3)
 
 
 def result(**findings: int) -> CopiesResult:
@@ -63,6 +63,6 @@ def test_the_table_has_the_figures_of_each_act_and_every_kind_of_finding() -> No
 
 
 def test_a_queue_that_moved_makes_it_fail() -> None:
-    lines = drawn(result(**{"moved by a handover": 1}))
+    lines = drawn(result(**{"queue moved": 1}))
     assert lines[0] == "FAILED"
-    assert f"moved by a handover 1 {COPIES_KINDS['moved by a handover']}" in lines
+    assert f"queue moved 1 {COPIES_KINDS['queue moved']}" in lines

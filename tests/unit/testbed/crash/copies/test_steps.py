@@ -56,8 +56,8 @@ class FakeSet:
     async def hand_over(self, to: int) -> None:
         self._done.append(f"hand over to {to}")
 
-    async def elect_after_loss(self, lost: FakeProcess, to: int) -> None:
-        self._done.append(f"elect {to}")
+    async def lose(self, lost: FakeProcess, lost_id: int) -> None:
+        self._done.append(f"lose {lost_id}")
 
     async def join_again(self, lost: FakeProcess, lost_id: int) -> None:
         self._done.append(f"forget {lost_id}")
@@ -79,7 +79,9 @@ class FakeLoad:
         (Act.PAUSED, ["pause other", "go on other"]),
         (Act.HANDED_OVER, ["hand over to 2"]),
         (Act.MASTER_STOPPED, ["stop master", "start master"]),
-        (Act.MASTER_LOST, ["kill master", "elect 2", "forget 1"]),
+        (Act.MASTER_KILLED, ["kill master", "start master"]),
+        (Act.MASTER_PAUSED, ["pause master", "go on master"]),
+        (Act.MASTER_LOST, ["kill master", "lose 1", "forget 1"]),
     ],
 )
 async def test_an_act_hits_its_replica_between_two_moments_in_which_all_are_in_sync(
