@@ -67,7 +67,12 @@ _Seconds = Annotated[
     float, typer.Option(metavar="SECONDS", min=0.01, help="Length of a round of sends, pulls or echoes.")
 ]
 _Repeat = Annotated[
-    int, typer.Option(metavar="N", min=1, help="Rounds of each side, in turns; the median is reported.")
+    int,
+    typer.Option(
+        metavar="N",
+        min=1,
+        help="Rounds of each side, in turns; the median is reported. Changes of each kind in failover.",
+    ),
 ]
 _Joins = Annotated[int, typer.Option(metavar="N", min=1, help="Number of joins in join-100.")]
 _Peers = Annotated[

@@ -271,9 +271,13 @@ class ReplicaPhases:
             return Departure(0.0, "it has lost a part of the log that it had acknowledged")
         if written_position - self.acked_position > REPLICA_MAX_LAG_BYTES:
             return Departure(0.0, f"it is more than {REPLICA_MAX_LAG_BYTES} bytes behind")
-        # Counted from the sending of the frame, as the lease is, which has to be kept by this compare-and-set.
+        # Counted from the sending of the frame, as the lease is, which has to be kept by this compare-and-set. A master
+        # that stood still has sent nothing: a replica that has confirmed everything is not silent, and the others get
+        # the time between two beacons.
+        asked_at = self._frames[0].sent_at if self._frames else NEVER
         silent = Departure(
-            self._confirmed_sent_at + self._silence_s, f"it has confirmed no frame for {self._silence_s:g} s"
+            max(self._confirmed_sent_at + self._silence_s, asked_at + self._beacon_s),
+            f"it has confirmed no frame for {self._silence_s:g} s",
         )
         late = Departure(
             waiting_since + REPLICA_FRAME_TIMEOUT_S, f"it has not confirmed a flush for {REPLICA_FRAME_TIMEOUT_S} s"

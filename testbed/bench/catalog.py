@@ -49,11 +49,23 @@ BENCHMARKS = {
     "recovery": "disk.recovery:bench_recovery",
     "store-memory": "disk.store_memory:bench_store_memory",
     "copies": "copies.every:bench_copies",
+    "failover": "copies.failover:bench_failover",
     "spark": "spark:bench_spark",
 }
 """Module below `testbed.bench` and function, by name, in the order of the help."""
 
-BY_NAME_ONLY = ("trace-cost", "security-cost", "twice", "crowd", "overload", "width", "store-memory", "copies", "spark")
+BY_NAME_ONLY = (
+    "trace-cost",
+    "security-cost",
+    "twice",
+    "crowd",
+    "overload",
+    "width",
+    "store-memory",
+    "copies",
+    "failover",
+    "spark",
+)
 """Left out by default, because they take long, need much disk space, or need Spark."""
 
 

@@ -47,5 +47,6 @@ def test_nothing_acknowledged_is_lost_and_no_queue_moves_when_replicas_die_and_m
     }
     assert {figures["moved"] for figures in acts.values()} == {0} != {result["moved_by_joins"]}
     assert acts["master lost"]["gap"]["max_s"] > LEASE_S, "sends cannot have gone on before the lease was over"
+    assert [step["act"] for step in result["steps"]].count("master lost") == 1
     assert result["read_back"] == result["copies"] == 2
     assert list(tmp_path.iterdir()) == [], "what the replicas stored is removed after a run without findings"

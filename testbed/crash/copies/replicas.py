@@ -15,6 +15,7 @@ from model.errors import RlabError, ServiceNotAvailable
 from model.replica_info import ReplicaSetInfo
 from process.children import MODULE, broker_name
 from testbed.cluster.registered import wait_registered
+from testbed.cluster.whole import is_whole
 from testbed.crash.brokers import BrokerProcess
 
 SET = broker_name(0)
@@ -98,14 +99,6 @@ class SetProcesses:
     async def wait_registered(self) -> None:
         """Wait until the name server lists all replicas. Raises: ServiceNotAvailable. Cancellation: harmless."""
         await wait_registered(self._admin, [process.address for process in self.processes])
-
-
-def is_whole(info: ReplicaSetInfo, copies: int) -> bool:
-    """Whether the master answers, and this many replicas, all members of the set, are in sync and connected to it."""
-    masters = [each.replica_id for each in info.replicas if each.role == "master"]
-    others = [each for each in info.replicas if each.role == "following" and each.connected]
-    row = info.row
-    return masters == [row.master] and len(row.in_sync) == len(row.members) == 1 + len(others) == copies
 
 
 @asynccontextmanager

@@ -62,6 +62,16 @@ class ActFigures:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StepFigures:
+    """One step: logs of the replicas and their clients show what they did then."""
+
+    act: Act
+    seconds: float  # how long the replica was paused or away
+    began_ms: float  # wall-clock time
+    effects: Effects
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CopiesResult:
     """Result of a run: the document of `rlab crash --copies N --json`."""
 
@@ -71,6 +81,7 @@ class CopiesResult:
     duration_s: float  # from the first server to the verdict
     verdict: CrashVerdict
     acts: dict[str, ActFigures]
+    steps: tuple[StepFigures, ...]
     moved_by_joins: int  # queues that moved when a member joined and left: the counter of moved queues works
     read_back: int  # replicas from which everything was read as the master
 
@@ -83,7 +94,7 @@ class CopiesRun:
         self.phase = "starting"
         self._options = options
         self._watch = StepWatch()
-        self._effects: list[tuple[Act, Effects]] = []
+        self._steps: list[StepFigures] = []
         self._moved_by_joins = 0
         self._read_back = 0
 
@@ -122,7 +133,7 @@ class CopiesRun:
         """The progress in a line."""
         options, counted = self._options, self.ledger.messages
         return (
-            f"{self.phase}: {len(self._effects)} of {sum(options.steps)} steps, {counted.sent:,} acknowledged, "
+            f"{self.phase}: {len(self._steps)} of {sum(options.steps)} steps, {counted.sent:,} acknowledged, "
             f"{counted.failed_sends:,} failed, {counted.lost:,} to consume, {counted.duplicates:,} consumed twice"
         )
 
@@ -147,14 +158,15 @@ class CopiesRun:
         under_way = options.load.producers * (LANES - 1 + BATCH)
         for step in steps_of(rng, options.steps):
             self.phase = step.act.value
+            began_ms = wall_clock_ms()
             try:
                 effects = await taking.take(step)
             except RlabError as error:
-                self.ledger.findings.add(NO_RESTART, f"step {len(self._effects) + 1}, {step.act}: {error}")
+                self.ledger.findings.add(NO_RESTART, f"step {len(self._steps) + 1}, {step.act}: {error}")
                 return
-            self._effects.append((step.act, effects))
+            self._steps.append(StepFigures(act=step.act, seconds=step.seconds, began_ms=began_ms, effects=effects))
             for kind, text in findings_of(step.act, effects, under_way):
-                self.ledger.findings.add(kind, f"step {len(self._effects)}, {step.act}: {text}")
+                self.ledger.findings.add(kind, f"step {len(self._steps)}, {step.act}: {text}")
 
     # --- the end -----------------------------------------------------------------------------------------------------
 
@@ -186,8 +198,8 @@ class CopiesRun:
 
     def _result(self, verdict: CrashVerdict, duration_s: float) -> CopiesResult:
         found: dict[str, list[Effects]] = {}
-        for act, effects in self._effects:
-            found.setdefault(act.value, []).append(effects)
+        for step in self._steps:
+            found.setdefault(step.act.value, []).append(step.effects)
         return CopiesResult(
             ok=verdict.ok,
             seed=self._options.load.seed,
@@ -195,6 +207,7 @@ class CopiesRun:
             duration_s=duration_s,
             verdict=verdict,
             acts={act.value: figures_of(found[act.value]) for act in Act if act.value in found},
+            steps=tuple(self._steps),
             moved_by_joins=self._moved_by_joins,
             read_back=self._read_back,
         )

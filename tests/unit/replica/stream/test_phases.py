@@ -58,6 +58,7 @@ def test_a_closed_connection_is_trouble_unless_it_is_back_soon() -> None:
     replica.disconnected(5.0)
     assert replica.leaves_at(1_000, NEVER).at == 5.0 + REPLICA_BACK_S
     replica.connected(5.1, 1_000)
+    replica.sent(5.2, 10, 7, 1_000, crc=6)
     assert replica.leaves_at(1_000, NEVER).at == 5.1 + REPLICA_SILENCE_S
 
 
@@ -67,13 +68,22 @@ def test_a_master_that_has_just_started_gives_the_others_time_to_connect() -> No
 
 def test_silence_counts_from_the_sending_of_the_newest_frame_that_is_confirmed() -> None:
     replica = following()
+    replica.sent(0.8, 10, 7, 1_000, crc=6, beacon=300.8)
+    replica.sent(1.0, 10, 7, 1_000, crc=7, beacon=301.0)
+    assert replica.acknowledged(1.1, 1, 5)  # the last one again
     assert replica.leaves_at(1_000, NEVER).at == REPLICA_SILENCE_S
-    replica.sent(1.0, 10, 7, 1_000, crc=6, beacon=301.0)
-    assert replica.acknowledged(1.4, 1, 5)  # the last one again
-    assert replica.leaves_at(1_000, NEVER).at == REPLICA_SILENCE_S
-    assert replica.acknowledged(1.5, 2, 6)
-    assert replica.leaves_at(1_000, NEVER).at == 1.0 + REPLICA_SILENCE_S
-    assert replica.confirmed_beacon == 301.0
+    assert replica.acknowledged(1.15, 2, 6)
+    assert replica.leaves_at(1_000, NEVER).at == 0.8 + REPLICA_SILENCE_S
+    assert replica.confirmed_beacon == 300.8
+
+
+def test_a_master_that_stood_still_asks_before_it_removes_a_replica() -> None:
+    replica = following()
+    assert replica.leaves_at(1_000, NEVER).at == NEVER, "it has confirmed everything"
+    replica.sent(1.7, 10, 7, 1_000, crc=6)  # the first beacon after that
+    assert replica.leaves_at(1_000, NEVER).at == 1.7 + REPLICA_BEACON_S
+    assert replica.acknowledged(1.8, 2, 6)
+    assert replica.leaves_at(1_000, NEVER).at == NEVER
 
 
 def test_a_frame_that_has_come_and_waits_for_the_disk_is_not_a_silence_and_is_not_applied() -> None:
@@ -92,6 +102,7 @@ def test_with_a_short_lease_a_silent_replica_leaves_before_the_lease_ends() -> N
     replica = ReplicaPhases(2, 0.0, lease_s=1.0)
     replica.connected(5.0, 0)
     assert replica.beacon_at == 5.0 + 0.15
+    replica.sent(5.15, 10, -1, 0, crc=6)
     assert replica.leaves_at(0, NEVER).at == 5.0 + 0.6
 
 

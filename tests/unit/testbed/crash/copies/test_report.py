@@ -35,6 +35,7 @@ def result(**findings: int) -> CopiesResult:
             examples=(),
         ),
         acts={act.value: figures_of([EFFECTS, EFFECTS]) for act in Act},
+        steps=(),
         moved_by_joins=10,
         read_back=3,
     )

@@ -16,7 +16,7 @@ from testbed.crash.copies.steps import SetSteps
 from testbed.crash.copies.watch import StepWatch
 from testbed.crash.load import CrashLoad
 from testbed.crash.schedule import Moment
-from tests.unit.testbed.crash.copies.test_replicas import WHOLE
+from tests.unit.testbed.cluster.test_whole import WHOLE
 
 pytestmark = pytest.mark.asyncio
 

@@ -1,5 +1,3 @@
-"""The processes are tried in `tests/process/test_copies_crash.py`; here is when a set is whole."""
-
 from __future__ import annotations
 
 from dataclasses import replace
@@ -8,7 +6,7 @@ import pytest
 
 from model.replica_info import ReplicaInfo, ReplicaSetInfo
 from model.replica_set import Replica, ReplicaSet
-from testbed.crash.copies.replicas import is_whole
+from testbed.cluster.whole import is_whole
 
 MEMBERS = (Replica(replica_id=1, address="h:1"), Replica(replica_id=2, address="h:2"))
 ROW = ReplicaSet(name="a", set_id=7, epoch=1, master=1, in_sync=(1, 2), members=MEMBERS, last_replica_id=2, copies=2)
