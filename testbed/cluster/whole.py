@@ -1,4 +1,4 @@
-"""When a set of replicas is whole: a fault that comes then shows the set at its best. Pure."""
+"""State in which a set of replicas is whole: nothing is left of an earlier fault, so the next one may begin. Pure."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ SETTLE_S = 0.3
 _FLOW_TIMEOUT_S, _POLL_S = 30.0, 0.01
 
 
-class Change(StrEnum):
+class MasterChange(StrEnum):
     """How the master is lost, or changed."""
 
     KILL = "kill"
@@ -79,14 +79,14 @@ class Silence:
         return self._to - self._began
 
 
-class Masters:
+class ChangingMasters:
     """Lets the masters of one set be lost, one after the other, and starts them again; made by `running_masters`."""
 
     def __init__(self, replicas: BenchSet, elect: Elect, silence: Silence, stack: AsyncExitStack) -> None:
         self._replicas, self._elect, self._silence, self._stack = replicas, elect, silence, stack
         self._running = {each.address: (each, label) for label, each in replicas.labelled()}
 
-    async def change(self, change: Change) -> float:
+    async def change(self, change: MasterChange) -> float:
         """Change the master, and wait until both replicas are in sync again; returns the seconds, as the module says.
 
         Raises:
@@ -102,10 +102,10 @@ class Masters:
         await self._strike(change, child, info)
         await wait_master(admin, other_than=info.row.master)
         await self._wait_flow(time.perf_counter())
-        took_s = silence.ended_s() if change in (Change.KILL, Change.HANG) else silence.longest_s()
-        if change is Change.HANG:
+        took_s = silence.ended_s() if change in (MasterChange.KILL, MasterChange.HANG) else silence.longest_s()
+        if change is MasterChange.HANG:
             child.process.send_signal(signal.SIGCONT)
-        elif change is not Change.HANDOVER:
+        elif change is not MasterChange.HANDOVER:
             del self._running[child.address]
             options = ("--replica-of", SET, "--elect", self._elect.value)
             again = broker_process(self._replicas.name_server, self._replicas.folder / label, *options)
@@ -114,16 +114,16 @@ class Masters:
         await wait_whole(admin, 2)
         return took_s
 
-    async def _strike(self, change: Change, child: Child, info: ReplicaSetInfo) -> None:
+    async def _strike(self, change: MasterChange, child: Child, info: ReplicaSetInfo) -> None:
         match change:
-            case Change.KILL:
+            case MasterChange.KILL:
                 await kill(child)
-            case Change.HANG:
+            case MasterChange.HANG:
                 child.process.send_signal(signal.SIGSTOP)
-            case Change.HANDOVER:
+            case MasterChange.HANDOVER:
                 other = next(each for each in info.row.in_sync if each != info.row.master)
                 await self._replicas.admin.hand_over(SET, other)
-            case Change.STOP:
+            case MasterChange.STOP:
                 child.process.terminate()
                 await child.process.wait()
 
@@ -137,7 +137,7 @@ class Masters:
 
 
 @asynccontextmanager
-async def running_masters(elect: Elect) -> AsyncIterator[tuple[Masters, Silence]]:
+async def running_masters(elect: Elect) -> AsyncIterator[tuple[ChangingMasters, Silence]]:
     """Run a set of two replicas, and senders, while the block runs.
 
     Raises:
@@ -154,7 +154,7 @@ async def running_masters(elect: Elect) -> AsyncIterator[tuple[Masters, Silence]
     ):
         for _ in range(SENDERS):
             tasks.start_soon(_send_always, producer, silence)
-        yield Masters(replicas, elect, silence, stack), silence
+        yield ChangingMasters(replicas, elect, silence, stack), silence
 
 
 async def _send_always(producer: Producer, silence: Silence) -> None:
@@ -172,15 +172,15 @@ async def bench_failover(sizes: Sizes, progress: Progress) -> list[Result]:
     """Measure each change of the master `sizes.repeat` times."""
     results = []
     async with running_masters(Elect.AUTO) as (masters, silence):
-        for change in Change:
+        for change in MasterChange:
             results += await _measure(f"failover-{change}", masters, silence, change, sizes.repeat, progress)
     async with running_masters(Elect.FAST) as (masters, silence):
-        results += await _measure("failover-fast", masters, silence, Change.KILL, sizes.repeat, progress)
+        results += await _measure("failover-fast", masters, silence, MasterChange.KILL, sizes.repeat, progress)
     return results
 
 
 async def _measure(
-    name: str, masters: Masters, silence: Silence, change: Change, times: int, progress: Progress
+    name: str, masters: ChangingMasters, silence: Silence, change: MasterChange, times: int, progress: Progress
 ) -> list[Result]:
     took_s, failed = [], 0
     for number in range(times):
