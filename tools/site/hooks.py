@@ -12,8 +12,10 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # mkdocs loads this file by its path
 
 from mkdocs.structure.files import File, Files
-from pymdownx.superfences import fence_code_format
+from pymdownx.superfences import SuperFencesException
 
+from tools.site.diagrams.draw import draw
+from tools.site.diagrams.marks import NotDrawable
 from tools.site.links import OUTSIDE, ROOT, home, pages, slug, with_site_links
 from tools.site.made import made_pages
 
@@ -21,12 +23,24 @@ _REPOSITORY = {site: path for path, site in OUTSIDE.items()}
 
 
 def on_config(config: Any) -> Any:
-    """Make anchors as GitHub does, where the same pages are read, and let mermaid draw its diagrams."""
+    """Make anchors as GitHub does, where the same pages are read, and draw the diagrams of pages."""
     extensions = config["mdx_configs"]
     extensions.setdefault("toc", {})["slugify"] = lambda heading, _separator: slug(heading)
-    mermaid = {"name": "mermaid", "class": "mermaid", "format": fence_code_format}
+    mermaid = {"name": "mermaid", "class": "mermaid", "format": _diagram}
     extensions.setdefault("pymdownx.superfences", {})["custom_fences"] = [mermaid]
     return config
+
+
+def _diagram(source: str, *_: Any, **__: Any) -> str:
+    """The picture of a fenced diagram.
+
+    Raises:
+        SuperFencesException: it cannot be drawn; without this error the page would show its text instead.
+    """
+    try:
+        return draw(source)
+    except NotDrawable as error:
+        raise SuperFencesException(f"a diagram cannot be drawn: {error}") from error
 
 
 def on_files(files: Files, config: Any) -> Files:
