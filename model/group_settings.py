@@ -5,12 +5,13 @@ RocketMQ: SubscriptionGroupConfig.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from model.arguments import shown
+from model.arguments import check_several, check_whole, shown
 from model.errors import InvalidParameter
-from model.limits import MAX_CONFIGURED_ATTEMPTS, MAX_RETRY_QUEUES
+from model.limits import MAX_CONFIGURED_ATTEMPTS, MAX_INVISIBLE_MS, MAX_RETRY_DELAYS, MAX_RETRY_QUEUES
 
 OWN_ATTEMPTS = -1
 """The value of `max_attempts` with which each member decides for itself."""
@@ -30,16 +31,24 @@ class GroupSettings:
         max_attempts: retries of a failed message before it goes to the DLQ, for all members, in place of their own
             option; with `OWN_ATTEMPTS` the members' own options apply. RocketMQ: retryMaxTimes, which the option of a
             member overrules.
+        fifo: whether its pops are in order: a queue delivers the next messages once none of it is invisible. Clients
+            of RocketMQ 5 consume in order then. RocketMQ: consumeMessageOrderly.
+        retry_delays_ms: delays before the first, second, ... retry of a failed message, and the last one before all
+            others, where neither its listener nor the option of its consumer sets one; empty for RocketMQ's delays of
+            10 s, 30 s, 1 min, ... RocketMQ: groupRetryPolicy, which only its clients over gRPC heed.
     """
 
     consume: bool = True
     broadcast: bool = True
     retry_queues: int = 1
     max_attempts: int = OWN_ATTEMPTS
+    fifo: bool = False
+    retry_delays_ms: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse values out of range."""
-        for name, kind in (("consume", bool), ("broadcast", bool), ("retry_queues", int), ("max_attempts", int)):
+        kinds = {"consume": bool, "broadcast": bool, "retry_queues": int, "max_attempts": int, "fifo": bool}
+        for name, kind in kinds.items():
             if not isinstance(getattr(self, name), kind):
                 raise InvalidParameter(f"{name} must be {_KINDS[kind]}, got {shown(getattr(self, name))}")
         if not 1 <= self.retry_queues <= MAX_RETRY_QUEUES:
@@ -53,22 +62,49 @@ class GroupSettings:
                 f"got {self.max_attempts}"
             )
 
+        check_several("retry_delays_ms", self.retry_delays_ms)
+        if len(self.retry_delays_ms) > MAX_RETRY_DELAYS:
+            raise InvalidParameter(
+                f"retry_delays_ms must be at most {MAX_RETRY_DELAYS} delays, got {len(self.retry_delays_ms)}; the last "
+                "one is repeated"
+            )
+        for delay_ms in self.retry_delays_ms:
+            check_whole("a delay of retry_delays_ms", delay_ms, 0, MAX_INVISIBLE_MS)
+
+    def retry_delay_ms(self, attempts: int) -> int | None:
+        """The delay of the next retry after this many failed attempts; None without delays of the group."""
+        delays = self.retry_delays_ms
+        return delays[min(max(attempts, 1), len(delays)) - 1] if delays else None
+
     def to_wire(self) -> list[Any]:
-        """Flat form for a frame's body."""
+        """Flat form for a frame's body, without the settings of `added`."""
         return [self.consume, self.broadcast, self.retry_queues, self.max_attempts]
 
+    @property
+    def added(self) -> dict[str, Any]:
+        """Header fields of the settings that are not in the body: earlier versions unpack exactly four values there."""
+        return {"fifo": self.fifo, "retry_delays_ms": list(self.retry_delays_ms)}
+
     @classmethod
-    def from_wire(cls, wire: Any) -> GroupSettings:
-        """Read the flat form; a broker is trusted to send a well-formed one."""
+    def from_wire(cls, wire: Any, header: Mapping[str, Any]) -> GroupSettings:
+        """Read the flat form and the header beside it; a broker is trusted to send well-formed ones."""
         consume, broadcast, retry_queues, max_attempts = wire
-        return cls(consume=consume, broadcast=broadcast, retry_queues=retry_queues, max_attempts=max_attempts)
+        return cls(
+            consume=consume,
+            broadcast=broadcast,
+            retry_queues=retry_queues,
+            max_attempts=max_attempts,
+            fifo=header.get("fifo", False),
+            retry_delays_ms=tuple(header.get("retry_delays_ms", ())),
+        )
 
     def __str__(self) -> str:
         """The settings in words, as events and `rlab group show` have them."""
         attempts = "own" if self.max_attempts == OWN_ATTEMPTS else self.max_attempts
+        delays = ",".join(f"{delay_ms / 1000:g}s" for delay_ms in self.retry_delays_ms) or "default"
         return (
             f"consume={_on(self.consume)} broadcast={_on(self.broadcast)} retry_queues={self.retry_queues} "
-            f"max_attempts={attempts}"
+            f"max_attempts={attempts} fifo={_on(self.fifo)} retry_delays={delays}"
         )
 
 

@@ -308,6 +308,8 @@ TOPIC_QUEUES_INTERVAL_S = 30.0
 MAX_ATTEMPTS = 16
 """Retries of a failed message before it goes to the DLQ (RocketMQ: retryMaxTimes)."""
 MAX_CONFIGURED_ATTEMPTS = 65_000
+MAX_RETRY_DELAYS = 32
+"""Delays of the retries of a group; RocketMQ has 16 levels, and the last delay is repeated."""
 """Highest `max_attempts`: attempts are counted in 16 bits."""
 MAX_RETRY_QUEUES = 1_024
 """Queues of a retry topic on one broker: as many members as that share failed messages."""
@@ -344,10 +346,7 @@ MAX_ACKED_OFFSETS = 65_536
 MIN_INVISIBLE_MS = 100
 MAX_INVISIBLE_MS = 12 * 3600 * 1000
 MAX_RENEWAL_S = 3 * 3600
-"""How long after its delivery a broker extends the invisible time of a message whose client is connected.
-
-RocketMQ: ProxyConfig.renewMaxTimeMillis. A listener that hangs must not keep its message for ever.
-"""
+"""How long a message is kept for a client that is connected: it may hang. RocketMQ: renewMaxTimeMillis."""
 MAX_RENEWED_OF_CONNECTION = 1_024
 """Groups and client ids behind one connection whose messages are extended; of more, the first are forgotten."""
 """Bounds of the invisible time of a popped message."""

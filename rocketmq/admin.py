@@ -19,7 +19,7 @@ from model.offset_reset import ResetKind
 from model.response_code import ResponseCode
 from remoting.request_code import RequestCode
 from rocketmq.edge import Caller, StockAnswer, TranslatedRequest, nothing
-from rocketmq.fields import SQL92, TAG, Fields, json_bytes, json_object, table_by_queue
+from rocketmq.fields import SQL92, TAG, Fields, json_bytes, json_object, retry_delays_of, table_by_queue
 from rocketmq.frame import OUR_VERSION, Frame
 from rocketmq.message import physical_of, place_of
 from rocketmq.pulling import stored_messages
@@ -127,6 +127,8 @@ def update_group(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> T
         "broadcast": sent.flag("consumeBroadcastEnable"),
         "retry_queues": sent.number("retryQueueNums", 1),
         "max_attempts": sent.number("retryMaxTimes", OWN_ATTEMPTS),
+        "fifo": sent.flag("consumeMessageOrderly"),
+        "retry_delays_ms": retry_delays_of(sent.nested("groupRetryPolicy")),
     }
     return TranslatedRequest(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, header, None, nothing)
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from model.errors import InvalidParameter
+from model.limits import MAX_RETRY_DELAYS
 from model.subscription import Expression, Sql, SubscriptionData
 from remoting.command import shown
 from rocketmq.frame import read_json
@@ -20,6 +21,8 @@ OURS = "ofRebalanceLab"
 TAG, SQL92 = "TAG", "SQL92"
 """Types of expressions. RocketMQ: ExpressionType."""
 _MAX_NUMBER = 2**63 - 1
+_INITIAL_MS, _LONGEST_MS, _MULTIPLIER = 5_000, 2 * 3_600_000, 2
+"""The defaults of an ExponentialRetryPolicy."""
 
 
 class FieldError(ValueError):
@@ -55,6 +58,28 @@ class Fields:
         """
         return number_of(name, self._fields.get(name), default)
 
+    def nested(self, name: str) -> Fields:
+        """The fields of an object; of none if it is absent.
+
+        Raises:
+            FieldError: the value is something else.
+        """
+        value = self._fields.get(name)
+        if value is not None and not isinstance(value, dict):
+            raise FieldError(f"the field {name} must be an object, got {shown(value)}")
+        return Fields(value or {})
+
+    def numbers(self, name: str) -> list[int]:
+        """A list of whole numbers of 64 bits, empty if it is absent.
+
+        Raises:
+            FieldError: the value is something else.
+        """
+        value = self._fields.get(name)
+        if value is not None and not isinstance(value, list):
+            raise FieldError(f"the field {name} must be a list, got {shown(value)}")
+        return [number_of(name, each) for each in value or ()]
+
     def flag(self, name: str) -> bool:
         """A boolean, false if it is absent; C++ writes 0 and 1."""
         return str(self._fields.get(name)).lower() in ("true", "1")
@@ -79,6 +104,27 @@ def number_of(name: str, value: object, default: int | None = None) -> int:
     if not -_MAX_NUMBER <= number <= _MAX_NUMBER:
         raise FieldError(f"the field {name} must be a number of 64 bits, got {shown(value)}")
     return number
+
+
+def retry_delays_of(policy: Fields) -> list[int]:
+    """The delays in milliseconds before the first, second, ... retry of a policy; none for RocketMQ's own.
+
+    RocketMQ: GroupRetryPolicy, with a CustomizedRetryPolicy or an ExponentialRetryPolicy.
+
+        {"type": "EXPONENTIAL", "exponentialRetryPolicy": {"initial": 1000, "max": 5000}}   [1000, 2000, 4000, 5000]
+
+    Raises:
+        FieldError: a field has a value of another type.
+    """
+    if policy.text("type", "") != "EXPONENTIAL":
+        return policy.nested("customizedRetryPolicy").numbers("next")
+    terms = policy.nested("exponentialRetryPolicy")
+    delay_ms, longest_ms = terms.number("initial", _INITIAL_MS), terms.number("max", _LONGEST_MS)
+    delays: list[int] = []
+    while len(delays) < MAX_RETRY_DELAYS - 1 and 0 < delay_ms < longest_ms:
+        delays.append(delay_ms)
+        delay_ms *= terms.number("multiplier", _MULTIPLIER)
+    return [*delays, min(delay_ms, longest_ms)]
 
 
 def json_object(body: bytes) -> dict[str, Any]:

@@ -5,6 +5,8 @@ UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, GET_SUBSCRIPTIONGROUP_CONFIG. RocketMQ: Sub
     consume, broadcast   pulls and pops of members are refused while it is off; those that are parked, at the change
     retry_queues         not stored: it is the number of queues that the retry topic of the group can be written
     max_attempts         counts at once where the broker decides; members that decide in order receive it
+    fifo                 pops are in order, whatever they ask for
+    retry_delays_ms      before a failed message is delivered again, where its consumer leaves that to the broker
 
 Leases, commits and acknowledgements go on while a group is switched off: its members stay, and the messages
 that they have processed are not processed again.
@@ -41,34 +43,59 @@ _SCHEMA = """
 create table if not exists group_settings (
     group_name text primary key, consume integer not null, broadcast integer not null, max_attempts integer not null
 ) without rowid;
+create table if not exists group_delivery (
+    group_name text primary key, fifo integer not null, retry_delays blob not null
+) without rowid;
 """
-_FIELDS = ("consume", "broadcast", "retry_queues", "max_attempts")
+_FIELDS = ("consume", "broadcast", "retry_queues", "max_attempts", "fifo", "retry_delays_ms")
+_NO_DELAYS: bytes = msgpack.packb(())
+
+
+def _unpacked(delays: bytes) -> tuple[int, ...]:
+    unpacked: Any = msgpack.unpackb(delays)
+    return tuple(unpacked)
 
 
 class SettingsOfGroups(Feature):
     """The settings of every group of one broker.
 
-    `switched_off` has the groups whose members may be refused, and `max_attempts` those where that is set: a pull or a
-    pop of any other group costs no more than a look there.
+    `switched_off` has the groups whose members may be refused, `max_attempts` those where that is set, and `fifo` those
+    whose pops are in order: a pull or a pop of any other group costs no more than a look there.
     """
 
     def __init__(self, core: Core, topics: Topics, groups: Groups) -> None:
         self.switched_off: dict[str, GroupSettings] = {}
         self.max_attempts: dict[str, int] = {}
+        self.fifo: dict[str, None] = {}
         self._core = core
         self._topics = topics
         self._groups = groups
         self._of: dict[str, GroupSettings] = {}  # those that differ from the defaults in more than the retry queues
         core.metadata.add_tables(_SCHEMA)
         self._rows = Table(core.metadata, "group_settings", replicated=True)
+        # A table of its own: the files of earlier commits have no column for them.
+        self._delivery = Table(core.metadata, "group_delivery", replicated=True)
+        delivery: dict[str, tuple[int, bytes]] = {
+            group: (fifo, delays) for group, fifo, delays in self._delivery.rows()
+        }
         for group, consume, broadcast, max_attempts in self._rows.rows("group_name"):
-            stored = GroupSettings(consume=bool(consume), broadcast=bool(broadcast), max_attempts=max_attempts)
+            fifo, delays = delivery.get(group, (0, _NO_DELAYS))
+            stored = GroupSettings(
+                consume=bool(consume),
+                broadcast=bool(broadcast),
+                max_attempts=max_attempts,
+                fifo=bool(fifo),
+                retry_delays_ms=_unpacked(delays),
+            )
             self._apply(group, stored)
 
     def _apply(self, group: str, settings: GroupSettings) -> None:
         self._of[group] = settings
         self.switched_off.pop(group, None)
         self.max_attempts.pop(group, None)
+        self.fifo.pop(group, None)
+        if settings.fifo:
+            self.fifo[group] = None
         if not (settings.consume and settings.broadcast):
             self.switched_off[group] = settings
         if settings.max_attempts != OWN_ATTEMPTS:
@@ -85,6 +112,11 @@ class SettingsOfGroups(Feature):
         entry = self._topics.table.get(retry_topic(group))
         queues = 1 if entry is None else entry.config.write_queue_nums
         return replace(self._of.get(group, DEFAULT_SETTINGS), retry_queues=max(1, queues))
+
+    def retry_delay_ms(self, group: str, attempts: int) -> int | None:
+        """The delay of a group's next retry after this many failed attempts; None if operators have set none."""
+        settings = self._of.get(group)
+        return None if settings is None else settings.retry_delay_ms(attempts)
 
     def check_may_consume(self, group: str, client_id: str) -> None:
         """Check that a member of a group in `switched_off` may get messages. RocketMQ: PullMessageProcessor.
@@ -117,13 +149,16 @@ class SettingsOfGroups(Feature):
     def get(self, connection: Connection, request: Command) -> Reply:
         """The settings of a group; the defaults for one that is not known."""
         group = check_group(request.header["group"])
-        return Reply({"is_set": group in self._of}, msgpack.packb(self.of(group).to_wire()))
+        settings = self.of(group)
+        return Reply({"is_set": group in self._of, **settings.added}, msgpack.packb(settings.to_wire()))
 
     def update(self, connection: Connection, request: Command) -> None:
         """Change the settings that the request names; the answer follows once they are stored."""
         core, header, cause = self._core, request.header, ""
         group = check_group(header["group"])
         named: dict[str, Any] = {name: header[name] for name in _FIELDS if header.get(name) is not None}
+        if "retry_delays_ms" in named:
+            named["retry_delays_ms"] = tuple(named["retry_delays_ms"])
         before = self.of(group)
         settings = replace(before, **named)
         if group not in self._of and len(self._of) >= MAX_GROUPS:
@@ -131,7 +166,8 @@ class SettingsOfGroups(Feature):
         if group not in self._of or settings != before:
             cause = core.events.cause_of(header.get("cause"))
             self._change(group, before, settings, cause, sharer_of(connection.owner))
-        core.barrier.respond_after_commit(connection, request, {"cause": cause}, msgpack.packb(settings.to_wire()))
+        answer = {"cause": cause, **settings.added}
+        core.barrier.respond_after_commit(connection, request, answer, msgpack.packb(settings.to_wire()))
 
     def _change(self, group: str, before: GroupSettings, settings: GroupSettings, cause: str, sharer: Sharer) -> None:
         core = self._core
@@ -143,6 +179,7 @@ class SettingsOfGroups(Feature):
         core.emit(EventKind.GROUP_SETTINGS_CHANGED, cause=cause, group=group, detail=str(settings))
         self._apply(group, settings)
         self._rows.put(group, int(settings.consume), int(settings.broadcast), settings.max_attempts)
+        self._delivery.put(group, int(settings.fifo), msgpack.packb(settings.retry_delays_ms))
         core.barrier.metadata_changed()
         if settings.max_attempts != before.max_attempts:
             self._notify_members(group, settings, cause)
@@ -168,3 +205,4 @@ class SettingsOfGroups(Feature):
         self._apply(group, DEFAULT_SETTINGS)
         del self._of[group]
         self._rows.delete(group)
+        self._delivery.delete(group)

@@ -17,6 +17,7 @@ from functools import partial
 import msgpack
 
 from broker.feature import Core
+from broker.groups.settings import SettingsOfGroups
 from broker.pop.forwarder import PopForwarder
 from broker.pop.journal import Times
 from broker.pop.ledger import GroupQueue, PopKey, PopLedger, without
@@ -39,6 +40,7 @@ class PopHandles:
     def __init__(
         self,
         core: Core,
+        settings: SettingsOfGroups,
         store: PopStore,
         ledger: PopLedger,
         tokens: Tokens,
@@ -46,6 +48,7 @@ class PopHandles:
         changed: Callable[[GroupQueue], None],
     ) -> None:
         self._core = core
+        self._settings = settings
         self._store = store
         self._ledger = ledger
         self._tokens = tokens
@@ -81,7 +84,11 @@ class PopHandles:
 
     def change_invisible_time(self, connection: Connection, request: Command) -> None:
         """Change the end of a message's invisible time, and its handle; the answer follows once that is stored."""
-        times, invisible_ms = self._times(), request.header["invisible_ms"]
+        header, times = request.header, self._times()
+        invisible_ms = header["invisible_ms"]
+        if failed := header.get("failed_attempts"):
+            delay_ms = self._settings.retry_delay_ms(header["group"], failed)
+            invisible_ms = invisible_ms if delay_ms is None else delay_ms
         queue, token, offset = self._named(request)
         visible_at = times.now
         if invisible_ms:

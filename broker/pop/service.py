@@ -75,7 +75,9 @@ class Pop(Feature):
         self._forwarder = PopForwarder(core, topics, groups, self.ledger, self._tokens, self._changed)
         self._delivery = PopDelivery(core, topics, groups, leases, self.ledger, self._forwarder, self._tokens)
         self._renewals = Renewals(core, groups, self.ledger)
-        self._handles = PopHandles(core, self._store, self.ledger, self._tokens, self._forwarder, self._changed)
+        self._handles = PopHandles(
+            core, settings, self._store, self.ledger, self._tokens, self._forwarder, self._changed
+        )
         self._restore()
 
     def _restore(self) -> None:
@@ -130,6 +132,8 @@ class Pop(Feature):
             self._settings.check_may_consume(pop.group, pop.client_id)
         if pop.group in self._settings.max_attempts:  # in a pop it counts deliveries, so the first one too
             pop = pop._replace(max_attempts=self._settings.max_attempts[pop.group] + 1)
+        if pop.group in self._settings.fifo:
+            pop = pop._replace(order=True)
         now = self._core.loop.time()
         self._groups.table.touch(pop.group, pop.client_id, connection.number, now)
         self._store.check_backlog()

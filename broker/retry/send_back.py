@@ -56,6 +56,8 @@ class SendBack(Feature):
         else:
             # One after the other, so that the members that own them share the retries.
             queue_id = (header["queue_id"] + header["offset"]) % self._topics.retry_queues(group, sharer)
+            if delay_ms is None:
+                delay_ms = self._settings.retry_delay_ms(group, times_delivered)
             wait_ms = retry_delay_ms(record.times_delivered) if delay_ms is None else delay_ms
             if not 0 <= wait_ms <= MAX_DELAY_MS:
                 raise InvalidParameter(f"delay_ms must be 0 to {MAX_DELAY_MS}, got {wait_ms}")

@@ -343,6 +343,8 @@ class Admin(ClientLifecycle):
         broadcast: bool | None = None,
         retry_queues: int | None = None,
         max_attempts: int | None = None,
+        fifo: bool | None = None,
+        retry_delays_ms: Sequence[int] | None = None,
         create: bool = False,
     ) -> Mapping[str, GroupSettings]:
         """Change settings of a group on every broker, also while it consumes; None leaves one as it is.
@@ -354,6 +356,9 @@ class Admin(ClientLifecycle):
             retry_queues: queues of its retry topic on each broker, 1 to 1,024.
             max_attempts: retries of a failed message before it goes to the DLQ, 0 to 65,000, for all members; -1 for
                 the option of each.
+            fifo: whether its pops are in order, and clients of RocketMQ 5 consume in order.
+            retry_delays_ms: delays before the first, second, ... retry of a failed message, 0 ms to 12 h each, at most
+                32; empty for RocketMQ's.
             create: allow a group that no broker knows.
 
         Returns:
@@ -367,12 +372,8 @@ class Admin(ClientLifecycle):
 
         Cancellation: some brokers may have the new settings.
         """
-        changes = {
-            "consume": consume,
-            "broadcast": broadcast,
-            "retry_queues": retry_queues,
-            "max_attempts": max_attempts,
-        }
+        changes: dict[str, object] = {"consume": consume, "broadcast": broadcast, "retry_queues": retry_queues}
+        changes |= {"max_attempts": max_attempts, "fifo": fifo, "retry_delays_ms": retry_delays_ms}
         named = {name: value for name, value in changes.items() if value is not None}
         return await set_group(self._cluster, group, named, create=create)
 

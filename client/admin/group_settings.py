@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from client.admin.requests import Answer, ClusterRequests, listed, unpack
+from model.arguments import check_several
 from model.errors import GroupNotExist, InvalidParameter, RlabError
 from model.group_settings import GroupSettings
 from model.names import check_group
@@ -16,7 +17,7 @@ from remoting.request_code import RequestCode
 def settings_in(answers: Mapping[str, Answer]) -> dict[str, GroupSettings]:
     """Broker name -> settings, of the answers that have them: earlier versions of a broker do not."""
     return {
-        name: GroupSettings.from_wire(unpack(answer))
+        name: GroupSettings.from_wire(unpack(answer), answer.header)
         for name, answer in sorted(answers.items())
         if not isinstance(answer, RlabError)
     }
@@ -26,10 +27,16 @@ async def set_group(
     cluster: ClusterRequests, group: str, changes: Mapping[str, Any], *, create: bool
 ) -> dict[str, GroupSettings]:
     """See `Admin.set_group`."""
-    header: dict[str, Any] = {"group": check_group(group), **changes}
     if not changes:
-        raise InvalidParameter("nothing to set: name consume, broadcast, retry_queues or max_attempts")
-    GroupSettings(**changes)  # refused here, before some of the brokers have it
+        raise InvalidParameter(
+            "nothing to set: name consume, broadcast, retry_queues, max_attempts, fifo or retry_delays_ms"
+        )
+    header: dict[str, Any] = {"group": check_group(group), **changes}
+    if "retry_delays_ms" in changes:
+        check_several("retry_delays_ms", changes["retry_delays_ms"])
+        header["retry_delays_ms"] = list(changes["retry_delays_ms"])
+    settings = {name: value for name, value in header.items() if name != "group"}
+    GroupSettings(**settings)  # refused here, before some of the brokers have it
     masters = await cluster.masters()
     if not create:
         lists = await cluster.ask(masters, RequestCode.GET_GROUP_LIST, {})

@@ -168,7 +168,7 @@ class PopConsumption(PopIntake):
         return context.instance.max_attempts(context.group, message.queue.broker_name, self._options.max_attempts)
 
     def _retry_later(self, failure: Failed, popped: Popped) -> None:
-        message, options = popped.message, self._options
+        message, options, failed_attempts = popped.message, self._options, 0
         if message.attempts > self._max_attempts(message):
             delay_ms = 0  # the broker sends it to the DLQ, which need not wait
         elif failure.retry_after_s is not None:
@@ -176,8 +176,8 @@ class PopConsumption(PopIntake):
         elif options.retry_delay_ms is not None:
             delay_ms = options.retry_delay_ms
         else:
-            delay_ms = retry_delay_ms(message.times_delivered)
-        self.change_invisible(message, min(delay_ms, MAX_INVISIBLE_MS), popped.expires_at)
+            delay_ms, failed_attempts = retry_delay_ms(message.times_delivered), message.attempts
+        self.change_invisible(message, min(delay_ms, MAX_INVISIBLE_MS), popped.expires_at, failed_attempts)
 
     async def _failed_in_order(self, queue: PopProcessQueue, messages: Sequence[MessageExt], failure: Failed) -> None:
         """Retry here: if it were returned to the broker, the messages after it would be redelivered with it.

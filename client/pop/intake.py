@@ -89,19 +89,23 @@ class PopIntake:
             await self._idle.wait()
         await self.acks.wait_idle()
 
-    def change_invisible(self, message: PopMessage, invisible_ms: int, until: float = 0.0) -> None:
+    def change_invisible(
+        self, message: PopMessage, invisible_ms: int, until: float = 0.0, failed_attempts: int = 0
+    ) -> None:
         """Set the invisible time of a message that this consumer has removed; 0 returns it to the broker.
 
         A broker that does not answer is asked again until this loop time. If it never does, the message is redelivered
-        when its time ends.
+        when its time ends. `failed_attempts` is as of `PopRequests.change_invisible`.
         """
-        self.start(self._change_invisible, message, invisible_ms, until)
+        self.start(self._change_invisible, message, invisible_ms, until, failed_attempts)
 
-    async def _change_invisible(self, message: PopMessage, invisible_ms: int, until: float) -> None:
+    async def _change_invisible(
+        self, message: PopMessage, invisible_ms: int, until: float, failed_attempts: int
+    ) -> None:
         instance, may_have_been_executed = self._context.instance, False
         while True:
             try:
-                await self.requests.change_invisible(*handle_of(message), invisible_ms)
+                await self.requests.change_invisible(*handle_of(message), invisible_ms, failed_attempts)
             except ReceiptHandleDead:
                 self._late += not may_have_been_executed
                 return

@@ -148,9 +148,11 @@ class PopRequests:
         return RequestCode.BATCH_ACK_MESSAGE, self._member, body, self._instance.config.request_timeout_s
 
     async def change_invisible(
-        self, queue: MessageQueue, offset: int, token: int, invisible_ms: int
+        self, queue: MessageQueue, offset: int, token: int, invisible_ms: int, failed_attempts: int = 0
     ) -> tuple[int, int]:
         """Set the invisible time of one message, counted from now; 0 makes it visible at once.
+
+        With `failed_attempts` a retry delay of its group, if it has any, counts in the place of `invisible_ms`.
 
         Returns the token of the new handle, and when the message is redelivered, in its broker's wall-clock ms.
 
@@ -158,7 +160,8 @@ class PopRequests:
         a cancellation, the old handle may be dead and the new one unknown.
         """
         code = RequestCode.CHANGE_MESSAGE_INVISIBLETIME
-        answer = await self._ask_for(code, (queue, offset, token), invisible_ms=invisible_ms)
+        fields = {"invisible_ms": invisible_ms, **({"failed_attempts": failed_attempts} if failed_attempts else {})}
+        answer = await self._ask_for(code, (queue, offset, token), **fields)
         return answer.header["token"], answer.header["visible_ms"]
 
     async def dead_letter(self, handle: Handle) -> None:

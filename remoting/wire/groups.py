@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from model.group_settings import OWN_ATTEMPTS
-from model.limits import MAX_CONFIGURED_ATTEMPTS, MAX_RETRY_QUEUES
+from model.limits import MAX_CONFIGURED_ATTEMPTS, MAX_INVISIBLE_MS, MAX_RETRY_DELAYS, MAX_RETRY_QUEUES
 from remoting.request_code import RequestCode
 from remoting.wire.field import (
     CAUSE,
@@ -35,7 +35,7 @@ _JOINED = (
         "CLIENT_INNER_PRODUCER"
     ),
 )
-_SETTINGS = "body: msgpack array of [consume, broadcast, retry queues, max attempts]"
+_SETTINGS = "`fifo`; `retry_delays_ms`; body: msgpack array of [consume, broadcast, retry queues, max attempts]"
 
 
 def _attempts(doc: str, required: bool) -> Field:
@@ -143,6 +143,17 @@ GROUP_SCHEMA: dict[RequestCode, RequestSchema] = {
             Field("broadcast", bool, "whether its broadcasting members get messages", required=False),
             Field("retry_queues", int, "queues of its retry topic that are written", False, 1, MAX_RETRY_QUEUES),
             _attempts("retries of a failed message before it goes to the DLQ; -1 for the option of each member", False),
+            Field("fifo", bool, "whether its pops are in order", required=False),
+            Field(
+                "retry_delays_ms",
+                list,
+                f"delays before the first, second, ... retry of a failed message, at most {MAX_RETRY_DELAYS}; the last "
+                "one is repeated, and without any RocketMQ's delays count",
+                False,
+                0,
+                MAX_INVISIBLE_MS,
+                items=int,
+            ),
             CAUSE,
         ),
         answer=f"once they are stored: header `cause`: the cause of the event, empty if nothing changed; {_SETTINGS}",

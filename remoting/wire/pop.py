@@ -120,6 +120,14 @@ POP_SCHEMA: dict[RequestCode, RequestSchema] = {
             Field(
                 "invisible_ms", int, "how long it is invisible, up to 10 ms longer", minimum=0, maximum=MAX_INVISIBLE_MS
             ),
+            Field(
+                "failed_attempts",
+                int,
+                "how often it was consumed in vain: the retry delay of the group after this number of attempts, if it "
+                "has delays, counts in the place of `invisible_ms`",
+                required=False,
+                minimum=1,
+            ),
         ),
         answer="once it is stored: header `token`: of the new handle, because the old one is dead; `visible_ms`: "
         "end of the invisible time, wall clock in milliseconds. NO_MESSAGE when the handle is dead",

@@ -45,6 +45,7 @@ def _settings(answer: Frame) -> dict[str, GroupSettings]:
             broadcast=bool(each.get("consumeBroadcastEnable", True)),
             retry_queues=int(each.get("retryQueueNums", 1)),
             max_attempts=int(each.get("retryMaxTimes", 16)),
+            fifo=bool(each.get("consumeMessageOrderly", False)),
         )
         for name, each in json_of(answer)["subscriptionGroupTable"].items()
     }
@@ -103,7 +104,8 @@ def settings(server: Server, header: dict[str, Any], body: bytes) -> Steps:
     """The settings of one group."""
     [answer] = yield [StockCall(_GET_ALL_GROUPS)]
     found = _settings(answer).get(header["group"])
-    return Answered({"is_set": found is not None}, packed((found or GroupSettings()).to_wire()))
+    settings = found or GroupSettings()
+    return Answered({"is_set": found is not None, **settings.added}, packed(settings.to_wire()))
 
 
 def connections(server: Server, header: dict[str, Any], body: bytes) -> Steps:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from itertools import pairwise
 from typing import Any
 
 import anyio
@@ -15,6 +16,8 @@ from model.events import EventKind
 from model.group_settings import DEFAULT_SETTINGS, GroupSettings
 from model.heartbeat import MessageModel
 from model.message import MessageExt
+from model.message_queue import MessageQueue
+from testbed.simulation.cluster.clients import SimulatedPopConsumer
 from testbed.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 
@@ -157,6 +160,72 @@ def test_the_attempts_of_a_group_overrule_those_of_members_that_run_and_of_those
     simulate(scenario, brokers=1)
 
 
+@pytest.mark.parametrize("kind", ["pull", "pop"])
+def test_failed_messages_wait_for_the_delays_of_the_group_unless_their_consumer_sets_one(
+    simulate: Simulate, kind: str
+) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=1)
+        producer = await cluster.start_producer()
+        loop, tried_at = cluster.simulation.loop, list[float]()
+
+        async def fails(message: MessageExt) -> None:
+            tried_at.append(loop.time())
+            raise ValueError("never")
+
+        for own_ms, delays_s in ((None, [0.5, 2.0, 2.0]), (100, [0.1, 0.1, 0.1])):
+            tried_at.clear()
+            consumer = await cluster.start_consumer(
+                "g", "t", work=fails, retry_delay_ms=own_ms, max_attempts=3, **KINDS[kind]
+            )
+            await set_group(cluster, retry_delays_ms=[500, 2_000])
+            await producer.send("t", b"x")
+            await anyio.sleep(15)
+            waited = [later - earlier for earlier, later in pairwise(tried_at)]
+            assert waited == pytest.approx(delays_s, abs=0.1)
+            await consumer.stop()
+
+    simulate(scenario, brokers=1)
+
+
+@pytest.mark.parametrize("slow_s", [0.0, 0.4])
+def test_a_group_in_order_receives_each_queue_in_order_although_consumers_fail_and_are_killed(
+    simulate: Simulate, slow_s: float
+) -> None:
+    """A message is delivered again until it is acknowledged, and no later one of its queue before that."""
+
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=2)
+        producer = await cluster.start_producer()
+        await set_group(cluster, fifo=True, create=True)
+        done: dict[MessageQueue, list[int]] = {}
+        killed = await cluster.start_popper("g", "t")
+        others = [await cluster.start_popper("g", "t") for _ in range(2)]
+        await producer.send_many("t", 60)
+
+        async def work(popper: SimulatedPopConsumer, n_fails: int) -> None:
+            while True:
+                for n, message in enumerate(await popper.receive(5, invisible_s=2, wait_s=5)):
+                    await anyio.sleep(slow_s)
+                    if n == n_fails and message.attempts == 1:
+                        break
+                    if not await popper.ack([message]):
+                        done.setdefault(message.queue, []).append(message.offset)
+
+        async with anyio.create_task_group() as tasks:
+            for n, popper in enumerate(others):
+                tasks.start_soon(work, popper, 2 + n)
+            assert await killed.receive(5, invisible_s=2, wait_s=5, renew=True)
+            await anyio.sleep(5)
+            await killed.crash()
+            await anyio.sleep(240)
+            tasks.cancel_scope.cancel()
+        assert sum(map(len, done.values())) == 60
+        assert all(offsets == sorted(offsets) for offsets in done.values())
+
+    simulate(scenario, brokers=1)
+
+
 def test_members_share_failed_messages_over_the_retry_queues_and_fewer_of_them_hide_none(simulate: Simulate) -> None:
     async def fails_once(message: MessageExt) -> None:
         if not message.times_delivered:
@@ -208,7 +277,9 @@ def test_one_change_is_one_cause_on_all_brokers_and_no_change_is_not_an_event(si
             await set_group(cluster, max_attempts=3, create=True)
         reported = [event for event in cluster.events if event.kind == EventKind.GROUP_SETTINGS_CHANGED]
         assert [(event.broker, event.group) for event in reported] == [("broker-a", "g"), ("broker-b", "g")]
-        assert {event.detail for event in reported} == {"consume=on broadcast=on retry_queues=1 max_attempts=3"}
+        assert {event.detail for event in reported} == {
+            "consume=on broadcast=on retry_queues=1 max_attempts=3 fifo=off retry_delays=default"
+        }
         assert {event.cause for event in reported} == {reported[0].id}
 
     simulate(scenario, brokers=2)
@@ -231,9 +302,12 @@ def test_a_broker_that_is_away_is_named_and_what_it_lacks_is_shown(simulate: Sim
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({}, "nothing to set: name consume, broadcast, retry_queues or max_attempts"),
+        ({}, "nothing to set: name consume, broadcast, retry_queues, max_attempts, fifo or retry_delays_ms"),
         ({"retry_queues": 0}, "retry_queues must be 1 to 1024, got 0; for no retries set max_attempts to 0"),
         ({"max_attempts": 65_001}, "max_attempts must be 0 to 65000, or -1 for the option of each member; got 65001"),
+        ({"fifo": 1}, "fifo must be True or False, got 1"),
+        ({"retry_delays_ms": 5}, "retry_delays_ms must be a list, got 5"),
+        ({"retry_delays_ms": [1] * 33}, "retry_delays_ms must be at most 32 delays, got 33"),
     ],
 )
 def test_what_cannot_be_set_is_refused_before_any_broker_has_it(

@@ -121,14 +121,18 @@ def test_the_offsets_of_a_group_go_into_a_file_and_come_back_also_for_another_gr
 
 def test_a_group_is_switched_off_and_on(terminal: Terminal) -> None:
     assert "no broker knows group 'waiters'" in terminal.error("group set waiters --no-consume")
-    off = "consume=off broadcast=on retry_queues=1 max_attempts=3"
+    off = "consume=off broadcast=on retry_queues=1 max_attempts=3 fifo=off retry_delays=default"
     said = terminal.text("group set waiters --no-consume --max-attempts 3 --create")
     assert said == f"group waiters on broker-a: {off}"
     shown = terminal.text("group show waiters").splitlines()
     assert f"settings: {off}" in shown
     assert shown[-1] == "switched off on broker-a; lag 0; no members"
     settings = terminal.document("group set waiters --consume --max-attempts own")["settings"]
-    assert settings == {"broker-a": {"consume": True, "broadcast": True, "retry_queues": 1, "max_attempts": -1}}
+    defaults = {"consume": True, "broadcast": True, "retry_queues": 1, "max_attempts": -1}
+    assert settings == {"broker-a": {**defaults, "fifo": False, "retry_delays_ms": []}}
+    said = terminal.text("group set waiters --fifo --retry-delays 100ms,2s")
+    assert said.endswith("max_attempts=own fifo=on retry_delays=0.1s,2s")
+    assert "--retry-delays must be default, or up to 32 times" in terminal.error("group set waiters --retry-delays 5")
 
 
 def test_dead_letters_are_listed_shown_and_sent_again_once(terminal: Terminal) -> None:
@@ -184,7 +188,7 @@ def test_a_message_is_found_by_its_key_and_shown_by_its_id(terminal: Terminal) -
         ("consume nowhere --group g", "'nowhere' does not exist: create it", 1),
         ("consume nowhere --wait --group g --count 1 --timeout 0.1", "received 0 of 1 messages in 0.1 s", 1),
         ("group show", "Missing argument", 2),
-        ("group set g", "use at least one of --consume, --broadcast, --retry-queues and --max-attempts", 2),
+        ("group set g", "use at least one of --consume, --broadcast", 2),
         ("group set g --max-attempts many", "--max-attempts must be 0 to 65000, or own; got 'many'", 2),
         ("group dlq list nobody", "no broker knows group 'nobody'", 1),
         ("group dlq resend g", "use either --id ID or --all", 2),

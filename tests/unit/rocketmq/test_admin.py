@@ -5,8 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
+from model.limits import MAX_RETRY_DELAYS
 from model.response_code import ResponseCode
 from remoting.request_code import RequestCode
+from rocketmq.fields import FieldError, Fields, retry_delays_of
 from rocketmq.frame import ONE_WAY_BIT, Frame
 from rocketmq.message import physical_offset
 from tests.unit.broker.harness import ADDRESS, Peer, World, consumer, simulated, unpacked
@@ -79,7 +83,12 @@ async def test_the_settings_of_a_group_are_set_and_a_group_without_members_is_de
     client, ours = await with_messages(world)
     settings = {"groupName": "g", "consumeEnable": True, "consumeBroadcastEnable": False, "retryMaxTimes": 5}
     assert (await client.call(200, {}, json.dumps({**settings, "retryQueueNums": 2}).encode())).code == 0
-    assert unpacked(await ours.call(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, {"group": "g"})) == [True, False, 2, 5]
+    found = await ours.call(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, {"group": "g"})
+    assert (unpacked(found), found.header["fifo"]) == ([True, False, 2, 5], False)
+    in_order = {**settings, "consumeMessageOrderly": True, "groupRetryPolicy": {"customizedRetryPolicy": {"next": [7]}}}
+    assert (await client.call(200, {}, json.dumps(in_order).encode())).code == 0
+    found = await ours.call(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, {"group": "g"})
+    assert (found.header["fifo"], found.header["retry_delays_ms"]) == (True, [7])
     await client.heartbeat()
     refused = await client.call(207, {"groupName": "g"})
     assert (refused.code, "has members" in (refused.remark or "")) == (604, True)
@@ -175,3 +184,42 @@ async def test_rates_are_not_kept_and_the_tool_is_reported_so(world: World) -> N
     client, _ = await with_messages(world)
     refused = await client.call(315, {"statsName": "TOPIC_PUT_NUMS", "statsKey": "t"})
     assert (refused.code, refused.remark) == (1, "The stats <TOPIC_PUT_NUMS> not exist")
+
+
+# --- retry policies ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("policy", "delays"),
+    [
+        ({}, []),
+        ({"type": "CUSTOMIZED", "customizedRetryPolicy": None, "exponentialRetryPolicy": None}, []),
+        ({"type": "CUSTOMIZED", "customizedRetryPolicy": {"next": [1000, 5000]}}, [1_000, 5_000]),
+        ({"customizedRetryPolicy": {"next": ["7"]}}, [7]),
+        ({"type": "EXPONENTIAL", "exponentialRetryPolicy": {"initial": 1000, "max": 5000}}, [1000, 2000, 4000, 5000]),
+        ({"type": "EXPONENTIAL", "exponentialRetryPolicy": {"initial": 9, "max": 9, "multiplier": 3}}, [9]),
+        ({"type": "EXPONENTIAL", "exponentialRetryPolicy": {"initial": 0}}, [0]),
+        ({"type": "EXPONENTIAL", "exponentialRetryPolicy": {"initial": 5, "multiplier": 1}}, [5] * MAX_RETRY_DELAYS),
+    ],
+)
+def test_a_policy_is_a_list_of_delays(policy: dict[str, Any], delays: list[int]) -> None:
+    assert retry_delays_of(Fields(policy)) == delays
+
+
+def test_an_exponential_policy_has_the_defaults_of_rocketmq() -> None:
+    delays = retry_delays_of(Fields({"type": "EXPONENTIAL"}))
+    assert (delays[:3], delays[-1]) == ([5_000, 10_000, 20_000], 7_200_000)
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        {"customizedRetryPolicy": [1]},
+        {"customizedRetryPolicy": {"next": 5}},
+        {"customizedRetryPolicy": {"next": ["x"]}},
+        {"type": "EXPONENTIAL", "exponentialRetryPolicy": {"initial": "soon"}},
+    ],
+)
+def test_another_thing_is_refused_by_the_name_of_its_field(policy: dict[str, Any]) -> None:
+    with pytest.raises(FieldError, match=r"the field (next|initial|customizedRetryPolicy) must be"):
+        retry_delays_of(Fields(policy))

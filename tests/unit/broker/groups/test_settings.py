@@ -14,12 +14,12 @@ from tests.unit.broker.harness import Peer, World, a_life, consumer, simulated, 
 
 async def change(peer: Peer, **changes: Any) -> GroupSettings:
     answer = await peer.call(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {"group": "g", **changes})
-    return GroupSettings.from_wire(unpacked(answer))
+    return GroupSettings.from_wire(unpacked(answer), answer.header)
 
 
 async def settings(peer: Peer) -> tuple[bool, GroupSettings]:
     answer = await peer.call(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, {"group": "g"})
-    return answer.header["is_set"], GroupSettings.from_wire(unpacked(answer))
+    return answer.header["is_set"], GroupSettings.from_wire(unpacked(answer), answer.header)
 
 
 @simulated
@@ -29,8 +29,18 @@ async def test_only_what_a_request_names_is_changed(world: World) -> None:
     assert await settings(peer) == (False, DEFAULT_SETTINGS)
     await change(peer, consume=False)
     await change(peer, max_attempts=3)
-    assert await change(peer, retry_queues=2) == GroupSettings(consume=False, retry_queues=2, max_attempts=3)
-    assert await settings(peer) == (True, GroupSettings(consume=False, retry_queues=2, max_attempts=3))
+    await change(peer, fifo=True)
+    await change(peer, retry_delays_ms=[100, 2_000])
+    all_of_them = GroupSettings(consume=False, retry_queues=2, max_attempts=3, fifo=True, retry_delays_ms=(100, 2_000))
+    assert await change(peer, retry_queues=2) == all_of_them
+    assert await settings(peer) == (True, all_of_them)
+    await world.stop_broker()
+    await world.sleep(1)
+    await world.start_broker()
+    assert await settings(peer) == (True, all_of_them)
+    assert await change(peer, retry_delays_ms=[], fifo=False) == GroupSettings(
+        consume=False, retry_queues=2, max_attempts=3
+    )
 
 
 @simulated

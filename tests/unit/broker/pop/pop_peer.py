@@ -60,9 +60,9 @@ async def ack(peer: Peer, *rows: list[Any], group: str = "g") -> list[list[Any]]
     return dead
 
 
-async def extend(peer: Peer, batch: Popped, offset: int, invisible_ms: int) -> int:
+async def extend(peer: Peer, batch: Popped, offset: int, invisible_ms: int, **fields: int) -> int:
     request = {"group": "g", "topic": batch.topic, "queue_id": batch.queue_id, "client_id": peer.client_id}
-    more = {"offset": offset, "token": batch.token, "invisible_ms": invisible_ms}
+    more = {"offset": offset, "token": batch.token, "invisible_ms": invisible_ms, **fields}
     answer = await peer.call(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, {**request, **more})
     return int(answer.header["token"])
 

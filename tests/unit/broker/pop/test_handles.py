@@ -35,6 +35,29 @@ async def test_a_message_is_a_dead_letter_at_the_request_of_its_consumer_and_ack
 
 
 @simulated
+async def test_a_failed_message_waits_for_the_delay_of_its_group_where_operators_have_set_any(world: World) -> None:
+    [a] = await world_of(world, "a", messages=1)
+    batch = await pop_one(a)
+    token = await extend(a, batch, 0, 3_000, failed_attempts=1)
+    await a.call(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {"group": "g", "retry_delays_ms": [500, 1_000]})
+    await world.sleep(2.9)
+    assert await pop(a) == []
+    await world.sleep(0.2)
+    for attempts, delay_s in ((2, 1.0), (3, 1.0)):
+        batch = await pop_one(a)
+        assert batch.attempts == [attempts]
+        await extend(a, batch, 0, 3_000, failed_attempts=attempts)
+        await world.sleep(delay_s - 0.1)
+        assert await pop(a) == []
+        await world.sleep(0.2)
+    batch = await pop_one(a)
+    token = await extend(a, batch, 0, 3_000)
+    await world.sleep(2.9)
+    assert await pop(a) == []
+    assert await ack(a, ["t", 0, token, [0]]) == []
+
+
+@simulated
 async def test_a_dead_handle_moves_nothing(world: World) -> None:
     [a] = await world_of(world, "a", messages=2)
     batch = await pop_one(a)

@@ -72,6 +72,25 @@ async def test_a_pop_of_a_connection_that_is_gone_takes_nothing(world: World) ->
 
 
 @simulated
+async def test_the_pops_of_a_group_in_order_are_in_order_whatever_they_ask_for(world: World) -> None:
+    a, b = await world_of(world, "a", "b", messages=4)
+    held = await b.begin(RequestCode.POP_MESSAGE, header(b, suspend_ms=30_000, queue_id=0))
+    assert popped(await held)[0].offsets == [0, 1, 2, 3]
+    await world.sleep(INVISIBLE_S)
+    await a.call(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {"group": "g", "fifo": True})
+    first = await pop_one(a, max_n=2)
+    assert await pop(b) == []
+    await ack(a, [*first.row[:3], [1]])
+    assert await pop(b) == [], "message 0 is invisible"
+    await world.sleep(INVISIBLE_S)
+    assert (await pop_one(b, max_n=1)).offsets == [0]
+    assert len(await pop(b, group="other")) == 1
+    assert await pop(a, group="g") == []
+    await a.call(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {"group": "g", "fifo": False})
+    assert (await pop_one(a)).offsets == [2, 3]
+
+
+@simulated
 async def test_a_topic_that_is_deleted_ends_its_pops_and_its_handles(world: World) -> None:
     [a] = await world_of(world, "a", messages=1)
     batch = await pop_one(a)

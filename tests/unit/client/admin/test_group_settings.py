@@ -13,7 +13,7 @@ from remoting.command import Command
 
 def test_brokers_that_know_no_settings_or_do_not_answer_are_left_out() -> None:
     settings = GroupSettings(consume=False)
-    answer = Command(0, 0, 0, {"is_set": True}, msgpack.packb(settings.to_wire()))
+    answer = Command(0, 0, 0, {"is_set": True, **settings.added}, msgpack.packb(settings.to_wire()))
     answers: dict[str, Answer] = {
         "c": answer,
         "b": RequestCodeNotSupported("old"),
