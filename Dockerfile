@@ -3,21 +3,26 @@
 # Target `spark` adds what a Spark cluster and its jobs need, ten times the size.
 # Python is never started with -O here: the assertions that guard our own bugs stay on.
 
-FROM python:3.11-slim AS build
+FROM python:3.11-slim AS dependencies
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 WORKDIR /src
-# Dependencies in a layer of their own: a change of the code installs none of them again.
+# Dependencies are in a layer of their own, here and in the image: a change of the code neither installs nor moves them.
 COPY constraints.txt pyproject.toml ./
 RUN python -m venv /opt/rlab \
  && python -c "import tomllib; project = tomllib.load(open('pyproject.toml', 'rb'))['project']; \
 extras = project['optional-dependencies']; \
 print(*project['dependencies'], *extras['console'], *extras['server'], sep='\n')" > needed.txt \
  && /opt/rlab/bin/python -m pip install -c constraints.txt -r needed.txt
-COPY . .
-RUN /opt/rlab/bin/python -m pip install -c constraints.txt '.[console,server]'
 
-FROM build AS build-spark
-RUN /opt/rlab/bin/python -m pip install -c constraints.txt '.[console,server,sticky,spark]'
+FROM dependencies AS dependencies-spark
+RUN python -c "import tomllib; extras = tomllib.load(open('pyproject.toml', 'rb'))['project']['optional-dependencies']; \
+print(*extras['sticky'], *extras['spark'], sep='\n')" > needed.txt \
+ && /opt/rlab/bin/python -m pip install -c constraints.txt -r needed.txt
+
+# What is installed of this project alone, to lie over the dependencies.
+FROM dependencies AS code
+COPY . .
+RUN /opt/rlab/bin/python -m pip install --no-deps --prefix=/opt/code .
 
 FROM python:3.11-slim AS base
 # A fixed number, so that a data volume keeps its owner when the image is built anew.
@@ -42,10 +47,12 @@ RUN apt-get update \
  && apt-get install -y --no-install-recommends default-jre-headless procps \
  && rm -rf /var/lib/apt/lists/* \
  && install --directory --owner=rlab --group=rlab --mode=0750 /output
-COPY --from=build-spark /opt/rlab /opt/rlab
+COPY --from=dependencies-spark /opt/rlab /opt/rlab
+COPY --from=code /opt/code /opt/rlab
 COPY examples /opt/rlab/examples
 USER rlab
 
 # The last one is what a build without a target makes.
 FROM base
-COPY --from=build /opt/rlab /opt/rlab
+COPY --from=dependencies /opt/rlab /opt/rlab
+COPY --from=code /opt/code /opt/rlab

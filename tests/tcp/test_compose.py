@@ -117,6 +117,34 @@ def test_each_health_check_looks_at_the_port_that_its_service_listens_on() -> No
         assert SERVICES[name]["environment"]["HEALTH_PORT"] == port
 
 
+def test_every_service_has_a_health_check_enough_descriptors_and_a_read_only_file_system() -> None:
+    for service in SERVICES.values():
+        assert service["healthcheck"].get("test") or service["healthcheck"] == {"disable": True}
+        assert service["ulimits"] == {"nofile": 65536}
+        assert (service["read_only"], service["cap_drop"]) == (True, ["ALL"])
+
+
+def test_a_command_that_is_run_in_a_service_finds_the_cluster() -> None:
+    for name in set(SERVICES) - set(SPARK):
+        assert SERVICES[name]["environment"]["RLAB_NAMESRV"] == option("swarm", "--namesrv")
+
+
+def test_only_the_console_is_published_and_on_loopback_alone() -> None:
+    published = {name: service["ports"] for name, service in SERVICES.items() if "ports" in service}
+    assert published == {"console": ["127.0.0.1:9480:9480"]}
+    assert option("console", "--listen") == "0.0.0.0:9480"
+
+
+def test_dependencies_are_installed_before_the_code_is_copied_and_without_numpy() -> None:
+    stages = (ROOT / "Dockerfile").read_text(encoding="utf-8").split("\nFROM ")
+    [dependencies] = [stage for stage in stages if stage.startswith("python:3.11-slim AS dependencies\n")]
+    assert "COPY constraints.txt pyproject.toml ./" in dependencies
+    assert "COPY . ." not in dependencies
+    assert "sticky" not in dependencies
+    copied = [line for line in stages[-1].splitlines() if line.startswith("COPY")]
+    assert copied == ["COPY --from=dependencies /opt/rlab /opt/rlab", "COPY --from=code /opt/code /opt/rlab"]
+
+
 def test_clients_are_notified_the_names_that_the_network_resolves() -> None:
     for name, broker in BROKERS.items():
         assert option(name, "--replica-of" if name == "broker-c-2" else "--name") == broker
