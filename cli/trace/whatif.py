@@ -1,11 +1,14 @@
-"""`rlab whatif`: replay a recorded trace under other rules, on Spark."""
+"""`rlab whatif`: replay a recorded trace under other rules, in this process or on Spark."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, NamedTuple, TypeVar
 
 import typer
 
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     from model.events import Event
     from pipeline.replay.job import Baseline, Grid, Tried
     from pipeline.replay.recorded import Recorded
+    from pipeline.replay.rules import Rules
 
 T = TypeVar("T")
 
@@ -54,6 +58,13 @@ _Capacity = Annotated[
     float | None,
     typer.Option(
         metavar="N", help="Messages per second that a member can process; by default the highest observed rate."
+    ),
+]
+_Master = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL",
+        help="Where Spark runs: local[*], or spark://host:7077. By default up to 1,000,000 events need no Spark.",
     ),
 ]
 
@@ -91,9 +102,7 @@ def whatif(
     capacity: _Capacity = None,
     sort: _Sort = "all",
     top: Annotated[int, typer.Option(metavar="N", min=1, help="Print at most N configurations.")] = 20,
-    master: Annotated[
-        str, typer.Option(metavar="URL", help="Where Spark runs: local[*], or spark://host:7077.")
-    ] = "local[*]",
+    master: _Master = None,
     driver_memory: Annotated[str, typer.Option(metavar="SIZE", help="Memory of Spark's driver.")] = "1g",
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Write a page, a picture and all configurations (Parquet) there.")
@@ -105,7 +114,8 @@ def whatif(
 
     The joins, leaves and messages are those of the trace. Tries every combination of strategies, rebalance intervals,
     session timeouts, kinds of handover, and notifications, and prints the Pareto front: the combinations that no other
-    one beats in every cost, and which of them to choose. Needs the extra `spark`.
+    one beats in every cost, and which of them to choose. Needs the extra `spark`, and Java only for more than 1,000,000
+    events or the folder of a stream.
 
     Example: rlab whatif trace.jsonl --handover drain --session-timeout 30 --session-timeout 120
     """
@@ -165,16 +175,51 @@ def _once(values: list[T] | None) -> tuple[T, ...]:
     return tuple(dict.fromkeys(values or ()))
 
 
-def _read(spark: SparkSession, traces: list[Path]) -> tuple[list[Event], str]:
-    """The events of files with right times, and the missing parts; notes are printed."""
+class _Engine(NamedTuple):
+    """The functions that read a trace, and replay it under each of some rules."""
+
+    collect: Callable[[Callable[[str], object]], list[Event]]
+    try_all: Callable[[Recorded, Sequence[Rules], float | None], list[Tried]]
+
+
+@contextmanager
+def _engine(traces: list[Path], master: str | None, driver_memory: str) -> Iterator[_Engine]:
+    """This process, if the trace is short and no `master` is given, or else Spark."""
+    from pipeline.replay import alone
+
+    files = alone.files_for_one_process(traces) if master is None else None
+    if files is not None:
+        yield _Engine(partial(alone.collect_events, files), alone.try_all)
+        return
+    from pipeline.spark.session import spark_session
+
+    print_note("starting Spark ...")
+    with spark_session("rlab whatif", master=master or "local[*]", driver_memory=driver_memory) as spark:
+        yield _on_spark(spark, traces)
+
+
+def _on_spark(spark: SparkSession, traces: list[Path]) -> _Engine:
     from cli.trace.spark_progress import spark_progress
-    from pipeline.replay.job import collect_events
+    from pipeline.replay import job
+
+    def collect(report: Callable[[str], object]) -> list[Event]:
+        with spark_progress(spark, "reading"):
+            return job.collect_events(spark, traces, report)
+
+    def try_all(recorded: Recorded, rules: Sequence[Rules], capacity_per_s: float | None) -> list[Tried]:
+        with spark_progress(spark, "configurations"):
+            return job.tried_in(job.try_all(spark, recorded, rules, capacity_per_s), rules)
+
+    return _Engine(collect, try_all)
+
+
+def _read(engine: _Engine) -> tuple[list[Event], str]:
+    """The events of a trace with right times, and the missing parts; notes are printed."""
     from traces.check.words import clock_text
     from traces.figures.clocks.clocks import clocks_of
 
     notes: list[str] = []
-    with spark_progress(spark, "reading"):
-        events = collect_events(spark, traces, notes.append)
+    events = engine.collect(notes.append)
     clocks, brokers = clocks_of(events), SilentBrokers()
     for note in (*notes, *(f"note: {clock_text(fault)}" for fault in clocks.faults)):
         print_note(note)
@@ -189,7 +234,7 @@ def _run(
     grid: Grid,
     strategy: str | None,
     capacity: float | None,
-    master: str,
+    master: str | None,
     driver_memory: str,
     out: Path | None,
     sort: str,
@@ -197,28 +242,24 @@ def _run(
     *,
     as_json: bool,
 ) -> None:
-    from cli.trace.spark_progress import spark_progress
     from pipeline.replay import job
     from pipeline.replay.advice import advice, counts, ranked
+    from pipeline.replay.alone import write_costs
     from pipeline.replay.plot import plot_whatif
-    from pipeline.spark.session import spark_session
 
-    print_note("starting Spark ...")
-    with spark_session("rlab whatif", master=master, driver_memory=driver_memory) as spark:
-        events, missing = _read(spark, traces)
+    with _engine(traces, master, driver_memory) as engine:
+        events, missing = _read(engine)
         recorded = job.recorded_in(events, group)
         grid = grid.recorded_with(recorded.timeout_ms)
         rules = grid.rules()
         baseline = job.baseline_of(recorded, grid.recorded_timeout_s, strategy, grid.strategies)
         replayed = job.try_rules(recorded, baseline.rules, capacity)
         trace = job.as_recorded(recorded, replayed)
-        with spark_progress(spark, "configurations"):
-            table = job.try_all(spark, recorded, rules, capacity).persist()
-            tried = job.tried_in(table, rules)
+        tried = engine.try_all(recorded, rules, capacity)
         front = job.pareto_front(each.costs for each in tried)
         if out is not None:
             out.mkdir(parents=True, exist_ok=True)
-            table.write.mode("overwrite").parquet(str(out / "whatif.parquet"))
+            write_costs(tried, out / "whatif.parquet")
             plot_whatif(tried, front, trace, out / "whatif.png")
     best = ranked((each for each, is_on_front in zip(tried, front, strict=True) if is_on_front), sort)
     choice = advice(best[0], replayed, sort)

@@ -159,13 +159,16 @@ def _lag_p99(recorded: Recorded, spans: Mapping[MessageQueue, Sequence[Span]], c
             first, last = int(span.from_ms // step_ms), int(np.ceil(span.to_ms / step_ms))
             owner[first:last, number] = clients.setdefault(span.client, len(clients))
     room = capacity_per_s * step_ms / 1000
-    waiting = np.zeros(len(queues))
+    most = room * np.minimum(served, 1.0)  # that a queue can have served in a step
+    waiting, wanted = np.zeros(len(queues)), np.empty(len(queues))
     lags = np.empty((steps, len(queues)))
     for step in range(steps):
         waiting += arriving[step]
-        wanted = np.minimum(waiting, room * np.minimum(served[step], 1.0))
+        np.minimum(waiting, most[step], out=wanted)
         of_member = np.bincount(owner[step], wanted, len(clients))
-        waiting -= wanted * np.minimum(1.0, room / np.maximum(of_member, 1e-9))[owner[step]]
+        if of_member.max() > room:
+            wanted *= np.minimum(1.0, room / np.maximum(of_member, 1e-9))[owner[step]]
+        waiting -= wanted
         lags[step] = waiting
     return float(np.quantile(lags, 0.99))
 

@@ -26,6 +26,8 @@ COSTS_SCHEMA = (
     "orphan_s double, silent_s double, duplicates double, lag_p99 double, imbalance double, passes bigint"
 )
 MAX_CONFIGURATIONS = 10_000
+MAX_KNOWN = 64
+"""Outcomes whose costs are kept; equal ones are near each other in the grid, and one holds the moves of a trace."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,11 +160,33 @@ def wrong_queues(recorded: Recorded, outcome: ReplayOutcome) -> int:
     return sum(was.get(queue) != now.get(queue) for queue in {*was, *now})
 
 
+class Trials:
+    """Replays one trace under many rules, of which most give the same owners at the same times: those costs are kept.
+
+    A member processes `capacity_per_s` messages; without it, as many as the trace shows.
+    """
+
+    def __init__(self, recorded: Recorded, capacity_per_s: float | None = None) -> None:
+        self._recorded = recorded
+        self._capacity_per_s = capacity_of(recorded) if capacity_per_s is None else capacity_per_s
+        self._known: dict[tuple[Any, ...], Costs] = {}
+
+    def run(self, rules: Rules) -> Tried:
+        """Replay the trace under these rules and compute the costs."""
+        outcome = replay(self._recorded, rules)
+        key = (rules.handover, outcome.moves, outcome.spans, outcome.alive, outcome.expired)
+        costs = self._known.get(key)
+        if costs is None:
+            costs = costs_of(self._recorded, rules.handover, outcome, self._capacity_per_s)
+            if len(self._known) >= MAX_KNOWN:
+                del self._known[next(iter(self._known))]
+            self._known[key] = costs
+        return Tried(rules, costs, outcome.passes)
+
+
 def try_rules(recorded: Recorded, rules: Rules, capacity_per_s: float | None = None) -> Tried:
     """Replay a trace under some rules and compute the costs."""
-    outcome = replay(recorded, rules)
-    capacity = capacity_of(recorded) if capacity_per_s is None else capacity_per_s
-    return Tried(rules, costs_of(recorded, rules.handover, outcome, capacity), outcome.passes)
+    return Trials(recorded, capacity_per_s).run(rules)
 
 
 def as_recorded(recorded: Recorded, replayed: Tried) -> Tried:
@@ -183,25 +207,26 @@ def try_all(
     def compute(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                yield _row(number, try_rules(shared.value, rules[number], capacity_per_s))
+                yield costs_batch([(number, try_rules(shared.value, rules[number], capacity_per_s))])
 
     return spark.range(0, len(rules), 1, min(len(rules), 512)).mapInArrow(compute, COSTS_SCHEMA)
 
 
-def _row(number: int, tried: Tried) -> pa.RecordBatch:
+def costs_batch(numbered: Sequence[tuple[int, Tried]]) -> pa.RecordBatch:
+    """Return configurations, each with its number among the rules, with the columns of `COSTS_SCHEMA`."""
     import pyarrow as pa  # noqa: PLC0415 - in a worker
 
-    rules = tried.rules
+    tried = [each for _, each in numbered]
     return pa.RecordBatch.from_pydict(
         {
-            "number": pa.array([number], pa.int32()),
-            "strategy": [rules.strategy],
-            "interval_s": [rules.interval_ms / 1000],
-            "timeout_s": [rules.timeout_ms / 1000],
-            "handover": [rules.handover.value],
-            "notify": [rules.notify],
-            **{name: [value] for name, value in tried.costs._asdict().items()},
-            "passes": [tried.passes],
+            "number": pa.array([number for number, _ in numbered], pa.int32()),
+            "strategy": [each.rules.strategy for each in tried],
+            "interval_s": [each.rules.interval_ms / 1000 for each in tried],
+            "timeout_s": [each.rules.timeout_ms / 1000 for each in tried],
+            "handover": [each.rules.handover.value for each in tried],
+            "notify": [each.rules.notify for each in tried],
+            **{name: [getattr(each.costs, name) for each in tried] for name in Costs._fields},
+            "passes": [each.passes for each in tried],
         }
     )
 

@@ -13,6 +13,7 @@ from pipeline.garbage import no_search_for_cycles
 from pipeline.report.data import CLOCKS, MISSING, Report, read_report
 from pipeline.report.page import page
 from pipeline.trace.alone import events_of, in_right_times, read_trace, write_tables
+from pipeline.trace.files import other_lines
 from traces.check.words import clock_text
 from traces.figures.clocks.clocks import ClockFault
 
@@ -47,11 +48,6 @@ def write_notes(directory: Path, missing: str, clocks: Sequence[ClockFault]) -> 
             note.write_text(text, encoding="utf-8")
         else:
             note.unlink(missing_ok=True)
-
-
-def other_lines(n: int) -> str:
-    """Return the note about lines that are not events, e.g. the last line of a process that died."""
-    return f"skipped lines of the trace that are not events: {n:,}"
 
 
 def write_short_report(

@@ -12,7 +12,8 @@ from pathlib import Path
 from pyspark.sql import DataFrame
 
 from pipeline.report.data import Report
-from pipeline.report.folder import TABLES, make_folder, other_lines, write_notes, write_page
+from pipeline.report.folder import TABLES, make_folder, write_notes, write_page
+from pipeline.trace.files import other_lines
 from pipeline.trace.tables import write_tables
 
 

@@ -56,27 +56,34 @@ def pieces_of(paths: Sequence[Path]) -> list[list[TracePiece]] | None:
     Raises:
         ConfigError: a file is not Parquet.
     """
+    files = plain_files(paths)
+    if files is None:
+        return None
     tasks: list[list[TracePiece]] = []
     room = 0
-    for path in paths:
-        for file in _files_in(path):
-            if file is None or file.suffix in _COMPRESSED:
-                return None
-            if file.suffix == ".parquet":
-                read = metadata_of(file)
-                for number in range(read.num_row_groups):
-                    rows = read.row_group(number).num_rows
-                    if not tasks or rows > room:
-                        tasks.append([])
-                        room = PIECE_ROWS
-                    room -= rows
-                    tasks[-1].append(TracePiece(path=str(file), begin=number, end=number + 1))
-                continue
-            size = file.stat().st_size
-            for begin in range(0, size, PIECE_BYTES):
-                tasks.append([TracePiece(path=str(file), begin=begin, end=min(begin + PIECE_BYTES, size))])
-            room = 0
+    for file in files:
+        if file.suffix == ".parquet":
+            read = metadata_of(file)
+            for number in range(read.num_row_groups):
+                rows = read.row_group(number).num_rows
+                if not tasks or rows > room:
+                    tasks.append([])
+                    room = PIECE_ROWS
+                room -= rows
+                tasks[-1].append(TracePiece(path=str(file), begin=number, end=number + 1))
+            continue
+        size = file.stat().st_size
+        for begin in range(0, size, PIECE_BYTES):
+            tasks.append([TracePiece(path=str(file), begin=begin, end=min(begin + PIECE_BYTES, size))])
+        room = 0
     return tasks
+
+
+def plain_files(paths: Sequence[Path]) -> list[Path] | None:
+    """Return the files of a trace; None if only Spark can read it: a stream's folder, compressed lines."""
+    files = [file for path in paths for file in _files_in(path)]
+    known = [file for file in files if file is not None and file.suffix not in _COMPRESSED]
+    return known if len(known) == len(files) else None
 
 
 def _files_in(path: Path) -> Iterator[Path | None]:
@@ -183,3 +190,8 @@ def _is(value: object, kind: type) -> bool:
         # JSON can contain half of a surrogate pair, but UTF-8 cannot.
         return kind is str and not _SURROGATE.search(value)
     return isinstance(value, kind)
+
+
+def other_lines(n: int) -> str:
+    """Return the note about lines that are not events, e.g. the last line of a process that died."""
+    return f"skipped lines of the trace that are not events: {n:,}"

@@ -23,7 +23,7 @@ from pyspark.sql.types import DoubleType, LongType, StringType, StructField, Str
 from model.errors import ConfigError
 from model.events import Event
 from model.names import TRACE_TOPIC
-from pipeline.trace.files import metadata_of
+from pipeline.trace.files import metadata_of, other_lines
 
 _TYPES = {float: DoubleType(), int: LongType(), str: StringType()}
 EVENT_SCHEMA = StructType([StructField(name, _TYPES[kind]) for name, kind in get_type_hints(Event).items()])
@@ -129,7 +129,7 @@ def report_non_events(read: DataFrame, progress: Callable[[str], object]) -> Non
     """Call `progress` if lines are skipped because they are not events, e.g. the last line of a process that died."""
     bad = count_non_events(read)
     if bad:
-        progress(f"skipped lines of the trace that are not events: {bad:,}")
+        progress(other_lines(bad))
 
 
 def _is_event() -> Column:

@@ -8,7 +8,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from model.event_log import encode_events
-from pipeline.replay.job import Grid, baseline_of, collect_events, recorded_in, tried_in, try_all, try_rules
+from pipeline.replay import alone
+from pipeline.replay.job import Grid, baseline_of, collect_events, recorded_in, tried_in, try_all
 from pipeline.replay.rules import Handover
 from tests.unit.pipeline.replay.golden_trace import golden_events
 
@@ -45,8 +46,16 @@ def test_the_job_finds_what_one_process_finds(spark: SparkSession) -> None:
     recorded, rules = recorded_in(golden_events(), None), GRID.rules()[::5]  # every value of everything is among them
     found = tried_in(try_all(spark, recorded, rules), rules)
     assert [each.rules for each in found] == rules
-    for each in found:
-        assert each.costs == pytest.approx(try_rules(recorded, each.rules).costs)
+    assert found == alone.try_all(recorded, rules)
+
+
+def test_one_process_reads_and_writes_the_same_tables(spark: SparkSession, trace: Path, tmp_path: Path) -> None:
+    recorded, rules = recorded_in(alone.collect_events([trace]), None), GRID.rules()[::5]
+    assert alone.collect_events([trace]) == collect_events(spark, [trace])
+    alone.write_costs(alone.try_all(recorded, rules), tmp_path / "whatif.parquet")
+    written, of_job = spark.read.parquet(str(tmp_path / "whatif.parquet")), try_all(spark, recorded, rules)
+    assert written.schema.simpleString() == of_job.schema.simpleString()
+    assert written.orderBy("number").collect() == of_job.orderBy("number").collect()
 
 
 def test_the_partitions_do_not_change_the_result(spark: SparkSession) -> None:
