@@ -5,6 +5,7 @@ random: neither a guess nor an old handle works.
 
     ack                    the messages are consumed
     change invisible time  visible later, or at once; the message gets a new handle
+    return                 visible at once, and the delivery is not counted
     dead letter            copied to the DLQ of the group and acknowledged, once the copy is stored
 """
 
@@ -35,7 +36,11 @@ _EXTENSION_STEP_S = 0.01
 
 
 class PopHandles:
-    """Serves one broker; `changed` is called with each queue of which messages were acknowledged."""
+    """Serves one broker.
+
+    `changed` is called with each queue of which messages were acknowledged, `wake` with each of which some were given
+    back.
+    """
 
     def __init__(
         self,
@@ -46,6 +51,7 @@ class PopHandles:
         tokens: Tokens,
         forwarder: PopForwarder,
         changed: Callable[[GroupQueue], None],
+        wake: Callable[[PopKey], None],
     ) -> None:
         self._core = core
         self._settings = settings
@@ -54,6 +60,7 @@ class PopHandles:
         self._tokens = tokens
         self._forwarder = forwarder
         self._changed = changed
+        self._wake = wake
 
     def handlers(self) -> dict[RequestCode, Handler]:
         """Request code -> handler."""
@@ -61,6 +68,7 @@ class PopHandles:
             RequestCode.ACK_MESSAGE: self.ack,
             RequestCode.BATCH_ACK_MESSAGE: self.ack,
             RequestCode.CHANGE_MESSAGE_INVISIBLETIME: self.change_invisible_time,
+            RequestCode.RETURN_MESSAGES: self.give_back,
             RequestCode.POP_DEAD_LETTER: self.dead_letter,
         }
 
@@ -80,6 +88,23 @@ class PopHandles:
         self._core.barrier.respond_after_commit(connection, request, {}, msgpack.packb(dead))
         for queue in changed:
             self._changed(queue)
+        self._store.compact_if_long(ledger, self._times())
+
+    def give_back(self, connection: Connection, request: Command) -> None:
+        """Make messages visible at once that no consumer has seen; the answer is as of an acknowledgement."""
+        ledger, group = self._ledger, request.header["group"]
+        self._store.check_backlog()
+        dead: list[tuple[str, int, int]] = []
+        changed: dict[GroupQueue, None] = {}
+        for topic, queue_id, token, offsets in rows_of(request):
+            queue = ledger.queues.get(PopKey(group, topic, queue_id))
+            returned = [] if queue is None else ledger.give_back(queue, token, offsets)
+            if queue is not None and returned:
+                changed[queue] = None
+            dead.extend((topic, queue_id, offset) for offset in without(offsets, returned))
+        self._core.barrier.respond_after_commit(connection, request, {}, msgpack.packb(dead))
+        for queue in changed:
+            self._wake(queue.key)
         self._store.compact_if_long(ledger, self._times())
 
     def change_invisible_time(self, connection: Connection, request: Command) -> None:

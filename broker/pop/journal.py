@@ -13,6 +13,7 @@ time: a message that became due was redelivered, or becomes due again after the 
     [SKIP, window, offsets]
     [FORGET, window]
     [RENEW, window, token, now ms, visible ms, ms by which it is extended again and again]
+    [GIVE_BACK, window, token, offsets]
 
 Times are wall clock in milliseconds. Consecutive offsets are written as [first, how many], others as [[...]].
 """
@@ -28,7 +29,7 @@ import msgpack
 
 from broker.pop.window import BatchRow, PopWindow, shortened
 
-OPEN, DELIVER, ACK, EXTEND, UNDO_DELIVERY, SKIP, FORGET, RENEW = range(8)
+OPEN, DELIVER, ACK, EXTEND, UNDO_DELIVERY, SKIP, FORGET, RENEW, GIVE_BACK = range(9)
 
 Entry = tuple[Any, ...]
 """One change: a tuple that msgpack takes."""
@@ -142,6 +143,8 @@ def play(window: PopWindow, entry: Entry, times: Times) -> None:
     elif kind == RENEW:
         _, _, token, now_ms, visible_ms, renew_ms = entry
         window.renew(token, times.until(now_ms, visible_ms), renew_ms / 1000)
+    elif kind == GIVE_BACK:
+        window.give_back(entry[2], decode_offsets(entry[3]))
     elif kind == SKIP:
         window.skip(decode_offsets(entry[2]))
     else:

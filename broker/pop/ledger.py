@@ -25,6 +25,7 @@ from broker.pop.journal import (
     DELIVER,
     EXTEND,
     FORGET,
+    GIVE_BACK,
     OPEN,
     RENEW,
     SKIP,
@@ -227,6 +228,13 @@ class PopLedger:
         queue.window.undo_delivery(token, times.now)
         self._schedule_check(queue, times.now)
         self._note((UNDO_DELIVERY, queue.number, token, round(times.now_ms)))
+
+    def give_back(self, queue: GroupQueue, token: int, offsets: Sequence[int]) -> list[int]:
+        """Make messages due that no consumer has seen; see `PopWindow.give_back`."""
+        returned = queue.window.give_back(token, offsets)
+        if returned:
+            self._note((GIVE_BACK, queue.number, token, encode_offsets(sorted(returned))))
+        return returned
 
     def end_invisible(self, queue: GroupQueue, token: int, times: Times) -> None:
         """Make the rest of a batch visible at once; its handles stay good until the redelivery."""

@@ -17,7 +17,6 @@ the member is notified once nothing is invisible (`broker/pop/forwarder.py`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from random import Random
 
 import msgpack
@@ -28,7 +27,8 @@ from broker.groups.settings import SettingsOfGroups
 from broker.leases.service import Leases
 from broker.messages.parked import ParkedRequests
 from broker.messages.refused import refuse_parked
-from broker.pop.delivery import Batch, PopDelivery
+from broker.pop.answers import NOTHING, PopAnswers
+from broker.pop.delivery import PopDelivery
 from broker.pop.forwarder import PopForwarder
 from broker.pop.handles import PopHandles
 from broker.pop.journal import Times
@@ -41,14 +41,12 @@ from broker.topics.service import Topics
 from broker.topics.table import check_readable
 from model.errors import NoPermission, PollingFull, RlabError
 from model.quirks import Quirk
-from model.response_code import ResponseCode
 from remoting.command import Command, Reply
 from remoting.connection import Connection
 from remoting.request_code import RequestCode
 from remoting.server import Handler
 from remoting.wire.pop import ANY_QUEUE
 
-_NOTHING = Reply({"remark": "nothing new"}, None, int(ResponseCode.PULL_NOT_FOUND))
 _DUE_PER_CALL = 4_096
 """Messages that become due in one event-loop iteration: a millisecond of work, or ten if no two are due together."""
 
@@ -76,8 +74,9 @@ class Pop(Feature):
         self._delivery = PopDelivery(core, topics, groups, leases, self.ledger, self._forwarder, self._tokens)
         self._renewals = Renewals(core, groups, self.ledger)
         self._handles = PopHandles(
-            core, settings, self._store, self.ledger, self._tokens, self._forwarder, self._changed
+            core, settings, self._store, self.ledger, self._tokens, self._forwarder, self._changed, self._wake
         )
+        self._answers = PopAnswers(core, self._store, self.ledger)
         self._restore()
 
     def _restore(self) -> None:
@@ -117,6 +116,7 @@ class Pop(Feature):
         return {
             RequestCode.POP_MESSAGE: self.pop,
             RequestCode.POP_MESSAGE_BY_SQL: self.pop,
+            RequestCode.CANCEL_POP: self.cancel,
             RequestCode.GET_POP_STATS: self.pop_stats,
             **self._handles.handlers(),
         }
@@ -143,9 +143,9 @@ class Pop(Feature):
         suspend_ms = request.header["suspend_ms"]
         batches, is_more = self._delivery.deliver(pop)
         if batches:
-            self._answer_stored(connection, request, batches)
+            self._answers.answer(connection, request, batches)
         elif is_more or not suspend_ms:
-            return _NOTHING
+            return NOTHING
         else:
             self._park(ParkedPop(connection, request, pop, now + suspend_ms / 1000))
         return None
@@ -164,26 +164,15 @@ class Pop(Feature):
         self._parked.park(parked)
         self._core.driver.wake_by(parked.deadline)
 
-    def _answer_stored(self, connection: Connection, request: Command, batches: list[Batch]) -> None:
-        self._core.barrier.after_commit(partial(self._answer, connection, request, batches))
-        self._store.compact_if_long(self.ledger, self._times())
-
-    def _answer(
-        self, connection: Connection, request: Command, batches: list[Batch], failure: RlabError | None
-    ) -> None:
-        if failure is None and not connection.closed:
-            connection.respond(request, {}, msgpack.packb([batch.row for batch in batches]))
-            return
-        # No client has them: the next pop must not wait until their invisible time has expired.
-        times = self._times()
-        for batch in batches:
-            # A reset may have replaced the window while the delivery was being stored; a new one does not have it.
-            if self.ledger.queues.get(batch.queue.key) is batch.queue:
-                self.ledger.undo_delivery(batch.queue, batch.token, times)
-        self._core.barrier.metadata_changed()
-        self._core.driver.wake_by(times.now)
-        if failure is not None:
-            connection.respond_error(request, failure)
+    def cancel(self, connection: Connection, request: Command) -> Reply:
+        """Let a pop of the same connection get nothing: its client waits no longer."""
+        header = request.header
+        client = (header["group"], header["client_id"])
+        for parked in self._parked.of_connection(connection):
+            if parked.request.opaque == header["pop"] and (parked.pop.group, parked.pop.client_id) == client:
+                self._answer_nothing([parked])
+                return Reply({"is_cancelled": True})
+        return Reply({"is_cancelled": self._answers.cancel(connection, header["pop"])})
 
     def pop_stats(self, connection: Connection, request: Command) -> Reply:
         """The invisible messages of a group, one row for each queue with some."""
@@ -215,10 +204,10 @@ class Pop(Feature):
                 continue
             if batches:
                 self._parked.remove_requests([parked])
-                self._answer_stored(parked.connection, parked.request, batches)
+                self._answers.answer(parked.connection, parked.request, batches)
             elif is_more:
                 self._parked.remove_requests([parked])
-                parked.connection.respond(parked.request, *_NOTHING)
+                parked.connection.respond(parked.request, *NOTHING)
             else:
                 break
 
@@ -252,7 +241,7 @@ class Pop(Feature):
             else:
                 self._wake(queue.key)
         for parked in self._parked.expire(now):
-            parked.connection.respond(parked.request, *_NOTHING)
+            parked.connection.respond(parked.request, *NOTHING)
 
     # --- leases ------------------------------------------------------------------------------------------------------
 
@@ -355,7 +344,7 @@ class Pop(Feature):
     def _answer_nothing(self, taken: list[ParkedPop]) -> None:
         self._parked.remove_requests(taken)
         for parked in taken:
-            parked.connection.respond(parked.request, *_NOTHING)
+            parked.connection.respond(parked.request, *NOTHING)
 
     def _forget(self, queues: list[GroupQueue]) -> None:
         for queue in queues:

@@ -234,6 +234,21 @@ class PopWindow:
                     self._attempts[place] -= 1
             self.renew(token, visible_at, 0.0)
 
+    def give_back(self, token: int, offsets: Iterable[int]) -> list[int]:
+        """Make messages due that no consumer has seen; returns those whose handles were good.
+
+        The delivery does not count as an attempt. Their handles stay good until the redelivery.
+        """
+        returned = []
+        for offset in offsets:
+            if self.holds(token, offset) and offset not in self._due_set:
+                self._attempts[offset - self._base] -= 1
+                self._due_set.add(offset)
+                heapq.heappush(self._due, offset)
+                returned.append(offset)
+        self._leave_batch(token, len(returned))
+        return returned
+
     def holds(self, token: int, offset: int) -> bool:
         """Whether the handle of a message is good."""
         return (

@@ -134,6 +134,21 @@ POP_SCHEMA: dict[RequestCode, RequestSchema] = {
         rank=Rank.KEEPALIVE,
         effect=Effect.CHANGES,
     ),
+    RequestCode.CANCEL_POP: RequestSchema(
+        "consumer -> broker",
+        "End a pop whose client waits no longer: it is answered with PULL_NOT_FOUND, and messages that it was about "
+        "to get are visible at once.",
+        (*_MEMBER, Field("pop", int, "opaque of the pop on this connection", minimum=0)),
+        answer="`is_cancelled`: false if the pop was answered already, or is not known",
+        rank=Rank.KEEPALIVE,
+        effect=Effect.CHANGES,
+    ),
+    RequestCode.RETURN_MESSAGES: replace(
+        _ACK,
+        purpose="Make messages visible at once that no consumer has seen; their delivery is not counted.",
+        answer="once it is stored: body: msgpack array of [topic, queue id, offset] of the messages whose handles were "
+        "dead, or which were visible already",
+    ),
     RequestCode.POP_DEAD_LETTER: RequestSchema(
         "consumer -> broker",
         "Move a message to the DLQ of the group: it is copied there, and acknowledged.",

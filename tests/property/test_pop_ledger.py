@@ -143,6 +143,20 @@ class Run:
         for offset in good:
             twin[offset].done = True
 
+    def give_back(self, k: int, n: int, mask: int) -> None:
+        queue, token = self.queue(k), self.token(n)
+        self.expire()
+        twin = self.twin[queue.key]
+        good = [
+            offset
+            for offset, m in twin.items()
+            if mask & 1 << offset % 8 and not m.done and m.token == token and m.visible_at > self.wall
+        ]
+        assert self.ledger.give_back(queue, token, [offset for offset in twin if mask & 1 << offset % 8]) == good
+        for offset in good:
+            twin[offset].visible_at, twin[offset].renew_s = self.wall, 0
+            twin[offset].attempts -= 1
+
     def extend(self, k: int, n: int, offset: int) -> None:
         queue, token = self.queue(k), self.token(n)
         extension = (queue.key, token, self.wall)
@@ -224,7 +238,7 @@ numbers = st.integers(0, 5)
 steps = st.one_of(
     st.tuples(st.just("new"), numbers, st.integers(1, 6), st.integers(0, 4)),
     st.tuples(st.just("again"), numbers, st.integers(1, 6), st.integers(1, 4)),
-    st.tuples(st.just("ack"), numbers, numbers, st.integers(1, 255)),
+    st.tuples(st.sampled_from(["ack", "give_back"]), numbers, numbers, st.integers(1, 255)),
     st.tuples(
         st.sampled_from(["extend", "undo_delivery", "end_invisible", "forget", "compact"]), numbers, numbers, numbers
     ),

@@ -50,6 +50,7 @@ steps = st.one_of(
     st.tuples(st.just("ack"), st.integers(0, 20), st.lists(st.integers(0, 60), max_size=5)),
     st.tuples(st.just("ack_run"), st.integers(0, 20), st.tuples(st.integers(0, 60), st.integers(1, 8))),
     st.tuples(st.just("ack_all"), st.integers(0, 20), st.just(0)),
+    st.tuples(st.just("give_back"), st.integers(0, 20), st.lists(st.integers(0, 60), max_size=5)),
     st.tuples(st.just("extend"), st.integers(0, 20), st.integers(0, 60)),
     st.tuples(st.just("skip"), st.integers(0, 60), st.just(0)),
     st.tuples(st.just("renew"), st.integers(0, 20), st.integers(1, 3)),
@@ -105,6 +106,16 @@ class Run:
                 message.done = True
                 expected.append(offset)
         assert self.window.ack(token, offsets) == expected
+
+    def give_back(self, n: int, offsets: list[int]) -> None:
+        token = self.tokens[n % len(self.tokens)] if self.tokens else 7
+        expected = []
+        for offset in offsets:
+            message = self.twin.messages.get(offset)
+            if message is not None and message.token == token and not message.done and not self.twin.is_due(message):
+                message.visible_at, message.attempts = self.twin.expired_at, message.attempts - 1
+                expected.append(offset)
+        assert self.window.give_back(token, offsets) == expected
 
     def ack_run(self, n: int, run: tuple[int, int]) -> None:
         first, length = run

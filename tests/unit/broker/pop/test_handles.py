@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from typing import Any
 
 import pytest
 
@@ -10,8 +11,18 @@ from model.errors import ReceiptHandleDead, StorageFull
 from model.events import EventKind
 from model.record import iter_records
 from remoting.request_code import RequestCode
-from tests.unit.broker.harness import FailingDisk, Peer, World, simulated
-from tests.unit.broker.pop.pop_peer import INVISIBLE_S, Popped, ack, extend, pop, pop_one, world_of
+from tests.unit.broker.harness import FailingDisk, Peer, World, simulated, unpacked
+from tests.unit.broker.pop.pop_peer import (
+    INVISIBLE_S,
+    Popped,
+    ack,
+    extend,
+    header,
+    pop,
+    pop_one,
+    popped,
+    world_of,
+)
 
 
 async def dead_letter(peer: Peer, batch: Popped, offset: int, token: int = 0) -> None:
@@ -55,6 +66,43 @@ async def test_a_failed_message_waits_for_the_delay_of_its_group_where_operators
     await world.sleep(2.9)
     assert await pop(a) == []
     assert await ack(a, ["t", 0, token, [0]]) == []
+
+
+async def give_back(peer: Peer, *rows: list[Any]) -> list[list[Any]]:
+    request = {"group": "g", "client_id": peer.client_id}
+    dead: list[list[Any]] = unpacked(await peer.call(RequestCode.RETURN_MESSAGES, request, list(rows)))
+    return dead
+
+
+@simulated
+async def test_messages_that_are_returned_are_received_by_another_at_once_as_if_never_delivered(world: World) -> None:
+    a, b = await world_of(world, "a", "b", messages=3)
+    batch = await pop_one(a, renew=True)
+    held = await b.begin(RequestCode.POP_MESSAGE, header(b, suspend_ms=30_000))
+    await world.sleep(1)
+    start = world.now
+    assert await give_back(a, [*batch.row[:3], [0, 2]]) == []
+    [again] = popped(await held)
+    assert (again.offsets, again.attempts, world.now - start < 0.1) == ([0, 2], [1, 1], True)
+    assert await give_back(a, batch.row) == [["t", 0, 0], ["t", 0, 2]]
+    assert (await pop_one(b)).offsets == [1]
+    assert await give_back(a, ["t", 0, 7, [1]], ["u", 0, 7, [1]]) == [["t", 0, 1], ["u", 0, 1]]
+
+
+@simulated
+async def test_a_message_that_was_returned_is_acknowledged_by_its_old_handle_until_it_is_delivered_again(
+    world: World,
+) -> None:
+    [a] = await world_of(world, "a", messages=2)
+    batch = await pop_one(a)
+    await give_back(a, batch.row)
+    assert await give_back(a, batch.row) == [["t", 0, 0], ["t", 0, 1]], "they are visible"
+    assert await ack(a, [*batch.row[:3], [0]]) == []
+    await world.stop_broker()
+    await world.sleep(1)
+    await world.start_broker()
+    again = await pop_one(a)
+    assert (again.offsets, again.attempts) == ([1], [1])
 
 
 @simulated

@@ -1,0 +1,70 @@
+"""PopAnswers: answers pops once their deliveries are stored, and gives back what no client takes.
+
+A delivery is stored before its answer leaves. If it cannot be stored, or the client closes its connection or cancels
+the pop before that, the next pop gets the messages at once, and the delivery is not counted.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import msgpack
+
+from broker.feature import Core
+from broker.pop.delivery import Batch
+from broker.pop.journal import Times
+from broker.pop.ledger import PopLedger
+from broker.pop.store import PopStore
+from model.errors import RlabError
+from model.response_code import ResponseCode
+from remoting.command import Command, Reply
+from remoting.connection import Connection
+
+NOTHING = Reply({"remark": "nothing new"}, None, int(ResponseCode.PULL_NOT_FOUND))
+
+
+class PopAnswers:
+    """The answers of one broker that wait for the metadata."""
+
+    def __init__(self, core: Core, store: PopStore, ledger: PopLedger) -> None:
+        self._core = core
+        self._store = store
+        self._ledger = ledger
+        # (connection, opaque) of the pops that wait, and whether they are cancelled.
+        self._waiting: dict[tuple[Connection, int], bool] = {}
+
+    def answer(self, connection: Connection, request: Command, batches: list[Batch]) -> None:
+        """Answer a pop with these batches, once they are stored."""
+        self._waiting[connection, request.opaque] = False
+        self._core.barrier.after_commit(partial(self._stored, connection, request, batches))
+        self._store.compact_if_long(self._ledger, self._times())
+
+    def cancel(self, connection: Connection, opaque: int) -> bool:
+        """Give back what a pop is about to be answered with; whether there is such a pop."""
+        if (connection, opaque) not in self._waiting:
+            return False
+        self._waiting[connection, opaque] = True
+        return True
+
+    def _stored(
+        self, connection: Connection, request: Command, batches: list[Batch], failure: RlabError | None
+    ) -> None:
+        is_cancelled = self._waiting.pop((connection, request.opaque), False)
+        if failure is None and not connection.closed and not is_cancelled:
+            connection.respond(request, {}, msgpack.packb([batch.row for batch in batches]))
+            return
+        # No client has them: the next pop must not wait until their invisible time has expired.
+        times = self._times()
+        for batch in batches:
+            # A reset may have replaced the window while the delivery was being stored; a new one does not have it.
+            if self._ledger.queues.get(batch.queue.key) is batch.queue:
+                self._ledger.undo_delivery(batch.queue, batch.token, times)
+        self._core.barrier.metadata_changed()
+        self._core.driver.wake_by(times.now)
+        if failure is not None:
+            connection.respond_error(request, failure)
+        else:
+            connection.respond(request, *NOTHING)
+
+    def _times(self) -> Times:
+        return Times(self._core.loop.time(), self._core.clock_ms())
