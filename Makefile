@@ -40,7 +40,7 @@ WHEEL_ARGS ?=
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test coverage wheel-test console-test check lint bench peers compat interop crash crash-copies torture soak attack mutants clocks pages site wheel release clean
+.PHONY: help setup demo test coverage wheel-test console-test check lint bench peers compat interop crash crash-copies crash-spark torture soak attack mutants clocks pages site wheel release clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -105,6 +105,10 @@ crash: $(STAMP) ## kill brokers under load 200 times, lose nothing (CRASH_ARGS="
 
 crash-copies: $(STAMP) ## the same with copies: 200 faults of replicas and masters and handovers, 3 lost disks (COPIES_ARGS="--faults 10")
 	@$(BIN)/rlab crash --copies 2 $(COPIES_ARGS)
+
+crash-spark: $(CLASSES) ## kill 10 drivers and 5 executors of Spark that copy a topic exactly once: 60,000 of 60,000 messages
+	@RLAB_SPARK_KILLS=10 RLAB_SPARK_EXECUTOR_KILLS=5 RLAB_SPARK_ROWS=60000 RLAB_SPARK_ROWS_PER_BATCH=1000 \
+	  $(BIN)/python -m pytest -q -x tests/spark/drivers/test_kills.py
 
 torture: $(STAMP) ## an hour of faults in virtual time (TORTURE_ARGS="--seed 7")
 	@$(BIN)/rlab sim --kind torture $(TORTURE_ARGS)

@@ -64,6 +64,13 @@ logger.executor.name = org.apache.spark.executor.Executor
 logger.executor.level = fatal
 logger.tasks.name = org.apache.spark.scheduler.TaskSetManager
 logger.tasks.level = fatal
+logger.writes.name = org.apache.spark.sql.execution.datasources.v2
+logger.writes.level = fatal
+# The same for the error of a row that cannot be written; other messages of that logger are in no exception.
+appender.stderr.filter.task.type = RegexFilter
+appender.stderr.filter.task.regex = Aborting task
+appender.stderr.filter.task.onMatch = DENY
+appender.stderr.filter.task.onMismatch = NEUTRAL
 """
 
 

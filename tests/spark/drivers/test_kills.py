@@ -7,7 +7,7 @@ It is one copy from its first driver to its last, looked at twice: nine minutes 
 like one to whoever waits for a test to end.
 
 Each way to be killed comes once: by one query in the middle of a batch of another, and with an executor before it in
-that of a third. RLAB_SPARK_KILLS=50 makes the same of a night.
+that of a third. RLAB_SPARK_KILLS=50 makes the same of a night, and `make crash-spark` a quarter of an hour.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.process]
 
 KILLS = int(os.environ.get("RLAB_SPARK_KILLS", "2"))
 ROWS = int(os.environ.get("RLAB_SPARK_ROWS", str(12_000 * KILLS)))
-ROWS_PER_BATCH = 2_000
+ROWS_PER_BATCH = int(os.environ.get("RLAB_SPARK_ROWS_PER_BATCH", "2000"))
+EXECUTOR_KILLS = int(os.environ.get("RLAB_SPARK_EXECUTOR_KILLS", "1"))
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,7 @@ def test_what_a_stream_has_committed_to_parquet_is_there_once_while_its_drivers_
 def test_what_a_stream_writes_to_parquet_and_to_a_topic_is_there_exactly_once_whatever_of_it_is_killed(
     killed_copy: Copy,
 ) -> None:
-    killed_copy.kill_next(TABLE, executors=1)
+    killed_copy.kill_next(TABLE, executors=EXECUTOR_KILLS)
     begun = {query: killed_copy.job.batches(query)[0] for query in (TABLE, TOPIC)}
     assert max(begun.values()) < ROWS // ROWS_PER_BATCH, "there was something left to do for who was killed"
     assert next(killed_copy.drivers).process.wait(DONE_S) == 0
