@@ -20,7 +20,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 import anyio
@@ -57,7 +57,7 @@ from remoting.session import RequestSession, Waiter
 
 logger = logging.getLogger(__name__)
 
-INTERPOSED = {"_handle", "_send", "_update_reading", "flush", "notify", "request_for", "respond"}
+INTERPOSED = {"_handle", "_send", "_update_reading", "flush", "notify", "request_for", "respond", "send_parts"}
 """The methods whose place `Connection.interpose` may give to others: all that pass a command, a frame or bytes."""
 
 _NO_HEADER: dict[str, Any] = {}
@@ -285,6 +285,13 @@ class Connection(asyncio.Protocol):
         """Send an encoded frame; for codecs of a dialect."""
         if not self.closed:
             self._send(frame)
+
+    def send_parts(self, code: int, parts: Iterable[bytes]) -> None:
+        """Send an encoded one-way request of this code that is in several parts, because its body is large."""
+        if not self.closed:
+            for part in parts:
+                if part:
+                    self._send(part)
 
     def use(self, codec: Codec) -> Decoder:
         """Encode and decode with another codec from now on; returns its decoder."""

@@ -64,6 +64,7 @@ class _Target:
     popping: int = 0
     error: RlabError | None = None
     not_before: float = 0.0
+    failing_since: float | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -223,7 +224,7 @@ class PopReceiver(PopIntake):
             self._failed(target, outcome)
         else:
             found = bool(outcome)
-            target.error, target.had_messages = None, found
+            target.error, target.failing_since, target.had_messages = None, None, found
             instance = self._context.instance
             if instance.refusals.refused:
                 instance.refusals.discard(instance.client_id, self._context.group, target.queue)
@@ -251,7 +252,15 @@ class PopReceiver(PopIntake):
             level = logging.DEBUG if isinstance(error, NetworkError | NotMaster) else logging.WARNING
             topic, broker_name, _ = target.queue
             logger.log(level, "%s: pop of %s on %s: %s", instance.client_id, topic, broker_name, error)
-        target.error, target.not_before = error, self._loop.time() + instance.pause_s(target.queue.broker_name)
+        now, broker_name = self._loop.time(), target.queue.broker_name
+        target.not_before = now + instance.pause_s(broker_name)
+        if target.failing_since is None:
+            target.failing_since = now
+        # A set that changes its master is as good as one without messages, for as long as other requests wait for it.
+        if not instance.is_worth_waiting(broker_name, error, repeats=True) or (
+            now - target.failing_since >= instance.config.request_timeout_s
+        ):
+            target.error = error
 
     def _wake_one(self) -> None:
         for this in self._waiting:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Protocol
 
@@ -61,6 +61,7 @@ class FaultyConnection:
                 "notify": self._notify,
                 "request_for": self._request_for,
                 "respond": self._respond,
+                "send_parts": self._send_parts,
             }
         )
 
@@ -99,6 +100,11 @@ class FaultyConnection:
     ) -> None:
         self._code, self._answers = request.code, True
         self._class.respond(self.connection, request, header, body, code)
+        self._code = UNKNOWN
+
+    def _send_parts(self, code: int, parts: Iterable[bytes]) -> None:
+        self._code, self._answers = code, False
+        self._send(b"".join(parts))  # a fault affects all of it or nothing
         self._code = UNKNOWN
 
     def _send(self, frame: bytes) -> None:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 from zlib import crc32
 
 import msgpack
@@ -53,6 +53,8 @@ class LogFrame:
         committed, committed_position: newest flush that all replicas in sync have, and the log position of it.
         min_position, master_position: where the master's log begins and ends; older segments are removed.
     """
+
+    code: ClassVar[RequestCode] = RequestCode.REPLICATE
 
     epoch: int
     number: int
@@ -94,7 +96,7 @@ class LogFrame:
             "master_position": self.master_position,
             "crc": crc,
         }
-        head = encode_head(ONE_WAY, RequestCode.REPLICATE, 0, header, len(self.log) + len(self.changes))
+        head = encode_head(ONE_WAY, self.code, 0, header, len(self.log) + len(self.changes))
         return [head, self.log, self.changes], crc
 
 
@@ -109,6 +111,8 @@ class TableFrame:
         is_last: whether no more parts follow.
         chunk: the part, encoded.
     """
+
+    code: ClassVar[RequestCode] = RequestCode.REPLICA_SNAPSHOT
 
     epoch: int
     number: int
@@ -131,7 +135,7 @@ class TableFrame:
             "last": self.is_last,
             "crc": crc,
         }
-        return [encode_head(ONE_WAY, RequestCode.REPLICA_SNAPSHOT, 0, header, len(self.chunk)), self.chunk], crc
+        return [encode_head(ONE_WAY, self.code, 0, header, len(self.chunk)), self.chunk], crc
 
 
 def decode_frame_of(command: Command) -> tuple[LogFrame | TableFrame, int]:
@@ -141,7 +145,7 @@ def decode_frame_of(command: Command) -> tuple[LogFrame | TableFrame, int]:
         FrameDamaged: the checksum is another one.
     """
     header, body = command.header, command.body or b""
-    frame = _log_frame(header, body) if command.code == RequestCode.REPLICATE else _table_frame(header, body)
+    frame = _log_frame(header, body) if command.code == LogFrame.code else _table_frame(header, body)
     crc = frame._crc()
     if crc != header["crc"]:
         raise FrameDamaged(f"frame {frame.number} has the checksum {crc:#x} and not {header['crc']:#x}")

@@ -253,7 +253,5 @@ class ReplicaSession:
     def _send(self, frame: LogFrame | TableFrame, n: int, position: int) -> None:
         parts, crc = frame.encode()
         beacon = self._source.lease.clock()  # before it is sent: the lease counts from then
-        for part in parts:
-            if part:
-                self.connection.send_frame(part)
+        self.connection.send_parts(frame.code, parts)
         self.replica.sent(self._source.loop.time(), sum(map(len, parts)), n, position, crc, beacon=beacon)

@@ -2,14 +2,15 @@
 
 It gets clients and servers from their registries, compiles the programs beside it, starts processes, and runs every
 client on every kind of servers, feature by feature; what a client cannot have is left out with a line. Then it sends
-at full speed to our brokers and to RocketMQ's in turns, and one group has members of both kinds, some of which are
-killed (`mixed.py`). The other way round, our client does its features on RocketMQ's servers (`ours.py`), and groups of
-Java's members, of ours and of both live the same life there and here (`life.py`).
+at full speed to our brokers and to RocketMQ's in turns. One group has members of both kinds, some of which are killed
+(`mixed.py`), and another one a broker with copies whose master is killed (`failover.py`). The other way round, our
+client does its features on RocketMQ's servers (`ours.py`), and groups of Java's members, of ours and of both live the
+same life there and here (`life.py`).
 
-Arguments choose: parts (`features`, `admin`, `speed`, `mixed`, `junit`, `outward`, `life`, `rates`, `rights`), clients
-(`java-4.9.8`, `java-5.3.3`, `go`, `cpp`, `node`), servers (`ours`, `4.9.7`, `5.3.3`) and lives (`stock`, `both`,
-`alone`, `order`); without one of a sort, all of it. `docs` writes the tables into the page. RECORD=1 writes frames for
-`make test` instead (`tap.py`).
+Arguments choose: parts (`features`, `admin`, `speed`, `mixed`, `failover`, `junit`, `outward`, `life`, `rates`,
+`rights`), clients (`java-4.9.8`, `java-5.3.3`, `go`, `cpp`, `node`), servers (`ours`, `4.9.7`, `5.3.3`) and lives
+(`stock`, `both`, `alone`, `order`); without one of a sort, all of it. `docs` writes the tables into the page. RECORD=1
+writes frames for `make test` instead (`tap.py`).
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from statistics import median
 
 from tests.interop import tables
 from tests.interop.clients import JAVA_VERSIONS, MQADMIN, cpp_client, go_client, java_of, node_client
+from tests.interop.failover import failover
 from tests.interop.features import admin_of, features_of, reset_of, transactions_of
 from tests.interop.life import Shares, commands_of, life
 from tests.interop.mixed import mixed
@@ -45,7 +47,7 @@ from tests.interop.servers import (
 )
 from tests.interop.tap import Recorder
 
-PARTS = ("features", "admin", "speed", "mixed", "junit", "outward", "life", "rates", "rights")
+PARTS = ("features", "admin", "speed", "mixed", "failover", "junit", "outward", "life", "rates", "rights")
 EXAMPLE = Path(__file__).parents[2] / "examples" / "java" / "pom.xml"
 OURS = "rebalance-lab"
 NEWEST, NEWEST_CLIENT = ROCKETMQ_VERSIONS[-1], f"java-{JAVA_VERSIONS[-1]}"
@@ -169,6 +171,14 @@ class Run:
                 logs = self._directory / f"mixed-{client}"
                 logs.mkdir()
                 self.wrong += [f"{_CLIENTS[client][0]} with members of ours: {each}" for each in mixed(program, logs)]
+
+    def run_failover(self) -> None:
+        """The same kinds of members on a broker with copies, whose master is killed."""
+        if (program := self.client(NEWEST_CLIENT)) is not None:
+            logs = self._directory / "failover"
+            logs.mkdir()
+            title = _CLIENTS[NEWEST_CLIENT][0]
+            self.wrong += [f"{title} with members of ours, failover: {each}" for each in failover(program, logs)]
 
     def run_junit(self) -> None:
         """The tests of `examples/java` with Maven, whose extension of JUnit breaks a cluster of ours."""
@@ -297,7 +307,13 @@ def main(arguments: list[str]) -> int:
             run.record()
             return 0
         parts = {"features": run.run_features, "admin": run.run_admin, "speed": run.run_speed, "mixed": run.run_mixed}
-        parts |= {"junit": run.run_junit, "outward": run.run_outward, "life": run.run_life, "rates": run.run_rates}
+        parts |= {
+            "failover": run.run_failover,
+            "junit": run.run_junit,
+            "outward": run.run_outward,
+            "life": run.run_life,
+            "rates": run.run_rates,
+        }
         parts |= {"rights": run.run_rights}
         for part in run.chosen(*PARTS):
             parts[part]()

@@ -81,12 +81,12 @@ Brokers = Callable[[], AbstractContextManager[Broker]]
 
 
 class Daemons:
-    """`rlab` processes of one cluster; `more` are options of each of them."""
+    """`rlab` processes of one cluster; `more` are options of each of them, `namesrv` those of the name server."""
 
-    def __init__(self, directory: Path, brokers: int, *more: str) -> None:
+    def __init__(self, directory: Path, brokers: int, *more: str, namesrv: tuple[str, ...] = ()) -> None:
         self.processes: list[Process] = []
         self._more = more
-        self.name_server = self._start("namesrv", "--listen", "127.0.0.1:0")
+        self.name_server = self._start("namesrv", "--listen", "127.0.0.1:0", *namesrv)
         for n in range(brokers):
             self.start_broker(directory / f"broker-{'ab'[n]}")
 
@@ -94,6 +94,11 @@ class Daemons:
         """Start a broker with the name and the data of a directory."""
         flags = ("--name", directory.name, "--listen", f"127.0.0.1:{port}", "--data", str(directory))
         self._start("broker", *flags, "--namesrv", self.name_server)
+        return self.processes[-1]
+
+    def start(self, *command: str) -> Process:
+        """Start a daemon on a port that is free."""
+        self._start(*command, "--listen", "127.0.0.1:0")
         return self.processes[-1]
 
     def _start(self, *command: str) -> str:

@@ -19,7 +19,8 @@ from client.pop.consumer import PopConsumer
 from client.produce.producer import Producer
 from client.transactions.producer import TransactionProducer
 from model.assignment import RequestMode
-from model.errors import RlabError
+from model.errors import NotMaster, RlabError
+from model.limits import REQUEST_TIMEOUT_S
 from model.message import Message
 from model.message_queue import MessageQueue
 from model.offset_reset import ResetTo
@@ -100,6 +101,9 @@ class Calls:
         for message in await self.popper.receive(4, wait_s=1.0):
             handle = await self.popper.extend(message, 30.0)
             await self.popper.ack([handle])
+
+    async def call_receive_what_is_there(self) -> None:
+        await self.popper.ack(await self.popper.receive(4, wait_s=0))
 
     async def call_poll_and_commit(self) -> None:
         await self.lite.poll(0.1)
@@ -282,3 +286,29 @@ def test_no_call_of_a_client_fails_while_the_master_hands_over(
     caplog.set_level(logging.WARNING, "client")
     simulate(scenario, **PAIR)
     assert not [each for each in caplog.messages if "left to the check" in each or "sent back" in each]
+
+
+def test_a_short_receive_finds_nothing_while_a_handover_lasts_and_fails_when_it_lasts_too_long(
+    simulate: Simulate,
+) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await wait_in_sync(cluster, 1, 2)
+        await cluster.create_topic("orders", queues=2)
+        popper = (await cluster.start_popper("popping", "orders", host="clients")).consumer
+        master = the_set(cluster).master
+        assert master is not None
+        mastering = master.running.mastering
+        assert mastering is not None
+        mastering.sender.refuse(NotMaster("it hands over, and the register does not answer"))
+        until = anyio.current_time() + 0.9 * REQUEST_TIMEOUT_S
+        while anyio.current_time() < until:
+            assert await popper.receive(4, wait_s=0) == []
+            await anyio.sleep(0.01)
+        await anyio.sleep(0.1 * REQUEST_TIMEOUT_S)
+        with pytest.raises(NotMaster):
+            await popper.receive(4, wait_s=0)
+        mastering.sender.refuse(None)
+        await anyio.sleep(1.0)
+        assert await popper.receive(4, wait_s=0) == []
+
+    simulate(scenario, **PAIR)

@@ -187,14 +187,19 @@ class Plane:
 
     async def heal(self, number: int | None = None) -> Document:
         """End one fault; without a number end all, start and resume all servers. Cancellation: some may be left."""
-        started = 0
-        if number is None:  # servers first, because a paused process cannot heal a fault
-            for part in self._bed.parts():
-                for action in ("go on", "start"):
-                    if action in part.actions:
-                        await self._bed.act(part.name, action)
-                        started += 1
-        return {"healed": started + await self._bed.heal(number)}
+        if number is not None:
+            return {"healed": await self._bed.heal(number)}
+        resumed = await self._act_on_all("go on")  # first: a paused process cannot heal a fault
+        healed = await self._bed.heal()
+        # Last: a replica does not start while its register is cut off.
+        return {"healed": resumed + healed + await self._act_on_all("start")}
+
+    async def _act_on_all(self, action: str) -> int:
+        """Act on all processes that accept it, and return their number."""
+        accepting = [part.name for part in self._bed.parts() if action in part.actions]
+        for name in accepting:
+            await self._bed.act(name, action)
+        return len(accepting)
 
     # --- the trace ---------------------------------------------------------------------------------------------------
 
