@@ -80,6 +80,9 @@ REGISTER_RETRY_S = 0.2
 """Pause before a register that could not be asked is asked again."""
 REPLICA_REDIAL_TIMEOUT_S = 1.0
 """How long a replica waits for a connection to its master, and for the answer to its first request."""
+FAILING_DISK_S = 1.0
+"""How long the disk of a master may take no write until the master hands over: one that is full for a moment, until a
+file is deleted, changes nothing. Also the pause between two attempts."""
 REPLICA_SYNC_S = 0.2
 """How long written bytes of a replica may stay unsynced with flush=async, as those of a master."""
 MAX_REPLICA_EPOCHS = 1_000

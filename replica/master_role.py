@@ -13,8 +13,10 @@ import anyio
 from broker.broker import Broker, RunningBroker, run_broker
 from broker.config import Mastership
 from broker.feature import Core
+from model.errors import RlabError
 from model.events import EventKind
-from model.replica_set import ReplicaSet
+from model.replica_limits import FAILING_DISK_S
+from model.replica_set import Elect, ReplicaSet
 from remoting.request_code import RequestCode
 from remoting.server import Handler
 from remoting.tasks import background_tasks
@@ -97,6 +99,8 @@ class MasterRole:
         )
         async with run_broker(config) as running, background_tasks() as tasks:
             tasks.start_soon(self.sender.run)
+            if self._config.elect is not Elect.OPERATOR:
+                tasks.start_soon(self._leave_a_failing_disk, running.broker)
             self.running = running
             events = running.broker.events
             events.emit(EventKind.MASTER_ELECTED, broker=row.name, n=self.epoch, detail=self._beginning())
@@ -106,6 +110,20 @@ class MasterRole:
                 self.sender.saw(membership.row)
             events.emit(EventKind.MASTER_DEPOSED, broker=row.name, n=self.epoch, detail=str(membership.row))
             logger.warning("%s: this replica is not the master any more: %s", row.name, membership.row)
+
+    async def _leave_a_failing_disk(self, broker: Broker) -> None:
+        """Hand over when the own disk takes no writes and another replica can take over: its disk did until now.
+
+        This one is not in sync afterwards. It comes back when its disk is in order, and cannot be handed back before.
+        """
+        while True:
+            await broker.barrier.wait_failing(FAILING_DISK_S)
+            if self.sender.targets():
+                try:
+                    await self.hand_over(leaves=True)
+                except RlabError as error:
+                    logger.warning("%s: no handover away from a disk that fails: %s", self._membership.row.name, error)
+            await anyio.sleep(FAILING_DISK_S)
 
     def _beginning(self) -> str:
         """Describe how this mastership began: replica, time without a master, cause."""

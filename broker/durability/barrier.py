@@ -25,7 +25,7 @@ from broker.durability.group_commit import GroupCommit
 from broker.durability.metadata import MetadataStore
 from broker.durability.replication import Queues, Replication, WaitingForReplicas
 from broker.durability.replicator import Replicator
-from broker.store.disk.errors import StoreReadOnly
+from broker.store.disk.errors import StoreError, StoreReadOnly
 from broker.store.message_store import MessageStore
 from model.errors import NotMaster, RlabError, StorageFull
 from model.record import FlushMode
@@ -58,6 +58,8 @@ class WriteBarrier:
         self._sends: Sends = []
         self._queues: Queues = {}
         self._after_append: list[Written] = []
+        self._failing_since: float | None = None  # loop time since which the disk takes no write
+        self._fails = anyio.Event()
         self._after_commit: list[Written] = []
         self._commit_changes = self._commit
         self._unsynced = asyncio.Event()
@@ -161,6 +163,8 @@ class WriteBarrier:
         not_stored = self._store_messages(not_committed)
         if not_stored is not None or self._writes_fail:
             self._log_write_failures(not_stored, has_written=self._store.written_position > written_before)
+        if not_stored is not None or self._failing_since is not None:
+            self._note_failure(not_stored, has_written=self._store.written_position > written_before)
         if self.replication is not None:
             wrote_log = self._store.written_position > written_before
             waiting = WaitingForReplicas(sends, after_append, after_commit, queues)
@@ -237,6 +241,25 @@ class WriteBarrier:
         elif failure is not None and not self._writes_fail and not isinstance(failure, StoreReadOnly | NotMaster):
             self._writes_fail = True
             logger.error("sends are refused, reads go on: %s", failure)
+
+    def _note_failure(self, failure: RlabError | None, *, has_written: bool) -> None:
+        if isinstance(failure, StoreError | StorageFull):
+            if self._failing_since is None:
+                self._failing_since = self._loop.time()
+                self._fails.set()
+        elif has_written and self._failing_since is not None:
+            self._failing_since = None
+            self._fails = anyio.Event()
+
+    async def wait_failing(self, patience_s: float) -> None:
+        """Wait until the disk has taken no write for this long, although there were some. Cancellation: harmless."""
+        while True:
+            await self._fails.wait()
+            if self._failing_since is not None:
+                left_s = self._failing_since + patience_s - self._loop.time()
+                if left_s <= 0:
+                    return
+                await anyio.sleep(left_s)
 
     async def wait_written(self) -> None:
         """Wait until something was written since the last call that is not synced yet. Cancellation: harmless."""

@@ -1,7 +1,7 @@
 """A handover: the master stops to take requests, waits until another replica has everything, and makes it the master.
 
     refuse new requests; wait until every replica in sync has all that is stored
-    begin a segment, so that the new master scans next to nothing; wait again
+    begin a segment, so that the new master scans next to nothing, unless the disk takes none; wait again
     compare-and-set: epoch + 1, the other one is the master         from here on this one is deposed
     send the row to the other replicas, refuse with the address of the new master, stop
 
@@ -15,6 +15,7 @@ import logging
 from collections.abc import Callable
 from typing import Protocol
 
+from broker.store.disk.errors import StoreError
 from model.errors import NotMaster, ReplicationTimeout, RlabError
 from model.replica_set import ReplicaSet
 from replica.membership import Membership
@@ -55,7 +56,6 @@ async def hand_over(
     Raises:
         SetRefusal: the other one cannot take over without loss, or this one is not the master any more.
         ReplicationTimeout: the others did not get everything in `timeout_s`; the master serves on.
-        StoreError: the disk takes no new segment; the master serves on.
 
     Cancellation: the master serves on, or is deposed already.
     """
@@ -72,7 +72,10 @@ async def hand_over(
     master.refuse(NotMaster(f"{row.name} hands over to replica {target}: try again", "", epoch))
     try:
         await master.wait_committed(timeout_s)
-        begin_segment()
+        try:
+            begin_segment()
+        except StoreError as error:
+            logger.warning("%s: replica %d hands over without a new segment: %s", row.name, own, error)
         await master.wait_committed(timeout_s)
     except BaseException as error:  # a cancellation too: nothing is handed over yet, so this master serves on
         master.refuse(None)

@@ -19,10 +19,10 @@ from client.admin.admin import Admin
 from client.produce.producer import Producer
 from model.errors import RlabError
 from model.message import Message
-from model.replica_info import ReplicaSetInfo
 from model.replica_limits import LEASE_S, REPLICA_SILENCE_S
+from process.runtime import wait_until
+from testbed.bench.copies.replica_processes import wait_alone, wait_whole
 from testbed.cluster.control.remote import RemoteCluster
-from testbed.cluster.whole import is_whole
 from testbed.crash.read_back import read_back
 from tests.tcp.rlab_process import TIMEOUT_S, daemon
 
@@ -66,7 +66,6 @@ class Sends:
             self.longest_s = max(self.longest_s, self.silent_s)
             self._last = time.perf_counter()
             self.acknowledged.append(body)
-            await anyio.sleep(0.005)
 
 
 class Cuts:
@@ -75,16 +74,18 @@ class Cuts:
     def __init__(self, cluster: RemoteCluster, admin: Admin, sends: Sends) -> None:
         self.cluster, self.admin, self.sends = cluster, admin, sends
 
-    async def wait(self, holds: Callable[[ReplicaSetInfo], bool]) -> ReplicaSetInfo:
-        with anyio.fail_after(TIMEOUT_S):
-            while True:
-                try:
-                    info = await self.admin.replicas("broker-a")
-                except RlabError:
-                    info = None
-                if info is not None and holds(info):
-                    return info
-                await anyio.sleep(0.05)
+    async def wait_acknowledged(self) -> None:
+        """Wait until one more send is acknowledged."""
+        n = len(self.sends.acknowledged)
+        await self.wait_until(lambda: len(self.sends.acknowledged) > n)
+
+    async def wait_until(self, holds: Callable[[], bool]) -> None:
+        await wait_until(holds, TIMEOUT_S, 0.02)
+        assert holds(), f"not within {TIMEOUT_S:g} s"
+
+    def affected(self) -> int:
+        """Frames that the rules have lost."""
+        return sum(each["done"] for each in self.cluster.blocking.faults())
 
     async def cut(self, *rules: Rule) -> None:
         for rule in rules:
@@ -107,9 +108,9 @@ async def cuts(directory: Path) -> AsyncIterator[Cuts]:
         sends = Sends()
         async with Admin(names) as admin, Producer(names) as producer, anyio.create_task_group() as tasks:
             found = Cuts(RemoteCluster(started.said["control"], started.said["token"], names), admin, sends)
-            await found.wait(lambda info: is_whole(info, 2))
+            await wait_whole(admin, 2)
             tasks.start_soon(sends.run, producer)
-            await anyio.sleep(0.5)
+            await found.wait_acknowledged()
             yield found
             tasks.cancel_scope.cancel()
 
@@ -120,12 +121,12 @@ async def test_a_master_that_is_cut_off_from_its_replica_removes_it_and_goes_on(
 ) -> None:
     async with cuts(tmp_path) as found:
         await found.cut(*rules)
-        info = await found.wait(lambda info: info.row.in_sync == (1,))
-        assert (info.row.master, info.row.epoch) == (1, 1), "the master is sooner than an election"
-        await anyio.sleep(0.5)
+        row = await wait_alone(found.admin)
+        assert (row.master, row.epoch) == (1, 1), "the master is sooner than an election"
+        await found.wait_acknowledged()
         assert found.sends.longest_s < REPLICA_SILENCE_S + SLOW_S
         await found.cluster.heal()
-        await found.wait(lambda info: is_whole(info, 2))
+        await wait_whole(found.admin, 2)
         assert await found.lost() == set()
 
 
@@ -135,15 +136,15 @@ async def test_without_its_register_a_set_goes_on_and_stops_when_it_would_have_t
 ) -> None:
     async with cuts(tmp_path) as found:
         await found.cut(*rules)
-        await anyio.sleep(1.5 * LEASE_S)
-        assert max(found.sends.longest_s, found.sends.silent_s) < SLOW_S
+        await found.wait_until(lambda: found.affected() >= 4)
+        await found.wait_acknowledged()
+        assert found.sends.longest_s < SLOW_S
         await found.cluster.kill(REPLICA)
-        await anyio.sleep(2 * LEASE_S)
-        assert found.sends.silent_s > LEASE_S / 2, "the master may not go on alone before the register has recorded it"
+        # The master may not go on alone before the register has recorded that.
+        await found.wait_until(lambda: found.sends.silent_s > 2 * LEASE_S)
         await found.cluster.heal()
-        await found.wait(lambda info: is_whole(info, 2))
-        await anyio.sleep(0.5)
-        assert found.sends.silent_s < SLOW_S
+        await wait_whole(found.admin, 2)
+        await found.wait_acknowledged()
         assert await found.lost() == set()
 
 
@@ -152,11 +153,8 @@ async def test_without_the_register_no_replica_takes_over_before_it_is_back(tmp_
     async with cuts(tmp_path) as found:
         await found.cut(*rules)
         await found.cluster.kill(MASTER)
-        await anyio.sleep(2 * LEASE_S)
-        assert found.sends.silent_s > LEASE_S
+        await found.wait_until(lambda: found.sends.silent_s > 2 * LEASE_S)
         await found.cluster.heal()
-        info = await found.wait(lambda info: is_whole(info, 2))
-        assert info.row.epoch == 2
-        await anyio.sleep(0.5)
-        assert found.sends.silent_s < SLOW_S
+        assert (await wait_whole(found.admin, 2)).row.epoch == 2
+        await found.wait_acknowledged()
         assert await found.lost() == set()

@@ -194,3 +194,31 @@ async def test_a_response_whose_metadata_cannot_be_committed_is_the_error(turn: 
     await next_turn()
     assert turn.connection.bodies == []
     assert [type(error) for error in turn.connection.errors] == [SystemError_]
+
+
+@with_a_barrier
+async def test_a_disk_fails_once_it_has_taken_no_write_for_some_time_and_one_write_in_between_begins_anew(
+    turn: Turn,
+) -> None:
+    ended = anyio.Event()
+
+    async def wait() -> None:
+        await turn.barrier.wait_failing(1.0)
+        ended.set()
+
+    async def send_for(seconds: float) -> None:
+        until = anyio.current_time() + seconds
+        while anyio.current_time() < until:
+            turn.send()
+            await anyio.sleep(0.1)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(wait)
+        for error in (None, errno.ENOSPC, None):
+            turn.disk.errno = error
+            await send_for(0.9)
+        assert not ended.is_set()
+        turn.disk.errno = errno.EIO
+        await send_for(1.2)
+        assert ended.is_set()
+        turn.disk.errno = None
