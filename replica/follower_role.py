@@ -28,9 +28,10 @@ from replica.stream.follower import FollowEnd, FollowProgress, follow
 
 logger = logging.getLogger(__name__)
 
-FIRST_PAUSE_S, PAUSE_S = 0.02, 0.2
-"""Between two attempts to follow a master that does not answer: first and longest; a change of the row ends it. A new
-master opens its log in some tens of milliseconds, and its first requests wait for this replica.
+FIRST_PAUSE_S, PAUSE_S, FIRST_S = 0.03, 0.2, 1.0
+"""Between two attempts to follow a master that does not answer: for the first second, and after that. A change of the
+row ends a pause, and begins that second anew. A new master opens its log in some tens of milliseconds, or in some
+hundreds on a busy machine, and its first requests wait for this replica: it is not to wait for a long pause.
 """
 FULL_PAUSE_S = 2.0
 """The same while the own disk is full."""
@@ -109,14 +110,17 @@ class FollowerRole:
 
     async def _follow_masters(self, client: RemotingClient) -> None:
         membership, candidate = self._membership, self._candidate
-        pause_s = FIRST_PAUSE_S
+        first_until = anyio.current_time() + FIRST_S
+        row = membership.row
         while not membership.is_master:
+            if membership.row.epoch != row.epoch:
+                first_until = anyio.current_time() + FIRST_S
             row = membership.row
             candidate.saw(row)
             if row.master == NO_MASTER:
                 await membership.wait_changed()
                 continue
-            began_at = anyio.current_time()
+            began_at, pause_s = anyio.current_time(), 0.0
             try:
                 end = await self._follow(row, client)
             except (StoreFull, StorageFull) as error:
@@ -128,11 +132,11 @@ class FollowerRole:
             membership.poll_now()
             if anyio.current_time() - began_at > PAUSE_S:
                 # The stream has lasted: the next attempt is made at once, because the master waits for it.
-                pause_s = FIRST_PAUSE_S
+                first_until = anyio.current_time() + FIRST_S
             elif membership.row is row:
-                with anyio.move_on_after(pause_s):
+                is_first = anyio.current_time() < first_until
+                with anyio.move_on_after(pause_s or (FIRST_PAUSE_S if is_first else PAUSE_S)):
                     await membership.wait_changed()
-                pause_s = min(2 * pause_s, PAUSE_S)
 
     def _ended(self, end: FollowEnd, row: ReplicaSet) -> None:
         """Look whether the end of a stream proves that the master serves no more."""
