@@ -30,8 +30,8 @@ logger = logging.getLogger(__name__)
 
 FIRST_PAUSE_S, PAUSE_S, FIRST_S = 0.03, 0.2, 1.0
 """Between two attempts to follow a master that does not answer: for the first second, and after that. A change of the
-row ends a pause, and begins that second anew. A new master opens its log in some tens of milliseconds, or in some
-hundreds on a busy machine, and its first requests wait for this replica: it is not to wait for a long pause.
+row ends a pause, and the second counts from then. A new master opens its log within some tens of milliseconds, or some
+hundreds on a busy machine. Its first requests wait for this replica, so this one should not be in a long pause then.
 """
 FULL_PAUSE_S = 2.0
 """The same while the own disk is full."""
