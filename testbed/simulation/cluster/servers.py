@@ -96,6 +96,11 @@ class SimulatedServer(Generic[Running]):
         return self._process
 
     @property
+    def process_host(self) -> str:
+        """The host of `process`."""
+        return self.host
+
+    @property
     def address(self) -> str:
         """`host:port`, for clients."""
         return f"{self.host}:{self._port}"
@@ -172,7 +177,7 @@ class SimulatedServer(Generic[Running]):
         self._at_the_crash = self._copy_data()
         if lose is not None and self._data_dir is not None and self._at_the_crash is not None:
             lose(self._data_dir, self._at_the_crash)
-        self._killed = self._simulation.network.stall(self.host)
+        self._killed = self._simulation.network.kill(self.host)
         self._simulation.network.standstill.go_on(self.host)  # for its end, of which nothing is seen
 
     async def crash(self, lose: Callable[[Path, Path], None] | None = None) -> None:

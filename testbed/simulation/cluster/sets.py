@@ -94,6 +94,11 @@ class SimulatedSet(SimulatedServer[RunningBroker]):
         return None if master is None else master.running.running
 
     @property
+    def process_host(self) -> str:
+        """The host of the master; that of the first replica while there is none."""
+        return (self.master or self.replicas[0]).host
+
+    @property
     def serves(self) -> bool:
         """Whether there is a master that is not about to stop."""
         master = self.master

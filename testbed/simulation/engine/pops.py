@@ -80,16 +80,20 @@ async def watch_brokers(cluster: SimulatedCluster, checks: Mapping[str, PopCheck
     while True:
         overdue_s: dict[str, dict[Place, float]] = {group: {} for group in checks}
         waited_for: dict[str, dict[Place, int]] = {group: {} for group in checks}
-        now = cluster.simulation.loop.time()
+        simulation = cluster.simulation
+        now = simulation.loop.time()
         for name, server in cluster.brokers.items():
-            if not server.serves:
-                continue
+            host = server.process_host
+            if not server.serves or simulation.network.standstill.stands(host):
+                continue  # it ends no invisible time while it stands still
+            with simulation.on_host(host):
+                own_now = simulation.loop.time()
             pop = server.running.broker.pop
             for key, queue in pop.ledger.queues.items():
                 if key.group in checks:
                     place = (name, _in_words(*key))
                     if (deadline := queue.window.next_deadline()) is not None:
-                        overdue_s[key.group][place] = now - deadline
+                        overdue_s[key.group][place] = own_now - deadline
                     if queue.window.due_count and pop.first_parked(key) is not None:
                         waited_for[key.group][place] = queue.window.due_count
         for group, check in checks.items():

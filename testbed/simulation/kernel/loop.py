@@ -30,7 +30,15 @@ from socket import socket
 from typing import Any, NoReturn, Protocol, TypeVar, TypeVarTuple, cast
 from weakref import WeakValueDictionary
 
-from testbed.simulation.kernel.selector import NotSimulated, Soon, Timer, Timers, VirtualSelector
+from testbed.simulation.kernel.selector import (
+    NotSimulated,
+    SimulationDeadlock,
+    Soon,
+    Timer,
+    Timers,
+    VirtualSelector,
+    waiting_tasks,
+)
 from testbed.simulation.kernel.sockets import Listener, VirtualSocket
 from testbed.simulation.kernel.task_order import numbered_cancel_scopes, numbered_task_factory, only_asyncio
 
@@ -48,6 +56,8 @@ DEFAULT_LIMIT_S = 86_400.0
 
 MIN_CANCELLED_TIMERS = 50
 """Fewer stay among the timers until they are due."""
+MAX_TURNS = 200_000
+"""Iterations at one instant before the simulation ends with an error: something calls itself, and time stands still."""
 _RESOLUTION_S = 1e-9
 """A timer that is due within this time is due, as in asyncio."""
 
@@ -180,7 +190,14 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """
         ready, timers, kernel = self._ready, self.timers, self.kernel
         woken, booked = kernel.woken, kernel.booked
+        instant_s, turns = kernel.now_s, 0
         while True:
+            turns += 1
+            if turns > MAX_TURNS:
+                raise SimulationDeadlock(
+                    f"the loop has made {MAX_TURNS} iterations at {kernel.now_s:.6f} s of virtual time, and goes on: "
+                    f"something is called again and again. Waiting:\n{waiting_tasks()}"
+                )
             while timers and timers[0][2]._cancelled:
                 heapq.heappop(timers)
                 self._cancelled_timers -= 1
@@ -190,6 +207,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
                     files = [each for each in files if not self.holding.holds_file(each[0])]
                 if files:
                     self._process_events(files)
+            if kernel.now_s != instant_s:
+                instant_s, turns = kernel.now_s, 0
             end_s = kernel.now_s + _RESOLUTION_S
             while timers and timers[0][0] < end_s:
                 timer = heapq.heappop(timers)[2]

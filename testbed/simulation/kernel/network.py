@@ -112,6 +112,7 @@ class SimulatedNetwork:
         self.standstill = Standstill(loop, _current_host)
         self._blocked: list[Callable[[str, str], bool]] = []
         self._refusing: list[Address] = []
+        self._dead: dict[str, None] = {}  # hosts whose process was killed
         loop.network = self
 
     # ------------------------------------------------------------------------------------------- hosts and connections
@@ -155,11 +156,14 @@ class SimulatedNetwork:
         answered: asyncio.Future[Listener | None] = self._loop.create_future()
 
         def answer(listener: Listener | None) -> None:
-            if not answered.done():
+            if not answered.done() and client[0] not in self._dead:
                 answered.set_result(listener)
 
         def ask() -> None:
-            listener = None if server in self._refusing else self._ports.get(server)
+            if client[0] in self._dead:
+                return
+            is_refused = server in self._refusing or server[0] in self._dead
+            listener = None if is_refused else self._ports.get(server)
             back.send(partial(answer, listener if listener and listener.listening else None))
 
         there.send(ask)
@@ -226,6 +230,18 @@ class SimulatedNetwork:
     def stall(self, host: str) -> Fault:
         """Deliver nothing to or from `host`, nor within it, as when its process hangs."""
         return self._block(f"stall {host}", lambda source, target: host in (source, target))
+
+    def kill(self, host: str) -> Fault:
+        """Let nothing more come from the process of `host` or reach it, and refuse connections to it.
+
+        As after SIGKILL: its machine is well, and answers for the ports on which no process listens any more. What the
+        process begins until it has ended has no effect; heal this then.
+        """
+        for connection in self.connections(host):
+            for pipe in connection.pipes:
+                pipe.block()
+        self._dead[host] = None
+        return self._fault(f"kill {host}", partial(self._dead.pop, host, None))
 
     def freeze(self, host: str) -> Fault:
         """Stop the process of a host, as SIGSTOP does: nothing of it runs until this is healed. Its clocks go on."""

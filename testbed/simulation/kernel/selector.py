@@ -26,7 +26,7 @@ FIRST_FD = 1 << 20  # far above the descriptors of real files, so that one is ne
 
 
 class SimulationDeadlock(RuntimeError):
-    """Every task waits, and there is no timer and no packet that could wake one."""
+    """Every task waits, without a timer or a packet that could wake one; or one instant never ends."""
 
 
 class SimulationTimeout(RuntimeError):

@@ -19,6 +19,9 @@ from typing import Any, ClassVar
 import anyio._backends._asyncio as anyio_backend
 import anyio._core._eventloop as anyio_eventloop
 
+RETRY_S = 0.01
+"""Between two attempts to cancel tasks while a host stands still; shorter than what the clocks of programmes show."""
+
 
 class _NumberedTask(asyncio.Task[Any]):
     """A task that hashes to its number, which is also in its default name."""
@@ -60,6 +63,19 @@ class _NumberedCancelScope(anyio_backend.CancelScope):
 
     def __hash__(self) -> int:
         return self._number
+
+    def _deliver_cancellation(self, origin: anyio_backend.CancelScope) -> bool:
+        """See anyio's, which tries again in every loop iteration until the last task has ended.
+
+        A task of a host that stands still does not end, and virtual time never advances while a callback is ready: the
+        host would stand still for ever.
+        """
+        should_retry = super()._deliver_cancellation(origin)
+        loop = asyncio.get_running_loop()
+        if self._cancel_handle is not None and origin is self and getattr(loop, "holding", None) is not None:
+            self._cancel_handle.cancel()
+            self._cancel_handle = loop.call_later(RETRY_S, self._deliver_cancellation, origin)
+        return should_retry
 
 
 @contextlib.contextmanager

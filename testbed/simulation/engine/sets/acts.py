@@ -67,7 +67,10 @@ class SetActs:
         if master is None or master is replica:
             return False
         with self._cluster.simulation.on_host(master.host):
-            await master.running.hand_over(replica_id)
+            await anyio.lowlevel.checkpoint()  # a process that is stopped serves the request when it goes on
+            if master.process is None or master.process.running is None:
+                return False
+            await master.process.hand_over(replica_id)
         return True
 
     async def elect(self, step: Step) -> bool:

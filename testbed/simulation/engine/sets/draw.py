@@ -84,6 +84,16 @@ def lose_answers(d: Drawing) -> list[Step]:
     return [d.step("lose_register_answers", d.chance.choice(d.brokers), n=d.chance.randint(1, 3))]
 
 
+def stop_master(d: Drawing) -> list[Step]:
+    """The process of the master is stopped for a while, and goes on."""
+    return [d.step("freeze_master", d.chance.choice(d.brokers), for_s=d.seconds(9.0))]
+
+
+def pause_machine(d: Drawing) -> list[Step]:
+    """The machine of a replica is paused for a while."""
+    return [d.step("pause_vm", d.chance.choice(d.brokers), for_s=d.seconds(9.0))]
+
+
 SET_DRAWS: dict[Callable[[Any], list[Step]], int] = {
     hand_over: 10,
     elect: 6,
@@ -93,13 +103,18 @@ SET_DRAWS: dict[Callable[[Any], list[Step]], int] = {
     slow_stream: 4,
     lose_register: 5,
     lose_answers: 4,
+    stop_master: 3,
+    pause_machine: 2,
 }
 """What happens to replica sets, and how often beside all else."""
 
 
 def replica_parts(chance: Random) -> Parts:
     """Brokers with copies, a group that pulls and one that pops, and their load."""
-    cluster = ClusterPart(brokers=chance.choice((1, 1, 2)), copies=chance.choice((2, 2, 3)))
+    cluster = ClusterPart(
+        brokers=chance.choice((1, 1, 2)), copies=chance.choice((2, 2, 3)),
+        elect=chance.choice(("auto", "auto", "fast", "operator")),
+    )
     groups = (
         GroupPart(name="billing", members=chance.randint(1, 3), session_s=4.0),
         GroupPart(name="poppers", mode="pop", members=2, session_s=4.0, grace_s=2.0, attempts=6, fails=0.05),
