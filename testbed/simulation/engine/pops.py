@@ -12,11 +12,14 @@ import anyio
 
 from client.pop.requests import Acked, Dead, PopRequests
 from model.errors import RlabError
+from model.limits import MAX_READ_FIRST, READ_FIRST_S
 from model.message_queue import MessageQueue
 from testbed.simulation.checks.pop import Place, PopCheck
 from testbed.simulation.cluster.cluster import SimulatedCluster
 
 POLL_S = 0.04
+READS_FIRST_S = READ_FIRST_S * (MAX_READ_FIRST + 1)
+"""After a standstill a broker reads the requests that have come meanwhile before it ends invisible times."""
 
 
 def watch_acknowledgements(requests: PopRequests, check: PopCheck, loop: asyncio.AbstractEventLoop) -> None:
@@ -84,8 +87,11 @@ async def watch_brokers(cluster: SimulatedCluster, checks: Mapping[str, PopCheck
         now = simulation.loop.time()
         for name, server in cluster.brokers.items():
             host = server.process_host
-            if not server.serves or simulation.network.standstill.stands(host):
+            standstill = simulation.network.standstill
+            if not server.serves or standstill.stands(host):
                 continue  # it ends no invisible time while it stands still
+            if now < standstill.went_on_at.get(host, float("-inf")) + READS_FIRST_S:
+                continue
             with simulation.on_host(host):
                 own_now = simulation.loop.time()
             pop = server.running.broker.pop

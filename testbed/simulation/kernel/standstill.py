@@ -26,10 +26,12 @@ class Standstill:
 
     Attributes:
         woke_at: host -> true virtual time at which it went on after a pause.
+        went_on_at: the same after any standstill.
     """
 
     def __init__(self, loop: VirtualLoop, current_host: ContextVar[str]) -> None:
         self.woke_at: dict[str, float] = {}
+        self.went_on_at: dict[str, float] = {}
         self._loop = loop
         self._current_host = current_host
         self._held: dict[str, list[asyncio.Handle]] = {}  # callbacks of the hosts that stand still
@@ -66,6 +68,7 @@ class Standstill:
         if host not in self._held:
             return
         loop = self._loop
+        self.went_on_at[host] = loop.kernel.now_s
         if host in self._since:
             paused_s = loop.kernel.now_s - self._since.pop(host)
             self._paused_s[host] = self._paused_s.get(host, 0.0) + paused_s
