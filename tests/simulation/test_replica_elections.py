@@ -43,16 +43,6 @@ def elections(cluster: SimulatedCluster) -> list[str]:
     return [event.detail for event in cluster.events_of(EventKind.MASTER_ELECTED)]
 
 
-async def end(replica: SimulatedReplica, *, closes: bool) -> None:
-    """Kill a replica; with `closes` its system closes its port and connections at once, which a crash leaves open."""
-    if not closes:
-        await replica.crash()
-        return
-    replica.running.hands_over_at_end, replica.to_register.down = False, True
-    await replica.stop()
-    replica.to_register.down = False
-
-
 @pytest.mark.parametrize(("options", "bound_s"), [(PAIR, 3.0), (FAST_PAIR, 0.6)], ids=["auto", "fast"])
 def test_after_a_kill_of_the_master_sends_go_on_soon_and_nothing_is_lost_and_no_queue_moves(
     simulate: Simulate, options: dict[str, Any], bound_s: float
@@ -70,7 +60,7 @@ def test_after_a_kill_of_the_master_sends_go_on_soon_and_nothing_is_lost_and_no_
 
             tasks.start_soon(send)
             await anyio.sleep(2.0)
-            await end(cluster.replicas["broker-a-1"], closes=options is FAST_PAIR)
+            await cluster.replicas["broker-a-1"].crash()
         assert gaps[0] < bound_s
         row = await row_of(cluster)
         assert (row.master, row.epoch, row.in_sync) == (2, 2, (2,))

@@ -6,10 +6,10 @@
     power   plain groups on brokers that sync before they answer, and lose power
     transactions  a group behind producers whose local branches fail, take long and are left to checks, and whose ends
             and checks are lost or late; in half of the seeds the brokers sync, and lose power
-    replicas  brokers with two or three copies: replicas are killed, also between two changes of a disk, stopped, hung,
-            cut off, out of disk, handed over to and elected, old copies of directories are put back, and the register
-            is away or slow, or its answers are lost; in a quarter of the seeds nothing happens but handovers, which
-            must cost nothing
+    replicas  brokers with two or three copies, which elect their masters or leave that to an operator: replicas are
+            killed, also between two changes of a disk, stopped, hung, paused with their machines, cut off, out of disk,
+            handed over to and elected, old copies of directories are put back, and the register is away or slow, or its
+            answers are lost; in a quarter of the seeds nothing happens but handovers, which must cost nothing
     calm    members come and go and change their topics, and nothing breaks but, in half of the seeds, one path between
             a member and a broker: with tight bounds for queues without an owner and messages that wait
     torture an hour of rounds of plain faults, each with a repair and a rest, after which nothing may have grown

@@ -112,8 +112,10 @@ SET_DRAWS: dict[Callable[[Any], list[Step]], int] = {
 def replica_parts(chance: Random) -> Parts:
     """Brokers with copies, a group that pulls and one that pops, and their load."""
     cluster = ClusterPart(
-        brokers=chance.choice((1, 1, 2)), copies=chance.choice((2, 2, 3)),
+        brokers=chance.choice((1, 1, 2)),
+        copies=chance.choice((2, 2, 3)),
         elect=chance.choice(("auto", "auto", "fast", "operator")),
+        rates_apart=chance.choice((0.0, 0.05)),
     )
     groups = (
         GroupPart(name="billing", members=chance.randint(1, 3), session_s=4.0),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from model.replica_set import Elect
 from testbed.simulation.engine.draw import KINDS, draw
 from testbed.simulation.engine.verbs import VERBS
 
@@ -23,7 +24,13 @@ def test_the_seed_decides_the_kind_unless_it_is_given() -> None:
 def test_every_verb_comes_up_but_those_for_written_programmes() -> None:
     programmes = [*(draw(seed) for seed in range(200)), *(draw(seed, "replicas") for seed in range(60))]
     drawn = {step.do for programme in programmes for step in programme.step}
-    assert set(VERBS) - drawn == {"heal", "bit_rot", "freeze_master", "pause_vm"}
+    assert set(VERBS) - drawn == {"heal", "bit_rot"}
+
+
+def test_sets_elect_their_masters_in_each_way_and_some_have_clocks_with_different_rates() -> None:
+    parts = [draw(seed, "replicas").cluster for seed in range(60)]
+    assert {part.elect for part in parts} == set(Elect)
+    assert {part.rates_apart for part in parts} == {0.0, 0.05}
 
 
 def test_power_is_cut_only_where_brokers_sync_before_they_answer() -> None:

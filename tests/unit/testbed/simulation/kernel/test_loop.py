@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from testbed.simulation.kernel.loop import MIN_CANCELLED_TIMERS, VirtualLoop
 from testbed.simulation.kernel.network import SimulatedNetwork
-from testbed.simulation.kernel.selector import NotSimulated
+from testbed.simulation.kernel.selector import NotSimulated, SimulationDeadlock
 
 T = TypeVar("T")
 
@@ -87,6 +87,21 @@ def test_no_time_passes_while_something_can_run() -> None:
         return now_s()
 
     assert run(main) == 0.0
+
+
+def test_an_instant_that_never_ends_is_an_error_and_no_endless_run() -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+
+        def again() -> None:
+            loop.call_soon(again)
+
+        await anyio.sleep(1.5)
+        again()
+        await anyio.sleep(1.0)
+
+    with pytest.raises(SimulationDeadlock, match=r"200000 iterations at 1\.500000 s of virtual time[\s\S]*main"):
+        run(main)
 
 
 def test_a_cancelled_timer_does_not_move_the_clock() -> None:

@@ -175,6 +175,34 @@ def test_an_address_can_refuse_new_connections_and_keeps_the_old() -> None:
     simulate(main)
 
 
+def test_nothing_comes_from_a_process_that_was_killed_and_its_address_refuses_connections() -> None:
+    async def main(simulation: Simulation) -> None:
+        async with nodes(simulation, A, B) as node:
+            old, last = await node.connect(B, A), await node.connect(A, B)
+            attempts: list[str] = []
+
+            async def attempt() -> None:
+                await node.connect(A, B)
+                attempts.append("connected")
+
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(attempt)
+                await anyio.sleep(LATENCY_S / 2)
+                with simulation.network.kill(A):
+                    tasks.start_soon(attempt)
+                    assert not await answers(old, within_s=9)
+                    assert not await answers(last, within_s=9)
+                    begun_s = simulation.loop.time()
+                    with pytest.raises(ConnectionRefusedError):
+                        await node.connect(B, A)
+                    assert simulation.loop.time() == begun_s + 2 * LATENCY_S
+                    assert attempts == []
+                    tasks.cancel_scope.cancel()
+            assert await answers(await node.connect(B, A), within_s=1)
+
+    simulate(main)
+
+
 def test_a_cut_resets_both_ends_at_once_and_loses_what_was_on_its_way() -> None:
     async def main(simulation: Simulation) -> None:
         async with nodes(simulation, A) as node:

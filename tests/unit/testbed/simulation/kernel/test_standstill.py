@@ -63,3 +63,25 @@ def test_other_hosts_go_on_and_hosts_stand_still_one_by_one() -> None:
 
     run_simulation(main)
     assert ran == ["c", "a", "b"]
+
+
+def test_a_process_that_is_cancelled_while_it_is_stopped_ends_when_it_goes_on() -> None:
+    ended: list[tuple[str, float]] = []
+
+    async def end(simulation: Simulation, host: str) -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            ended.append((host, round(simulation.loop.kernel.now_s, 1)))
+
+    async def main(simulation: Simulation) -> None:
+        async with anyio.create_task_group() as tasks:
+            for host in ("a", "b"):
+                with simulation.on_host(host):
+                    tasks.start_soon(end, simulation, host)
+            await anyio.sleep(1.0)
+            simulation.loop.call_later(6.0, simulation.network.freeze("a").heal)
+            tasks.cancel_scope.cancel()
+
+    run_simulation(main)
+    assert ended == [("b", 1.0), ("a", 7.0)]

@@ -101,3 +101,15 @@ def test_a_register_that_is_away_or_loses_answers_costs_nothing_that_was_acknowl
         Step(at_s=9.5, do="restart", who="broker-a-2", for_s=0.5),
     )
     assert done == {"cut_register": 2, "lose_register_answers": 1, "delay_register": 1, "restart": 4}
+
+
+def test_a_process_that_stands_still_is_asked_in_vain_and_ends_when_it_goes_on() -> None:
+    elects = replace(SMALL, cluster=replace(SMALL.cluster, elect="auto"))
+    stops = (
+        Step(at_s=1.0, do="freeze_master", who="broker-a-1", for_s=6.0),
+        Step(at_s=1.5, do="hand_over", who="broker-a-2"),
+        Step(at_s=2.0, do="restart", who="broker-a-1", for_s=0.5),
+    )
+    outcome = run_programme(replace(elects, step=stops))
+    assert outcome.findings == ()
+    assert outcome.acts == {"freeze_master": 1, "restart": 1}
