@@ -95,7 +95,7 @@ class SimulatedSet(SimulatedServer[RunningBroker]):
 
     @property
     def process_host(self) -> str:
-        """The host of the master; that of the first replica while there is none."""
+        """The host of the master, or without a master that of the first replica."""
         return (self.master or self.replicas[0]).host
 
     @property

@@ -59,7 +59,7 @@ class Acts:
         self._faults: list[Fault] = []
         self._twins: dict[str, SimulatedMember] = {}
         self._healed = anyio.Event()
-        self._of_sets = SetActs(cluster, self._later, self._wait_s, self._swapped)
+        self.of_sets = SetActs(cluster, self._later, self._wait_s, self._swapped)
 
     # --- from outside ------------------------------------------------------------------------------------------------
 
@@ -76,7 +76,7 @@ class Acts:
         self._disks.forget_calls()
         self._cluster.skewed_ms.clear()
         self._load.slower_s.clear()
-        self._of_sets.heal()
+        self.of_sets.heal()
         for fault in self._faults:
             fault.heal()
         self._faults.clear()
@@ -126,7 +126,7 @@ class Acts:
         return host.rpartition("-")[0] if is_master else ""
 
     async def _do(self, step: Step) -> None:
-        act: Callable[[Step], Awaitable[bool]] = getattr(self, f"_{step.do}", None) or getattr(self._of_sets, step.do)
+        act: Callable[[Step], Awaitable[bool]] = getattr(self, f"_{step.do}", None) or getattr(self.of_sets, step.do)
         try:
             async with self._busy[step.who]:
                 is_done = await act(step)
@@ -256,7 +256,7 @@ class Acts:
         member = self._load.members.get(step.who)
         fault = self._network.stall(step.who)
         if member is None:
-            if (register := self._of_sets.cut_off(step.who)) is not None:
+            if (register := self.of_sets.cut_off(step.who)) is not None:
                 self._until(step, register)
             return self._until(step, fault)
         member.live = False

@@ -10,6 +10,8 @@
             killed, also between two changes of a disk, stopped, hung, paused with their machines, cut off, out of disk,
             handed over to and elected, old copies of directories are put back, and the register is away or slow, or its
             answers are lost; in a quarter of the seeds nothing happens but handovers, which must cost nothing
+    replicas-live  the same faults; then one replica in sync of each set is repaired, with the register and all clients,
+            while the others stay lost: the set has to serve again soon, and to be whole soon after all is repaired
     calm    members come and go and change their topics, and nothing breaks but, in half of the seeds, one path between
             a member and a broker: with tight bounds for queues without an owner and messages that wait
     torture an hour of rounds of plain faults, each with a repair and a rest, after which nothing may have grown
@@ -34,16 +36,19 @@ from testbed.simulation.engine.programme import (
     Step,
     TopicPart,
 )
-from testbed.simulation.engine.sets.draw import SET_DRAWS, hand_over, replica_parts
+from testbed.simulation.engine.sets.draw import LIVE_PROMISE, SET_DRAWS, hand_over, live_parts, replica_parts
 from testbed.simulation.engine.verbs import BROKERS
 
 KINDS = ("plain", "order", "pop", "power", "calm", "transactions")
-"""The kinds that seeds without a kind draw in turns; but every seventh seed draws one of the kind `replicas`."""
-ALL_KINDS = (*KINDS, "replicas", "torture")
+"""The kinds that seeds without a kind draw in turns; but every seventh seed draws one of `SET_KINDS`."""
+SET_KINDS = ("replicas", "replicas-live")
+"""The kinds about replica sets: safety, whatever fails, and liveness, once a part is well again."""
+ALL_KINDS = (*KINDS, *SET_KINDS, "torture")
 ROUNDS, ROUND_S, CALM_S = 12, 300.0, 100.0
 """Rounds of torture, and the last part of each, which has no faults."""
 LASTS_S = 30.0
 """How long the faults of a drawn programme happen."""
+_PROMISE = PromisePart(converge_s=40.0, settle_s=90.0, stale_s=120.0)
 LOST_CODES = (
     "HEART_BEAT",
     "LOCK_BATCH_MQ",
@@ -63,7 +68,7 @@ def draw(seed: int, kind: str = "") -> Programme:
 
 def _kind_of(seed: int) -> str:
     # Not one list of seven kinds: then each further kind would change the programmes of nearly all seeds.
-    return "replicas" if seed % 7 == 6 else KINDS[seed % len(KINDS)]
+    return SET_KINDS[seed // 7 % 2] if seed % 7 == 6 else KINDS[seed % len(KINDS)]
 
 
 class _Drawing:
@@ -99,13 +104,16 @@ class _Drawing:
             self._fill(steps, [hand_over], [1], LASTS_S, (2.0, 8.0))
         else:
             self._fill(steps, draws, shares, LASTS_S, (0.0, 0.05, 0.5, 3.0, 5.0))
+        if self.kind == "replicas-live":
+            self.at_s = max(step.at_s for step in steps)
+            steps.append(self.step("heal_core", after_s=1.0))
         return Programme(
             name=f"{self.kind}-{self.seed}",
             seed=self.seed,
             lasts_s=ROUNDS * ROUND_S if self.kind == "torture" else LASTS_S + 5.0,
             rest_s=PULL_SUSPEND_S + REBALANCE_INTERVAL_S if self.kind == "torture" else 0.0,
             cluster=self.cluster,
-            promise=PromisePart(converge_s=40.0, settle_s=90.0, stale_s=120.0),
+            promise=LIVE_PROMISE if self.kind == "replicas-live" else _PROMISE,
             load=self.load,
             topic=self.topics,
             group=self.groups,
@@ -276,18 +284,20 @@ _CHANGES: dict[_Draw, int] = {
 }
 """What happens in a calm programme. A second process with the id of one that hangs for longer than its session is
 accepted, and then the two cannot be distinguished: that is why this is not among faults."""
+_MORE_OF_SETS: dict[_Draw, int] = {
+    _crash_broker: 8,
+    _ended("stop", "brokers"): 4,
+    _for_a_while("restart", "brokers", 4.0): 4,
+    _for_a_while("pause", "brokers", 8.0): 3,
+    _for_a_while("full_disk", "brokers", 8.0): 3,
+    **SET_DRAWS,
+}
 _MORE: dict[str, dict[_Draw, int]] = {
     "power": {_power_cut: 12, _crash_broker: 0},
     "order": {_scale: 0, _register_late: 6},
     "torture": {_scale: 0},
-    "replicas": {
-        _crash_broker: 8,
-        _ended("stop", "brokers"): 4,
-        _for_a_while("restart", "brokers", 4.0): 4,
-        _for_a_while("pause", "brokers", 8.0): 3,
-        _for_a_while("full_disk", "brokers", 8.0): 3,
-        **SET_DRAWS,
-    },
+    "replicas": _MORE_OF_SETS,
+    "replicas-live": _MORE_OF_SETS,
     "transactions": {
         _ended("crash", "producers"): 6,
         _ended("stop", "producers"): 3,
@@ -384,4 +394,5 @@ _PARTS: dict[str, Callable[[random.Random], _Parts]] = {
     "transactions": _transactions,
     "torture": _torture,
     "replicas": replica_parts,
+    "replicas-live": live_parts,
 }

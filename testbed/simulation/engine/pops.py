@@ -19,7 +19,7 @@ from testbed.simulation.cluster.cluster import SimulatedCluster
 
 POLL_S = 0.04
 READS_FIRST_S = READ_FIRST_S * (MAX_READ_FIRST + 1)
-"""After a standstill a broker reads the requests that have come meanwhile before it ends invisible times."""
+"""How long a broker that stood still may read the requests that have arrived, before it ends invisible times."""
 
 
 def watch_acknowledgements(requests: PopRequests, check: PopCheck, loop: asyncio.AbstractEventLoop) -> None:

@@ -228,6 +228,7 @@ class PromisePart:
     settle_s: float = 120.0  # then, until every message is processed or a dead letter
     orphan_s: float = 60.0  # how long a queue may have no owner, also while there are faults
     wait_s: float = 0.0  # how long a message may wait for the first listener of a group; 0 for any time
+    recover_s: float = 0.0  # from a repair until all replicas of all sets are in sync; 0 for any time
     stale_s: float = 60.0  # how long a member may go on with an old member list
     flap_moves: int = 12  # moves of a queue within a minute, between members that stayed, that are too many
     needless_passes: int = 40  # passes of a group within a minute that change nothing, beyond what its changes explain
@@ -237,6 +238,7 @@ class PromisePart:
         _in_range("promise", "settle_s", self.settle_s, 0.1, MAX_SIM_S)
         _in_range("promise", "orphan_s", self.orphan_s, 0.1, MAX_SIM_S)
         _in_range("promise", "wait_s", self.wait_s, 0, MAX_SIM_S)
+        _in_range("promise", "recover_s", self.recover_s, 0, MAX_SIM_S)
         _in_range("promise", "stale_s", self.stale_s, 0.1, MAX_SIM_S)
         _in_range("promise", "flap_moves", self.flap_moves, 2, MAX_SIM_STEPS)
         _in_range("promise", "needless_passes", self.needless_passes, 1, MAX_SIM_STEPS)

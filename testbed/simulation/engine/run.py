@@ -36,6 +36,7 @@ from testbed.simulation.engine.load import SimulatedLoad
 from testbed.simulation.engine.pops import unacknowledged, watch_brokers
 from testbed.simulation.engine.programme import ClockPart, Programme
 from testbed.simulation.engine.rest import LeakCounts
+from testbed.simulation.engine.sets.live import SetLiveness
 from testbed.simulation.engine.sets.watch import SetWatch
 from testbed.simulation.faults.full_disk import FillingDisks, FillingDisksWithPowerCuts
 from testbed.simulation.faults.request_filters import RequestFilters
@@ -203,6 +204,8 @@ class _Run:
         self.cluster.clocks |= {clock.who: partial(self._ahead_ms, clock) for clock in self.programme.clock}
         self.leaks = LeakCounts(self.cluster, self.disks)
         self.sets = SetWatch(self.programme, self.cluster, self.checkers) if part.copies > 1 else None
+        lives = any(step.do == "heal_core" for step in self.programme.step) or self.programme.promise.recover_s
+        self.live = SetLiveness(self.cluster, self.checkers) if part.copies > 1 and lives else None
         self.cluster.watchers += [state.event, *([watch] if watch is not None else [])]
 
     def _ahead_ms(self, clock: ClockPart) -> int:
@@ -217,6 +220,8 @@ class _Run:
                 load = SimulatedLoad(programme, self.cluster, self.checkers, tasks)
                 acts = Acts(self.cluster, load, self.disks, filters, tasks)
                 await load.start()
+                if self.live is not None:
+                    await self.live.start()
                 if self.checkers.pops:
                     tasks.start_soon(watch_brokers, self.cluster, self.checkers.pops)
                 if self.sets is not None:
@@ -239,6 +244,8 @@ class _Run:
                 return  # one broken thing breaks more
             if step.do == "heal":
                 await self._heal(acts, load, for_good=False)
+            elif step.do == "heal_core":
+                await self._heal_core(acts)
             else:
                 acts.begin(step)
         await self._wait_for(self.programme.lasts_s)
@@ -247,6 +254,14 @@ class _Run:
 
     async def _wait_for(self, at_s: float) -> None:
         await anyio.sleep(max(0.0, self.clock_s + at_s - self.simulation.loop.time()))
+
+    async def _heal_core(self, acts: Acts) -> None:
+        """Repair everything but some replicas, and judge whether the sets serve; the programme's clock stands still."""
+        began_s = self.simulation.loop.time()
+        await acts.make_whole()
+        if self.live is not None:
+            await self.live.wait_serving(await acts.of_sets.lose_others())
+        self.clock_s += self.simulation.loop.time() - began_s
 
     async def _heal(self, acts: Acts, load: SimulatedLoad, *, for_good: bool) -> None:
         """Repair everything and judge it; the programme's clock stands still until then."""
@@ -262,6 +277,8 @@ class _Run:
         if left:
             text = f"not converged {promise.converge_s:g} s after the repair: {'; '.join(left[:3])}"
             self.checkers.find("orphan", text, _queue_of(left[0]))
+        if self.live is not None and promise.recover_s and not self.checkers.is_broken:
+            await self.live.wait_whole(repaired_s, promise.recover_s)
         await load.fall_quiet(for_good=for_good)
         until_s = loop.time() + promise.settle_s
         while not self._is_done(load) and loop.time() < until_s and not self.checkers.is_broken:  # noqa: ASYNC110

@@ -61,6 +61,7 @@ VERBS: dict[str, Verb] = {
     "cut_register": Verb(who=(REPLICA,), may=("one_way", "for_s")),
     "delay_register": Verb(who=(REPLICA,), needs=("by_s",), may=("for_s",)),
     "lose_register_answers": Verb(who=(REPLICA,), needs=("n",)),
+    "heal_core": Verb(who=()),
     "heal": Verb(who=()),
 }
 """Every verb by its name."""

@@ -139,6 +139,44 @@ class SetActs:
             self._later(step.for_s, fault.heal)
         return True
 
+    async def lose_others(self) -> list[str]:
+        """In each set leave one replica that is in sync as it is, and lose the others until all is healed.
+
+        Returns the hosts that no client can reach any more.
+
+        Cancellation: processes that were killed may not have ended.
+        """
+        network, chance = self._cluster.simulation.network, self._cluster.simulation.random
+        lost: list[str] = []
+        killed: list[SimulatedReplica] = []
+        for name in self._cluster.brokers:
+            row = await self._cluster.register.read(name)
+            assert row is not None, "the set was made"
+            core = f"{name}-{chance.choice(row.in_sync)}"
+            for replica in self._cluster.replicas.values():
+                host = replica.host
+                if self._found(host)[0].name != name or host == core:
+                    continue
+                how = chance.choice(("killed", "stopped", "paused", "cut off", "not heard", "deaf"))
+                if how in ("not heard", "deaf"):
+                    way = (host, core) if how == "not heard" else (core, host)
+                    self._cut[network.partition(*way, one_way=True)] = None
+                    continue
+                lost.append(host)
+                if how == "killed" and replica.can_be_killed:
+                    replica.kill()
+                    killed.append(replica)
+                elif how == "stopped":
+                    self._cut[network.freeze(host)] = None
+                elif how == "paused":
+                    self._cut[network.pause_machine(host)] = None
+                else:
+                    self.cut_off(host)
+                    self._cut[network.stall(host)] = None
+        for replica in killed:
+            await replica.crash()
+        return lost
+
     # --- the register ------------------------------------------------------------------------------------------------
 
     def cut_off(self, host: str, *, answers_only: bool = False) -> Fault | None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from random import Random
 from typing import Any, Protocol
 
-from testbed.simulation.engine.programme import ClusterPart, GroupPart, LoadPart, Step, TopicPart
+from model.replica_limits import REPLICA_REJOIN_MAX_S
+from testbed.simulation.engine.programme import ClusterPart, GroupPart, LoadPart, PromisePart, Step, TopicPart
 
 Parts = tuple[ClusterPart, tuple[TopicPart, ...], tuple[GroupPart, ...], LoadPart]
 
@@ -107,6 +109,17 @@ SET_DRAWS: dict[Callable[[Any], list[Step]], int] = {
     pause_machine: 2,
 }
 """What happens to replica sets, and how often beside all else."""
+
+
+LIVE_PROMISE = PromisePart(converge_s=40.0, settle_s=90.0, stale_s=120.0, recover_s=REPLICA_REJOIN_MAX_S + 15.0)
+"""A replica that had to leave the in-sync set several times has to follow for that long before it is in sync again."""
+
+
+def live_parts(chance: Random) -> Parts:
+    """As `replica_parts`, with sets that elect their masters: no operator comes to help."""
+    cluster, *others = replica_parts(chance)
+    elect = chance.choice(("auto", "fast")) if cluster.elect == "operator" else cluster.elect
+    return replace(cluster, elect=elect), *others
 
 
 def replica_parts(chance: Random) -> Parts:

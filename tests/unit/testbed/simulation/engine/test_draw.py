@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from model.replica_set import Elect
-from testbed.simulation.engine.draw import KINDS, draw
+from testbed.simulation.engine.draw import KINDS, SET_KINDS, draw
 from testbed.simulation.engine.verbs import VERBS
 
 
@@ -18,13 +18,28 @@ def test_the_seed_decides_the_kind_unless_it_is_given() -> None:
     drawn = [draw(seed).name.partition("-")[0] for seed in range(42)]
     assert set(drawn) == {*KINDS, "replicas"}
     assert {drawn.count(kind) for kind in drawn} == {6}
+    assert [draw(seed).name for seed in (6, 13, 20, 27)] == [
+        "replicas-6",
+        "replicas-live-13",
+        "replicas-20",
+        "replicas-live-27",
+    ]
     assert draw(1, "pop").name == "pop-1"
 
 
 def test_every_verb_comes_up_but_those_for_written_programmes() -> None:
-    programmes = [*(draw(seed) for seed in range(200)), *(draw(seed, "replicas") for seed in range(60))]
+    programmes = [draw(seed) for seed in range(200)]
+    programmes += [draw(seed, kind) for seed in range(60) for kind in SET_KINDS]
     drawn = {step.do for programme in programmes for step in programme.step}
     assert set(VERBS) - drawn == {"heal", "bit_rot"}
+
+
+def test_programmes_about_liveness_end_with_a_repair_of_a_part_and_no_operator_is_needed() -> None:
+    for seed in range(30):
+        programme = draw(seed, "replicas-live")
+        assert [step.do for step in programme.step].index("heal_core") == len(programme.step) - 1
+        assert programme.cluster.elect in ("auto", "fast")
+        assert programme.promise.recover_s
 
 
 def test_sets_elect_their_masters_in_each_way_and_some_have_clocks_with_different_rates() -> None:
